@@ -1,0 +1,49 @@
+# `make` alone prints what there is.  Everything runs from a bare clone with python3 and Java 17.
+
+PY := .venv/bin/python
+STAMP := .venv/.millpond-setup
+
+.DEFAULT_GOAL := help
+.PHONY: help setup lock check test sim chaos fuzz demo bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## create .venv with everything from the lock and this project, editable
+
+lock: ## resolve the dependencies again: uv.lock, and the same pins for pip in requirements.lock
+	uv lock
+	uv export -q --all-extras --no-emit-project --no-annotate --no-header -o requirements.lock
+
+check: $(STAMP) ## formatting, lint, types and unit tests
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+	$(PY) -m pytest -q -n 2 tests/unit
+
+test: check ## all that must pass: check, then every test that is not marked slow
+	$(PY) -m pytest -q -m "not slow" --ignore=tests/unit tests
+
+sim: $(STAMP) ## the seeded crash simulator over 2000 seeds
+	MILLPOND_SIM_SEEDS=2000 $(PY) -m pytest -q tests/sim
+
+chaos: $(STAMP) ## killed workers, full disks and zombie coordinators
+	$(PY) -m pytest -q tests/chaos
+
+fuzz: $(STAMP) ## the property tests against the oracles, the slow ones too
+	$(PY) -m pytest -q tests/oracle
+
+demo: $(STAMP) ## run the main job from end to end
+	.venv/bin/millpond demo
+
+bench: $(STAMP) ## measure, with ratios against peers from the same run
+	$(PY) -m benchmarks
+
+clean: ## remove everything that make and the tests created
+	rm -rf .venv .bench build dist spark-warehouse metastore_db derby.log
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests -type d -name __pycache__ -prune -exec rm -rf {} +
+
+$(STAMP): pyproject.toml uv.lock requirements.lock
+	@bash scripts/setup.sh
+	@touch $@
