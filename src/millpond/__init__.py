@@ -1,0 +1,1 @@
+"""Millpond: a stateful stream processor in Python on Apache Spark."""

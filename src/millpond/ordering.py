@@ -1,0 +1,433 @@
+"""Order: how rows of a key are sorted, as unsigned 64-bit codes.
+
+Law: for two values of one type, a < b implies code(a) <= code(b), in every
+batch, run and release; so codes of different batches can be merged and
+searched.  `ranks` and `sort_indices` are exact within their batch.
+
+The order of values: numbers and times by value, with -0.0 = 0.0 and one NaN
+above +inf; strings and binaries by their bytes (for strings that is the order
+of code points); structs child by child; lists element by element, a prefix
+first.  Inside structs and lists NULL comes last.  `descending` turns the
+values round, never the place of the nulls.
+
+The code of NULL is 0 (nulls first) or 2**64 - 1 (nulls last) and no value has
+that code.  Types that fill all 64 bits (int64, uint64, timestamp, duration)
+give up one code for it: there the two values at that end of the range share
+one code, and only `ranks` tells them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.errors import InvalidError
+from millpond.hashing import I64, TAIL, U64, Column, fixed, is_bytes, limbs, nulls, strings, words_at_bytes
+
+_TOP = np.uint64(1 << 63)
+_MAX = np.uint64((1 << 64) - 1)
+_ONE = np.uint64(1)
+
+# Strings still equal after this many 8-byte words are compared by Arrow.
+_WORDS = 8
+
+# The code of some rows of a column; rows are told apart by one digit after another.
+_Digit = Callable[[I64], U64]
+
+
+@dataclass(frozen=True)
+class Order:
+    """One column of a sort order."""
+
+    column: str
+    descending: bool = False
+    nulls_first: bool = False
+
+
+def code(column: Column, order: Order) -> U64:
+    """Order-preserving codes, comparable between batches of one column type.
+
+    Exact for booleans, integers, floats, dates, times and decimals of up to 18
+    digits; a prefix for strings (8 bytes), wider decimals, structs (the first
+    child) and lists (the first element).
+
+    >>> code(pa.array(["b", None, "a"]), Order("s")).argsort().tolist()
+    [2, 0, 1]
+    """
+    if isinstance(column, pa.ChunkedArray):
+        parts = [code(chunk, order) for chunk in column.chunks]
+        return np.concatenate(parts) if parts else np.empty(0, dtype=np.uint64)
+    array = _plain(column)
+    values = _codes(array)
+    return _with_nulls(values, array, order)
+
+
+def ranks(column: Column, order: Order) -> U64:
+    """Codes that are exact within this batch: equal only for equal values."""
+    array = _plain(_whole(column))
+    if not _is_exact(array.type):
+        return _dense_ranks(array, order)
+    values = _codes(array)
+    if not array.null_count:
+        return ~values if order.descending else values
+    reserved = np.uint64(0) if order.nulls_first else _MAX
+    clash = ~reserved if order.descending else reserved
+    if (values[~nulls(array)] == clash).any():
+        return _dense_ranks(array, order)
+    return _with_nulls(values, array, order)
+
+
+def sort_indices(columns: Sequence[Column], orders: Sequence[Order]) -> I64:
+    """The rows in order, ties in their given order.
+
+    Each further column is looked at only for rows the ones before left tied.
+
+    >>> sort_indices([pa.array([2, 1, 2])], [Order("n", descending=True)]).tolist()
+    [0, 2, 1]
+    """
+    if not columns or len(columns) != len(orders):
+        raise InvalidError(
+            "a sort needs one order for each of its columns",
+            detail=f"{len(columns)} columns, {len(orders)} orders",
+            hint="pass at least one column, and one order per column",
+        )
+    arrays = [_plain(_whole(column)) for column in columns]
+    length = len(arrays[0])
+    for place, array in enumerate(arrays):
+        if len(array) != length:
+            raise InvalidError(
+                "sort columns must have the same length",
+                detail=f"column {place} has {len(array)} rows, expected {length}",
+                hint="pass columns of one table",
+            )
+    digits = (digit for array, order in zip(arrays, orders, strict=True) for digit in _digits(array, order))
+    return _sort(length, digits)[0]
+
+
+# ---------------------------------------------------------------- codes
+
+
+def _whole(column: Column) -> pa.Array:
+    """One array; strings become large, so that no chunk count overflows offsets."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    if not column.num_chunks:
+        return pa.array([], type=column.type)
+    if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+        column = column.cast(pa.large_binary())
+    return column.combine_chunks()
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """The same values without a wrapping type."""
+    while True:
+        if isinstance(array, pa.ExtensionArray):
+            array = array.storage
+        elif pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        elif pa.types.is_run_end_encoded(array.type):
+            array = pc.run_end_decode(array)
+        else:
+            return array
+
+
+def _is_exact(kind: pa.DataType) -> bool:
+    if pa.types.is_decimal(kind):
+        return bool(kind.precision <= 18)
+    return not (is_bytes(kind) or pa.types.is_nested(kind))
+
+
+def _codes(array: pa.Array) -> U64:
+    """Ascending codes of the values; anything under a null."""
+    kind = array.type
+    t = pa.types
+    if t.is_null(kind):
+        return np.zeros(len(array), dtype=np.uint64)
+    if t.is_uint64(kind):
+        return fixed(array, np.uint64)
+    if t.is_integer(kind):
+        return _signed(fixed(array, kind.to_pandas_dtype()))
+    if t.is_floating(kind):
+        return _floats(fixed(array, kind.to_pandas_dtype()))
+    if t.is_boolean(kind):
+        return _signed(array.cast(pa.int8()).to_numpy(zero_copy_only=False))
+    if t.is_date32(kind) or t.is_time32(kind):
+        return _signed(fixed(array, np.int32))
+    if t.is_date64(kind) or t.is_time64(kind) or t.is_timestamp(kind) or t.is_duration(kind):
+        return _signed(fixed(array, np.int64))
+    if t.is_decimal(kind):
+        words = limbs(array, kind.byte_width)
+        return _signed(words[0].view(np.int64)) if kind.precision <= 18 else _wide_decimals(words)
+    if is_bytes(kind):
+        data, starts, lengths = strings(array)
+        return _word(data, starts, lengths, 0)
+    if t.is_struct(kind):
+        if not kind.num_fields:
+            return np.zeros(len(array), dtype=np.uint64)
+        return code(array.field(0), _NESTED)
+    if t.is_list(kind) or t.is_large_list(kind) or t.is_fixed_size_list(kind) or t.is_map(kind):
+        elements, starts, lengths = _elements(array)
+        return _element(code(elements, _NESTED), starts, lengths, 0)
+    raise InvalidError(
+        f"a column of type {kind} has no order",
+        hint="cast it to a number, a string, a time, or a struct or list of these",
+    )
+
+
+def _with_nulls(values: U64, array: pa.Array, order: Order) -> U64:
+    if order.descending:
+        values = ~values
+    out = np.maximum(values, _ONE) if order.nulls_first else np.minimum(values, _MAX - _ONE)
+    if array.null_count:
+        out[nulls(array)] = 0 if order.nulls_first else _MAX
+    return out
+
+
+def _signed(values: npt.NDArray[Any]) -> U64:
+    return values.astype(np.int64, copy=False).view(np.uint64) ^ _TOP
+
+
+def _floats(values: npt.NDArray[Any]) -> U64:
+    """IEEE bits in order: negatives turned round, below the positives."""
+    doubles = values.astype(np.float64)
+    doubles += 0.0  # -0.0 + 0.0 is 0.0
+    doubles[np.isnan(doubles)] = np.nan  # one NaN, positive: above +inf
+    bits = doubles.view(np.uint64)
+    return bits ^ ((bits.view(np.int64) >> 63).view(np.uint64) | _TOP)
+
+
+def _wide_decimals(words: Sequence[U64]) -> U64:
+    """Exact within +-2**62, beyond that an exponent and the 54 bits that follow
+    the leading one: so that small values in a wide type still get a full code."""
+    negative = words[-1] >= _TOP
+    low = words[0].view(np.int64)
+    near = (low >= -(1 << 62)) & (low < (1 << 62))
+    for word in words[1:]:
+        near &= word == (low >> 63).view(np.uint64)
+    out = _signed(low)
+    far = np.flatnonzero(~near)
+    if far.size:
+        # ~x instead of -x: one lower, in the same order, and never overflows.
+        flip = np.where(negative[far], _MAX, np.uint64(0))
+        exponent, fraction = _leading_bits([word[far] ^ flip for word in words])
+        size = np.uint64(1 << 62) + ((exponent - np.uint64(62)) << np.uint64(54)) + fraction
+        out[far] = _TOP + size
+        below = far[negative[far]]
+        out[below] = ~out[below]
+    return out
+
+
+def _leading_bits(words: Sequence[U64]) -> tuple[U64, U64]:
+    """Place of the leading one of a wide number, and the 54 bits after it."""
+    top = np.zeros_like(words[0])  # the words from the leading one on
+    under = np.zeros_like(words[0])
+    exponent = np.zeros_like(words[0])
+    for place, word in enumerate(words):
+        filled = word != 0
+        under = np.where(filled, words[place - 1] if place else np.uint64(0), under)
+        top = np.where(filled, word, top)
+        exponent = np.where(filled, np.uint64(64 * place + 63), exponent)
+    for step in (32, 16, 8, 4, 2, 1):
+        shift = np.uint64(step)
+        small = top < (_ONE << np.uint64(64 - step))
+        top = np.where(small, top << shift | under >> np.uint64(64 - step), top)
+        under = np.where(small, under << shift, under)
+        exponent = np.where(small, exponent - shift, exponent)
+    return exponent, (top ^ _TOP) >> np.uint64(9)
+
+
+# ---------------------------------------------------------------- digits
+
+
+_NESTED = Order("", nulls_first=False)
+
+
+def _digits(array: pa.Array, order: Order) -> Iterator[_Digit]:
+    """Digits that together order the rows exactly, most significant first."""
+    if _is_exact(array.type):
+        yield lambda rows: _some(ranks, array, rows, order)
+        return
+    yield lambda rows: _some(code, array, rows, order)
+    for digit in _value_digits(array):
+        yield _turned(digit) if order.descending else digit
+
+
+def _turned(digit: _Digit) -> _Digit:
+    return lambda rows: ~digit(rows)
+
+
+def _some(codes: Callable[[pa.Array, Order], U64], array: pa.Array, rows: I64, order: Order) -> U64:
+    """Codes of some rows, without coding the whole array for a few of them."""
+    if 2 * len(rows) >= len(array):
+        return codes(array, order)[rows]
+    return codes(array.take(pa.array(rows)), order)
+
+
+def _value_digits(array: pa.Array) -> Iterator[_Digit]:
+    """Digits that tell values apart that share a code; nulls are settled already."""
+    kind = array.type
+    t = pa.types
+    if t.is_decimal(kind):
+        words = limbs(array, kind.byte_width)
+        yield lambda rows: words[-1][rows] ^ _TOP
+        for word in reversed(words[:-1]):
+            yield _pick(word)
+    elif is_bytes(kind):
+        yield from _string_digits(array)
+    elif t.is_struct(kind):
+        for place in range(kind.num_fields):
+            yield from _digits(_plain(array.field(place)), _NESTED)
+    else:
+        elements, starts, lengths = _elements(array)
+        values = ranks(elements, _NESTED)
+        for at in range(int(lengths.max(initial=0))):
+            yield _pick(_element(values, starts, lengths, at))
+        yield _pick(lengths.view(np.uint64))
+
+
+def _pick(values: U64) -> _Digit:
+    return lambda rows: values[rows]
+
+
+def _string_digits(array: pa.Array) -> Iterator[_Digit]:
+    data, starts, lengths = strings(array)
+    longest = int(lengths.max(initial=0))
+    for at in range(8, min(longest, 8 * _WORDS), 8):
+        yield partial(_word_of_rows, data, starts, lengths, at)
+    if longest > 8 * _WORDS:
+        yield lambda rows: _arrow_ranks(array.take(pa.array(rows)))
+    else:
+        # Equal up to zero bytes at the end: the shorter is the lower.
+        yield lambda rows: lengths[rows].view(np.uint64)
+
+
+def _word_of_rows(data: npt.NDArray[np.uint8], starts: I64, lengths: I64, at: int, rows: I64) -> U64:
+    return _word(data, starts[rows], lengths[rows], at)
+
+
+def _arrow_ranks(array: pa.Array) -> U64:
+    encoded = array.dictionary_encode()
+    if encoded.null_count:
+        encoded = encoded.fill_null(0) if len(encoded.dictionary) else encoded
+    place = np.empty(len(encoded.dictionary), dtype=np.uint64)
+    place[pc.array_sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(place), dtype=np.uint64)
+    indices: npt.NDArray[np.int32] = encoded.indices.to_numpy()
+    return place[indices]
+
+
+def _word(data: npt.NDArray[np.uint8], starts: I64, lengths: I64, at: int) -> U64:
+    """Eight bytes of each string from byte `at`, as numbers in the order of the bytes."""
+    out = np.zeros(len(starts), dtype=np.uint64)
+    rows = np.flatnonzero(lengths > at)
+    if rows.size:
+        words = words_at_bytes(data, int((starts[rows] + lengths[rows]).max()))
+        out[rows] = (words[starts[rows] + at] & TAIL[np.minimum(lengths[rows] - at, 8)]).byteswap()
+    return out
+
+
+def _elements(array: pa.Array) -> tuple[pa.Array, I64, I64]:
+    """The elements of lists, and the start and length of each list; nulls are empty."""
+    kind = array.type
+    if pa.types.is_fixed_size_list(kind):
+        starts = np.arange(len(array), dtype=np.int64) * kind.list_size
+        lengths = np.full(len(array), kind.list_size, dtype=np.int64)
+        elements = array.values.slice(array.offset * kind.list_size, len(array) * kind.list_size)
+    else:
+        if pa.types.is_map(kind):
+            child = pa.StructArray.from_arrays([array.keys, array.items], ["key", "value"])
+        else:
+            child = array.values
+        offsets = array.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
+        first, last = (int(offsets[0]), int(offsets[-1])) if offsets.size else (0, 0)
+        elements = child.slice(first, last - first)
+        starts, lengths = offsets[:-1] - first, np.diff(offsets)
+    if array.null_count:
+        lengths[nulls(array)] = 0
+    return elements, starts, lengths
+
+
+def _element(values: U64, starts: I64, lengths: I64, at: int) -> U64:
+    """The code of one element of each list; an ended list is below every element."""
+    out = np.zeros(len(starts), dtype=np.uint64)
+    rows = np.flatnonzero(lengths > at)
+    out[rows] = values[starts[rows] + at]
+    return out
+
+
+# ---------------------------------------------------------------- sorting
+
+
+def _dense_ranks(array: pa.Array, order: Order) -> U64:
+    rows, fresh = _sort(len(array), _digits_for_ranks(array, order))
+    out = np.empty(len(array), dtype=np.uint64)
+    out[rows] = np.cumsum(fresh, dtype=np.uint64)
+    return out
+
+
+def _digits_for_ranks(array: pa.Array, order: Order) -> Iterator[_Digit]:
+    if not _is_exact(array.type):
+        yield from _digits(array, order)
+        return
+    # A 64-bit type with a value whose code was given to NULL.
+    is_null = nulls(array)
+    values = ~_codes(array) if order.descending else _codes(array)
+    values[is_null] = 0
+    yield lambda rows: (is_null[rows] != order.nulls_first).astype(np.uint64)
+    yield lambda rows: values[rows]
+
+
+def _sort(length: int, digits: Iterator[_Digit]) -> tuple[I64, npt.NDArray[np.bool_]]:
+    """Stable order of the rows by their digits, and where a new value starts."""
+    order = np.arange(length, dtype=np.int64)
+    fresh = np.zeros(length, dtype=np.bool_)
+    fresh[:1] = True
+    tied = np.arange(length, dtype=np.int64)  # positions that still share their group with another
+    for digit in digits:
+        if tied.size < 2:
+            break
+        rows = order[tied]
+        codes = digit(rows)
+        turn = _stable_argsort(codes)
+        if tied.size < length or fresh[1:].any():
+            group = np.cumsum(fresh[tied], dtype=np.uint64)
+            turn = turn[_stable_argsort(group[turn])]
+        order[tied] = rows[turn]
+        codes = codes[turn]
+        fresh[tied[1:]] |= codes[1:] != codes[:-1]
+        loose = ~fresh
+        loose[:-1] |= loose[1:]
+        tied = np.flatnonzero(loose)
+    return order, fresh
+
+
+def _stable_argsort(codes: U64) -> I64:
+    """Row numbers packed under the codes: sorting plain numbers is several times
+    faster than an indirect stable sort.  What does not fit is sorted in two goes."""
+    if codes.size < 2:
+        return np.arange(codes.size, dtype=np.int64)
+    low = codes.min()
+    room = 64 - (codes.size - 1).bit_length()
+    excess = int(codes.max() - low).bit_length() - room
+    if excess <= 0:
+        return _packed_argsort(codes - low, room)
+    cut = np.uint64(excess)
+    high = codes - low
+    rows = _packed_argsort(high & ((_ONE << cut) - _ONE), room)
+    return rows[_packed_argsort((high >> cut)[rows], room)]
+
+
+def _packed_argsort(codes: U64, room: int) -> I64:
+    packed = codes << np.uint64(64 - room)
+    packed |= np.arange(codes.size, dtype=np.uint64)
+    packed.sort()
+    packed &= (_ONE << np.uint64(64 - room)) - _ONE
+    return packed.view(np.int64)
