@@ -26,28 +26,36 @@ silently drops bits.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from millpond.buffers import (
+    I64,
+    U64,
+    Bytes,
+    Column,
+    Ints,
+    Mask,
+    doubles,
+    elements,
+    fixed,
+    is_bytes,
+    is_list,
+    limbs,
+    nulls,
+    plain,
+    strings,
+)
 from millpond.errors import InvalidError
 
 VERSION = 1
 
 KEY_GROUPS = 1 << 15
-
-Column: TypeAlias = pa.Array | pa.ChunkedArray
-U64: TypeAlias = npt.NDArray[np.uint64]
-I64: TypeAlias = npt.NDArray[np.int64]
-
-if sys.byteorder != "little":  # words of strings are read as little-endian
-    raise ImportError("millpond needs a little-endian machine")
 
 # Odd 64-bit constants with well mixed bits (splitmix64, xxhash64).
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -56,7 +64,7 @@ _WORD_1 = np.uint64(0x9E3779B185EBCA87)
 _WORD_2 = np.uint64(0xC2B2AE3D27D4EB4F)
 _COMBINE = np.uint64(0xD6E8FEB86659FD93)
 _LENGTH = np.uint64(0x9E3779B97F4A7C15)
-_S27, _S29, _S30, _S31, _S32 = (np.uint64(s) for s in (27, 29, 30, 31, 32))
+_S1, _S3, _S27, _S29, _S30, _S31, _S32 = (np.uint64(s) for s in (1, 3, 27, 29, 30, 31, 32))
 
 # One seed per kind of value, so that kinds do not meet: the first words of the
 # fractional part of pi.
@@ -76,11 +84,8 @@ _LIST = np.uint64(0xB8E1AFED6A267E96)
 NULL_HASH = 0xBA7C9045F12C7F99
 GLOBAL_HASH = 0x24A19947B3916CF7
 
-_BLOCK = 1 << 14  # rows worked on at a time: temporaries stay in the cache
+_BLOCK = 1 << 13  # rows worked on at a time: temporaries are reused and stay in the cache
 _LONG = 256  # bytes; longer strings are hashed piece by piece
-
-# TAIL[n] keeps the first n bytes of a word.
-TAIL = np.array([(1 << (8 * n)) - 1 for n in range(9)], dtype=np.uint64)
 
 
 def hash_array(column: Column) -> U64:
@@ -165,15 +170,11 @@ def _owner_of_group(parallelism: int) -> I64:
 
 def _hash(array: pa.Array) -> U64:
     """Hashes of one array; nulls are overwritten last, whatever lies under them."""
-    kind = array.type
-    if pa.types.is_null(kind):
+    array = plain(array)
+    if pa.types.is_null(array.type):
         return np.full(len(array), NULL_HASH, dtype=np.uint64)
-    if isinstance(array, pa.ExtensionArray):
-        return _hash(array.storage)
-    if pa.types.is_dictionary(kind):
+    if pa.types.is_dictionary(array.type):
         return _hash_dictionary(array)
-    if pa.types.is_run_end_encoded(kind):
-        return _hash(pc.run_end_decode(array))
     out = _hash_values(array)
     if array.null_count:
         out[nulls(array)] = NULL_HASH
@@ -188,9 +189,9 @@ def _hash_values(array: pa.Array) -> U64:
     if t.is_integer(kind):
         return _mix(fixed(array, kind.to_pandas_dtype()), _INT)
     if t.is_floating(kind):
-        return _hash_floats(fixed(array, kind.to_pandas_dtype()))
+        return _by_block(_hash_floats, fixed(array, kind.to_pandas_dtype()))
     if t.is_boolean(kind):
-        return _mix(array.cast(pa.uint8()).to_numpy(zero_copy_only=False), _BOOL)
+        return _mix(fixed(array.cast(pa.uint8()), np.uint8), _BOOL)
     if t.is_date32(kind):
         return _mix(fixed(array, np.int32), _DATE)
     if t.is_date64(kind):
@@ -203,31 +204,17 @@ def _hash_values(array: pa.Array) -> U64:
         return _hash_instants(fixed(array, np.int64), kind.unit, _DURATION)
     if t.is_decimal(kind):
         return _hash_decimals(array)
-    if t.is_struct(kind):
-        return _hash_struct(array)
     if is_bytes(kind):
         return _hash_bytes(*strings(array), _BYTES)
-    if t.is_list(kind) or t.is_large_list(kind) or t.is_map(kind) or t.is_fixed_size_list(kind):
-        return _hash_lists(array)
-    if t.is_list_view(kind) or t.is_large_list_view(kind):
-        return _hash_lists(array.cast(pa.large_list(kind.value_field)))
+    if is_list(kind):  # the string of its elements' hashes
+        inner, starts, lengths = elements(array)
+        return _hash_bytes(_hash(inner).view(np.uint8), starts * 8, lengths * 8, _LIST)
+    if t.is_struct(kind):
+        return _hash_struct(array)
     raise InvalidError(
         f"a column of type {kind} cannot be a key",
-        hint="cast it to a number, a string, a time or a struct of these",
+        hint="cast it to a number, a string, a time, or a struct or list of these",
     )
-
-
-def nulls(array: pa.Array) -> npt.NDArray[np.bool_]:
-    mask: npt.NDArray[np.bool_] = array.is_null().to_numpy(zero_copy_only=False)
-    return mask
-
-
-def fixed(array: pa.Array, dtype: Any) -> npt.NDArray[Any]:
-    """The values of a fixed-width array without a copy; anything under a null."""
-    data = array.buffers()[1]
-    if data is None or not len(array):
-        return np.empty(0, dtype=dtype)
-    return np.frombuffer(data, dtype=dtype, count=array.offset + len(array))[array.offset :]
 
 
 def _hash_unsigned(values: U64) -> U64:
@@ -240,27 +227,28 @@ def _hash_unsigned(values: U64) -> U64:
 
 
 def _hash_floats(values: npt.NDArray[Any]) -> U64:
-    doubles = values.astype(np.float64)  # always a copy: it is changed below
-    doubles += 0.0  # -0.0 + 0.0 is 0.0
-    doubles[np.isnan(doubles)] = np.nan  # one NaN, positive and quiet
-    return _mix(doubles.view(np.uint64), _FLOAT)
+    return _mix(doubles(values).view(np.uint64), _FLOAT)
 
 
 def _hash_instants(values: npt.NDArray[Any], unit: str, seed: np.uint64) -> U64:
     """Microseconds modulo 2**64: seconds too far off to fit wrap round, which
     is still one hash per instant."""
     if unit == "ns":
-        micros = values // 1000
-        rest = values - micros * 1000
-        out = _mix(micros, seed)
-        odd = np.flatnonzero(rest)
-        if odd.size:
-            out[odd] = _mix(out[odd] + rest[odd].view(np.uint64), seed)
-        return out
+        return _by_block(lambda block: _hash_nanoseconds(block, seed), values)
     if unit == "us":
         return _mix(values, seed)
     factor = np.uint64(1_000_000 if unit == "s" else 1000)
     return _mix(values.astype(np.int64).view(np.uint64) * factor, seed)
+
+
+def _hash_nanoseconds(values: I64, seed: np.uint64) -> U64:
+    micros = values // 1000
+    out = _mix(micros, seed)
+    rest = values - micros * 1000
+    odd = np.flatnonzero(rest)
+    if odd.size:
+        out[odd] = _mix(out[odd] + rest[odd].view(np.uint64), seed)
+    return out
 
 
 def _hash_dictionary(array: pa.DictionaryArray) -> U64:
@@ -285,32 +273,6 @@ def _hash_struct(array: pa.StructArray) -> U64:
     return _mix(out, _STRUCT)
 
 
-def _hash_lists(array: pa.Array) -> U64:
-    """A list is the string of its elements' hashes."""
-    kind = array.type
-    if pa.types.is_fixed_size_list(kind):
-        first = array.offset * kind.list_size
-        elements = _hash(array.values.slice(first, len(array) * kind.list_size))
-        starts = np.arange(len(array), dtype=np.int64) * kind.list_size
-        lengths = np.full(len(array), kind.list_size, dtype=np.int64)
-    else:
-        offsets = array.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
-        if not offsets.size:
-            return np.empty(0, dtype=np.uint64)
-        first, last = int(offsets[0]), int(offsets[-1])
-        child = (
-            pa.StructArray.from_arrays([array.keys, array.items], ["key", "value"])
-            if (pa.types.is_map(kind))
-            else array.values
-        )
-        elements = _hash(child.slice(first, last - first))
-        starts = offsets[:-1] - first
-        lengths = np.diff(offsets)
-        if array.null_count:
-            lengths[nulls(array)] = 0  # what lies under a null may be long
-    return _hash_bytes(elements.view(np.uint8), starts * 8, lengths * 8, _LIST)
-
-
 # ---------------------------------------------------------------- decimals
 
 
@@ -325,11 +287,10 @@ def _hash_decimals(array: pa.Array) -> U64:
                 "a decimal key is too large", detail=str(error), hint="76 digits is the limit"
             ) from error
         kind = array.type
-    width = kind.byte_width
-    words = limbs(array, width)
+    words = limbs(array)
     narrow = _fits_int64(words)
     if narrow.all():
-        return _hash_narrow_decimals(words[0].view(np.int64), kind.scale)
+        return _by_block(lambda block: _hash_narrow_decimals(block, kind.scale), words[0].view(np.int64))
     out = np.empty(len(array), dtype=np.uint64)
     out[narrow] = _hash_narrow_decimals(words[0][narrow].view(np.int64), kind.scale)
     wide = ~narrow
@@ -337,23 +298,12 @@ def _hash_decimals(array: pa.Array) -> U64:
     return out
 
 
-def limbs(array: pa.Array, width: int) -> list[U64]:
-    """The 64-bit words of decimals in two's complement, lowest first."""
-    if width == 4:
-        return [fixed(array, np.int32).astype(np.int64).view(np.uint64)]
-    count = width // 8
-    data = array.buffers()[1]
-    if data is None or not len(array):
-        return [np.empty(0, dtype=np.uint64) for _ in range(count)]
-    flat = np.frombuffer(data, dtype=np.uint64, count=(array.offset + len(array)) * count)
-    return [np.ascontiguousarray(flat[array.offset * count + place :: count]) for place in range(count)]
-
-
-def _fits_int64(words: Sequence[U64]) -> npt.NDArray[np.bool_]:
-    sign = (words[0].view(np.int64) >> 63).view(np.uint64)
-    fits = np.ones(len(sign), dtype=np.bool_)
-    for word in words[1:]:
-        fits &= word == sign
+def _fits_int64(words: Sequence[U64]) -> Mask:
+    fits = np.ones(len(words[0]), dtype=np.bool_)
+    if len(words) > 1:
+        sign = (words[0].view(np.int64) >> 63).view(np.uint64)
+        for word in words[1:]:
+            fits &= word == sign
     return fits
 
 
@@ -417,7 +367,7 @@ def _hash_wide_decimals(words: Sequence[U64], scale: int) -> U64:
     return out
 
 
-def _magnitude(words: Sequence[U64], negative: npt.NDArray[np.bool_]) -> U64:
+def _magnitude(words: Sequence[U64], negative: Mask) -> U64:
     """|value| as rows of 32-bit digits, lowest first."""
     flip = np.where(negative, ~np.uint64(0), np.uint64(0))
     carry = negative.astype(np.uint64)
@@ -445,49 +395,7 @@ def _divide_by_ten(digits: U64) -> tuple[U64, U64]:
 # ---------------------------------------------------------------- strings
 
 
-def is_bytes(kind: pa.DataType) -> bool:
-    t = pa.types
-    return bool(
-        t.is_string(kind)
-        or t.is_large_string(kind)
-        or t.is_string_view(kind)
-        or t.is_binary(kind)
-        or t.is_large_binary(kind)
-        or t.is_binary_view(kind)
-        or t.is_fixed_size_binary(kind)
-    )
-
-
-def strings(array: pa.Array) -> tuple[npt.NDArray[np.uint8], I64, I64]:
-    """Data, starts and lengths of an array of strings or binaries; nulls are empty."""
-    kind = array.type
-    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
-        array = array.cast(pa.large_binary())
-        kind = array.type
-    if not len(array):
-        return _bytes_of(None), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    if pa.types.is_fixed_size_binary(kind):
-        starts = np.arange(array.offset, array.offset + len(array), dtype=np.int64) * kind.byte_width
-        lengths = np.full(len(array), kind.byte_width, dtype=np.int64)
-        data = array.buffers()[1]
-    else:
-        wide = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
-        _, packed, data = array.buffers()
-        offsets = np.frombuffer(
-            packed, dtype=np.int64 if wide else np.int32, count=array.offset + len(array) + 1
-        )
-        offsets = offsets[array.offset :].astype(np.int64)
-        starts, lengths = offsets[:-1], np.diff(offsets)
-    if array.null_count:
-        lengths[nulls(array)] = 0  # what lies under a null may be long
-    return _bytes_of(data), starts, lengths
-
-
-def _bytes_of(data: pa.Buffer | None) -> npt.NDArray[np.uint8]:
-    return np.empty(0, dtype=np.uint8) if data is None else np.frombuffer(data, dtype=np.uint8)
-
-
-def _hash_bytes(data: npt.NDArray[np.uint8], starts: I64, lengths: I64, seed: np.uint64) -> U64:
+def _hash_bytes(data: Bytes, starts: Ints, lengths: Ints, seed: np.uint64) -> U64:
     """Hashes of byte strings data[start : start + length].
 
     A string longer than `_LONG` is cut into pieces; it hashes as the string of
@@ -496,55 +404,82 @@ def _hash_bytes(data: npt.NDArray[np.uint8], starts: I64, lengths: I64, seed: np
     """
     long = np.flatnonzero(lengths > _LONG)
     if not long.size:
-        return _hash_words(data, starts, lengths, lengths, seed)
-    pieces = -(-lengths[long] // _LONG)
-    ends = np.cumsum(pieces)
-    within = np.arange(int(ends[-1]), dtype=np.int64) - np.repeat(ends - pieces, pieces)
-    piece_starts = np.repeat(starts[long], pieces) + within * _LONG
-    piece_lengths = np.minimum(np.repeat(lengths[long], pieces) - within * _LONG, _LONG)
-    piece_hashes = _hash_words(data, piece_starts, piece_lengths, piece_lengths, seed)
+        return _hash_short(data, starts, lengths, seed)
+    sizes = lengths[long].astype(np.int64)
+    pieces = -(-sizes // _LONG)
+    firsts = np.cumsum(pieces) - pieces
+    within = (np.arange(int(pieces.sum()), dtype=np.int64) - np.repeat(firsts, pieces)) * _LONG
+    piece_starts = np.repeat(starts[long].astype(np.int64), pieces) + within
+    piece_lengths = np.minimum(np.repeat(sizes, pieces) - within, _LONG)
+    piece_hashes = _hash_short(data, piece_starts, piece_lengths, seed)
+    nested = _hash_bytes(piece_hashes.view(np.uint8), firsts * 8, pieces * 8, seed)
+
     short = lengths.copy()
     short[long] = 0
-    out = _hash_words(data, starts, short, lengths, seed)
-    nested = _hash_bytes(piece_hashes.view(np.uint8), (ends - pieces) * 8, pieces * 8, seed)
-    out[long] = _mix(nested + lengths[long].view(np.uint64) * _LENGTH, seed)
+    out = _hash_short(data, starts, short, seed)
+    out[long] = _mix(nested + sizes.view(np.uint64) * _LENGTH, seed)
     return out
 
 
-def _hash_words(data: npt.NDArray[np.uint8], starts: I64, lengths: I64, totals: I64, seed: np.uint64) -> U64:
-    out = totals.view(np.uint64) * _LENGTH
-    out += seed
-    if out.size:
-        words = words_at_bytes(data, int((starts + lengths).max()))
-        for rows in _blocks(out.size):
-            _absorb(words, starts[rows], lengths[rows], out[rows])
-    return _mix(out, seed)
-
-
-def words_at_bytes(data: npt.NDArray[np.uint8], end: int) -> U64:
-    """Every 8-byte word of the data at any byte: words[i] starts at byte i."""
-    if end + 8 > data.size:  # the last string is read past its end, then masked
-        data = np.concatenate([data[:end], np.zeros(8, dtype=np.uint8)])
-    return np.ndarray((data.size - 7,), dtype=np.uint64, buffer=data.data, strides=(1,))
-
-
-def _absorb(words: U64, starts: I64, lengths: I64, state: U64) -> None:
-    """Feed every string of a block into its state, one word at a time."""
-    shortest, longest = int(lengths.min()), int(lengths.max())
-    scratch = np.empty_like(state)
-    for at in range(0, longest, 8):
-        if shortest > at:  # every row has a word here
-            word = words[starts + at]
-            if shortest < at + 8:
-                word &= TAIL[np.minimum(lengths - at, 8)]
-            _absorb_word(state, word, scratch)
+def _hash_short(data: Bytes, starts: Ints, lengths: Ints, seed: np.uint64) -> U64:
+    """Block by block, with the rows of a block ordered by their number of words:
+    then the rows that still have a word are always a slice."""
+    out = np.empty(len(starts), dtype=np.uint64)
+    whole_words = data.size // 8 * 8 if data.ctypes.data % 8 == 0 else 0
+    for rows in _blocks(out.size):
+        start, length = starts[rows].astype(np.int64), lengths[rows].astype(np.int64)
+        counts = ((length + 7) >> 3).astype(np.uint8)
+        fewest, most = int(counts.min()), int(counts.max())
+        order = None
+        if fewest < most:
+            order = np.argsort(counts, kind="stable")
+            start, length, counts = start[order], length[order], counts[order]
+        first, last = int(start.min()), int((start + length).max())
+        if last <= whole_words:
+            words = data[:whole_words].view(np.uint64)
+        else:  # an odd end or address: a copy of this block's bytes, in whole words
+            words = np.zeros(((last - first) + 7) // 8 + 1, dtype=np.uint64)
+            words.view(np.uint8)[: last - first] = data[first:last]
+            start -= first
+        state = length.view(np.uint64) * _LENGTH + seed
+        bounds_by_count = np.searchsorted(counts, np.arange(most + 1, dtype=np.uint8), side="right").tolist()
+        _absorb(words, start, length, state, bounds_by_count)
+        if order is None:
+            out[rows] = state
         else:
-            rows = np.flatnonzero(lengths > at)
-            word = words[starts[rows] + at]
-            word &= TAIL[np.minimum(lengths[rows] - at, 8)]
-            part = state[rows]
-            _absorb_word(part, word, scratch[: rows.size])
-            state[rows] = part
+            out[rows][order] = state
+    return _mix(out, seed, out)
+
+
+def _absorb(words: U64, start: I64, length: I64, state: U64, ends: list[int]) -> None:
+    """Feed strings into their states, one word at a time.
+
+    Row r has more than n words when r >= ends[n].  Strings start anywhere, so
+    a word is put together from the two aligned words it lies in; the upper one
+    is the lower one of the next.
+    """
+    shift = (start.view(np.uint64) & np.uint64(7)) << _S3
+    unshift = np.uint64(63) - shift
+    # How far the last word reaches past the string.
+    excess = (np.uint64(0) - length.view(np.uint64) & np.uint64(7)) << _S3
+    at = start >> 3
+    low, high, word, scratch = (np.empty_like(state) for _ in range(4))
+    if ends[0] < len(state) and words.size:
+        words.take(at, out=low, mode="clip")
+    for n, done in enumerate(ends[:-1]):
+        rest = slice(done, None)
+        at_rest, part = at[rest], word[rest]
+        at_rest += 1
+        words.take(at_rest, out=high[rest], mode="clip")
+        np.right_shift(low[rest], shift[rest], out=part)
+        np.left_shift(high[rest], _S1, out=scratch[rest])
+        np.left_shift(scratch[rest], unshift[rest], out=scratch[rest])
+        np.bitwise_or(part, scratch[rest], out=part)
+        tail = slice(done, ends[n + 1])
+        np.left_shift(word[tail], excess[tail], out=word[tail])
+        np.right_shift(word[tail], excess[tail], out=word[tail])
+        _absorb_word(state[rest], part, scratch[rest])
+        low, high = high, low
 
 
 def _absorb_word(state: U64, word: U64, scratch: U64) -> None:
@@ -566,11 +501,19 @@ def _blocks(length: int) -> Iterator[slice]:
         yield slice(start, min(start + _BLOCK, length))
 
 
-def _mix(values: npt.NDArray[Any], seed: np.uint64) -> U64:
+def _by_block(kernel: Callable[[npt.NDArray[Any]], U64], values: npt.NDArray[Any]) -> U64:
+    out = np.empty(values.size, dtype=np.uint64)
+    for rows in _blocks(values.size):
+        out[rows] = kernel(values[rows])
+    return out
+
+
+def _mix(values: npt.NDArray[Any], seed: np.uint64, out: U64 | None = None) -> U64:
     """The finaliser of splitmix64 over value + seed; a bijection for each seed."""
     if values.dtype.kind == "i":
         values = values.astype(np.int64, copy=False).view(np.uint64)
-    out = np.empty(values.size, dtype=np.uint64)
+    if out is None:
+        out = np.empty(values.size, dtype=np.uint64)
     scratch = np.empty(min(values.size, _BLOCK), dtype=np.uint64)
     for rows in _blocks(values.size):
         state = out[rows]

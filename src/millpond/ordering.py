@@ -7,8 +7,8 @@ searched.  `ranks` and `sort_indices` are exact within their batch.
 The order of values: numbers and times by value, with -0.0 = 0.0 and one NaN
 above +inf; strings and binaries by their bytes (for strings that is the order
 of code points); structs child by child; lists element by element, a prefix
-first.  Inside structs and lists NULL comes last.  `descending` turns the
-values round, never the place of the nulls.
+first.  Inside structs and lists NULL is the highest value.  `descending` turns
+the values round, never the place of the nulls.
 
 The code of NULL is 0 (nulls first) or 2**64 - 1 (nulls last) and no value has
 that code.  Types that fill all 64 bits (int64, uint64, timestamp, duration)
@@ -28,8 +28,24 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.buffers import (
+    I64,
+    U64,
+    Bytes,
+    Column,
+    Ints,
+    Mask,
+    doubles,
+    elements,
+    fixed,
+    is_bytes,
+    is_list,
+    limbs,
+    nulls,
+    plain,
+    strings,
+)
 from millpond.errors import InvalidError
-from millpond.hashing import I64, TAIL, U64, Column, fixed, is_bytes, limbs, nulls, strings, words_at_bytes
 
 _TOP = np.uint64(1 << 63)
 _MAX = np.uint64((1 << 64) - 1)
@@ -37,6 +53,9 @@ _ONE = np.uint64(1)
 
 # Strings still equal after this many 8-byte words are compared by Arrow.
 _WORDS = 8
+
+# _HEAD[n] keeps the first n bytes of a word.
+_HEAD = np.array([(1 << (8 * n)) - 1 for n in range(9)], dtype=np.uint64)
 
 # The code of some rows of a column; rows are told apart by one digit after another.
 _Digit = Callable[[I64], U64]
@@ -64,14 +83,14 @@ def code(column: Column, order: Order) -> U64:
     if isinstance(column, pa.ChunkedArray):
         parts = [code(chunk, order) for chunk in column.chunks]
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.uint64)
-    array = _plain(column)
+    array = _decoded(column)
     values = _codes(array)
     return _with_nulls(values, array, order)
 
 
 def ranks(column: Column, order: Order) -> U64:
     """Codes that are exact within this batch: equal only for equal values."""
-    array = _plain(_whole(column))
+    array = _decoded(_whole(column))
     if not _is_exact(array.type):
         return _dense_ranks(array, order)
     values = _codes(array)
@@ -98,7 +117,7 @@ def sort_indices(columns: Sequence[Column], orders: Sequence[Order]) -> I64:
             detail=f"{len(columns)} columns, {len(orders)} orders",
             hint="pass at least one column, and one order per column",
         )
-    arrays = [_plain(_whole(column)) for column in columns]
+    arrays = [_decoded(_whole(column)) for column in columns]
     length = len(arrays[0])
     for place, array in enumerate(arrays):
         if len(array) != length:
@@ -127,17 +146,9 @@ def _whole(column: Column) -> pa.Array:
     return column.combine_chunks()
 
 
-def _plain(array: pa.Array) -> pa.Array:
-    """The same values without a wrapping type."""
-    while True:
-        if isinstance(array, pa.ExtensionArray):
-            array = array.storage
-        elif pa.types.is_dictionary(array.type):
-            array = array.dictionary_decode()
-        elif pa.types.is_run_end_encoded(array.type):
-            array = pc.run_end_decode(array)
-        else:
-            return array
+def _decoded(array: pa.Array) -> pa.Array:
+    array = plain(array)
+    return plain(array.dictionary_decode()) if pa.types.is_dictionary(array.type) else array
 
 
 def _is_exact(kind: pa.DataType) -> bool:
@@ -153,19 +164,19 @@ def _codes(array: pa.Array) -> U64:
     if t.is_null(kind):
         return np.zeros(len(array), dtype=np.uint64)
     if t.is_uint64(kind):
-        return fixed(array, np.uint64)
+        return fixed(array, np.uint64).copy()  # the caller's own, like every other
     if t.is_integer(kind):
         return _signed(fixed(array, kind.to_pandas_dtype()))
     if t.is_floating(kind):
         return _floats(fixed(array, kind.to_pandas_dtype()))
     if t.is_boolean(kind):
-        return _signed(array.cast(pa.int8()).to_numpy(zero_copy_only=False))
+        return _signed(fixed(array.cast(pa.uint8()), np.uint8))
     if t.is_date32(kind) or t.is_time32(kind):
         return _signed(fixed(array, np.int32))
     if t.is_date64(kind) or t.is_time64(kind) or t.is_timestamp(kind) or t.is_duration(kind):
         return _signed(fixed(array, np.int64))
     if t.is_decimal(kind):
-        words = limbs(array, kind.byte_width)
+        words = limbs(array)
         return _signed(words[0].view(np.int64)) if kind.precision <= 18 else _wide_decimals(words)
     if is_bytes(kind):
         data, starts, lengths = strings(array)
@@ -174,9 +185,9 @@ def _codes(array: pa.Array) -> U64:
         if not kind.num_fields:
             return np.zeros(len(array), dtype=np.uint64)
         return code(array.field(0), _NESTED)
-    if t.is_list(kind) or t.is_large_list(kind) or t.is_fixed_size_list(kind) or t.is_map(kind):
-        elements, starts, lengths = _elements(array)
-        return _element(code(elements, _NESTED), starts, lengths, 0)
+    if is_list(kind):
+        inner, starts, lengths = elements(array)
+        return _element(code(inner, _NESTED), starts, lengths, 0)
     raise InvalidError(
         f"a column of type {kind} has no order",
         hint="cast it to a number, a string, a time, or a struct or list of these",
@@ -198,10 +209,7 @@ def _signed(values: npt.NDArray[Any]) -> U64:
 
 def _floats(values: npt.NDArray[Any]) -> U64:
     """IEEE bits in order: negatives turned round, below the positives."""
-    doubles = values.astype(np.float64)
-    doubles += 0.0  # -0.0 + 0.0 is 0.0
-    doubles[np.isnan(doubles)] = np.nan  # one NaN, positive: above +inf
-    bits = doubles.view(np.uint64)
+    bits = doubles(values).view(np.uint64)
     return bits ^ ((bits.view(np.int64) >> 63).view(np.uint64) | _TOP)
 
 
@@ -257,12 +265,19 @@ def _digits(array: pa.Array, order: Order) -> Iterator[_Digit]:
         yield lambda rows: _some(ranks, array, rows, order)
         return
     yield lambda rows: _some(code, array, rows, order)
+    is_null = nulls(array) if array.null_count else None
     for digit in _value_digits(array):
-        yield _turned(digit) if order.descending else digit
+        yield partial(_refined, digit, is_null, order.descending)
 
 
-def _turned(digit: _Digit) -> _Digit:
-    return lambda rows: ~digit(rows)
+def _refined(digit: _Digit, is_null: Mask | None, descending: bool, rows: I64) -> U64:
+    """A further digit: nulls are equal, whatever lies under them."""
+    out = digit(rows)
+    if descending:
+        out = ~out
+    if is_null is not None:
+        out[is_null[rows]] = 0
+    return out
 
 
 def _some(codes: Callable[[pa.Array, Order], U64], array: pa.Array, rows: I64, order: Order) -> U64:
@@ -277,7 +292,7 @@ def _value_digits(array: pa.Array) -> Iterator[_Digit]:
     kind = array.type
     t = pa.types
     if t.is_decimal(kind):
-        words = limbs(array, kind.byte_width)
+        words = limbs(array)
         yield lambda rows: words[-1][rows] ^ _TOP
         for word in reversed(words[:-1]):
             yield _pick(word)
@@ -285,10 +300,10 @@ def _value_digits(array: pa.Array) -> Iterator[_Digit]:
         yield from _string_digits(array)
     elif t.is_struct(kind):
         for place in range(kind.num_fields):
-            yield from _digits(_plain(array.field(place)), _NESTED)
+            yield from _digits(_decoded(array.field(place)), _NESTED)
     else:
-        elements, starts, lengths = _elements(array)
-        values = ranks(elements, _NESTED)
+        inner, starts, lengths = elements(array)
+        values = ranks(inner, _NESTED)
         for at in range(int(lengths.max(initial=0))):
             yield _pick(_element(values, starts, lengths, at))
         yield _pick(lengths.view(np.uint64))
@@ -304,55 +319,41 @@ def _string_digits(array: pa.Array) -> Iterator[_Digit]:
     for at in range(8, min(longest, 8 * _WORDS), 8):
         yield partial(_word_of_rows, data, starts, lengths, at)
     if longest > 8 * _WORDS:
-        yield lambda rows: _arrow_ranks(array.take(pa.array(rows)))
+        comparable = array.cast(pa.large_binary())
+        yield lambda rows: _arrow_ranks(comparable.take(pa.array(rows)))
     else:
         # Equal up to zero bytes at the end: the shorter is the lower.
-        yield lambda rows: lengths[rows].view(np.uint64)
+        yield lambda rows: lengths[rows].astype(np.uint64)
 
 
-def _word_of_rows(data: npt.NDArray[np.uint8], starts: I64, lengths: I64, at: int, rows: I64) -> U64:
+def _word_of_rows(data: Bytes, starts: Ints, lengths: Ints, at: int, rows: I64) -> U64:
     return _word(data, starts[rows], lengths[rows], at)
 
 
 def _arrow_ranks(array: pa.Array) -> U64:
+    """Ranks of strings by comparing them whole; anything for a null."""
     encoded = array.dictionary_encode()
-    if encoded.null_count:
-        encoded = encoded.fill_null(0) if len(encoded.dictionary) else encoded
-    place = np.empty(len(encoded.dictionary), dtype=np.uint64)
-    place[pc.array_sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(place), dtype=np.uint64)
-    indices: npt.NDArray[np.int32] = encoded.indices.to_numpy()
-    return place[indices]
+    place = np.zeros(max(len(encoded.dictionary), 1), dtype=np.uint64)
+    sorted_rows = pc.array_sort_indices(encoded.dictionary).to_numpy()
+    place[sorted_rows] = np.arange(len(sorted_rows), dtype=np.uint64)
+    rows: I64 = encoded.indices.fill_null(0).to_numpy()
+    return place[rows]
 
 
-def _word(data: npt.NDArray[np.uint8], starts: I64, lengths: I64, at: int) -> U64:
+def _word(data: Bytes, starts: Ints, lengths: Ints, at: int) -> U64:
     """Eight bytes of each string from byte `at`, as numbers in the order of the bytes."""
     out = np.zeros(len(starts), dtype=np.uint64)
     rows = np.flatnonzero(lengths > at)
-    if rows.size:
-        words = words_at_bytes(data, int((starts[rows] + lengths[rows]).max()))
-        out[rows] = (words[starts[rows] + at] & TAIL[np.minimum(lengths[rows] - at, 8)]).byteswap()
+    if not rows.size:
+        return out
+    if data.size < 8:
+        data = np.concatenate([data, np.zeros(8, dtype=np.uint8)])
+    everywhere = np.ndarray((data.size - 7,), dtype=np.uint64, buffer=data.data, strides=(1,))
+    wanted = starts[rows].astype(np.int64) + at
+    places = np.minimum(wanted, data.size - 8)  # not beyond the data: read before it and shift
+    words = everywhere[places] >> ((wanted - places) << 3).view(np.uint64)
+    out[rows] = (words & _HEAD[np.minimum(lengths[rows] - at, 8)]).byteswap()
     return out
-
-
-def _elements(array: pa.Array) -> tuple[pa.Array, I64, I64]:
-    """The elements of lists, and the start and length of each list; nulls are empty."""
-    kind = array.type
-    if pa.types.is_fixed_size_list(kind):
-        starts = np.arange(len(array), dtype=np.int64) * kind.list_size
-        lengths = np.full(len(array), kind.list_size, dtype=np.int64)
-        elements = array.values.slice(array.offset * kind.list_size, len(array) * kind.list_size)
-    else:
-        if pa.types.is_map(kind):
-            child = pa.StructArray.from_arrays([array.keys, array.items], ["key", "value"])
-        else:
-            child = array.values
-        offsets = array.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
-        first, last = (int(offsets[0]), int(offsets[-1])) if offsets.size else (0, 0)
-        elements = child.slice(first, last - first)
-        starts, lengths = offsets[:-1] - first, np.diff(offsets)
-    if array.null_count:
-        lengths[nulls(array)] = 0
-    return elements, starts, lengths
 
 
 def _element(values: U64, starts: I64, lengths: I64, at: int) -> U64:
@@ -385,7 +386,7 @@ def _digits_for_ranks(array: pa.Array, order: Order) -> Iterator[_Digit]:
     yield lambda rows: values[rows]
 
 
-def _sort(length: int, digits: Iterator[_Digit]) -> tuple[I64, npt.NDArray[np.bool_]]:
+def _sort(length: int, digits: Iterator[_Digit]) -> tuple[I64, Mask]:
     """Stable order of the rows by their digits, and where a new value starts."""
     order = np.arange(length, dtype=np.int64)
     fresh = np.zeros(length, dtype=np.bool_)
