@@ -1,0 +1,176 @@
+"""Deltas: tables of changes with a weight per row.
+
+A delta is an Arrow table with the user's columns, a weight `_w` (int64; absent
+means every weight is +1) and perhaps `_h`, the key hash. +1 inserts a row, -1
+retracts it. It stands for a multiset in which rows may be owed, and every
+function here is a function of that multiset (law 3): `consolidate` gives the
+same bits whatever the order, the chunks or the encoding of its input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millpond import hashing
+from millpond.errors import InternalError
+from millpond.identity import canonical, equal_rows, one_chunk, refine, take, ties
+from millpond.ordering import Order
+
+WEIGHT = "_w"
+HASH = "_h"
+
+Weights = npt.NDArray[np.int64]
+
+
+def weights(table: pa.Table) -> Weights:
+    """The weight of each row; all +1 when the table carries none.
+
+    >>> weights(pa.table({"x": ["a", "b"]})).tolist()
+    [1, 1]
+    """
+    if WEIGHT not in table.column_names:
+        return np.ones(table.num_rows, np.int64)
+    column = one_chunk(table.column(WEIGHT))
+    if column.type != pa.int64() or column.null_count:
+        raise InternalError(
+            "weights must be int64 without NULL",
+            detail=f"column {WEIGHT!r} is {column.type} with {column.null_count} NULLs in {len(column)} rows",
+        )
+    values: Weights = column.to_numpy()
+    return values
+
+
+def with_weights(table: pa.Table, w: Weights) -> pa.Table:
+    """The table with these weights in place of its own.
+
+    >>> with_weights(pa.table({"x": [7]}), np.array([-1])).to_pylist()
+    [{'x': 7, '_w': -1}]
+    """
+    if len(w) != table.num_rows:
+        raise InternalError("one weight per row is needed", detail=f"{len(w)} weights, {table.num_rows} rows")
+    column = pa.array(np.asarray(w, np.int64))
+    if WEIGHT in table.column_names:
+        return table.set_column(table.column_names.index(WEIGHT), pa.field(WEIGHT, pa.int64()), column)
+    return table.append_column(pa.field(WEIGHT, pa.int64()), column)
+
+
+def negate(table: pa.Table) -> pa.Table:
+    """What undoes this delta."""
+    return with_weights(table, -weights(table))
+
+
+def assert_non_negative(table: pa.Table, *, step: str | None = None, epoch: int | None = None) -> None:
+    """Refuse a collection that owes rows: a retraction met no row."""
+    w = weights(table)
+    owed = np.flatnonzero(w < 0)
+    if len(owed):
+        first = table.slice(int(owed[0]), 1).to_pylist()[0]
+        raise InternalError(
+            "a collection holds rows with a negative weight",
+            detail=f"{len(owed)} of {len(w)} rows, lowest weight {w.min()}, first {first}",
+            hint="a retraction met no row; the step that sent it is at fault",
+            step=step,
+            epoch=epoch,
+        )
+
+
+def concat(tables: Sequence[pa.Table]) -> pa.Table:
+    """The sum of several deltas of one schema.
+
+    Weights are filled in where only some tables carry them; the key hash stays
+    only when all of them do; dictionaries are decoded where encodings differ.
+    """
+    if not tables:
+        raise InternalError("cannot concatenate no deltas: there is no schema to give the result")
+    if len(tables) == 1:
+        return tables[0]
+    if any(WEIGHT in t.column_names for t in tables):
+        tables = [t if WEIGHT in t.column_names else with_weights(t, weights(t)) for t in tables]
+    names = [n for n in tables[0].column_names if n != HASH or all(HASH in t.column_names for t in tables)]
+    fields = []
+    for name in names:
+        kinds = {t.schema.field(name).type for t in tables if name in t.column_names}
+        if len(kinds) > 1:
+            kinds = {k.value_type if pa.types.is_dictionary(k) else k for k in kinds}
+        if len(kinds) > 1:
+            raise InternalError(
+                "deltas of one edge must have one schema",
+                detail=f"column {name!r} is " + " and ".join(sorted(map(str, kinds))),
+            )
+        fields.append(pa.field(name, kinds.pop()))
+    for table in tables[1:]:
+        if {*table.column_names} - {HASH} != {*names} - {HASH}:
+            raise InternalError(
+                "deltas of one edge must have one schema", detail=f"{names} and {table.column_names}"
+            )
+    schema = pa.schema(fields)
+    return pa.concat_tables([_conform(t.select(names), schema) for t in tables]).unify_dictionaries()
+
+
+def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(table.columns, schema, strict=True)
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def consolidate(table: pa.Table, *, columns: Sequence[str] | None = None) -> pa.Table:
+    """Equal rows summed, zero weights gone, in an order that depends on the rows alone.
+
+    With `columns` the delta is projected to them first. A hash over all columns
+    proposes which rows are equal and gives the order; every proposal is
+    checked, and rows that only share a hash are ordered by their values.
+
+    >>> consolidate(pa.table({"x": ["a", "b", "a"], "_w": [1, 1, -1]})).to_pylist()
+    [{'x': 'b', '_w': 1}]
+    """
+    if columns is not None:
+        table = table.select([*columns, *([WEIGHT] if WEIGHT in table.column_names else [])])
+    w = weights(table)
+    names = [name for name in table.column_names if name not in (WEIGHT, HASH)]
+    values = {name: canonical(one_chunk(table.column(name))) for name in names}
+    if HASH in table.column_names:  # a function of the row: carried, never compared
+        values[HASH] = one_chunk(table.column(HASH))
+    perm, same = arrange([values[name] for name in names], table.num_rows)
+    starts = np.flatnonzero(~same)
+    if len(starts):
+        w = np.add.reduceat(w[perm], starts)
+    alive = np.flatnonzero(w)
+    rows = perm[starts[alive]]
+    out = {name: take(column, rows) for name, column in values.items()}
+    out[WEIGHT] = pa.array(w[alive])
+    order = [*table.column_names, *([] if WEIGHT in table.column_names else [WEIGHT])]
+    return pa.table([_encoded_as(table, name, out[name]) for name in order], names=order)
+
+
+def _encoded_as(table: pa.Table, name: str, column: pa.Array) -> pa.Array:
+    """The column in the type the table had: encodings are part of a schema."""
+    if name not in table.column_names or table.schema.field(name).type == column.type:
+        return column
+    kind = table.schema.field(name).type
+    return column.cast(kind) if pa.types.is_dictionary(kind) else pa.ExtensionArray.from_storage(kind, column)
+
+
+def arrange(columns: Sequence[pa.Array], length: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """An order of the rows that depends on their values alone, and which rows equal their neighbour.
+
+    Returns (perm, same): same[i] says that rows perm[i] and perm[i - 1] are equal.
+    """
+    hashes = hashing.hash_columns(columns, length)
+    perm = np.argsort(hashes)
+    same = ties(hashes[perm])
+    again = np.flatnonzero(same)
+    if len(again):
+        before, after = perm[again - 1], perm[again]
+        if not equal_rows(
+            [take(c, before) for c in columns], [take(c, after) for c in columns], len(again)
+        ).all():
+            for column in columns:
+                refine(perm, same, partial(take, column), Order(""))
+    return perm, same

@@ -1,0 +1,1 @@
+"""State: runs, tables, manifests and the store they live in."""

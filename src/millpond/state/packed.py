@@ -1,0 +1,476 @@
+"""The packed run file: all segments a task writes in one epoch, behind one footer.
+
+Law: nothing of a file is believed before it is checked. The length is checked
+against the header before anything is read (a map cut short is SIGBUS), the
+footer against its checksum before it is parsed, and every block of a segment
+against the footer on first touch. A file once written never changes (law 6).
+
+    header    64 bytes: magic, version u32, 0 u32, file length u64, xxh3_64 of these 24 bytes
+    segments  each one Arrow IPC file with one record batch, 64-byte aligned
+    footer    JSON, its xxh3_64 u64, its length u64, magic
+
+A column whose values are all equal is not stored: its value stands in the
+footer. All numbers are little-endian.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+from millpond import hashing
+from millpond.delta import weights
+from millpond.errors import DataError, InternalError
+from millpond.identity import canonical, equal_rows, fixed_view, one_chunk, refine, take, ties
+from millpond.ordering import Order
+from millpond.state.run_ref import RunRef
+from millpond.state.segment import BLOCK, FENCE_ROWS, Segment, SegmentEntry
+from millpond.state.table_spec import HASH, WEIGHT, TableSpec
+
+VERSION = 1
+MAGIC = b"MPONDRUN"
+ALIGN = 64
+HEADER = struct.Struct("<8sIIQQ")
+TAIL = struct.Struct("<QQ8s")
+ELIDE_ROWS = 64  # below this a column is smaller than the word about it in the footer
+
+Hashes = npt.NDArray[np.uint64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class SegmentInfo:
+    """What the writer of a file reports about one of its segments."""
+
+    segment: int
+    table: str
+    bucket: int | None
+    rows: int
+    bytes: int
+    h_min: int
+    h_max: int
+
+    def ref(
+        self,
+        file: str,
+        *,
+        lo: int,
+        hi: int,
+        kind: Literal["delta", "merge"],
+        h_min: int | None = None,
+        h_max: int | None = None,
+    ) -> RunRef:
+        """The manifest's word about this segment; it speaks for the hashes it holds unless told more."""
+        return RunRef(
+            self.table,
+            file,
+            self.segment,
+            self.bucket,
+            lo,
+            hi,
+            self.rows,
+            self.bytes,
+            self.h_min if h_min is None else h_min,
+            self.h_max if h_max is None else h_max,
+            kind,
+        )
+
+
+class PackedWriter:
+    """Collects sorted segments, then gives the file as a list of buffers.
+
+    >>> spec = TableSpec("count/out", pa.schema([("k", pa.int64()), ("n", pa.int64())]), ("k",))
+    >>> writer = PackedWriter()
+    >>> writer.add(spec, pa.table({"k": [1, 2], "n": [10, 20]})).rows
+    2
+    >>> buffers, infos = writer.finish()
+    >>> PackedFile.open("a", pa.py_buffer(b"".join(buffers))).segment(0).rows
+    2
+    """
+
+    def __init__(self) -> None:
+        self._buffers: list[Any] = []
+        self._entries: list[SegmentEntry] = []
+        self._size = HEADER.size + (-HEADER.size % ALIGN)
+
+    def add(
+        self, spec: TableSpec, rows: pa.Table, *, bucket: int | None = None, presorted: bool = False
+    ) -> SegmentInfo | None:
+        """Sort these rows into one more segment; no rows make no segment."""
+        columns = sorted_columns(spec, rows, presorted=presorted)
+        hashes = columns[HASH].to_numpy()
+        if not len(hashes):
+            return None
+        stored, constants = _elide(columns)
+        body = _write_ipc(stored)
+        self._buffers.append(body)
+        entry = SegmentEntry(
+            table=spec.name,
+            bucket=bucket,
+            offset=self._size,
+            length=body.size,
+            rows=len(hashes),
+            h_min=int(hashes[0]),
+            h_max=int(hashes[-1]),
+            body=_body_of(body),
+            checksums=_checksums(body),
+            fences=hashes[::FENCE_ROWS].copy(),
+            constants=constants,
+        )
+        self._entries.append(entry)
+        self._size += body.size
+        if padding := -self._size % ALIGN:
+            self._buffers.append(bytes(padding))
+            self._size += padding
+        return _info(len(self._entries) - 1, entry)
+
+    def finish(self) -> tuple[list[Any], list[SegmentInfo]]:
+        """The whole file as buffers to write one after the other, and what is in it."""
+        footer = json.dumps(
+            {
+                "version": VERSION,
+                "hash_version": hashing.VERSION,
+                "block": BLOCK,
+                "fence_rows": FENCE_ROWS,
+                "segments": [_entry_to_json(entry) for entry in self._entries],
+            },
+            separators=(",", ":"),
+        ).encode()
+        tail = TAIL.pack(xxhash.xxh3_64_intdigest(footer), len(footer), MAGIC)
+        length = self._size + len(footer) + len(tail)
+        buffers = [_header(length), *self._buffers, footer + tail]
+        return buffers, [_info(place, entry) for place, entry in enumerate(self._entries)]
+
+
+def _header(length: int) -> bytes:
+    facts = struct.pack("<8sIIQ", MAGIC, VERSION, 0, length)
+    packed = HEADER.pack(MAGIC, VERSION, 0, length, xxhash.xxh3_64_intdigest(facts))
+    return packed + bytes(-len(packed) % ALIGN)
+
+
+def _info(place: int, entry: SegmentEntry) -> SegmentInfo:
+    return SegmentInfo(place, entry.table, entry.bucket, entry.rows, entry.length, entry.h_min, entry.h_max)
+
+
+# ---------------------------------------------------------------- sorting rows
+
+
+def sorted_columns(spec: TableSpec, rows: pa.Table, *, presorted: bool = False) -> dict[str, pa.Array]:
+    """The columns of a segment (_h, the schema's, _w) sorted by (_h, key, order[, rest])."""
+    columns = {field.name: _plain(spec, rows, field) for field in spec.schema}
+    for name in spec.identity:
+        columns[name] = canonical(columns[name])
+    w = weights(rows)
+    if HASH in rows.column_names:
+        hash_column = one_chunk(rows.column(HASH))
+        if hash_column.type != pa.uint64() or hash_column.null_count:
+            raise InternalError(
+                f"rows for table {spec.name!r} have no proper key hashes",
+                detail=f"{HASH} is {hash_column.type}",
+            )
+        hashes: Hashes = hash_column.to_numpy()
+    else:
+        hashes = hashing.hash_columns([columns[name] for name in spec.key], rows.num_rows)
+    perm, same = sort_rows(spec, columns, hashes)
+    if presorted and perm is not None:
+        raise InternalError(f"rows for table {spec.name!r} were said to be sorted, and are not")
+    if same is not None and same.any():
+        perm = np.arange(len(hashes)) if perm is None else perm
+        if spec.rule == "latest":
+            twice = perm[np.flatnonzero(same)[:1]]
+            row = {name: columns[name][int(twice[0])].as_py() for name in spec.identity}
+            raise InternalError(
+                f"rows for table {spec.name!r} hold one identity twice",
+                detail=f"{int(same.sum())} rows too many, first {row}",
+                hint="one epoch writes one row per key and order",
+            )
+        starts = np.flatnonzero(~same)
+        w = np.add.reduceat(w[perm], starts)
+        alive = np.flatnonzero(w)
+        perm, w = perm[starts[alive]], w[alive]
+    elif perm is not None:
+        w = w[perm]
+    if spec.rule == "weights" and not w.all():
+        alive = np.flatnonzero(w)
+        perm, w = alive if perm is None else perm[alive], w[alive]
+    if perm is not None:
+        hashes = hashes[perm]
+        columns = {name: take(column, perm) for name, column in columns.items()}
+    return {HASH: pa.array(hashes), **columns, WEIGHT: pa.array(w)}
+
+
+def sort_rows(
+    spec: TableSpec, columns: dict[str, pa.Array], hashes: Hashes
+) -> tuple[Ints | None, npt.NDArray[np.bool_] | None]:
+    """(perm, same): the table's order and which neighbours are one row; None for identity and for no ties."""
+    if len(hashes) < 2:
+        return None, None
+    if (hashes[1:] > hashes[:-1]).all():
+        return None, None
+    in_order = bool((hashes[1:] >= hashes[:-1]).all())
+    perm = np.arange(len(hashes)) if in_order else np.argsort(hashes)
+    same = ties(hashes[perm])
+    again = np.flatnonzero(same)
+    if not len(again):
+        return perm, None
+    key = [columns[name] for name in spec.key]
+    before, after = perm[again - 1], perm[again]
+    if not equal_rows([take(c, before) for c in key], [take(c, after) for c in key], len(again)).all():
+        for column in key:  # two keys share a hash
+            refine(perm, same, partial(take, column), Order(""))
+    for order in spec.order_within_key:
+        refine(perm, same, partial(take, columns[order.column]), order)
+    if in_order and (perm[1:] > perm[:-1]).all():
+        return None, same
+    return perm, same
+
+
+def _plain(spec: TableSpec, rows: pa.Table, field: pa.Field) -> pa.Array:
+    """One column as the table declares it; encodings are undone, other types refused."""
+    if field.name not in rows.column_names:
+        raise InternalError(
+            f"rows for table {spec.name!r} lack a column", detail=f"{field.name!r} not in {rows.column_names}"
+        )
+    column = one_chunk(rows.column(field.name))
+    if column.type == field.type:
+        return column
+    views = (
+        pa.string(),
+        pa.large_string(),
+        pa.string_view(),
+        pa.binary(),
+        pa.large_binary(),
+        pa.binary_view(),
+    )
+    if column.type in views and field.type in views:
+        return column.cast(field.type)
+    if isinstance(field.type, pa.BaseExtensionType) and field.type.storage_type == column.type:
+        return pa.ExtensionArray.from_storage(field.type, column)
+    raise InternalError(
+        f"rows for table {spec.name!r} have another type than declared",
+        detail=f"column {field.name!r} is {column.type}, declared {field.type}",
+    )
+
+
+# ---------------------------------------------------------------- writing a segment
+
+
+def _elide(columns: dict[str, pa.Array]) -> tuple[dict[str, pa.Array], dict[str, pa.Array]]:
+    """(stored columns, constants): a column with one value is kept as one row of the footer."""
+    stored, constants = {}, {}
+    for name, column in columns.items():
+        if name != HASH and len(column) >= ELIDE_ROWS and _is_constant(column):
+            constants[name] = column.slice(0, 1)
+        else:
+            stored[name] = column
+    return stored, constants
+
+
+def _is_constant(column: pa.Array) -> bool:
+    """Are all values the same bits? Looks at the ends and the middle before at all of it."""
+    if column.null_count:
+        return bool(column.null_count == len(column))
+    if pa.types.is_nested(column.type) or isinstance(column, pa.ExtensionArray):
+        return False
+    raw = fixed_view(column)
+    if raw is not None:
+        return bool(raw[0] == raw[-1] == raw[len(raw) // 2]) and bool((raw == raw[0]).all())
+    first = column[0]
+    if column[-1] != first or column[len(column) // 2] != first:
+        return False
+    try:
+        return bool(pc.all(pc.equal(column, first)).as_py())
+    except pa.ArrowNotImplementedError:
+        return False
+
+
+def _write_ipc(columns: dict[str, pa.Array]) -> pa.Buffer:
+    batch = pa.record_batch(list(columns.values()), names=list(columns))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, batch.schema, options=pa.ipc.IpcWriteOptions(use_threads=False)) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def _body_of(segment: pa.Buffer) -> tuple[int, int]:
+    """Where the column data lie in a segment: all before and after is Arrow's own metadata."""
+    batch = pa.ipc.open_file(pa.BufferReader(segment)).get_batch(0)
+    spans = [
+        (b.address, b.address + b.size)
+        for c in batch.columns
+        for b in c.buffers()
+        if b is not None and b.size
+    ]
+    return min(s for s, _ in spans) - segment.address, max(e for _, e in spans) - segment.address
+
+
+def _checksums(segment: pa.Buffer) -> Hashes:
+    view = memoryview(segment)
+    return np.array(
+        [xxhash.xxh3_64_intdigest(view[start : start + BLOCK]) for start in range(0, len(view), BLOCK)],
+        np.uint64,
+    )
+
+
+# ---------------------------------------------------------------- the footer
+
+
+def _entry_to_json(entry: SegmentEntry) -> dict[str, Any]:
+    return {
+        "table": entry.table,
+        "bucket": entry.bucket,
+        "offset": entry.offset,
+        "length": entry.length,
+        "rows": entry.rows,
+        "h_min": f"{entry.h_min:016x}",
+        "h_max": f"{entry.h_max:016x}",
+        "body": list(entry.body),
+        "checksums": base64.b64encode(entry.checksums.tobytes()).decode(),
+        "fences": base64.b64encode(entry.fences.tobytes()).decode(),
+        "constants": {name: _constant_to_text(value) for name, value in entry.constants.items()},
+    }
+
+
+def _entry_from_json(raw: dict[str, Any]) -> SegmentEntry:
+    return SegmentEntry(
+        table=raw["table"],
+        bucket=raw["bucket"],
+        offset=raw["offset"],
+        length=raw["length"],
+        rows=raw["rows"],
+        h_min=int(raw["h_min"], 16),
+        h_max=int(raw["h_max"], 16),
+        body=(raw["body"][0], raw["body"][1]),
+        checksums=np.frombuffer(base64.b64decode(raw["checksums"]), np.uint64),
+        fences=np.frombuffer(base64.b64decode(raw["fences"]), np.uint64),
+        constants={name: _constant_from_text(text) for name, text in raw["constants"].items()},
+    )
+
+
+def _constant_to_text(value: pa.Array) -> str:
+    batch = pa.record_batch([value], names=["value"])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return base64.b64encode(sink.getvalue()).decode()
+
+
+def _constant_from_text(text: str) -> pa.Array:
+    return pa.ipc.open_stream(base64.b64decode(text)).read_next_batch().column(0)
+
+
+# ---------------------------------------------------------------- opening
+
+
+class PackedFile:
+    """An opened run file: a parsed footer; segments open on demand and stay open."""
+
+    def __init__(self, name: str, buffer: pa.Buffer, entries: Sequence[SegmentEntry]) -> None:
+        self.name = name
+        self.entries = tuple(entries)
+        self._buffer = buffer
+        self._segments: dict[int, Segment] = {}
+
+    @staticmethod
+    def open(name: str, buffer: pa.Buffer) -> PackedFile:
+        """Check the frame of the file and read its footer; no segment is touched."""
+        footer = _checked_footer(name, buffer)
+        if footer["hash_version"] != hashing.VERSION:
+            raise DataError(
+                f"run file {name} is sorted by another version of the key hash",
+                detail=f"file has hash version {footer['hash_version']}, this program {hashing.VERSION}",
+                hint="use the program version that wrote it, or rebuild the pond",
+            )
+        return PackedFile(name, buffer, [_entry_from_json(raw) for raw in footer["segments"]])
+
+    def segment(self, place: int) -> Segment:
+        """One segment, opened on first use."""
+        found = self._segments.get(place)
+        if found is None:
+            if not 0 <= place < len(self.entries):
+                raise DataError(
+                    f"run file {self.name} has no such segment",
+                    detail=f"asked for segment {place}, the footer has {len(self.entries)}",
+                    hint="the manifest and the file disagree; restore the file",
+                )
+            entry = self.entries[place]
+            data = self._buffer.slice(entry.offset, entry.length)
+            found = self._segments[place] = Segment(f"{self.name}#{place}", data, entry)
+        return found
+
+
+def _checked_footer(name: str, buffer: pa.Buffer) -> dict[str, Any]:
+    restore = "the file is damaged or cut short; keep it, and restore it from a copy"
+    size = buffer.size
+    if size < ALIGN + TAIL.size:
+        raise DataError(
+            f"run file {name} is too short",
+            detail=f"{size} bytes, at least {ALIGN + TAIL.size} needed",
+            hint=restore,
+        )
+    magic, version, _, length, checksum = HEADER.unpack_from(buffer)
+    if magic != MAGIC:
+        raise DataError(
+            f"run file {name} does not start as a run file",
+            detail=f"found {magic!r}, expected {MAGIC!r}",
+            hint=restore,
+        )
+    if version > VERSION:
+        raise DataError(
+            f"run file {name} was written by a newer version",
+            detail=f"file has format {version}, this program reads up to {VERSION}",
+            hint="upgrade this program",
+        )
+    _match(name, "header", checksum, xxhash.xxh3_64_intdigest(memoryview(buffer)[: HEADER.size - 8]), restore)
+    if length != size:
+        raise DataError(
+            f"run file {name} has another length than written",
+            detail=f"{size} bytes found, {length} written",
+            hint=restore,
+        )
+    checksum, footer_length, magic = TAIL.unpack_from(buffer, size - TAIL.size)
+    start = size - TAIL.size - footer_length
+    if magic != MAGIC or start < ALIGN:
+        raise DataError(
+            f"run file {name} does not end as a run file",
+            detail=f"found {magic!r} and a footer of {footer_length} bytes in {size}, expected {MAGIC!r}",
+            hint=restore,
+        )
+    raw = memoryview(buffer)[start : size - TAIL.size]
+    _match(name, "footer", checksum, xxhash.xxh3_64_intdigest(raw), restore)
+    footer: dict[str, Any] = json.loads(bytes(raw))
+    if footer["block"] != BLOCK or footer["fence_rows"] != FENCE_ROWS:
+        raise DataError(
+            f"run file {name} has another block size",
+            detail=f"file has {footer['block']} bytes and {footer['fence_rows']} rows, "
+            f"this program {BLOCK} and {FENCE_ROWS}",
+            hint="use the program version that wrote it",
+        )
+    for entry in footer["segments"]:
+        if entry["offset"] + entry["length"] > start:
+            raise DataError(
+                f"run file {name} has a segment beyond its end",
+                detail=f"segment ends at {entry['offset'] + entry['length']}, footer starts at {start}",
+                hint=restore,
+            )
+    return footer
+
+
+def _match(name: str, part: str, said: int, found: int, hint: str) -> None:
+    if said != found:
+        raise DataError(
+            f"run file {name} has a damaged {part}",
+            detail=f"checksum written {said:016x}, found {found:016x}",
+            hint=hint,
+        )

@@ -1,0 +1,366 @@
+"""One segment of a run file: sorted rows, mapped, read without copies.
+
+Law: no byte is used before its block's checksum has been verified once in this
+process. A search verifies the blocks of hashes it can look into (the footer's
+fences say which), a gather verifies the blocks of the values it takes; so a
+lookup costs what it touches, also on its first day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import xxhash
+
+from millpond import ordering
+from millpond.errors import DataError
+from millpond.identity import equal, equal_rows, take
+from millpond.ordering import Order
+from millpond.state.table_spec import HASH
+
+BLOCK = 1 << 18  # bytes under one checksum
+SHIFT = 18
+FENCE_ROWS = BLOCK // 8  # hashes between two fences
+
+Hashes = npt.NDArray[np.uint64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class SegmentEntry:
+    """What a file's footer says about one segment."""
+
+    table: str
+    bucket: int | None
+    offset: int  # in the file
+    length: int
+    rows: int
+    h_min: int
+    h_max: int
+    body: tuple[int, int]  # column data within the segment; Arrow's metadata lies around it
+    checksums: Hashes  # xxh3_64 per block of the segment
+    fences: Hashes  # the hash of every FENCE_ROWS-th row
+    constants: Mapping[str, pa.Array]  # columns with one value, as one row
+
+
+class Segment:
+    """Verified access to the rows of one segment."""
+
+    def __init__(self, name: str, data: pa.Buffer, entry: SegmentEntry) -> None:
+        self.name = name
+        self.rows = entry.rows
+        self.entry = entry
+        self._data = data
+        self._view = memoryview(data)
+        self._verified = np.zeros(len(entry.checksums), np.bool_)
+        self._unverified = len(entry.checksums)
+        if len(entry.checksums) != -(-entry.length // BLOCK) or data.size != entry.length:
+            raise self._damaged(
+                "does not match its footer",
+                f"{data.size} bytes and {len(entry.checksums)} checksums, expected {entry.length} bytes",
+            )
+        self._check_span(0, entry.body[0])
+        self._check_span(entry.body[1], entry.length)
+        reader = pa.ipc.open_file(pa.BufferReader(data))
+        batch = reader.get_batch(0)
+        if reader.num_record_batches != 1 or batch.num_rows != entry.rows:
+            raise self._damaged(
+                "does not match its footer",
+                f"{reader.num_record_batches} batches of {batch.num_rows} rows, footer has {entry.rows}",
+            )
+        self._columns: dict[str, pa.Array] = dict(zip(batch.schema.names, batch.columns, strict=True))
+        self._hashes: Hashes = self._columns[HASH].to_numpy()
+        self._hash_offset = self._columns[HASH].buffers()[1].address - data.address
+        self._hashes_verified = False
+
+    # ------------------------------------------------------------ reading
+
+    def take(self, name: str, positions: Ints) -> pa.Array:
+        """The values of one column at these rows."""
+        constant = self.entry.constants.get(name)
+        if constant is not None:
+            return repeat(constant, len(positions))
+        column = self._column(name)
+        if self._unverified and len(positions):
+            self._touch(column, positions, positions + 1)
+        return take(column, positions)
+
+    def slice(self, name: str, start: int, stop: int) -> pa.Array:
+        """The values of one column from row `start` up to `stop`, without a copy."""
+        constant = self.entry.constants.get(name)
+        if constant is not None:
+            return repeat(constant, stop - start)
+        column = self._column(name)
+        if self._unverified and stop > start:
+            self._touch(column, np.array([start]), np.array([stop]))
+        return column.slice(start, stop - start)
+
+    def hashes(self, start: int, stop: int) -> Hashes:
+        """The key hashes of these rows, without a copy."""
+        self._check_hash_rows(start, stop)
+        return self._hashes[start:stop]
+
+    def _column(self, name: str) -> pa.Array:
+        column = self._columns.get(name)
+        if column is None:
+            raise self._damaged(
+                "lacks a column", f"asked for {name!r}, it has {[*self._columns, *self.entry.constants]}"
+            )
+        return column
+
+    # ------------------------------------------------------------ searching by key
+
+    def cut(self, h_min: int, h_max: int) -> tuple[int, int]:
+        """The rows [start, stop) whose hash lies in [h_min, h_max]."""
+        start = 0 if h_min <= self.entry.h_min else int(self._search(np.array([h_min], np.uint64), "left")[0])
+        stop = self.rows
+        if h_max < self.entry.h_max:
+            stop = int(self._search(np.array([h_max], np.uint64), "right")[0])
+        return start, max(start, stop)
+
+    def find(self, wanted: Hashes, key: Mapping[str, pa.Array]) -> tuple[Ints, Ints, Ints]:
+        """Where keys are: (which of the wanted, first row, row after the last).
+
+        `wanted` is sorted; `key` holds the key columns beside it. A hash only
+        proposes: the key columns are compared, at the first and the last row of
+        each stretch, since within a hash rows lie by key.
+        """
+        first = self._search(wanted, "left")
+        inside = np.minimum(first, self.rows - 1)
+        if not self._hashes_verified:
+            self._check_hash_positions(inside)
+        hit = np.flatnonzero((self._hashes[inside] == wanted) & (first < self.rows))
+        lo = first[hit]
+        hi = lo + 1
+        after = np.minimum(hi, self.rows - 1)
+        if not self._hashes_verified:
+            self._check_hash_positions(after)
+        more = np.flatnonzero((self._hashes[after] == wanted[hit]) & (hi < self.rows))
+        if len(more):
+            hi[more] = self._search(wanted[hit[more]], "right")
+        return self._settle(key, hit, lo, hi)
+
+    def _settle(self, key: Mapping[str, pa.Array], hit: Ints, lo: Ints, hi: Ints) -> tuple[Ints, Ints, Ints]:
+        """Keep what really has the wanted key."""
+        asked = {
+            name: column if len(hit) == len(column) else take(column, hit) for name, column in key.items()
+        }
+        good = self._equal_key(asked, lo)
+        several = np.flatnonzero(hi > lo + 1)
+        if len(several):
+            ends = {name: take(column, several) for name, column in asked.items()}
+            clear = good[several] & self._equal_key(ends, hi[several] - 1)
+            for place in several[~clear].tolist():  # keys that share a hash: look at every row of it
+                rows = np.arange(lo[place], hi[place])
+                one = {name: repeat(column.slice(place, 1), len(rows)) for name, column in asked.items()}
+                same = np.flatnonzero(self._equal_key(one, rows))
+                good[place] = len(same) > 0
+                if len(same):
+                    lo[place], hi[place] = rows[same[0]], rows[same[-1]] + 1
+        if good.all():
+            return hit, lo, hi
+        return hit[good], lo[good], hi[good]
+
+    def _equal_key(self, asked: Mapping[str, pa.Array], rows: Ints) -> Bools:
+        names = list(asked)
+        return equal_rows(
+            [asked[name] for name in names], [self.take(name, rows) for name in names], len(rows)
+        )
+
+    def _search(self, wanted: Hashes, side: Literal["left", "right"]) -> Ints:
+        """searchsorted in the hashes, looking only into verified blocks."""
+        if self._hashes_verified:
+            return np.searchsorted(self._hashes, wanted, side)
+        fences = self.entry.fences
+        stretch = np.maximum(np.searchsorted(fences, wanted, side) - 1, 0)
+        needed = np.unique(stretch)
+        if 2 * len(needed) >= len(fences):
+            self._check_hash_rows(0, self.rows)
+            self._hashes_verified = True
+            return np.searchsorted(self._hashes, wanted, side)
+        found = np.empty(len(wanted), np.int64)
+        firsts = np.searchsorted(stretch, needed, "left")
+        lasts = np.searchsorted(stretch, needed, "right")
+        for number, first, last in zip(needed.tolist(), firsts.tolist(), lasts.tolist(), strict=True):
+            start, stop = number * FENCE_ROWS, min((number + 1) * FENCE_ROWS, self.rows)
+            self._check_hash_rows(start, stop)
+            found[first:last] = start + np.searchsorted(self._hashes[start:stop], wanted[first:last], side)
+        return found
+
+    # ------------------------------------------------------------ searching by order within a key
+
+    def bisect(self, order: Order, lo: Ints, hi: Ints, at: pa.Array, side: Literal["left", "right"]) -> Ints:
+        """For each stretch [lo, hi) the first row not before `at` (left) or after it (right), in table order.
+
+        All stretches are searched at once, one probe each per round; `at` holds
+        one non-null value per stretch.
+        """
+        lo, hi = lo.copy(), hi.copy()
+        active = np.flatnonzero(lo < hi)
+        codes = ordering.code(at, order)
+        while len(active):
+            middle = (lo[active] + hi[active]) >> 1
+            values = self.take(order.column, middle)
+            sign = compare(values, at, active, codes, order)
+            right = sign < 0 if side == "left" else sign <= 0
+            lo[active[right]] = middle[right] + 1
+            hi[active[~right]] = middle[~right]
+            active = active[lo[active] < hi[active]]
+        return lo
+
+    def without_nulls(self, order: Order, lo: Ints, hi: Ints) -> tuple[Ints, Ints]:
+        """The part of each stretch whose order value is not NULL; NULLs lie at one end."""
+        constant = self.entry.constants.get(order.column)
+        column = constant if constant is not None else self._column(order.column)
+        if not column.null_count:
+            return lo, hi
+        left, right = lo.copy(), hi.copy()
+        active = np.flatnonzero(left < right)
+        while len(active):
+            middle = (left[active] + right[active]) >> 1
+            null: Bools = self.take(order.column, middle).is_null().to_numpy(zero_copy_only=False)
+            onward = null if order.nulls_first else ~null
+            left[active[onward]] = middle[onward] + 1
+            right[active[~onward]] = middle[~onward]
+            active = active[left[active] < right[active]]
+        return (left, hi) if order.nulls_first else (lo, left)
+
+    # ------------------------------------------------------------ checksums
+
+    def _touch(self, array: pa.Array, lo: Ints, hi: Ints) -> None:
+        """Verify all that is needed to read rows [lo, hi) of an array; hi > lo throughout."""
+        kind = array.type
+        t = pa.types
+        if isinstance(array, pa.ExtensionArray):
+            self._touch(array.storage, lo, hi)
+            return
+        if t.is_null(kind):
+            return
+        buffers = array.buffers()
+        lo, hi = lo + array.offset, hi + array.offset
+        if buffers[0] is not None and buffers[0].size:
+            self._touch_bytes(buffers[0], lo >> 3, (hi + 7) >> 3)
+        if t.is_boolean(kind):
+            self._touch_bytes(buffers[1], lo >> 3, (hi + 7) >> 3)
+        elif t.is_primitive(kind) or t.is_decimal(kind) or t.is_fixed_size_binary(kind):
+            width = kind.bit_width // 8
+            self._touch_bytes(buffers[1], lo * width, hi * width)
+        elif t.is_struct(kind):
+            for place in range(kind.num_fields):
+                self._touch(array.field(place), lo - array.offset, hi - array.offset)
+        elif t.is_fixed_size_list(kind):
+            if kind.list_size:
+                self._touch(array.values, lo * kind.list_size, hi * kind.list_size)
+        elif t.is_string(kind) or t.is_binary(kind) or t.is_large_string(kind) or t.is_large_binary(kind):
+            starts, stops = self._offsets(
+                buffers[1], t.is_large_string(kind) or t.is_large_binary(kind), lo, hi
+            )
+            if len(starts):
+                self._touch_bytes(buffers[2], starts, stops)
+        elif t.is_list(kind) or t.is_large_list(kind) or t.is_map(kind):
+            starts, stops = self._offsets(buffers[1], t.is_large_list(kind), lo, hi)
+            if len(starts):
+                for child in [array.keys, array.items] if t.is_map(kind) else [array.values]:
+                    self._touch(child, starts, stops)
+        else:  # views, unions, intervals: not worth a plan of their own
+            for buffer in buffers:
+                if buffer is not None and buffer.size:
+                    self._touch_bytes(buffer, np.array([0]), np.array([buffer.size]))
+
+    def _offsets(self, buffer: pa.Buffer, wide: bool, lo: Ints, hi: Ints) -> tuple[Ints, Ints]:
+        """Read verified offsets: where the elements of rows [lo, hi) start and stop; empty ones left out."""
+        dtype = np.dtype(np.int64 if wide else np.int32)
+        self._touch_bytes(buffer, lo * dtype.itemsize, (hi + 1) * dtype.itemsize)
+        offsets = np.frombuffer(buffer, dtype)
+        starts, stops = offsets[lo].astype(np.int64), offsets[hi].astype(np.int64)
+        filled = stops > starts
+        return (starts, stops) if filled.all() else (starts[filled], stops[filled])
+
+    def _touch_bytes(self, buffer: pa.Buffer, start: Ints, stop: Ints) -> None:
+        """Verify the blocks under byte ranges [start, stop) of one buffer; stop > start throughout."""
+        base = buffer.address - self._data.address
+        if len(start) == 1:
+            self._check_span(base + int(start[0]), base + int(stop[0]))
+            return
+        blocks = len(self._verified)
+        first = (start + base) >> SHIFT
+        last = (stop + (base - 1)) >> SHIFT
+        depth = np.bincount(first, minlength=blocks) - np.bincount(last + 1, minlength=blocks + 1)[:blocks]
+        needed = (np.cumsum(depth) > 0) & ~self._verified
+        for block in np.flatnonzero(needed).tolist():
+            self._check_block(block)
+
+    def _check_hash_positions(self, positions: Ints) -> None:
+        if len(positions):
+            self._touch_bytes(self._columns[HASH].buffers()[1], positions * 8, positions * 8 + 8)
+
+    def _check_hash_rows(self, start: int, stop: int) -> None:
+        if not self._hashes_verified and stop > start:
+            self._check_span(self._hash_offset + start * 8, self._hash_offset + stop * 8)
+
+    def _check_span(self, start: int, stop: int) -> None:
+        if self._unverified and stop > start:
+            first = start >> SHIFT
+            for block in np.flatnonzero(~self._verified[first : ((stop - 1) >> SHIFT) + 1]).tolist():
+                self._check_block(first + block)
+
+    def _check_block(self, block: int) -> None:
+        found = xxhash.xxh3_64_intdigest(self._view[block << SHIFT : (block + 1) << SHIFT])
+        written = int(self.entry.checksums[block])
+        if found != written:
+            raise self._damaged(
+                "holds a damaged block", f"block {block}: written {written:016x}, found {found:016x}"
+            )
+        self._verified[block] = True
+        self._unverified -= 1
+
+    def _damaged(self, what: str, detail: str) -> DataError:
+        return DataError(
+            f"run segment {self.name} {what}",
+            detail=f"table {self.entry.table!r}: {detail}",
+            hint="the file is damaged; keep it, restore it from a copy or roll back to an epoch without it",
+        )
+
+
+def repeat(value: pa.Array, count: int) -> pa.Array:
+    """One value, `count` times."""
+    if count == 1:
+        return value
+    if pa.types.is_nested(value.type) or isinstance(value, pa.ExtensionArray):
+        return value.take(pa.array(np.zeros(count, np.int64)))
+    return pa.repeat(value[0], count)
+
+
+def compare(values: pa.Array, at: pa.Array, which: Ints, codes: Hashes, order: Order) -> Ints:
+    """-1, 0 or 1: does values[i] lie before, at or after at[which[i]] in table order?
+
+    `codes` are the codes of `at`. A code may be a mere prefix, so where codes
+    agree the values are ranked together.
+    """
+    own = ordering.code(values, order)
+    other = codes[which]
+    sign = (own > other).astype(np.int64) - (own < other)
+    tied = np.flatnonzero(sign == 0)
+    if len(tied):
+        x, y = take(values, tied), take(at, which[tied])
+        if not equal(x, y).all():
+            both = ordering.ranks(pa.concat_arrays([x, y]), order)
+            a, b = both[: len(tied)], both[len(tied) :]
+            sign[tied] = (a > b).astype(np.int64) - (a < b)
+    return sign
+
+
+def expand(lo: Ints, hi: Ints) -> Ints:
+    """All positions of the stretches [lo, hi), one after the other."""
+    sizes = hi - lo
+    if len(sizes) and sizes.max() == 1 and sizes.min() == 1:
+        return lo
+    ends = np.cumsum(sizes)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.repeat(lo - (ends - sizes), sizes) + np.arange(total)

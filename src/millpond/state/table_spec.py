@@ -1,0 +1,105 @@
+"""The declaration of a state table: columns, key, order, merge rule, time.
+
+Law: the identity of a row follows from the spec alone. Under rule *latest* it
+is (key, order columns): a newer run's row replaces an older one, and weight 0
+is a tombstone. Under rule *weights* it is the whole row: weights sum over the
+runs, and zero means absent. A table with a time bucket is one such table per
+bucket: a row is only ever replaced or cancelled within its bucket, so whoever
+moves a row writes its end with the old time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millpond.errors import InternalError, InvalidError
+from millpond.identity import one_chunk
+from millpond.ordering import Order
+
+HASH = "_h"
+WEIGHT = "_w"
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """
+    >>> spec = TableSpec("count/out", pa.schema([("k", pa.int64()), ("n", pa.int64())]), ("k",))
+    >>> spec.identity
+    ('k',)
+    """
+
+    name: str  # "<step>/<table>", unique in a pond
+    schema: pa.Schema  # user and accumulator columns, without _h and _w
+    key: tuple[str, ...]
+    order: tuple[Order, ...] = ()
+    rule: Literal["weights", "latest"] = "latest"
+    time: str | None = None  # a timestamp or int64 column
+    bucket_width: int | None = None  # microseconds for timestamps, else units of the column
+
+    def __post_init__(self) -> None:
+        names = self.schema.names
+        if self.rule not in ("weights", "latest"):
+            raise InvalidError(f"table {self.name!r} has no such merge rule", detail=f"got {self.rule!r}")
+        if len(set(names)) != len(names):
+            raise InvalidError(
+                f"table {self.name!r} has two columns of one name", detail=f"columns are {names}"
+            )
+        if hidden := [name for name in names if name in (HASH, WEIGHT)]:
+            raise InvalidError(
+                f"table {self.name!r} declares a reserved column", detail=f"{hidden} belong to runs"
+            )
+        used = [*self.key, *(o.column for o in self.order), *([self.time] if self.time else [])]
+        if missing := [name for name in used if name not in names]:
+            raise InvalidError(
+                f"table {self.name!r} lacks columns it uses", detail=f"{missing} not in {names}"
+            )
+        for field in self.schema:
+            if pa.types.is_dictionary(field.type) or pa.types.is_run_end_encoded(field.type):
+                raise InvalidError(
+                    f"table {self.name!r} stores plain columns only",
+                    detail=f"column {field.name!r} is {field.type}",
+                    hint="declare the value type; encoded rows are decoded when written",
+                )
+        if self.bucket_width is not None and (self.time is None or self.bucket_width < 1):
+            raise InvalidError(
+                f"table {self.name!r} needs a time column and a positive width to have buckets",
+                detail=f"time is {self.time!r}, width is {self.bucket_width}",
+            )
+
+    @cached_property
+    def rest(self) -> tuple[str, ...]:
+        """The columns that are neither key nor order, in schema order."""
+        used = {*self.key, *(o.column for o in self.order)}
+        return tuple(name for name in self.schema.names if name not in used)
+
+    @cached_property
+    def order_within_key(self) -> tuple[Order, ...]:
+        """How rows of one key lie in a run: order columns, then for weights all the others."""
+        within = tuple(o for o in self.order if o.column not in self.key)
+        return within + tuple(Order(name) for name in self.rest) if self.rule == "weights" else within
+
+    @cached_property
+    def identity(self) -> tuple[str, ...]:
+        """The columns that make a row this row."""
+        return self.key + tuple(o.column for o in self.order_within_key)
+
+    def buckets(self, rows: pa.Table) -> npt.NDArray[np.int64]:
+        """The time bucket number of each row: floor(time / width)."""
+        if self.time is None or self.bucket_width is None:
+            raise InternalError(f"table {self.name!r} has no buckets")
+        column = one_chunk(rows.column(self.time))
+        if column.null_count:
+            raise InternalError(
+                f"table {self.name!r} got rows without a time",
+                detail=f"{column.null_count} of {len(column)} rows have NULL in {self.time!r}",
+            )
+        if pa.types.is_timestamp(column.type):
+            column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
+        values: npt.NDArray[np.int64] = column.cast(pa.int64()).to_numpy()
+        return values // self.bucket_width

@@ -1,0 +1,639 @@
+"""Tables against plain Python: every method, both merge rules, any cut, with and without hash collisions.
+
+The model keeps each run as a list of rows. Under *latest* it is a dict from
+identity to the newest row, under *weights* a sum per row. Values are compared
+canonically: one NaN, one zero, NULL is a value.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import random
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millpond import hashing
+from millpond.errors import DataError, InternalError, InvalidError
+from millpond.ordering import Order
+from millpond.state.merge import merge_segments
+from millpond.state.packed import PackedFile, PackedWriter
+from millpond.state.run_ref import RunRef
+from millpond.state.table import KeySet, Rows, Table
+from millpond.state.table_spec import TableSpec
+
+TOP = 2**64 - 1
+
+
+# ---------------------------------------------------------------- the model
+
+
+def canon(value: Any) -> Any:
+    """A hashable stand-in, equal exactly for canonically equal values."""
+    if isinstance(value, float):
+        return ("float", "nan") if math.isnan(value) else ("float", value + 0.0)
+    if isinstance(value, dict):
+        return tuple((name, canon(item)) for name, item in value.items())
+    if isinstance(value, list | tuple):
+        return tuple(canon(item) for item in value)
+    return value
+
+
+def compare(a: Any, b: Any, order: Order) -> int:
+    if a is None or b is None:
+        if a is None and b is None:
+            return 0
+        return (-1 if order.nulls_first else 1) * (1 if a is None else -1)
+    sign = _compare_values(a, b)
+    return -sign if order.descending else sign
+
+
+def _compare_values(a: Any, b: Any) -> int:
+    if isinstance(a, dict):
+        a, b = list(a.values()), list(b.values())
+    if isinstance(a, list):
+        for x, y in zip(a, b, strict=False):
+            if sign := compare(x, y, Order("")):
+                return sign
+        return (len(a) > len(b)) - (len(a) < len(b))
+    if isinstance(a, float):
+        a, b = (
+            (math.isnan(a), a if not math.isnan(a) else 0.0),
+            (math.isnan(b), b if not math.isnan(b) else 0.0),
+        )
+    if isinstance(a, str):
+        a, b = a.encode(), b.encode()
+    return (a > b) - (a < b)
+
+
+Row = dict[str, Any]  # columns, and _w
+
+
+@dataclass
+class Model:
+    spec: TableSpec
+    runs: list[list[Row]]  # oldest first
+
+    def key_of(self, row: Row) -> Any:
+        return canon([row[name] for name in self.spec.key])
+
+    def bucket(self, row: Row) -> int | None:
+        return None if self.spec.bucket_width is None else row[self.spec.time] // self.spec.bucket_width
+
+    def identity(self, row: Row) -> Any:
+        names = self.spec.schema.names
+        if self.spec.rule == "latest":
+            names = [*self.spec.key, *(o.column for o in self.spec.order)]
+        return canon([row[name] for name in names]), self.bucket(row)
+
+    def settled(self) -> dict[Any, Row]:
+        state: dict[Any, Row] = {}
+        for run in self.runs:
+            for row in run:
+                name = self.identity(row)
+                if self.spec.rule == "latest":
+                    state[name] = row
+                else:
+                    weight = state[name]["_w"] if name in state else 0
+                    state[name] = {**row, "_w": weight + row["_w"]}
+        return state
+
+    def rows(self) -> list[Row]:
+        """All live rows in table order."""
+        orders = [*self.spec.order]
+        if self.spec.rule == "weights":
+            orders += [Order(name) for name in self.spec.rest]
+
+        def in_order(a: Row, b: Row) -> int:
+            signs = ((a["_h"] > b["_h"]) - (a["_h"] < b["_h"]),)
+            by_key = (compare(a[n], b[n], Order("")) for n in self.spec.key)
+            by_order = (compare(a[o.column], b[o.column], o) for o in orders)
+            last = (compare(self.bucket(a), self.bucket(b), Order("")),)
+            return next((s for s in (*signs, *by_key, *by_order, *last) if s), 0)
+
+        live = [dict(row) for row in self.settled().values() if row["_w"]]
+        for row, h in zip(live, hashes_of(self.spec, live), strict=True):
+            row["_h"] = h
+        return sorted(live, key=functools.cmp_to_key(in_order))
+
+
+def hashes_of(spec: TableSpec, rows: list[Row]) -> list[int]:
+    columns = [pa.array([row[n] for row in rows], spec.schema.field(n).type) for n in spec.key]
+    return hashing.hash_columns(columns, len(rows)).tolist()
+
+
+# ---------------------------------------------------------------- specs and their values
+
+NAN, INF = math.nan, math.inf
+STRINGS = ["", "a", "https://millpond/1", "https://millpond/2", "https://", "é", None]
+TIMES = [datetime(2024, 1, 1), datetime(2024, 1, 1, 0, 0, 1), datetime(1969, 5, 5), None]
+POOLS: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "k": (pa.int64(), [0, 1, -1, 2**62, None]),
+    "b": (pa.bool_(), [True, False, None]),
+    "s": (pa.string(), STRINGS),
+    "d": (
+        pa.decimal128(30, 2),
+        [Decimal("1.00"), Decimal("-1.50"), Decimal("123456789012345678901.25"), None],
+    ),
+    "t": (pa.timestamp("us"), TIMES),
+    "f": (pa.float64(), [0.0, -0.0, NAN, INF, -INF, 1.5, None]),
+    "i": (pa.int64(), [*range(8), None]),
+    "n": (pa.int64(), [0, 1, 2, 3, None]),
+    "z": (pa.int64(), [*range(0, 40, 4)]),
+    "list": (pa.list_(pa.float64()), [[], [1.0], [1.0, None], [NAN, -0.0], None]),
+    "struct": (
+        pa.struct([("x", pa.int64()), ("y", pa.list_(pa.string()))]),
+        [{"x": 1, "y": ["a"]}, {"x": None, "y": None}, {"x": 1, "y": []}, None],
+    ),
+}
+
+
+def spec_of(name: str, key: str, order: tuple[Order, ...], rest: str, rule: Any, **more: Any) -> TableSpec:
+    names = [*key.split(), *(o.column for o in order), *rest.split()]
+    return TableSpec(
+        name, pa.schema([(n, POOLS[n][0]) for n in names]), tuple(key.split()), order, rule, **more
+    )
+
+
+SPECS = {
+    spec.name: spec
+    for spec in [
+        spec_of("upsert", "k", (), "n s", "latest"),
+        spec_of("upsert_mixed", "s d b", (), "list n", "latest"),
+        spec_of("map_state", "k", (Order("s"),), "struct n", "latest"),
+        spec_of("list_state", "b t", (Order("f", True), Order("i", False, True)), "list", "latest"),
+        spec_of("join_side", "k", (), "s f struct", "weights"),
+        spec_of("top", "b", (Order("f", True, True),), "s list", "weights"),
+        spec_of("global_top", "", (Order("i"),), "n", "weights"),
+        spec_of("asof", "s", (Order("t", False, True), Order("i", True)), "n", "weights"),
+        spec_of("by_text", "b", (Order("s", True),), "n", "weights"),
+        spec_of("by_decimal", "n", (Order("d"),), "s", "weights"),
+        spec_of("timers", "k", (Order("z"),), "n", "latest", time="z", bucket_width=10),
+        spec_of("panes", "b", (), "z n", "latest", time="z", bucket_width=10),
+        spec_of("windowed", "n", (Order("z", True),), "s", "weights", time="z", bucket_width=10),
+    ]
+}
+ORDERED = [name for name, spec in SPECS.items() if spec.order]
+
+
+@dataclass
+class Case:
+    """A table's history and a source of choices; the numbers shrink, the seed replays."""
+
+    epochs: int
+    size: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(self.seed)
+
+    def row(self, names: Sequence[str]) -> Row:
+        return {name: self.random.choice(POOLS[name][1]) for name in names}
+
+    def model(self, spec: TableSpec) -> Model:
+        """Epochs of lawful changes: one row per identity and epoch, no row owed."""
+        model = Model(spec, [])
+        for _ in range(self.epochs):
+            run: dict[Any, Row] = {}
+            state = model.settled()
+            for _ in range(self.random.randint(0, self.size)):
+                new = self.row(spec.schema.names)
+                name = model.identity(new)
+                if spec.rule == "latest":
+                    weight = self.random.choice([1, 1, 1, 0])
+                else:
+                    have = state[name]["_w"] if name in state else 0
+                    weight = max(self.random.choice([1, 1, 2, -1, -2]), -have)
+                if weight or spec.rule == "latest":
+                    run[name] = {**new, "_w": weight}
+            if spec.rule == "weights" and state:  # retract much: cancelled heads are the hard case
+                for name in self.random.sample(list(state), self.random.randint(0, len(state))):
+                    if name not in run and state[name]["_w"]:
+                        run[name] = {**state[name], "_w": -state[name]["_w"]}
+            model.runs.append(list(run.values()))
+        return model
+
+    def keys(self, spec: TableSpec) -> tuple[KeySet, list[Any]]:
+        """Some keys, present or not, in any order, some twice; and their canonical values by number."""
+        asked = [self.row(spec.key) for _ in range(self.random.randint(0, 8))]
+        columns = {n: pa.array([r[n] for r in asked], POOLS[n][0]) for n in spec.key}
+        batch = pa.table(columns) if columns else pa.table({"x": [0] * len(asked)})
+        keys = KeySet.of(batch, spec.key)
+        wanted = [canon(list(r.values())) for r in asked]
+        names = [canon([r[n] for n in spec.key]) for r in keys.columns.to_pylist()]
+        names = names if spec.key else [()] * len(keys)
+        assert len(set(names)) == len(names) == len(set(wanted))
+        assert [names[i] for i in keys.inverse] == wanted
+        return keys, names
+
+    def bounds(self, spec: TableSpec, count: int, *, nulls: bool) -> list[Any]:
+        pool = [value for value in POOLS[spec.order[0].column][1] if nulls or value is not None]
+        return [self.random.choice(pool) for _ in range(count)]
+
+
+cases = given(case=st.builds(Case, st.integers(0, 5), st.integers(0, 12), st.integers(0, 2**32 - 1)))
+
+
+# ---------------------------------------------------------------- the real thing
+
+
+class Files:
+    """A store of bytes, opened files kept open."""
+
+    def __init__(self) -> None:
+        self.data: dict[str, pa.Buffer] = {}
+        self.opened: dict[str, PackedFile] = {}
+
+    def write(
+        self, adds: list[tuple[TableSpec, pa.Table, int | None, bool]], lo: int, hi: int
+    ) -> list[RunRef]:
+        writer = PackedWriter()
+        for spec, rows, bucket, presorted in adds:
+            writer.add(spec, rows, bucket=bucket, presorted=presorted)
+        buffers, infos = writer.finish()
+        name = f"runs/1/{hi}-0-0-{len(self.data):04x}"
+        self.data[name] = pa.py_buffer(b"".join(bytes(b) for b in buffers))
+        return [info.ref(name, lo=lo, hi=hi, kind="delta") for info in infos]
+
+    def open(self, name: str) -> PackedFile:
+        if name not in self.opened:
+            self.opened[name] = PackedFile.open(name, self.data[name])
+        return self.opened[name]
+
+
+def as_table(spec: TableSpec, rows: list[Row]) -> pa.Table:
+    columns = {f.name: pa.array([row[f.name] for row in rows], f.type) for f in spec.schema}
+    return pa.table({**columns, "_w": pa.array([row["_w"] for row in rows], pa.int64())})
+
+
+def write_model(model: Model) -> tuple[Files, list[RunRef]]:
+    files, refs = Files(), []
+    for epoch, run in enumerate(model.runs):
+        buckets = {model.bucket(row) for row in run}
+        adds = [
+            (
+                model.spec,
+                as_table(model.spec, [row for row in run if model.bucket(row) == bucket]),
+                bucket,
+                False,
+            )
+            for bucket in sorted(buckets, key=str)
+        ]
+        refs += files.write(adds, epoch, epoch)
+    return files, refs
+
+
+def plain(rows: list[Row]) -> list[Any]:
+    return [canon([(name, row[name]) for name in sorted(row) if name != "_h"]) for row in rows]
+
+
+def table_plain(table: pa.Table) -> list[Any]:
+    return plain(table.to_pylist())
+
+
+def by_key(rows: Rows, count: int) -> list[list[Any]]:
+    assert (np.diff(rows.key_index) >= 0).all()
+    assert rows.table.num_rows == len(rows.key_index)
+    out: list[list[Any]] = [[] for _ in range(count)]
+    for number, row in zip(rows.key_index.tolist(), table_plain(rows.table), strict=True):
+        out[number].append(row)
+    return out
+
+
+def collisions(few: bool) -> AbstractContextManager[Any]:
+    """With `few`, all keys share four hashes at the ends and the middle of the range."""
+    if not few:
+        return nullcontext()
+    real: Callable[..., Any] = hashing.hash_columns
+    places = np.array([0, 2**63, TOP - 1, TOP], np.uint64)
+
+    def few_hashes(columns: Any, length: int) -> Any:
+        return places[(real(columns, length) % np.uint64(4)).astype(np.int64)]
+
+    return mock.patch.object(hashing, "hash_columns", few_hashes)
+
+
+quick = settings(max_examples=20, deadline=None)
+each_spec = pytest.mark.parametrize("name", list(SPECS))
+each_ordered = pytest.mark.parametrize("name", ORDERED)
+each_hash = pytest.mark.parametrize("few", [False, True], ids=["hash", "collisions"])
+
+
+def expect_by_key(model: Model, names: list[Any]) -> list[list[Row]]:
+    rows = model.rows()
+    return [[row for row in rows if model.key_of(row) == name] for name in names]
+
+
+@each_spec
+@each_hash
+@quick
+@cases
+def test_scan_is_the_model_whatever_the_cut(name: str, few: bool, case: Case) -> None:
+    with collisions(few):
+        model = case.model(SPECS[name])
+        files, refs = write_model(model)
+        expected = model.rows()
+        whole = Table(model.spec, refs, files.open).scan()
+        assert table_plain(whole) == plain(expected)
+        assert whole["_h"].to_pylist() == [row["_h"] for row in expected]
+        cuts = sorted({case.random.randint(1, TOP) for _ in range(case.random.randint(0, 4))})
+        if expected:
+            cuts = sorted({*cuts, max(1, expected[len(expected) // 2]["_h"])})
+        lows, highs = [0, *cuts], [*(cut - 1 for cut in cuts), TOP]
+        shuffled = case.random.sample(refs, len(refs))
+        pieces = [
+            Table(model.spec, shuffled, files.open, lo, hi).scan() for lo, hi in zip(lows, highs, strict=True)
+        ]
+        assert [row for piece in pieces for row in table_plain(piece)] == plain(expected)
+
+
+@each_spec
+@each_hash
+@quick
+@cases
+def test_lookup(name: str, few: bool, case: Case) -> None:
+    with collisions(few):
+        model = case.model(SPECS[name])
+        files, refs = write_model(model)
+        keys, names = case.keys(model.spec)
+        table = Table(model.spec, refs, files.open)
+        expected = expect_by_key(model, names)
+        assert by_key(table.lookup(keys), len(keys)) == [plain(rows) for rows in expected]
+        some = model.spec.schema.names[-1:]
+        got_some = table.lookup(keys, some)
+        assert got_some.table.column_names == [*some, "_w"]
+        assert table_plain(got_some.table) == table_plain(table.lookup(keys).table.select([*some, "_w"]))
+        lower = Table(model.spec, refs, files.open, 0, 2**63 - 1).lookup(keys)
+        upper = Table(model.spec, refs, files.open, 2**63, TOP).lookup(keys)
+        both = [a + b for a, b in zip(by_key(lower, len(keys)), by_key(upper, len(keys)), strict=True)]
+        assert both == by_key(table.lookup(keys), len(keys))
+
+
+@pytest.mark.parametrize("name", ["upsert", "upsert_mixed"])
+@each_hash
+@quick
+@cases
+def test_lookup_one(name: str, few: bool, case: Case) -> None:
+    with collisions(few):
+        model = case.model(SPECS[name])
+        files, refs = write_model(model)
+        keys, names = case.keys(model.spec)
+        found, rows = Table(model.spec, refs, files.open).lookup_one(keys)
+        assert rows.schema.equals(model.spec.schema)
+        for present, row, key, expected in zip(
+            found, rows.to_pylist(), names, expect_by_key(model, names), strict=True
+        ):
+            assert present == bool(expected)
+            assert canon([row[n] for n in model.spec.key]) == key
+            if expected:
+                assert canon(row) == canon({n: expected[0][n] for n in model.spec.schema.names})
+            else:
+                assert row["n"] == 0
+                assert "s" in model.spec.key or row["s"] is None
+
+
+@each_spec
+@each_hash
+@quick
+@cases
+def test_head(name: str, few: bool, case: Case) -> None:
+    with collisions(few):
+        model = case.model(SPECS[name])
+        files, refs = write_model(model)
+        keys, names = case.keys(model.spec)
+        n = np.array([case.random.randint(0, 4) for _ in names], np.int64)
+        reverse = case.random.random() < 0.5
+        got = by_key(Table(model.spec, refs, files.open).head(keys, n, reverse=reverse), len(keys))
+        for rows, count, expected in zip(got, n.tolist(), expect_by_key(model, names), strict=True):
+            assert rows == plain(expected[max(0, len(expected) - count) :] if reverse else expected[:count])
+        assert by_key(Table(model.spec, refs, files.open).head(keys, 2), len(keys)) == [
+            plain(expected[:2]) for expected in expect_by_key(model, names)
+        ]
+
+
+@each_ordered
+@each_hash
+@quick
+@cases
+def test_range(name: str, few: bool, case: Case) -> None:
+    with collisions(few):
+        model = case.model(SPECS[name])
+        files, refs = write_model(model)
+        keys, names = case.keys(model.spec)
+        column = model.spec.order[0].column
+        kind = POOLS[column][0]
+        lo, hi = (case.bounds(model.spec, len(keys), nulls=True) for _ in range(2))
+        low_open, high_open = case.random.random() < 0.3, case.random.random() < 0.3
+        got = Table(model.spec, refs, files.open).range(
+            keys, None if low_open else pa.array(lo, kind), None if high_open else pa.array(hi, kind)
+        )
+
+        def inside(value: Any, low: Any, high: Any) -> bool:
+            low, high = None if low_open else low, None if high_open else high
+            if value is None:
+                return low is None and high is None
+            return (low is None or compare(value, low, Order("")) >= 0) and (
+                high is None or compare(value, high, Order("")) <= 0
+            )
+
+        for rows, low, high, expected in zip(
+            by_key(got, len(keys)), lo, hi, expect_by_key(model, names), strict=True
+        ):
+            assert rows == plain([row for row in expected if inside(row[column], low, high)])
+
+
+@each_ordered
+@each_hash
+@quick
+@cases
+def test_neighbours(name: str, few: bool, case: Case) -> None:
+    with collisions(few):
+        model = case.model(SPECS[name])
+        files, refs = write_model(model)
+        keys, names = case.keys(model.spec)
+        order = model.spec.order[0]
+        at = case.bounds(model.spec, len(keys), nulls=False)
+        before, after = Table(model.spec, refs, files.open).neighbours(
+            keys, pa.array(at, POOLS[order.column][0])
+        )
+        got = zip(by_key(before, len(keys)), by_key(after, len(keys)), strict=True)
+        for (below, above), value, expected in zip(got, at, expect_by_key(model, names), strict=True):
+            known = [row for row in expected if row[order.column] is not None]
+            if order.descending:
+                known.reverse()
+            lower = [row for row in known if compare(row[order.column], value, Order("")) <= 0]
+            upper = [row for row in known if compare(row[order.column], value, Order("")) > 0]
+            assert below == plain(lower[-1:])
+            assert above == plain(upper[:1])
+
+
+@each_spec
+@each_hash
+@quick
+@cases
+def test_a_merge_takes_the_place_of_its_runs(name: str, few: bool, case: Case) -> None:
+    with collisions(few):
+        model = case.model(SPECS[name])
+        files, refs = write_model(model)
+        expected = model.rows()
+        epochs = len(model.runs)
+        first = case.random.randint(0, max(0, epochs - 1))
+        last = case.random.randint(first, max(first, epochs - 1))
+        cut = case.random.choice([1, 2**63, TOP])
+        kept = [ref for ref in refs if not first <= ref.lo <= last]
+        merged = []
+        for bucket in sorted({ref.bucket for ref in refs}, key=str):
+            inputs = [ref for ref in refs if first <= ref.lo <= last and ref.bucket == bucket]
+            for low, high in ((0, cut - 1), (cut, TOP)):
+                rows = merge_segments(model.spec, inputs, files.open, low, high, drop_tombstones=first == 0)
+                assert first > 0 or all(rows["_w"].to_pylist())
+                for ref in files.write([(model.spec, rows, bucket, True)], first, last):
+                    merged.append(ref)
+        again = Table(model.spec, [*merged, *kept], files.open).scan()
+        assert table_plain(again) == plain(expected)
+        keys, _ = case.keys(model.spec)
+        table = Table(model.spec, refs, files.open)
+        assert by_key(Table(model.spec, [*merged, *kept], files.open).lookup(keys), len(keys)) == by_key(
+            table.lookup(keys), len(keys)
+        )
+
+
+@quick
+@each_hash
+@cases
+def test_a_ref_speaks_only_for_its_range(few: bool, case: Case) -> None:
+    """A merge of half the hashes leaves the old file to speak for the other half."""
+    with collisions(few):
+        model = case.model(SPECS["upsert"])
+        files, refs = write_model(model)
+        cut = 2**63
+        lower = merge_segments(model.spec, refs, files.open, 0, cut - 1, drop_tombstones=True)
+        merged = files.write([(model.spec, lower, None, True)], 0, max(0, len(model.runs) - 1))
+        rest = [replace(ref, h_min=cut, h_max=TOP) for ref in refs]
+        assert table_plain(Table(model.spec, [*rest, *merged], files.open).scan()) == plain(model.rows())
+
+
+# ---------------------------------------------------------------- single cases
+
+UPSERT = SPECS["upsert"]
+
+
+def upsert(*rows: tuple[int, int, str]) -> pa.Table:
+    return as_table(UPSERT, [{"k": k, "n": n, "s": s, "_w": 1} for k, n, s in rows])
+
+
+def test_nothing_is_found_in_no_runs() -> None:
+    table = Table(UPSERT, [], Files().open)
+    keys = KeySet.of(pa.table({"k": [1, 2]}), ["k"])
+    assert table.count_rows_upper() == 0
+    assert table.scan().num_rows == 0
+    assert table.scan().column_names == ["_h", "k", "n", "s", "_w"]
+    assert table.lookup(keys).table.num_rows == 0
+    found, rows = table.lookup_one(keys)
+    assert not found.any()
+    assert rows["n"].to_pylist() == [0, 0]
+    assert table.head(keys, 3).table.num_rows == 0
+
+
+def test_keys_of_another_width_are_the_same_keys() -> None:
+    files = Files()
+    refs = files.write([(UPSERT, upsert((1, 5, "a"), (2, 6, "b")), None, False)], 1, 1)
+    keys = KeySet.of(pa.table({"k": pa.array([2, 9], pa.int8())}), ["k"])
+    found, rows = Table(UPSERT, refs, files.open).lookup_one(keys)
+    assert sorted(zip(found.tolist(), rows["n"].to_pylist(), strict=True)) == [(False, 0), (True, 6)]
+
+
+def test_keys_that_cannot_be_cast_are_refused() -> None:
+    keys = KeySet.of(pa.table({"k": ["x"]}), ["k"])
+    files = Files()
+    refs = files.write([(UPSERT, upsert((1, 5, "a")), None, False)], 1, 1)
+    with pytest.raises(InvalidError, match="keys do not fit"):
+        Table(UPSERT, refs, files.open).lookup(keys)
+
+
+def test_lookup_one_refuses_tables_with_several_rows_per_key() -> None:
+    with pytest.raises(InternalError, match="several rows per key"):
+        Table(SPECS["top"], [], Files().open).lookup_one(KeySet.of(pa.table({"b": [True]}), ["b"]))
+
+
+def test_lookup_one_refuses_a_key_in_two_buckets() -> None:
+    spec = SPECS["panes"]
+    files = Files()
+    row = {"b": True, "n": 1, "_w": 1}
+    adds = [(spec, as_table(spec, [{**row, "z": 10 * b}]), b, False) for b in range(2)]
+    refs = files.write(adds, 1, 1)
+    with pytest.raises(InternalError, match="two time buckets"):
+        Table(spec, refs, files.open).lookup_one(KeySet.of(pa.table({"b": [True]}), ["b"]))
+
+
+def test_a_run_outside_the_keys_is_not_opened() -> None:
+    files = Files()
+    refs = files.write([(UPSERT, upsert((1, 5, "a")), None, False)], 1, 1)
+    low = refs[0].h_min
+
+    def refuse(name: str) -> PackedFile:
+        raise AssertionError(f"opened {name}")
+
+    keys = KeySet.of(pa.table({"k": [7]}), ["k"], np.array([low ^ 1], np.uint64))
+    assert Table(UPSERT, refs, refuse).lookup(keys).table.num_rows == 0
+    assert Table(UPSERT, refs, refuse, low + 1, TOP).scan().num_rows == 0
+
+
+def test_a_hash_alone_is_not_a_match() -> None:
+    files = Files()
+    refs = files.write([(UPSERT, upsert((1, 5, "a")), None, False)], 1, 1)
+    hashes = np.array([refs[0].h_min], np.uint64)
+    keys = KeySet.of(pa.table({"k": [2]}), ["k"], hashes)
+    assert Table(UPSERT, refs, files.open).lookup(keys).table.num_rows == 0
+    with pytest.raises(InternalError, match="uint64"):
+        KeySet.of(pa.table({"k": [2]}), ["k"], hashes.astype(np.int64))
+
+
+def test_head_of_a_large_key_reads_little() -> None:
+    """Top 10 of a key with 200,000 rows whose first 500 were retracted: few rows are taken from the runs."""
+    spec = TableSpec(
+        "top/rows", pa.schema([("k", pa.int64()), ("v", pa.int64())]), ("k",), (Order("v"),), "weights"
+    )
+    size = 200_000
+    files = Files()
+    base = pa.table({"k": np.zeros(size, np.int64), "v": np.arange(size)[::-1]})
+    gone = pa.table({"k": np.zeros(500, np.int64), "v": np.arange(500), "_w": np.full(500, -1)})
+    refs = files.write([(spec, base, None, False)], 1, 1) + files.write([(spec, gone, None, False)], 2, 2)
+    taken = []
+    from millpond.state.segment import Segment
+
+    real = Segment.take
+
+    def counting(self: Segment, name: str, positions: Any) -> pa.Array:
+        taken.append(len(positions))
+        return real(self, name, positions)
+
+    with mock.patch.object(Segment, "take", counting):
+        rows = Table(spec, refs, files.open).head(KeySet.of(pa.table({"k": [0]}), ["k"]), 10)
+    assert rows.table["v"].to_pylist() == list(range(500, 510))
+    assert sum(taken) < 20_000
+
+
+def test_damage_is_found_in_what_is_read() -> None:
+    files = Files()
+    rows = pa.table({"k": np.arange(100_000), "n": np.arange(100_000), "s": pa.array(["v"] * 99_999 + ["w"])})
+    refs = files.write([(UPSERT, rows, None, False)], 1, 1)
+    whole = bytearray(files.data[refs[0].file])
+    middle = len(whole) // 2
+    whole[middle] ^= 1
+    files.data[refs[0].file] = pa.py_buffer(bytes(whole))
+    with pytest.raises(DataError, match="damaged block") as caught:
+        Table(UPSERT, refs, files.open).scan()
+    assert refs[0].file in caught.value.message
+    assert "written" in str(caught.value.detail)
