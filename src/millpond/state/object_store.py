@@ -1,0 +1,217 @@
+"""A store in a bucket: S3, Google Cloud Storage or Azure, through obstore.
+
+Put-if-absent is the storage's own conditional write.  Law 2 forbids to guess
+here: a put is sent once, never repeated underneath, because the second
+sending of a put that had landed would be told "taken" by its own first.
+Every doubt becomes PutUnknownError; only the storage's clear word is LOST.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, cast
+
+import obstore
+import pyarrow as pa
+from obstore import exceptions as raised
+from obstore.store import from_url
+
+from millpond.errors import InternalError, InvalidError
+from millpond.state.store import (
+    Data,
+    MissingError,
+    Names,
+    Put,
+    PutUnknownError,
+    StoreError,
+    check_name,
+    check_prefix,
+    flag,
+    missing,
+    pieces_of,
+    with_options,
+)
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore as Client
+
+SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss")
+CHUNK_BYTES = 8 * 1024 * 1024
+_LIST_CHUNK = 1000
+_CLIENT = ("timeout", "connect_timeout")
+_FLAGS = ("allow_http", "virtual_hosted_style_request", "skip_signature")
+# What may stand in a uri.  Uris are printed, logged and sent to workers, so keys and
+# tokens come by keyword or, as usual, from the environment.
+_PUBLIC = frozenset({"endpoint", "region", "retries", *_CLIENT, *_FLAGS})
+_REFUSED = (raised.PermissionDeniedError, raised.UnauthenticatedError)
+_CREDENTIALS = "check the credentials in the environment and their rights on the bucket"
+
+
+class ObjectStore:
+    """Objects below one prefix; `writer` must not retry, `reader` should."""
+
+    def __init__(self, reader: Client, writer: Client, uri: str) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._uri = uri
+
+    @classmethod
+    def open(cls, scheme: str, body: str, options: dict[str, object], in_uri: set[str]) -> ObjectStore:
+        """From `<scheme>://<body>` and options; `in_uri` names those that stood in the uri."""
+        leaked = in_uri - _PUBLIC
+        if leaked:
+            raise InvalidError(
+                f"this option does not belong in a store's uri: {', '.join(sorted(leaked))}",
+                hint="pass it by keyword, or set it in the environment as for the vendor's own tools",
+            )
+        config = dict(options)
+        flags = {name: flag(config, name, False) for name in _FLAGS if name in config}
+        public = {k: str(config[k]) for k in sorted(_PUBLIC & config.keys())}
+        public |= {name: str(value).lower() for name, value in flags.items()}
+        client: dict[str, object] = {"timeout": "2m"}
+        client |= {name: str(config.pop(name)) for name in _CLIENT if name in config}
+        plain_http = str(config.get("endpoint", "")).startswith("http://")
+        if "allow_http" in flags or plain_http:
+            client["allow_http"] = flags.pop("allow_http", plain_http)
+        retries = int(str(config.pop("retries", 5)))
+        url = f"{scheme}://{body}"
+
+        def connect(max_retries: int) -> Client:
+            make = cast(Any, from_url)
+            try:
+                made = make(
+                    url,
+                    config={**config, **flags},
+                    client_options=client,
+                    retry_config={"max_retries": max_retries},
+                )
+            except (raised.BaseError, ValueError) as error:
+                raise InvalidError(f"cannot open the store {url}", detail=_said(error)) from error
+            return cast("Client", made)
+
+        return cls(connect(retries), connect(0), with_options(url, public))
+
+    @property
+    def uri(self) -> str:
+        return self._uri
+
+    def put_new(self, name: str, data: Data) -> Put:
+        _claim_process()
+        check_name(name)
+        try:
+            obstore.put(self._writer, name, pieces_of(data), mode="create", use_multipart=False)
+        except raised.AlreadyExistsError as error:
+            # S3 says the same when two puts are under way and neither has landed (409),
+            # so LOST needs the other one's object to be there.
+            if self.size(name) is None:
+                raise self._doubt(name, error) from error
+            return Put.LOST
+        except FileNotFoundError as error:
+            raise StoreError(
+                f"cannot write {name}: no such bucket or container",
+                detail=_said(error),
+                hint=f"create it, or correct {self._uri}",
+            ) from error
+        except _REFUSED as error:
+            raise StoreError(f"may not write {name}", detail=_said(error), hint=_CREDENTIALS) from error
+        except raised.NotSupportedError as error:
+            raise InvalidError(
+                "this storage has no put-if-absent",
+                detail=_said(error),
+                hint="use one with conditional writes",
+            ) from error
+        except (raised.BaseError, OSError) as error:
+            raise self._doubt(name, error) from error
+        return Put.WON
+
+    def get(self, name: str) -> bytes:
+        return bytes(memoryview(self.map(name)))
+
+    def map(self, name: str) -> pa.Buffer:
+        """The object in memory; a DiskCache in front makes it a mapping."""
+        check_name(name)
+        with self._reading(name):
+            result = obstore.get(self._reader, name)
+            body = result.bytes()
+            self._check_length(name, result.meta["size"], len(body))
+            return pa.py_buffer(body)
+
+    def chunks(self, name: str) -> Iterator[memoryview]:
+        check_name(name)
+        with self._reading(name):
+            result = obstore.get(self._reader, name)
+            seen = 0
+            for chunk in result.stream(min_chunk_size=CHUNK_BYTES):
+                view = memoryview(chunk)
+                seen += view.nbytes
+                yield view
+            self._check_length(name, result.meta["size"], seen)
+
+    def list(self, prefix: str, after: str | None = None) -> Names:
+        folder = check_prefix(prefix)
+        with self._reading(folder):
+            pages = obstore.list(self._reader, folder or None, offset=after, chunk_size=_LIST_CHUNK)
+            # The order and the bound are promised by us, not by every storage.
+            return sorted(o["path"] for page in pages for o in page if after is None or o["path"] > after)
+
+    def delete(self, name: str) -> None:
+        check_name(name)
+        # Most storages do not say whether there was anything to delete; absent is fine.
+        with suppress(MissingError), self._reading(name):
+            obstore.delete(self._reader, name)
+
+    def size(self, name: str) -> int | None:
+        check_name(name)
+        try:
+            with self._reading(name):
+                return obstore.head(self._reader, name)["size"]
+        except MissingError:
+            return None
+
+    @contextmanager
+    def _reading(self, name: str) -> Iterator[None]:
+        _claim_process()
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise missing(name, self._uri) from error
+        except _REFUSED as error:
+            raise StoreError(f"may not read {name}", detail=_said(error), hint=_CREDENTIALS) from error
+        except raised.BaseError as error:
+            raise StoreError(f"the store did not answer for {name}", detail=_said(error)) from error
+
+    def _check_length(self, name: str, expected: int, seen: int) -> None:
+        if seen != expected:
+            raise StoreError(f"a fetch was cut short: {name}", detail=f"{expected} bytes stored, {seen} came")
+
+    def _doubt(self, name: str, error: Exception) -> PutUnknownError:
+        return PutUnknownError(
+            f"cannot say whether {name} was written",
+            detail=_said(error),
+            hint="read it back and compare before writing again",
+        )
+
+
+_process: int | None = None
+
+
+def _claim_process() -> None:
+    """Stops a forked child from hanging: obstore's threads stay behind in the parent."""
+    global _process
+    here = os.getpid()
+    if _process is None:
+        _process = here
+    elif _process != here:
+        raise InternalError(
+            "an object store was used before this process was forked",
+            detail=f"first used in process {_process}, now in {here}",
+            hint="touch object stores only after the fork, or start the process with spawn",
+        )
+
+
+def _said(error: Exception) -> str:
+    """The first line of the library's text, without query strings: they can be signed."""
+    return re.sub(r"\?\S+", "?…", str(error).split("\n", 1)[0])
