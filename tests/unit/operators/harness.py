@@ -28,7 +28,7 @@ import datetime
 import functools
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, cast
@@ -79,10 +79,23 @@ class TaskContext:
     before: Mapping[str, int]
     after: Mapping[str, int]
 
-    def table(self, name: str, *, everywhere: bool = False) -> Table:
-        if everywhere:
-            return self.run.table(name)
-        return self.run.table(name, self.h_min, self.h_max)
+    wanted: bool = True
+
+    def table(
+        self,
+        name: str,
+        *,
+        everywhere: bool = False,
+        buckets: Container[int] | None = None,
+        below_bucket: int | None = None,
+    ) -> Table:
+        low, high = (0, LAST_HASH) if everywhere else (self.h_min, self.h_max)
+        table = self.run.table(name, low, high)
+        if buckets is not None:
+            table.runs = [r for r in table.runs if r.bucket in buckets]
+        if below_bucket is not None:
+            table.runs = [r for r in table.runs if r.bucket is not None and r.bucket < below_bucket]
+        return table
 
     def watermark_before(self, step: str) -> int | None:
         return self.before.get(step)
@@ -239,7 +252,11 @@ class OperatorRun:
             owner = hashing.owners(sent.column(HASH).combine_chunks().to_numpy(), parallelism)
             for task in range(parallelism):
                 received[task].append(sent.filter(pa.array(owner == task)))
-        return [self._piece(self._shuffle(pa.concat_tables(parts))) if parts else None for parts in received]
+        # a sender may leave out columns that hold nothing
+        return [
+            self._piece(self._shuffle(pa.concat_tables(parts, promote_options="default"))) if parts else None
+            for parts in received
+        ]
 
     def _send(self, index: int, placement: Placement, part: pa.Table) -> pa.Table:
         """What one sender puts into a hash exchange: prepared rows with their hash."""

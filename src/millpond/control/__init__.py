@@ -1,0 +1,1 @@
+"""Steering: admission, scaling, the lease."""

@@ -1,0 +1,88 @@
+"""Admission: how much input the next epoch takes.
+
+That is the credit and the backpressure: an epoch is bounded in rows and bytes,
+and steered towards a target duration from measured rates.  Far behind, it
+takes larger epochs within the same hard bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from millpond.sources.source import Split
+
+
+@dataclass(frozen=True)
+class Bounds:
+    rows_max: int = 4_000_000
+    bytes_max: int = 1 << 30
+    rows_min: int = 10_000
+    target_ms: int = 1_000
+    catch_up_ms: int = 4_000
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What is known about speed: a smoothed fixed cost and rows per millisecond."""
+
+    rows_per_ms: float | None = None
+    floor_ms: float = 150.0
+
+    def measured(self, rows: int, ms: float) -> Pace:
+        if rows < 1000:
+            return replace(self, floor_ms=0.8 * self.floor_ms + 0.2 * ms)
+        rate = rows / max(1.0, ms - self.floor_ms)
+        if self.rows_per_ms is None:
+            return replace(self, rows_per_ms=rate)
+        return replace(self, rows_per_ms=0.6 * self.rows_per_ms + 0.4 * rate)
+
+
+def budget_rows(bounds: Bounds, pace: Pace, backlog_rows: int) -> int:
+    """Rows the next epoch may take.
+
+    >>> budget_rows(Bounds(), Pace(rows_per_ms=100.0, floor_ms=100.0), backlog_rows=50_000)
+    90000
+    >>> budget_rows(Bounds(), Pace(rows_per_ms=100.0, floor_ms=100.0), backlog_rows=10**9)
+    390000
+    """
+    if pace.rows_per_ms is None:
+        return min(bounds.rows_max, max(bounds.rows_min, 200_000))
+    steady = pace.rows_per_ms * max(1.0, bounds.target_ms - pace.floor_ms)
+    behind = backlog_rows > 3 * steady
+    wanted = pace.rows_per_ms * max(1.0, bounds.catch_up_ms - pace.floor_ms) if behind else steady
+    return int(min(bounds.rows_max, max(bounds.rows_min, wanted)))
+
+
+def admit(offers: Mapping[str, Sequence[Split]], rows: int, bytes_max: int) -> dict[str, list[Split]]:
+    """A prefix of each source's splits, taken in turns until the budget is spent; at least one split."""
+    taken: dict[str, list[Split]] = {step: [] for step in offers}
+    left_rows, left_bytes, first = rows, bytes_max, True
+    waiting = {step: list(splits) for step, splits in sorted(offers.items()) if splits}
+    while waiting:
+        for step in list(waiting):
+            split = waiting[step][0]
+            if not first and (split.rows > left_rows or split.bytes > left_bytes):
+                del waiting[step]
+                continue
+            first = False
+            taken[step].append(waiting[step].pop(0))
+            left_rows -= split.rows
+            left_bytes -= split.bytes
+            if not waiting[step]:
+                del waiting[step]
+    return {step: splits for step, splits in taken.items() if splits}
+
+
+def spread(admitted: Mapping[str, Sequence[Split]], tasks: int) -> tuple[tuple[tuple[str, Split], ...], ...]:
+    """Deal splits to tasks, the largest first to the least loaded; the same input gives the same deal."""
+    piles: list[list[tuple[int, str, Split]]] = [[] for _ in range(tasks)]
+    load = [0] * tasks
+    numbered = [(n, step, s) for step in sorted(admitted) for n, s in enumerate(admitted[step])]
+    for n, step, split in sorted(numbered, key=lambda x: (-max(x[2].bytes, x[2].rows), x[1], x[0])):
+        task = load.index(min(load))
+        piles[task].append((n, step, split))
+        load[task] += max(split.bytes, split.rows, 1)
+    return tuple(
+        tuple((step, s) for _, step, s in sorted(pile, key=lambda x: (x[1], x[0]))) for pile in piles
+    )

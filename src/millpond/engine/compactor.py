@@ -1,0 +1,75 @@
+"""Carrying out a merge: read the runs of one table, write them as one.
+
+Small merges are done where the coordinator is; large ones are spread over the
+engine's workers beside the chain, one unit of bounded size each.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from dataclasses import dataclass
+from typing import Any
+
+from millpond.engine.engine import Engine
+from millpond.engine.worker import Worker, worker_for
+from millpond.errors import InternalError
+from millpond.state.compaction import MergeJob
+from millpond.state.manifest import ref_from_json, ref_to_json
+from millpond.state.merge import merge_segments
+from millpond.state.packed import PackedWriter
+from millpond.state.run_ref import RunRef
+from millpond.state.store import Put
+from millpond.state.table_spec import TableSpec
+
+IN_DRIVER_BYTES = 8 << 20
+
+
+@dataclass(frozen=True)
+class Unit:
+    store: str
+    options: dict[str, Any]
+    spec: TableSpec
+    job: MergeJob
+    h_min: int
+    h_max: int
+    token: int
+    epoch: int
+    number: int
+
+
+def compact(
+    job: MergeJob, spec: TableSpec, worker: Worker, engine: Engine, token: int, epoch: int
+) -> tuple[RunRef, ...]:
+    """Merge; the refs to put in place of the job's. Empty when nothing is left."""
+    units = [
+        Unit(worker.store.uri, {}, spec, job, lo, hi, token, epoch, n) for n, (lo, hi) in enumerate(job.units)
+    ]
+    if job.bytes <= IN_DRIVER_BYTES:
+        found = [merge_unit(unit, worker) for unit in units]
+    else:
+        raw = engine.map(_run_unit, [pickle.dumps(u) for u in units])
+        found = [None if r == b"" else ref_from_json(json.loads(r)) for r in raw]
+    return tuple(r for r in found if r is not None)
+
+
+def merge_unit(unit: Unit, worker: Worker) -> RunRef | None:
+    rows = merge_segments(
+        unit.spec, unit.job.refs, worker.open_file, unit.h_min, unit.h_max, unit.job.drop_tombstones
+    )
+    if rows.num_rows == 0:
+        return None
+    writer = PackedWriter()
+    writer.add(unit.spec, rows, bucket=unit.job.bucket, presorted=True)
+    buffers, infos = writer.finish()
+    name = f"runs/{unit.token}/{unit.epoch:016d}-c-{unit.number}-{os.urandom(8).hex()}"
+    if worker.store.put_new(name, buffers) is not Put.WON:
+        raise InternalError("a random run name was already taken", detail=name)
+    return infos[0].ref(name, lo=unit.job.lo, hi=unit.job.hi, kind="merge")
+
+
+def _run_unit(raw: bytes) -> bytes:
+    unit: Unit = pickle.loads(raw)
+    ref = merge_unit(unit, worker_for(unit.store, **unit.options))
+    return b"" if ref is None else json.dumps(ref_to_json(ref)).encode()

@@ -1,0 +1,522 @@
+"""The coordinator: admit, run, commit; deliver, compact and collect beside it.
+
+A synchronous state machine without I/O: `handle(event)` returns instructions.
+One foreground instruction is out at any time (the chain of epochs); delivery,
+compaction and collection run beside it and join a later commit.  It can be
+dropped at any moment: everything it knows comes back from the head manifest.
+
+Commit has three outcomes (won, lost, unknown); on any doubt the manifest is
+read back and its nonce compared.  Taking over is a commit with token + 1,
+after which an older coordinator loses every put (law 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from millpond.control.admission import Bounds, Pace, admit, budget_rows
+from millpond.engine.protocol import (
+    Collect,
+    Collected,
+    Compact,
+    Compacted,
+    CompactFailed,
+    Deliver,
+    Delivered,
+    DeliverFailed,
+    Event,
+    Halt,
+    HeadRead,
+    Instruction,
+    Outcome,
+    Polled,
+    PollSources,
+    PutLost,
+    PutManifest,
+    PutUnknown,
+    PutWon,
+    Ran,
+    ReadBack,
+    ReadBackDone,
+    ReadHead,
+    RunEpoch,
+    RunFailed,
+    Wait,
+    Woke,
+)
+from millpond.errors import (
+    ConflictError,
+    DataError,
+    InternalError,
+    InvalidError,
+    MillpondError,
+    UnavailableError,
+)
+from millpond.state.compaction import FAN_IN, UNIT_BYTES, plan_merges
+from millpond.state.manifest import Manifest, Page, RunId, check, fold, run_id
+from millpond.state.run_ref import RunRef
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a coordinator may decide by itself."""
+
+    bounds: Bounds = Bounds()
+    retain_epochs: int = 1000
+    fan_in: int = FAN_IN
+    unit_bytes: int = UNIT_BYTES
+    compact: bool = True
+    collect: bool = True
+    collect_every: int = 50  # epochs
+    tries: int = 5  # of a run or a put, before giving up
+    cursor_lag: int = 20  # commit delivered cursors at the latest after so many epochs
+
+
+class Coordinator:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        *,
+        pond: str,
+        catalog: str,
+        sources: Iterable[str],
+        sinks: Iterable[str],
+        parallelism: int | None,
+        policy: Policy,
+        ids: Callable[[], str],
+        now_us: int = 0,
+        fork: Manifest | None = None,
+    ) -> None:
+        self.policy = policy
+        self.catalog = catalog
+        self.head: Manifest | None = None
+        self.live: dict[RunId, RunRef] = {}
+        self.token = 0
+        self.pace = Pace()
+        self.backlog_rows = 0
+        self.idle = False
+        self._pond = pond
+        self._sources = tuple(sources)
+        self._sinks = tuple(sinks)
+        self._parallelism = parallelism
+        self._ids = ids
+        self._start_us = now_us
+        self._pages: dict[str, tuple[RunRef, ...]] = {}
+        self._draft: PutManifest | None = None
+        self._draft_live: dict[RunId, RunRef] = {}
+        self._draft_pages: dict[str, tuple[RunRef, ...]] = {}
+        self._run: RunEpoch | None = None
+        self._tries = 0
+        self._owner = False
+        self._merged: list[Compacted] = []
+        self._compacting: Compact | None = None
+        self._collecting = False
+        self._collect_at = 0
+        self._cursors: dict[str, int] = {}
+        self._delivering: dict[str, int] = {}
+        self._cursors_moved = False
+        self._failed_sinks: dict[str, MillpondError] = {}
+        self._compact_failures = 0
+
+    # -- the one door ---------------------------------------------------------
+
+    def start(self) -> list[Instruction]:
+        return [ReadHead()]
+
+    def handle(self, event: Event) -> list[Instruction]:
+        match event:
+            case HeadRead():
+                return self._on_head(event)
+            case Polled():
+                return self._on_polled(event)
+            case Ran(outcome):
+                return self._on_ran(outcome)
+            case RunFailed(error):
+                return self._on_run_failed(error)
+            case PutWon():
+                return self._on_won()
+            case PutLost():
+                return [ReadBack(self._drafted().manifest.epoch)]
+            case PutUnknown(error):
+                return self._on_unknown(error)
+            case ReadBackDone(manifest):
+                return self._on_read_back(manifest)
+            case Woke():
+                return [self._poll()]
+            case Delivered(sink, epoch):
+                return self._on_delivered(sink, epoch)
+            case DeliverFailed(sink, _, error):
+                self._delivering.pop(sink, None)
+                self._failed_sinks[sink] = error
+                return []
+            case Compacted():
+                self._compacting = None
+                self._compact_failures = 0
+                self._merged.append(event)
+                return []
+            case CompactFailed(_, error):
+                self._compacting = None
+                self._compact_failures += 1
+                if isinstance(error, DataError) or self._compact_failures >= self.policy.tries:
+                    return [Halt(error)]
+                return []
+            case Collected(floor):
+                self._collecting = False
+                self._collect_at = self._head().epoch + self.policy.collect_every
+                del floor
+                return []
+
+    # -- boot and take-over ---------------------------------------------------
+
+    def _on_head(self, event: HeadRead) -> list[Instruction]:
+        if event.manifest is None:
+            first = Manifest(
+                pond=self._pond,
+                epoch=0,
+                token=1,
+                nonce=self._ids(),
+                now_us=self._start_us,
+                kind="create",
+                catalog=self.catalog,
+                parallelism=self._parallelism or 1,
+            )
+            self.token = 1
+            return self._put(first, {}, {}, ())
+        self._adopt(event)
+        head = event.manifest
+        self.token = head.token + 1
+        taken = replace(
+            self._child(head, "takeover", max(self._start_us, head.now_us)),
+            token=self.token,
+            catalog=self.catalog,
+            parallelism=self._parallelism or head.parallelism,
+        )
+        return self._commit(taken, added=(), removed=())
+
+    def _adopt(self, event: HeadRead) -> None:
+        assert event.manifest is not None
+        self.head = event.manifest
+        self.live = {run_id(r): r for r in event.runs}
+        self._pages = dict(event.pages)
+        self._cursors = dict(event.manifest.cursors)
+
+    # -- one epoch --------------------------------------------------------------
+
+    def _poll(self) -> PollSources:
+        head = self._head()
+        rows = budget_rows(self.policy.bounds, self.pace, self.backlog_rows)
+        return PollSources(head.positions, rows)
+
+    def _on_polled(self, event: Polled) -> list[Instruction]:
+        head = self._head()
+        now_us = max(event.now_us, head.now_us)
+        self.backlog_rows = sum(
+            (p.backlog_rows or 0) + sum(s.rows for s in p.splits) for p in event.polls.values()
+        )
+        rows = budget_rows(self.policy.bounds, self.pace, self.backlog_rows)
+        admitted = admit(
+            {step: p.splits for step, p in event.polls.items()}, rows, self.policy.bounds.bytes_max
+        )
+        rejects = {step: p.rejects for step, p in event.polls.items() if p.rejects}
+        self.idle = False
+        if admitted or rejects:
+            self._run = RunEpoch(
+                head,
+                head.epoch + 1,
+                self.token,
+                now_us,
+                head.parallelism,
+                {step: tuple(s) for step, s in admitted.items()},
+                rejects,
+            )
+            return [self._run, *self._beside()]
+        if event.commands:
+            return self._on_command(event, now_us)
+        beside = self._beside()
+        if self._merged or self._cursors_moved:
+            return [*self._commit(self._child(head, "epoch", now_us), added=(), removed=()), *beside]
+        self.idle = True
+        return [Wait(), *beside]
+
+    def _on_command(self, event: Polled, now_us: int) -> list[Instruction]:
+        head = self._head()
+        command = event.commands[0]
+        positions = {**head.positions, "inbox": command.number + 1}
+        child = replace(self._child(head, "epoch", now_us), positions=positions)
+        if command.kind == "rescale":
+            child = replace(child, parallelism=int(command.args["parallelism"]))
+        elif command.kind == "savepoint":
+            child = replace(child, savepoints={**head.savepoints, str(command.args["name"]): head.epoch})
+        elif command.kind == "drop_savepoint":
+            name = str(command.args["name"])
+            child = replace(child, savepoints={n: e for n, e in head.savepoints.items() if n != name})
+        elif command.kind == "rollback" and event.rollback_to is not None:
+            return self._roll_back(event.rollback_to, child)
+        else:
+            # Refused with a reason that readers of the history can see; the inbox goes on (law 9).
+            reason = f"inbox {command.number}: {command.kind} refused"
+            child = replace(child, metrics={"refused": reason})
+        return self._commit(child, added=(), removed=())
+
+    def _roll_back(self, target: HeadRead, child: Manifest) -> list[Instruction]:
+        """A forward commit that names the files of an older epoch."""
+        old = target.manifest
+        assert old is not None
+        back = {run_id(r): r for r in target.runs}
+        added = tuple(r for i, r in back.items() if i not in self.live)
+        removed = tuple(i for i in self.live if i not in back)
+        positions = {**old.positions, "inbox": child.positions["inbox"]}
+        child = replace(
+            child,
+            kind="rollback",
+            restores=old.epoch,
+            positions=positions,
+            watermarks=old.watermarks,
+            counts=old.counts,
+        )
+        self._merged = []  # merges of the abandoned future do not stand
+        return self._commit(child, added=added, removed=removed)
+
+    def _on_ran(self, outcome: Outcome) -> list[Instruction]:
+        run = self._run
+        assert run is not None
+        head = self._head()
+        self.pace = self.pace.measured(
+            int(outcome.metrics.get("rows", 0)), float(outcome.metrics.get("ms", 0))
+        )
+        self.backlog_rows = max(0, self.backlog_rows - int(outcome.metrics.get("rows", 0)))
+        positions = dict(head.positions)
+        for step, advance in outcome.advances.items():
+            positions[step] = advance.position
+        counts = dict(head.counts)
+        for name, count in outcome.counts.items():
+            counts[name] = counts.get(name, 0) + count
+        child = replace(
+            self._child(head, "epoch", run.now_us),
+            positions=positions,
+            watermarks={**head.watermarks, **outcome.watermarks},
+            counts=counts,
+            admitted={step: [dict(s.what) for s in splits] for step, splits in run.admitted.items()},
+            metrics=outcome.metrics,
+        )
+        expired = tuple(
+            i
+            for i, r in self.live.items()
+            if r.bucket is not None and r.table in outcome.drops and r.bucket < outcome.drops[r.table]
+        )
+        # A bucket that closed in this epoch may also have got rows in it: those runs are over as well.
+        added = tuple(
+            r
+            for r in outcome.runs
+            if r.bucket is None or r.table not in outcome.drops or r.bucket >= outcome.drops[r.table]
+        )
+        self._run = None
+        return self._commit(child, added=added, removed=expired)
+
+    def _on_run_failed(self, error: MillpondError) -> list[Instruction]:
+        run = self._run
+        assert run is not None
+        self._tries += 1
+        retry = isinstance(error, UnavailableError | InternalError)
+        if not retry or self._tries >= self.policy.tries:
+            return [Halt(error)]
+        return [run]
+
+    # -- commit ---------------------------------------------------------------
+
+    def _child(self, head: Manifest, kind: str, now_us: int) -> Manifest:
+        return replace(
+            head,
+            epoch=head.epoch + 1,
+            token=self.token,
+            nonce=self._ids(),
+            parent_nonce=head.nonce,
+            kind=kind,  # type: ignore[arg-type]
+            now_us=now_us,
+            admitted={},
+            metrics={},
+            restores=None,
+            cursors=dict(self._cursors),
+            floor=self._floor(head),
+        )
+
+    def _floor(self, head: Manifest) -> int:
+        """The oldest epoch that must stay readable; it never falls, and waits for slow sinks."""
+        wanted = head.epoch + 1 - self.policy.retain_epochs
+        for sink in self._sinks:
+            wanted = min(wanted, self._cursors.get(sink, 0))
+        return max(head.floor, wanted)
+
+    def _commit(
+        self, child: Manifest, *, added: tuple[RunRef, ...], removed: tuple[RunId, ...]
+    ) -> list[Instruction]:
+        added_all, removed_all = list(added), list(removed)
+        gone = set(removed)
+        for merge in self._merged:
+            inputs = [run_id(r) for r in merge.job.refs]
+            if all(i in self.live and i not in gone for i in inputs):
+                added_all.extend(merge.added)
+                removed_all.extend(inputs)
+                gone.update(inputs)
+        self._merged = []
+        self._cursors_moved = False
+        return self._put(
+            child, {run_id(r): r for r in added_all}, {i: None for i in removed_all}, child.pages
+        )
+
+    def _put(
+        self,
+        child: Manifest,
+        added: Mapping[RunId, RunRef],
+        removed: Mapping[RunId, None],
+        pages: tuple[Page, ...],
+    ) -> list[Instruction]:
+        folded = fold(
+            pages,
+            child.recent,
+            child.gone,
+            tuple(added.values()),
+            tuple(removed),
+            read_page=self._pages.__getitem__,
+            name_page=lambda: f"pages/{child.epoch:016d}-{self._ids()}",
+        )
+        manifest = replace(
+            child,
+            pages=folded.pages,
+            recent=folded.recent,
+            gone=folded.gone,
+            added=tuple(added.values()),
+            removed=tuple(removed),
+        )
+        check(manifest, self.head)
+        self._draft = PutManifest(manifest, folded.new_pages)
+        self._draft_live = {i: r for i, r in self.live.items() if i not in removed} | dict(added)
+        named = {p.name for p in folded.pages}
+        self._draft_pages = {n: r for n, r in self._pages.items() if n in named} | dict(folded.new_pages)
+        self._tries = 0
+        return [self._draft]
+
+    def _on_won(self) -> list[Instruction]:
+        draft = self._drafted()
+        self.head = draft.manifest
+        self.live = self._draft_live
+        self._pages = self._draft_pages
+        self._draft = None
+        self._owner = True
+        self._tries = 0
+        if is_empty(draft.manifest):
+            # Nothing to show: no sink needs to hear of it, and no commit to remember that it did not.
+            for sink in self._sinks:
+                if self._cursors.get(sink, -1) == draft.manifest.epoch - 1 and sink not in self._delivering:
+                    self._cursors[sink] = draft.manifest.epoch
+        return [self._poll(), *self._beside()]
+
+    def _on_unknown(self, error: MillpondError) -> list[Instruction]:
+        self._tries += 1
+        if self._tries >= self.policy.tries * 4:
+            return [Halt(error)]
+        return [ReadBack(self._drafted().manifest.epoch)]
+
+    def _on_read_back(self, found: Manifest | None) -> list[Instruction]:
+        draft = self._drafted()
+        if found is None:
+            return [draft]
+        if found.nonce == draft.manifest.nonce:
+            return self._on_won()
+        if not self._owner:
+            # Somebody else moved the head while we were taking over: look again.
+            self._tries += 1
+            if self._tries < self.policy.tries:
+                self._draft = None
+                return [ReadHead()]
+        return [
+            Halt(
+                ConflictError(
+                    f"another coordinator committed epoch {found.epoch}",
+                    detail=f"its token is {found.token}, ours is {self.token}",
+                    hint="only one process may write a pond; stop one of them, or open with standby=True",
+                    epoch=found.epoch,
+                )
+            )
+        ]
+
+    # -- beside the chain --------------------------------------------------------
+
+    def _beside(self) -> list[Instruction]:
+        head = self._head()
+        found: list[Instruction] = []
+        for sink in self._sinks:
+            if sink in self._delivering or sink in self._failed_sinks:
+                continue
+            cursor = self._cursors.get(sink, -1)
+            if cursor < head.epoch:
+                self._delivering[sink] = cursor + 1
+                found.append(Deliver(sink, cursor + 1))
+        if self.policy.compact and self._compacting is None and not self._merged:
+            jobs = plan_merges(
+                self.live.values(), fan_in=self.policy.fan_in, unit_bytes=self.policy.unit_bytes
+            )
+            if jobs:
+                self._compacting = Compact(jobs[0], self.token, head.epoch)
+                found.append(self._compacting)
+        due = head.epoch >= self._collect_at and head.floor > 0
+        if self.policy.collect and due and not self._collecting and not self._merged:
+            self._collecting = True
+            spare = min([head.epoch, *([self._compacting.epoch] if self._compacting else [])])
+            found.append(Collect(head, spare, self.token))
+        return found
+
+    def _on_delivered(self, sink: str, epoch: int) -> list[Instruction]:
+        self._delivering.pop(sink, None)
+        self._cursors[sink] = epoch
+        self._cursors_moved = True
+        if epoch < self._head().epoch:
+            self._delivering[sink] = epoch + 1
+            return [Deliver(sink, epoch + 1)]
+        return []
+
+    @property
+    def busy_beside(self) -> bool:
+        return (
+            bool(self._delivering) or self._compacting is not None or self._collecting or bool(self._merged)
+        )
+
+    @property
+    def failed_sinks(self) -> Mapping[str, MillpondError]:
+        return self._failed_sinks
+
+    def retry_sink(self, sink: str) -> None:
+        self._failed_sinks.pop(sink, None)
+
+    # -- small things ----------------------------------------------------------------
+
+    def _head(self) -> Manifest:
+        if self.head is None:
+            raise InternalError("the coordinator has no head yet")
+        return self.head
+
+    def _drafted(self) -> PutManifest:
+        if self._draft is None:
+            raise InternalError("a put was answered that was never asked for")
+        return self._draft
+
+
+def is_empty(manifest: Manifest) -> bool:
+    """Does an epoch show nothing new in any view?"""
+    return manifest.kind != "rollback" and not any(r.kind == "delta" for r in manifest.added)
+
+
+def require_parallelism(n: Any) -> int:
+    """A parallelism that can work, or a clear error.
+
+    >>> require_parallelism(7)
+    7
+    """
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= 32768:
+        raise InvalidError(
+            "parallelism must be a whole number from 1 to 32768", detail=f"got {n!r}", hint="for example 4"
+        )
+    return n

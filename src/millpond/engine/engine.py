@@ -1,0 +1,62 @@
+"""What an engine is: it runs the levels of an epoch, and pieces of work beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from millpond.engine import frames
+from millpond.engine.spec import EpochSpec, Report
+from millpond.errors import InternalError
+
+
+class Engine(Protocol):
+    default_parallelism: int
+
+    def run(self, spec: EpochSpec) -> list[Report]:
+        """Run every level of an epoch; the reports of all tasks, checked."""
+
+    def map(self, function: Callable[[bytes], bytes], items: Sequence[bytes]) -> list[bytes]:
+        """Run a function over items beside the chain, in order."""
+
+    def cancel(self) -> None:
+        """Stop what is running, soon."""
+
+    def close(self) -> None: ...
+
+
+def collect_reports(spec: EpochSpec, raw: Sequence[bytes]) -> list[Report]:
+    """The reports at the end of a chain, after proving that they speak of one run.
+
+    Every task of every level has exactly one report; and all receivers of a
+    task heard the very attempt whose report we hold, so no epoch can mix two
+    attempts of a task.
+    """
+    reports: dict[tuple[int, int], Report] = {}
+    for item in raw:
+        frame = frames.parse(item)
+        if frame.kind != frames.REPORT:
+            raise InternalError("a frame ran past the last level", detail=f"kind {frame.kind}")
+        report = Report.decode(frame.payload)
+        if (report.level, report.task) in reports:
+            raise InternalError("a task reported twice", detail=f"level {report.level} task {report.task}")
+        reports[report.level, report.task] = report
+    wanted = [(level, task) for level, tasks in enumerate(spec.parallelism) for task in range(tasks)]
+    missing = [w for w in wanted if w not in reports]
+    if missing:
+        raise InternalError(
+            "reports are missing",
+            detail=f"{len(reports)} of {len(wanted)} tasks reported, the first missing is {missing[0]}",
+            epoch=spec.epoch,
+        )
+    for report in reports.values():
+        for level, task, attempt in report.heard:
+            if reports[level, task].attempt != attempt:
+                raise InternalError(
+                    "an epoch mixed two attempts of a task",
+                    detail=f"level {report.level} task {report.task} heard attempt {attempt} of level {level} "
+                    f"task {task}, its report is of attempt {reports[level, task].attempt}",
+                    hint="the epoch is run again",
+                    epoch=spec.epoch,
+                )
+    return [reports[w] for w in wanted]

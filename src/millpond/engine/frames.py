@@ -1,0 +1,168 @@
+"""Frames: what travels between the levels of one epoch.
+
+A frame is a small fixed head and a payload.  Data frames carry at most
+`FRAME_BYTES` of Arrow IPC for one edge; every task sends every task it can
+reach one *header* (its attempt, how many frames it sent, their digest, its
+watermarks); a *report* travels to the end of the chain and is collected by
+the driver.  A receiver demands exactly one header from every source task and
+matching frames, else it raises (law 9: an exhausted iterator is never taken
+for "no data").
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import xxhash
+
+from millpond.errors import InternalError
+
+FRAME_BYTES = 8 << 20
+DATA, HEADER, REPORT = 0, 1, 2
+_HEAD = struct.Struct("<2sBBHHHI")  # magic, kind, to_level, to_task, edge, 0, sequence
+_MAGIC = b"mp"
+_FROM = struct.Struct("<BH")
+HEAD_BYTES = _HEAD.size + _FROM.size
+
+
+@dataclass(frozen=True)
+class Frame:
+    kind: int
+    to_level: int
+    to_task: int
+    from_level: int
+    from_task: int
+    edge: int
+    sequence: int
+    raw: bytes  # the whole frame, head included
+
+    @property
+    def payload(self) -> memoryview:
+        return memoryview(self.raw)[HEAD_BYTES:]
+
+    def digest(self) -> int:
+        return xxhash.xxh3_64_intdigest(self.raw)
+
+
+def make(
+    kind: int,
+    to: tuple[int, int],
+    source: tuple[int, int],
+    edge: int,
+    sequence: int,
+    payload: bytes | memoryview | pa.Buffer,
+) -> bytes:
+    head = _HEAD.pack(_MAGIC, kind, to[0], to[1], edge, 0, sequence) + _FROM.pack(source[0], source[1])
+    return b"".join((head, memoryview(payload)))
+
+
+def parse(raw: bytes) -> Frame:
+    if len(raw) < HEAD_BYTES:
+        raise InternalError("a frame is too short", detail=f"{len(raw)} bytes, a head has {HEAD_BYTES}")
+    magic, kind, to_level, to_task, edge, _, sequence = _HEAD.unpack_from(raw)
+    if magic != _MAGIC:
+        raise InternalError("a frame has the wrong magic", detail=repr(magic))
+    from_level, from_task = _FROM.unpack_from(raw, _HEAD.size)
+    return Frame(kind, to_level, to_task, from_level, from_task, edge, sequence, raw)
+
+
+def encode_table(table: pa.Table, max_bytes: int = FRAME_BYTES) -> Iterator[pa.Buffer]:
+    """A table as one or more Arrow IPC streams of about `max_bytes` at most."""
+    if table.num_rows == 0:
+        return
+    pieces = max(1, -(-table.nbytes // max_bytes))
+    rows = -(-table.num_rows // pieces)
+    for start in range(0, table.num_rows, rows):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table.slice(start, rows))
+        yield sink.getvalue()
+
+
+def decode_table(payload: memoryview) -> pa.Table:
+    with pa.ipc.open_stream(pa.py_buffer(payload)) as reader:
+        return reader.read_all()
+
+
+@dataclass(frozen=True)
+class Header:
+    """What one source task says to one receiver."""
+
+    attempt: str
+    frames: int
+    digest: int
+    watermarks: dict[str, Any]
+
+    def encode(self) -> bytes:
+        return json.dumps([self.attempt, self.frames, f"{self.digest:x}", self.watermarks]).encode()
+
+    @staticmethod
+    def decode(payload: memoryview) -> Header:
+        attempt, frames, digest, watermarks = json.loads(bytes(payload))
+        return Header(attempt, frames, int(digest, 16), watermarks)
+
+
+@dataclass(frozen=True)
+class Received:
+    """All that reached one task: tables by edge, the headers, and what is only passing through."""
+
+    tables: dict[int, list[pa.Table]]
+    headers: dict[tuple[int, int], Header]
+    passing: list[Frame]
+
+
+def receive(level: int, task: int, frames: Iterator[bytes], sources: Sequence[tuple[int, int]]) -> Received:
+    """Read every frame of this task, and prove that none is missing, doubled or torn.
+
+    `sources` are the (level, task) pairs that must each have sent one header.
+    """
+    by_edge: dict[int, list[tuple[int, int, int, pa.Table]]] = {}
+    headers: dict[tuple[int, int], Header] = {}
+    counted: dict[tuple[int, int], list[int]] = {}
+    passing: list[Frame] = []
+    for raw in frames:
+        frame = parse(raw)
+        if frame.kind == REPORT or frame.to_level != level:
+            passing.append(frame)
+            continue
+        if frame.to_task != task:
+            raise InternalError(
+                "a frame reached the wrong task",
+                detail=f"meant for task {frame.to_task} of level {frame.to_level}, this is task {task} of {level}",
+            )
+        source = (frame.from_level, frame.from_task)
+        if frame.kind == HEADER:
+            if source in headers:
+                raise InternalError("a task sent two headers", detail=f"level {source[0]} task {source[1]}")
+            headers[source] = Header.decode(frame.payload)
+            continue
+        seen = counted.setdefault(source, [0, 0])
+        seen[0] += 1
+        seen[1] = (seen[1] + frame.digest()) & 0xFFFFFFFFFFFFFFFF
+        by_edge.setdefault(frame.edge, []).append((*source, frame.sequence, decode_table(frame.payload)))
+    for source in sources:
+        header = headers.get(source)
+        if header is None:
+            raise InternalError(
+                "frames are missing: no header arrived",
+                detail=f"level {level} task {task} heard nothing from level {source[0]} task {source[1]}",
+                hint="the epoch is run again; if it stays, look for a lost executor in Spark's log",
+            )
+        frames_seen, digest = counted.get(source, [0, 0])
+        if (frames_seen, digest) != (header.frames, header.digest):
+            raise InternalError(
+                "frames are missing or torn",
+                detail=f"level {source[0]} task {source[1]} sent {header.frames}, {frames_seen} arrived",
+                hint="the epoch is run again",
+            )
+    unknown = set(headers) - set(sources)
+    if unknown or set(counted) - set(sources):
+        raise InternalError("a header came from a task that should not exist", detail=str(sorted(unknown)))
+    # Arrival order in the shuffle must not matter (law 3): put tables in the order they were sent.
+    tables = {edge: [t for *_, t in sorted(found, key=lambda f: f[:3])] for edge, found in by_edge.items()}
+    return Received(tables, headers, passing)

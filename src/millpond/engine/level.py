@@ -1,0 +1,406 @@
+"""One task of one level: receive, run every node, write one file, send.
+
+This is the whole of what runs inside a Spark task (and inside the inline
+engine).  It sees only the spec, the frames and the store.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millpond import hashing
+from millpond.engine import checks, frames, watermarks
+from millpond.engine.spec import EpochSpec, Report
+from millpond.engine.worker import Worker
+from millpond.errors import InternalError, MillpondError
+from millpond.operators.materialize import ERRORS, ERRORS_SPEC
+from millpond.operators.operator import Binding, Change, Result
+from millpond.operators.scan import Scan
+from millpond.plan.levels import Edge, Levels
+from millpond.plan.nodes import Node, Plan
+from millpond.state.listing import Listing, live_runs
+from millpond.state.packed import PackedWriter
+from millpond.state.run_ref import RunRef
+from millpond.state.store import Put
+from millpond.state.table import Table
+from millpond.state.table_spec import TableSpec
+
+LAST_HASH = (1 << 64) - 1
+
+
+class LevelTask:
+    """A picklable function: the body of every task of one level."""
+
+    def __init__(self, spec: EpochSpec, level: int) -> None:
+        self.spec = spec
+        self.level = level
+
+    def __call__(self, task: int, incoming: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
+        from millpond.engine.worker import worker_for
+
+        worker = worker_for(self.spec.store, **self.spec.options)
+        return run_task(self.spec, self.level, task, incoming, worker)
+
+
+class StepContext:
+    """What an operator may ask for during its step; see `operators.operator.Context`."""
+
+    def __init__(self, task: TaskRun, node: Node, everywhere: bool) -> None:
+        self._task = task
+        self._node = node
+        self.step = node.step
+        self.epoch = task.spec.epoch
+        self.now_us = task.spec.now_us
+        self.task = task.task
+        self.h_min = 0 if everywhere else task.h_min
+        self.h_max = LAST_HASH if everywhere else task.h_max
+        self.wanted = node.step in task.read_steps
+
+    def table(
+        self,
+        name: str,
+        *,
+        everywhere: bool = False,
+        buckets: Container[int] | None = None,
+        below_bucket: int | None = None,
+    ) -> Table:
+        spec = next(t for t in self._node.binding.tables if t.name == name)
+        runs = self._task.listing.runs(name)
+        if buckets is not None:
+            runs = [r for r in runs if r.bucket in buckets]
+        if below_bucket is not None:
+            runs = [r for r in runs if r.bucket is not None and r.bucket < below_bucket]
+        if everywhere:
+            return Table(spec, runs, self._task.worker.open_file)
+        return Table(spec, runs, self._task.worker.open_file, self.h_min, self.h_max)
+
+    def watermark_before(self, step: str) -> int | None:
+        return watermarks.bound(self._task.spec.watermarks, step)
+
+    def watermark(self, step: str) -> int | None:
+        return watermarks.bound(self._task.heard, step)
+
+
+class TaskRun:
+    """The state of one running task; lives for one call."""
+
+    def __init__(self, spec: EpochSpec, level: int, task: int, worker: Worker) -> None:
+        self.spec = spec
+        self.level = level
+        self.task = task
+        self.worker = worker
+        self.attempt = os.urandom(8).hex()
+        self.plan: Plan
+        self.levels: Levels
+        self.plan, self.levels = worker.plan(spec.catalog)
+        self.listing = Listing(live_runs(spec.pages, spec.recent, spec.gone, worker.pages))
+        self.heard: dict[str, Any] = dict(spec.watermarks)  # the same in every task of a level
+        self.watermarks: dict[str, Any] = dict(spec.watermarks)  # and what this task saw itself
+        bounds = hashing.bounds(spec.parallelism[level])
+        self.h_min = int(bounds[task])
+        self.h_max = int(bounds[task + 1]) - 1 if task + 1 < len(bounds) else LAST_HASH
+        self.writer = PackedWriter()
+        self.tables: list[TableSpec] = []
+        self.drops: dict[str, int] = {}
+        self.counts: dict[str, int] = {}
+        self.errors: list[pa.Table] = []
+        self.step_us: dict[str, int] = {}
+        self.rows_in = 0
+        self.read_steps = {source for node in self.plan.nodes.values() for source in node.inputs}
+
+    # -- running nodes -----------------------------------------------------
+
+    def run_nodes(self, received: Mapping[int, list[pa.Table]]) -> dict[str, pa.Table]:
+        """Run this level's nodes in order; the output deltas by step."""
+        outputs: dict[str, pa.Table] = {}
+        arrived = {
+            consumer: received[edge.id]
+            for edge in self.levels.edges
+            if edge.to_level == self.level and edge.id in received
+            for consumer in edge.consumers
+        }
+        for step in self.levels.steps[self.level]:
+            node = self.plan.nodes[step]
+            started = time.perf_counter_ns()
+            if isinstance(node.operator, Scan):
+                out = self._scan(node, node.operator)
+            else:
+                out = self._apply(node, outputs, arrived)
+            if out is not None and out.num_rows:
+                outputs[step] = out
+            self.step_us[step] = (time.perf_counter_ns() - started) // 1000
+        return outputs
+
+    def _scan(self, node: Node, scan: Scan) -> pa.Table | None:
+        columns = self.levels.columns[node.step]
+        parts: list[pa.Table] = []
+        for step, split in self.spec.splits[self.task]:
+            if step != node.step:
+                continue
+            if split.blob is not None and split.data is None:
+                split = replace(split, data=self.worker.store.get(split.blob))
+            try:
+                parts.extend(t for t in scan.source.read(split, columns) if t.num_rows)
+            except MillpondError as error:
+                raise type(error)(
+                    error.message, detail=error.detail, hint=error.hint, step=step, epoch=self.spec.epoch
+                ) from error
+        rows = sum(t.num_rows for t in parts)
+        self.rows_in += rows
+        self._count(f"rows/{node.step}", rows)
+        return concat(parts) if parts else None
+
+    def _apply(
+        self, node: Node, outputs: Mapping[str, pa.Table], arrived: Mapping[tuple[str, int], list[pa.Table]]
+    ) -> pa.Table | None:
+        inputs: list[pa.Table | None] = []
+        for index, source in enumerate(node.inputs):
+            if self.levels.level_of[source] == self.level and (node.step, index) not in arrived:
+                delta = outputs.get(source)
+                placement = node.binding.placements[index]
+                if delta is not None and placement.kind == "hash":
+                    delta = placed(delta, node, index, placement.key)
+                inputs.append(delta)
+            else:
+                found = arrived.get((node.step, index))
+                inputs.append(concat(found) if found else None)
+        if all(i is None for i in inputs) and not self._due(node):
+            return None
+        everywhere = all(p.kind == "here" for p in node.binding.placements)
+        ctx = StepContext(self, node, everywhere)
+        result: Result = node.operator.apply(ctx, node.binding, tuple(inputs))
+        if self.spec.checks:
+            checks.check_result(node, result, ctx)
+        self._keep(node, result)
+        out = result.out
+        if out is not None:
+            if hasattr(node.operator, "observe"):
+                watermarks.observe(self.watermarks, node, out)
+            if "_h" in out.column_names:
+                out = out.drop_columns(["_h"])
+        return out
+
+    def _due(self, node: Node) -> bool:
+        due = getattr(node.operator, "due", None)
+        if due is None:
+            return False
+        earliest = {}
+        for table in node.binding.tables:
+            bucket = self.listing.earliest_bucket(table.name)
+            if bucket is not None:
+                earliest[table.name] = bucket
+        after = {s: state["bound"] for s, state in self.heard.items()}
+        return bool(earliest) and bool(due(node.binding, earliest, after))
+
+    def _keep(self, node: Node, result: Result) -> None:
+        specs = {t.name: t for t in node.binding.tables}
+        for change in result.changes:
+            self._write(specs[change.table], change)
+        for table, bucket in result.drops:
+            self.drops[table] = max(bucket, self.drops.get(table, bucket))
+        for name, count in result.counts.items():
+            self._count(f"{name}/{node.step}", count)
+        if result.errors is not None and result.errors.num_rows:
+            step = pa.array([node.step] * result.errors.num_rows, pa.string())
+            self.errors.append(result.errors.add_column(0, "step", step))
+            self._count(f"errors/{node.step}", result.errors.num_rows)
+
+    def _count(self, name: str, more: int) -> None:
+        if more:
+            self.counts[name] = self.counts.get(name, 0) + int(more)
+
+    def _write(self, spec: TableSpec, change: Change) -> None:
+        if change.rows.num_rows == 0:
+            return
+        if spec.time is None:
+            self.writer.add(spec, change.rows, presorted=change.presorted)
+            self.tables.append(spec)
+            return
+        buckets = spec.buckets(change.rows)
+        for bucket in np.unique(buckets):
+            rows = change.rows.filter(pa.array(buckets == bucket))
+            self.writer.add(spec, rows, bucket=int(bucket), presorted=change.presorted)
+            self.tables.append(spec)
+
+    def write_file(self) -> tuple[tuple[RunRef, ...], int]:
+        """Put this task's one file; the refs that a manifest may name."""
+        if self.errors:
+            self._write(ERRORS_SPEC, Change(ERRORS, concat(self.errors)))
+        if not self.tables:
+            return (), 0
+        buffers, infos = self.writer.finish()
+        spec = self.spec
+        name = f"runs/{spec.token}/{spec.epoch:016d}-{self.level}-{self.task}-{os.urandom(8).hex()}"
+        if self.worker.store.put_new(name, buffers) is not Put.WON:
+            raise InternalError("a random run name was already taken", detail=name)
+        refs = tuple(
+            RunRef(
+                i.table, name, n, i.bucket, spec.epoch, spec.epoch, i.rows, i.bytes, i.h_min, i.h_max, "delta"
+            )
+            for n, i in enumerate(infos)
+        )
+        return refs, sum(i.bytes for i in infos)
+
+    # -- sending -----------------------------------------------------------
+
+    def send(self, outputs: Mapping[str, pa.Table]) -> Iterator[tuple[int, int, bytes]]:
+        """Data frames for later levels: (level, task, frame)."""
+        depth = len(self.spec.parallelism)
+        for edge in self.levels.edges:
+            if edge.from_level != self.level or edge.producer not in outputs or edge.to_level >= depth:
+                continue
+            for target, piece in self._route(edge, outputs[edge.producer]):
+                for sequence, payload in enumerate(frames.encode_table(piece)):
+                    to = (edge.to_level, target)
+                    yield (
+                        *to,
+                        frames.make(frames.DATA, to, (self.level, self.task), edge.id, sequence, payload),
+                    )
+
+    def _route(self, edge: Edge, delta: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+        targets = self.spec.parallelism[edge.to_level]
+        carried = [c for c in (*edge.columns, "_w") if c in delta.column_names]
+        delta = delta.select(carried)
+        if edge.kind == "broadcast":
+            yield from ((t, delta) for t in range(targets))
+            return
+        if edge.kind == "forward":
+            yield self.task % targets, delta
+            return
+        consumer = self.plan.nodes[edge.consumers[0][0]] if edge.prepared_by else None
+        if consumer is not None:
+            delta = prepared(delta, consumer, edge.consumers[0][1])
+        elif "_h" not in delta.column_names:
+            delta = with_hash(delta, edge.key)
+        yield from cut_by_owner(delta, targets)
+
+
+def run_task(
+    spec: EpochSpec, level: int, task: int, incoming: Iterator[bytes], worker: Worker
+) -> Iterator[tuple[int, bytes]]:
+    """The frames of one task for the next level, as (target task, frame); reports last."""
+    started = time.perf_counter_ns()
+    run = TaskRun(spec, level, task, worker)
+    depth = len(spec.parallelism)
+    sources = [(k, t) for k in hears(run.levels, level, depth) for t in range(spec.parallelism[k])]
+    received = frames.receive(level, task, incoming, sources)
+    for key in sorted(received.headers):
+        watermarks.merge(run.heard, received.headers[key].watermarks)
+    run.watermarks = dict(run.heard)
+    outputs = run.run_nodes(received.tables)
+
+    last = level == depth - 1
+    here = (level, task)
+    sent: dict[tuple[int, int], list[int]] = {}
+    for to_level, to_task, raw in run.send(outputs):
+        tally = sent.setdefault((to_level, to_task), [0, 0])
+        tally[0] += 1
+        tally[1] = (tally[1] + frames.parse(raw).digest()) & 0xFFFFFFFFFFFFFFFF
+        yield hop(spec, level, to_level, to_task), raw
+    for to_level in tells(run.levels, level, depth):
+        for to_task in range(spec.parallelism[to_level]):
+            count, digest = sent.get((to_level, to_task), [0, 0])
+            header = frames.Header(run.attempt, count, digest, run.watermarks)
+            raw = frames.make(frames.HEADER, (to_level, to_task), here, 0, 0, header.encode())
+            yield hop(spec, level, to_level, to_task), raw
+
+    runs, written = run.write_file()
+    report = Report(
+        level,
+        task,
+        run.attempt,
+        tuple((lv, t, h.attempt) for (lv, t), h in sorted(received.headers.items())),
+        runs,
+        tuple(sorted(run.drops.items())),
+        run.counts,
+        run.watermarks,
+        {
+            "us": (time.perf_counter_ns() - started) // 1000,
+            "steps_us": run.step_us,
+            "rows_in": run.rows_in,
+            "bytes_written": written,
+        },
+    )
+    for frame in received.passing:
+        target = 0 if last or frame.kind == frames.REPORT else hop(spec, level, frame.to_level, frame.to_task)
+        yield target, frame.raw
+    yield 0, frames.make(frames.REPORT, (depth, 0), here, 0, 0, report.encode())
+
+
+def hop(spec: EpochSpec, level: int, to_level: int, to_task: int) -> int:
+    """The task of the next level that a frame goes to, or through."""
+    return to_task if to_level == level + 1 else to_task % spec.parallelism[level + 1]
+
+
+def hears(levels: Levels, level: int, depth: int) -> list[int]:
+    """The levels whose every task sends this level a header: the one before, and those with an edge here."""
+    if level == 0:
+        return []
+    return sorted(
+        {level - 1} | {e.from_level for e in levels.edges if e.to_level == level and e.to_level < depth}
+    )
+
+
+def tells(levels: Levels, level: int, depth: int) -> list[int]:
+    later = {e.to_level for e in levels.edges if e.from_level == level and e.to_level < depth}
+    if level + 1 < depth:
+        later.add(level + 1)
+    return sorted(later)
+
+
+def concat(tables: list[pa.Table]) -> pa.Table:
+    if len(tables) == 1:
+        return tables[0]
+    if any("_w" in t.column_names for t in tables):
+        tables = [
+            t if "_w" in t.column_names else t.append_column("_w", pa.array(np.ones(t.num_rows, np.int64)))
+            for t in tables
+        ]
+    # A sender may leave out columns that hold nothing; they come back as NULL.
+    return pa.concat_tables(tables, promote_options="default")
+
+
+def with_hash(delta: pa.Table, key: tuple[str, ...]) -> pa.Table:
+    hashes = hashing.hash_columns([delta.column(k) for k in key], delta.num_rows)
+    return delta.append_column("_h", pa.array(hashes))
+
+
+def prepared(delta: pa.Table, consumer: Node, index: int) -> pa.Table:
+    binding: Binding = consumer.binding
+    return consumer.operator.prepare(binding, index, delta)  # type: ignore[attr-defined,no-any-return]
+
+
+def placed(delta: pa.Table, node: Node, index: int, key: tuple[str, ...]) -> pa.Table:
+    """What an input would be after an exchange, for rows that already lie right."""
+    if hasattr(node.operator, "prepare"):
+        return prepared(delta, node, index)
+    return with_hash(delta, key)
+
+
+def cut_by_owner(delta: pa.Table, targets: int) -> Iterator[tuple[int, pa.Table]]:
+    """Split rows by the task that owns their hash; sorted rows are sliced without a copy."""
+    if delta.num_rows == 0:
+        return
+    if targets == 1:
+        yield 0, delta
+        return
+    column = delta.column("_h")
+    hashes = (column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()).to_numpy()
+    if len(hashes) < 2 or bool(np.all(hashes[1:] >= hashes[:-1])):
+        cuts = np.searchsorted(hashes, hashing.bounds(targets))
+    else:
+        owners = hashing.owners(hashes, targets).astype(np.uint16)
+        order = np.argsort(owners, kind="stable")
+        delta = delta.take(pa.array(order))
+        cuts = np.searchsorted(owners[order], np.arange(targets, dtype=np.uint16))
+    ends = [*cuts[1:], delta.num_rows]
+    for target, (start, end) in enumerate(zip(cuts, ends, strict=True)):
+        if end > start:
+            yield target, delta.slice(int(start), int(end - start))

@@ -1,0 +1,225 @@
+"""The words of the coordinator: events it hears, instructions it gives.
+
+Both are plain data.  Whoever carries out instructions (the shell, or the
+simulator) answers each with an event; between any two the process may die.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from millpond.errors import MillpondError
+from millpond.sources.source import Advance, Poll, Split
+from millpond.state.compaction import MergeJob
+from millpond.state.manifest import Manifest
+from millpond.state.run_ref import RunRef
+
+# -- instructions -----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ReadHead:
+    """Find the newest manifest. Answer: HeadRead."""
+
+
+@dataclass(frozen=True)
+class PollSources:
+    """Ask sources and the inbox what they have. Answer: Polled."""
+
+    positions: Mapping[str, Any]
+    max_rows: int
+
+
+@dataclass(frozen=True)
+class RunEpoch:
+    """Run the levels over what was admitted, from the state of `base`. Answer: Ran or RunFailed."""
+
+    base: Manifest
+    epoch: int
+    token: int
+    now_us: int
+    parallelism: int
+    admitted: Mapping[str, tuple[Split, ...]]
+    rejects: Mapping[str, tuple[tuple[str, str], ...]]
+
+
+@dataclass(frozen=True)
+class PutManifest:
+    """Write the new pages, then commit. Answer: PutWon, PutLost or PutUnknown."""
+
+    manifest: Manifest
+    pages: tuple[tuple[str, tuple[RunRef, ...]], ...] = ()
+
+
+@dataclass(frozen=True)
+class ReadBack:
+    """Read the manifest of an epoch to settle a doubt. Answer: ReadBackDone."""
+
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Deliver:
+    """Hand the changes of one epoch to one sink. Answer: Delivered or DeliverFailed."""
+
+    sink: str
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Compact:
+    """Merge runs beside the chain. Answer: Compacted or CompactFailed."""
+
+    job: MergeJob
+    token: int
+    epoch: int  # head when the job was made; names the files it writes
+
+
+@dataclass(frozen=True)
+class Collect:
+    """Delete what no retained, pinned or forked manifest and no running job can need. Answer: Collected."""
+
+    head: Manifest
+    spare_from: int  # files of this epoch or later may belong to a running job
+    token: int
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Nothing to do now. Answer: Woke, when time has passed or somebody called."""
+
+
+@dataclass(frozen=True)
+class Halt:
+    """Stop for good."""
+
+    error: MillpondError
+
+
+Instruction = (
+    ReadHead | PollSources | RunEpoch | PutManifest | ReadBack | Deliver | Compact | Collect | Wait | Halt
+)
+BACKGROUND = (Deliver, Compact, Collect)
+
+# -- events -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class HeadRead:
+    manifest: Manifest | None
+    runs: tuple[RunRef, ...] = ()
+    pages: Mapping[str, tuple[RunRef, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A control entry of the inbox."""
+
+    number: int
+    kind: str  # rescale, rollback, savepoint
+    args: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Polled:
+    now_us: int
+    polls: Mapping[str, Poll]
+    commands: Sequence[Command] = ()  # the first control entry beyond the admitted rows, if any
+    rollback_to: HeadRead | None = None  # for a rollback command: the epoch it names
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one run of the levels brought: checked reports, folded into one."""
+
+    runs: tuple[RunRef, ...]
+    drops: Mapping[str, int]
+    counts: Mapping[str, int]
+    watermarks: Mapping[str, Any]
+    advances: Mapping[str, Advance]
+    metrics: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Ran:
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class RunFailed:
+    error: MillpondError
+
+
+@dataclass(frozen=True)
+class PutWon:
+    pass
+
+
+@dataclass(frozen=True)
+class PutLost:
+    pass
+
+
+@dataclass(frozen=True)
+class PutUnknown:
+    error: MillpondError
+
+
+@dataclass(frozen=True)
+class ReadBackDone:
+    manifest: Manifest | None
+
+
+@dataclass(frozen=True)
+class Delivered:
+    sink: str
+    epoch: int
+
+
+@dataclass(frozen=True)
+class DeliverFailed:
+    sink: str
+    epoch: int
+    error: MillpondError
+
+
+@dataclass(frozen=True)
+class Compacted:
+    job: MergeJob
+    added: tuple[RunRef, ...]
+
+
+@dataclass(frozen=True)
+class CompactFailed:
+    job: MergeJob
+    error: MillpondError
+
+
+@dataclass(frozen=True)
+class Collected:
+    floor: int
+
+
+@dataclass(frozen=True)
+class Woke:
+    pass
+
+
+Event = (
+    HeadRead
+    | Polled
+    | Ran
+    | RunFailed
+    | PutWon
+    | PutLost
+    | PutUnknown
+    | ReadBackDone
+    | Delivered
+    | DeliverFailed
+    | Compacted
+    | CompactFailed
+    | Collected
+    | Woke
+)

@@ -1,0 +1,135 @@
+"""The runner: it drives a coordinator through a shell.
+
+The chain of epochs runs in the caller's thread; delivery, compaction and
+collection run in a small pool beside it, and their answers are heard between
+two instructions of the chain.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+
+from millpond.engine.coordinator import Coordinator
+from millpond.engine.protocol import BACKGROUND, Event, Halt, Instruction, Wait, Woke
+from millpond.engine.shell import Shell
+from millpond.errors import InternalError, MillpondError
+from millpond.state.manifest import Manifest
+
+
+class Runner:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        shell: Shell,
+        *,
+        on_commit: Callable[[Manifest], None] = lambda manifest: None,
+        executor: Executor | None = None,
+    ) -> None:
+        self.coordinator = coordinator
+        self.shell = shell
+        self._on_commit = on_commit
+        self._executor = executor or ThreadPoolExecutor(3, thread_name_prefix="millpond-beside")
+        self._heard: queue.SimpleQueue[Event | BaseException] = queue.SimpleQueue()
+        self._beside = 0
+        self._next: Instruction | None = None
+        self._committed = -1
+        self._wake = threading.Event()
+        self.failure: MillpondError | None = None
+
+    def boot(self) -> None:
+        """Create the pond, or take it over; returns when this process may commit epochs."""
+        self._take(self.coordinator.start())
+        while self.coordinator.head is None or self._committed < 0:
+            self.step()
+
+    def step(self) -> None:
+        """One instruction of the chain, and whatever was heard from beside it."""
+        self._listen(block=False)
+        instruction = self._next
+        if instruction is None:
+            raise InternalError("the chain has no next instruction")
+        if isinstance(instruction, Wait):
+            self._next = None
+            self._take(self.coordinator.handle(Woke()))
+            return
+        self._next = None
+        self._take(self.coordinator.handle(self.shell.perform(instruction)))
+
+    @property
+    def waiting(self) -> bool:
+        return isinstance(self._next, Wait)
+
+    def drain(self, until: Callable[[], bool] = lambda: False) -> None:
+        """Run epochs until the sources have nothing more to give and nothing is left to do beside."""
+        self._wake.clear()
+        fresh = False  # a Wait that answers a poll made before this call proves nothing
+        while not until():
+            if self.waiting and fresh:
+                if self._beside:
+                    self._listen(block=True)
+                    fresh = False
+                    continue
+                return
+            fresh = True
+            self.step()
+
+    def run(self, stop: threading.Event, poll_ms: int) -> None:
+        """Run until told to stop."""
+        while not stop.is_set():
+            if self.waiting:
+                self._wake.wait(poll_ms / 1000)
+                self._wake.clear()
+                if stop.is_set():
+                    return
+            self.step()
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    def close(self) -> None:
+        self._executor.shutdown(wait=True)
+
+    def _take(self, instructions: list[Instruction]) -> None:
+        head = self.coordinator.head
+        if head is not None and head.epoch != self._committed:
+            self._committed = head.epoch
+            self.shell.committed(head)
+            self._on_commit(head)
+        for instruction in instructions:
+            if isinstance(instruction, Halt):
+                self.failure = instruction.error
+                raise instruction.error
+            if isinstance(instruction, BACKGROUND):
+                self._beside += 1
+                self._executor.submit(self._perform_beside, instruction)
+            elif self._next is not None:
+                raise InternalError("two instructions of the chain at once", detail=f"{instruction}, {self._next}")
+            else:
+                self._next = instruction
+
+    def _perform_beside(self, instruction: Instruction) -> None:
+        try:
+            self._heard.put(self.shell.perform(instruction))
+        except BaseException as error:  # handed to the chain's thread, which raises it
+            self._heard.put(error)
+        self._wake.set()
+
+    def _listen(self, *, block: bool) -> None:
+        while self._beside:
+            try:
+                heard = self._heard.get(block=block)
+            except queue.Empty:
+                return
+            block = False
+            self._beside -= 1
+            if isinstance(heard, BaseException):
+                raise heard
+            kept, self._next = self._next, None
+            self._take(self.coordinator.handle(heard))
+            if self._next is None:
+                self._next = kept
+            elif kept is not None:
+                raise InternalError("an answer from beside the chain moved the chain")

@@ -1,0 +1,375 @@
+"""The shell: it carries out the coordinator's instructions, one at a time.
+
+All I/O of the chain is here: storage, sources, the engine, sinks.  Each
+instruction is answered with an event; a crash between any two is a crash that
+recovery must survive, and the simulator puts one at every place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from millpond.clock import Clock
+from millpond.control.admission import spread
+from millpond.engine import watermarks
+from millpond.engine.compactor import compact
+from millpond.engine.engine import Engine
+from millpond.engine.protocol import (
+    Collect,
+    Collected,
+    Command,
+    Compact,
+    Compacted,
+    CompactFailed,
+    Deliver,
+    Delivered,
+    DeliverFailed,
+    Event,
+    HeadRead,
+    Instruction,
+    Outcome,
+    Polled,
+    PollSources,
+    PutLost,
+    PutManifest,
+    PutUnknown,
+    PutWon,
+    Ran,
+    ReadBack,
+    ReadBackDone,
+    ReadHead,
+    RunEpoch,
+    RunFailed,
+)
+from millpond.engine.spec import EpochSpec, Report
+from millpond.engine.worker import Worker
+from millpond.errors import InternalError, MillpondError, UnavailableError
+from millpond.operators.materialize import ERRORS_SPEC
+from millpond.operators.scan import Scan
+from millpond.plan.levels import Levels
+from millpond.plan.nodes import Plan
+from millpond.plan.tables import table_specs
+from millpond.sources.source import Advance, Poll, Source, Split
+from millpond.state import history, inbox
+from millpond.state.garbage import collect
+from millpond.state.listing import live_runs
+from millpond.state.manifest import Manifest, encode_page, manifest_name
+from millpond.state.packed import PackedWriter
+from millpond.state.run_ref import RunRef
+from millpond.state.snapshot import Snapshot
+from millpond.state.store import Put
+
+TABLE_KEY = "table"  # in the args of an inbox entry: which table its rows are for
+
+
+class Shell:
+    def __init__(
+        self,
+        worker: Worker,
+        engine: Engine,
+        plan: Plan,
+        levels: Levels,
+        catalog: str,
+        clock: Clock,
+        *,
+        checks: bool = False,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.worker = worker
+        self.store = worker.store
+        self.engine = engine
+        self.plan = plan
+        self.levels = levels
+        self.catalog = catalog
+        self.clock = clock
+        self.checks = checks
+        self.options = dict(options or {})
+        self.specs = table_specs(plan)
+        self.sources: dict[str, Source] = {
+            n.step: n.operator.source for n in plan.nodes.values() if isinstance(n.operator, Scan)
+        }
+        self._head: Manifest | None = None
+        self._seen: dict[str, tuple[str, pa.Table]] = {}  # step -> (nonce it is true for, rows)
+
+    def perform(self, instruction: Instruction) -> Event:
+        match instruction:
+            case ReadHead():
+                return self.read_head()
+            case PollSources():
+                return self._poll(instruction)
+            case RunEpoch():
+                return self._run(instruction)
+            case PutManifest():
+                return self._put(instruction)
+            case ReadBack(epoch):
+                return ReadBackDone(history.find_manifest(self.store, epoch))
+            case Deliver():
+                return self._deliver(instruction)
+            case Compact():
+                return self._compact(instruction)
+            case Collect():
+                return self._collect(instruction)
+        raise InternalError("no such instruction", detail=repr(instruction))
+
+    # -- reading ----------------------------------------------------------------
+
+    def read_head(self) -> HeadRead:
+        head = history.read_head(self.store)
+        return HeadRead(None) if head is None else self._opened(head)
+
+    def _opened(self, manifest: Manifest) -> HeadRead:
+        pages = {p.name: self.worker.pages.read(p.name) for p in manifest.pages}
+        runs = live_runs(manifest.pages, manifest.recent, manifest.gone, self.worker.pages)
+        return HeadRead(manifest, tuple(runs), pages)
+
+    def snapshot(self, manifest: Manifest) -> Snapshot:
+        return Snapshot(self.store, manifest, self.worker.pages, self.worker.open_file)
+
+    # -- one epoch ----------------------------------------------------------------
+
+    def _poll(self, ask: PollSources) -> Polled:
+        head = self._head
+        if head is None:
+            raise InternalError("sources are polled before there is a head")
+        polls: dict[str, Poll] = {}
+        for step, source in sorted(self.sources.items()):
+            if getattr(source, "inbox", False):
+                continue
+            polls[step] = source.poll(
+                ask.positions.get(step), self._seen_rows(step, source, head), ask.max_rows
+            )
+        command, rollback = self._poll_inbox(ask, polls)
+        return Polled(self.clock.now_us(), polls, command, rollback)
+
+    def _poll_inbox(
+        self, ask: PollSources, polls: dict[str, Poll]
+    ) -> tuple[tuple[Command, ...], HeadRead | None]:
+        """Rows up to the first control entry; the control entry itself once it is first."""
+        position = int(ask.positions.get("inbox", 0))
+        splits: dict[str, list[Split]] = {}
+        for entry in inbox.beyond(self.store, position):
+            if entry.kind == "rows":
+                step = str(entry.args[TABLE_KEY])
+                what = {"entry": entry.number, **entry.args}
+                split = Split(what, int(entry.args["rows"]), len(entry.payload), blob=entry.name)
+                splits.setdefault(step, []).append(split)
+                continue
+            if splits:
+                break
+            rollback = None
+            if entry.kind == "rollback":
+                target = history.find_manifest(self.store, int(entry.args["epoch"]))
+                if target is not None and self._head is not None and target.epoch >= self._head.floor:
+                    rollback = self._opened(target)
+            return (Command(entry.number, entry.kind, entry.args),), rollback
+        for step, found in splits.items():
+            if step in self.sources:
+                polls[step] = Poll(tuple(found))
+            else:
+                reason = f"the pond has no table {step!r}"
+                polls[step] = Poll((), tuple((str(s.what["entry"]), reason) for s in found))
+        return (), None
+
+    def _run(self, ask: RunEpoch) -> Event:
+        started = time.perf_counter()
+        try:
+            spec = self._spec(ask)
+            reports = self.engine.run(spec) if ask.admitted else []
+            outcome = self._outcome(ask, spec, reports)
+        except MillpondError as error:
+            return RunFailed(error)
+        except OSError as error:
+            return RunFailed(
+                UnavailableError("an epoch could not run", detail=f"{type(error).__name__}: {error}")
+            )
+        metrics = {**outcome.metrics, "ms": round((time.perf_counter() - started) * 1000, 3)}
+        return Ran(replace(outcome, metrics=metrics))
+
+    def _spec(self, ask: RunEpoch) -> EpochSpec:
+        depth = self._depth(ask.admitted)
+        splits = sum(len(s) for s in ask.admitted.values())
+        first = max(1, min(ask.parallelism, splits))
+        return EpochSpec(
+            self.store.uri,
+            self.catalog,
+            ask.epoch,
+            ask.token,
+            ask.now_us,
+            (first, *[ask.parallelism] * (depth - 1)),
+            spread(ask.admitted, first),
+            ask.base.pages,
+            ask.base.recent,
+            ask.base.gone,
+            ask.base.watermarks,
+            ask.base.roots,
+            self.checks,
+            options=self.options,
+        )
+
+    def _depth(self, admitted: Mapping[str, Any]) -> int:
+        """How many levels have anything to do: those that rows of the admitted sources can reach."""
+        reached = {step for step in admitted if step in self.plan.nodes}
+        for node in self.plan.topological():
+            if any(i in reached for i in node.inputs):
+                reached.add(node.step)
+        return 1 + max((self.levels.level_of[s] for s in reached), default=0)
+
+    def _outcome(self, ask: RunEpoch, spec: EpochSpec, reports: list[Report]) -> Outcome:
+        marks = dict(ask.base.watermarks)
+        counts: dict[str, int] = {}
+        drops: dict[str, int] = {}
+        runs: list[RunRef] = []
+        steps_us: dict[str, int] = {}
+        rows = written = 0
+        for report in reports:
+            watermarks.merge(marks, report.watermarks)
+            runs.extend(report.runs)
+            for name, count in report.counts.items():
+                counts[name] = counts.get(name, 0) + count
+            for table, bucket in report.drops:
+                if drops.setdefault(table, bucket) != bucket:
+                    raise InternalError(
+                        "tasks disagree on what is over",
+                        detail=f"table {table!r}: bucket {bucket} and {drops[table]}",
+                        epoch=ask.epoch,
+                    )
+            for step, us in report.metrics["steps_us"].items():
+                steps_us[step] = steps_us.get(step, 0) + us
+            rows += report.metrics["rows_in"]
+            written += report.metrics["bytes_written"]
+        advances: dict[str, Advance] = {}
+        for step in sorted({*ask.admitted, *ask.rejects}):
+            source = self.sources.get(step)
+            if source is None or getattr(source, "inbox", False):
+                continue
+            advances[step] = source.advance(
+                ask.base.positions.get(step), ask.admitted.get(step, ()), ask.rejects.get(step, ())
+            )
+        entries = [
+            int(s.what["entry"])
+            for step, splits in ask.admitted.items()
+            if getattr(self.sources.get(step), "inbox", False)
+            for s in splits
+        ] + [int(what) for step, bad in ask.rejects.items() if step not in self.sources for what, _ in bad]
+        if entries:
+            advances["inbox"] = Advance(max(entries) + 1)
+        runs.extend(self._driver_rows(ask, advances, counts))
+        metrics = {
+            "rows": rows,
+            "bytes_written": written,
+            "tasks": list(spec.parallelism),
+            "steps_us": steps_us,
+            "tasks_us": [r.metrics["us"] for r in reports],
+        }
+        return Outcome(tuple(runs), drops, counts, marks, advances, metrics)
+
+    def _driver_rows(
+        self, ask: RunEpoch, advances: Mapping[str, Advance], counts: dict[str, int]
+    ) -> list[RunRef]:
+        """What the coordinator itself adds to the epoch: sources' own tables, rejected input."""
+        writer = PackedWriter()
+        for step, advance in advances.items():
+            if advance.seen is not None and advance.seen.num_rows:
+                spec = self.sources[step].table(step)
+                assert spec is not None
+                writer.add(spec, advance.seen)
+        bad = [
+            {"step": step, "row": what, "reason": reason}
+            for step, rows in ask.rejects.items()
+            for what, reason in rows
+        ]
+        if bad:
+            writer.add(ERRORS_SPEC, pa.Table.from_pylist(bad, schema=ERRORS_SPEC.schema))
+            for row in bad:
+                counts[f"errors/{row['step']}"] = counts.get(f"errors/{row['step']}", 0) + 1
+        buffers, infos = writer.finish()
+        if not infos:
+            return []
+        name = f"runs/{ask.token}/{ask.epoch:016d}-d-0-{os.urandom(8).hex()}"
+        if self.store.put_new(name, buffers) is not Put.WON:
+            raise InternalError("a random run name was already taken", detail=name)
+        return [i.ref(name, lo=ask.epoch, hi=ask.epoch, kind="delta") for i in infos]
+
+    # -- commit ---------------------------------------------------------------------
+
+    def _put(self, ask: PutManifest) -> Event:
+        try:
+            for name, refs in ask.pages:
+                self.store.put_new(name, encode_page(refs))
+            outcome = self.store.put_new(manifest_name(ask.manifest.epoch), ask.manifest.encode())
+        except UnavailableError as error:
+            return PutUnknown(error)
+        return PutWon() if outcome is Put.WON else PutLost()
+
+    def committed(self, manifest: Manifest) -> None:
+        """The coordinator knows that this manifest is the head."""
+        self._head = manifest
+
+    def _seen_rows(self, step: str, source: Source, head: Manifest) -> pa.Table | None:
+        spec = source.table(step)
+        if spec is None:
+            return None
+        held = self._seen.get(step)
+        if held is not None and held[0] == head.nonce:
+            return held[1]
+        fresh = [r for r in head.added if r.table == spec.name and r.kind == "delta"]
+        if held is not None and held[0] == head.parent_nonce and head.kind == "epoch":
+            rows = held[1]
+            if fresh:
+                added = self.snapshot(head).changes(spec, spec.schema.names).select(spec.schema.names)
+                rows = pa.concat_tables([rows, added])
+        else:
+            rows = self.snapshot(head).scan(spec, spec.schema.names)
+        self._seen[step] = (head.nonce, rows)
+        return rows
+
+    # -- beside the chain ---------------------------------------------------------------
+
+    def _deliver(self, ask: Deliver) -> Event:
+        node = self.plan.sinks[ask.sink]
+        try:
+            manifest = history.read_manifest(self.store, ask.epoch)
+            view = self.plan.views[node.view]
+            columns = self.plan.shape(view.step).schema.names
+            delta = self.snapshot(manifest).changes(self.specs[view.table], columns)
+            if delta.num_rows:
+                node.sink.deliver(manifest.pond, ask.epoch, delta)
+        except MillpondError as error:
+            return DeliverFailed(ask.sink, ask.epoch, error)
+        except (
+            Exception
+        ) as error:  # a user's sink may raise anything: it is kept and shown, the chain goes on
+            wrapped = UnavailableError(
+                f"sink {ask.sink!r} failed", detail=f"{type(error).__name__}: {error}", epoch=ask.epoch
+            )
+            return DeliverFailed(ask.sink, ask.epoch, wrapped)
+        return Delivered(ask.sink, ask.epoch)
+
+    def _compact(self, ask: Compact) -> Event:
+        spec = self.specs.get(ask.job.table)
+        if spec is None:  # a table of a step that the plan no longer has: leave its runs as they are
+            return CompactFailed(ask.job, UnavailableError("no such table", detail=ask.job.table))
+        try:
+            return Compacted(ask.job, compact(ask.job, spec, self.worker, self.engine, ask.token, ask.epoch))
+        except MillpondError as error:
+            return CompactFailed(ask.job, error)
+
+    def _collect(self, ask: Collect) -> Event:
+        # What cannot be deleted now is found again by the next collection.
+        with contextlib.suppress(UnavailableError):
+            collect(
+                self.store,
+                ask.head,
+                spare_from=ask.spare_from,
+                token=ask.token,
+                now_us=self.clock.now_us(),
+                pages=self.worker.pages,
+            )
+        return Collected(ask.head.floor)

@@ -1,0 +1,82 @@
+"""What one process keeps between tasks: opened files, decoded pages, plans.
+
+Nothing here is state (law 4): every entry is immutable content under a name
+that is never used twice, so a cache can be lost, or be in another process,
+and nothing changes but time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from millpond.plan import codec
+from millpond.plan.levels import Levels, cut
+from millpond.plan.nodes import Plan
+from millpond.state.listing import PageCache
+from millpond.state.packed import PackedFile
+from millpond.state.store import Store, open_store
+
+FILES_OPEN = 2048
+
+
+class Worker:
+    """The caches of one process for one store."""
+
+    def __init__(self, store: Store, roots: dict[str, Store] | None = None) -> None:
+        self.store = store
+        self.pages = PageCache(store)
+        self._files: OrderedDict[str, PackedFile] = OrderedDict()
+        self._plans: dict[str, tuple[Plan, Levels]] = {}
+        self._roots = roots or {}
+
+    def open_file(self, name: str) -> PackedFile:
+        found = self._files.get(name)
+        if found is None:
+            found = PackedFile.open(name, self.store_of(name).map(local_name(name)))
+            self._files[name] = found
+            if len(self._files) > FILES_OPEN:
+                self._files.popitem(last=False)
+        else:
+            self._files.move_to_end(name)
+        return found
+
+    def store_of(self, name: str) -> Store:
+        """A fork's runs may lie in its parent: ``<uri>!<name>``."""
+        uri, mark, _ = name.rpartition("!")
+        if not mark:
+            return self.store
+        if uri not in self._roots:
+            self._roots[uri] = open_store(uri)
+        return self._roots[uri]
+
+    def plan(self, catalog: str) -> tuple[Plan, Levels]:
+        found = self._plans.get(catalog)
+        if found is None:
+            plan: Plan = codec.loads(self.store.get(catalog))
+            found = (plan, cut(plan))
+            self._plans[catalog] = found
+        return found
+
+    def know_plan(self, catalog: str, plan: Plan) -> None:
+        """The driver already holds the plan, with its live objects."""
+        self._plans[catalog] = (plan, cut(plan))
+
+
+def local_name(name: str) -> str:
+    return name.rpartition("!")[2]
+
+
+_workers: dict[tuple[int, str], Worker] = {}
+
+
+def worker_for(uri: str, make: Callable[[], Store] | None = None, **options: Any) -> Worker:
+    """The worker of this process for a store; made anew after a fork."""
+    key = (os.getpid(), uri)
+    found = _workers.get(key)
+    if found is None:
+        found = Worker(make() if make else open_store(uri, **options))
+        _workers[key] = found
+    return found

@@ -1,0 +1,97 @@
+"""Errors, sorted by what the reader must do.
+
+Every error a user can meet is one of five kinds.  The text is one lower-case
+line; `detail` says what was seen (with both numbers that disagree), `hint`
+says what to do next.  The command line and every server show the same fields.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class MillpondError(Exception):
+    """The root of all errors raised on purpose by Millpond.
+
+    >>> print(InvalidError("parallelism must be at least 1", detail="got -2",
+    ...                    hint="pass a whole number from 1 to 32768"))
+    parallelism must be at least 1
+      detail: got -2
+      hint: pass a whole number from 1 to 32768
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        detail: str | None = None,
+        hint: str | None = None,
+        step: str | None = None,
+        epoch: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.detail = detail
+        self.hint = hint
+        self.step = step
+        self.epoch = epoch
+
+    def __str__(self) -> str:
+        lines = [self.message]
+        where = []
+        if self.step is not None:
+            where.append(f"step {self.step!r}")
+        if self.epoch is not None:
+            where.append(f"epoch {self.epoch}")
+        if where:
+            lines.append("  where: " + ", ".join(where))
+        if self.detail is not None:
+            lines.append(f"  detail: {self.detail}")
+        if self.hint is not None:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
+
+    def fields(self) -> dict[str, Any]:
+        """The same facts as data, for JSON output."""
+        return {
+            "kind": type(self).__name__,
+            "message": self.message,
+            "detail": self.detail,
+            "hint": self.hint,
+            "step": self.step,
+            "epoch": self.epoch,
+        }
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self.detail, self.hint, self.step, self.epoch)
+
+
+def _rebuild(
+    kind: type[MillpondError],
+    message: str,
+    detail: str | None,
+    hint: str | None,
+    step: str | None,
+    epoch: int | None,
+) -> MillpondError:
+    return kind(message, detail=detail, hint=hint, step=step, epoch=epoch)
+
+
+class InvalidError(MillpondError):
+    """The query, the code or the call is wrong: fix it."""
+
+
+class ConflictError(MillpondError):
+    """Another writer won: read again and decide."""
+
+
+class UnavailableError(MillpondError):
+    """Something outside is not there right now: retry."""
+
+
+class DataError(MillpondError):
+    """Stored data is wrong: stop, keep the files, restore."""
+
+
+class InternalError(MillpondError):
+    """A broken promise inside Millpond: our bug."""

@@ -1,0 +1,372 @@
+"""Accumulators: aggregates that are sums, so that change is all they need.
+
+Each kind turns rows into *fields* (columns that add up exactly, in any order,
+also backwards), adds fields, and finishes them into the value people see.
+A field may live in the visible column itself; the others are hidden columns
+of the group's row.  Groups are given by `starts`, the first row of each in
+rows sorted by group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.errors import InvalidError
+from millpond.identity import one_chunk, take
+from millpond.operators import exact_sum, int128
+from millpond.ordering import Order, ranks
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+Fields = dict[str, Any]  # field name -> numpy int64 array, or Arrow array
+
+
+@dataclass(frozen=True)
+class Finished:
+    values: pa.Array
+    errors: Bools | None = None  # groups whose value cannot be said, with NULL in values
+    reason: str = ""
+
+
+class Accumulator(Protocol):
+    """See the module's text; `fields` maps each field to its Arrow type."""
+
+    visible: pa.DataType
+    visible_field: str | None  # this field is stored in the visible column
+    counts: ClassVar[bool]  # int64 fields are numbers that start at 0; else values that start as NULL
+
+    @property
+    def fields(self) -> Mapping[str, pa.DataType]: ...
+
+    def partial(self, arg: pa.Array | None, weights: Ints | None, starts: Ints, counts: Ints) -> Fields: ...
+
+    def combine(self, fields: Fields, starts: Ints) -> Fields: ...
+
+    def add(self, old: Fields, delta: Fields) -> Fields: ...
+
+    def finish(self, fields: Fields, rows: Ints) -> Finished: ...
+
+
+def _segment_sum(values: Ints, starts: Ints) -> Ints:
+    return np.add.reduceat(values, starts) if len(starts) else np.zeros(0, np.int64)
+
+
+def _weighted(values: Ints, weights: Ints | None) -> Ints:
+    return values if weights is None else values * weights
+
+
+def _valid(arg: pa.Array) -> Bools:
+    valid: Bools = arg.is_valid().to_numpy(zero_copy_only=False)
+    return valid
+
+
+def _count_valid(arg: pa.Array, weights: Ints | None, starts: Ints, counts: Ints) -> Ints:
+    if arg.null_count == 0:
+        return counts
+    return _segment_sum(_weighted(_valid(arg).astype(np.int64), weights), starts)
+
+
+def _int64(arg: pa.Array) -> Ints:
+    filled = arg.fill_null(0) if arg.null_count else arg
+    values: Ints = filled.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return values
+
+
+class _Linear:
+    """Fields that are int64 columns and add up by themselves."""
+
+    def combine(self, fields: Fields, starts: Ints) -> Fields:
+        return {name: _segment_sum(values, starts) for name, values in fields.items()}
+
+    def add(self, old: Fields, delta: Fields) -> Fields:
+        return {name: old[name] + delta[name] for name in delta}
+
+
+@dataclass(frozen=True)
+class Count(_Linear):
+    """count(*) with no argument, else count of non-NULL."""
+
+    counts: ClassVar[bool] = True
+
+    visible: pa.DataType = pa.int64()
+    visible_field: str | None = "n"
+
+    @property
+    def fields(self) -> Mapping[str, pa.DataType]:
+        return {"n": pa.int64()}
+
+    def partial(self, arg: pa.Array | None, weights: Ints | None, starts: Ints, counts: Ints) -> Fields:
+        return {"n": counts if arg is None else _count_valid(arg, weights, starts, counts)}
+
+    def finish(self, fields: Fields, rows: Ints) -> Finished:
+        return Finished(pa.array(fields["n"]))
+
+
+@dataclass(frozen=True)
+class IntSum:
+    """sum of integers: exact in 128 bits, shown as int64; a sum that does not fit is an error."""
+
+    counts: ClassVar[bool] = True
+
+    visible: pa.DataType = pa.int64()
+    visible_field: str | None = "lo"
+
+    @property
+    def fields(self) -> Mapping[str, pa.DataType]:
+        return {"lo": pa.int64(), "hi": pa.int64(), "nulls": pa.int64()}
+
+    def partial(self, arg: pa.Array | None, weights: Ints | None, starts: Ints, counts: Ints) -> Fields:
+        assert arg is not None
+        hi, lo = None, _int64(arg)
+        if weights is not None and not (weights == 1).all():
+            hi, lo = int128.times(lo, weights)
+        total = int128.group_sum(hi, lo, starts)
+        if arg.null_count:
+            nulls = _segment_sum(_weighted((~_valid(arg)).astype(np.int64), weights), starts)
+        else:
+            nulls = np.zeros(len(starts), np.int64)
+        return {"lo": total[1], "hi": total[0], "nulls": nulls}
+
+    def combine(self, fields: Fields, starts: Ints) -> Fields:
+        hi, lo = int128.group_sum(fields["hi"], fields["lo"], starts)
+        return {"lo": lo, "hi": hi, "nulls": _segment_sum(fields["nulls"], starts)}
+
+    def add(self, old: Fields, delta: Fields) -> Fields:
+        hi, lo = int128.add((old["hi"], old["lo"]), (delta["hi"], delta["lo"]))
+        return {"lo": lo, "hi": hi, "nulls": old["nulls"] + delta["nulls"]}
+
+    def finish(self, fields: Fields, rows: Ints) -> Finished:
+        empty = rows <= fields["nulls"]
+        over = ~int128.fits64((fields["hi"], fields["lo"])) & ~empty
+        dead = empty | over
+        # The low word stays in the visible column even where the sum does not fit: it is the accumulator.
+        values = pa.array(fields["lo"], mask=dead if dead.any() else None)
+        if not over.any():
+            return Finished(values)
+        return Finished(values, over, "sum does not fit a 64-bit integer")
+
+
+@dataclass(frozen=True)
+class IntAvg(IntSum):
+    visible: pa.DataType = pa.float64()
+    visible_field: str | None = None
+
+    def finish(self, fields: Fields, rows: Ints) -> Finished:
+        count = rows - fields["nulls"]
+        empty = count <= 0
+        total = int128.to_float((fields["hi"], fields["lo"]))
+        values = total / np.where(empty, 1, count)
+        return Finished(pa.array(values, mask=empty if empty.any() else None))
+
+
+@dataclass(frozen=True)
+class DecimalSum:
+    """sum of decimals: exact in 128 bits, same scale, precision 38."""
+
+    counts: ClassVar[bool] = True
+
+    scale: int
+    visible_field: str | None = None
+
+    @property
+    def visible(self) -> pa.DataType:
+        return pa.decimal128(38, self.scale)
+
+    @property
+    def fields(self) -> Mapping[str, pa.DataType]:
+        return {"lo": pa.int64(), "hi": pa.int64(), "nulls": pa.int64()}
+
+    def partial(self, arg: pa.Array | None, weights: Ints | None, starts: Ints, counts: Ints) -> Fields:
+        assert arg is not None
+        hi, lo = int128.from_decimal(arg.cast(pa.decimal128(38, self.scale)))
+        if weights is not None and not (weights == 1).all():
+            product = int128.times(lo, weights)
+            hi, lo = product[0] + hi * weights, product[1]
+        total = int128.group_sum(hi, lo, starts)
+        nulls = _segment_sum(_weighted((~_valid(arg)).astype(np.int64), weights), starts)
+        return {"lo": total[1], "hi": total[0], "nulls": nulls}
+
+    combine = IntSum.combine
+    add = IntSum.add
+
+    def finish(self, fields: Fields, rows: Ints) -> Finished:
+        empty = rows <= fields["nulls"]
+        return Finished(int128.to_decimal((fields["hi"], fields["lo"]), self.visible, empty))
+
+
+@dataclass(frozen=True)
+class DecimalAvg(DecimalSum):
+    @property
+    def visible(self) -> pa.DataType:
+        return pa.float64()
+
+    def finish(self, fields: Fields, rows: Ints) -> Finished:
+        count = rows - fields["nulls"]
+        empty = count <= 0
+        total = int128.to_float((fields["hi"], fields["lo"])) / 10.0**self.scale
+        return Finished(pa.array(total / np.where(empty, 1, count), mask=empty if empty.any() else None))
+
+
+@dataclass(frozen=True)
+class FloatSum:
+    """sum of floats: exact bins, rounded once; order and retraction leave no trace."""
+
+    counts: ClassVar[bool] = True
+
+    visible: pa.DataType = pa.float64()
+    visible_field: str | None = None
+    squares: bool = False
+
+    @property
+    def fields(self) -> Mapping[str, pa.DataType]:
+        kinds = {"acc": exact_sum.ACCUMULATOR, "nulls": pa.int64()}
+        return {**kinds, "sq": exact_sum.ACCUMULATOR} if self.squares else kinds
+
+    def partial(self, arg: pa.Array | None, weights: Ints | None, starts: Ints, counts: Ints) -> Fields:
+        assert arg is not None
+        values = arg.cast(pa.float64())
+        w = np.ones(len(values), np.int64) if weights is None else weights
+        nulls = _segment_sum(_weighted((~_valid(arg)).astype(np.int64), weights), starts)
+        if values.null_count:
+            w = np.where(_valid(arg), w, 0)
+            values = values.fill_null(0.0)
+        groups = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(values))))
+        out: Fields = {"acc": exact_sum.from_values(values, w, groups, len(starts)), "nulls": nulls}
+        if self.squares:
+            out["sq"] = exact_sum.from_squares(values, w, groups, len(starts))
+        return out
+
+    def combine(self, fields: Fields, starts: Ints) -> Fields:
+        length = len(fields["nulls"])
+        groups = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, length)))
+        out: Fields = {"nulls": _segment_sum(fields["nulls"], starts)}
+        for name in ("acc", "sq") if self.squares else ("acc",):
+            out[name] = exact_sum.combine(fields[name], groups, len(starts))
+        return out
+
+    def add(self, old: Fields, delta: Fields) -> Fields:
+        out: Fields = {"nulls": old["nulls"] + delta["nulls"]}
+        for name in ("acc", "sq") if self.squares else ("acc",):
+            out[name] = exact_sum.add(old[name], delta[name])
+        return out
+
+    def finish(self, fields: Fields, rows: Ints) -> Finished:
+        empty = rows <= fields["nulls"]
+        return Finished(pa.array(exact_sum.to_float(fields["acc"]), mask=empty if empty.any() else None))
+
+
+@dataclass(frozen=True)
+class FloatAvg(FloatSum):
+    def finish(self, fields: Fields, rows: Ints) -> Finished:
+        count = rows - fields["nulls"]
+        empty = count <= 0
+        total = exact_sum.to_float(fields["acc"])
+        with np.errstate(invalid="ignore"):
+            values = total / np.where(empty, 1, count)
+        return Finished(pa.array(values, mask=empty if empty.any() else None))
+
+
+@dataclass(frozen=True)
+class Variance(FloatSum):
+    squares: bool = True
+    sample: bool = True
+    root: bool = False
+
+    def finish(self, fields: Fields, rows: Ints) -> Finished:
+        count = rows - fields["nulls"]
+        least = 2 if self.sample else 1
+        empty = count < least
+        values = exact_sum.variance(np.where(empty, least, count), fields["acc"], fields["sq"], self.sample)
+        if self.root:
+            with np.errstate(invalid="ignore"):
+                values = np.sqrt(values)
+        return Finished(pa.array(values, mask=empty if empty.any() else None))
+
+
+@dataclass(frozen=True)
+class Extremum:
+    """min or max over append-only input: the value itself is the accumulator."""
+
+    counts: ClassVar[bool] = False
+
+    kind: pa.DataType
+    largest: bool
+    visible_field: str | None = "value"
+
+    @property
+    def visible(self) -> pa.DataType:
+        return self.kind
+
+    @property
+    def fields(self) -> Mapping[str, pa.DataType]:
+        return {"value": self.kind}
+
+    @property
+    def _order(self) -> Order:
+        return Order("", descending=self.largest)
+
+    def partial(self, arg: pa.Array | None, weights: Ints | None, starts: Ints, counts: Ints) -> Fields:
+        assert arg is not None
+        return self.combine({"value": arg}, starts)
+
+    def combine(self, fields: Fields, starts: Ints) -> Fields:
+        values = one_chunk(fields["value"])
+        if not len(starts):
+            return {"value": values.slice(0, 0)}
+        rank = ranks(values, self._order)
+        best = np.minimum.reduceat(rank, starts)
+        lengths = np.diff(np.append(starts, len(values)))
+        hit = np.flatnonzero(rank == np.repeat(best, lengths))
+        group = np.searchsorted(starts, hit, side="right") - 1
+        first = np.flatnonzero(np.concatenate(([True], group[1:] != group[:-1])))
+        return {"value": take(values, hit[first])}
+
+    def add(self, old: Fields, delta: Fields) -> Fields:
+        a, b = one_chunk(old["value"]), one_chunk(delta["value"])
+        both = pa.concat_arrays([a, b])
+        rank = ranks(both, self._order)
+        better = rank[len(a) :] < rank[: len(a)]
+        return {"value": pc.if_else(pa.array(better), b, a)}
+
+    def finish(self, fields: Fields, rows: Ints) -> Finished:
+        return Finished(fields["value"])
+
+
+def is_number(kind: Accumulator, field: str) -> bool:
+    """Is a field a column of int64 that starts at zero?"""
+    return kind.counts and kind.fields[field] == pa.int64()
+
+
+LINEAR = ("count", "sum", "avg", "var_samp", "var_pop", "stddev_samp", "stddev_pop", "variance", "stddev")
+EXTREMES = ("min", "max")
+
+
+def accumulator(function: str, kind: pa.DataType | None, *, step: str) -> Accumulator:
+    """The accumulator of an aggregate function over an argument type."""
+    if function == "count":
+        return Count()
+    if kind is None:
+        raise InvalidError(f"{function} needs an argument", hint=f'write "{function}(column)"', step=step)
+    if function in EXTREMES:
+        return Extremum(kind, function == "max")
+    floats = pa.types.is_floating(kind)
+    integers = pa.types.is_integer(kind)
+    decimals = pa.types.is_decimal128(kind)
+    if function in LINEAR and (floats or integers or decimals):
+        if function == "sum":
+            return IntSum() if integers else FloatSum() if floats else DecimalSum(kind.scale)
+        if function == "avg":
+            return IntAvg() if integers else FloatAvg() if floats else DecimalAvg(kind.scale)
+        return Variance(sample=not function.endswith("_pop"), root=function.startswith("stddev"))
+    raise InvalidError(
+        f"{function} of {kind} cannot be maintained",
+        hint=f"functions over numbers: {', '.join(LINEAR)}; over anything with an order: min, max",
+        step=step,
+    )

@@ -1,0 +1,582 @@
+"""Aggregate: one row per group, kept exact by adding changes to accumulators.
+
+Law: the output is a function of the input multiset (canonical), and an epoch
+costs its touched groups.  The group's row, visible columns and accumulators
+together, lives in one *latest* table, which is also the view.
+
+Rows come in by *feeds*, each over its own exchange:
+
+* `rows`: every input row; shrunk by the sender to one partial row a group, so
+  a hot key or the global group costs each sender one row (the first half of
+  the hierarchy (key, sender) -> key);
+* `values`: (group, value, weight) for min and max over input that can
+  retract; an index of values ordered within the group answers by its head;
+* `distinct`: the rows of a Distinct over (group, value), for DISTINCT
+  aggregates; exchanged by (group, value) before they come here.
+
+With `closes` set, a group is a window: it is shown once, when the watermark
+passes its end, and its state is dropped by whole time buckets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond import delta as deltas
+from millpond import hashing
+from millpond.errors import InvalidError
+from millpond.identity import equal_rows, one_chunk, take
+from millpond.operators.accumulators import EXTREMES, Accumulator, Fields, accumulator, is_number
+from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
+from millpond.ordering import Order, ranks
+from millpond.state.table import KeySet
+from millpond.state.table_spec import TableSpec
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Agg:
+    """One output column: a function over an argument column (None for count(*))."""
+
+    name: str
+    function: str
+    argument: str | None = None
+    distinct: bool = False
+
+
+@dataclass(frozen=True)
+class Feed:
+    """One input edge: what kind of rows come in, for which aggregates (by number)."""
+
+    kind: Literal["rows", "values", "distinct"]
+    aggs: tuple[int, ...]
+    column: str | None = None
+
+
+@dataclass(frozen=True)
+class Close:
+    """Windows end at the value of a key column, and close when a step's watermark passes it."""
+
+    column: str
+    watermark: str
+    bucket_us: int
+
+
+def feeds_for(aggs: Sequence[Agg], append_only: bool) -> tuple[Feed, ...]:
+    """The feeds that a list of aggregates needs; the first is always `rows`."""
+    plain = tuple(
+        i for i, a in enumerate(aggs) if not a.distinct and (append_only or a.function not in EXTREMES)
+    )
+    found = [Feed("rows", plain)]
+    indexed: dict[str, list[int]] = {}
+    apart: dict[str, list[int]] = {}
+    for i, agg in enumerate(aggs):
+        if i in plain:
+            continue
+        assert agg.argument is not None
+        # DISTINCT does not change a minimum or a maximum.
+        (indexed if agg.function in EXTREMES else apart).setdefault(agg.argument, []).append(i)
+    found += [Feed("values", tuple(n), column) for column, n in indexed.items()]
+    found += [Feed("distinct", tuple(n), column) for column, n in apart.items()]
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    key: tuple[str, ...]
+    aggs: tuple[Agg, ...]
+    feeds: tuple[Feed, ...]
+    closes: Close | None = None
+
+    canonical: ClassVar[bool] = True
+
+    # -- declaration -----------------------------------------------------------------
+
+    def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
+        first = inputs[0]
+        for feed, shape in zip(self.feeds, inputs, strict=True):
+            wanted = [*self.key, *([feed.column] if feed.column else [])]
+            wanted += [a.argument for i in feed.aggs if (a := self.aggs[i]).argument is not None]
+            missing = [c for c in wanted if c not in shape.schema.names]
+            if missing:
+                raise InvalidError(
+                    f"no column named {missing[0]!r}",
+                    detail=f"columns are {', '.join(shape.schema.names)}",
+                    step=step,
+                )
+        key_fields = [first.schema.field(k) for k in self.key]
+        kinds = self._kinds(step, inputs)
+        visible = [pa.field(a.name, kinds[i].visible) for i, a in enumerate(self.aggs)]
+        twice = [n for n in [*self.key] if n in {a.name for a in self.aggs}]
+        if twice:
+            raise InvalidError(
+                f"column {twice[0]!r} is both a key and an aggregate", hint="choose another name", step=step
+            )
+        hidden = [pa.field("_n", pa.int64())]
+        for j, feed in enumerate(self.feeds):
+            if feed.kind == "distinct":
+                hidden.append(pa.field(f"_f{j}_n", pa.int64()))
+        for i, kind in enumerate(kinds):
+            hidden += [pa.field(f"_a{i}_{f}", t) for f, t in kind.fields.items() if f != kind.visible_field]
+            if kind.visible_field == "lo":  # a sum that is not shown (NULL) must still be kept
+                hidden.append(pa.field(f"_a{i}_lost", pa.int64()))
+        groups = TableSpec(
+            f"{step}/groups",
+            pa.schema([*key_fields, *visible, *hidden]),
+            key=self.key,
+            time=self.closes.column if self.closes else None,
+            bucket_width=self.closes.bucket_us if self.closes else None,
+        )
+        tables = [groups]
+        for j, feed in enumerate(self.feeds):
+            if feed.kind == "values":
+                value = inputs[j].schema.field(feed.column)
+                tables.append(
+                    TableSpec(
+                        f"{step}/values{j}",
+                        pa.schema([*key_fields, value.with_name("_value")]),
+                        key=self.key,
+                        order=(Order("_value"),),
+                        rule="weights",
+                        time=groups.time,
+                        bucket_width=groups.bucket_width,
+                    )
+                )
+        shape = Shape(
+            pa.schema([*key_fields, *visible]),
+            append_only=self.closes is not None,
+            key=self.key,
+            time=self.closes.column if self.closes else None,
+            watermark=self.closes.watermark if self.closes else None,
+        )
+        return Binding(
+            shape,
+            tuple(by_key(*self.key) for _ in self.feeds),
+            tuple(tables),
+            view=None if self.closes else groups.name,
+            placed_by=self.key,
+            extra=tuple(kinds),
+        )
+
+    def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
+        out = []
+        for feed in self.feeds:
+            arguments = {self.aggs[i].argument for i in feed.aggs} | {feed.column}
+            out.append(frozenset(self.key) | {a for a in arguments if a is not None})
+        return tuple(out)
+
+    def _kinds(self, step: str, inputs: tuple[Shape, ...]) -> list[Accumulator]:
+        found: dict[int, Accumulator] = {}
+        for feed, shape in zip(self.feeds, inputs, strict=True):
+            for i in feed.aggs:
+                agg = self.aggs[i]
+                kind = None if agg.argument is None else shape.schema.field(agg.argument).type
+                found[i] = accumulator(agg.function, kind, step=step)
+        return [found[i] for i in range(len(self.aggs))]
+
+    # -- the sender's side -------------------------------------------------------------
+
+    def prepare(self, binding: Binding, index: int, delta: pa.Table) -> pa.Table:
+        feed = self.feeds[index]
+        if feed.kind == "values":
+            return self._value_rows(feed, delta)
+        key = {k: one_chunk(delta.column(k)) for k in self.key}
+        hashes = hashing.hash_columns(list(key.values()), delta.num_rows)
+        order, starts, group_hashes = _group(hashes, key)
+        weights = None if "_w" not in delta.column_names else deltas.weights(delta)
+        if weights is not None and order is not None:
+            weights = weights[order]
+        lengths = np.diff(np.append(starts, delta.num_rows))
+        counts = lengths if weights is None else np.add.reduceat(weights, starts)
+        firsts = starts if order is None else order[starts]
+        columns: dict[str, Any] = {k: take(v, firsts) for k, v in key.items()}
+        columns[self._feed_count(index)] = counts
+        sorted_args: dict[str, pa.Array] = {}
+        kinds = binding.extra
+        for i in feed.aggs:
+            name = self.aggs[i].argument
+            if name is not None and name not in sorted_args:
+                column = one_chunk(delta.column(name))
+                sorted_args[name] = column if order is None else take(column, order)
+            argument = None if name is None else sorted_args[name]
+            for field, values in kinds[i].partial(argument, weights, starts, counts).items():
+                if not (isinstance(values, np.ndarray) and not values.any()):
+                    columns[f"_a{i}_{field}"] = values  # a field of zeros need not travel
+        columns["_h"] = group_hashes
+        return pa.table(columns)
+
+    def _feed_count(self, index: int) -> str:
+        return "_n" if index == 0 else f"_f{index}_n"
+
+    def _value_rows(self, feed: Feed, delta: pa.Table) -> pa.Table:
+        assert feed.column is not None
+        columns = {k: delta.column(k) for k in self.key}
+        columns["_value"] = delta.column(feed.column)
+        if "_w" in delta.column_names:
+            columns["_w"] = delta.column("_w")
+        rows = pa.table(columns)
+        rows = deltas.consolidate(rows.filter(pc.is_valid(rows.column("_value"))))
+        hashes = hashing.hash_columns([rows.column(k) for k in self.key], rows.num_rows)
+        return rows.append_column("_h", pa.array(hashes))
+
+    # -- the owner's side ---------------------------------------------------------------
+
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+        groups = binding.tables[0]
+        changed = self._touch(ctx, binding, inputs)
+        if self.closes is None:
+            return changed if changed is not None else Result()
+        return self._close(ctx, binding, groups, changed)
+
+    def _touch(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result | None:
+        """Add this epoch's partial rows to the groups they touch."""
+        live = [(j, t) for j, t in enumerate(inputs) if t is not None and t.num_rows]
+        if not live:
+            return None
+        groups = binding.tables[0]
+        kinds = binding.extra
+        keys = _keys(live, self.key)
+        length = len(keys)
+        buckets = None
+        if self.closes is not None:
+            buckets = frozenset(np.unique(groups.buckets(keys.columns)).tolist())
+        found, old = ctx.table(groups.name, buckets=buckets).lookup_one(keys)
+        fresh: dict[str, Any] = {}
+        changes: list[Change] = []
+        at = 0
+        for j, table in live:
+            place = keys.inverse[at : at + table.num_rows]
+            at += table.num_rows
+            if self.feeds[j].kind == "values":
+                changes.append(Change(f"{ctx.step}/values{j}", table))
+            else:
+                self._gather(j, table, place, length, kinds, fresh)
+        for j, feed in enumerate(self.feeds):
+            name = self._feed_count(j)
+            if feed.kind != "values":
+                fresh[name] = _ints(old.column(name)) + fresh.get(name, 0)
+        columns: dict[str, Any] = {}
+        errors: list[tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_], str]] = []
+        for j, feed in enumerate(self.feeds):
+            if feed.kind == "values":
+                index = ctx.table(f"{ctx.step}/values{j}", buckets=buckets)
+                touched = [t for n, t in live if n == j]
+                self._extremes(feed, keys, old, touched, index, columns)
+                continue
+            for i in feed.aggs:
+                self._advance(i, kinds[i], found, old, fresh, fresh[self._feed_count(j)], columns, errors)
+        n = fresh["_n"]
+        weight = (n > 0).astype(np.int64)
+        for name in groups.schema.names:
+            if name in self.key:
+                columns[name] = one_chunk(keys.columns.column(name))
+            elif name in fresh and name not in columns:
+                columns[name] = fresh[name]
+        rows = pa.table([columns[f.name] for f in groups.schema], schema=groups.schema)
+        rows = rows.append_column("_w", pa.array(weight)).append_column("_h", pa.array(keys.hashes))
+        keep = found | (weight > 0)  # a group that came and went within the epoch leaves nothing
+        if not keep.all():
+            where = pa.array(keep)
+            rows, old, found = rows.filter(where), old.filter(where), found[keep]
+            weight = weight[keep]
+            errors = [(a[keep], b[keep], r) for a, b, r in errors]
+        changes.insert(0, Change(groups.name, rows, presorted=True))
+        out = None
+        if ctx.wanted and self.closes is None:
+            out = _visible_change(binding.shape.schema.names, old, found, rows, weight)
+        return Result(out, tuple(changes), _error_rows(rows, self.key, errors, found))
+
+    def _gather(
+        self,
+        index: int,
+        table: pa.Table,
+        place: Ints,
+        length: int,
+        kinds: Sequence[Accumulator],
+        fresh: dict[str, Any],
+    ) -> None:
+        """Sum one feed's partial rows per key into full-length columns of `fresh`."""
+        if len(place) == length and bool((place == np.arange(length)).all()):
+            order: Ints | None = None
+            starts = np.arange(length)
+            touched = starts
+        else:
+            order = np.argsort(place, kind="stable")
+            ordered = place[order]
+            starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+            touched = ordered[starts]
+
+        def column(name: str, kind: pa.DataType, number: bool) -> Any:
+            if name not in table.column_names:
+                return np.zeros(len(place), np.int64) if number else pa.nulls(len(place), kind)
+            if number:
+                values = _ints(table.column(name))
+                return values if order is None else values[order]
+            values = one_chunk(table.column(name))
+            return values if order is None else take(values, order)
+
+        count = column(self._feed_count(index), pa.int64(), True)
+        fresh[self._feed_count(index)] = _spread(np.add.reduceat(count, starts), touched, length)
+        for i in self.feeds[index].aggs:
+            kind = kinds[i]
+            fields: Fields = {
+                f: column(f"_a{i}_{f}", t, is_number(kind, f)) for f, t in kind.fields.items()
+            }
+            if order is not None:
+                fields = kind.combine(fields, starts)
+            for f, values in fields.items():
+                fresh[f"_a{i}_{f}"] = _spread(values, touched, length)
+
+    def _advance(
+        self,
+        i: int,
+        kind: Accumulator,
+        found: npt.NDArray[np.bool_],
+        old: pa.Table,
+        fresh: dict[str, Any],
+        rows: Ints,
+        columns: dict[str, Any],
+        errors: list[Any],
+    ) -> None:
+        """old + delta for one aggregate, and the value people see."""
+        name = self.aggs[i].name
+        before: Fields = {}
+        delta: Fields = {}
+        for f, t in kind.fields.items():
+            column = old.column(name if f == kind.visible_field else f"_a{i}_{f}")
+            given = fresh.pop(f"_a{i}_{f}", None)
+            if is_number(kind, f):
+                before[f] = _ints(column)
+                if f == "lo" and f == kind.visible_field:
+                    before[f] = before[f] + _ints(old.column(f"_a{i}_lost"))
+                delta[f] = np.zeros(len(rows), np.int64) if given is None else given
+            else:
+                values = one_chunk(column)
+                before[f] = values if found.all() else pc.if_else(pa.array(found), values, pa.scalar(None, t))
+                delta[f] = pa.nulls(len(rows), t) if given is None else given
+        now = kind.add(before, delta)
+        done = kind.finish(now, rows)
+        columns[name] = done.values
+        for f, values in now.items():
+            if f != kind.visible_field:
+                columns[f"_a{i}_{f}"] = values
+        if kind.visible_field == "lo":
+            lost = np.zeros(len(rows), np.int64)
+            if done.values.null_count:
+                dead = done.values.is_null().to_numpy(zero_copy_only=False)
+                lost[dead] = now[kind.visible_field][dead]
+            columns[f"_a{i}_lost"] = lost
+        if done.errors is not None or kind.visible_field == "lo":
+            over = done.errors if done.errors is not None else np.zeros(len(rows), np.bool_)
+            was = np.zeros(len(rows), np.bool_)
+            if "hi" in before:
+                was = before["hi"] != 0
+            if over.any() or was.any():
+                errors.append((was, over & (rows > 0), f"{name}: {done.reason or 'sum does not fit'}"))
+
+    def _extremes(
+        self,
+        feed: Feed,
+        keys: KeySet,
+        old: pa.Table,
+        touched: Sequence[pa.Table],
+        index: Any,
+        columns: dict[str, Any],
+    ) -> None:
+        """min and max from the ends of the index of values: state plus this epoch's changes."""
+        for i in feed.aggs:
+            agg = self.aggs[i]
+            if touched:
+                columns[agg.name] = _end_of(index, keys, touched[0], self.key, agg.function == "max")
+            else:
+                columns[agg.name] = one_chunk(old.column(agg.name))
+
+    # -- windows that close -------------------------------------------------------------
+
+    def due(self, binding: Binding, earliest: Mapping[str, int], watermarks: Mapping[str, int]) -> bool:
+        if self.closes is None or self.closes.watermark not in watermarks:
+            return False
+        first = earliest.get(binding.tables[0].name)
+        bound = watermarks[self.closes.watermark]
+        return first is not None and first < closed_below(bound, self.closes.bucket_us)
+
+    def _close(self, ctx: Context, binding: Binding, groups: TableSpec, changed: Result | None) -> Result:
+        """Show the windows that ended, whole and once, and drop their buckets."""
+        assert self.closes is not None
+        changed = changed if changed is not None else Result()
+        bound = ctx.watermark(self.closes.watermark)
+        if bound is None:
+            return changed
+        limit = closed_below(bound, self.closes.bucket_us)
+        names = binding.shape.schema.names
+        parts = []
+        fresh = next((c.rows for c in changed.changes if c.table == groups.name), None)
+        state = ctx.table(groups.name, below_bucket=limit).scan()
+        if fresh is not None:
+            closing = groups.buckets(fresh) < limit
+            ended = fresh.filter(pa.array(closing & (deltas.weights(fresh) > 0)))
+            parts.append(ended.select(names))
+            if state.num_rows:
+                replaced = pc.is_in(state.column("_h"), fresh.column("_h").combine_chunks())
+                kept = state.filter(pc.invert(replaced))
+                again = state.filter(replaced)
+                if again.num_rows:
+                    kept = pa.concat_tables([kept, _unreplaced(again, fresh, self.key)])
+                parts.append(kept.select(names))
+        elif state.num_rows:
+            parts.append(state.select(names))
+        drops = tuple((t.name, limit) for t in binding.tables)
+        out = pa.concat_tables(parts) if parts else None
+        return Result(out, changed.changes, changed.errors, drops, changed.counts)
+
+
+def closed_below(bound_us: int, bucket_us: int) -> int:
+    """The first bucket whose windows are still open: a window that ends at `bound` or before is over.
+
+    >>> closed_below(20_000_000, 10_000_000), closed_below(19_999_999, 10_000_000)
+    (3, 2)
+    """
+    return bound_us // bucket_us + 1
+
+
+def _unreplaced(rows: pa.Table, fresh: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Rows whose hash is among the fresh ones but whose key is not (a collision)."""
+    keys = KeySet.of(pa.concat_tables([fresh.select(list(key)), rows.select(list(key))]), key)
+    mine = keys.inverse[fresh.num_rows :]
+    return rows.filter(pa.array(~np.isin(mine, keys.inverse[: fresh.num_rows])))
+
+
+def _group(hashes: npt.NDArray[np.uint64], key: Mapping[str, pa.Array]) -> tuple[Ints | None, Ints, Any]:
+    """Rows in hash order, cut into groups: (order or None if sorted, first row of each group, its hash)."""
+    length = len(hashes)
+    if length == 0:
+        return None, np.zeros(0, np.int64), hashes
+    rising = bool((hashes[1:] >= hashes[:-1]).all())
+    order = None if rising else np.argsort(hashes)
+    ordered = hashes if order is None else hashes[order]
+    same = ordered[1:] == ordered[:-1]
+    again = np.flatnonzero(same) + 1
+    before, after = (again - 1, again) if order is None else (order[again - 1], order[again])
+    columns = list(key.values())
+    if (
+        len(again)
+        and not equal_rows(
+            [take(c, before) for c in columns], [take(c, after) for c in columns], len(again)
+        ).all()
+    ):
+        # Two keys share a hash: let the key set settle it.
+        keys = KeySet.of(pa.table(dict(key)), list(key), hashes)
+        order = np.argsort(keys.inverse, kind="stable")
+        place = keys.inverse[order]
+        starts = np.flatnonzero(np.concatenate(([True], place[1:] != place[:-1])))
+        return order, starts, keys.hashes
+    starts = np.concatenate(([0], np.flatnonzero(~same) + 1))
+    return order, starts, ordered[starts]
+
+
+def _keys(live: Sequence[tuple[int, pa.Table]], key: Sequence[str]) -> KeySet:
+    parts = [t.select([*key, "_h"]) for _, t in live]
+    both = parts[0] if len(parts) == 1 else pa.concat_tables(parts)
+    return KeySet.of(both, key, one_chunk(both.column("_h")).to_numpy())
+
+
+def _ints(column: pa.ChunkedArray | pa.Array) -> Ints:
+    array = one_chunk(column)
+    if array.null_count:
+        array = array.fill_null(0)
+    values: Ints = array.to_numpy(zero_copy_only=False)
+    return values
+
+
+def _spread(values: Any, place: Ints, length: int) -> Any:
+    """Values at some places of a full-length column, nothing elsewhere."""
+    if len(place) == length:
+        return values
+    if isinstance(values, np.ndarray):
+        out = np.zeros(length, values.dtype)
+        out[place] = values
+        return out
+    index = np.full(length, -1, np.int64)
+    index[place] = np.arange(len(place))
+    return values.take(pa.array(index, mask=index < 0))
+
+
+def _visible_change(
+    names: Sequence[str], old: pa.Table, found: npt.NDArray[np.bool_], new: pa.Table, weight: Ints
+) -> pa.Table:
+    """-old +new for the groups whose visible row is not the same as before."""
+    names = list(names)
+    same = equal_rows(
+        [one_chunk(old.column(n)) for n in names], [one_chunk(new.column(n)) for n in names], new.num_rows
+    )
+    moved = ~(same & found & (weight > 0))
+    gone = old.select(names).filter(pa.array(found & moved))
+    come = new.select(names).filter(pa.array((weight > 0) & moved))
+    return pa.concat_tables(
+        [
+            gone.append_column("_w", pa.array(np.full(gone.num_rows, -1, np.int64))),
+            come.append_column("_w", pa.array(np.ones(come.num_rows, np.int64))),
+        ]
+    )
+
+
+def _error_rows(rows: pa.Table, key: Sequence[str], errors: Sequence[Any], found: Any) -> pa.Table | None:
+    parts = []
+    for was, over, reason in errors:
+        for mask, weight in ((was & found & ~over, -1), (over & ~(was & found), 1)):
+            for row in rows.select(list(key)).filter(pa.array(mask)).to_pylist():
+                parts.append({"row": str(row), "reason": reason, "_w": weight})
+    if not parts:
+        return None
+    return pa.Table.from_pylist(parts)
+
+
+def _end_of(index: Any, keys: KeySet, changed: pa.Table, key: Sequence[str], last: bool) -> pa.Array:
+    """The first (last) value of each key in an index of values, after adding this epoch's changes."""
+    own = KeySet.of(changed, key)
+    place = _position_in(keys, own)
+    low = changed.select([*key, "_value", *(["_w"] if "_w" in changed.column_names else [])])
+    # State rows at the end, enough that retractions of this epoch cannot eat them all.
+    weights = deltas.weights(changed)
+    eaten = np.bincount(own.inverse[weights < 0], minlength=len(own)) if (weights < 0).any() else 0
+    ask = np.ones(len(keys), np.int64)
+    ask[place] += eaten
+    held = index.head(keys, ask, reverse=last)
+    both = deltas.concat(
+        [
+            held.table.select([*key, "_value", "_w"]),
+            deltas.with_weights(low, weights).select([*key, "_value", "_w"]),
+        ]
+    )
+    both = deltas.consolidate(both)
+    both = both.filter(pc.greater(both.column("_w"), 0))
+    group = _position_in(keys, KeySet.of(both, key), both)
+    values = one_chunk(both.column("_value"))
+    rank = ranks(values, Order("_value", descending=last))
+    order = np.lexsort((rank, group))
+    ordered = group[order]
+    first = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1]))) if len(ordered) else ordered
+    return _spread(take(values, order[first]), ordered[first], len(keys))
+
+
+def _position_in(keys: KeySet, own: KeySet, batch: pa.Table | None = None) -> Ints:
+    """Where each key of `own` (or each row of the batch it was made of) stands in `keys`."""
+    names = own.columns.column_names
+    if names:
+        both = KeySet.of(
+            pa.concat_tables([keys.columns, own.columns]), names, np.concatenate([keys.hashes, own.hashes])
+        )
+        to_keys = np.empty(len(both), np.int64)
+        to_keys[both.inverse[: len(keys)]] = np.arange(len(keys))
+        place = to_keys[both.inverse[len(keys) :]]
+    else:
+        place = np.zeros(len(own), np.int64)
+    return place if batch is None else place[own.inverse]

@@ -1,0 +1,99 @@
+"""128-bit integers as two numpy arrays, for exact sums of integers and decimals.
+
+A number is (hi, lo): hi * 2**64 + lo with *signed* lo and hi, so that hi is 0
+for everything that fits 64 bits, of either sign, and costs nothing in a run
+(a column of zeros is not stored).  Sums are exact and linear: adding and
+retracting in any order gives the same pair.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Ints = npt.NDArray[np.int64]
+Pair = tuple[Ints, Ints]  # hi, lo
+
+_LOW32 = np.int64(0xFFFFFFFF)
+
+
+def add(a: Pair, b: Pair) -> Pair:
+    """
+    >>> top = np.array([2**63 - 1])
+    >>> zero = np.array([0])
+    >>> [int(x[0]) for x in add((zero, top), (zero, np.array([1])))]
+    [1, -9223372036854775808]
+    """
+    with np.errstate(over="ignore"):
+        lo = a[1] + b[1]
+        # overflow iff both have one sign and the sum another; upwards wraps to negative
+        over = (a[1] ^ lo) & (b[1] ^ lo)
+        carry = np.where(over < 0, np.where(a[1] < 0, np.int64(-1), np.int64(1)), np.int64(0))
+        return a[0] + b[0] + carry, lo
+
+
+def group_sum(hi: Ints | None, lo: Ints, starts: npt.NDArray[Any]) -> Pair:
+    """Sums over groups given by the first row of each; exact for up to 2**31 rows a group."""
+    if len(lo) == 0:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    extreme = max(abs(int(lo.max())), abs(int(lo.min())))
+    if extreme and extreme * len(lo) >= 1 << 62:
+        high = np.add.reduceat(lo >> 32, starts)
+        low = np.add.reduceat(lo & _LOW32, starts)
+        with np.errstate(over="ignore"):
+            total = add((np.zeros_like(low), low), _shift32(high))
+    else:
+        total = (np.zeros(len(starts), np.int64), np.add.reduceat(lo, starts))
+    if hi is not None and hi.any():
+        total = (total[0] + np.add.reduceat(hi, starts), total[1])
+    return total
+
+
+def _shift32(value: Ints) -> Pair:
+    """value * 2**32 as a pair."""
+    with np.errstate(over="ignore"):
+        lo = value << 32
+        exact = value >> 32  # floor(value / 2**32): the bits that leave, with sign
+        # value*2**32 = exact*2**64 + unsigned(lo); lo read as signed is 2**64 less when negative
+        return exact + (lo < 0).astype(np.int64), lo
+
+
+def times(lo: Ints, weight: Ints) -> Pair:
+    """Products of a 64-bit value with a weight below 2**31."""
+    low = (lo & _LOW32) * weight
+    high = (lo >> 32) * weight
+    return add(_shift32(high), (np.zeros_like(low), low))
+
+
+def from_decimal(column: pa.Array) -> Pair:
+    """The unscaled values of a decimal128 column; NULL gives 0."""
+    words = np.frombuffer(column.buffers()[1], np.int64)[
+        2 * column.offset : 2 * (column.offset + len(column))
+    ]
+    lo, hi = words[0::2].copy(), words[1::2].copy()
+    if column.null_count:
+        dead = column.is_null().to_numpy(zero_copy_only=False)
+        lo[dead] = 0
+        hi[dead] = 0
+    return hi + (lo < 0), lo
+
+
+def to_decimal(pair: Pair, kind: pa.DataType, null: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+    words = np.empty((len(pair[1]), 2), np.int64)
+    words[:, 0] = pair[1]
+    words[:, 1] = pair[0] - (pair[1] < 0)
+    validity = None
+    if null is not None and null.any():
+        validity = pa.array(~null).buffers()[1]
+    return pa.Array.from_buffers(kind, len(words), [validity, pa.py_buffer(words)])
+
+
+def to_float(pair: Pair) -> npt.NDArray[np.float64]:
+    return pair[0].astype(np.float64) * 2.0**64 + pair[1].astype(np.float64)
+
+
+def fits64(pair: Pair) -> npt.NDArray[np.bool_]:
+    return pair[0] == 0

@@ -1,0 +1,159 @@
+"""What an operator is.
+
+An operator is a frozen dataclass.  `bind` declares, once, what it needs and
+gives: where its inputs must be placed, which state tables it keeps, the shape
+of its output.  `apply` does one step of one epoch for one hash range:
+
+    deltas in + state at epoch e-1  ->  delta out + state changes
+
+It reads no clock, logs nothing, catches nothing and does not check its
+neighbours: the wrappers in `engine.checks` do.  An operator is *canonical*
+when its output is a function of the input multiset, bit for bit; otherwise it
+*remembers*, and retracts what its own output table holds (law 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from millpond.state.table import Table
+from millpond.state.table_spec import TableSpec
+
+Kind = Literal["here", "hash", "broadcast"]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where the rows of one input must be before the operator may see them.
+
+    `here`: wherever they are.  `hash`: all rows of a key in one task; an empty
+    key is the single kind, everything in the one task that owns the global
+    group.  `broadcast`: every task sees every row.
+    """
+
+    kind: Kind
+    key: tuple[str, ...] = ()
+
+
+HERE = Placement("here")
+BROADCAST = Placement("broadcast")
+
+
+def by_key(*columns: str) -> Placement:
+    return Placement("hash", tuple(columns))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is known about a stream of deltas before any row is seen."""
+
+    schema: pa.Schema  # the user's columns, without _w and _h
+    append_only: bool  # no weight is ever negative
+    key: tuple[str, ...] | None = None  # at most one row per key, if known
+    time: str | None = None  # event-time column, bounded by `watermark`
+    watermark: str | None = None  # the step whose watermark bounds `time`
+
+
+@dataclass(frozen=True)
+class Binding:
+    """An operator made concrete for its inputs: everything the engine needs."""
+
+    shape: Shape
+    placements: tuple[Placement, ...]
+    tables: tuple[TableSpec, ...] = ()
+    view: str | None = None  # the table that *is* the output, if one is
+    placed_by: tuple[str, ...] | None = None  # key by which the output rows lie, if known
+    wire: pa.Schema | None = None  # schema after `prepare`, where it is fixed and differs from the input
+    extra: Any = None  # what else `bind` worked out for `apply`: frozen data
+
+
+class Context(Protocol):
+    """What an operator may ask while it does its step."""
+
+    step: str
+    epoch: int
+    now_us: int
+    task: int
+    h_min: int
+    h_max: int
+    wanted: bool  # does anybody read the output delta, or is the state table all that is needed?
+
+    def table(
+        self,
+        name: str,
+        *,
+        everywhere: bool = False,
+        buckets: Container[int] | None = None,
+        below_bucket: int | None = None,
+    ) -> Table:
+        """A state table of this step at epoch e-1.
+
+        `everywhere` lifts the hash range; `buckets` and `below_bucket` leave out the runs of other times.
+        """
+
+    def watermark_before(self, step: str) -> int | None:
+        """The bound (microseconds) as committed by epoch e-1; rows before it are late."""
+
+    def watermark(self, step: str) -> int | None:
+        """The bound after this epoch's rows; known from level 1 on."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """Rows for one state table: for *latest* `_w` is 1 (put) or 0 (tombstone), for *weights* a sum."""
+
+    table: str
+    rows: pa.Table
+    presorted: bool = False
+
+
+@dataclass(frozen=True)
+class Result:
+    out: pa.Table | None = None
+    changes: tuple[Change, ...] = ()
+    errors: pa.Table | None = None  # columns: row (text), reason (text), _w
+    drops: tuple[tuple[str, int], ...] = ()  # (table, bucket): buckets below it are over
+    counts: Mapping[str, int] = field(default_factory=dict)  # e.g. {"late": 3}
+
+
+NOTHING = Result()
+
+Inputs = tuple[pa.Table | None, ...]
+
+
+class Operator(Protocol):
+    """See the module's text.  Implementations are frozen dataclasses registered by class name."""
+
+    canonical: ClassVar[bool]
+
+    def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding: ...
+
+    def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
+        """The columns of each input that are needed to give the `needed` output columns."""
+
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result: ...
+
+
+class Prepares(Protocol):
+    """An operator that can shrink its input on the sender's side of the exchange."""
+
+    def prepare(self, binding: Binding, index: int, delta: pa.Table) -> pa.Table:
+        """Rows as `apply` wants them, with `_h`; sorted by it where that is cheap."""
+
+
+class Wakes(Protocol):
+    """An operator with work to do when time passes, even without input."""
+
+    def due(self, binding: Binding, earliest: Mapping[str, int], watermarks: Mapping[str, int]) -> bool:
+        """Is something to fire or drop: earliest bucket by table, watermark bound by step?"""
+
+
+ERROR_SCHEMA = pa.schema([("row", pa.string()), ("reason", pa.string()), ("_w", pa.int64())])
+
+Kernel = Callable[[pa.Table], pa.Table]
+Weights = np.ndarray[Any, np.dtype[np.int64]]

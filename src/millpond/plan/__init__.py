@@ -1,0 +1,1 @@
+"""The plan: frozen nodes in a graph, cut into levels."""

@@ -1,0 +1,91 @@
+"""Plans as JSON, for the catalog.
+
+The bound plan is stored and never derived again from text, so an upgrade
+cannot orphan state.  Frozen dataclasses are written by class and field; Arrow
+schemas as IPC; a user's functions by cloudpickle.  A field whose metadata says
+``durable=False`` is left out and comes back as its default.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import importlib
+import json
+from typing import Any
+
+import cloudpickle
+import pyarrow as pa
+
+from millpond.errors import DataError
+
+
+def dumps(value: Any) -> bytes:
+    return json.dumps(encode(value), separators=(",", ":"), sort_keys=True).encode()
+
+
+def loads(raw: bytes) -> Any:
+    return decode(json.loads(raw))
+
+
+def encode(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return {"$float": value.hex()}
+    if isinstance(value, tuple | list):
+        return [encode(v) for v in value]
+    if isinstance(value, frozenset):
+        return {"$set": sorted(encode(v) for v in value)}
+    if isinstance(value, bytes):
+        return {"$bytes": _b64(value)}
+    if isinstance(value, pa.Schema):
+        return {"$schema": _b64(value.serialize().to_pybytes())}
+    if isinstance(value, pa.DataType):
+        return {"$type": _b64(pa.schema([pa.field("t", value)]).serialize().to_pybytes())}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        cls = type(value)
+        if cls.__module__.split(".")[0] == "millpond" and "<locals>" not in cls.__qualname__:
+            fields = {
+                f.name: encode(getattr(value, f.name))
+                for f in dataclasses.fields(value)
+                if f.init and f.metadata.get("durable", True)
+            }
+            return {"$class": f"{cls.__module__}:{cls.__qualname__}", "fields": fields}
+    if isinstance(value, dict) or hasattr(value, "items"):
+        return {"$map": [[encode(k), encode(v)] for k, v in value.items()]}
+    return {"$pickle": _b64(cloudpickle.dumps(value))}
+
+
+def decode(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(decode(v) for v in value)
+    if not isinstance(value, dict):
+        return value
+    if "$class" in value:
+        module, _, name = value["$class"].partition(":")
+        if module.split(".")[0] != "millpond":
+            raise DataError("the catalog names a class outside millpond", detail=value["$class"])
+        cls: Any = importlib.import_module(module)
+        for part in name.split("."):
+            cls = getattr(cls, part)
+        return cls(**{k: decode(v) for k, v in value["fields"].items()})
+    if "$map" in value:
+        return {decode(k): decode(v) for k, v in value["$map"]}
+    if "$set" in value:
+        return frozenset(decode(v) for v in value["$set"])
+    if "$float" in value:
+        return float.fromhex(value["$float"])
+    if "$bytes" in value:
+        return base64.b64decode(value["$bytes"])
+    if "$schema" in value:
+        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(value["$schema"])))
+    if "$type" in value:
+        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(value["$type"]))).field(0).type
+    if "$pickle" in value:
+        return cloudpickle.loads(base64.b64decode(value["$pickle"]))
+    raise DataError("the catalog holds a value of an unknown kind", detail=str(sorted(value)))
+
+
+def _b64(raw: bytes) -> str:
+    return base64.b64encode(raw).decode()

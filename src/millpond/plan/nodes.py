@@ -1,0 +1,104 @@
+"""Nodes and plans.
+
+A plan is a graph of steps.  Each node has a step id that the user may choose,
+an operator, and the ids of its inputs; its binding is computed once, when the
+node is made, and stored with it.  SQL and the flow API build the same plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from millpond.errors import InvalidError
+from millpond.operators.operator import Binding, Operator, Shape
+
+
+@dataclass(frozen=True)
+class Node:
+    step: str
+    operator: Operator
+    inputs: tuple[str, ...]
+    binding: Binding
+
+
+@dataclass(frozen=True)
+class View:
+    """A name people read: the table that holds it and the columns they see."""
+
+    name: str
+    step: str
+    table: str
+
+
+@dataclass(frozen=True)
+class SinkNode:
+    """A view's changes, delivered to a target after each commit."""
+
+    name: str
+    view: str
+    sink: Any
+
+
+@dataclass(frozen=True)
+class Plan:
+    nodes: Mapping[str, Node] = field(default_factory=dict)
+    views: Mapping[str, View] = field(default_factory=dict)
+    sinks: Mapping[str, SinkNode] = field(default_factory=dict)
+
+    def shape(self, step: str) -> Shape:
+        return self.nodes[step].binding.shape
+
+    def topological(self) -> Iterator[Node]:
+        """Inputs before their consumers, otherwise in the order the steps were made."""
+        done: set[str] = set()
+
+        def visit(step: str) -> Iterator[Node]:
+            if step in done:
+                return
+            done.add(step)
+            for source in self.nodes[step].inputs:
+                yield from visit(source)
+            yield self.nodes[step]
+
+        for step in self.nodes:
+            yield from visit(step)
+
+    def consumers(self) -> dict[str, list[tuple[str, int]]]:
+        """For every step, who reads it: (step, input index)."""
+        found: dict[str, list[tuple[str, int]]] = {step: [] for step in self.nodes}
+        for node in self.nodes.values():
+            for index, source in enumerate(node.inputs):
+                found[source].append((node.step, index))
+        return found
+
+    def with_node(self, step: str, operator: Operator, inputs: tuple[str, ...]) -> tuple[Plan, str]:
+        """Add a step, or find the equal one that is already there (equal sub-plans are one node)."""
+        for node in self.nodes.values():
+            if node.inputs == inputs and node.operator == operator:
+                return self, node.step
+        if step in self.nodes:
+            raise InvalidError(
+                f"step id {step!r} is used twice",
+                detail=f"the first is {describe(self.nodes[step].operator)}, the second {describe(operator)}",
+                hint="give one of them another id",
+                step=step,
+            )
+        binding = operator.bind(step, tuple(self.shape(i) for i in inputs))
+        return replace(self, nodes={**self.nodes, step: Node(step, operator, inputs, binding)}), step
+
+    def with_view(self, view: View) -> Plan:
+        old = self.views.get(view.name)
+        if old is not None and old != view:
+            raise InvalidError(f"view {view.name!r} is defined twice", hint="give one of them another name")
+        return replace(self, views={**self.views, view.name: view})
+
+    def with_sink(self, sink: SinkNode) -> Plan:
+        if sink.name in self.sinks and self.sinks[sink.name] != sink:
+            raise InvalidError(f"sink {sink.name!r} is defined twice", hint="give one of them another name")
+        return replace(self, sinks={**self.sinks, sink.name: sink})
+
+
+def describe(operator: Operator) -> str:
+    return type(operator).__name__

@@ -1,0 +1,20 @@
+"""Every state table a plan has, by name."""
+
+from __future__ import annotations
+
+from millpond.operators.materialize import ERRORS_SPEC
+from millpond.operators.scan import Scan
+from millpond.plan.nodes import Plan
+from millpond.state.table_spec import TableSpec
+
+
+def table_specs(plan: Plan) -> dict[str, TableSpec]:
+    found = {ERRORS_SPEC.name: ERRORS_SPEC}
+    for node in plan.nodes.values():
+        for table in node.binding.tables:
+            found[table.name] = table
+        if isinstance(node.operator, Scan):
+            own = node.operator.source.table(node.step)
+            if own is not None:
+                found[own.name] = own
+    return found

@@ -1,0 +1,126 @@
+"""The in-memory test source: rows, and what else can happen to a stream.
+
+Items are rows (a table or dicts, with `_w` for retractions), `Pause` (the
+source has nothing to give for some polls), `Crash` (the process meets an
+error when it gets there, once) and `Advance to` watermarks by rows' own times.
+A position is the number of items taken, so a reopened pond goes on where it
+was when the same items are given again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from millpond.errors import InvalidError, UnavailableError
+from millpond.sources.source import Advance, Poll, Split
+from millpond.state.table_spec import TableSpec
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Give nothing for this many polls."""
+
+    polls: int = 1
+
+
+@dataclass(frozen=True)
+class Crash:
+    """Fail the poll that reaches this item, once per process."""
+
+    reason: str = "a crash in the test input"
+
+
+@dataclass(frozen=True)
+class MemorySource:
+    """
+    >>> schema = pa.schema([("k", pa.int64())])
+    >>> source = MemorySource(schema)
+    >>> source.push([{"k": 1}], [{"k": 2}])
+    >>> [s.rows for s in source.poll(None, None, 100).splits]
+    [1, 1]
+    """
+
+    schema: pa.Schema
+    append_only: bool = True
+    partition: str = ""
+    items: list[Any] = field(default_factory=list, compare=False, repr=False, metadata={"durable": False})
+    _met: dict[int, int] = field(default_factory=dict, compare=False, repr=False, metadata={"durable": False})
+
+    def push(self, *items: Any) -> None:
+        """Add items at the end: tables, lists of dicts, Pause or Crash."""
+        for item in items:
+            if isinstance(item, Pause | Crash | pa.Table):
+                self.items.append(item)
+            elif isinstance(item, Iterable):
+                self.items.append(rows(self.schema, list(item)))
+            else:
+                raise InvalidError("not an item of a test source", detail=repr(item))
+
+    def table(self, step: str) -> TableSpec | None:
+        return None
+
+    def poll(self, position: Any, seen: pa.Table | None, max_rows: int) -> Poll:
+        start = int(position or 0)
+        if start > len(self.items):
+            raise InvalidError(
+                "the source's position is beyond its end",
+                detail=f"{start} items were taken, it has {len(self.items)}",
+                hint="give the test source the same items as before",
+            )
+        splits: list[Split] = []
+        taken = 0
+        marks = 0  # pauses and crashes passed since the last rows: they count as items of the next split
+        for number in range(start, len(self.items)):
+            item = self.items[number]
+            if isinstance(item, Crash):
+                if not splits and self._met.get(number, 0) == 0:
+                    self._met[number] = 1
+                    raise UnavailableError(item.reason)
+                if splits:
+                    break
+                marks += 1
+                continue
+            if isinstance(item, Pause):
+                if splits:
+                    break
+                met = self._met.get(number, 0)
+                if met < item.polls:
+                    self._met[number] = met + 1
+                    return Poll()
+                marks += 1
+                continue
+            splits.append(self._split(number, marks, item))
+            marks = 0
+            taken += item.num_rows
+            if taken >= max_rows:
+                break
+        return Poll(tuple(splits), backlog_rows=0)
+
+    def _split(self, number: int, marks: int, item: pa.Table) -> Split:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, item.schema) as writer:
+            writer.write_table(item)
+        raw = sink.getvalue().to_pybytes()
+        return Split({"item": number, "marks": marks}, item.num_rows, len(raw), self.partition, raw)
+
+    def advance(self, position: Any, admitted: Sequence[Split], rejects: Sequence[tuple[str, str]]) -> Advance:
+        return Advance(int(position or 0) + sum(1 + int(s.what["marks"]) for s in admitted))
+
+    def read(self, split: Split, columns: Sequence[str]) -> Iterator[pa.Table]:
+        assert split.data is not None
+        with pa.ipc.open_stream(pa.py_buffer(split.data)) as reader:
+            table = reader.read_all()
+        keep = [*columns, "_w"] if "_w" in table.column_names else list(columns)
+        yield table.select(keep)
+
+
+def rows(schema: pa.Schema, dicts: list[dict[str, Any]]) -> pa.Table:
+    """Dicts as a delta; `_w` is kept where any has one."""
+    if any("_w" in d for d in dicts):
+        full = pa.schema([*schema, pa.field("_w", pa.int64())])
+        return pa.Table.from_pylist([{"_w": 1, **d} for d in dicts], schema=full)
+    return pa.Table.from_pylist(dicts, schema=schema)

@@ -1,0 +1,67 @@
+"""What a source is.
+
+A source promises *replay*: the same split read again gives the same rows in
+the same order.  The driver polls it for splits beyond a position; tasks read
+splits.  A position is a small JSON value kept in the manifest; what grows
+with the number of inputs (say, the names of files already read) is kept in a
+state table of the source's own, written by the coordinator with the commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from millpond.state.table_spec import TableSpec
+
+
+@dataclass(frozen=True)
+class Split:
+    """A piece of input that one task reads whole."""
+
+    what: Mapping[str, Any]  # JSON: enough for `read`
+    rows: int
+    bytes: int
+    partition: str = ""  # rows of one partition are in order; watermarks are tracked per partition
+    data: bytes | None = field(default=None, repr=False)  # small inputs travel with the split
+    blob: str | None = None  # or: a name in the pond's store whose bytes become `data` in the task
+
+
+@dataclass(frozen=True)
+class Poll:
+    """What a source has to give beyond a position, in the order in which it must be admitted."""
+
+    splits: tuple[Split, ...] = ()
+    rejects: tuple[tuple[str, str], ...] = ()  # (what, reason): bad input to be counted as error rows
+    backlog_rows: int | None = None  # known to exist beyond these splits, if it can tell
+
+
+@dataclass(frozen=True)
+class Advance:
+    """A position after some splits were admitted, and rows for the source's own table."""
+
+    position: Any
+    seen: pa.Table | None = None
+
+
+class Source(Protocol):
+    """See the module's text."""
+
+    append_only: bool
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    def table(self, step: str) -> TableSpec | None:
+        """The source's own state table, if it needs one."""
+
+    def poll(self, position: Any, seen: pa.Table | None, max_rows: int) -> Poll:
+        """Splits beyond `position`, at least one if there is any, about `max_rows` in all."""
+
+    def advance(self, position: Any, admitted: Sequence[Split], rejects: Sequence[tuple[str, str]]) -> Advance: ...
+
+    def read(self, split: Split, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """The rows of a split; tables may carry `_w` when the source is not append-only."""

@@ -1,0 +1,102 @@
+"""Compaction: which runs to merge, as a pure function of a listing.
+
+A run's place is its content interval of epochs.  A merge covers a contiguous
+interval of one table's bucket and takes its place; tombstones go only with
+the oldest interval.  Units are cut by hash range so that each stays bounded.
+Sizes grow by tiers: `FAN_IN` neighbours of one tier become one of the next,
+so every row is rewritten a logarithmic number of times (law 5, amortised).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from millpond.state.run_ref import RunRef
+
+FAN_IN = 6
+TIER_BYTES = 64 << 10  # runs below this are all of one tier
+UNIT_BYTES = 256 << 20
+LAST_HASH = (1 << 64) - 1
+
+
+@dataclass(frozen=True)
+class MergeJob:
+    table: str
+    bucket: int | None
+    lo: int
+    hi: int
+    refs: tuple[RunRef, ...]
+    drop_tombstones: bool
+    units: tuple[tuple[int, int], ...]  # hash ranges, inclusive
+
+    @property
+    def bytes(self) -> int:
+        return sum(r.bytes for r in self.refs)
+
+
+def plan_merges(
+    runs: Iterable[RunRef], *, fan_in: int = FAN_IN, unit_bytes: int = UNIT_BYTES, everything: bool = False
+) -> list[MergeJob]:
+    """The merges worth doing now, the most fragmented table first."""
+    places: dict[tuple[str, int | None], list[RunRef]] = {}
+    for ref in runs:
+        places.setdefault((ref.table, ref.bucket), []).append(ref)
+    jobs = []
+    for (table, bucket), refs in sorted(places.items(), key=lambda p: (p[0][0], p[0][1] or 0)):
+        groups = by_interval(refs)
+        span = _whole(groups) if everything else _span(groups, fan_in)
+        if span is None:
+            continue
+        chosen = [r for g in groups[span[0] : span[1]] for r in g]
+        size = sum(r.bytes for r in chosen)
+        jobs.append(
+            MergeJob(
+                table,
+                bucket,
+                min(r.lo for r in chosen),
+                max(r.hi for r in chosen),
+                tuple(chosen),
+                span[0] == 0,
+                cut_units(max(1, math.ceil(size / unit_bytes))),
+            )
+        )
+    return sorted(jobs, key=lambda j: -len(j.refs))
+
+
+def by_interval(refs: Iterable[RunRef]) -> list[list[RunRef]]:
+    """Refs that cover the same epochs together, oldest first."""
+    groups: dict[tuple[int, int], list[RunRef]] = {}
+    for ref in refs:
+        groups.setdefault((ref.lo, ref.hi), []).append(ref)
+    return [groups[k] for k in sorted(groups)]
+
+
+def tier(size: int) -> int:
+    return 0 if size <= TIER_BYTES else 1 + int(math.log(size / TIER_BYTES, 4))
+
+
+def _whole(groups: list[list[RunRef]]) -> tuple[int, int] | None:
+    return (0, len(groups)) if len(groups) > 1 else None
+
+
+def _span(groups: list[list[RunRef]], fan_in: int) -> tuple[int, int] | None:
+    """The newest stretch of at least `fan_in` neighbours, none of which outweighs the rest of it."""
+    tiers = [tier(sum(r.bytes for r in g)) for g in groups]
+    end = len(groups)
+    start = end
+    highest = -1
+    best = None
+    while start > 0:
+        start -= 1
+        highest = max(highest, tiers[start])
+        stretch = tiers[start:end]
+        if len(stretch) >= fan_in and sum(1 for t in stretch if t >= highest - 1) >= fan_in:
+            best = (start, end)
+    return best
+
+
+def cut_units(count: int) -> tuple[tuple[int, int], ...]:
+    edges = [(LAST_HASH + 1) * i // count for i in range(count + 1)]
+    return tuple((edges[i], edges[i + 1] - 1) for i in range(count))

@@ -1,0 +1,63 @@
+"""The manifests of a pond, in order: finding the newest, reading any."""
+
+from __future__ import annotations
+
+import itertools
+
+from millpond.errors import DataError, InvalidError
+from millpond.state.manifest import Manifest, epoch_of, manifest_name
+from millpond.state.store import MissingError, Store
+
+PREFIX = "manifests/"
+
+
+def epochs(store: Store) -> list[int]:
+    return [epoch_of(name) for name in store.list(PREFIX)]
+
+
+def read_manifest(store: Store, epoch: int) -> Manifest:
+    """The manifest of an epoch that must be there."""
+    name = manifest_name(epoch)
+    try:
+        raw = store.get(name)
+    except MissingError as missing:
+        raise InvalidError(
+            f"epoch {epoch} is not in this pond",
+            detail=_kept(store),
+            hint="ask for a retained epoch, or keep more of them with retain_epochs",
+            epoch=epoch,
+        ) from missing
+    return Manifest.decode(raw, name=name)
+
+
+def find_manifest(store: Store, epoch: int) -> Manifest | None:
+    try:
+        return Manifest.decode(store.get(manifest_name(epoch)), name=manifest_name(epoch))
+    except MissingError:
+        return None
+
+
+def read_head(store: Store) -> Manifest | None:
+    """The newest manifest, or None for a pond that does not exist yet.
+
+    A gap in the chain, or a token below its parent's, is a damaged pond.
+    """
+    found = epochs(store)
+    if not found:
+        return None
+    gaps = [e for e, after in itertools.pairwise(found) if after != e + 1]
+    head = read_manifest(store, found[-1])
+    for gap in gaps:
+        if gap >= head.floor:
+            raise DataError(
+                f"the manifest of epoch {gap + 1} is missing",
+                detail=f"manifests exist up to epoch {found[-1]}, the floor is {head.floor}",
+                hint="restore the file from a copy of the pond; do not delete files under manifests/",
+                epoch=gap + 1,
+            )
+    return head
+
+
+def _kept(store: Store) -> str:
+    found = epochs(store)
+    return f"epochs {found[0]} to {found[-1]} are retained" if found else "the pond has no epochs"

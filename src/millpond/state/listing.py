@@ -1,0 +1,70 @@
+"""The live runs of one epoch, by table and bucket.
+
+Pages are immutable, so one cache of decoded pages serves every epoch of a
+process; a listing itself is built once per manifest.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+
+from millpond.state.manifest import Manifest, Page, RunId, decode_page, run_id
+from millpond.state.run_ref import RunRef
+from millpond.state.store import Store
+
+PAGES_CACHED = 4096
+
+
+class PageCache:
+    """Decoded pages by name, the least recently used dropped first."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._pages: OrderedDict[str, tuple[RunRef, ...]] = OrderedDict()
+
+    def read(self, name: str) -> tuple[RunRef, ...]:
+        found = self._pages.get(name)
+        if found is None:
+            found = decode_page(self._store.get(name), name=name)
+            self._pages[name] = found
+            if len(self._pages) > PAGES_CACHED:
+                self._pages.popitem(last=False)
+        else:
+            self._pages.move_to_end(name)
+        return found
+
+
+class Listing:
+    """Which runs make up each table, at one epoch."""
+
+    def __init__(self, runs: Iterable[RunRef]) -> None:
+        self._by_table: dict[str, list[RunRef]] = {}
+        for ref in runs:
+            self._by_table.setdefault(ref.table, []).append(ref)
+
+    @staticmethod
+    def of(manifest: Manifest, pages: PageCache) -> Listing:
+        return Listing(live_runs(manifest.pages, manifest.recent, manifest.gone, pages))
+
+    def tables(self) -> list[str]:
+        return sorted(self._by_table)
+
+    def runs(self, table: str) -> list[RunRef]:
+        return self._by_table.get(table, [])
+
+    def all(self) -> list[RunRef]:
+        return [r for name in self.tables() for r in self._by_table[name]]
+
+    def earliest_bucket(self, table: str) -> int | None:
+        buckets = [r.bucket for r in self.runs(table) if r.bucket is not None]
+        return min(buckets) if buckets else None
+
+
+def live_runs(
+    pages: Sequence[Page], recent: Sequence[RunRef], gone: Sequence[RunId], cache: PageCache
+) -> list[RunRef]:
+    dead = set(gone)
+    runs = [r for page in pages for r in cache.read(page.name) if run_id(r) not in dead]
+    runs.extend(recent)
+    return runs

@@ -1,0 +1,143 @@
+"""A snapshot: every table of a pond as of one epoch.
+
+Open the manifest of epoch e and read its files; writers never touch a
+committed file, so nothing else is needed for isolation (MVCC by epoch).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from millpond import delta as deltas
+from millpond import hashing
+from millpond.errors import InvalidError
+from millpond.state.history import read_manifest
+from millpond.state.listing import Listing, PageCache
+from millpond.state.manifest import Manifest
+from millpond.state.packed import PackedFile
+from millpond.state.run_ref import RunRef
+from millpond.state.store import Store
+from millpond.state.table import KeySet, Table
+from millpond.state.table_spec import TableSpec
+
+OpenFile = Callable[[str], PackedFile]
+
+
+class Snapshot:
+    def __init__(self, store: Store, manifest: Manifest, pages: PageCache, open_file: OpenFile) -> None:
+        self.store = store
+        self.manifest = manifest
+        self._pages = pages
+        self._open_file = open_file
+        self._listing: Listing | None = None
+
+    @property
+    def epoch(self) -> int:
+        return self.manifest.epoch
+
+    @property
+    def listing(self) -> Listing:
+        if self._listing is None:
+            self._listing = Listing.of(self.manifest, self._pages)
+        return self._listing
+
+    def at(self, epoch: int) -> Snapshot:
+        if epoch == self.epoch:
+            return self
+        if epoch < self.manifest.floor:
+            raise InvalidError(
+                f"epoch {epoch} is no longer kept",
+                detail=f"the oldest epoch that can be read is {self.manifest.floor}, the newest {self.epoch}",
+                hint="keep more history with retain_epochs, or make a savepoint before it is needed",
+                epoch=epoch,
+            )
+        return Snapshot(self.store, read_manifest(self.store, epoch), self._pages, self._open_file)
+
+    def table(self, spec: TableSpec) -> Table:
+        return Table(spec, self.listing.runs(spec.name), self._open_file)
+
+    def scan(self, spec: TableSpec, columns: Sequence[str]) -> pa.Table:
+        """All rows, repeated by weight, with the given columns; sorted by (hash, key, order)."""
+        rows = self.table(spec).scan()
+        return expand(rows, columns)
+
+    def lookup(self, spec: TableSpec, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
+        wanted = KeySet.of(keys, spec.key)
+        return expand(self.table(spec).lookup(wanted).table, columns)
+
+    def changes(self, spec: TableSpec, columns: Sequence[str]) -> pa.Table:
+        """What this epoch changed in a table: a consolidated delta of the given columns."""
+        if self.epoch == 0:
+            return empty_delta(spec, columns)
+        if self.manifest.kind == "rollback":
+            return self._difference(spec, columns)
+        runs = [r for r in self.manifest.added if r.table == spec.name and r.kind == "delta"]
+        if not runs:
+            return empty_delta(spec, columns)
+        fresh = concat_runs(spec, runs, self._open_file)
+        if spec.rule == "weights":
+            return deltas.consolidate(visible(fresh, columns))
+        hashes = hashing.hash_columns([fresh.column(k) for k in spec.key], fresh.num_rows)
+        keys = KeySet.of(fresh.select(list(spec.key)), spec.key, hashes)
+        before = self.at(self.epoch - 1).table(spec)
+        old = before.lookup(keys).table
+        if spec.order:
+            new = self.table(spec).lookup(keys).table
+        else:
+            new = fresh.filter(pa.array(deltas.weights(fresh) > 0))
+        return deltas.consolidate(
+            deltas.concat([deltas.negate(visible(old, columns)), visible(new, columns)])
+        )
+
+    def _difference(self, spec: TableSpec, columns: Sequence[str]) -> pa.Table:
+        before = self.at(self.epoch - 1)
+        return difference(before, self, spec, columns)
+
+
+def difference(before: Snapshot, after: Snapshot, spec: TableSpec, columns: Sequence[str]) -> pa.Table:
+    """after - before for one table, by reading only the runs that the two do not share."""
+    old_runs = {(r.file, r.segment, r.h_min, r.h_max): r for r in before.listing.runs(spec.name)}
+    new_runs = {(r.file, r.segment, r.h_min, r.h_max): r for r in after.listing.runs(spec.name)}
+    odd = [r for i, r in old_runs.items() if i not in new_runs] + [
+        r for i, r in new_runs.items() if i not in old_runs
+    ]
+    if not odd:
+        return empty_delta(spec, columns)
+    touched = concat_runs(spec, odd, after._open_file)
+    keys = KeySet.of(touched.select(list(spec.key)), spec.key)
+    old = before.table(spec).lookup(keys).table
+    new = after.table(spec).lookup(keys).table
+    return deltas.consolidate(deltas.concat([deltas.negate(visible(old, columns)), visible(new, columns)]))
+
+
+def concat_runs(spec: TableSpec, runs: Sequence[RunRef], open_file: OpenFile) -> pa.Table:
+    """The raw rows of some runs, tombstones included."""
+    parts = []
+    for ref in runs:
+        segment = open_file(ref.file).segment(ref.segment)
+        start, stop = segment.cut(ref.h_min, ref.h_max)
+        names = [*spec.schema.names, "_w"]
+        parts.append(pa.table({name: segment.slice(name, start, stop) for name in names}))
+    return deltas.concat(parts)
+
+
+def visible(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
+    keep = [*columns, "_w"] if "_w" in rows.column_names else list(columns)
+    return rows.select(keep)
+
+
+def empty_delta(spec: TableSpec, columns: Sequence[str]) -> pa.Table:
+    schema = pa.schema([spec.schema.field(c) for c in columns] + [pa.field("_w", pa.int64())])
+    return schema.empty_table()
+
+
+def expand(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """A multiset as plain rows: a row of weight n comes n times."""
+    weights = deltas.weights(rows)
+    plain = rows.select(list(columns))
+    if (weights == 1).all():
+        return plain
+    return plain.take(pa.array(np.repeat(np.arange(len(weights)), weights)))
