@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,7 @@ _WORD_1 = np.uint64(0x9E3779B185EBCA87)
 _WORD_2 = np.uint64(0xC2B2AE3D27D4EB4F)
 _COMBINE = np.uint64(0xD6E8FEB86659FD93)
 _LENGTH = np.uint64(0x9E3779B97F4A7C15)
-_S1, _S3, _S27, _S29, _S30, _S31, _S32 = (np.uint64(s) for s in (1, 3, 27, 29, 30, 31, 32))
+_S1, _S3, _S7, _S27, _S29, _S30, _S31, _S32, _S63 = map(np.uint64, (1, 3, 7, 27, 29, 30, 31, 32, 63))
 
 # One seed per kind of value, so that kinds do not meet: the first words of the
 # fractional part of pi.
@@ -85,6 +86,7 @@ NULL_HASH = 0xBA7C9045F12C7F99
 GLOBAL_HASH = 0x24A19947B3916CF7
 
 _BLOCK = 1 << 13  # rows worked on at a time: temporaries are reused and stay in the cache
+_STRING_BLOCK = 1 << 14
 _LONG = 256  # bytes; longer strings are hashed piece by piece
 
 
@@ -426,59 +428,69 @@ def _hash_short(data: Bytes, starts: Ints, lengths: Ints, seed: np.uint64) -> U6
     then the rows that still have a word are always a slice."""
     out = np.empty(len(starts), dtype=np.uint64)
     whole_words = data.size // 8 * 8 if data.ctypes.data % 8 == 0 else 0
-    for rows in _blocks(out.size):
-        start, length = starts[rows].astype(np.int64), lengths[rows].astype(np.int64)
+    scratch = np.empty((9, min(out.size, _STRING_BLOCK)), dtype=np.uint64)
+    for rows in _blocks(out.size, _STRING_BLOCK):
+        state, *room = scratch[:, : rows.stop - rows.start]
+        start, length = starts[rows], lengths[rows]
         counts = ((length + 7) >> 3).astype(np.uint8)
         fewest, most = int(counts.min()), int(counts.max())
-        order = None
         if fewest < most:
-            order = np.argsort(counts, kind="stable")
-            start, length, counts = start[order], length[order], counts[order]
+            order = np.argsort(counts, kind="stable")  # a radix sort, as the numbers are small
+            start, length = start[order], length[order]
+            ends = np.cumsum(np.bincount(counts)).tolist()
+        else:
+            ends = [0] * most + [counts.size]
         first, last = int(start.min()), int((start + length).max())
         if last <= whole_words:
-            words = data[:whole_words].view(np.uint64)
+            first, words = 0, data[:whole_words].view(np.uint64)
         else:  # an odd end or address: a copy of this block's bytes, in whole words
-            words = np.zeros(((last - first) + 7) // 8 + 1, dtype=np.uint64)
+            words = np.zeros((last - first) // 8 + 2, dtype=np.uint64)
             words.view(np.uint8)[: last - first] = data[first:last]
-            start -= first
-        state = length.view(np.uint64) * _LENGTH + seed
-        bounds_by_count = np.searchsorted(counts, np.arange(most + 1, dtype=np.uint8), side="right").tolist()
-        _absorb(words, start, length, state, bounds_by_count)
-        if order is None:
-            out[rows] = state
-        else:
+        np.copyto(state, length, casting="unsafe")
+        state *= _LENGTH
+        state += seed
+        if most:
+            _absorb(words, start, length, first, state, ends, room)
+        if fewest < most:
             out[rows][order] = state
+        else:
+            out[rows] = state
     return _mix(out, seed, out)
 
 
-def _absorb(words: U64, start: I64, length: I64, state: U64, ends: list[int]) -> None:
+def _absorb(
+    words: U64, starts: Ints, lengths: Ints, first: int, state: U64, ends: list[int], room: list[U64]
+) -> None:
     """Feed strings into their states, one word at a time.
 
-    Row r has more than n words when r >= ends[n].  Strings start anywhere, so
-    a word is put together from the two aligned words it lies in; the upper one
-    is the lower one of the next.
+    Row r has more than n words when r >= ends[n].  Strings start at any byte
+    (counted from `first`), so a word is put together from the two aligned
+    words it lies in; the upper one is the lower one of the next.
     """
-    shift = (start.view(np.uint64) & np.uint64(7)) << _S3
-    unshift = np.uint64(63) - shift
-    # How far the last word reaches past the string.
-    excess = (np.uint64(0) - length.view(np.uint64) & np.uint64(7)) << _S3
-    at = start >> 3
-    low, high, word, scratch = (np.empty_like(state) for _ in range(4))
-    if ends[0] < len(state) and words.size:
-        words.take(at, out=low, mode="clip")
-    for n, done in enumerate(ends[:-1]):
-        rest = slice(done, None)
-        at_rest, part = at[rest], word[rest]
-        at_rest += 1
-        words.take(at_rest, out=high[rest], mode="clip")
+    place, shift, unshift, excess, low, high, word, scratch = room
+    at = place.view(np.int64)
+    np.subtract(starts, first, out=at)
+    np.bitwise_and(place, _S7, out=shift)
+    np.left_shift(shift, _S3, out=shift)
+    np.subtract(_S63, shift, out=unshift)
+    np.right_shift(at, 3, out=at)
+    # By how many bits the last word reaches past the string.
+    np.negative(lengths, out=excess.view(np.int64))
+    np.bitwise_and(excess, _S7, out=excess)
+    np.left_shift(excess, _S3, out=excess)
+    words.take(at, out=low, mode="clip")
+    for done, next_done in pairwise(ends):
+        rest, tail = slice(done, None), slice(done, next_done)
+        part, spare, upper, at_rest = word[rest], scratch[rest], high[rest], at[rest]
+        np.add(at_rest, 1, out=at_rest)
+        words.take(at_rest, out=upper, mode="clip")
         np.right_shift(low[rest], shift[rest], out=part)
-        np.left_shift(high[rest], _S1, out=scratch[rest])
-        np.left_shift(scratch[rest], unshift[rest], out=scratch[rest])
-        np.bitwise_or(part, scratch[rest], out=part)
-        tail = slice(done, ends[n + 1])
+        np.left_shift(upper, _S1, out=spare)
+        np.left_shift(spare, unshift[rest], out=spare)
+        np.bitwise_or(part, spare, out=part)
         np.left_shift(word[tail], excess[tail], out=word[tail])
         np.right_shift(word[tail], excess[tail], out=word[tail])
-        _absorb_word(state[rest], part, scratch[rest])
+        _absorb_word(state[rest], part, spare)
         low, high = high, low
 
 
@@ -496,9 +508,9 @@ def _absorb_word(state: U64, word: U64, scratch: U64) -> None:
 # ---------------------------------------------------------------- mixing
 
 
-def _blocks(length: int) -> Iterator[slice]:
-    for start in range(0, length, _BLOCK):
-        yield slice(start, min(start + _BLOCK, length))
+def _blocks(length: int, size: int = _BLOCK) -> Iterator[slice]:
+    for start in range(0, length, size):
+        yield slice(start, min(start + size, length))
 
 
 def _by_block(kernel: Callable[[npt.NDArray[Any]], U64], values: npt.NDArray[Any]) -> U64:

@@ -54,6 +54,8 @@ _ONE = np.uint64(1)
 # Strings still equal after this many 8-byte words are compared by Arrow.
 _WORDS = 8
 
+_BLOCK = 1 << 13  # rows worked on at a time: temporaries stay in the cache
+
 # _HEAD[n] keeps the first n bytes of a word.
 _HEAD = np.array([(1 << (8 * n)) - 1 for n in range(9)], dtype=np.uint64)
 
@@ -126,6 +128,8 @@ def sort_indices(columns: Sequence[Column], orders: Sequence[Order]) -> I64:
                 detail=f"column {place} has {len(array)} rows, expected {length}",
                 hint="pass columns of one table",
             )
+    if len(arrays) == 1 and _is_exact(arrays[0].type):
+        return _sort_exact(arrays[0], orders[0])
     digits = (digit for array, order in zip(arrays, orders, strict=True) for digit in _digits(array, order))
     return _sort(length, digits)[0]
 
@@ -261,13 +265,17 @@ _NESTED = Order("", nulls_first=False)
 
 def _digits(array: pa.Array, order: Order) -> Iterator[_Digit]:
     """Digits that together order the rows exactly, most significant first."""
-    if _is_exact(array.type):
-        yield lambda rows: _some(ranks, array, rows, order)
-        return
-    yield lambda rows: _some(code, array, rows, order)
     is_null = nulls(array) if array.null_count else None
-    for digit in _value_digits(array):
-        yield partial(_refined, digit, is_null, order.descending)
+    if not _is_exact(array.type):
+        yield lambda rows: _some(code, array, rows, order)
+        for digit in _value_digits(array):
+            yield partial(_refined, digit, is_null, order.descending)
+    elif is_null is None:
+        yield lambda rows: _some(ranks, array, rows, order)
+    else:
+        yield lambda rows: (is_null[rows] != order.nulls_first).astype(np.uint64)
+        values = _codes(array)
+        yield partial(_refined, _pick(values), is_null, order.descending)
 
 
 def _refined(digit: _Digit, is_null: Mask | None, descending: bool, rows: I64) -> U64:
@@ -341,18 +349,20 @@ def _arrow_ranks(array: pa.Array) -> U64:
 
 
 def _word(data: Bytes, starts: Ints, lengths: Ints, at: int) -> U64:
-    """Eight bytes of each string from byte `at`, as numbers in the order of the bytes."""
-    out = np.zeros(len(starts), dtype=np.uint64)
-    rows = np.flatnonzero(lengths > at)
-    if not rows.size:
-        return out
+    """Eight bytes of each string from byte `at`, as numbers in the order of the
+    bytes, filled up with zeros."""
+    out = np.empty(len(starts), dtype=np.uint64)
     if data.size < 8:
         data = np.concatenate([data, np.zeros(8, dtype=np.uint8)])
     everywhere = np.ndarray((data.size - 7,), dtype=np.uint64, buffer=data.data, strides=(1,))
-    wanted = starts[rows].astype(np.int64) + at
-    places = np.minimum(wanted, data.size - 8)  # not beyond the data: read before it and shift
-    words = everywhere[places] >> ((wanted - places) << 3).view(np.uint64)
-    out[rows] = (words & _HEAD[np.minimum(lengths[rows] - at, 8)]).byteswap()
+    for first in range(0, out.size, _BLOCK):
+        rows = slice(first, first + _BLOCK)
+        wanted = starts[rows].astype(np.int64) + at
+        places = np.minimum(wanted, data.size - 8)  # not beyond the data: read before it and shift
+        words = everywhere[places] >> ((wanted - places) << 3).view(np.uint64)
+        words &= _HEAD.take(np.clip(lengths[rows] - at, 0, 8))
+        words.byteswap(inplace=True)
+        out[rows] = words
     return out
 
 
@@ -368,22 +378,21 @@ def _element(values: U64, starts: I64, lengths: I64, at: int) -> U64:
 
 
 def _dense_ranks(array: pa.Array, order: Order) -> U64:
-    rows, fresh = _sort(len(array), _digits_for_ranks(array, order))
+    rows, fresh = _sort(len(array), _digits(array, order))
     out = np.empty(len(array), dtype=np.uint64)
     out[rows] = np.cumsum(fresh, dtype=np.uint64)
     return out
 
 
-def _digits_for_ranks(array: pa.Array, order: Order) -> Iterator[_Digit]:
-    if not _is_exact(array.type):
-        yield from _digits(array, order)
-        return
-    # A 64-bit type with a value whose code was given to NULL.
-    is_null = nulls(array)
+def _sort_exact(array: pa.Array, order: Order) -> I64:
+    """One column whose codes are exact: nulls are set aside, the rest is one sort."""
     values = ~_codes(array) if order.descending else _codes(array)
-    values[is_null] = 0
-    yield lambda rows: (is_null[rows] != order.nulls_first).astype(np.uint64)
-    yield lambda rows: values[rows]
+    if not array.null_count:
+        return _stable_argsort(values)
+    is_null = nulls(array)
+    absent, present = np.flatnonzero(is_null), np.flatnonzero(~is_null)
+    present = present[_stable_argsort(values[present])]
+    return np.concatenate([absent, present] if order.nulls_first else [present, absent])
 
 
 def _sort(length: int, digits: Iterator[_Digit]) -> tuple[I64, Mask]:
@@ -412,18 +421,33 @@ def _sort(length: int, digits: Iterator[_Digit]) -> tuple[I64, Mask]:
 
 def _stable_argsort(codes: U64) -> I64:
     """Row numbers packed under the codes: sorting plain numbers is several times
-    faster than an indirect stable sort.  What does not fit is sorted in two goes."""
+    faster than an indirect stable sort.  Where both do not fit into one word, the
+    codes are packed without their lowest bits, and what that left wrong is mended."""
     if codes.size < 2:
         return np.arange(codes.size, dtype=np.int64)
-    low = codes.min()
+    low, top = codes.min(), codes.max()
+    if low == top:
+        return np.arange(codes.size, dtype=np.int64)
     room = 64 - (codes.size - 1).bit_length()
-    excess = int(codes.max() - low).bit_length() - room
-    if excess <= 0:
-        return _packed_argsort(codes - low, room)
-    cut = np.uint64(excess)
-    high = codes - low
-    rows = _packed_argsort(high & ((_ONE << cut) - _ONE), room)
-    return rows[_packed_argsort((high >> cut)[rows], room)]
+    cut = np.uint64(max(0, int(top - low).bit_length() - room))
+    codes = codes - low
+    rows = _packed_argsort(codes >> cut, room)
+    if not cut:
+        return rows
+    sorted_codes = codes[rows]
+    wrong = sorted_codes[1:] < sorted_codes[:-1]
+    if not wrong.any():
+        return rows
+    heads = sorted_codes >> cut
+    group = np.cumsum(np.append(False, heads[1:] != heads[:-1]))
+    mixed = np.zeros(int(group[-1]) + 1, dtype=np.bool_)
+    mixed[group[1:][wrong]] = True
+    places = np.flatnonzero(mixed[group])
+    if places.size * 4 > codes.size:  # not rare: the low bits first, then the high ones
+        rows = _packed_argsort(codes & ((_ONE << cut) - _ONE), room)
+        return rows[_packed_argsort((codes >> cut)[rows], room)]
+    rows[places] = rows[places][np.argsort(sorted_codes[places], kind="stable")]
+    return rows
 
 
 def _packed_argsort(codes: U64, room: int) -> I64:

@@ -266,6 +266,18 @@ def test_large_sorts_are_stable(span: int) -> None:
     assert (both == np.lexsort((-second, values % 7))).all()
 
 
+@pytest.mark.parametrize("close", [1, 50, 10_000])
+def test_sorts_mend_codes_that_differ_in_their_lowest_bits(close: int) -> None:
+    random = np.random.default_rng(close)
+    values = random.integers(0, 2**64 - 1, 20_000, dtype=np.uint64)
+    values[close : 2 * close] = values[:close] ^ random.integers(0, 5, close, dtype=np.uint64)
+    random.shuffle(values)
+    assert (sort_indices([pa.array(values)], [Order("c")]) == np.argsort(values, kind="stable")).all()
+    few = values % np.uint64(3)
+    few[7] = 2**64 - 1
+    assert (sort_indices([pa.array(few)], [Order("c")]) == np.argsort(few, kind="stable")).all()
+
+
 def test_long_equal_strings_do_not_cost_a_pass_per_word() -> None:
     long = "x" * 1_000_000
     values = pa.array([long + "b", long, long + "b", None, long + "a", "x"])
