@@ -28,7 +28,7 @@ import datetime
 import functools
 import math
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, cast
@@ -75,11 +75,10 @@ class TaskContext:
     task: int
     h_min: int
     h_max: int
+    wanted: bool
     run: OperatorRun
     before: Mapping[str, int]
     after: Mapping[str, int]
-
-    wanted: bool = True
 
     def table(
         self,
@@ -89,13 +88,12 @@ class TaskContext:
         buckets: Container[int] | None = None,
         below_bucket: int | None = None,
     ) -> Table:
-        low, high = (0, LAST_HASH) if everywhere else (self.h_min, self.h_max)
-        table = self.run.table(name, low, high)
-        if buckets is not None:
-            table.runs = [r for r in table.runs if r.bucket in buckets]
-        if below_bucket is not None:
-            table.runs = [r for r in table.runs if r.bucket is not None and r.bucket < below_bucket]
-        return table
+        def asked(ref: RunRef) -> bool:
+            below = below_bucket is None or (ref.bucket is not None and ref.bucket < below_bucket)
+            return below and (buckets is None or ref.bucket in buckets)
+
+        h_min, h_max = (0, LAST_HASH) if everywhere else (self.h_min, self.h_max)
+        return self.run.table(name, h_min, h_max, [ref for ref in self.run.refs if asked(ref)])
 
     def watermark_before(self, step: str) -> int | None:
         return self.before.get(step)
@@ -123,15 +121,27 @@ class OperatorRun:
         parallelism: int = 3,
         seed: int = 0,
         step: str = STEP,
+        needed: Collection[str] | None = None,
+        wanted: bool = True,
     ) -> None:
+        """`needed` plays a plan that needs only these output columns: inputs come with what
+        `requires` asks for and nothing else.  `wanted` is what the context says."""
         self.operator = operator
         self.step = step
         self.shapes = tuple(shapes)
         self.binding: Binding = operator.bind(step, self.shapes)
         self.parallelism = parallelism
+        self.wanted = wanted
         self.epochs = 0
         self.inputs = [_empty(shape.schema) for shape in self.shapes]
-        self.output = _empty(self.binding.shape.schema)
+        declared = self.binding.shape.schema
+        self.schema = pa.schema([f for f in declared if needed is None or f.name in needed])
+        self.whole = self.schema.names == declared.names
+        asked = operator.requires(self.binding, frozenset(self.schema.names))
+        self.asked = [
+            s.schema.names if self.whole else sorted(a) for s, a in zip(self.shapes, asked, strict=True)
+        ]
+        self.output = _empty(self.schema)
         self.errors = ERROR_SCHEMA.empty_table()
         self.counts: Counter[str] = Counter()
         self.refs: list[RunRef] = []
@@ -204,21 +214,25 @@ class OperatorRun:
             for index, (placement, delta) in enumerate(zip(self.binding.placements, deltas, strict=True))
         ]
         wake = self._due(after)
-        starts = [*hashing.bounds(parallelism).tolist(), LAST_HASH + 1]
-        epoch = _Epoch(_empty(self.binding.shape.schema))
+        starts = hashing.bounds(parallelism).tolist()
+        ends = [*starts[1:], LAST_HASH + 1]
+        if all(placement.kind == "here" for placement in self.binding.placements):
+            starts, ends = [0] * parallelism, [LAST_HASH + 1] * parallelism  # rows lie anywhere
+        epoch = _Epoch(_empty(self.schema))
         for task in range(parallelism):
             inputs: Inputs = tuple(pieces[task] for pieces in placed)
             if not wake and all(piece is None for piece in inputs):
                 continue
+            h_min, h_max = starts[task], ends[task] - 1
             ctx = TaskContext(
-                self.step, self.epochs, now_us, task, starts[task], starts[task + 1] - 1, self, before, after
+                self.step, self.epochs, now_us, task, h_min, h_max, self.wanted, self, before, after
             )
             self.calls += 1
             result = self.operator.apply(ctx, self.binding, inputs)
             self._check_result(ctx, result)
             epoch.results.append(result)
             if result.out is not None:
-                epoch.out = concat([epoch.out, _without_hash(result.out)])
+                epoch.out = concat([epoch.out, result.out.select(_given(result.out, self.schema.names))])
         epoch.out = consolidate(epoch.out)
         return epoch
 
@@ -239,6 +253,7 @@ class OperatorRun:
         """One piece per task, as an exchange would give it."""
         if delta is None:
             return [None] * parallelism
+        delta = delta.select(_given(delta, self.asked[index]))
         scattered = self._scatter(delta, parallelism, self.shapes[index].append_only)
         if placement.kind == "here":
             return [self._piece(self._with_some_hash(part)) for part in scattered]
@@ -323,10 +338,12 @@ class OperatorRun:
 
     # ------------------------------------------------------------ state
 
-    def table(self, name: str, h_min: int = 0, h_max: int = LAST_HASH) -> Table:
-        """A state table as it stands now, cut to a hash range."""
-        refs = [ref for ref in self.refs if ref.table == name and ref.meets(h_min, h_max)]
-        return Table(self._specs[name], refs, self._files.__getitem__, h_min, h_max)
+    def table(
+        self, name: str, h_min: int = 0, h_max: int = LAST_HASH, refs: Sequence[RunRef] | None = None
+    ) -> Table:
+        """A state table as it stands now, cut to a hash range (and to some of its runs)."""
+        mine = [ref for ref in (self.refs if refs is None else refs) if ref.table == name]
+        return Table(self._specs[name], mine, self._files.__getitem__, h_min, h_max)
 
     def _commit(self, epoch: _Epoch) -> None:
         for task, result in enumerate(epoch.results):
@@ -380,7 +397,7 @@ class OperatorRun:
         """The rows of the view table, hidden columns gone, with weights."""
         assert self.binding.view is not None, "this operator has no view table"
         found = self.table(self.binding.view).scan()
-        return consolidate(found, columns=self.binding.shape.schema.names)
+        return consolidate(found, columns=self.schema.names)
 
     def state(self, name: str) -> pa.Table:
         """All live rows of a state table."""
@@ -399,10 +416,12 @@ class OperatorRun:
         declared = self.binding.shape.schema
         if result.out is not None:
             visible = [name for name in result.out.column_names if name not in (HASH, WEIGHT)]
-            assert visible == declared.names, f"output has {visible}, declared {declared.names}"
-            assert [result.out.schema.field(name).type for name in visible] == declared.types, (
-                f"output is {result.out.schema}, declared {declared}"
-            )
+            allowed = declared.names if self.whole else [n for n in declared.names if n in visible]
+            assert visible == allowed, f"output has {visible}, declared {declared.names}"
+            assert [result.out.schema.field(n).type for n in visible] == [
+                declared.field(n).type for n in visible
+            ], f"output is {result.out.schema}, declared {declared}"
+            assert weights(result.out).all(), "output has rows of weight zero"
         if result.errors is not None:
             assert result.errors.schema.equals(ERROR_SCHEMA), f"errors are {result.errors.schema}"
         placed = [p for p in self.binding.placements if p.kind == "hash"]
@@ -426,10 +445,10 @@ class OperatorRun:
         assert not shape.append_only or not (weights(out) < 0).any(), "an append-only output retracted"
         self.output = _add(self.output, out)
         assert_non_negative(self.output, step=self.step, epoch=self.epochs)
-        if shape.key is not None:
+        if shape.key is not None and set(shape.key) <= set(self.schema.names):
             doubled = consolidate(self.output, columns=shape.key)
             assert (weights(doubled) == 1).all(), f"two rows for one key {shape.key}"
-        if self.binding.view is not None:
+        if self.binding.view is not None and self.wanted:
             assert_same_rows(row_counts(self.view()), row_counts(self.output), "view", "integrated output")
 
     def check_against(self, sql: str, *, close: float | None = None) -> None:
@@ -486,6 +505,11 @@ def _without_hash(table: pa.Table) -> pa.Table:
 
 def _add(total: pa.Table, delta: pa.Table) -> pa.Table:
     return consolidate(concat([total, _weighted(_without_hash(delta))]))
+
+
+def _given(table: pa.Table, columns: Sequence[str]) -> list[str]:
+    """These columns, and the weight if there is one."""
+    return [*columns, *([WEIGHT] if WEIGHT in table.column_names else [])]
 
 
 def expand(table: pa.Table) -> pa.Table:
