@@ -214,8 +214,10 @@ def _canonical_floats(column: pa.Array) -> pa.Array:
     return pa.array(fixed, column.type, mask=mask, from_pandas=False)
 
 
-def refine(perm: Ints, same: Bools, taken: Callable[[Ints], pa.Array], order: Order) -> None:
-    """Sort each tie of `perm` further by one column, in place and stably.
+def refine(
+    perm: Ints, same: Bools, taken: Callable[[Ints], pa.Array], order: Order, *, stable: bool = False
+) -> None:
+    """Sort each tie of `perm` further by one column, in place.
 
     `same[i]` says that row perm[i] ties with row perm[i - 1]; afterwards only
     rows that are equal in this column too still tie. `taken(rows)` gives the
@@ -231,21 +233,19 @@ def refine(perm: Ints, same: Bools, taken: Callable[[Ints], pa.Array], order: Or
     rank = ordering.ranks(taken(rows), order)
     step_down = rank[1:] < rank[:-1]
     if (step_down & ~starts[1:]).any():
-        within = sort_pairs(np.cumsum(starts), rank)
+        within = sort_pairs(np.cumsum(starts), rank, stable=stable)
         perm[places] = rows[within]
         rank = rank[within]
     same[places[1:]] &= rank[1:] == rank[:-1]
 
 
-def sort_pairs(group: Ints, rank: Hashes) -> Ints:
-    """A stable sort by (group, rank); groups are small non-negative numbers."""
+def sort_pairs(group: Ints, rank: Hashes, *, stable: bool) -> Ints:
+    """Sort by (group, rank); groups are positive."""
     least = rank.min()
     rank_bits = int(rank.max() - least).bit_length()
     if rank_bits + int(group.max()).bit_length() <= 64:
-        packed = (rank - least) | (
-            group.astype(np.uint64) << np.uint64(rank_bits) if rank_bits < 64 else np.uint64(0)
-        )
-        return np.argsort(packed, kind="stable")
+        packed = (rank - least) | (group.astype(np.uint64) << np.uint64(rank_bits))
+        return np.argsort(packed, kind="stable" if stable else None)
     return np.lexsort((rank, group))
 
 

@@ -44,12 +44,15 @@ class Places:
     """
 
     segments: tuple[Segment, ...]
-    part: Ints
+    part: npt.NDArray[np.integer]
     position: Ints
 
     @staticmethod
     def of(pieces: Sequence[tuple[Segment, Ints]]) -> Places:
-        part = np.repeat(np.arange(len(pieces)), [len(rows) for _, rows in pieces])
+        part: npt.NDArray[np.integer] = np.arange(len(pieces))
+        if len(pieces) < 2**16:
+            part = part.astype(np.uint16)  # numpy sorts 16 bits by radix
+        part = np.repeat(part, [len(rows) for _, rows in pieces])
         position = np.concatenate([rows for _, rows in pieces]) if pieces else np.empty(0, np.int64)
         return Places(tuple(segment for segment, _ in pieces), part, position)
 
@@ -131,11 +134,11 @@ def arrange(
             [before.column(n) for n in spec.key], [after.column(n) for n in spec.key], len(again)
         ).all():
             for name in spec.key:  # two keys share a hash
-                refine(perm, same, by(name), Order(""))
+                refine(perm, same, by(name), Order(""), stable=True)
     for order in spec.order_within_key:
-        refine(perm, same, by(order.column), order)
+        refine(perm, same, by(order.column), order, stable=True)
     if spec.rule == "latest" and buckets is not None:
-        refine(perm, same, lambda rows: pa.array(buckets[places.part[rows]]), Order(""))
+        refine(perm, same, lambda rows: pa.array(buckets[places.part[rows]]), Order(""), stable=True)
     return perm, same
 
 

@@ -297,10 +297,16 @@ def _is_constant(column: pa.Array) -> bool:
 
 def _write_ipc(columns: dict[str, pa.Array]) -> pa.Buffer:
     batch = pa.record_batch(list(columns.values()), names=list(columns))
-    sink = pa.BufferOutputStream()
+    # One allocation, large enough: the schema stands in an Arrow file twice.
+    buffer = pa.allocate_buffer(
+        pa.ipc.get_record_batch_size(batch) + 2 * batch.schema.serialize().size + 4096
+    )
+    sink = pa.FixedSizeBufferWriter(buffer)
     with pa.ipc.new_file(sink, batch.schema, options=pa.ipc.IpcWriteOptions(use_threads=False)) as writer:
         writer.write_batch(batch)
-    return sink.getvalue()
+    size = sink.tell()
+    sink.close()
+    return buffer.slice(0, size)
 
 
 def _body_of(segment: pa.Buffer) -> tuple[int, int]:

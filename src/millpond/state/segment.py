@@ -26,6 +26,7 @@ from millpond.state.table_spec import HASH
 BLOCK = 1 << 18  # bytes under one checksum
 SHIFT = 18
 FENCE_ROWS = BLOCK // 8  # hashes between two fences
+ONE_ROUND_ROWS = 2048  # comparing so many rows costs about as much as one round of probes
 
 Hashes = npt.NDArray[np.uint64]
 Ints = npt.NDArray[np.int64]
@@ -124,13 +125,17 @@ class Segment:
             stop = int(self._search(np.array([h_max], np.uint64), "right")[0])
         return start, max(start, stop)
 
-    def find(self, wanted: Hashes, key: Mapping[str, pa.Array]) -> tuple[Ints, Ints, Ints]:
-        """Where keys are: (which of the wanted, first row, row after the last).
+    def find(self, wanted: Hashes, numbers: Ints, key: Mapping[str, pa.Array]) -> tuple[Ints, Ints, Ints]:
+        """Where keys are: (the numbers of keys found, first row of each, row after its last).
 
-        `wanted` is sorted; `key` holds the key columns beside it. A hash only
-        proposes: the key columns are compared, at the first and the last row of
-        each stretch, since within a hash rows lie by key.
+        `wanted` are the sorted hashes of the keys `numbers`, which are rows of
+        the columns `key`. A hash only proposes: the key columns are compared, at
+        the first and the last row of each stretch, since within a hash rows lie
+        by key.
         """
+        if len(wanted) > 2 * self.rows:  # cheaper to look for the few rows among the many keys
+            some = self._among(wanted)
+            wanted, numbers = wanted[some], numbers[some]
         first = self._search(wanted, "left")
         inside = np.minimum(first, self.rows - 1)
         if not self._hashes_verified:
@@ -144,13 +149,25 @@ class Segment:
         more = np.flatnonzero((self._hashes[after] == wanted[hit]) & (hi < self.rows))
         if len(more):
             hi[more] = self._search(wanted[hit[more]], "right")
-        return self._settle(key, hit, lo, hi)
+        return self._settle(key, numbers[hit], lo, hi)
 
-    def _settle(self, key: Mapping[str, pa.Array], hit: Ints, lo: Ints, hi: Ints) -> tuple[Ints, Ints, Ints]:
+    def _among(self, wanted: Hashes) -> Ints:
+        """Which of these sorted hashes occur in this segment at all."""
+        own = self.hashes(*self.cut(int(wanted[0]), int(wanted[-1])))
+        if not len(own) or (own[1:] == own[:-1]).any():
+            own = np.unique(own)
+        left: Ints = np.searchsorted(wanted, own, "left")
+        found = wanted[np.minimum(left, len(wanted) - 1)] == own
+        left = left[found]
+        if (wanted[1:] == wanted[:-1]).any():  # keys that share a hash
+            return expand(left, np.searchsorted(wanted, own[found], "right"))
+        return left
+
+    def _settle(
+        self, key: Mapping[str, pa.Array], number: Ints, lo: Ints, hi: Ints
+    ) -> tuple[Ints, Ints, Ints]:
         """Keep what really has the wanted key."""
-        asked = {
-            name: column if len(hit) == len(column) else take(column, hit) for name, column in key.items()
-        }
+        asked = {name: take(column, number) for name, column in key.items()}
         good = self._equal_key(asked, lo)
         several = np.flatnonzero(hi > lo + 1)
         if len(several):
@@ -164,8 +181,8 @@ class Segment:
                 if len(same):
                     lo[place], hi[place] = rows[same[0]], rows[same[-1]] + 1
         if good.all():
-            return hit, lo, hi
-        return hit[good], lo[good], hi[good]
+            return number, lo, hi
+        return number[good], lo[good], hi[good]
 
     def _equal_key(self, asked: Mapping[str, pa.Array], rows: Ints) -> Bools:
         names = list(asked)
@@ -199,11 +216,16 @@ class Segment:
         """For each stretch [lo, hi) the first row not before `at` (left) or after it (right), in table order.
 
         All stretches are searched at once, one probe each per round; `at` holds
-        one non-null value per stretch.
+        one non-null value per stretch, hi >= lo.
         """
+        codes = ordering.code(at, order)
+        sizes = hi - lo
+        if sizes.sum() <= max(ONE_ROUND_ROWS, 4 * len(lo)):  # short stretches: look at every row at once
+            which = np.repeat(np.arange(len(lo)), sizes)
+            sign = compare(self.take(order.column, expand(lo, hi)), at, which, codes, order)
+            return lo + np.bincount(which[sign < 0 if side == "left" else sign <= 0], minlength=len(lo))
         lo, hi = lo.copy(), hi.copy()
         active = np.flatnonzero(lo < hi)
-        codes = ordering.code(at, order)
         while len(active):
             middle = (lo[active] + hi[active]) >> 1
             values = self.take(order.column, middle)

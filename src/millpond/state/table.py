@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from millpond import hashing
 from millpond.errors import InternalError, InvalidError
-from millpond.identity import equal_rows, fixed_view, one_chunk, refine, take, ties
+from millpond.identity import canonical, equal_rows, fixed_view, one_chunk, refine, take, ties
 from millpond.ordering import Order
 from millpond.state.merge import (
     OpenFile,
@@ -56,7 +56,7 @@ class KeySet:
 
     @staticmethod
     def of(batch: pa.Table, key: Sequence[str], hashes: Hashes | None = None) -> KeySet:
-        values = {name: one_chunk(batch.column(name)) for name in key}
+        values = {name: canonical(one_chunk(batch.column(name))) for name in key}
         if hashes is None:
             hashes = hashing.hash_columns(list(values.values()), batch.num_rows)
         if hashes.dtype != np.uint64 or len(hashes) != batch.num_rows:
@@ -67,7 +67,7 @@ class KeySet:
         length = len(hashes)
         if not length or (hashes[1:] > hashes[:-1]).all():
             return KeySet(hashes, _key_table(values, length), np.arange(length))
-        perm = np.argsort(hashes, kind="stable")
+        perm = np.argsort(hashes)
         same = ties(hashes[perm])
         again = np.flatnonzero(same)
         before, after = perm[again - 1], perm[again]
@@ -258,13 +258,8 @@ class Table:
         if stop <= start:
             nothing = np.empty(0, np.int64)
             return _Hit(ref, segment, nothing, nothing, nothing)
-        if which is None:
-            asked = {name: column.slice(start, stop - start) for name, column in key.items()}
-        else:
-            asked = {name: take(column, which[start:stop]) for name, column in key.items()}
-        hit, lo, hi = segment.find(wanted[start:stop], asked)
-        numbers = hit + start if which is None else which[start + hit]
-        return _Hit(ref, segment, numbers, lo, hi)
+        numbers = np.arange(start, stop) if which is None else which[start:stop]
+        return _Hit(ref, segment, *segment.find(wanted[start:stop], numbers, key))
 
     def _hits(self, keys: KeySet) -> list[_Hit]:
         """Where the keys lie in every run, newest first."""
@@ -290,11 +285,9 @@ class Table:
             hit = self._find(ref, keys.hashes, key, which)
             if len(hit.key):
                 hits.append(hit)
-                left = np.ones(len(keys), np.bool_) if which is None else np.zeros(len(keys), np.bool_)
-                if which is not None:
-                    left[which] = True
+                left = np.ones(len(keys), np.bool_)
                 left[hit.key] = False
-                open_keys[ref.bucket] = np.flatnonzero(left)
+                open_keys[ref.bucket] = np.flatnonzero(left) if which is None else which[left[which]]
         return hits
 
     def _first_order(self) -> Order:
@@ -435,8 +428,8 @@ def _between(hit: _Hit, order: Order, low: pa.Array | None, high: pa.Array | Non
 
 def _scatter(values: pa.Array | None, kind: pa.DataType, where: Ints, length: int) -> pa.Array:
     """The values at their places among `length` rows; elsewhere zero for fixed-width types, else NULL."""
-    if values is not None and len(values) == length:
-        return values if (where[1:] > where[:-1]).all() else take(values, np.argsort(where))
+    if values is not None and len(values) == length and (where[1:] > where[:-1]).all():
+        return values
     zero = _zero(kind)
     if zero is None:
         if values is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 import random
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -324,7 +325,7 @@ def collisions(few: bool) -> AbstractContextManager[Any]:
     return mock.patch.object(hashing, "hash_columns", few_hashes)
 
 
-quick = settings(max_examples=20, deadline=None)
+quick = settings(max_examples=int(os.environ.get("MILLPOND_EXAMPLES", "12")), deadline=None)
 each_spec = pytest.mark.parametrize("name", list(SPECS))
 each_ordered = pytest.mark.parametrize("name", ORDERED)
 each_hash = pytest.mark.parametrize("few", [False, True], ids=["hash", "collisions"])
