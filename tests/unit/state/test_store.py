@@ -263,7 +263,8 @@ def test_an_unknown_object_store_option_is_refused() -> None:
 
 def test_errors_survive_the_way_from_a_worker() -> None:
     error = pickle.loads(pickle.dumps(PutUnknownError("m", detail="d")))
-    assert isinstance(error, UnavailableError) and error.unknown and error.detail == "d"
+    assert isinstance(error, UnavailableError) and isinstance(error, PutUnknownError)
+    assert error.unknown and error.detail == "d"
 
 
 class Overwriting(MemoryStore):
@@ -288,7 +289,7 @@ def test_a_short_write_is_continued(tmp_path: Path, limit: int, monkeypatch: pyt
         return os.write(fd, b"".join(pieces)[:limit])
 
     data = [bytes([65 + i]) * i for i in range(20)]
-    monkeypatch.setattr(local_store.os, "writev", short)
+    monkeypatch.setattr(os, "writev", short)
     with open(tmp_path / "f", "wb") as file:
         write_pieces(file.fileno(), pieces_of(data))
     assert (tmp_path / "f").read_bytes() == b"".join(data)
@@ -308,7 +309,7 @@ def trace_syncs(monkeypatch: pytest.MonkeyPatch, root: Path) -> list[str]:
         real_link(source, target)
 
     monkeypatch.setattr(local_store, "sync", sync)
-    monkeypatch.setattr(local_store.os, "link", link)
+    monkeypatch.setattr(os, "link", link)
     return seen
 
 
@@ -342,7 +343,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patched:
-        patched.setattr(local_store.os, "writev", full)
+        patched.setattr(os, "writev", full)
         with pytest.raises(StoreError, match="no room to write a/b") as caught:
             store.put_new("a/b", b"half of it")
     assert not caught.value.unknown
@@ -406,7 +407,7 @@ def test_a_repeated_link_is_still_ours(tmp_path: Path, monkeypatch: pytest.Monke
         real(source, target)
 
     store = LocalStore(tmp_path)
-    monkeypatch.setattr(local_store.os, "link", twice)
+    monkeypatch.setattr(os, "link", twice)
     assert store.put_new("a", b"x") is Put.WON
     assert store.put_new("a", b"y") is Put.LOST
 
@@ -441,14 +442,19 @@ from millpond.state.local_store import LocalStore
 root, seed, kills = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 rng = random.Random(seed)
 for kill in range(kills):
+    started, start = os.pipe()
     pid = os.fork()
     if pid == 0:
         store, i = LocalStore(root, durable=kill % 2 == 0), 0
         while True:
             fill = bytes([(kill + i) % 256])
             store.put_new(f"k{kill}/{i}", [fill * 100_000] * 20)
+            os.write(start, b"1")
             i += 1
-    time.sleep(rng.uniform(0.001, 0.03))
+    os.close(start)
+    os.read(started, 1)
+    os.close(started)
+    time.sleep(rng.uniform(0, 0.02))
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
 """
@@ -465,12 +471,12 @@ def run_script(script: str, *arguments: object) -> None:
 
 
 def test_a_killed_writer_leaves_whole_files_or_none(tmp_path: Path) -> None:
-    seed, kills = random.randrange(1 << 30), 60
+    seed, kills = random.randrange(1 << 30), 40
     print(f"seed {seed}")
     run_script(KILLER, tmp_path, seed, kills)
     store = LocalStore(tmp_path)
     names = store.list("")
-    assert names
+    assert len(names) >= kills
     for name in names:
         kill, i = name[1:].split("/")
         body = store.map(name)
@@ -478,7 +484,7 @@ def test_a_killed_writer_leaves_whole_files_or_none(tmp_path: Path) -> None:
         assert body.equals(pa.py_buffer(bytes([(int(kill) + int(i)) % 256]) * 2_000_000)), name
     # The kills did hit writers at work, and what they left is swept without harm.
     left = store.sweep(now=time.time() + 2 * local_store.STALE_S)
-    assert left >= 5
+    assert left >= 1
     assert store.list("") == names
 
 
