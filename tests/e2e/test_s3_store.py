@@ -90,25 +90,25 @@ def moto(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def versitygw(folder: Path) -> Iterator[str]:
-    program = shutil.which("versitygw")
-    if program is None:
-        pytest.skip("versitygw is not installed")
     (folder / "buckets" / "pond").mkdir(parents=True)
     port = free_port()
     keys = ["--access", KEYS["access_key_id"], "--secret", KEYS["secret_access_key"]]
-    command = [program, "--port", f"127.0.0.1:{port}", *keys, "posix", str(folder / "buckets")]
+    command = ["versitygw", "--port", f"127.0.0.1:{port}", *keys, "posix", str(folder / "buckets")]
     with running(command, port, folder / "versitygw.log") as endpoint:
         yield endpoint
 
 
-@pytest.fixture(scope="module", params=[moto, versitygw], ids=["moto", "versitygw"])
+SERVERS = [moto, versitygw] if shutil.which("versitygw") else [moto]
+
+
+@pytest.fixture(scope="module", params=SERVERS, ids=lambda server: server.__name__)
 def endpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with request.param(tmp_path_factory.mktemp("server")) as found:
         yield found
 
 
 @pytest.fixture
-def opened(endpoint: str, request: pytest.FixtureRequest) -> Callable[..., Store]:
+def opened(endpoint: str) -> Callable[..., Store]:
     """Opens the same empty prefix of the bucket as often as it is called."""
     prefix = f"t{time.time_ns()}"
 
