@@ -230,9 +230,12 @@ def test_the_end_of_int64_shares_a_code_and_keeps_its_rank() -> None:
     assert code(values.slice(0, 2), Order("c")).tolist() == [1, 0]
 
 
-def test_wide_decimals_keep_full_codes_near_zero() -> None:
+def test_wide_decimals_keep_full_codes_near_zero_and_54_bits_beyond() -> None:
     values = pa.array([Decimal(2**62 - 1), Decimal(2**62 - 2), Decimal(-(2**62))], pa.decimal128(38, 0))
     assert len(set(code(values, Order("c")).tolist())) == 3
+    steps = [2**64 + n * 2**10 for n in range(4)] + [2**100 + n * 2**46 for n in range(4)]
+    far = pa.array([Decimal(n) for n in steps], pa.decimal128(38, 0))
+    assert len(set(code(far, Order("c")).tolist())) == 8
 
 
 @checked
