@@ -1,0 +1,62 @@
+"""What one contender reports about one run: the JSON every peer, and Millpond, writes.
+
+Law: two outcomes may be compared only if they agree on `rows` and `cores`; `run_seconds` covers the whole
+input: it begins after start-up, when the system could take its first row, and ends when the last row is in
+durable state (or, for a batch engine, in the result).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Outcome:
+    name: str  # the contender, as the command line calls it
+    system: str  # product and version
+    rows: int
+    cores: int
+    startup_seconds: float
+    run_seconds: float
+    cpu_seconds: float  # of the process tree, during the run
+    other_cpu_seconds: float  # of everything else on the machine, during the run: how quiet it was
+    load_before: float  # one-minute load average when the process began
+    peak_rss_bytes: int  # summed over the process tree; pages shared by two processes count twice
+    peak_rss_anon_bytes: int  # the same without files and mapped pages of the page cache
+    checkpoints: int | None  # durable commits completed in the run; None for a system that has none
+    settings: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        for name in ("rows", "cores", "run_seconds", "peak_rss_bytes"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{self.name}: {name} must be positive, not {getattr(self, name)}")
+        if self.checkpoints is not None and self.checkpoints < 1:
+            raise ValueError(f"{self.name}: no checkpoint completed, so nothing was durable")
+
+    @property
+    def rows_per_second(self) -> float:
+        return self.rows / self.run_seconds
+
+    @property
+    def rows_per_cpu_second(self) -> float:
+        """The rate that other work on the same cores disturbs least."""
+        return self.rows / self.cpu_seconds
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            **asdict(self),
+            "rows_per_second": round(self.rows_per_second, 1),
+            "rows_per_cpu_second": round(self.rows_per_cpu_second, 1),
+        }
+
+    def write(self, path: Path) -> None:
+        path.write_text(json.dumps(self.as_json(), indent=2) + "\n")
+
+
+def read(path: Path) -> Outcome:
+    found: dict[str, Any] = json.loads(path.read_text())
+    return Outcome(**{field.name: found[field.name] for field in fields(Outcome)})
