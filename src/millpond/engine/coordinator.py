@@ -13,7 +13,7 @@ after which an older coordinator loses every put (law 2).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from millpond.control.admission import Bounds, Pace, admit, budget_rows
@@ -43,6 +43,7 @@ from millpond.engine.protocol import (
     ReadHead,
     RunEpoch,
     RunFailed,
+    Unanswered,
     Wait,
     Woke,
 )
@@ -63,7 +64,7 @@ from millpond.state.run_ref import RunRef
 class Policy:
     """What a coordinator may decide by itself."""
 
-    bounds: Bounds = Bounds()
+    bounds: Bounds = field(default_factory=Bounds)
     retain_epochs: int = 1000
     fan_in: int = FAN_IN
     unit_bytes: int = UNIT_BYTES
@@ -120,6 +121,8 @@ class Coordinator:
         self._cursors_moved = False
         self._failed_sinks: dict[str, MillpondError] = {}
         self._compact_failures = 0
+        self._everything = False
+        self._unanswered = 0
 
     # -- the one door ---------------------------------------------------------
 
@@ -127,6 +130,8 @@ class Coordinator:
         return [ReadHead()]
 
     def handle(self, event: Event) -> list[Instruction]:
+        if isinstance(event, HeadRead | Polled | ReadBackDone):
+            self._unanswered = 0
         match event:
             case HeadRead():
                 return self._on_head(event)
@@ -146,6 +151,11 @@ class Coordinator:
                 return self._on_read_back(manifest)
             case Woke():
                 return [self._poll()]
+            case Unanswered(instruction, error):
+                self._unanswered += 1
+                if self._unanswered >= self.policy.tries * 4:
+                    return [Halt(error)]
+                return [instruction]
             case Delivered(sink, epoch):
                 return self._on_delivered(sink, epoch)
             case DeliverFailed(sink, _, error):
@@ -455,7 +465,7 @@ class Coordinator:
             if cursor < head.epoch:
                 self._delivering[sink] = cursor + 1
                 found.append(Deliver(sink, cursor + 1))
-        if self.policy.compact and self._compacting is None and not self._merged:
+        if (self.policy.compact or self._everything) and self._compacting is None and not self._merged:
             jobs = plan_merges(
                 self.live.values(), fan_in=self.policy.fan_in, unit_bytes=self.policy.unit_bytes
             )
@@ -483,6 +493,10 @@ class Coordinator:
         return (
             bool(self._delivering) or self._compacting is not None or self._collecting or bool(self._merged)
         )
+
+    def compact_everything(self) -> None:
+        """Merge until every table is one run, whatever the policy says."""
+        self._everything = True
 
     @property
     def failed_sinks(self) -> Mapping[str, MillpondError]:

@@ -203,6 +203,14 @@ class Collected:
 
 
 @dataclass(frozen=True)
+class Unanswered:
+    """Storage or a source was not there; the instruction changed nothing and may be given again."""
+
+    instruction: ReadHead | PollSources | ReadBack
+    error: MillpondError
+
+
+@dataclass(frozen=True)
 class Woke:
     pass
 
@@ -221,5 +229,6 @@ Event = (
     | Compacted
     | CompactFailed
     | Collected
+    | Unanswered
     | Woke
 )

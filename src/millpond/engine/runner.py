@@ -37,6 +37,7 @@ class Runner:
         self._next: Instruction | None = None
         self._committed = -1
         self._wake = threading.Event()
+        self.idle_polls = 0  # how often the sources had nothing to give
         self.failure: MillpondError | None = None
 
     def boot(self) -> None:
@@ -86,6 +87,10 @@ class Runner:
                     return
             self.step()
 
+    def compact_everything(self) -> None:
+        """Ask for every table to be merged into one run; done by the time a drain returns."""
+        self.coordinator.compact_everything()
+
     def wake(self) -> None:
         self._wake.set()
 
@@ -109,6 +114,8 @@ class Runner:
                 raise InternalError("two instructions of the chain at once", detail=f"{instruction}, {self._next}")
             else:
                 self._next = instruction
+                if isinstance(instruction, Wait):
+                    self.idle_polls += 1
 
     def _perform_beside(self, instruction: Instruction) -> None:
         try:

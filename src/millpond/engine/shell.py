@@ -47,6 +47,7 @@ from millpond.engine.protocol import (
     ReadHead,
     RunEpoch,
     RunFailed,
+    Unanswered,
 )
 from millpond.engine.spec import EpochSpec, Report
 from millpond.engine.worker import Worker
@@ -60,7 +61,7 @@ from millpond.sources.source import Advance, Poll, Source, Split
 from millpond.state import history, inbox
 from millpond.state.garbage import collect
 from millpond.state.listing import live_runs
-from millpond.state.manifest import Manifest, encode_page, manifest_name
+from millpond.state.manifest import Manifest, encode_page, is_kept, manifest_name
 from millpond.state.packed import PackedWriter
 from millpond.state.run_ref import RunRef
 from millpond.state.snapshot import Snapshot
@@ -100,16 +101,15 @@ class Shell:
 
     def perform(self, instruction: Instruction) -> Event:
         match instruction:
-            case ReadHead():
-                return self.read_head()
-            case PollSources():
-                return self._poll(instruction)
+            case ReadHead() | PollSources() | ReadBack():
+                try:
+                    return self._ask(instruction)
+                except UnavailableError as error:
+                    return Unanswered(instruction, error)
             case RunEpoch():
                 return self._run(instruction)
             case PutManifest():
                 return self._put(instruction)
-            case ReadBack(epoch):
-                return ReadBackDone(history.find_manifest(self.store, epoch))
             case Deliver():
                 return self._deliver(instruction)
             case Compact():
@@ -119,6 +119,15 @@ class Shell:
         raise InternalError("no such instruction", detail=repr(instruction))
 
     # -- reading ----------------------------------------------------------------
+
+    def _ask(self, instruction: ReadHead | PollSources | ReadBack) -> Event:
+        match instruction:
+            case ReadHead():
+                return self.read_head()
+            case PollSources():
+                return self._poll(instruction)
+            case ReadBack(epoch):
+                return ReadBackDone(history.find_manifest(self.store, epoch))
 
     def read_head(self) -> HeadRead:
         head = history.read_head(self.store)
@@ -166,7 +175,8 @@ class Shell:
             rollback = None
             if entry.kind == "rollback":
                 target = history.find_manifest(self.store, int(entry.args["epoch"]))
-                if target is not None and self._head is not None and target.epoch >= self._head.floor:
+                head = self._head
+                if target is not None and head is not None and is_kept(head, target.epoch):
                     rollback = self._opened(target)
             return (Command(entry.number, entry.kind, entry.args),), rollback
         for step, found in splits.items():

@@ -1,8 +1,8 @@
 """The in-memory test source: rows, and what else can happen to a stream.
 
 Items are rows (a table or dicts, with `_w` for retractions), `Pause` (the
-source has nothing to give for some polls), `Crash` (the process meets an
-error when it gets there, once) and `Advance to` watermarks by rows' own times.
+source has nothing to give for some polls), `Crash` (the run ends with
+an exception when it gets there, once); watermarks come from the rows' own times.
 A position is the number of items taken, so a reopened pond goes on where it
 was when the same items are given again.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from millpond.errors import InvalidError, UnavailableError
+from millpond.errors import InvalidError
 from millpond.sources.source import Advance, Poll, Split
 from millpond.state.table_spec import TableSpec
 
@@ -27,9 +27,13 @@ class Pause:
     polls: int = 1
 
 
+class InjectedCrash(RuntimeError):
+    """The process "died" here; a test opens the pond again and goes on."""
+
+
 @dataclass(frozen=True)
 class Crash:
-    """Fail the poll that reaches this item, once per process."""
+    """Raise InjectedCrash out of the run that reaches this item, once."""
 
     reason: str = "a crash in the test input"
 
@@ -79,7 +83,7 @@ class MemorySource:
             if isinstance(item, Crash):
                 if not splits and self._met.get(number, 0) == 0:
                     self._met[number] = 1
-                    raise UnavailableError(item.reason)
+                    raise InjectedCrash(item.reason)
                 if splits:
                     break
                 marks += 1

@@ -42,18 +42,22 @@ def read_head(store: Store) -> Manifest | None:
 
     A gap in the chain, or a token below its parent's, is a damaged pond.
     """
-    found = epochs(store)
-    if not found:
-        return None
-    gaps = [e for e, after in itertools.pairwise(found) if after != e + 1]
-    head = read_manifest(store, found[-1])
-    for gap in gaps:
-        if gap >= head.floor:
+    for last_look in (False, True):
+        found = epochs(store)
+        if not found:
+            return None
+        head = read_manifest(store, found[-1])
+        gaps = [e + 1 for e, after in itertools.pairwise(found) if after != e + 1]
+        gaps = [g for g in gaps if g >= head.floor]
+        if not gaps:
+            return head
+        # A listing made while old manifests were being collected may show a gap: look again.
+        if last_look:
             raise DataError(
-                f"the manifest of epoch {gap + 1} is missing",
+                f"the manifest of epoch {gaps[0]} is missing",
                 detail=f"manifests exist up to epoch {found[-1]}, the floor is {head.floor}",
                 hint="restore the file from a copy of the pond; do not delete files under manifests/",
-                epoch=gap + 1,
+                epoch=gaps[0],
             )
     return head
 

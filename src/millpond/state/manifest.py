@@ -108,6 +108,11 @@ class Manifest:
         return Manifest(**{k: v for k, v in data.items() if k in known})
 
 
+def is_kept(head: Manifest, epoch: int) -> bool:
+    """May an epoch be read, by what the head says?"""
+    return head.floor <= epoch <= head.epoch or epoch in head.savepoints.values()
+
+
 def ref_to_json(ref: RunRef) -> list[Any]:
     """[table, file, segment, bucket, lo, hi, rows, bytes, h_min, h_max, kind]; hashes in hex."""
     return [

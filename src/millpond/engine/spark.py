@@ -1,0 +1,46 @@
+"""The Spark engine: the levels of an epoch as one Spark job.
+
+It takes the user's own session after checking its settings, or makes one.
+State has no home (law 4), so executors may come and go.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from millpond.engine.engine import collect_reports
+from millpond.engine.level import LevelTask
+from millpond.engine.spark_chain import SparkChain
+from millpond.engine.spark_session import check_java, check_session, make_session
+from millpond.engine.spec import EpochSpec, Report
+
+
+class SparkEngine:
+    def __init__(self, session: Any = None, **options: Any) -> None:
+        self._own = session is None
+        if session is None:
+            check_java()
+            session = make_session(**options)
+        for advice in check_session(session):
+            warnings.warn(advice, stacklevel=3)
+        self.session = session
+        self.chain = SparkChain(session)
+        self.default_parallelism = max(1, int(session.sparkContext.defaultParallelism))
+
+    def run(self, spec: EpochSpec) -> list[Report]:
+        levels = [LevelTask(spec, level) for level in range(len(spec.parallelism))]
+        return collect_reports(
+            spec, self.chain.run(levels, spec.parallelism, description=f"millpond epoch {spec.epoch}")
+        )
+
+    def map(self, function: Callable[[bytes], bytes], items: Sequence[bytes]) -> list[bytes]:
+        return self.chain.map(function, items, min(len(items), self.default_parallelism))
+
+    def cancel(self) -> None:
+        self.chain.cancel()
+
+    def close(self) -> None:
+        if self._own:
+            self.session.stop()

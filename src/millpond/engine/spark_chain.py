@@ -1,0 +1,412 @@
+"""The linear chain of levels as one Spark job over raw frames.
+
+A level is a function (task, frames in) -> (target task, frame) pairs; its
+frames go through Spark's shuffle to the tasks of the next level, the last
+level's frames come to the driver.  Law 9 at this layer: a task's input ends by
+Spark's end mark or it is an error (pyspark takes a lost connection for the end
+of the data), and the driver counts the frames of every last task.
+
+This is the layer under `RDD.partitionBy`: Python writes the target as eight
+bytes and the frame as it is, `PairwiseRDD` pairs them, and nothing pickles,
+batches or holds more than one frame.
+"""
+
+from __future__ import annotations
+
+import base64
+import pickle
+import re
+import struct
+import threading
+import traceback
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import IO, TYPE_CHECKING, Any
+
+from pyspark.serializers import Serializer, SpecialLengths
+
+from millpond.errors import InternalError, InvalidError, MillpondError, UnavailableError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LevelFn = Callable[[int, Iterator[bytes]], Iterator[tuple[int, bytes]]]
+
+FRAME_BYTES_MAX = 64 << 20
+TASKS_MAX = 32768
+CHAIN_POOL = "millpond"
+BESIDE_POOL = "millpond-beside"
+
+_LENGTH = struct.Struct(">i")
+_ROUTE = struct.Struct(">iqi")  # 8, target, length of the frame: two of Spark's framed byte strings in a row
+_COUNT = struct.Struct(">q")
+_CARRIED = re.compile(r"millpond-error ([A-Za-z0-9+/=]+)")
+_TRACE_LINES = 12
+
+
+# -- in the worker ------------------------------------------------------------
+
+
+class RawFrames(Serializer):  # type: ignore[misc]
+    """Length-prefixed bytes, handed on as they are, one at a time."""
+
+    def dump_stream(self, iterator: Iterable[bytes], stream: IO[bytes]) -> None:
+        for frame in iterator:
+            stream.write(_LENGTH.pack(len(frame)))
+            stream.write(frame)
+
+    def load_stream(self, stream: IO[bytes]) -> Iterator[bytes]:
+        while True:
+            head = stream.read(_LENGTH.size)
+            length = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else None
+            if length == SpecialLengths.END_OF_DATA_SECTION:
+                return
+            frame = None if length is None else stream.read(length)
+            if frame is None or len(frame) < length:
+                raise UnavailableError(
+                    "the input of a task ended before its end mark",
+                    hint="a task before it or the connection to spark was lost; run the epoch again",
+                )
+            yield frame
+
+
+class RoutedFrames(RawFrames):
+    """Writes (target, frame) pairs as `PairwiseRDD` wants them: the key's bytes, then the frame's."""
+
+    def dump_stream(self, iterator: Iterable[tuple[int, bytes]], stream: IO[bytes]) -> None:
+        for target, frame in iterator:
+            stream.write(_ROUTE.pack(8, target, len(frame)))
+            stream.write(frame)
+
+
+class RemoteError(Exception):
+    """An exception on its way to the driver: Spark carries only text, so the text holds it whole."""
+
+
+def _carry(error: Exception) -> RemoteError:
+    trace = "".join(traceback.format_exception(error))
+    original: bytes | None = None
+    if isinstance(error, MillpondError):
+        # vars(): a subclass may hold more than the five common fields.
+        original = pickle.dumps((error, vars(error)))
+    summary = traceback.format_exception_only(error)[-1].strip()
+    payload = base64.b64encode(pickle.dumps((original, summary, trace))).decode()
+    return RemoteError(f"{summary}\nmillpond-error {payload}")
+
+
+class Task:
+    """A level as the function a Spark worker calls; checks what leaves it."""
+
+    def __init__(self, level: LevelFn, *, first: bool, targets: int | None) -> None:
+        self.level = level
+        self.first = first
+        self.targets = targets  # None in the last level: nothing is routed
+
+    def __call__(self, task: int, incoming: Iterator[bytes]) -> Iterator[Any]:
+        try:
+            frames = self._drained(incoming) if self.first else incoming
+            sent = 0
+            for target, frame in self.level(task, frames):
+                self._check(task, target, frame)
+                sent += 1
+                yield frame if self.targets is None else (target, frame)
+            # Spark reuses a worker only if it has read its input to the end.
+            for _ in incoming:
+                pass
+            if self.targets is None:
+                yield _COUNT.pack(sent)
+        except Exception as error:
+            raise _carry(error) from None
+
+    def _drained(self, incoming: Iterator[bytes]) -> Iterator[bytes]:
+        for _ in incoming:
+            raise InternalError("the first level of a chain received a frame")
+        return iter(())
+
+    def _check(self, task: int, target: int, frame: bytes) -> None:
+        if self.targets is not None and not 0 <= target < self.targets:
+            # Spark's partitioner would take it modulo the number of tasks, silently.
+            raise InternalError(
+                f"task {task} sent a frame to a task that does not exist",
+                detail=f"target {target} of {self.targets} tasks",
+            )
+        if len(frame) > FRAME_BYTES_MAX:
+            raise InternalError(
+                f"task {task} sent a frame that is too large",
+                detail=f"{len(frame)} bytes, the most is {FRAME_BYTES_MAX}",
+                hint="cut the frame before sending it",
+            )
+
+
+class MapLevel:
+    """`map` as a chain of one level: every task takes every n-th item; results carry their item's number."""
+
+    def __init__(self, function: Callable[[bytes], bytes], items: Sequence[bytes], parallelism: int) -> None:
+        self.function = function
+        self.items = items
+        self.parallelism = parallelism
+
+    def __call__(self, task: int, frames: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
+        for number in range(task, len(self.items), self.parallelism):
+            yield 0, _COUNT.pack(number) + self.function(self.items[number])
+
+
+# -- in the driver ------------------------------------------------------------
+
+
+class SparkChain:
+    """Runs chains and single stages on one Spark session; may be used from several threads."""
+
+    def __init__(self, session: SparkSession) -> None:
+        context = session.sparkContext
+        self._context = context
+        self._jvm = context._jvm
+        self._spark = context._jsc.sc()
+        self._group = f"millpond-{uuid.uuid4().hex[:12]}"
+        self._local = threading.local()
+        self._running = 0
+        self._idle = threading.Condition()
+        # What every run needs and never changes is made once: a call into the
+        # JVM costs 0.2-0.3 ms, and naming a class or passing a dict is several.
+        self._python_rdd = self._jvm.PythonRDD
+        self._pairwise_rdd = self._jvm.PairwiseRDD
+        self._partitioner = self._jvm.PythonPartitioner
+        self._function = self._jvm.SimplePythonFunction
+        self._empty_list = self._jvm.java.util.ArrayList()
+        self._environment = self._jvm.java.util.HashMap()
+        for name, value in context.environment.items():
+            self._environment.put(name, value)
+        self._bases: dict[int, Any] = {}
+        self._partitioners: dict[int, Any] = {}
+
+    def run(self, levels: Sequence[LevelFn], parallelism: Sequence[int], *, description: str) -> list[bytes]:
+        """One job: level k runs on parallelism[k] tasks; the last level's frames, in order of task."""
+        _check_shape(levels, parallelism)
+        return self._submit(levels, parallelism, description, CHAIN_POOL)
+
+    def map(
+        self,
+        function: Callable[[bytes], bytes],
+        items: Sequence[bytes],
+        parallelism: int,
+        *,
+        description: str = "beside the chain",
+    ) -> list[bytes]:
+        """One stage beside the chain: function(item) for every item, in their order."""
+        if not items:
+            return []
+        tasks = min(parallelism, len(items))
+        level = MapLevel(function, list(items), tasks)
+        _check_shape([level], [tasks])
+        results: list[bytes | None] = [None] * len(items)
+        for frame in self._submit([level], [tasks], description, BESIDE_POOL):
+            results[_COUNT.unpack_from(frame)[0]] = frame[_COUNT.size :]
+        found = [result for result in results if result is not None]
+        if len(found) != len(items):
+            raise InternalError(
+                "a stage lost results", detail=f"{len(found)} results of {len(items)} items"
+            )
+        return found
+
+    def cancel(self) -> None:
+        """Cancel every running job of this chain and wait until none runs."""
+        with self._idle:
+            while self._running:
+                # A run may be between its start and its submission: ask again until it is gone.
+                self._context.cancelJobGroup(self._group)
+                self._idle.wait(0.05)
+
+    # -- one job -----------------------------------------------------------
+
+    def _submit(
+        self, levels: Sequence[LevelFn], parallelism: Sequence[int], description: str, pool: str
+    ) -> list[bytes]:
+        with self._idle:
+            self._running += 1
+        try:
+            commands = [_command(level, k, parallelism) for k, level in enumerate(levels)]
+            try:
+                rdd = self._build(commands, parallelism)
+                frames = self._collect(rdd, description, pool)
+                # Spark's own cleaner waits for the JVM to collect garbage: hours, at a few MB an epoch.
+                rdd.cleanShuffleDependencies(False)
+            except _spark_errors() as error:
+                raise _translate(error) from None
+            return _whole(frames, parallelism[-1])
+        finally:
+            with self._idle:
+                self._running -= 1
+                self._idle.notify_all()
+
+    def _build(self, commands: Sequence[bytes], parallelism: Sequence[int]) -> Any:
+        rdd = self._base(parallelism[0])
+        for k, command in enumerate(commands):
+            if k > 0:
+                pairs = self._pairwise_rdd(rdd).asJavaPairRDD().partitionBy(self._partition(parallelism[k]))
+                rdd = self._python_rdd.valueOfPair(pairs).rdd()
+            rdd = self._python_rdd(rdd, self._wrapped(command), False, False)
+        return rdd
+
+    def _wrapped(self, command: bytes) -> Any:
+        context = self._context
+        # Inline whatever its size: the task's binary is broadcast by Spark anyway, once an executor.
+        return self._function(
+            bytearray(command),
+            self._environment,
+            context._python_includes or self._empty_list,
+            context.pythonExec,
+            context.pythonVer,
+            self._empty_list,
+            context._javaAccumulator,
+        )
+
+    def _collect(self, rdd: Any, description: str, pool: str) -> list[bytes]:
+        from pyspark.util import _create_local_socket
+
+        # The thread's own properties (a user's job group, pool, description) are put back after the job.
+        theirs = self._spark.getLocalProperties()
+        self._spark.setLocalProperties(self._properties(pool))
+        try:
+            served = self._python_rdd.collectAndServeWithJobGroup(rdd, self._group, description, True)
+        finally:
+            self._spark.setLocalProperties(theirs)
+        stream, socket = _create_local_socket(served)
+        try:
+            return list(_served(stream))
+        finally:
+            stream.close()
+            socket.close()
+
+    def _properties(self, pool: str) -> Any:
+        known: dict[str, Any] = self._local.__dict__.setdefault("properties", {})
+        if pool not in known:
+            properties = self._jvm.java.util.Properties()
+            properties.setProperty("spark.scheduler.pool", pool)
+            known[pool] = properties
+        return known[pool]
+
+    def _base(self, tasks: int) -> Any:
+        if tasks not in self._bases:
+            self._bases[tasks] = self._context.parallelize([], tasks)._jrdd.rdd()
+        return self._bases[tasks]
+
+    def _partition(self, tasks: int) -> Any:
+        if tasks not in self._partitioners:
+            self._partitioners[tasks] = self._partitioner(tasks, 0)
+        return self._partitioners[tasks]
+
+
+def _check_shape(levels: Sequence[Any], parallelism: Sequence[int]) -> None:
+    if not levels or len(levels) != len(parallelism):
+        raise InvalidError(
+            "a chain needs one parallelism for each of its levels",
+            detail=f"{len(levels)} levels, {len(parallelism)} numbers",
+        )
+    for tasks in parallelism:
+        if not 1 <= tasks <= TASKS_MAX:
+            raise InvalidError(
+                "the parallelism of a level is out of range",
+                detail=f"got {tasks}, allowed is 1 to {TASKS_MAX}",
+            )
+
+
+def _command(level: LevelFn, number: int, parallelism: Sequence[int]) -> bytes:
+    from pyspark import cloudpickle
+
+    last = number == len(parallelism) - 1
+    task = Task(level, first=number == 0, targets=None if last else parallelism[number + 1])
+    writes = RawFrames() if last else RoutedFrames()
+    try:
+        command: bytes = cloudpickle.dumps((task, None, RawFrames(), writes))
+    except Exception as error:
+        raise InvalidError(
+            f"level {number} cannot be sent to the workers",
+            detail=f"{type(error).__name__}: {error}",
+            hint="functions must not hold locks, connections, sessions or open files; make them inside",
+        ) from error
+    return command
+
+
+def _served(stream: IO[bytes]) -> Iterator[bytes]:
+    """The frames the JVM serves: here, unlike in a worker, the end is the end of the stream."""
+    while head := stream.read(_LENGTH.size):
+        (length,) = _LENGTH.unpack(head)
+        frame = stream.read(length)
+        if len(frame) < length:
+            raise UnavailableError(
+                "the connection to spark was lost", detail=f"{len(frame)} bytes of a frame of {length}"
+            )
+        yield frame
+
+
+def _whole(frames: Sequence[bytes], tasks: int) -> list[bytes]:
+    """The frames without the counts; every task's frames are followed by how many they are."""
+    found: list[bytes] = []
+    end = len(frames)
+    for _ in range(tasks):
+        if end < 1 or len(frames[end - 1]) != _COUNT.size:
+            break
+        (count,) = _COUNT.unpack(frames[end - 1])
+        start = end - 1 - count
+        if count < 0 or start < 0:
+            break
+        found[:0] = frames[start : end - 1]
+        end = start
+    else:
+        if end == 0:
+            return found
+    raise UnavailableError(
+        "the frames of the last level did not arrive whole",
+        detail=f"{len(frames)} frames for {tasks} tasks, {end} of them not accounted for",
+        hint="run the epoch again",
+    )
+
+
+# -- errors -------------------------------------------------------------------
+
+
+def _spark_errors() -> tuple[type[Exception], ...]:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    return (Py4JError, PySparkException, ConnectionError)
+
+
+def _translate(error: Exception) -> MillpondError:
+    """What a failed job means for the caller: the original error, our bug, or try again."""
+    text = str(error)
+    if carried := _CARRIED.search(text):
+        return _uncarry(carried.group(1))
+    if "PythonException" in text or type(error).__name__ == "PythonException":
+        lines = [line for line in text.splitlines() if not line.startswith("\tat ")]
+        return InternalError("a python worker failed outside the level", detail=_tail("\n".join(lines)))
+    cancelled = "cancelled" in text
+    return UnavailableError(
+        "the spark job was cancelled" if cancelled else "the spark job failed",
+        detail=_reason(text),
+        hint=None if cancelled else "run the epoch again; if it stays, look at the executors' logs",
+    )
+
+
+def _uncarry(payload: str) -> MillpondError:
+    original, summary, trace = pickle.loads(base64.b64decode(payload))
+    if original is not None:
+        error, fields = pickle.loads(original)
+        vars(error).update(fields)
+        error.add_note("in the worker:\n" + trace)
+        assert isinstance(error, MillpondError)
+        return error
+    return InternalError(f"a level failed: {summary}", detail=_tail(trace))
+
+
+def _tail(trace: str) -> str:
+    return "\n".join(trace.strip().splitlines()[-_TRACE_LINES:])
+
+
+def _reason(text: str) -> str:
+    """The line that says why: Spark wraps it between the call that failed and two stacks."""
+    for line in text.splitlines():
+        _, mark, told = line.partition("Exception: ")
+        if mark:
+            return told.strip()[:1000]
+    return text.strip()[:1000]

@@ -1,0 +1,286 @@
+"""Starting a Spark session that suits Millpond, and judging one that a user brings.
+
+Law: what cannot work is refused before the first epoch, with what to do about
+it; what is only slow is said once, as advice.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from millpond.engine.daemon import QUIET_THREADS
+from millpond.errors import InvalidError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JAVA_MIN = 17
+DAEMON = "millpond.engine.daemon"
+
+UNIX_SOCKET = "spark.python.unix.domain.socket.enabled"
+WORKER_REUSE = "spark.python.worker.reuse"
+DAEMON_MODULE = "spark.python.daemon.module"
+PYSPARK_MEMORY = "spark.executor.pyspark.memory"
+CLEANER = "spark.cleaner.referenceTracking"
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
+SETTINGS: Mapping[str, str] = {
+    # TCP between the JVM and Python stands still for 40 ms a level (Nagle meets delayed acks).
+    UNIX_SOCKET: "true",
+    # Warm, frozen workers: a quarter of an epoch's floor, and a second of the first epoch.
+    DAEMON_MODULE: DAEMON,
+    WORKER_REUSE: "true",
+    # Compaction runs beside the chain and must not stand in front of it.
+    "spark.scheduler.mode": "FAIR",
+    # A task has no home (law 4): three seconds of waiting for one is three seconds lost.
+    "spark.locality.wait": "0s",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Spark keeps a record of the last 1000 jobs and 100,000 tasks even with its pages off.
+    "spark.ui.retainedJobs": "50",
+    "spark.ui.retainedStages": "100",
+    "spark.ui.retainedTasks": "1000",
+    **{f"spark.executorEnv.{name}": value for name, value in QUIET_THREADS.items()},
+}
+
+# Failed tasks reach the caller as errors; Spark would print each of them with its stack as well.  The gateway's
+# level decides what a pyspark shell says of itself: unless it is the root's, it announces that it changes it.
+_LOG4J = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} spark %p %c{1}: %m%n%ex
+logger.executor.name = org.apache.spark.executor.Executor
+logger.executor.level = off
+logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
+logger.tasks.level = off
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+"""
+
+
+def make_session(
+    master: str | None = None, app_name: str = "millpond", extra: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A session with Millpond's settings; `extra` overrides them.
+
+    A process holds one Spark context.  If one is running it is used as it is,
+    and `check_session` says what it lacks.
+    """
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    running = SparkContext._active_spark_context
+    if running is not None:
+        if master is not None and running.master != master:
+            raise InvalidError(
+                "a spark context is already running in this process",
+                detail=f"running on {running.master}, asked for {master}",
+                hint="stop it first, or pass its session",
+            )
+        return SparkSession.builder.getOrCreate()
+    if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        check_java()
+    chosen = master or f"local[{_cores()}]"
+    settings = settings_for(chosen, extra or {})
+    if chosen.startswith("local"):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    with tempfile.NamedTemporaryFile("w", suffix=".properties", prefix="millpond-log4j-") as quiet:
+        quiet.write(_LOG4J)
+        quiet.flush()
+        options = [f"-Dlog4j2.configurationFile=file:{quiet.name}", settings.get(JAVA_OPTIONS, "")]
+        settings[JAVA_OPTIONS] = " ".join(options).strip()
+        builder = SparkSession.builder.master(chosen).appName(app_name)
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        return builder.getOrCreate()
+
+
+def _cores() -> int:
+    """The cores this process may use; a container often has fewer than the machine."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def settings_for(master: str, extra: Mapping[str, str]) -> dict[str, str]:
+    """All settings of a session on this master, the user's own last."""
+    settings = dict(SETTINGS)
+    source = Path(__file__).resolve().parents[2]
+    if master.startswith("local") and source.name not in ("site-packages", "dist-packages"):
+        # Run from a source tree: the workers must import this same tree.
+        settings["spark.executorEnv.PYTHONPATH"] = str(source)
+    settings.update(extra)
+    return settings
+
+
+# -- checks -------------------------------------------------------------------
+
+
+def check_session(session: SparkSession) -> list[str]:
+    """Refuse a session on which Millpond cannot run; return advice on what makes it slow.
+
+    Starts one small task, to learn whether the executors' Python fits.
+    """
+    _refuse_connect(session)
+    context = session.sparkContext
+    if context._jsc is None or context._jsc.sc().isStopped():
+        raise InvalidError("the spark session is stopped", hint="make a new one and pass that")
+    if not session.version.startswith("4."):
+        raise InvalidError(
+            "this version of spark is not supported",
+            detail=f"spark {session.version}, needed is 4.x",
+            hint="install pyspark 4",
+        )
+    conf = context.getConf()
+    if conf.get(PYSPARK_MEMORY) is not None:
+        raise InvalidError(
+            f"{PYSPARK_MEMORY} is set: it limits address space, and state is memory-mapped",
+            detail=f"got {conf.get(PYSPARK_MEMORY)}",
+            hint=f"remove {PYSPARK_MEMORY}; give the executors memoryOverhead instead",
+        )
+    _probe(context)
+    return advice({name: value for name, value in conf.getAll()})
+
+
+def advice(conf: Mapping[str, str]) -> list[str]:
+    """What makes this configuration slower or larger than it needs to be."""
+    found = []
+    if conf.get(UNIX_SOCKET, "false") != "true":
+        found.append(f"set {UNIX_SOCKET}=true: without it every level waits 40 ms for the network stack")
+    if conf.get(WORKER_REUSE, "true") != "true":
+        found.append(f"set {WORKER_REUSE}=true: without it every task starts a python process")
+    if conf.get(DAEMON_MODULE) != DAEMON:
+        found.append(f"set {DAEMON_MODULE}={DAEMON}: without it workers start cold and collect garbage slowly")
+    if conf.get(CLEANER, "true") != "true":
+        found.append(f"set {CLEANER}=true: without it shuffle files stay on disk until the session ends")
+    return found
+
+
+def _refuse_connect(session: Any) -> None:
+    if type(session).__module__.startswith("pyspark.sql.connect"):
+        raise InvalidError(
+            "a spark connect session has no RDDs, and the chain of levels is made of them",
+            hint="run the coordinator inside the cluster, with a session made by SparkSession.builder.master(...)",
+        )
+
+
+def _probe(context: Any) -> None:
+    """Run one task that imports the engine where the levels will run."""
+
+    def imports(frames: Any) -> list[str]:
+        import importlib
+
+        importlib.import_module("millpond.engine.spark_chain")
+        return [sys.executable for _ in frames]
+
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        context.parallelize([0], 1).mapPartitions(imports).collect()
+    except (Py4JError, PySparkException) as error:
+        raise _unfit(str(error)) from None
+
+
+def _unfit(text: str) -> InvalidError:
+    """Why the executors' Python cannot run our tasks, from the text of the failed task."""
+    if "PYTHON_VERSION_MISMATCH" in text:
+        found = re.search(r"worker.{0,40}?(\d+\.\d+).{0,80}?driver.{0,10}?(\d+\.\d+)", text, re.DOTALL)
+        return InvalidError(
+            "the executors run another python than the driver",
+            detail=f"executors {found[1]}, driver {found[2]}" if found else None,
+            hint="set PYSPARK_PYTHON to the same version everywhere before the session starts",
+        )
+    if missing := re.search(r"No module named '?([\w.]+)", text):
+        return InvalidError(
+            f"the executors' python has no module {missing[1]}",
+            hint="install millpond in the environment PYSPARK_PYTHON names on every executor",
+        )
+    return InvalidError(
+        "a first small task failed on this session",
+        detail=" ".join(text.split())[:1000],
+        hint="the executors' logs say more",
+    )
+
+
+# -- java ---------------------------------------------------------------------
+
+
+def check_java() -> int:
+    """The major version of the Java that Spark would start; an error that says how to get one if it cannot."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    hint = f"install it with: {install_command(sys.platform, shutil.which)}"
+    if java is None:
+        raise InvalidError("spark needs java 17 or newer, and there is no java on PATH", hint=hint)
+    where = f"JAVA_HOME={home}" if home else java
+    try:
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except OSError as error:
+        raise InvalidError(
+            f"spark needs java 17 or newer, and {java} cannot be run",
+            detail=f"{where}: {error.strerror}",
+            hint=f"unset JAVA_HOME, or {hint}" if home else hint,
+        ) from error
+    told = done.stderr + done.stdout
+    version = java_version(told)
+    if version is None:
+        raise InvalidError(
+            f"spark needs java 17 or newer, and {java} does not say its version",
+            detail=f"exit code {done.returncode}: {told.strip()[:200]}",
+            hint=hint,
+        )
+    if version < JAVA_MIN:
+        raise InvalidError(
+            f"spark needs java {JAVA_MIN} or newer, and this is java {version}",
+            detail=f"found {version} at {where}",
+            hint=hint,
+        )
+    return version
+
+
+def java_version(told: str) -> int | None:
+    """The major version in what `java -version` prints.
+
+    >>> java_version('openjdk version "17.0.15" 2025-04-15'), java_version('java version "1.8.0_392"')
+    (17, 8)
+    """
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', told)
+    if found is None:
+        return None
+    major = int(found[1])
+    return int(found[2]) if major == 1 and found[2] else major
+
+
+def install_command(platform: str, which: Callable[[str], str | None]) -> str:
+    """How Java is installed here, by the package manager that is there."""
+    if platform == "darwin":
+        return 'brew install openjdk@17 && export JAVA_HOME="$(brew --prefix openjdk@17)"'
+    if platform == "win32":
+        return "winget install EclipseAdoptium.Temurin.17.JRE"
+    commands = {
+        "apt-get": "sudo apt-get install -y openjdk-17-jre-headless (openjdk-21 where there is no 17)",
+        "dnf": "sudo dnf install -y java-17-openjdk-headless",
+        "yum": "sudo yum install -y java-17-openjdk-headless",
+        "zypper": "sudo zypper install -y java-17-openjdk-headless",
+        "pacman": "sudo pacman -S jre17-openjdk-headless",
+        "apk": "sudo apk add openjdk17-jre-headless",
+    }
+    for tool, command in commands.items():
+        if which(tool):
+            return command
+    return "a Java 17 build from https://adoptium.net, with JAVA_HOME naming its folder"

@@ -1,0 +1,1 @@
+"""Dataflows in Python: streams, keyed streams, views."""

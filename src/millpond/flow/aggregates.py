@@ -1,0 +1,91 @@
+"""Aggregates written as text: ``"sum(price)"``, ``"count(distinct bidder)"``.
+
+The text is parsed by sqlglot; arguments that are more than a column become a
+column of a Map in front, and FILTER becomes a CASE in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import expressions as exp
+
+from millpond.errors import InvalidError
+from millpond.operators.accumulators import EXTREMES, LINEAR
+from millpond.operators.aggregate import Agg
+
+_NAMES = {
+    "Count": "count",
+    "Sum": "sum",
+    "Avg": "avg",
+    "Min": "min",
+    "Max": "max",
+    "Variance": "var_samp",
+    "VariancePop": "var_pop",
+    "Stddev": "stddev_samp",
+    "StddevSamp": "stddev_samp",
+    "StddevPop": "stddev_pop",
+}
+
+
+@dataclass(frozen=True)
+class Parsed:
+    aggs: tuple[Agg, ...]
+    computed: tuple[tuple[str, str], ...]  # (column, expression) needed in front
+
+
+def parse_aggregates(aggregates: Mapping[str, str], columns: list[str], *, step: str) -> Parsed:
+    """
+    >>> parse_aggregates({"n": "count(*)", "s": "sum(price * 2)"}, ["price"], step="g").computed
+    (('s.argument', 'price * 2'),)
+    """
+    aggs = []
+    computed: dict[str, str] = {}
+    for name, text in aggregates.items():
+        function, argument, distinct, where = _parse(name, text, step)
+        column = None
+        if where is not None:
+            argument = f"CASE WHEN {where} THEN {argument or '1'} END"
+        if argument is not None:
+            if argument in columns:
+                column = argument
+            else:
+                column = computed.setdefault(argument, f"{name}.argument")
+        aggs.append(Agg(name, function, column, distinct))
+    return Parsed(tuple(aggs), tuple((column, text) for text, column in computed.items()))
+
+
+def _parse(name: str, text: str, step: str) -> tuple[str, str | None, bool, str | None]:
+    try:
+        tree = sqlglot.parse_one(text, read="duckdb")
+    except sqlglot.errors.ParseError as error:
+        raise InvalidError(
+            f"aggregate {name!r} cannot be read", detail=f"{text!r}: {str(error).splitlines()[0]}", step=step
+        ) from error
+    where = None
+    if isinstance(tree, exp.Filter):
+        where = tree.expression.this.sql("duckdb")
+        tree = tree.this
+    function = _NAMES.get(type(tree).__name__)
+    if function is None:
+        known = ", ".join(sorted({*LINEAR, *EXTREMES}))
+        raise InvalidError(
+            f"aggregate {name!r} is not one that can be kept by accumulators",
+            detail=f"got {text!r}",
+            hint=f"known: {known}; anything else per key: .apply(sql=...)",
+            step=step,
+        )
+    argument = tree.this
+    distinct = False
+    if isinstance(argument, exp.Distinct):
+        distinct = True
+        if len(argument.expressions) != 1:
+            raise InvalidError(f"aggregate {name!r}: DISTINCT takes one argument", detail=text, step=step)
+        argument = argument.expressions[0]
+    if isinstance(argument, exp.Star) or argument is None:
+        return function, None, distinct, where
+    if isinstance(argument, exp.Column) and not argument.table:
+        return function, argument.name, distinct, where
+    return function, argument.sql("duckdb"), distinct, where

@@ -1,0 +1,48 @@
+"""The builder: a plan in the making, shared by all streams of a pond."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from millpond.errors import InvalidError
+from millpond.operators.operator import Operator, Shape
+from millpond.plan.nodes import Plan
+
+
+class Builder:
+    def __init__(self) -> None:
+        self.plan = Plan()
+        self._sealed = False
+
+    def add(self, step: str | None, operator: Operator, inputs: tuple[str, ...], default: str) -> str:
+        """Add a step; its id, which is that of an equal step when there is one."""
+        self.change(lambda plan: plan)
+        name = step if step is not None else self._fresh(default)
+        if not name or name.startswith("_") or "/" in name or "!" in name:
+            raise InvalidError(
+                f"{name!r} cannot be a step id", hint="use letters, digits, dots and dashes, not starting with '_'"
+            )
+        self.plan, found = self.plan.with_node(name, operator, inputs)
+        return found
+
+    def change(self, edit: Callable[[Plan], Plan]) -> None:
+        if self._sealed:
+            raise InvalidError(
+                "the pipeline is already running", hint="define all streams and views before drain(), start() or run()"
+            )
+        self.plan = edit(self.plan)
+
+    def seal(self) -> Plan:
+        self._sealed = True
+        return self.plan
+
+    def shape(self, step: str) -> Shape:
+        return self.plan.shape(step)
+
+    def _fresh(self, base: str) -> str:
+        """A good default id: what it does, on what; numbered when taken by another step."""
+        name, number = base, 2
+        while name in self.plan.nodes:
+            name = f"{base}-{number}"
+            number += 1
+        return name

@@ -1,0 +1,374 @@
+"""Streams: the front end in Python.
+
+Every method adds one step to the plan and returns a new stream.  Expressions
+are SQL over the columns, typed when they are written; functions are Python.
+Each step may be given an id, which names it in errors, metrics and state.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from millpond.errors import InvalidError
+from millpond.flow.aggregates import parse_aggregates
+from millpond.flow.builder import Builder
+from millpond.operators.aggregate import Aggregate, Close, feeds_for
+from millpond.operators.distinct import Distinct
+from millpond.operators.extreme import Extreme
+from millpond.operators.filter import Filter
+from millpond.operators.flat_map import FlatMap
+from millpond.operators.join import Join
+from millpond.operators.map import Map
+from millpond.operators.map_batches import MapBatches
+from millpond.operators.materialize import Materialize
+from millpond.operators.operator import Shape
+from millpond.operators.per_key import PerKey
+from millpond.operators.top_n import TopN
+from millpond.operators.union import Union
+from millpond.operators.watermark import Watermark
+from millpond.operators.window import Hop, Tumble
+from millpond.ordering import Order
+from millpond.plan.nodes import SinkNode, View
+
+Duration = datetime.timedelta | int | float | str
+JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
+GLOBAL_BUCKETS = 16  # the first half of the hierarchy for a ranking without a key
+
+
+class Stream:
+    """Rows that arrive, change and leave."""
+
+    def __init__(self, builder: Builder, step: str) -> None:
+        self._builder = builder
+        self.step = step
+
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{f.name} {f.type}" for f in self.schema)
+        return f"{type(self).__name__}({self.step!r}: {columns})"
+
+    @property
+    def shape(self) -> Shape:
+        return self._builder.shape(self.step)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.shape.schema
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.schema.names)
+
+    # -- row by row -----------------------------------------------------------
+
+    def select(self, *columns: str, id: str | None = None, **computed: str) -> Stream:
+        """These columns, and these expressions; nothing else."""
+        self._known(columns)
+        pairs = [(c, _quoted(c)) for c in columns] + list(computed.items())
+        return self._then(id, Map(tuple(pairs)), "select")
+
+    def with_columns(self, *, id: str | None = None, **computed: str) -> Stream:
+        """All columns, some of them new or replaced by expressions."""
+        pairs = [(c, computed.get(c, _quoted(c))) for c in self.columns]
+        pairs += [(c, e) for c, e in computed.items() if c not in self.columns]
+        return self._then(id, Map(tuple(pairs)), "with_columns")
+
+    def filter(self, predicate: str, *, id: str | None = None) -> Stream:
+        return self._then(id, Filter(predicate), "filter")
+
+    def map_batches(
+        self, function: Callable[[pa.Table], pa.Table], schema: pa.Schema, *, id: str | None = None
+    ) -> Stream:
+        """Arrow in, Arrow out; called with the rows of a task, in no particular order."""
+        return self._then(id, MapBatches(function, schema), "map_batches")
+
+    def flat_map(
+        self, function: Callable[[Any], Iterable[Any]], schema: pa.Schema, *, id: str | None = None
+    ) -> Stream:
+        """Python per row: none, one or many rows for each."""
+        return self._then(id, FlatMap(function, schema), "flat_map")
+
+    def union(self, *others: Stream, id: str | None = None) -> Stream:
+        steps = (self.step, *(o.step for o in others))
+        return Stream(self._builder, self._builder.add(id, Union(), steps, f"union-{self.step}"))
+
+    # -- time -------------------------------------------------------------------
+
+    def watermark(self, time: str, delay: Duration, *, id: str | None = None) -> Stream:
+        """Rows more than `delay` behind the newest are late: counted and kept apart."""
+        self._known((time,))
+        return self._then(id, Watermark(time, microseconds(delay)), "watermark")
+
+    def tumble(self, size: Duration, *, time: str | None = None, id: str | None = None) -> Stream:
+        """Add window_start and window_end of windows that follow each other."""
+        return self._then(id, Tumble(self._time(time), microseconds(size)), "tumble")
+
+    def hop(self, size: Duration, slide: Duration, *, time: str | None = None, id: str | None = None) -> Stream:
+        """Add window_start and window_end of windows that overlap; a row is in size / slide of them."""
+        return self._then(id, Hop(self._time(time), microseconds(size), microseconds(slide)), "hop")
+
+    # -- per key ------------------------------------------------------------------
+
+    def key_by(self, *columns: str) -> KeyedStream:
+        self._known(columns)
+        return KeyedStream(self, columns)
+
+    def aggregate(self, *, id: str | None = None, **aggregates: str) -> Stream:
+        """Over all rows: one row, without a key."""
+        return KeyedStream(self, ()).aggregate(id=id, **aggregates)
+
+    def distinct(self, *columns: str, id: str | None = None) -> Stream:
+        """Each row once, of these columns or of all."""
+        self._known(columns)
+        return self._then(id, Distinct(tuple(columns) or tuple(self.columns)), "distinct")
+
+    def top_n(self, n: int, by: str | Sequence[str], *, id: str | None = None) -> Stream:
+        """The first n rows of all; `by` is "column" or "column desc"."""
+        return KeyedStream(self, ()).top_n(n, by, id=id)
+
+    def join(
+        self,
+        other: Stream,
+        on: str | Sequence[str] | Sequence[tuple[str, str]],
+        kind: JoinKind = "inner",
+        *,
+        where: str | None = None,
+        suffix: str = "_right",
+        broadcast: Literal["left", "right"] | None = None,
+        id: str | None = None,
+    ) -> Stream:
+        """Join on equal columns; columns of the other side that clash get a suffix."""
+        pairs = [(o, o) if isinstance(o, str) else (o[0], o[1]) for o in ([on] if isinstance(on, str) else on)]
+        self._known([p[0] for p in pairs])
+        other._known([p[1] for p in pairs])
+        columns = [(c, 0, c) for c in self.columns]
+        if kind not in ("semi", "anti"):
+            shared = {right for left, right in pairs if left == right} if kind in ("inner", "left") else set()
+            taken = set(self.columns)
+            for c in other.columns:
+                if c in shared:
+                    continue
+                name = c if c not in taken else c + suffix
+                if name in taken:
+                    raise InvalidError(f"column {name!r} would come twice", hint="choose another suffix", step=id)
+                taken.add(name)
+                columns.append((name, 1, c))
+        operator = Join(
+            tuple(p[0] for p in pairs), tuple(p[1] for p in pairs), kind, tuple(columns), where, broadcast
+        )
+        step = self._builder.add(id, operator, (self.step, other.step), f"join-{self.step}-{other.step}")
+        return Stream(self._builder, step)
+
+    # -- where people look ------------------------------------------------------------
+
+    def view(self, name: str, *, key: str | Sequence[str] | None = None) -> ViewHandle:
+        """Keep the rows under a name that can be read, in any process, at any retained epoch."""
+        step, table = self.step, self._builder.plan.nodes[self.step].binding.view
+        wanted = tuple([key] if isinstance(key, str) else key) if key is not None else None
+        if wanted is not None:
+            self._known(wanted)
+        held = None
+        if table is not None:
+            specs = self._builder.plan.nodes[step].binding.tables
+            held = next(t.key for t in specs if t.name == table)
+        if table is None or (wanted is not None and wanted != held):
+            lookup = wanted or self.shape.key or _plain_columns(self.schema)
+            step = self._builder.add(name, Materialize(lookup), (self.step,), name)
+            table = self._builder.plan.nodes[step].binding.view
+        assert table is not None
+        view = View(name, step, table)
+        self._builder.change(lambda plan: plan.with_view(view))
+        return ViewHandle(self._builder, step, name)
+
+    def _then(self, id: str | None, operator: Any, verb: str) -> Stream:
+        return Stream(self._builder, self._builder.add(id, operator, (self.step,), f"{self.step}.{verb}"))
+
+    def _known(self, columns: Iterable[str]) -> None:
+        import difflib
+
+        for column in columns:
+            if column not in self.columns:
+                near = difflib.get_close_matches(column, self.columns, 1)
+                raise InvalidError(
+                    f"no column named {column!r}",
+                    detail=f"columns are {', '.join(self.columns)}",
+                    hint=f"did you mean {near[0]!r}?" if near else None,
+                    step=self.step,
+                )
+
+    def _time(self, column: str | None) -> str:
+        found = column or self.shape.time
+        if found is None:
+            raise InvalidError("no time column", hint="pass time=..., or set a watermark first", step=self.step)
+        self._known((found,))
+        return found
+
+
+class ViewHandle(Stream):
+    """A stream with a name; changes of it can go to sinks."""
+
+    def __init__(self, builder: Builder, step: str, name: str) -> None:
+        super().__init__(builder, step)
+        self.name = name
+
+    def sink(self, name: str, sink: Any) -> ViewHandle:
+        """Deliver the view's changes, epoch by epoch, after each commit."""
+        self._builder.change(lambda plan: plan.with_sink(SinkNode(name, self.name, sink)))
+        return self
+
+
+class KeyedStream:
+    """A stream seen by key; the next step brings all rows of a key together."""
+
+    def __init__(self, stream: Stream, key: Sequence[str]) -> None:
+        self.stream = stream
+        self.key = tuple(key)
+
+    def aggregate(self, *, on_close: bool = False, id: str | None = None, **aggregates: str) -> Stream:
+        """One row per key, exact under any change: ``aggregate(n="count(*)", total="sum(price)")``.
+
+        With `on_close` the key must hold `window_end`: each window is shown once, when it is over.
+        """
+        stream, builder = self.stream, self.stream._builder
+        if not aggregates:
+            raise InvalidError("aggregate needs at least one aggregate", hint='for example n="count(*)"')
+        base = id or f"{stream.step}.by-{'-'.join(self.key) or 'all'}"
+        parsed = parse_aggregates(aggregates, stream.columns, step=base)
+        source = stream
+        if parsed.computed:
+            used = {a.argument for a in parsed.aggs if a.argument in stream.columns}
+            keep = [c for c in stream.columns if c in self.key or c in used]
+            pairs = [(c, _quoted(c)) for c in keep] + list(parsed.computed)
+            source = Stream(builder, builder.add(None, Map(tuple(pairs)), (stream.step,), f"{base}.arguments"))
+        feeds = feeds_for(parsed.aggs, source.shape.append_only)
+        inputs = []
+        for feed in feeds:
+            if feed.kind == "distinct":
+                assert feed.column is not None
+                columns = (*self.key, feed.column)
+                present = builder.add(
+                    None, Filter(f"{_quoted(feed.column)} IS NOT NULL"), (source.step,), f"{base}.{feed.column}-given"
+                )
+                inputs.append(
+                    builder.add(None, Distinct(columns), (present,), f"{base}.{feed.column}-distinct")
+                )
+            else:
+                inputs.append(source.step)
+        closes = self._close(on_close)
+        operator = Aggregate(self.key, parsed.aggs, feeds, closes)
+        return Stream(builder, builder.add(id, operator, tuple(inputs), base))
+
+    def top_n(
+        self,
+        n: int,
+        by: str | Sequence[str],
+        *,
+        offset: int = 0,
+        with_ties: bool = False,
+        rank: str | None = None,
+        id: str | None = None,
+    ) -> Stream:
+        """The first n rows of each key by an order; ties are broken by all columns."""
+        operator = TopN(self.key, orders(by, self.stream), n, offset, with_ties, rank)
+        base = id or f"{self.stream.step}.top-{n}"
+        builder = self.stream._builder
+        source = self.stream.step
+        if not self.key and not with_ties and offset == 0:
+            first, operator = operator.split(GLOBAL_BUCKETS)
+            source = builder.add(None, first, (source,), f"{base}.buckets")
+        return Stream(builder, builder.add(id, operator, (source,), base))
+
+    def first(self, by: str | Sequence[str], *, id: str | None = None) -> Stream:
+        """The first row of each key by an order, e.g. ``first("date_time desc")`` for the latest."""
+        return self._then(id, Extreme(self.key, orders(by, self.stream), tuple(self.stream.columns)), "first")
+
+    def apply(
+        self,
+        function: Callable[..., Any] | None = None,
+        schema: pa.Schema | None = None,
+        *,
+        sql: str | None = None,
+        id: str | None = None,
+    ) -> Stream:
+        """Anything computed within a key, from all its rows: a query over `input`, or Python."""
+        return self._then(id, PerKey(self.key, schema, function, sql), "apply")
+
+    def _close(self, on_close: bool) -> Close | None:
+        if not on_close:
+            return None
+        shape = self.stream.shape
+        if "window_end" not in self.key or shape.watermark is None:
+            raise InvalidError(
+                "on_close needs windows and a watermark",
+                hint='s.watermark("ts", "4s").tumble("10s").key_by("window_end", ...).aggregate(on_close=True, ...)',
+                step=self.stream.step,
+            )
+        return Close("window_end", shape.watermark, _slide(self.stream))
+
+    def _then(self, id: str | None, operator: Any, verb: str) -> Stream:
+        builder = self.stream._builder
+        return Stream(builder, builder.add(id, operator, (self.stream.step,), f"{self.stream.step}.{verb}"))
+
+
+def orders(by: str | Sequence[str], stream: Stream) -> tuple[Order, ...]:
+    """``"price desc"`` or a list of such, as orders.
+
+    NULLs come last, as in PostgreSQL for ascending order.
+    """
+    found = []
+    for text in [by] if isinstance(by, str) else by:
+        column, _, direction = text.strip().partition(" ")
+        stream._known((column,))
+        if direction.strip().lower() not in ("", "asc", "desc"):
+            raise InvalidError(f"not an order: {text!r}", hint='write "column" or "column desc"')
+        found.append(Order(column, descending=direction.strip().lower() == "desc"))
+    if not found:
+        raise InvalidError("an order needs at least one column")
+    return tuple(found)
+
+
+_UNITS = {"us": 1, "ms": 1000, "s": 10**6, "m": 60 * 10**6, "h": 3600 * 10**6, "d": 86400 * 10**6}
+
+
+def microseconds(duration: Duration) -> int:
+    """A duration in microseconds: a timedelta, seconds, or text like "10s", "250ms", "1h".
+
+    >>> microseconds("10s"), microseconds(0.5), microseconds(datetime.timedelta(minutes=1))
+    (10000000, 500000, 60000000)
+    """
+    if isinstance(duration, datetime.timedelta):
+        return duration // datetime.timedelta(microseconds=1)
+    if isinstance(duration, str):
+        text = duration.strip()
+        for unit in ("us", "ms", "s", "m", "h", "d"):
+            number = text[: -len(unit)].strip()
+            if text.endswith(unit) and number.replace(".", "", 1).isdigit():
+                return round(float(number) * _UNITS[unit])
+        raise InvalidError(f"not a duration: {duration!r}", hint='write "10s", "250ms", "5m", "1h" or "2d"')
+    return round(duration * 10**6)
+
+
+def _quoted(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
+
+
+def _plain_columns(schema: pa.Schema) -> tuple[str, ...]:
+    return tuple(f.name for f in schema if not pa.types.is_nested(f.type))
+
+
+def _slide(stream: Stream) -> int:
+    """How far apart window ends are: windows of one stream close on multiples of it."""
+    plan = stream._builder.plan
+    step = stream.step
+    while True:
+        node = plan.nodes[step]
+        if isinstance(node.operator, Hop):
+            return node.operator.slide_us
+        if isinstance(node.operator, Tumble):
+            return node.operator.size_us
+        if len(node.inputs) != 1:
+            raise InvalidError("on_close needs tumble() or hop() before it", step=stream.step)
+        (step,) = node.inputs

@@ -1,0 +1,84 @@
+"""Bag: a table without a key, at the boundary.
+
+Law: no row's weight ever falls below zero: what a retraction does not find is
+refused as an error row, so weights inside the plan are never negative.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from millpond import delta as deltas
+from millpond.operators.operator import (
+    ERROR_SCHEMA,
+    Binding,
+    Change,
+    Context,
+    Inputs,
+    Result,
+    Shape,
+    by_key,
+)
+from millpond.state.table import KeySet
+from millpond.state.table_spec import TableSpec
+
+
+@dataclass(frozen=True)
+class Bag:
+    """`sequence` names a column of the input that is not part of the row, if there is one."""
+
+    sequence: str | None = None
+
+    canonical: ClassVar[bool] = True
+
+    def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
+        (shape,) = inputs
+        schema = pa.schema([f for f in shape.schema if f.name != self.sequence])
+        key = tuple(f.name for f in schema if not pa.types.is_nested(f.type))
+        table = TableSpec(f"{step}/rows", schema, key=key, rule="weights")
+        return Binding(
+            Shape(schema, append_only=False), (by_key(*key),), (table,), view=table.name, placed_by=key
+        )
+
+    def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
+        return (frozenset(binding.shape.schema.names),)
+
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+        (delta,) = inputs
+        if delta is None:
+            return Result()
+        names = binding.shape.schema.names
+        rows = deltas.consolidate(delta.select([*names, *(["_w"] if "_w" in delta.column_names else [])]))
+        if rows.num_rows == 0:
+            return Result()
+        weights = deltas.weights(rows)
+        errors = None
+        if (weights < 0).any():
+            rows, errors = self._refuse(ctx, binding, rows, weights)
+        return Result(rows, (Change(binding.tables[0].name, rows),), errors)
+
+    def _refuse(
+        self, ctx: Context, binding: Binding, rows: pa.Table, weights: np.ndarray
+    ) -> tuple[pa.Table, pa.Table | None]:
+        """Take back no more than is there; the rest is an error, counted with its weight."""
+        spec = binding.tables[0]
+        down = np.flatnonzero(weights < 0)
+        asked = rows.take(pa.array(down))
+        held = ctx.table(spec.name).lookup(KeySet.of(asked, spec.key)).table
+        # |weights| asked for minus what is held, per identical row
+        owed = deltas.consolidate(deltas.concat([asked.select(held.column_names), held]))
+        short = owed.filter(pa.array(deltas.weights(owed) < 0))
+        if short.num_rows == 0:
+            return rows, None
+        kept = deltas.consolidate(deltas.concat([rows.select(held.column_names), deltas.negate(short)]))
+        names = binding.shape.schema.names
+        bad = [str(r) for r in short.select(names).to_pylist()]
+        missing = (-deltas.weights(short)).tolist()
+        errors = pa.table(
+            [bad, ["retraction meets no row"] * len(bad), missing], schema=ERROR_SCHEMA
+        )
+        return kept, errors

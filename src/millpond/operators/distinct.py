@@ -1,0 +1,100 @@
+"""Distinct: each row once, however often it comes.
+
+Law: a row is in the output while its count is above zero.  The counts live in
+a *latest* table keyed by the row, hidden beside it, and that table is the view;
+an epoch costs the distinct rows it touches.  Senders add up equal rows before
+they travel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from millpond import hashing
+from millpond.delta import HASH, consolidate, weights, with_weights
+from millpond.errors import InternalError, InvalidError
+from millpond.operators.kernel import canonical_rows
+from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
+from millpond.operators.watermark import stored
+from millpond.state.table import KeySet
+from millpond.state.table_spec import TableSpec
+
+COUNT = "_n"
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """Over some columns, which are then the whole output; over all of them when None."""
+
+    columns: tuple[str, ...] | None = None
+
+    canonical: ClassVar[bool] = True
+
+    def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
+        (shape,) = inputs
+        names = tuple(shape.schema.names) if self.columns is None else self.columns
+        if not names:
+            raise InvalidError("distinct needs at least one column", step=step)
+        if unknown := [name for name in names if name not in shape.schema.names]:
+            raise InvalidError(
+                f"there is no column {unknown[0]!r}",
+                detail=f"columns are {', '.join(shape.schema.names)}",
+                step=step,
+            )
+        schema = stored(pa.schema([shape.schema.field(name) for name in names]))
+        table = TableSpec(f"{step}/out", schema.append(pa.field(COUNT, pa.int64())), key=names)
+        bounded = shape.time in names
+        return Binding(
+            Shape(
+                schema,
+                shape.append_only,
+                key=names,
+                time=shape.time if bounded else None,
+                watermark=shape.watermark if bounded else None,
+            ),
+            (by_key(*names),),
+            (table,),
+            view=table.name,
+            placed_by=names,
+            wire=schema,
+        )
+
+    def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
+        return (frozenset(binding.shape.schema.names),)
+
+    def prepare(self, binding: Binding, index: int, delta: pa.Table) -> pa.Table:
+        """One row per distinct row of this sender, with the sum of its weights."""
+        names = binding.shape.schema.names
+        summed = consolidate(delta, columns=names)
+        hashes = hashing.hash_columns([summed.column(name) for name in names], summed.num_rows)
+        return summed.append_column(pa.field(HASH, pa.uint64()), pa.array(hashes))
+
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+        (delta,) = inputs
+        if delta is None:
+            return Result()
+        names = binding.shape.schema.names
+        keys = KeySet.of(delta, names, delta.column(HASH).to_numpy())
+        added = np.zeros(len(keys), np.int64)
+        np.add.at(added, keys.inverse, weights(delta))
+        _, state = ctx.table(binding.tables[0].name).lookup_one(keys, [COUNT])
+        before = state.column(COUNT).to_numpy()
+        after = before + added
+        if (after < 0).any():
+            raise InternalError(
+                "more rows were retracted than there are",
+                detail=f"{int((after < 0).sum())} rows, lowest count {int(after.min())}",
+                step=ctx.step,
+                epoch=ctx.epoch,
+            )
+        rows = canonical_rows(keys.columns).append_column(pa.field(HASH, pa.uint64()), pa.array(keys.hashes))
+        changed = np.flatnonzero(added)
+        turned = np.flatnonzero((before > 0) != (after > 0))
+        counted = rows.append_column(pa.field(COUNT, pa.int64()), pa.array(after)).take(pa.array(changed))
+        change = with_weights(counted, (after[changed] > 0).astype(np.int64))
+        out = with_weights(rows.take(pa.array(turned)), np.where(after[turned] > 0, 1, -1))
+        return Result(out if ctx.wanted else None, (Change(binding.tables[0].name, change),))

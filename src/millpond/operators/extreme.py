@@ -1,0 +1,188 @@
+"""Extreme: the first row of every key in a given order.
+
+DISTINCT ON, first and last, arg_min and arg_max: a TopN of one row whose
+output is a table with a key, so it is also the view.
+
+Law: the output is a function of the input multiset (canonical): ties in the
+order are broken by all other columns.  An epoch costs its delta: the best row
+of a touched key is one lookup, and stays or gives way to a row of the delta.
+Over append-only input that is all that is kept (`<step>/best`), and senders
+send one row a key.  Where rows can be retracted all rows are kept too
+(`<step>/rows`), and their head is asked only for keys whose best row went.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millpond import hashing
+from millpond.delta import HASH, WEIGHT, concat, consolidate, negate, with_weights
+from millpond.identity import one_chunk, take, ties
+from millpond.operators.keyed import Keyed, as_declared, some_keys
+from millpond.operators.operator import NOTHING, Binding, Change, Context, Inputs, Result, Shape, by_key
+from millpond.operators.ranked import Ranked, rank
+from millpond.operators.top_n import check_columns
+from millpond.operators.watermark import stored
+from millpond.ordering import Order
+from millpond.state.table import KeySet
+from millpond.state.table_spec import TableSpec
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Extreme:
+    """Gives the key and `columns` of the row that is first by `order`."""
+
+    key: tuple[str, ...]
+    order: tuple[Order, ...]
+    columns: tuple[str, ...]
+
+    canonical: ClassVar[bool] = True
+
+    # -- declaration -----------------------------------------------------------------
+
+    def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
+        (shape,) = inputs
+        ordered = tuple(o.column for o in self.order)
+        check_columns(step, shape, [*self.key, *self.columns, *ordered])
+        shown = tuple(dict.fromkeys([*self.key, *self.columns]))
+        unseen = tuple(dict.fromkeys(c for c in ordered if c not in shown))
+        plain = stored(shape.schema)
+        fields = {c: plain.field(c) for c in (*shown, *unseen)}
+        best = TableSpec(
+            f"{step}/best",
+            pa.schema([*(fields[c] for c in shown), *(fields[c].with_name(f"_{c}") for c in unseen)]),
+            self.key,
+        )
+        rows = TableSpec(
+            f"{step}/rows", pa.schema(list(fields.values())), self.key, order=self.order, rule="weights"
+        )
+        return Binding(
+            Shape(pa.schema([fields[c] for c in shown]), append_only=False, key=self.key),
+            (by_key(*self.key),),
+            (best,) if shape.append_only else (best, rows),
+            view=best.name,
+            placed_by=self.key,
+            wire=rows.schema,
+            extra=rows,
+        )
+
+    def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
+        return (frozenset(binding.extra.schema.names),)
+
+    # -- the sender's side -------------------------------------------------------------
+
+    def prepare(self, binding: Binding, index: int, delta: pa.Table) -> pa.Table:
+        names = binding.extra.schema.names
+        delta = delta.select([*names, *([WEIGHT] if WEIGHT in delta.column_names else [])])
+        if len(binding.tables) > 1:
+            hashes = hashing.hash_columns([delta.column(c) for c in self.key], delta.num_rows)
+        else:  # append-only: one row a key is enough
+            delta = consolidate(delta)
+            keys = KeySet.of(delta, self.key)
+            ranked = self._rank(binding, len(keys), None, Keyed.of(delta, names, keys.inverse))
+            first = _first_rows(ranked, ranked.changed > 0)
+            delta, hashes = _rows(ranked, first, names), keys.hashes
+        return delta.append_column(pa.field(HASH, pa.uint64()), pa.array(hashes))
+
+    # -- one epoch ---------------------------------------------------------------------
+
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+        if inputs[0] is None:
+            return NOTHING
+        names = binding.extra.schema.names
+        hidden = [name for name in (WEIGHT, HASH) if name in inputs[0].column_names]
+        delta = consolidate(inputs[0].select([*names, *hidden]))
+        if not delta.num_rows:
+            return NOTHING
+        hashes = one_chunk(delta.column(HASH)).to_numpy() if HASH in delta.column_names else None
+        keys = KeySet.of(delta, self.key, hashes)
+        part = Keyed.of(delta, names, keys.inverse)
+        found, before = ctx.table(binding.tables[0].name).lookup_one(keys)
+        before = before.rename_columns(names)
+        there = np.flatnonzero(found)
+        old = Keyed.of(before.take(pa.array(there)), names, there)
+
+        ranked = self._rank(binding, len(keys), old, part)
+        # A best row stays alive unless the delta takes from it; then its key is searched.
+        lost = np.zeros(len(keys), np.bool_)
+        lost[ranked.key[ranked.fetched & (ranked.changed < 0)]] = True
+        alive = (ranked.fetched | (ranked.changed > 0)) & ~lost[ranked.key]
+        first = _first_rows(ranked, alive)
+        better = first[~ranked.fetched[first]]
+        moved, rows = ranked.key[better], [_rows(ranked, better, names)]
+        changes = []
+        if len(binding.tables) > 1:
+            changes.append(Change(binding.tables[1].name, delta))
+            searched = np.flatnonzero(lost)
+            if len(searched):
+                next_ones = self._search(ctx, binding, keys, searched, part)
+                moved = np.concatenate([moved, next_ones.key])
+                rows.append(next_ones.table)
+        now = pa.concat_tables(rows)
+        gone = lost.copy()
+        gone[moved] = False
+        touched = lost.copy()
+        touched[moved] = True
+        was = before.filter(pa.array(touched & found))
+        put = _put(binding.tables[0], now, before.filter(pa.array(gone)))
+        if put.num_rows:
+            changes.append(Change(binding.tables[0].name, put))
+        return Result(_difference(binding, was, now) if ctx.wanted else None, tuple(changes))
+
+    def _rank(self, binding: Binding, keys: int, head: Keyed | None, delta: Keyed) -> Ranked:
+        return rank((binding.extra.order_within_key, ()), keys, head, delta, 1)
+
+    def _search(self, ctx: Context, binding: Binding, keys: KeySet, which: Ints, delta: Keyed) -> _Best:
+        """The best rows of keys that lost theirs: behind as many rows as are gone there is one, or none."""
+        names = binding.extra.schema.names
+        delta = delta.of_keys(which)
+        gone = np.bincount(delta.key[delta.weights < 0], minlength=len(which))
+        head = ctx.table(binding.tables[1].name).head(some_keys(keys, which, self.key), gone + 1)
+        ranked = self._rank(binding, len(which), Keyed.of(head.table, names, head.key_index), delta)
+        first = _first_rows(ranked, ranked.new.weights > 0)
+        return _Best(which[ranked.key[first]], _rows(ranked, first, names))
+
+
+@dataclass(frozen=True)
+class _Best:
+    key: Ints  # numbers of keys
+    table: pa.Table  # one row for each
+
+
+def _first_rows(ranked: Ranked, alive: npt.NDArray[np.bool_]) -> Ints:
+    """The first living row of each key that has one."""
+    rows = np.flatnonzero(alive)
+    return rows[~ties(ranked.key[rows])]
+
+
+def _rows(ranked: Ranked, which: Ints, names: Sequence[str]) -> pa.Table:
+    return pa.table([take(ranked.columns[name], ranked.row[which]) for name in names], names=list(names))
+
+
+def _put(spec: TableSpec, now: pa.Table, gone: pa.Table) -> pa.Table:
+    """The changes of the table of best rows: new ones, and tombstones."""
+    rows = concat(
+        [
+            with_weights(now, np.ones(now.num_rows, np.int64)),
+            with_weights(gone, np.zeros(gone.num_rows, np.int64)),
+        ]
+    )
+    return rows.rename_columns([*spec.schema.names, WEIGHT])
+
+
+def _difference(binding: Binding, was: pa.Table, now: pa.Table) -> pa.Table | None:
+    shown = binding.shape.schema.names
+    out = consolidate(
+        concat([negate(was.select(shown)), with_weights(now.select(shown), np.ones(now.num_rows, np.int64))])
+    )
+    if not out.num_rows:
+        return None
+    return as_declared(pa.schema([*binding.shape.schema, pa.field(WEIGHT, pa.int64())]), out.columns)

@@ -1,0 +1,168 @@
+"""FlatMap: a user's function from one row to any number of rows.
+
+Linear: what the function makes of a row has the row's weight, so it must make
+the same of it when the row is taken back.  A row on which it fails is an error
+row with the user's line; all other rows go on (law 9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from operator import itemgetter
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from millpond.delta import WEIGHT, weights
+from millpond.operators.kernel import canonical_rows, error_rows, visible
+from millpond.operators.map import check_names
+from millpond.operators.operator import HERE, Binding, Context, Inputs, Result, Shape
+from millpond.operators.user_code import FATAL, told
+
+Values = tuple[Any, ...]
+
+_NOT_ARROW = (pa.ArrowException, TypeError, ValueError, OverflowError)
+
+
+class Row(tuple[Any, ...]):
+    """One row, read-only: `row.price`, `row["price"]`, `row[0]`, or unpacked.
+
+    >>> row_type(("price", "count"))((3, 4)).count
+    4
+    """
+
+    __slots__ = ()
+    _places: ClassVar[Mapping[str, int]] = {}
+
+    def __getitem__(self, which: Any) -> Any:
+        if isinstance(which, str):
+            try:
+                which = self._places[which]
+            except KeyError:
+                raise KeyError(f"no column {which!r}; columns are {', '.join(self._places)}") from None
+        return tuple.__getitem__(self, which)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"no column {name!r}; columns are {', '.join(self._places)}")
+
+    def as_dict(self) -> dict[str, Any]:
+        return dict(zip(self._places, self, strict=True))
+
+    def __repr__(self) -> str:
+        return f"Row({', '.join(f'{name}={value!r}' for name, value in self.as_dict().items())})"
+
+
+@lru_cache(maxsize=256)
+def row_type(names: tuple[str, ...]) -> type[Row]:
+    """The class of rows with these columns; a column hides a method of its name."""
+    places = {name: place for place, name in enumerate(names)}
+    columns = {name: property(itemgetter(place)) for name, place in places.items()}
+    return type("Row", (Row,), {"__slots__": (), **columns, "_places": places})
+
+
+def python_rows(table: pa.Table) -> list[Row]:
+    """The rows as Python objects; nanoseconds are cut to the microseconds that Python has."""
+    kind = row_type(tuple(table.column_names))
+    columns = [_python_column(column).to_pylist() for column in table.columns]
+    return [kind(values) for values in zip(*columns, strict=True)] if columns else [kind()] * table.num_rows
+
+
+def _python_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    kind = column.type
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        return column.cast(pa.timestamp("us", kind.tz), safe=False)
+    if pa.types.is_time64(kind) and kind.unit == "ns":
+        return column.cast(pa.time64("us"), safe=False)
+    if pa.types.is_duration(kind) and kind.unit == "ns":
+        return column.cast(pa.duration("us"), safe=False)
+    return column
+
+
+@dataclass(frozen=True)
+class FlatMap:
+    function: Callable[[Row], Iterable[Mapping[str, Any] | tuple[Any, ...]]]
+    schema: pa.Schema  # of the rows it gives
+
+    canonical: ClassVar[bool] = True
+
+    def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
+        (shape,) = inputs
+        check_names(self.schema.names, step)
+        return Binding(Shape(self.schema, shape.append_only), (HERE,), extra=tuple(shape.schema.names))
+
+    def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
+        return (frozenset(binding.extra),)
+
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+        (delta,) = inputs
+        if delta is None:
+            return Result()
+        made: list[Values] = []
+        origin: list[int] = []  # the input row of each row made
+        failed: dict[int, str] = {}
+        for number, row in enumerate(python_rows(canonical_rows(visible(delta)))):
+            try:
+                found = self._call(row)
+            except FATAL:
+                raise
+            except Exception as error:
+                failed[number] = told(error, self.function)
+                continue
+            made += found
+            origin += [number] * len(found)
+        try:
+            columns = self._columns(made)
+        except _NOT_ARROW:
+            good = self._fitting(made, origin, failed)
+            columns = self._columns([made[i] for i in good])
+            origin = [origin[i] for i in good]
+        schema = self.schema.append(pa.field(WEIGHT, pa.int64()))
+        out = pa.table([*columns, pa.array(weights(delta)[np.array(origin, np.int64)])], schema=schema)
+        errors = None
+        if failed:
+            bad = sorted(failed)
+            errors = error_rows(delta.take(pa.array(bad)), [failed[number] for number in bad])
+        return Result(out, errors=errors)
+
+    def _call(self, row: Row) -> list[Values]:
+        """All rows the function makes of one; a generator may still fail half way, then none count."""
+        names = self.schema.names
+        found: list[Values] = []
+        given = self.function(row)
+        if given is None or isinstance(given, Mapping | str):
+            raise TypeError(f"must return an iterable of rows, returned {type(given).__name__}")
+        for item in given:
+            if isinstance(item, Mapping):
+                if item.keys() != set(names):
+                    raise ValueError(
+                        f"row has columns {', '.join(map(str, item))}; declared {', '.join(names)}"
+                    )
+                found.append(tuple(item[name] for name in names))
+            elif isinstance(item, tuple | list):
+                if len(item) != len(names):
+                    raise ValueError(f"row has {len(item)} values; declared {', '.join(names)}")
+                found.append(tuple(item))
+            else:
+                raise TypeError(f"rows must be dicts or tuples, not {type(item).__name__}")
+        return found
+
+    def _columns(self, made: list[Values]) -> list[pa.Array]:
+        return [pa.array([row[i] for row in made], field.type) for i, field in enumerate(self.schema)]
+
+    def _fitting(self, made: list[Values], origin: list[int], failed: dict[int, str]) -> list[int]:
+        """The rows whose values fit the declared types; an input row fails as a whole."""
+        for row_number, row in zip(origin, made, strict=True):
+            if row_number in failed:
+                continue
+            for value, field in zip(row, self.schema, strict=True):
+                try:
+                    pa.array([value], field.type)
+                except _NOT_ARROW as error:
+                    failed[row_number] = (
+                        f"column {field.name!r} must be {field.type}: {told(error, self.function)}"
+                    )
+                    break
+        return [i for i, row_number in enumerate(origin) if row_number not in failed]

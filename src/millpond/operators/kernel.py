@@ -1,0 +1,265 @@
+"""Expression kernels: SQL over the rows of one Arrow table.
+
+Law: what a row gives depends on that row alone.  Floats are made canonical
+before they are looked at (one zero, one NaN), so that a row taken back gives
+exactly what it gave when it came; and a row whose expression fails becomes an
+error row with its reason, while all others go on (law 9).
+
+A column that is only passed on never goes through DuckDB.  `_w` and `_h` are
+carried along.  A tiny table costs about half a millisecond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millpond.delta import HASH, WEIGHT, weights
+from millpond.identity import canonical, one_chunk
+from millpond.operators.duck import Statement, reason, statement
+from millpond.operators.expressions import (
+    Expression,
+    bind,
+    columns_of,
+    compile_expressions,
+    compile_predicate,
+)
+from millpond.operators.operator import ERROR_SCHEMA
+
+__all__ = [
+    "Evaluated",
+    "canonical_rows",
+    "columns_of",
+    "compile_expressions",
+    "compile_predicate",
+    "error_rows",
+    "evaluate",
+    "keep",
+    "project",
+    "rows_as_json",
+    "visible",
+]
+
+Bools = npt.NDArray[np.bool_]
+
+HIDDEN = (WEIGHT, HASH)
+
+_PLACE = "_i"  # a row's number, or only something to count rows by
+
+# What a bad row can raise.  Anything else (memory, an interrupt, a broken engine) is not the row's fault.
+ROW_ERRORS = (
+    duckdb.ConversionException,
+    duckdb.OutOfRangeException,
+    duckdb.InvalidInputException,
+    duckdb.ConstraintException,
+    duckdb.NotImplementedException,
+)
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    rows: pa.Table
+    errors: pa.Table | None = None  # in ERROR_SCHEMA
+
+
+def evaluate(
+    table: pa.Table, expressions: Sequence[tuple[str, str]], predicate: str | None = None
+) -> Evaluated:
+    """The expressions (name, SQL) over every row where the predicate is true, in the order of the rows.
+
+    >>> evaluate(pa.table({"x": ["1", "no"]}), (("y", "x::int"),)).rows.to_pylist()
+    [{'y': 1}]
+    """
+    schema = visible(table).schema
+    bound = tuple((name, bind(schema, sql, name=name, append_only=True)) for name, sql in expressions)
+    condition = None if predicate is None else compile_predicate(schema, predicate, append_only=True)
+    return project(table, bound, condition)
+
+
+def project(
+    table: pa.Table, bound: Sequence[tuple[str, Expression]], condition: Expression | None = None
+) -> Evaluated:
+    """The same with expressions already bound, as a step keeps them."""
+    computed = [e for _, e in bound if e.column is None]
+    if condition is not None and computed:
+        try:
+            columns, mask = _compute_where(table, computed, condition)
+            return Evaluated(_assembled(table.filter(mask), bound, columns))
+        except ROW_ERRORS:  # one after the other, to see which of them failed and where
+            pass
+    kept = Evaluated(table) if condition is None else keep(table, condition)
+    if not computed:
+        return Evaluated(_assembled(kept.rows, bound, []), kept.errors)
+    columns, good, errors = _compute(kept.rows, computed)
+    return Evaluated(_assembled(good, bound, columns), join_errors(kept.errors, errors))
+
+
+def keep(table: pa.Table, condition: Expression) -> Evaluated:
+    """The rows where a bound condition is true, as they are."""
+    if condition.column is not None:
+        return Evaluated(table.filter(table.column(condition.column)))
+    (mask,), good, errors = _compute(table, [condition])
+    return Evaluated(good.filter(mask), errors)
+
+
+def visible(table: pa.Table) -> pa.Table:
+    """The user's columns."""
+    return table.drop_columns([name for name in HIDDEN if name in table.column_names])
+
+
+def canonical_rows(table: pa.Table) -> pa.Table:
+    """The rows with one zero and one NaN, so that equal rows are equal bits."""
+    return pa.table([_canonical(column) for column in table.columns], schema=table.schema)
+
+
+def rows_as_json(table: pa.Table) -> pa.Array:
+    """The user's columns of every row as one line of JSON."""
+    rows = canonical_rows(visible(table))
+    if not rows.num_columns:
+        return pa.array(["{}"] * table.num_rows, pa.string())
+    # The alias is the row as a struct; no column can have its name, for that is hidden.
+    found = statement(
+        ("json", rows.schema),
+        lambda view: f'select to_json("_row")::varchar from {view} as "_row"',
+        rows.schema,
+    ).run(rows)
+    return one_chunk(found.column(0))
+
+
+def error_rows(rows: pa.Table, reasons: Sequence[str]) -> pa.Table:
+    """Rows that failed, as rows of the error delta."""
+    return pa.table(
+        [rows_as_json(rows), pa.array(reasons, pa.string()), pa.array(weights(rows))], schema=ERROR_SCHEMA
+    )
+
+
+def join_errors(*parts: pa.Table | None) -> pa.Table | None:
+    """Several error deltas as one; None when there is none."""
+    found = [part for part in parts if part is not None and part.num_rows]
+    return pa.concat_tables(found) if found else None
+
+
+# ---------------------------------------------------------------- running
+
+
+def _assembled(
+    table: pa.Table, bound: Sequence[tuple[str, Expression]], computed: Sequence[pa.ChunkedArray]
+) -> pa.Table:
+    """Passed and computed columns in their order, then the hidden ones of the table."""
+    rest = iter(computed)
+    columns = [next(rest) if e.column is None else table.column(e.column) for _, e in bound]
+    hidden = [name for name in HIDDEN if name in table.column_names]
+    names = [*(name for name, _ in bound), *hidden]
+    return pa.table([*columns, *(table.column(name) for name in hidden)], names=names)
+
+
+def _compute(
+    table: pa.Table, expressions: Sequence[Expression]
+) -> tuple[list[pa.ChunkedArray], pa.Table, pa.Table | None]:
+    """(columns, the rows they stand for, errors of the other rows)."""
+    fed = _fed(table, expressions)
+    run = _prepared(fed.schema, expressions)
+    try:
+        return _columns(run.run(fed), expressions), table, None
+    except ROW_ERRORS as error:
+        good = _good_rows(fed, expressions)
+        bad = np.flatnonzero(~good)
+        if not len(bad):
+            raise
+        errors = error_rows(table.take(bad), _reasons(fed.take(bad), run, reason(error)))
+        mask = pa.array(good)
+        return _columns(run.run(fed.filter(mask)), expressions), table.filter(mask), errors
+
+
+def _compute_where(
+    table: pa.Table, expressions: Sequence[Expression], condition: Expression
+) -> tuple[list[pa.ChunkedArray], pa.Array]:
+    """(columns for the rows where the condition is true, which rows those are)."""
+    fed = _fed(table, [*expressions, condition], numbered=True)
+    picked = ", ".join([*(e.sql for e in expressions), _PLACE])
+    found = statement(
+        ("where", fed.schema, picked, condition.sql),
+        lambda view: f"select {picked} from {view} as input where {condition.sql}",
+        fed.schema,
+    ).run(fed)
+    mask = np.zeros(table.num_rows, np.bool_)
+    mask[found.column(found.num_columns - 1).to_numpy()] = True
+    return _columns(found, expressions), pa.array(mask)
+
+
+def _prepared(schema: pa.Schema, expressions: Sequence[Expression]) -> Statement:
+    picked = ", ".join(e.sql for e in expressions)
+    return statement(("select", schema, picked), lambda view: f"select {picked} from {view} as input", schema)
+
+
+def _columns(found: pa.Table, expressions: Sequence[Expression]) -> list[pa.ChunkedArray]:
+    columns = found.columns[: len(expressions)]
+    return [c if c.type == e.type else c.cast(e.type) for c, e in zip(columns, expressions, strict=True)]
+
+
+def _fed(table: pa.Table, expressions: Sequence[Expression], *, numbered: bool = False) -> pa.Table:
+    """The columns these expressions need; never none, for rows are counted by them."""
+    needed = {name for e in expressions for name in e.needs}
+    names = [name for name in table.column_names if name in needed]
+    columns = {name: _canonical(table.column(name)) for name in names}
+    if numbered or not columns:
+        columns[_PLACE] = pa.chunked_array([pa.array(np.arange(table.num_rows))])
+    return pa.table(columns)
+
+
+def _canonical(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    chunks = [canonical(chunk) for chunk in column.chunks]
+    if all(a is b for a, b in zip(chunks, column.chunks, strict=True)):
+        return column
+    return pa.chunked_array(chunks, column.type)
+
+
+# ---------------------------------------------------------------- bad rows
+
+
+def _good_rows(fed: pa.Table, expressions: Sequence[Expression]) -> Bools:
+    """Which rows do not fail: one query where DuckDB can try, else by halves."""
+    tried = f"try(row({', '.join(e.sql for e in expressions)})) is not null"
+    try:
+        attempt = statement(
+            ("try", fed.schema, tried), lambda view: f"select {tried} from {view} as input", fed.schema
+        )
+        good: Bools = attempt.run(fed).column(0).to_numpy()
+        if not good.all():
+            return good
+    except duckdb.BinderException:  # it does not try volatile functions
+        pass
+    good = np.ones(fed.num_rows, np.bool_)
+    run = _prepared(fed.schema, expressions)
+    parts = [(0, fed.num_rows)]
+    while parts:
+        start, stop = parts.pop()
+        try:
+            run.run(fed.slice(start, stop - start))
+        except ROW_ERRORS:
+            if stop - start == 1:
+                good[start] = False
+            else:
+                middle = (start + stop) // 2
+                parts += [(start, middle), (middle, stop)]
+    return good
+
+
+def _reasons(bad: pa.Table, run: Statement, fallback: str) -> list[str]:
+    """Why each row fails: every distinct row is run alone, so a reason depends on its row only."""
+    encoded = rows_as_json(bad).dictionary_encode()
+    numbers = encoded.indices.to_numpy()
+    _, first = np.unique(numbers, return_index=True)
+    found = []
+    for place in first.tolist():
+        try:
+            run.run(bad.slice(place, 1))
+            found.append(fallback)  # a volatile function: it fails now and then
+        except ROW_ERRORS as error:
+            found.append(reason(error))
+    return [found[number] for number in numbers.tolist()]

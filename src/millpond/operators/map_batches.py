@@ -1,0 +1,67 @@
+"""MapBatches: a user's function from Arrow table to Arrow table.
+
+Linear as long as the function is: it may change, drop and add rows, but what
+it makes of a row must not depend on the rows beside it.  The rows of each
+weight are given to it apart, so it needs to know nothing of retractions: what
+it makes of a retracted row is retracted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from millpond.delta import weights, with_weights
+from millpond.errors import InvalidError
+from millpond.operators.kernel import canonical_rows, visible
+from millpond.operators.map import check_names
+from millpond.operators.operator import HERE, Binding, Context, Inputs, Result, Shape
+from millpond.operators.user_code import FATAL, conformed, name_of, told
+
+
+@dataclass(frozen=True)
+class MapBatches:
+    function: Callable[[pa.Table], pa.Table]
+    schema: pa.Schema  # of what it returns
+
+    canonical: ClassVar[bool] = True
+
+    def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
+        (shape,) = inputs
+        check_names(self.schema.names, step)
+        return Binding(Shape(self.schema, shape.append_only), (HERE,), extra=tuple(shape.schema.names))
+
+    def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
+        return (frozenset(binding.extra),)
+
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+        (delta,) = inputs
+        if delta is None:
+            return Result()
+        w = weights(delta)
+        rows = canonical_rows(visible(delta))
+        parts = []
+        for weight in np.unique(w).tolist():
+            some = rows if (w == weight).all() else rows.filter(pa.array(w == weight))
+            found = self._call(ctx, some)
+            parts.append(with_weights(found, np.full(found.num_rows, weight)))
+        return Result(pa.concat_tables(parts))
+
+    def _call(self, ctx: Context, rows: pa.Table) -> pa.Table:
+        try:
+            found = self.function(rows)
+        except FATAL:
+            raise
+        except Exception as error:
+            raise InvalidError(
+                f"{name_of(self.function)} failed on a batch of {rows.num_rows} rows",
+                detail=told(error, self.function),
+                hint="fix the function; use a flat map where single bad rows should not stop the others",
+                step=ctx.step,
+                epoch=ctx.epoch,
+            ) from error
+        return conformed(found, self.schema, self.function, ctx.step, ctx.epoch)

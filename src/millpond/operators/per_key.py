@@ -1,0 +1,174 @@
+"""PerKey: anything that can be computed from the rows of one key.
+
+Law: the output is, for every key that has rows, what the computation makes of
+them.  The state is the input itself, by key; an epoch fetches the rows of the
+keys it touches, computes the output before and after, and sends the
+difference.  Both sides see rows in one total order, floats canonical, so what
+is taken back is bit for bit what was sent.
+
+It costs the size of the touched keys, not of the change: it is the reference
+that faster operators are tested against, and the way out where there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millpond.delta import HASH, WEIGHT, assert_non_negative, concat, consolidate, negate
+from millpond.errors import InvalidError
+from millpond.operators.duck import reason, statement
+from millpond.operators.expressions import bind_query
+from millpond.operators.flat_map import Row, python_rows
+from millpond.operators.kernel import ROW_ERRORS, error_rows, join_errors
+from millpond.operators.map import check_names
+from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
+from millpond.operators.user_code import FATAL, conformed, told
+from millpond.operators.watermark import stored
+from millpond.state.packed import sorted_columns
+from millpond.state.table import KeySet
+from millpond.state.table_spec import TableSpec
+
+# DuckDB adds the rows of a group one after the other as long as all groups fit one hash table; beyond
+# that it adds partial sums, and floats could come out with other last bits.
+KEYS_PER_QUERY = 4096
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class PerKey:
+    """By a query over the table `input`, partitioned by the key, or by a Python function.
+
+    The function gets the key as a row and the key's rows as an Arrow table (a
+    row of weight 3 is there three times) and returns an Arrow table of `schema`.
+    """
+
+    key: tuple[str, ...]
+    schema: pa.Schema | None = None  # of what the function returns; a query has its own
+    function: Callable[[Row, pa.Table], pa.Table] | None = None
+    sql: str | None = None
+
+    canonical: ClassVar[bool] = True
+
+    def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
+        (shape,) = inputs
+        if unknown := [name for name in self.key if name not in shape.schema.names]:
+            raise InvalidError(
+                f"there is no column {unknown[0]!r}",
+                detail=f"columns are {', '.join(shape.schema.names)}",
+                step=step,
+            )
+        rows = TableSpec(f"{step}/rows", stored(shape.schema), key=self.key, rule="weights")
+        schema, query = self._computation(rows.schema, step)
+        check_names(schema.names, step)
+        return Binding(Shape(schema, append_only=False), (by_key(*self.key),), (rows,), extra=query)
+
+    def _computation(self, rows: pa.Schema, step: str) -> tuple[pa.Schema, str | None]:
+        if (self.sql is None) == (self.function is None):
+            raise InvalidError("a computation per key is either a query or a function", step=step)
+        if self.sql is not None:
+            return bind_query(rows, self.sql, step=step)
+        if self.schema is None:
+            raise InvalidError(
+                "the schema of the function's result is missing",
+                hint="pass schema=pa.schema([...])",
+                step=step,
+            )
+        return self.schema, None
+
+    def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
+        return (frozenset(binding.tables[0].schema.names),)
+
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+        (delta,) = inputs
+        if delta is None:
+            return Result()
+        spec = binding.tables[0]
+        keys = KeySet.of(delta, self.key, delta.column(HASH).to_numpy())
+        held = ctx.table(spec.name).lookup(keys).table
+        old = self._compute(ctx, binding, held)
+        new = self._compute(ctx, binding, concat([held, delta.drop_columns([HASH])]))
+        errors = join_errors(new[1], None if old[1] is None else negate(old[1]))
+        return Result(
+            consolidate(concat([new[0], negate(old[0])])),
+            (Change(spec.name, delta),),
+            None if errors is None else consolidate(errors),
+        )
+
+    # ------------------------------------------------------------ one side
+
+    def _compute(self, ctx: Context, binding: Binding, rows: pa.Table) -> tuple[pa.Table, pa.Table | None]:
+        """(output, errors) for these rows: (old or new) rows of whole keys."""
+        columns = sorted_columns(binding.tables[0], rows)
+        hashes, w = columns.pop(HASH).to_numpy(), columns.pop(WEIGHT)
+        ordered = pa.table(list(columns.values()), schema=binding.tables[0].schema)
+        assert_non_negative(ordered.append_column(WEIGHT, w), step=ctx.step, epoch=ctx.epoch)
+        keys = KeySet.of(ordered, self.key, hashes)
+        times = w.to_numpy()
+        ordered = ordered.take(pa.array(np.repeat(np.arange(len(times)), times)))
+        ends = np.cumsum(np.bincount(np.repeat(keys.inverse, times), minlength=len(keys)))
+        starts = np.concatenate([[0], ends]).astype(np.int64)
+        compute = self._by_query if self.function is None else self._by_function
+        parts, failed = compute(ctx, binding, ordered, keys, starts)
+        out = pa.concat_tables([binding.shape.schema.empty_table(), *parts])
+        if not failed:
+            return out, None
+        numbers = sorted(failed)
+        bad = keys.columns.take(pa.array(numbers)) if self.key else _global_key(len(numbers))
+        return out, error_rows(bad, [failed[number] for number in numbers])
+
+    def _by_query(
+        self, ctx: Context, binding: Binding, rows: pa.Table, keys: KeySet, starts: Ints
+    ) -> tuple[list[pa.Table], dict[int, str]]:
+        query = statement(
+            ("per key", rows.schema, binding.extra),
+            lambda view: binding.extra.format(input=view),
+            rows.schema,
+        )
+        schema = binding.shape.schema
+        found: list[pa.Table] = []
+        failed: dict[int, str] = {}
+        pending = [(k, min(k + KEYS_PER_QUERY, len(keys))) for k in range(0, len(keys), KEYS_PER_QUERY)]
+        while pending:
+            first, last = pending.pop()
+            start, stop = int(starts[first]), int(starts[last])
+            try:
+                part = query.run(rows.slice(start, stop - start))
+                found.append(pa.table(part.columns, schema=schema))
+            except ROW_ERRORS as error:
+                if last - first == 1:
+                    failed[first] = reason(error)
+                else:
+                    middle = (first + last) // 2
+                    pending += [(first, middle), (middle, last)]
+        return found, failed
+
+    def _by_function(
+        self, ctx: Context, binding: Binding, rows: pa.Table, keys: KeySet, starts: Ints
+    ) -> tuple[list[pa.Table], dict[int, str]]:
+        assert self.function is not None
+        found: list[pa.Table] = []
+        failed: dict[int, str] = {}
+        named = python_rows(keys.columns) if self.key else [Row()] * len(keys)
+        for number, key in enumerate(named):
+            mine = rows.slice(int(starts[number]), int(starts[number + 1] - starts[number]))
+            try:
+                given: Any = self.function(key, mine)
+            except FATAL:
+                raise
+            except Exception as error:
+                failed[number] = told(error, self.function)
+                continue
+            found.append(conformed(given, binding.shape.schema, self.function, ctx.step, ctx.epoch))
+        return found, failed
+
+
+def _global_key(count: int) -> pa.Table:
+    """The one key of no columns, as rows."""
+    return pa.table({WEIGHT: np.ones(count, np.int64)})

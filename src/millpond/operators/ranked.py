@@ -1,0 +1,205 @@
+"""Ranking: rows of many keys in order, as they were and as they are.
+
+What was fetched of each key is merged with the delta.  A key that gave all
+the rows it was asked for may hold more behind them; so what is known of it
+ends at the last row fetched (`known_to`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millpond.delta import WEIGHT
+from millpond.identity import refine, take, ties
+from millpond.operators.keyed import Keyed
+from millpond.ordering import Order
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+NEVER = np.iinfo(np.int64).max
+
+
+def arrange(
+    columns: Mapping[str, pa.Array], key: Ints, chosen: Sequence[Order], rest: Sequence[Order]
+) -> tuple[Ints, Bools, Bools]:
+    """(perm, peer, same): rows sorted by key, the chosen order and the rest.
+
+    peer[i]: row perm[i] ties with perm[i - 1] in key and chosen order; same[i]: it is the same row.
+    """
+    perm = np.argsort(key, kind="stable")
+    same = ties(key[perm])
+    for order in chosen:
+        refine(perm, same, partial(take, columns[order.column]), order)
+    peer = same.copy()
+    for order in rest:
+        refine(perm, same, partial(take, columns[order.column]), order)
+    return perm, peer, same
+
+
+@dataclass(frozen=True)
+class Counted:
+    """One multiset over ranked rows: each row's weight, and the weight of its key up to and with it."""
+
+    weights: Ints
+    upto: Ints
+    first: Ints  # weight of the key before the row's peers
+    cut: Ints  # by key: the number of the peers that hold the last place, NEVER if there are fewer rows
+
+    def within(self, peer: Ints, key: Ints, offset: int, last: int, with_ties: bool) -> Ints:
+        """How much of each row's weight lies at the places after `offset`, up to `last`."""
+        end = np.where(peer <= self.cut[key], self.upto, 0) if with_ties else np.minimum(self.upto, last)
+        inside: Ints = np.maximum(end - np.maximum(self.upto - self.weights, offset), 0)
+        return inside
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """Distinct rows in order, those of a key together, as they were (old) and as they are (new)."""
+
+    columns: Mapping[str, pa.Array]
+    row: Ints  # place in `columns`
+    key: Ints
+    peer: Ints  # number of the group of rows that tie in the chosen order
+    changed: Ints  # weight of the delta
+    fetched: Bools  # the row comes from the table
+    known: Bools  # all rows up to this one are here
+    complete: Bools  # by key: all rows are here
+    old: Counted
+    new: Counted
+    last: int
+
+    def known_to(self, wanted: Ints) -> Ranked:
+        """The same, where a key that gave all rows it was asked for may have more behind them."""
+        keys = len(wanted)
+        complete = np.bincount(self.key[self.fetched], minlength=keys) < wanted
+        edge = np.full(keys, NEVER)  # a key that is not complete has fetched rows
+        places = np.flatnonzero(self.fetched)
+        edge[self.key[places]] = places  # ascending: the last one stays
+        edge[complete] = NEVER
+        known = np.arange(len(self.row)) <= edge[self.key]
+        stored = self.old.weights
+        return replace(
+            self,
+            known=known,
+            complete=complete,
+            old=_count(np.where(known, stored, 0), self.key, self.peer, keys, self.last),
+            new=_count(np.where(known, stored + self.changed, 0), self.key, self.peer, keys, self.last),
+        )
+
+    def settled(self, with_ties: bool, ranks: bool) -> Bools:
+        """By key: is enough known to say what changes?"""
+        enough: Bools = self.complete | (self.new.cut < NEVER)
+        if not with_ties:
+            return enough
+        edge = np.full(len(self.complete), -1)
+        places = np.flatnonzero(self.known)
+        edge[self.key[places]] = self.peer[places]
+        behind = edge > np.maximum(self.old.cut, self.new.cut)
+        same = self.old.cut == self.new.cut
+        if ranks:
+            same &= self._before_cut(self.old) == self._before_cut(self.new)
+        whole: Bools = self.complete | behind | same
+        return enough & whole
+
+    def _before_cut(self, counted: Counted) -> Ints:
+        """By key: the weight before the peers that hold the last place."""
+        found = np.zeros(len(self.complete), np.int64)
+        here = np.flatnonzero(self.known & (self.peer == counted.cut[self.key]))
+        found[self.key[here]] = counted.first[here]
+        return found
+
+    def of_keys(self, which: Bools) -> Ranked:
+        """Only the rows of these keys; keys keep their numbers."""
+        if which.all():
+            return self
+        rows = np.flatnonzero(which[self.key])
+        old, new = (
+            replace(c, weights=c.weights[rows], upto=c.upto[rows], first=c.first[rows])
+            for c in (self.old, self.new)
+        )
+        return replace(
+            self,
+            row=self.row[rows],
+            key=self.key[rows],
+            peer=self.peer[rows],
+            changed=self.changed[rows],
+            fetched=self.fetched[rows],
+            known=self.known[rows],
+            old=old,
+            new=new,
+        )
+
+    def within(self, offset: int, last: int, with_ties: bool) -> tuple[Ints, Ints]:
+        """Each row's weight within these places: (old, new)."""
+        old = self.old.within(self.peer, self.key, offset, last, with_ties)
+        new = self.new.within(self.peer, self.key, offset, last, with_ties)
+        old[~self.known] = 0
+        new[~self.known] = 0
+        if with_ties:
+            # Beyond what was fetched lie peers of the last place, in before and after: what changed shows.
+            beyond = ~self.known & (self.peer == self.new.cut[self.key])
+            new[beyond] = self.changed[beyond]
+        return old, new
+
+    def table(self, names: Sequence[str], w: Ints) -> pa.Table:
+        """The rows with these weights; those of weight zero are gone."""
+        alive = np.flatnonzero(w)
+        columns = [take(self.columns[name], self.row[alive]) for name in names]
+        return pa.table([*columns, pa.array(w[alive])], names=[*names, WEIGHT])
+
+
+def rank(
+    orders: tuple[Sequence[Order], Sequence[Order]], keys: int, head: Keyed | None, delta: Keyed, last: int
+) -> Ranked:
+    """The fetched rows (if any) and the changes, merged; as if no rows lay behind them."""
+    columns, key, stored, changed = delta.columns, delta.key, np.zeros_like(delta.weights), delta.weights
+    fetched = np.zeros(len(key), np.bool_)
+    if head is not None and len(head.key):
+        columns = {name: pa.concat_arrays([head.columns[name], delta.columns[name]]) for name in columns}
+        key = np.concatenate([head.key, delta.key])
+        stored = np.concatenate([head.weights, stored])
+        changed = np.concatenate([np.zeros_like(head.weights), changed])
+        fetched = np.concatenate([np.ones(len(head.key), np.bool_), fetched])
+    perm, tied, same = arrange(columns, key, *orders)
+    starts = np.flatnonzero(~same)
+    row = perm[starts]
+    peer = np.cumsum(~tied, dtype=np.int64)[starts]
+    if len(starts):
+        stored = np.add.reduceat(stored[perm], starts)
+        changed = np.add.reduceat(changed[perm], starts)
+        fetched = np.logical_or.reduceat(fetched[perm], starts)
+    key = key[row]
+    return Ranked(
+        columns,
+        row,
+        key,
+        peer,
+        changed,
+        fetched,
+        np.ones(len(row), np.bool_),
+        np.ones(keys, np.bool_),
+        _count(stored, key, peer, keys, last),
+        _count(stored + changed, key, peer, keys, last),
+        last,
+    )
+
+
+def _count(w: Ints, key: Ints, peer: Ints, keys: int, last: int) -> Counted:
+    total = np.cumsum(w)
+    starts = np.flatnonzero(~ties(key))
+    base = np.zeros(keys, np.int64)
+    base[key[starts]] = total[starts] - w[starts]
+    upto = total - base[key]
+    heads = np.flatnonzero(~ties(peer))
+    first = np.repeat(upto[heads] - w[heads], np.diff(np.append(heads, len(w))))
+    cut = np.full(keys, NEVER)
+    reached = np.flatnonzero(upto >= last)[::-1]
+    cut[key[reached]] = peer[reached]  # descending: the first one stays
+    return Counted(w, upto, first, cut)

@@ -1,0 +1,235 @@
+"""TopN: the first rows of every key in a given order.
+
+Law: the output is a function of the input multiset (canonical): ties in the
+order are broken by all other columns.  An epoch costs the touched keys times
+(offset + n) plus the retracted rows, never the size of a key: the head of a key
+at e-1, merged with the delta, is certain up to the last row fetched, so more
+is fetched only for keys whose head lost more rows than it gained.
+
+Over append-only input a row that has left the head never comes back: then the
+table (`<step>/head`) holds the heads alone, and senders send theirs.  Where
+rows can be retracted the table (`<step>/rows`) holds all of them.
+
+With ties, all rows equal in the order to the n-th one are in.  Such a group is
+fetched whole only when it enters, leaves or changes its rank; otherwise only
+the changed rows of the group come out.
+
+A hot or global key is ranked in two stages, `split(buckets)`: the heads of
+(key, bucket of the row's hash), then the heads of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millpond import hashing
+from millpond.delta import HASH, WEIGHT, consolidate
+from millpond.errors import InvalidError
+from millpond.identity import one_chunk, take
+from millpond.operators.keyed import Keyed, as_declared, some_keys
+from millpond.operators.map import check_names
+from millpond.operators.operator import NOTHING, Binding, Change, Context, Inputs, Result, Shape, by_key
+from millpond.operators.ranked import Counted, Ranked, rank
+from millpond.operators.watermark import stored
+from millpond.ordering import Order
+from millpond.state.table import KeySet
+from millpond.state.table_spec import TableSpec
+
+Ints = npt.NDArray[np.int64]
+
+BUCKET = "__bucket"
+
+
+@dataclass(frozen=True)
+class TopN:
+    """`rank_column` counts rows from 1 within the key; with ties it is SQL's rank()."""
+
+    key: tuple[str, ...]
+    order: tuple[Order, ...]
+    n: int
+    offset: int = 0
+    with_ties: bool = False
+    rank_column: str | None = None
+    buckets: int | None = None  # the first of two stages: rank within (key, bucket)
+
+    canonical: ClassVar[bool] = True
+
+    @property
+    def last(self) -> int:
+        return self.offset + self.n
+
+    def split(self, buckets: int) -> tuple[TopN, TopN]:
+        """Two stages that together give the same: for hot keys and the global one."""
+        return replace(self, n=self.last, offset=0, rank_column=None, buckets=buckets), self
+
+    # -- declaration -----------------------------------------------------------------
+
+    def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
+        (shape,) = inputs
+        self._check(step, shape)
+        fields = list(stored(shape.schema))
+        kept = fields if self.buckets is None else [*fields, pa.field(BUCKET, pa.uint16())]
+        key = self.key if self.buckets is None else (*self.key, BUCKET)
+        table = TableSpec(
+            f"{step}/{'head' if shape.append_only else 'rows'}",
+            pa.schema(kept),
+            key,
+            order=self.order,
+            rule="weights",
+        )
+        shown = list(fields)
+        if self.rank_column is not None:
+            shown.append(pa.field(self.rank_column, pa.int64()))
+        return Binding(
+            Shape(pa.schema(shown), append_only=False, key=self._key(shape)),
+            (by_key(*key),),
+            (table,),
+            placed_by=self.key if self.buckets is None else None,
+            wire=table.schema,
+            extra=shape.append_only,
+        )
+
+    def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
+        return (frozenset(binding.tables[0].schema.names) - {BUCKET},)
+
+    def _check(self, step: str, shape: Shape) -> None:
+        if self.n < 1 or self.offset < 0:
+            raise InvalidError(
+                "a top-n needs a positive n and an offset of 0 or more",
+                detail=f"n is {self.n}, offset is {self.offset}",
+                step=step,
+            )
+        if self.buckets is not None and not 1 <= self.buckets <= 65536:
+            raise InvalidError(
+                "a top-n is split into 1 to 65536 buckets", detail=f"got {self.buckets}", step=step
+            )
+        check_columns(step, shape, [*self.key, *(o.column for o in self.order)])
+        if self.rank_column is not None:
+            check_names([*shape.schema.names, self.rank_column], step)
+
+    def _key(self, shape: Shape) -> tuple[str, ...] | None:
+        if self.buckets is None and not self.with_ties:
+            if self.n == 1:
+                return self.key
+            if self.rank_column is not None:
+                return (*self.key, self.rank_column)
+        return shape.key
+
+    # -- the sender's side -------------------------------------------------------------
+
+    def prepare(self, binding: Binding, index: int, delta: pa.Table) -> pa.Table:
+        spec = binding.tables[0]
+        names = [name for name in spec.schema.names if name != BUCKET]
+        if binding.extra:  # append-only: a row outside the sender's head is outside every head
+            delta = consolidate(delta, columns=names)
+            keys = KeySet.of(delta, self.key)
+            ranked = rank(
+                self._orders(spec), len(keys), None, Keyed.of(delta, names, keys.inverse), self.last
+            )
+            delta = ranked.table(names, ranked.within(0, self.last, self.with_ties)[1])
+        else:
+            delta = delta.select([*names, *([WEIGHT] if WEIGHT in delta.column_names else [])])
+        if self.buckets is not None:
+            hashes = hashing.hash_columns([delta.column(name) for name in names], delta.num_rows)
+            bucket = pa.array((hashes % np.uint64(self.buckets)).astype(np.uint16))
+            delta = delta.add_column(len(names), pa.field(BUCKET, pa.uint16()), bucket)
+        hashes = hashing.hash_columns([delta.column(name) for name in spec.key], delta.num_rows)
+        return delta.append_column(pa.field(HASH, pa.uint64()), pa.array(hashes))
+
+    # -- one epoch ---------------------------------------------------------------------
+
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+        (spec,) = binding.tables
+        names = spec.schema.names
+        if inputs[0] is None:
+            return NOTHING
+        hidden = [name for name in (WEIGHT, HASH) if name in inputs[0].column_names]
+        delta = consolidate(inputs[0].select([*names, *hidden]))
+        if not delta.num_rows:
+            return NOTHING
+        hashes = one_chunk(delta.column(HASH)).to_numpy() if HASH in delta.column_names else None
+        keys = KeySet.of(delta, spec.key, hashes)
+        part = Keyed.of(delta, names, keys.inverse)
+        gone = np.bincount(part.key[part.weights < 0], minlength=len(keys))
+        table = ctx.table(spec.name)
+
+        pending = np.arange(len(keys))
+        wanted = np.full(len(keys), self.last)
+        shown: list[pa.Table] = []
+        kept: list[pa.Table] = []
+        while len(pending):
+            here = some_keys(keys, pending, spec.key)
+            found = table.head(here, wanted[pending])
+            head = Keyed.of(found.table, names, found.key_index)
+            ranked = rank(self._orders(spec), len(pending), head, part.of_keys(pending), self.last)
+            ranked = ranked.known_to(wanted[pending])
+            settled = ranked.settled(self.with_ties, ranks=self.rank_column is not None)
+            ranked = ranked.of_keys(settled)
+            shown.append(self._shown(binding, ranked))
+            if binding.extra:
+                old, new = ranked.within(0, self.last, self.with_ties)
+                kept.append(ranked.table(names, new - old))
+            pending = pending[~settled]
+            # Enough whatever of them is gone; only a group of peers can need more.
+            enough = self.last + gone[pending]
+            wanted[pending] = np.where(enough > wanted[pending], enough, 2 * wanted[pending])
+        out = pa.concat_tables(shown)
+        change = pa.concat_tables(kept) if binding.extra else delta
+        changes = (Change(spec.name, change),) if change.num_rows else ()
+        return Result(out if out.num_rows else None, changes)
+
+    def _orders(self, spec: TableSpec) -> tuple[tuple[Order, ...], tuple[Order, ...]]:
+        """How rows of a key are ranked, and how ties are broken: together, the table's order."""
+        chosen = [o for o in self.order if o.column not in spec.key]
+        return spec.order_within_key[: len(chosen)], spec.order_within_key[len(chosen) :]
+
+    def _shown(self, binding: Binding, ranked: Ranked) -> pa.Table:
+        old, new = ranked.within(self.offset, self.last, self.with_ties)
+        schema = pa.schema([*binding.shape.schema, pa.field(WEIGHT, pa.int64())])
+        names = [field.name for field in binding.shape.schema if field.name != self.rank_column]
+        if self.rank_column is None:
+            return as_declared(schema, ranked.table(names, new - old).columns)
+        before, after = (
+            _numbered(ranked, w, count, self.offset, self.with_ties)
+            for w, count in ((old, ranked.old), (new, ranked.new))
+        )
+        row = np.concatenate([before[0], after[0]])
+        number = np.concatenate([before[1], after[1]])
+        w = np.concatenate([-before[2], after[2]])
+        size = int(number.max(initial=0)) + 1
+        code, inverse = np.unique(row * size + number, return_inverse=True)
+        total = np.zeros(len(code), np.int64)
+        np.add.at(total, inverse, w)
+        alive = np.flatnonzero(total)
+        rows, numbers = np.divmod(code[alive], size)
+        columns = [take(ranked.columns[name], ranked.row[rows]) for name in names]
+        return as_declared(schema, [*columns, pa.array(numbers), pa.array(total[alive])])
+
+
+def check_columns(step: str, shape: Shape, names: Sequence[str]) -> None:
+    missing = [name for name in names if name not in shape.schema.names]
+    if missing:
+        raise InvalidError(
+            f"no column named {missing[0]!r}",
+            detail=f"columns are {', '.join(shape.schema.names)}",
+            step=step,
+        )
+
+
+def _numbered(
+    ranked: Ranked, w: Ints, counted: Counted, offset: int, with_ties: bool
+) -> tuple[Ints, Ints, Ints]:
+    """(row, rank, weight): each place of its own, or all peers at one."""
+    rows = np.flatnonzero(w)
+    if with_ties:
+        return rows, counted.first[rows] + 1, w[rows]
+    row = np.repeat(rows, w[rows])
+    begins = np.maximum(counted.upto[rows] - counted.weights[rows], offset)
+    nth = np.arange(len(row)) - np.repeat(np.cumsum(w[rows]) - w[rows], w[rows])
+    return row, np.repeat(begins, w[rows]) + nth + 1, np.ones(len(row), np.int64)

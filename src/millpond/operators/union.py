@@ -1,0 +1,67 @@
+"""Union: the rows of several inputs of one schema, with all their weights.
+
+Linear, and UNION ALL: a row that two inputs hold is there twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+
+from millpond.delta import HASH, concat
+from millpond.errors import InvalidError
+from millpond.operators.operator import HERE, Binding, Context, Inputs, Result, Shape
+
+
+@dataclass(frozen=True)
+class Union:
+    canonical: ClassVar[bool] = True
+
+    def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
+        if not inputs:
+            raise InvalidError("a union needs at least one input", step=step)
+        first = inputs[0]
+        for place, other in enumerate(inputs[1:], 2):
+            self._check(step, first.schema, place, other.schema)
+        times = {(shape.time, shape.watermark) for shape in inputs}
+        time, watermark = times.pop() if len(times) == 1 else (None, None)
+        append_only = all(shape.append_only for shape in inputs)
+        key = first.key if len(inputs) == 1 else None
+        return Binding(Shape(first.schema, append_only, key, time, watermark), (HERE,) * len(inputs))
+
+    def _check(self, step: str, first: pa.Schema, place: int, other: pa.Schema) -> None:
+        if other.names != first.names:
+            raise InvalidError(
+                "the inputs of a union must have the same columns",
+                detail=f"input 1 has {', '.join(first.names)}; input {place} has {', '.join(other.names)}",
+                hint="map them to the same names in the same order",
+                step=step,
+            )
+        for one, two in zip(first, other, strict=True):
+            if one.type != two.type:
+                raise InvalidError(
+                    "the inputs of a union must have the same types",
+                    detail=f"column {one.name!r} is {one.type} in input 1 and {two.type} in input {place}",
+                    hint="cast one of them in a map before the union",
+                    step=step,
+                )
+
+    def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
+        return (needed,) * len(binding.placements)
+
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+        given = [self._without_hash(delta) for delta in inputs if delta is not None]
+        if not given:
+            return Result()
+        # Another consumer of an input may have kept more of its columns than were asked for here.
+        common = [name for name in given[0].column_names if all(name in d.column_names for d in given)]
+        weight = [] if "_w" in common or all("_w" not in d.column_names for d in given) else ["_w"]
+        return Result(
+            concat([d.select([n for n in (*common, *weight) if n in d.column_names]) for d in given])
+        )
+
+    def _without_hash(self, delta: pa.Table) -> pa.Table:
+        """Inputs may be hashed by different keys; their sum has no hash."""
+        return delta.drop_columns([HASH]) if HASH in delta.column_names else delta

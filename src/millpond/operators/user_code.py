@@ -1,0 +1,95 @@
+"""Running a user's Python: where it failed, and what it gave.
+
+Law: what a user's function raises is told with the step and the user's own
+line, never retried blindly and never lost (law 9).
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import pyarrow as pa
+
+from millpond.errors import InvalidError, MillpondError
+
+# Not the function's doing: the run has to stop, whatever the rows are.
+FATAL = (MillpondError, MemoryError)
+
+
+def place(error: BaseException, function: Callable[..., Any]) -> str:
+    """The innermost line of the user's own file that was running, as file:line."""
+    frames = traceback.extract_tb(error.__traceback__)
+    code = getattr(_unwrapped(function), "__code__", None)
+    mine = [frame for frame in frames if code is not None and frame.filename == code.co_filename]
+    # Without a frame of the function (a builtin, a wrong call) its definition is the place to look.
+    if mine:
+        return f"{os.path.basename(mine[-1].filename)}:{mine[-1].lineno}"
+    if code is not None:
+        return f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"
+    return name_of(function)
+
+
+def told(error: BaseException, function: Callable[..., Any]) -> str:
+    """The exception and its place on one line."""
+    text = " ".join(str(error).split())
+    said = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return f"{said} ({place(error, function)})"
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    return str(getattr(_unwrapped(function), "__qualname__", type(function).__name__))
+
+
+def _unwrapped(function: Any) -> Any:
+    """Below functools.partial, decorators and bound or callable objects."""
+    while True:
+        inner = getattr(function, "func", None) or getattr(function, "__wrapped__", None)
+        if inner is None:
+            break
+        function = inner
+    if not hasattr(function, "__code__") and hasattr(type(function), "__call__"):  # noqa: B004
+        method = type(function).__call__
+        return method if hasattr(method, "__code__") else function
+    return function
+
+
+def conformed(found: Any, schema: pa.Schema, function: Callable[..., Any], step: str, epoch: int) -> pa.Table:
+    """What a function gave, as a table of the declared schema, or an InvalidError that says what differs."""
+    name = name_of(function)
+    if isinstance(found, pa.RecordBatch):
+        found = pa.Table.from_batches([found])
+    if not isinstance(found, pa.Table):
+        _refuse(
+            f"{name} must return an Arrow table",
+            f"it returned {type(found).__name__}",
+            "return pa.table(...)",
+            step,
+            epoch,
+        )
+    if sorted(found.column_names) != sorted(schema.names):
+        _refuse(
+            f"{name} returned other columns than declared",
+            f"returned {', '.join(found.column_names) or 'none'}; declared {', '.join(schema.names)}",
+            "return exactly the declared columns, or declare what is returned",
+            step,
+            epoch,
+        )
+    found = found.select(schema.names)
+    for field in schema:
+        got = found.schema.field(field.name).type
+        if got != field.type:
+            _refuse(
+                f"{name} returned another type than declared",
+                f"column {field.name!r} is {got}, declared {field.type}",
+                "cast the column before returning it, or declare its type",
+                step,
+                epoch,
+            )
+    return pa.table(found.columns, schema=schema)
+
+
+def _refuse(message: str, detail: str, hint: str, step: str, epoch: int) -> NoReturn:
+    raise InvalidError(message, detail=detail, hint=hint, step=step, epoch=epoch)

@@ -1,0 +1,131 @@
+"""Tumble and Hop: which windows a row's event time falls into.
+
+Linear: each row is repeated once per window [window_start, window_end) that
+holds its time, with its weight.  Windows are aligned to 1970-01-01 UTC plus an
+offset.  Where the time is bounded by a watermark, `window_end` is bounded by it
+too (it lies after the time), and it is what later steps close windows by: it
+becomes the time of the output.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from millpond.errors import InvalidError
+from millpond.operators.event_time import LIMIT_US, Ints, check_time, micros, without_time
+from millpond.operators.operator import HERE, Binding, Context, Inputs, Result, Shape
+
+START = "window_start"
+END = "window_end"
+
+
+@dataclass(frozen=True)
+class Tumble:
+    """Windows of `size_us` microseconds, one after the other."""
+
+    time: str
+    size_us: int
+    offset_us: int = 0
+
+    canonical: ClassVar[bool] = True
+
+    def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
+        (shape,) = inputs
+        _check_positive("size", self.size_us, step)
+        return _bind(shape, self.time, shape.key, step)
+
+    def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
+        return (needed - {START, END} | {self.time},)
+
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+        return _assign(binding, inputs, self.time, self.size_us, self.size_us, self.offset_us)
+
+
+@dataclass(frozen=True)
+class Hop:
+    """Windows of `size_us` microseconds that start every `slide_us`; they overlap."""
+
+    time: str
+    size_us: int
+    slide_us: int
+    offset_us: int = 0
+
+    canonical: ClassVar[bool] = True
+
+    def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
+        (shape,) = inputs
+        _check_positive("size", self.size_us, step)
+        _check_positive("slide", self.slide_us, step)
+        if self.slide_us > self.size_us:
+            raise InvalidError(
+                "windows must not leave gaps",
+                detail=f"they are {self.size_us} us long and start every {self.slide_us} us",
+                hint="make the slide at most the size; filter rows by time to leave some out",
+                step=step,
+            )
+        key = None if shape.key is None else (*shape.key, START)
+        return _bind(shape, self.time, key, step)
+
+    def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
+        return (needed - {START, END} | {self.time},)
+
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+        return _assign(binding, inputs, self.time, self.size_us, self.slide_us, self.offset_us)
+
+
+def _check_positive(what: str, value: int, step: str) -> None:
+    if not 1 <= value <= LIMIT_US:
+        raise InvalidError(
+            f"the {what} of a window must be positive",
+            detail=f"got {value} us",
+            hint="give microseconds",
+            step=step,
+        )
+
+
+def _bind(shape: Shape, time: str, key: tuple[str, ...] | None, step: str) -> Binding:
+    kind = check_time(shape.schema, time, step)
+    taken = [name for name in (START, END) if name in shape.schema.names]
+    if taken:
+        raise InvalidError(
+            f"the input already has a column {taken[0]!r}",
+            hint="rename it in a map before this step",
+            step=step,
+        )
+    schema = shape.schema.append(pa.field(START, kind)).append(pa.field(END, kind))
+    bounded = shape.time == time and shape.watermark is not None
+    return Binding(
+        Shape(schema, shape.append_only, key, END if bounded else None, shape.watermark if bounded else None),
+        (HERE,),
+    )
+
+
+def _assign(binding: Binding, inputs: Inputs, time: str, size: int, slide: int, offset: int) -> Result:
+    (delta,) = inputs
+    if delta is None:
+        return Result()
+    at, usable = micros(delta.column(time))
+    delta, errors = without_time(delta, usable, time)
+    at = at[usable]
+    last = (at - offset) // slide * slide + offset  # the start of the latest window that holds the row
+    if slide == size:
+        return Result(_with_window(binding, delta, last, size), errors=errors)
+    count = (size - (at - last) + slide - 1) // slide
+    row = np.repeat(np.arange(len(at)), count)
+    back = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+    return Result(
+        _with_window(binding, delta.take(pa.array(row)), last[row] - back * slide, size), errors=errors
+    )
+
+
+def _with_window(binding: Binding, rows: pa.Table, start: Ints, size: int) -> pa.Table:
+    """The rows with their window, before the hidden columns."""
+    kind = binding.shape.schema.field(START).type
+    places = [i for i, name in enumerate(rows.column_names) if not name.startswith("_")]
+    end = max(places, default=-1) + 1
+    out = rows.add_column(end, pa.field(START, kind), pa.array(start).cast(kind))
+    return out.add_column(end + 1, pa.field(END, kind), pa.array(start + size).cast(kind))

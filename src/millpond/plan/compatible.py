@@ -1,0 +1,64 @@
+"""May a pond go on with another plan?  Only if every old step still means the same.
+
+A new step over a source that was already read would miss its rows, so that is
+refused rather than answered wrongly (law 1).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millpond.errors import InvalidError
+from millpond.operators.scan import Scan
+from millpond.plan import codec
+from millpond.plan.nodes import Node, Plan
+
+
+def check_compatible(old: Plan, new: Plan, positions: set[str]) -> None:
+    for step, node in old.nodes.items():
+        mine = new.nodes.get(step)
+        if mine is None:
+            raise InvalidError(
+                f"step {step!r} is in the pond but not in this pipeline",
+                detail=f"the pond's steps are {', '.join(old.nodes)}",
+                hint="keep the step, or open a new pond",
+                step=step,
+            )
+        if _meaning(mine) != _meaning(node):
+            raise InvalidError(
+                f"step {step!r} means something else than when the pond was made",
+                detail=f"it was {type(node.operator).__name__}, and its state was computed that way",
+                hint="give the changed step a new id in a new pond, or restore the old definition",
+                step=step,
+            )
+    for step, node in new.nodes.items():
+        if step in old.nodes or isinstance(node.operator, Scan):
+            continue
+        read = sorted(s for s in _scans(new, step) if s in old.nodes and s in positions)
+        if read:
+            raise InvalidError(
+                f"step {step!r} is new, but source {read[0]!r} was already read",
+                detail="the new step would miss the rows that came before it",
+                hint="open a new pond for it, or read the source under a new name",
+                step=step,
+            )
+
+
+def _meaning(node: Node) -> Any:
+    return [_mask(codec.encode(node.operator)), list(node.inputs), _mask(codec.encode(node.binding.tables))]
+
+
+def _mask(value: Any) -> Any:
+    """Functions may change their code; everything else must stay."""
+    if isinstance(value, list):
+        return [_mask(v) for v in value]
+    if isinstance(value, dict):
+        return {"$pickle": ""} if "$pickle" in value else {k: _mask(v) for k, v in value.items()}
+    return value
+
+
+def _scans(plan: Plan, step: str) -> set[str]:
+    node = plan.nodes[step]
+    if isinstance(node.operator, Scan):
+        return {step}
+    return {s for i in node.inputs for s in _scans(plan, i)}

@@ -1,0 +1,494 @@
+"""The public face: `open` and `Pond`.
+
+A pond is a folder (or a bucket): its manifests, runs, catalog and inbox.  A
+`Pond` object defines a pipeline over it, runs it, and reads it; any number of
+other processes may read and write rows and commands at the same time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from millpond.clock import Clock, SystemClock
+from millpond.control import lease
+from millpond.control.admission import Bounds
+from millpond.engine.coordinator import Coordinator, Policy, require_parallelism
+from millpond.engine.engine import Engine
+from millpond.engine.inline import InlineEngine
+from millpond.engine.runner import Runner
+from millpond.engine.shell import Shell
+from millpond.engine.worker import Worker
+from millpond.errors import ConflictError, InvalidError, MillpondError, UnavailableError
+from millpond.flow.builder import Builder
+from millpond.flow.stream import Duration, Stream, ViewHandle
+from millpond.operators.bag import Bag
+from millpond.operators.scan import Scan
+from millpond.operators.upsert import Upsert
+from millpond.plan import codec
+from millpond.plan.compatible import check_compatible
+from millpond.plan.explain import explain_text, mermaid
+from millpond.plan.levels import cut
+from millpond.plan.nodes import Plan
+from millpond.serve.reader import Delta, Reader
+from millpond.settings import Settings, make_settings
+from millpond.sources.inbox_table import ROWS_MAX, SEQUENCE, InboxTable
+from millpond.state import history, inbox
+from millpond.state.manifest import Manifest
+from millpond.state.store import Store, open_store
+
+EngineName = Literal["spark", "inline"]
+
+
+def open(  # the name people type: millpond.open(...)
+    path: str | os.PathLike[str],
+    engine: EngineName = "spark",
+    spark: Any = None,
+    parallelism: int | None = None,
+    *,
+    clock: Clock | None = None,
+    on_epoch: Callable[[Manifest], None] | None = None,
+    standby: bool = False,
+    **settings: Any,
+) -> Pond:
+    """Open a pond, or make one.  Nothing runs and no Spark starts before it is needed.
+
+    `engine="inline"` runs everything in this process, without a JVM.  `spark` takes your own
+    session.  With `standby` a running pipeline is waited for, and taken over when it falls silent.
+    """
+    if engine not in ("spark", "inline"):
+        raise InvalidError(f"no engine named {engine!r}", hint='"spark" or "inline"')
+    if parallelism is not None:
+        require_parallelism(parallelism)
+    chosen = make_settings(**settings)
+    uri = str(path) if "://" in str(path) else Path(path).absolute().as_uri()
+    options: dict[str, Any] = {"durable": chosen.durable} if uri.startswith("file:") else {}
+    store = open_store(uri, **options)
+    return Pond(
+        store,
+        engine=engine,
+        spark=spark,
+        parallelism=parallelism,
+        settings=chosen,
+        clock=clock or SystemClock(),
+        on_epoch=on_epoch,
+        standby=standby,
+        store_options=options,
+    )
+
+
+class Pond:
+    """See the module's text; made by `millpond.open`."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        engine: EngineName | Engine,
+        spark: Any = None,
+        parallelism: int | None = None,
+        settings: Settings | None = None,
+        clock: Clock | None = None,
+        on_epoch: Callable[[Manifest], None] | None = None,
+        standby: bool = False,
+        store_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.store = store
+        self.settings = settings or Settings()
+        self._engine_name = engine
+        self._engine: Engine | None = None
+        self._spark = spark
+        self._parallelism = parallelism
+        self._clock = clock or SystemClock()
+        self._on_epoch = on_epoch
+        self._standby = standby
+        self._options = dict(store_options or {})
+        self._worker = Worker(store)
+        self._builder = Builder()
+        self._runner: Runner | None = None
+        self._keeper: lease.Keeper | None = None
+        self._thread: threading.Thread | None = None
+        self._stop = threading.Event()
+        self._failure: BaseException | None = None
+        self._closed = False
+        self._reader = Reader(self._worker, clock=self._clock, reader_ms=self.settings.reader_ms)
+
+    def __enter__(self) -> Pond:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # -- defining -------------------------------------------------------------------
+
+    def stream(
+        self, name: str, source: Any, *, event_time: str | None = None, delay: Duration = 0
+    ) -> Stream:
+        """Rows of a source; with `event_time`, rows more than `delay` behind the newest are late."""
+        step = self._builder.add(name, Scan(source, source.schema, source.append_only), (), name)
+        if not source.append_only:
+            step = self._builder.add(None, Bag(), (step,), f"{name}.rows")
+        stream = Stream(self._builder, step)
+        return stream if event_time is None else stream.watermark(event_time, delay, id=f"{name}.watermark")
+
+    def table(self, name: str, schema: pa.Schema, *, key: str | Sequence[str] | None = None) -> ViewHandle:
+        """A table that any process can change with insert() and delete(); with a key, insert() replaces."""
+        source = InboxTable(schema)
+        scan = self._builder.add(name, Scan(source, source.schema, False), (), name)
+        if key is None:
+            step = self._builder.add(None, Bag(SEQUENCE), (scan,), f"{name}.rows")
+        else:
+            columns = (key,) if isinstance(key, str) else tuple(key)
+            step = self._builder.add(None, Upsert(columns, SEQUENCE), (scan,), f"{name}.rows")
+        return Stream(self._builder, step).view(name)
+
+    @property
+    def plan(self) -> Plan:
+        """What this process defined, or else what the pond was last run with."""
+        if self._builder.plan.nodes:
+            return self._builder.plan
+        head = history.read_head(self.store)
+        return Plan() if head is None else self._reader.plan_of(head)
+
+    def explain(self, format: Literal["text", "mermaid"] = "text") -> str:
+        """The plan with its levels, exchanges and state tables, as text or as a drawing."""
+        plan = self.plan
+        return mermaid(plan, cut(plan)) if format == "mermaid" else explain_text(plan, cut(plan))
+
+    # -- running -----------------------------------------------------------------------
+
+    def drain(self) -> int:
+        """Run epochs until the sources have nothing more to give; the epoch that holds it all."""
+        if self._thread is not None:
+            return self._flush()
+        runner = self._boot()
+        runner.drain()
+        self._raise_failed_sinks(runner)
+        assert runner.coordinator.head is not None
+        return runner.coordinator.head.epoch
+
+    def start(self) -> None:
+        """Run in the background until stop()."""
+        if self._thread is not None:
+            return
+        runner = self._boot()
+        self._stop.clear()
+        self._failure = None
+
+        def body() -> None:
+            try:
+                runner.run(self._stop, self.settings.poll_ms)
+            except BaseException as error:  # kept, and raised by the next call into the pond
+                self._failure = error
+
+        self._thread = threading.Thread(target=body, name="millpond-chain", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop after the epoch that is running; raises what went wrong, if anything did."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._stop.set()
+            assert self._runner is not None
+            self._runner.wake()
+            thread.join()
+        self._check()
+
+    def run(self) -> None:
+        """Run in the foreground until interrupted."""
+        runner = self._boot()
+        self._stop.clear()
+        try:
+            runner.run(self._stop, self.settings.poll_ms)
+        except KeyboardInterrupt:
+            return
+
+    def close(self) -> None:
+        """Stop, release the lease and what was started for this pond."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self.stop()
+        finally:
+            if self._runner is not None:
+                self._runner.close()
+            if self._keeper is not None:
+                self._keeper.release()
+            if self._engine is not None:
+                self._engine.close()
+
+    def rescale(self, n: int) -> None:
+        """Change the parallelism of the next epochs, while it runs, without moving state."""
+        require_parallelism(n)
+        self._command("rescale", {"parallelism": n})
+
+    def savepoint(self, name: str) -> None:
+        """Name the newest epoch; it stays readable until the name is dropped."""
+        self._command("savepoint", {"name": name})
+
+    def drop_savepoint(self, name: str) -> None:
+        self._command("drop_savepoint", {"name": name})
+
+    def rollback(self, epoch: int | str) -> None:
+        """Go back to an older epoch by a forward commit: state, offsets and watermarks."""
+        head = self._reader.head()
+        wanted = self._reader._resolve(head, epoch)
+        if wanted < head.floor and wanted not in head.savepoints.values():
+            raise InvalidError(f"epoch {wanted} is no longer kept", detail=f"the floor is {head.floor}")
+        self._command("rollback", {"epoch": wanted})
+
+    def compact(self) -> None:
+        """Merge the runs of every table into one, now."""
+        runner = self._boot()
+        runner.compact_everything()
+        runner.drain()
+
+    # -- changing tables ------------------------------------------------------------------
+
+    def insert(self, table: str, rows: pa.Table | Iterable[Mapping[str, Any]]) -> int:
+        """Put rows into a table; durable when it returns. The number of its inbox entry."""
+        return self._rows(table, rows, 1)
+
+    def delete(self, table: str, rows: pa.Table | Iterable[Mapping[str, Any]]) -> int:
+        """Take rows out: by key if the table has one, else equal rows."""
+        return self._rows(table, rows, -1)
+
+    def _rows(self, name: str, rows: pa.Table | Iterable[Mapping[str, Any]], weight: int) -> int:
+        node = self.plan.nodes.get(name)
+        source = getattr(getattr(node, "operator", None), "source", None)
+        if not isinstance(source, InboxTable):
+            raise InvalidError(f"no table named {name!r}", hint="define it with pond.table(name, schema, key=...)")
+        schema = source.columns
+        table = rows.cast(schema) if isinstance(rows, pa.Table) else _to_table(name, rows, schema)
+        if table.num_rows > ROWS_MAX:
+            raise InvalidError("too many rows in one call", detail=f"{table.num_rows} rows, at most {ROWS_MAX}")
+        table = table.append_column("_w", pa.array([weight] * table.num_rows, pa.int64()))
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        number = self._append("rows", {"table": name, "rows": table.num_rows}, sink.getvalue().to_pybytes())
+        if self._runner is not None:
+            self._runner.wake()
+        return number
+
+    def flush(self, timeout_s: float = 60.0) -> int:
+        """Wait until all earlier inbox entries are in a committed epoch; that epoch."""
+        return self.drain() if self._thread is None else self._flush(timeout_s)
+
+    # -- reading -------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        """The newest committed epoch."""
+        return self._reader.head().epoch
+
+    def head(self) -> Manifest:
+        return self._reader.head()
+
+    def views(self) -> list[str]:
+        return sorted(self.plan.views)
+
+    def read(self, view: str, epoch: int | str | None = None) -> pa.Table:
+        """All rows of a view, at the newest epoch, an older one, or a savepoint."""
+        return self._reader.read(view, epoch)
+
+    def lookup(self, view: str, key: Any, epoch: int | str | None = None) -> pa.Table:
+        """The rows of one key, or of a list of keys, in milliseconds."""
+        return self._reader.lookup(view, key, epoch)
+
+    def diff(self, view: str, e1: int | str, e2: int | str) -> pa.Table:
+        """What changed between two epochs: rows with their weight `_w`."""
+        return self._reader.diff(view, e1, e2)
+
+    def changes(self, view: str, since: int | None = None, *, follow: bool = False) -> Iterator[Delta]:
+        """An iterator of the changes of each epoch after `since`."""
+        return self._reader.changes(view, since, follow=follow)
+
+    def errors(self, view: str | None = None, epoch: int | str | None = None) -> pa.Table:
+        """Rows that could not be processed, with the reason."""
+        return self._reader.errors(view, epoch)
+
+    def late(self, step: str, epoch: int | str | None = None) -> pa.Table:
+        """Rows that came after their time."""
+        return self._reader.late(step, epoch)
+
+    # -- inside ----------------------------------------------------------------------------
+
+    @property
+    def engine(self) -> Engine:
+        """The engine, started on first use."""
+        if self._engine is None:
+            if not isinstance(self._engine_name, str):
+                self._engine = self._engine_name
+            elif self._engine_name == "inline":
+                self._engine = InlineEngine(self._worker)
+            else:
+                from millpond.engine.spark import SparkEngine
+
+                self._engine = SparkEngine(self._spark)
+        return self._engine
+
+    def _boot(self) -> Runner:
+        self._check()
+        if self._closed:
+            raise InvalidError("this pond is closed", hint="open it again with millpond.open(...)")
+        if self._runner is not None:
+            return self._runner
+        head = history.read_head(self.store)
+        plan = self._builder.plan
+        if not plan.nodes:
+            if head is None:
+                raise InvalidError("there is nothing to run", hint="define a stream and a view first")
+            plan = self._reader.plan_of(head)
+        elif head is not None and head.catalog is not None:
+            check_compatible(self._reader.plan_of(head), plan, set(head.positions))
+        self._wait_for_lease()
+        engine = self.engine
+        plan = self._builder.seal() if self._builder.plan.nodes else plan
+        catalog = self._save_plan(plan)
+        policy = Policy(
+            bounds=Bounds(
+                rows_max=self.settings.epoch_rows_max,
+                bytes_max=self.settings.epoch_bytes_max,
+                target_ms=self.settings.target_ms,
+                catch_up_ms=self.settings.catch_up_ms,
+            ),
+            retain_epochs=self.settings.retain_epochs,
+            fan_in=self.settings.fan_in,
+            unit_bytes=self.settings.compaction_unit_bytes,
+            compact=self.settings.compact,
+            collect_every=self.settings.collect_every,
+        )
+        coordinator = Coordinator(
+            pond=uuid.uuid4().hex,
+            catalog=catalog,
+            sources=[n.step for n in plan.nodes.values() if isinstance(n.operator, Scan)],
+            sinks=list(plan.sinks),
+            parallelism=self._parallelism or (None if head else engine.default_parallelism),
+            policy=policy,
+            ids=lambda: uuid.uuid4().hex,
+            now_us=self._clock.now_us(),
+        )
+        shell = Shell(
+            self._worker,
+            engine,
+            plan,
+            cut(plan),
+            catalog,
+            self._clock,
+            checks=self.settings.checks,
+            options=self._options,
+        )
+        runner = Runner(coordinator, shell, on_commit=self._committed)
+        runner.boot()
+        self._keeper = lease.Keeper(self.store, self.settings.lease_ms)
+        self._runner = runner
+        return runner
+
+    def _wait_for_lease(self) -> None:
+        """Do not take over from a coordinator that is alive, unless as its standby once it is silent."""
+        last = lease.latest(self.store)
+        if last is None or last.released or last.holder == lease.holder_name():
+            return
+        silence_s = self.settings.lease_ms / 1000
+        if self._standby:
+            lease.silent_for(self.store, silence_s, stop=lambda: self._closed)
+            return
+        if not _silent_within(self.store, last, silence_s):
+            raise ConflictError(
+                "this pond is being written by another process",
+                detail=f"{last.holder} renewed its lease {last.number} times",
+                hint="stop it first, or open with standby=True to take over when it falls silent",
+            )
+
+    def _save_plan(self, plan: Plan) -> str:
+        raw = codec.dumps(plan)
+        name = f"catalog/{hashlib.blake2b(raw, digest_size=12).hexdigest()}"
+        self.store.put_new(name, raw)
+        self._worker.know_plan(name, plan)
+        return name
+
+    def _committed(self, manifest: Manifest) -> None:
+        if self._on_epoch is not None:
+            self._on_epoch(manifest)
+
+    def _command(self, kind: str, args: Mapping[str, Any]) -> None:
+        """Through the inbox, like from any other process; executed before this returns if we are the runner."""
+        number = self._append(kind, args, b"")
+        if self._thread is not None:
+            assert self._runner is not None
+            self._runner.wake()
+            self._flush(through=number)
+        elif self._runner is not None:
+            self._runner.drain(until=lambda: int(self._reader.head().positions.get("inbox", 0)) > number)
+
+    def _append(self, kind: str, args: Mapping[str, Any], payload: bytes) -> int:
+        head = history.read_head(self.store)
+        start = 0 if head is None else int(head.positions.get("inbox", 0))
+        return inbox.append(self.store, kind, args, payload, start=start)
+
+    def _flush(self, timeout_s: float = 600.0, through: int | None = None) -> int:
+        """While running in the background: wait for the inbox, and for the sources to run dry."""
+        import time
+
+        names = self.store.list(inbox.PREFIX)
+        last = through if through is not None else (int(names[-1].rsplit("/", 1)[1]) if names else -1)
+        until = time.monotonic() + timeout_s
+        runner = self._runner
+        assert runner is not None
+        polls = runner.idle_polls
+        while time.monotonic() < until:
+            self._check()
+            head = self._reader.head()
+            done = int(head.positions.get("inbox", 0)) > last
+            if done and (through is not None or runner.idle_polls >= polls + 2):
+                return head.epoch
+            runner.wake()
+            time.sleep(0.01)
+        raise UnavailableError("flush took too long", detail=f"waited {timeout_s} s for inbox entry {last}")
+
+    def _raise_failed_sinks(self, runner: Runner) -> None:
+        for name, error in runner.coordinator.failed_sinks.items():
+            runner.coordinator.retry_sink(name)
+            raise error
+
+    def _check(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            if isinstance(failure, MillpondError):
+                raise failure
+            raise UnavailableError("the pipeline stopped", detail=repr(failure)) from failure
+
+
+def _silent_within(store: Store, last: lease.Beat, silence_s: float) -> bool:
+    """Look once more after a while: is the holder of that beat still renewing it?"""
+    import time
+
+    until = time.monotonic() + silence_s
+    while time.monotonic() < until:
+        now = lease.latest(store)
+        if now is not None and now != last:
+            return now.released
+        time.sleep(0.05)
+    return True
+
+
+def _to_table(name: str, rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+    items = list(rows)
+    unknown = {k for r in items for k in r} - set(schema.names)
+    if unknown:
+        raise InvalidError(
+            f"table {name!r} has no column {sorted(unknown)[0]!r}", detail=f"columns are {', '.join(schema.names)}"
+        )
+    try:
+        return pa.Table.from_pylist([dict(r) for r in items], schema=schema)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise InvalidError(f"rows do not fit table {name!r}", detail=str(error)) from error

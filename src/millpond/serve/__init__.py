@@ -1,0 +1,1 @@
+"""Serving: reading views from any process."""

@@ -1,0 +1,237 @@
+"""The reader: views of a pond at any retained epoch, without a coordinator.
+
+A reader pins its epoch before it believes it: it writes the pin, then checks
+that the floor has not passed, so no collector can delete a file under it
+(law 6).  Every read is of one epoch, whole (law 2).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from millpond import delta as deltas
+from millpond.clock import Clock, SystemClock
+from millpond.engine.worker import Worker
+from millpond.errors import InvalidError
+from millpond.operators.materialize import ERRORS_SPEC
+from millpond.plan.nodes import Plan, View
+from millpond.plan.tables import table_specs
+from millpond.state import history
+from millpond.state.manifest import Manifest, is_kept
+from millpond.state.pins import pin, unpin
+from millpond.state.snapshot import Snapshot
+from millpond.state.table_spec import TableSpec
+
+PIN_TRIES = 8
+
+
+@dataclass(frozen=True)
+class Delta:
+    """What one epoch changed in a view; `table` has the view's columns and `_w`."""
+
+    epoch: int
+    table: pa.Table
+
+
+class Reader:
+    def __init__(self, worker: Worker, *, clock: Clock | None = None, reader_ms: int = 600_000) -> None:
+        self.worker = worker
+        self.store = worker.store
+        self._clock = clock or SystemClock()
+        self._reader_us = reader_ms * 1000
+        self._specs: dict[str, dict[str, TableSpec]] = {}
+
+    # -- epochs -------------------------------------------------------------------
+
+    def head(self) -> Manifest:
+        found = history.read_head(self.store)
+        if found is None:
+            raise InvalidError(
+                "there is no pond here yet", detail=self.store.uri, hint="run the pipeline once: pond.drain()"
+            )
+        return found
+
+    @contextlib.contextmanager
+    def pinned(self, epoch: int | str | None = None) -> Iterator[Snapshot]:
+        """A snapshot that stays readable until the block ends: the newest, an epoch, or a savepoint."""
+        for _ in range(PIN_TRIES):
+            head = self.head()
+            wanted = self._resolve(head, epoch)
+            made = pin(self.store, wanted, self._clock.now_us() + self._reader_us)
+            try:
+                now = self.head()
+                if is_kept(now, wanted):
+                    manifest = head if wanted == head.epoch else history.read_manifest(self.store, wanted)
+                    yield Snapshot(self.store, manifest, self.worker.pages, self.worker.open_file)
+                    return
+            finally:
+                unpin(self.store, made)
+            if epoch is not None:
+                break
+        raise InvalidError(
+            f"epoch {wanted} is no longer kept",
+            detail=f"the oldest epoch that can be read is {now.floor}, the newest {now.epoch}",
+            hint="keep more history with retain_epochs, or make a savepoint before it is needed",
+            epoch=wanted,
+        )
+
+    def _resolve(self, head: Manifest, epoch: int | str | None) -> int:
+        if epoch is None:
+            return head.epoch
+        if isinstance(epoch, str):
+            if epoch not in head.savepoints:
+                raise InvalidError(
+                    f"no savepoint named {epoch!r}",
+                    detail=f"savepoints are {', '.join(sorted(head.savepoints)) or 'none'}",
+                )
+            return int(head.savepoints[epoch])
+        found = int(epoch)
+        if found > head.epoch or found < 0:
+            raise InvalidError(
+                f"there is no epoch {found} yet", detail=f"the newest epoch is {head.epoch}", epoch=found
+            )
+        return found
+
+    # -- names ---------------------------------------------------------------------
+
+    def plan_of(self, manifest: Manifest) -> Plan:
+        if manifest.catalog is None:
+            return Plan()
+        return self.worker.plan(manifest.catalog)[0]
+
+    def _view(self, manifest: Manifest, name: str) -> tuple[View, TableSpec, list[str]]:
+        plan = self.plan_of(manifest)
+        view = plan.views.get(name)
+        if view is None:
+            near = difflib.get_close_matches(name, plan.views, 1)
+            raise InvalidError(
+                f"no view named {name!r}",
+                detail=f"views are {', '.join(sorted(plan.views)) or 'none'}",
+                hint=f"did you mean {near[0]!r}?" if near else None,
+            )
+        return view, self._specs_of(manifest)[view.table], list(plan.shape(view.step).schema.names)
+
+    def _specs_of(self, manifest: Manifest) -> dict[str, TableSpec]:
+        key = manifest.catalog or ""
+        if key not in self._specs:
+            self._specs[key] = table_specs(self.plan_of(manifest))
+        return self._specs[key]
+
+    # -- reading ---------------------------------------------------------------------
+
+    def read(self, view: str, epoch: int | str | None = None) -> pa.Table:
+        with self.pinned(epoch) as snapshot:
+            _, spec, columns = self._view(snapshot.manifest, view)
+            return snapshot.scan(spec, columns)
+
+    def lookup(self, view: str, key: Any, epoch: int | str | None = None) -> pa.Table:
+        """The rows of one key, or of many: a value, a dict, a list of them, or a table of keys."""
+        with self.pinned(epoch) as snapshot:
+            _, spec, columns = self._view(snapshot.manifest, view)
+            return snapshot.lookup(spec, keys_table(spec, key), columns)
+
+    def diff(self, view: str, e1: int | str, e2: int | str) -> pa.Table:
+        """What changed from epoch e1 to epoch e2, consolidated; backwards when e2 is before e1."""
+        head = self.head()
+        first, last = self._resolve(head, e1), self._resolve(head, e2)
+        if first > last:
+            return deltas.negate(self.diff(view, last, first))
+        with self.pinned(first), self.pinned(last) as snapshot:
+            _, spec, columns = self._view(snapshot.manifest, view)
+            parts = [snapshot.at(e).changes(spec, columns) for e in range(first + 1, last + 1)]
+            if not parts:
+                return _empty(spec, columns)
+            return deltas.consolidate(deltas.concat(parts))
+
+    def changes(
+        self, view: str, since: int | None = None, *, follow: bool = False, poll_s: float = 0.1
+    ) -> Iterator[Delta]:
+        """The changes of each epoch after `since`, in order; with `follow` it waits for more.
+
+        Without `since` it begins with all rows of the view, as the first delta.
+        """
+        if since is None:
+            with self.pinned() as snapshot:
+                _, spec, columns = self._view(snapshot.manifest, view)
+                rows = snapshot.table(spec).scan()
+                yield Delta(snapshot.epoch, rows.select([*columns, "_w"]))
+                at = snapshot.epoch
+        else:
+            at = self._resolve(self.head(), since)
+        while True:
+            head = self.head()
+            if at >= head.epoch:
+                if not follow:
+                    return
+                time.sleep(poll_s)
+                continue
+            with self.pinned(at), self.pinned(head.epoch) as snapshot:
+                _, spec, columns = self._view(snapshot.manifest, view)
+                for epoch in range(at + 1, head.epoch + 1):
+                    delta = snapshot.at(epoch).changes(spec, columns)
+                    at = epoch
+                    if delta.num_rows:
+                        yield Delta(epoch, delta)
+
+    def errors(self, view: str | None = None, epoch: int | str | None = None) -> pa.Table:
+        """Rows that could not be processed: step, row, reason; of one view's steps or of all."""
+        with self.pinned(epoch) as snapshot:
+            rows = snapshot.scan(ERRORS_SPEC, ERRORS_SPEC.schema.names)
+            if view is None:
+                return rows
+            found, _, _ = self._view(snapshot.manifest, view)
+            steps = upstream(self.plan_of(snapshot.manifest), found.step)
+            return rows.filter(pa.compute.is_in(rows.column("step"), pa.array(sorted(steps))))
+
+    def late(self, step: str, epoch: int | str | None = None) -> pa.Table:
+        """Rows that came after their time, as a watermark step kept them."""
+        with self.pinned(epoch) as snapshot:
+            spec = self._specs_of(snapshot.manifest).get(f"{step}/late")
+            if spec is None:
+                raise InvalidError(f"step {step!r} keeps no late rows", hint="name a watermark step")
+            return snapshot.scan(spec, spec.schema.names)
+
+
+def upstream(plan: Plan, step: str) -> set[str]:
+    found = {step}
+    for source in plan.nodes[step].inputs:
+        found |= upstream(plan, source)
+    return found
+
+
+def keys_table(spec: TableSpec, key: Any) -> pa.Table:
+    """Keys in any handy form, as a table of the key columns."""
+    schema = pa.schema([spec.schema.field(k) for k in spec.key])
+    if isinstance(key, pa.Table):
+        missing = [k for k in spec.key if k not in key.column_names]
+        if missing:
+            raise InvalidError(f"the keys lack column {missing[0]!r}", detail=f"the key is {spec.key}")
+        return key.select(list(spec.key)).cast(schema)
+    many = key if isinstance(key, list) else [key]
+    rows = []
+    for one in many:
+        if isinstance(one, Mapping):
+            rows.append(one)
+        elif isinstance(one, Sequence) and not isinstance(one, str | bytes):
+            rows.append(dict(zip(spec.key, one, strict=True)))
+        elif len(spec.key) == 1:
+            rows.append({spec.key[0]: one})
+        else:
+            raise InvalidError(f"the key has {len(spec.key)} columns", detail=f"{spec.key}, got {one!r}")
+    try:
+        return pa.Table.from_pylist(rows, schema=schema)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise InvalidError("the key is of another type", detail=f"{schema}: {error}") from error
+
+
+def _empty(spec: TableSpec, columns: Sequence[str]) -> pa.Table:
+    return pa.schema([*(spec.schema.field(c) for c in columns), pa.field("_w", pa.int64())]).empty_table()
+
+

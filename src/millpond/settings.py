@@ -1,0 +1,49 @@
+"""Settings of a pond, all of them, with their defaults and units in the names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from millpond.errors import InvalidError
+
+
+@dataclass(frozen=True)
+class Settings:
+    durable: bool = True  # fsync every commit: it survives power loss
+    epoch_rows_max: int = 4_000_000  # rows that one epoch may admit
+    epoch_bytes_max: int = 1 << 30  # bytes that one epoch may admit
+    target_ms: int = 1_000  # how long an epoch should take
+    catch_up_ms: int = 4_000  # how long it may take when far behind
+    poll_ms: int = 100  # how often sources are asked when there was nothing
+    retain_epochs: int = 1_000  # how many epochs stay readable
+    collect_every: int = 50  # epochs between two collections of garbage
+    compact: bool = True  # merge runs beside the chain
+    fan_in: int = 6  # runs of one size that are merged together
+    compaction_unit_bytes: int = 256 << 20  # the largest piece of a merge
+    checks: bool = False  # check every operator's output; for tests
+    lease_ms: int = 4_000  # a coordinator silent for so long is taken for dead by a standby
+    reader_ms: int = 600_000  # how long a reader's pin holds before it must be renewed
+    cache_bytes: int = 10 << 30  # local disk that a remote pond may use
+
+
+def make_settings(**given: Any) -> Settings:
+    """Settings from keyword arguments, unknown names refused with the nearest known one.
+
+    >>> make_settings(target_ms=250).target_ms
+    250
+    """
+    import difflib
+
+    known = {f.name: f.type for f in fields(Settings)}
+    for name, value in given.items():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            raise InvalidError(
+                f"no setting named {name!r}",
+                hint=f"did you mean {near[0]!r}?" if near else f"known settings: {', '.join(known)}",
+            )
+        wants_bool = known[name] == "bool"
+        if wants_bool != isinstance(value, bool) or (not wants_bool and (not isinstance(value, int) or value < 1)):
+            raise InvalidError(f"setting {name!r} cannot be {value!r}", hint=f"it takes a {known[name]}")
+    return Settings(**given)

@@ -1,0 +1,49 @@
+"""A table's rows, as clients put them into the inbox.
+
+The entry's number and the row's place in it are the order in which changes
+apply; they travel as `__seq` until the table's own operator has used them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millpond.sources.source import Advance, Poll, Split
+from millpond.state.inbox import parse
+from millpond.state.table_spec import TableSpec
+
+SEQUENCE = "__seq"
+ROWS_MAX = 1 << 24  # rows of one entry
+
+
+@dataclass(frozen=True)
+class InboxTable:
+    columns: pa.Schema
+    append_only: bool = False
+    inbox: bool = True
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.columns.append(pa.field(SEQUENCE, pa.int64()))
+
+    def table(self, step: str) -> TableSpec | None:
+        return None
+
+    def poll(self, position: Any, seen: pa.Table | None, max_rows: int) -> Poll:
+        return Poll()  # the shell reads the inbox once, for all tables
+
+    def advance(self, position: Any, admitted: Sequence[Split], rejects: Sequence[tuple[str, str]]) -> Advance:
+        return Advance(position)
+
+    def read(self, split: Split, columns: Sequence[str]) -> Iterator[pa.Table]:
+        assert split.data is not None
+        entry = parse(int(split.what["entry"]), split.data)
+        with pa.ipc.open_stream(pa.py_buffer(entry.payload)) as reader:
+            rows = reader.read_all()
+        sequence = entry.number * ROWS_MAX + np.arange(rows.num_rows, dtype=np.int64)
+        yield rows.append_column(SEQUENCE, pa.array(sequence))

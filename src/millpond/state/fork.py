@@ -1,0 +1,68 @@
+"""Fork: a new pond whose first epoch names the files of an epoch of another.
+
+No data is copied: the child's refs carry the parent's uri.  The fork pins its
+parent before it reads, and the pin stays until the child is given up; it gets
+a pond id of its own and starts with its sinks detached (their cursors are not
+taken over).
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from millpond.errors import ConflictError, InvalidError
+from millpond.state import history
+from millpond.state.listing import PageCache, live_runs
+from millpond.state.manifest import PAGE_RUNS, Manifest, Page, encode_page, is_kept, manifest_name
+from millpond.state.pins import pin, unpin
+from millpond.state.store import Put, Store
+
+
+def fork(parent: Store, child: Store, epoch: int, *, pond: str, now_us: int) -> Manifest:
+    """Make `child` a pond that begins as `parent` was at `epoch`; its first manifest."""
+    made = pin(parent, epoch, None, why=f"fork {child.uri}")
+    head = history.read_head(parent)
+    if head is None or not is_kept(head, epoch):
+        unpin(parent, made)
+        kept = "nothing" if head is None else f"epochs {head.floor} to {head.epoch}"
+        raise InvalidError(f"epoch {epoch} cannot be forked", detail=f"the pond keeps {kept}", epoch=epoch)
+    base = history.read_manifest(parent, epoch)
+    refs = [
+        replace(r, file=r.file if "!" in r.file else f"{parent.uri}!{r.file}", kind="merge")
+        for r in live_runs(base.pages, base.recent, base.gone, PageCache(parent))
+    ]
+    pages = []
+    for start in range(0, len(refs), PAGE_RUNS):
+        name = f"pages/{0:016d}-{os.urandom(8).hex()}"
+        child.put_new(name, encode_page(refs[start : start + PAGE_RUNS]))
+        pages.append(Page(name, len(refs[start : start + PAGE_RUNS])))
+    if base.catalog is not None:
+        child.put_new(base.catalog, parent.get(base.catalog))
+    first = replace(
+        base,
+        pond=pond,
+        epoch=0,
+        token=1,
+        nonce=os.urandom(16).hex(),
+        parent_nonce=None,
+        kind="fork",
+        now_us=max(now_us, base.now_us),
+        pages=tuple(pages),
+        recent=(),
+        gone=(),
+        added=(),
+        removed=(),
+        cursors={},
+        savepoints={},
+        floor=0,
+        restores=None,
+        roots={**base.roots, base.pond: parent.uri},
+        positions={k: v for k, v in base.positions.items() if k != "inbox"},
+        admitted={},
+        metrics={"parent": base.pond, "parent_epoch": epoch},
+    )
+    if child.put_new(manifest_name(0), first.encode()) is not Put.WON:
+        unpin(parent, made)
+        raise ConflictError("there is a pond here already", detail=child.uri, hint="fork into an empty place")
+    return first

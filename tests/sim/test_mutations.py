@@ -1,0 +1,108 @@
+"""The simulator must be able to fail: each broken rule is found within a few seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from millpond.engine import shell as shells
+from millpond.engine.coordinator import Coordinator
+from millpond.engine.protocol import Collect, Compact, Compacted, PutLost, PutUnknown, PutWon
+from millpond.engine.shell import Shell
+from millpond.state import garbage
+
+from .world import World
+
+SEEDS = 60
+
+
+def found_broken() -> bool:
+    for seed in range(SEEDS):
+        try:
+            World(seed).run()
+        except Exception:
+            return True
+    return False
+
+
+def lost_counts_as_won(monkeypatch: pytest.MonkeyPatch) -> None:
+    put = Shell._put
+    monkeypatch.setattr(Shell, "_put", lambda s, a: PutWon() if isinstance(e := put(s, a), PutLost) else e)
+
+
+def unknown_counts_as_won(monkeypatch: pytest.MonkeyPatch) -> None:
+    put = Shell._put
+    monkeypatch.setattr(Shell, "_put", lambda s, a: PutWon() if isinstance(e := put(s, a), PutUnknown) else e)
+
+
+def the_collector_ignores_pins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(garbage, "pins", lambda store: [])
+
+
+def the_collector_spares_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    collect = Shell._collect
+    monkeypatch.setattr(
+        Shell, "_collect", lambda s, a: collect(s, Collect(a.head, a.head.epoch + 100, a.token))
+    )
+
+
+def merges_join_whatever_became_of_their_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    compact = Shell._compact
+
+    def late(shell: Shell, ask: Compact) -> Any:
+        event = compact(shell, ask)
+        if isinstance(event, Compacted):
+            return Compacted(replace(event.job, refs=event.job.refs[:-1]), event.added)
+        return event
+
+    monkeypatch.setattr(Shell, "_compact", late)
+
+
+def a_rollback_forgets_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+    back = Coordinator._roll_back
+
+    def forget(self: Coordinator, target: Any, child: Any) -> Any:
+        kept = replace(target.manifest, positions=self._head().positions)
+        return back(self, replace(target, manifest=kept), child)
+
+    monkeypatch.setattr(Coordinator, "_roll_back", forget)
+
+
+def a_cursor_runs_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    def on_polled(self: Coordinator, event: Any, original: Any = Coordinator._on_polled) -> Any:
+        if self.head is not None:
+            self._cursors["out"] = self.head.epoch
+        return original(self, event)
+
+    monkeypatch.setattr(Coordinator, "_on_polled", on_polled)
+
+
+def the_floor_does_not_wait_for_readers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files go as soon as the head does not name them."""
+    collect = shells.collect
+
+    def hasty(store: Any, head: Any, **options: Any) -> Any:
+        return collect(store, replace(head, floor=head.epoch, savepoints={}), **options)
+
+    monkeypatch.setattr(shells, "collect", hasty)
+
+
+MUTATIONS: list[Callable[[pytest.MonkeyPatch], None]] = [
+    lost_counts_as_won,
+    unknown_counts_as_won,
+    the_collector_ignores_pins,
+    the_collector_spares_nothing,
+    merges_join_whatever_became_of_their_inputs,
+    a_rollback_forgets_positions,
+    a_cursor_runs_ahead,
+    the_floor_does_not_wait_for_readers,
+]
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: m.__name__)
+def test_a_broken_rule_is_found(mutation: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    mutation(monkeypatch)
+    assert found_broken(), f"{SEEDS} seeds ran clean although: {mutation.__name__}"

@@ -1,0 +1,19 @@
+"""Seeded runs of the whole protocol; a failing seed is printed by its test id."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from .world import World
+
+SEEDS = int(os.environ.get("MILLPOND_SIM_SEEDS", "200"))
+FIRST = int(os.environ.get("MILLPOND_SIM_FIRST", "0"))
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS))
+def test_nothing_is_lost_or_doubled(seed: int) -> None:
+    world = World(seed)
+    world.run()
+    assert world.log.items

@@ -1,0 +1,396 @@
+"""A world in which everything that can go wrong does, by a seed.
+
+One pond in memory, written by a coordinator that is killed at any storage
+call and taken over, sometimes while the old one (a zombie) still lives; read
+by readers, forked, rescaled, rolled back, compacted and collected meanwhile;
+over storage that fails before or after it acts, and answers twice.
+
+What must hold, at every committed epoch and at the end:
+every view equals the batch answer over the items that the epoch's position
+accounts for; sinks show each epoch once and whole; nobody meets a missing file.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from millpond.clock import ManualClock
+from millpond.control.admission import Bounds
+from millpond.engine.coordinator import Coordinator, Policy
+from millpond.engine.inline import InlineEngine
+from millpond.engine.protocol import BACKGROUND, Event, Halt, Instruction, Wait, Woke
+from millpond.engine.shell import Shell
+from millpond.engine.worker import Worker
+from millpond.errors import ConflictError, InvalidError, MillpondError, UnavailableError
+from millpond.operators.aggregate import Agg, Aggregate, feeds_for
+from millpond.operators.bag import Bag
+from millpond.operators.scan import Scan
+from millpond.plan import codec
+from millpond.plan.levels import cut
+from millpond.plan.nodes import Plan, SinkNode, View
+from millpond.serve.reader import Reader
+from millpond.sources.memory import MemorySource
+from millpond.state import history, inbox
+from millpond.state.fork import fork
+from millpond.state.memory_store import MemoryStore
+from millpond.state.snapshot import Snapshot
+from millpond.state.store import Data, Names, Put, PutUnknownError, StoreError
+
+from .baton import Actor, Baton, Killed
+
+SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
+CATALOG = "catalog/sim"
+RETAIN = 4
+
+
+class FaultyStore:
+    """One actor's view of the storage: pauses, and fails as the die says."""
+
+    def __init__(self, base: MemoryStore, baton: Baton, rng: random.Random, rate: float) -> None:
+        self.base = base
+        self.baton = baton
+        self.rng = rng
+        self.rate = rate
+
+    @property
+    def uri(self) -> str:
+        return self.base.uri
+
+    def put_new(self, name: str, data: Data) -> Put:
+        self._before(f"put {name}")
+        outcome = self.base.put_new(name, data)
+        if self._dice():
+            raise PutUnknownError("the call timed out after it had landed", detail=name)
+        if self._dice(0.5):
+            outcome = self.base.put_new(name, data)  # the network sent it twice: we hear the second answer
+        self.baton.pause()
+        return outcome
+
+    def get(self, name: str) -> bytes:
+        self._before(f"get {name}")
+        return self.base.get(name)
+
+    def map(self, name: str) -> pa.Buffer:
+        self._before(f"map {name}")
+        return self.base.map(name)
+
+    def list(self, prefix: str, after: str | None = None) -> Names:
+        self._before(f"list {prefix}")
+        return self.base.list(prefix, after)
+
+    def delete(self, name: str) -> None:
+        self._before(f"delete {name}")
+        self.base.delete(name)
+
+    def size(self, name: str) -> int | None:
+        self._before(f"size {name}")
+        return self.base.size(name)
+
+    def _before(self, what: str) -> None:
+        self.baton.pause()
+        if self._dice():
+            raise StoreError("the storage did not answer", detail=what)
+
+    def _dice(self, scale: float = 1.0) -> bool:
+        return self.rng.random() < self.rate * scale
+
+
+class OnceSink:
+    """A target that stores (pond id, epoch) with the data."""
+
+    def __init__(self, pause: Callable[[], None]) -> None:
+        self.shown: dict[tuple[str, int], Counter[tuple[Any, ...]]] = {}
+        self.pause = pause
+
+    def deliver(self, pond: str, epoch: int, delta: pa.Table) -> None:
+        rows: Counter[tuple[Any, ...]] = Counter()
+        for row in delta.to_pylist():
+            weight = row.pop("_w")
+            rows[tuple(row.values())] += weight
+        self.pause()
+        had = self.shown.get((pond, epoch))
+        assert had is None or had == rows, f"epoch {epoch} was shown as {had}, now {rows}"
+        self.shown[pond, epoch] = rows
+        self.pause()
+
+    def total(self, pond: str) -> Counter[tuple[Any, ...]]:
+        sums: Counter[tuple[Any, ...]] = Counter()
+        for (owner, _), rows in self.shown.items():
+            if owner == pond:
+                for row, weight in rows.items():
+                    sums[row] += weight
+        return Counter({r: w for r, w in sums.items() if w})
+
+
+class World:
+    def __init__(self, seed: int, *, items: int = 16, faults: float = 0.03) -> None:
+        self.rng = random.Random(seed)
+        self.baton = Baton(self.rng)
+        self.store = MemoryStore()
+        self.faults = faults
+        self.items_left = items
+        self.clock = ManualClock(1_000_000)
+        self.log = MemorySource(SCHEMA, append_only=False)
+        self.alive: list[tuple[int, int]] = []
+        self.sink = OnceSink(self.baton.pause)
+        self.plan = self._plan()
+        self.store.put_new(CATALOG, codec.dumps(self.plan))
+        self.forks: list[tuple[MemoryStore, int]] = []
+        self.events: list[str] = []
+        self.readers_done = 0
+        self.kills = 0
+        self.zombies = 0
+
+    def _plan(self) -> Plan:
+        plan, _ = Plan().with_node("in", Scan(self.log, SCHEMA, False), ())
+        plan, _ = plan.with_node("rows", Bag(), ("in",))
+        aggs = (Agg("n", "count"), Agg("s", "sum", "v"), Agg("lo", "min", "v"))
+        by_key = Aggregate(("k",), aggs, feeds_for(aggs, False))
+        plan, _ = plan.with_node("by_key", by_key, ("rows",) * len(by_key.feeds))
+        total = (Agg("keys", "count"), Agg("all", "sum", "n"))
+        over = Aggregate((), total, feeds_for(total, False))
+        plan, _ = plan.with_node("total", over, ("by_key",) * len(over.feeds))
+        plan = plan.with_view(View("by_key", "by_key", "by_key/groups"))
+        plan = plan.with_view(View("total", "total", "total/groups"))
+        return plan.with_sink(SinkNode("out", "by_key", self.sink))
+
+    # -- the oracle -----------------------------------------------------------------
+
+    def expected(self, position: int) -> dict[str, Counter[tuple[Any, ...]]]:
+        """What the views hold after the first items of the log, by plain Python."""
+        bag: Counter[tuple[int, int]] = Counter()
+        for item in self.log.items[:position]:
+            for row in item.to_pylist():
+                bag[row["k"], row["v"]] += row["_w"]
+        groups: dict[int, list[int]] = {}
+        for (k, v), weight in bag.items():
+            assert weight >= 0
+            groups.setdefault(k, []).extend([v] * weight)
+        groups = {k: vs for k, vs in groups.items() if vs}
+        by_key = Counter({(k, len(vs), sum(vs), min(vs)): 1 for k, vs in groups.items()})
+        total = Counter({(len(groups), sum(len(v) for v in groups.values())): 1}) if groups else Counter()
+        return {"by_key": by_key, "total": total}
+
+    def check_snapshot(self, snapshot: Snapshot, view: str) -> None:
+        node = self.plan.views[view]
+        shape = self.plan.shape(node.step)
+        spec = next(t for t in self.plan.nodes[node.step].binding.tables if t.name == node.table)
+        got = Counter(tuple(r.values()) for r in snapshot.scan(spec, shape.schema.names).to_pylist())
+        want = self.expected(int(snapshot.manifest.positions.get("in", 0)))[view]
+        assert got == want, f"epoch {snapshot.epoch} {view}: got {got}, want {want}"
+
+    # -- actors -----------------------------------------------------------------------
+
+    def faulty(self, base: MemoryStore | None = None) -> FaultyStore:
+        return FaultyStore(base or self.store, self.baton, self.rng, self.faults)
+
+    def coordinator(
+        self, store: FaultyStore | MemoryStore, *, sinks: bool = True
+    ) -> tuple[Coordinator, Shell]:
+        worker = Worker(store)
+        worker.know_plan(CATALOG, self.plan)
+        coordinator = Coordinator(
+            pond=f"{self.rng.getrandbits(64):x}",
+            catalog=CATALOG,
+            sources=["in"],
+            sinks=["out"] if sinks else [],
+            parallelism=None,
+            policy=Policy(
+                bounds=Bounds(rows_max=self.rng.choice([1, 3, 100]), rows_min=1),
+                retain_epochs=RETAIN,
+                fan_in=3,
+                collect_every=2,
+                tries=50,
+                unit_bytes=self.rng.choice([600, 1 << 20]),
+            ),
+            ids=lambda: f"{self.rng.getrandbits(64):016x}",
+            now_us=self.clock.now_us(),
+        )
+        shell = Shell(
+            worker, InlineEngine(worker), self.plan, cut(self.plan), CATALOG, self.clock, checks=True
+        )
+        return coordinator, shell
+
+    def run_coordinator(self, family: list[Actor]) -> None:
+        """The body of one coordinating process; its work beside the chain runs as actors that share its fate."""
+        coordinator, shell = self.coordinator(self.faulty())
+        heard: list[Event] = []
+        chain: list[Instruction] = []
+
+        def beside(instruction: Instruction) -> Callable[[], None]:
+            def body() -> None:
+                heard.append(shell.perform(instruction))
+
+            return body
+
+        def take(instructions: list[Instruction]) -> None:
+            if coordinator.head is not None:
+                shell.committed(coordinator.head)
+            for instruction in instructions:
+                if isinstance(instruction, Halt):
+                    raise instruction.error
+                if isinstance(instruction, BACKGROUND):
+                    family.append(self.baton.spawn(type(instruction).__name__, beside(instruction)))
+                else:
+                    chain.append(instruction)
+
+        take(coordinator.start())
+        while True:
+            while heard:
+                take(coordinator.handle(heard.pop(0)))
+            assert len(chain) == 1, chain
+            instruction = chain.pop()
+            if isinstance(instruction, Wait):
+                self.baton.pause()
+                take(coordinator.handle(Woke()))
+            else:
+                take(coordinator.handle(shell.perform(instruction)))
+            for name in list(coordinator.failed_sinks):
+                coordinator.retry_sink(name)
+
+    def run_reader(self) -> None:
+        """Reads one epoch slowly; must see it right, whatever is collected meanwhile."""
+        reader = Reader(Worker(self.faulty()), clock=self.clock)
+        for view in ("by_key", "total"):
+            try:
+                with reader.pinned() as snapshot:
+                    for _ in range(self.rng.randrange(4)):
+                        self.baton.pause()
+                    self.check_snapshot(snapshot, view)
+                    self.readers_done += 1
+            except UnavailableError as error:
+                from millpond.state.store import MissingError
+
+                assert not isinstance(error, MissingError), f"a reader met a missing file: {error}"
+            except InvalidError:
+                continue  # no pond yet
+
+    def run_fork(self) -> None:
+        child = MemoryStore()
+        head = history.read_head(self.store)
+        if head is None:
+            return
+        epoch = self.rng.randint(head.floor, head.epoch)
+        try:
+            fork(self.faulty(), self.faulty(child), epoch, pond=f"{self.rng.getrandbits(64):x}", now_us=0)
+        except MillpondError:
+            return
+        self.forks.append((child, epoch))
+
+    def run_client(self) -> None:
+        """Writes the log and sends commands."""
+        while self.items_left > 0:
+            self.items_left -= 1
+            for _ in range(self.rng.randint(0, 20)):
+                self.baton.pause()
+            self.log.items.append(self._item())
+            roll = self.rng.random()
+            head = history.read_head(self.store)
+            try:
+                if roll < 0.15:
+                    self._command("rescale", {"parallelism": self.rng.randint(1, 5)})
+                elif roll < 0.22 and head is not None:
+                    self._command("rollback", {"epoch": self.rng.randint(max(0, head.floor), head.epoch)})
+                elif roll < 0.30:
+                    self._command("savepoint", {"name": f"s{self.rng.randint(0, 2)}"})
+            except UnavailableError:
+                continue
+
+    def _command(self, kind: str, args: dict[str, Any]) -> None:
+        inbox.append(self.faulty(), kind, args)
+
+    def _item(self) -> pa.Table:
+        rows = []
+        for _ in range(self.rng.randint(1, 4)):
+            if self.alive and self.rng.random() < 0.35:
+                k, v = self.alive.pop(self.rng.randrange(len(self.alive)))
+                rows.append({"k": k, "v": v, "_w": -1})
+            else:
+                k, v = self.rng.randint(0, 4), self.rng.randint(-9, 9)
+                self.alive.append((k, v))
+                rows.append({"k": k, "v": v, "_w": 1})
+        return pa.Table.from_pylist(rows, schema=pa.schema([*SCHEMA, pa.field("_w", pa.int64())]))
+
+    # -- a run -------------------------------------------------------------------------
+
+    def run(self, steps: int = 900) -> None:
+        families: list[list[Actor]] = []
+
+        def start() -> None:
+            family: list[Actor] = []
+            families.append(family)
+            family.append(self.baton.spawn("coordinator", lambda: self.run_coordinator(family)))
+
+        start()
+        self.baton.spawn("client", self.run_client)
+        for _ in range(steps):
+            roll = self.rng.random()
+            living = [f for f in families if not f[0].done]
+            if roll < 0.004 or not living:
+                for actor in living[0] if living else []:
+                    actor.doomed = True
+                    self.kills += 1
+                start()
+            elif roll < 0.006:
+                self.zombies += 1
+                start()  # and the old one does not know
+            elif roll < 0.03:
+                self.baton.spawn("reader", self.run_reader)
+            elif roll < 0.034:
+                self.baton.spawn("fork", self.run_fork)
+            self.clock.advance(self.rng.randint(0, 50_000))
+            self.baton.step()
+        self.baton.finish()
+        self._settle()
+        for actor in self.baton.actors:
+            if actor.error is not None and not _allowed(actor):
+                raise actor.error
+
+    def _settle(self) -> None:
+        """No more faults: a last coordinator finishes the work, and everything is looked at."""
+        self.items_left = 0
+        coordinator, shell = self.coordinator(self.store)
+        todo = coordinator.start()
+        for _ in range(4000):
+            if coordinator.head is not None:
+                shell.committed(coordinator.head)
+            if all(isinstance(i, Wait) for i in todo) and not coordinator.busy_beside:
+                break
+            beside = [i for i in todo if isinstance(i, BACKGROUND)]
+            instruction = beside[0] if beside else todo[0]
+            todo.remove(instruction)
+            if isinstance(instruction, Halt):
+                raise instruction.error
+            event = Woke() if isinstance(instruction, Wait) else shell.perform(instruction)
+            todo += coordinator.handle(event)
+        else:
+            raise AssertionError(f"the pond does not come to rest: {todo}")
+        head = coordinator.head
+        assert head is not None
+        assert head.positions.get("in", 0) == len(self.log.items), "items were lost"
+        for epoch in history.epochs(self.store):
+            if epoch >= head.floor or epoch in head.savepoints.values():
+                snapshot = shell.snapshot(history.read_manifest(self.store, epoch))
+                self.check_snapshot(snapshot, "by_key")
+                self.check_snapshot(snapshot, "total")
+        want = self.expected(len(self.log.items))["by_key"]
+        assert self.sink.total(head.pond) == want, "the sink's changes do not add up to the view"
+        self._check_forks()
+
+    def _check_forks(self) -> None:
+        for child, _ in self.forks:
+            first = history.read_manifest(child, 0)
+            worker = Worker(child)
+            snapshot = Snapshot(child, first, worker.pages, worker.open_file)
+            self.check_snapshot(snapshot, "by_key")
+            self.check_snapshot(snapshot, "total")
+
+
+def _allowed(actor: Actor) -> bool:
+    """A coordinator may end because another won, or because storage failed for too long."""
+    return isinstance(actor.error, ConflictError | UnavailableError) or isinstance(actor.error, Killed)
