@@ -469,13 +469,10 @@ class OperatorRun:
         for index, table in enumerate(self.inputs):
             con.register(f"input{index}", expand(table))
         found = con.sql(sql).to_arrow_table()
-        declared = self.binding.shape.schema
-        assert found.column_names == declared.names, (
-            f"query gives {found.column_names}, output has {declared.names}"
-        )
-        return pa.table(
-            [c.cast(t) for c, t in zip(found.columns, declared.types, strict=True)], schema=declared
-        )
+        names = self.schema.names
+        assert found.column_names == names, f"query gives {found.column_names}, output has {names}"
+        columns = [c.cast(t) for c, t in zip(found.columns, self.schema.types, strict=True)]
+        return pa.table(columns, schema=self.schema)
 
 
 @functools.cache

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
-from tests.unit.operators.harness import OperatorRun, assert_same_rows, deltas, parallelisms, row_counts, rows
 
 from millpond import hashing
 from millpond.delta import concat, consolidate, negate, weights, with_weights
@@ -31,6 +30,7 @@ from millpond.operators.operator import (
 )
 from millpond.state.table import KeySet
 from millpond.state.table_spec import TableSpec
+from tests.unit.operators.harness import OperatorRun, assert_same_rows, deltas, parallelisms, row_counts, rows
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 SHAPE = Shape(SCHEMA, append_only=False)
