@@ -539,11 +539,19 @@ def plain(value: Any) -> Any:
     return value
 
 
+def _python(column: pa.ChunkedArray) -> list[Any]:
+    """The values; nanoseconds, which Python's times do not have, as whole numbers."""
+    kind = column.type
+    if getattr(kind, "unit", None) == "ns":
+        column = column.cast(pa.int64())
+    return cast(list[Any], column.to_pylist())
+
+
 def row_counts(table: pa.Table) -> Rows:
     """A delta as {row: weight}, hidden columns gone."""
     visible = [name for name in table.column_names if not name.startswith("_")]
     found: Rows = Counter()
-    columns = [table.column(name).to_pylist() for name in visible]
+    columns = [_python(table.column(name)) for name in visible]
     tuples = zip(*columns, strict=True) if columns else [()] * table.num_rows
     for row, weight in zip(tuples, weights(table).tolist(), strict=True):
         found[tuple(plain(value) for value in row)] += weight
@@ -579,7 +587,7 @@ def _sort_key(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _assert_same_bits(one: _Epoch, two: _Epoch, step: str, epoch: int) -> None:
     """`repr` tells -0.0 from 0.0 and every last bit of a float."""
-    texts = [sorted(repr(row) for row in e.out.to_pylist()) for e in (one, two)]
+    texts = [sorted(map(repr, zip(*map(_python, e.out.columns), strict=True))) for e in (one, two)]
     assert texts[0] == texts[1], (
         f"step {step!r} says it is canonical, but another order of rows gave other output in epoch {epoch}\n"
         f"  one: {texts[0]}\n  two: {texts[1]}"
