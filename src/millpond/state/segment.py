@@ -314,9 +314,7 @@ class Segment:
         first = (start + base) >> SHIFT
         last = (stop + (base - 1)) >> SHIFT
         depth = np.bincount(first, minlength=blocks) - np.bincount(last + 1, minlength=blocks + 1)[:blocks]
-        needed = (np.cumsum(depth) > 0) & ~self._verified
-        for block in np.flatnonzero(needed).tolist():
-            self._check_block(block)
+        self._check_blocks(np.flatnonzero((np.cumsum(depth) > 0) & ~self._verified))
 
     def _check_hash_positions(self, positions: Ints) -> None:
         if len(positions):
@@ -328,19 +326,20 @@ class Segment:
 
     def _check_span(self, start: int, stop: int) -> None:
         if self._unverified and stop > start:
-            first = start >> SHIFT
-            for block in np.flatnonzero(~self._verified[first : ((stop - 1) >> SHIFT) + 1]).tolist():
-                self._check_block(first + block)
+            first, last = start >> SHIFT, (stop - 1) >> SHIFT
+            self._check_blocks(first + np.flatnonzero(~self._verified[first : last + 1]))
 
-    def _check_block(self, block: int) -> None:
-        found = xxhash.xxh3_64_intdigest(self._view[block << SHIFT : (block + 1) << SHIFT])
-        written = int(self.entry.checksums[block])
-        if found != written:
-            raise self._damaged(
-                "holds a damaged block", f"block {block}: written {written:016x}, found {found:016x}"
-            )
-        self._verified[block] = True
-        self._unverified -= 1
+    def _check_blocks(self, blocks: Ints) -> None:
+        for block in blocks.tolist():
+            found = xxhash.xxh3_64_intdigest(self._view[block << SHIFT : (block + 1) << SHIFT])
+            written = int(self.entry.checksums[block])
+            if found != written:
+                raise self._damaged(
+                    "holds a damaged block", f"block {block}: written {written:016x}, found {found:016x}"
+                )
+            self._verified[block] = True
+        if len(blocks):  # counted anew, never down: another thread may have checked the same block
+            self._unverified = int(np.count_nonzero(~self._verified))
 
     def _damaged(self, what: str, detail: str) -> DataError:
         return DataError(

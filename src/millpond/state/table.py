@@ -198,7 +198,8 @@ class Table:
         """
         order = self._first_order()
         low, high = self._bound(keys, lo), self._bound(keys, hi)
-        return self._rows([_between(hit, order, low, high) for hit in self._hits(keys)], None)
+        refs = self._in_buckets(low, high) if self.spec.time == order.column else self.runs
+        return self._rows([_between(hit, order, low, high) for hit in self._hits(keys, refs)], None)
 
     def neighbours(self, keys: KeySet, at: pa.Array) -> tuple[Rows, Rows]:
         """For each key the nearest row with first order value <= at, and the nearest with one > at."""
@@ -261,13 +262,27 @@ class Table:
         numbers = np.arange(start, stop) if which is None else which[start:stop]
         return _Hit(ref, segment, *segment.find(wanted[start:stop], numbers, key))
 
-    def _hits(self, keys: KeySet) -> list[_Hit]:
-        """Where the keys lie in every run, newest first."""
+    def _in_buckets(self, low: pa.Array | None, high: pa.Array | None) -> list[RunRef]:
+        """The runs of time buckets that times between these bounds can lie in."""
+        if self.spec.bucket_width is None:
+            return self.runs
+        first = None if low is None or low.null_count else self.spec.bucket_of(low).min(initial=2**62)
+        last = None if high is None or high.null_count else self.spec.bucket_of(high).max(initial=-(2**62))
+        return [
+            ref
+            for ref in self.runs
+            if ref.bucket is None
+            or ((first is None or first <= ref.bucket) and (last is None or ref.bucket <= last))
+        ]
+
+    def _hits(self, keys: KeySet, refs: Sequence[RunRef] | None = None) -> list[_Hit]:
+        """Where the keys lie in these runs (else in all), newest first."""
         if not len(keys):
             return []
         key = self._key_columns(keys)
         low, high = int(keys.hashes[0]), int(keys.hashes[-1])
-        hits = (self._find(ref, keys.hashes, key, None) for ref in self.runs if ref.meets(low, high))
+        runs = self.runs if refs is None else refs
+        hits = (self._find(ref, keys.hashes, key, None) for ref in runs if ref.meets(low, high))
         return [hit for hit in hits if len(hit.key)]
 
     def _newest(self, keys: KeySet) -> list[_Hit]:

@@ -91,9 +91,15 @@ class TableSpec:
 
     def buckets(self, rows: pa.Table) -> npt.NDArray[np.int64]:
         """The time bucket number of each row: floor(time / width)."""
+        if self.time is None:
+            raise InternalError(f"table {self.name!r} has no buckets")
+        return self.bucket_of(rows.column(self.time))
+
+    def bucket_of(self, times: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int64]:
+        """The bucket numbers of values of the time column."""
         if self.time is None or self.bucket_width is None:
             raise InternalError(f"table {self.name!r} has no buckets")
-        column = one_chunk(rows.column(self.time))
+        column = one_chunk(times)
         if column.null_count:
             raise InternalError(
                 f"table {self.name!r} got rows without a time",
