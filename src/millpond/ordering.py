@@ -388,10 +388,10 @@ def _sort_exact(array: pa.Array, order: Order) -> I64:
     """One column whose codes are exact: nulls are set aside, the rest is one sort."""
     values = ~_codes(array) if order.descending else _codes(array)
     if not array.null_count:
-        return _stable_argsort(values)
+        return stable_argsort(values)
     is_null = nulls(array)
     absent, present = np.flatnonzero(is_null), np.flatnonzero(~is_null)
-    present = present[_stable_argsort(values[present])]
+    present = present[stable_argsort(values[present])]
     return np.concatenate([absent, present] if order.nulls_first else [present, absent])
 
 
@@ -406,10 +406,10 @@ def _sort(length: int, digits: Iterator[_Digit]) -> tuple[I64, Mask]:
             break
         rows = order[tied]
         codes = digit(rows)
-        turn = _stable_argsort(codes)
+        turn = stable_argsort(codes)
         if tied.size < length or fresh[1:].any():
             group = np.cumsum(fresh[tied], dtype=np.uint64)
-            turn = turn[_stable_argsort(group[turn])]
+            turn = turn[stable_argsort(group[turn])]
         order[tied] = rows[turn]
         codes = codes[turn]
         fresh[tied[1:]] |= codes[1:] != codes[:-1]
@@ -419,7 +419,7 @@ def _sort(length: int, digits: Iterator[_Digit]) -> tuple[I64, Mask]:
     return order, fresh
 
 
-def _stable_argsort(codes: U64) -> I64:
+def stable_argsort(codes: U64) -> I64:
     """Row numbers packed under the codes: sorting plain numbers is several times
     faster than an indirect stable sort.  Where both do not fit into one word, the
     codes are packed without their lowest bits, and what that left wrong is mended."""

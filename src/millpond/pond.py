@@ -42,7 +42,7 @@ from millpond.settings import Settings, make_settings
 from millpond.sources.inbox_table import ROWS_MAX, SEQUENCE, InboxTable
 from millpond.state import history, inbox
 from millpond.state.manifest import Manifest
-from millpond.state.store import Store, open_store
+from millpond.state.store import Store, open_store, prove_put_new
 
 EngineName = Literal["spark", "inline"]
 
@@ -56,12 +56,15 @@ def open(  # the name people type: millpond.open(...)
     clock: Clock | None = None,
     on_epoch: Callable[[Manifest], None] | None = None,
     standby: bool = False,
+    store_options: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Pond:
     """Open a pond, or make one.  Nothing runs and no Spark starts before it is needed.
 
     `engine="inline"` runs everything in this process, without a JVM.  `spark` takes your own
     session.  With `standby` a running pipeline is waited for, and taken over when it falls silent.
+    `path` may be a uri such as ``s3://bucket/pond``; `store_options` are then its endpoint, region and
+    the like.  `settings` are the fields of `millpond.settings.Settings`.
     """
     if engine not in ("spark", "inline"):
         raise InvalidError(f"no engine named {engine!r}", hint='"spark" or "inline"')
@@ -69,7 +72,7 @@ def open(  # the name people type: millpond.open(...)
         require_parallelism(parallelism)
     chosen = make_settings(**settings)
     uri = str(path) if "://" in str(path) else Path(path).absolute().as_uri()
-    options: dict[str, Any] = {"durable": chosen.durable} if uri.startswith("file:") else {}
+    options = _store_options(uri, chosen, store_options or {})
     store = open_store(uri, **options)
     return Pond(
         store,
@@ -82,6 +85,17 @@ def open(  # the name people type: millpond.open(...)
         standby=standby,
         store_options=options,
     )
+
+
+def _store_options(uri: str, settings: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
+    """A local folder is synced as the settings say; a remote store gets a local disk cache."""
+    if uri.startswith("file:"):
+        return {"durable": settings.durable, **given}
+    if uri.startswith("memory:"):
+        return dict(given)
+    name = hashlib.blake2b(uri.encode(), digest_size=8).hexdigest()
+    folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "millpond" / name
+    return {"cache": str(folder), "cache_bytes": settings.cache_bytes, **given}
 
 
 class Pond:
@@ -351,6 +365,8 @@ class Pond:
         elif head is not None and head.catalog is not None:
             check_compatible(self._reader.plan_of(head), plan, set(head.positions))
         self._wait_for_lease()
+        if head is None:
+            prove_put_new(self.store)
         engine = self.engine
         plan = self._builder.seal() if self._builder.plan.nodes else plan
         catalog = self._save_plan(plan)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from millpond.errors import InvalidError
 from millpond.flow.aggregates import parse_aggregates
 from millpond.flow.builder import Builder
-from millpond.operators.aggregate import Aggregate, Close, feeds_for
+from millpond.operators.aggregate import Aggregate, Close, Feed, feeds_for
 from millpond.operators.distinct import Distinct
 from millpond.operators.extreme import Extreme
 from millpond.operators.filter import Filter
@@ -227,10 +227,14 @@ class KeyedStream:
         self.stream = stream
         self.key = tuple(key)
 
-    def aggregate(self, *, on_close: bool = False, id: str | None = None, **aggregates: str) -> Stream:
+    def aggregate(
+        self, *, on_close: bool = False, buckets: int | None = None, id: str | None = None, **aggregates: str
+    ) -> Stream:
         """One row per key, exact under any change: ``aggregate(n="count(*)", total="sum(price)")``.
 
         With `on_close` the key must hold `window_end`: each window is shown once, when it is over.
+        `buckets` spreads the values of min and max of hot keys over so many tasks first; without a
+        key that is always done.
         """
         stream, builder = self.stream, self.stream._builder
         if not aggregates:
@@ -243,9 +247,13 @@ class KeyedStream:
             keep = [c for c in stream.columns if c in self.key or c in used]
             pairs = [(c, _quoted(c)) for c in keep] + list(parsed.computed)
             source = Stream(builder, builder.add(None, Map(tuple(pairs)), (stream.step,), f"{base}.arguments"))
-        feeds = feeds_for(parsed.aggs, source.shape.append_only)
+        spread = buckets or (None if self.key else GLOBAL_BUCKETS)
+        feeds = feeds_for(parsed.aggs, source.shape.append_only, staged=spread is not None)
         inputs = []
         for feed in feeds:
+            if feed.kind == "values" and spread is not None:
+                inputs.append(self._candidates(source, feed, parsed.aggs[feed.aggs[0]].function, spread, base))
+                continue
             if feed.kind == "distinct":
                 assert feed.column is not None
                 columns = (*self.key, feed.column)
@@ -261,6 +269,15 @@ class KeyedStream:
         operator = Aggregate(self.key, parsed.aggs, feeds, closes)
         return Stream(builder, builder.add(id, operator, tuple(inputs), base))
 
+    def _candidates(self, source: Stream, feed: Feed, function: str, buckets: int, base: str) -> str:
+        """The first half of the hierarchy (key, bucket) -> key: the best value of each bucket."""
+        assert feed.column is not None
+        builder = source._builder
+        columns = tuple((c, _quoted(c)) for c in (*self.key, feed.column))
+        narrow = builder.add(None, Map(columns), (source.step,), f"{base}.{feed.column}-values")
+        best = TopN(self.key, (Order(feed.column, descending=function == "max"),), 1)
+        return builder.add(None, best.split(buckets)[0], (narrow,), f"{base}.{feed.column}-{function}-buckets")
+
     def top_n(
         self,
         n: int,
@@ -269,15 +286,20 @@ class KeyedStream:
         offset: int = 0,
         with_ties: bool = False,
         rank: str | None = None,
+        buckets: int | None = None,
         id: str | None = None,
     ) -> Stream:
-        """The first n rows of each key by an order; ties are broken by all columns."""
+        """The first n rows of each key by an order; ties are broken by all columns.
+
+        `buckets` ranks the rows of hot keys in so many parts first; without a key that is always done.
+        """
         operator = TopN(self.key, orders(by, self.stream), n, offset, with_ties, rank)
         base = id or f"{self.stream.step}.top-{n}"
         builder = self.stream._builder
         source = self.stream.step
-        if not self.key and not with_ties and offset == 0:
-            first, operator = operator.split(GLOBAL_BUCKETS)
+        spread = buckets or (None if self.key else GLOBAL_BUCKETS)
+        if spread is not None and not with_ties:
+            first, operator = operator.split(spread)
             source = builder.add(None, first, (source,), f"{base}.buckets")
         return Stream(builder, builder.add(id, operator, (source,), base))
 

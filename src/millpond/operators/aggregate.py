@@ -35,7 +35,7 @@ from millpond.errors import InvalidError
 from millpond.identity import equal_rows, one_chunk, take
 from millpond.operators.accumulators import EXTREMES, Accumulator, Fields, accumulator, is_number
 from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
-from millpond.ordering import Order, ranks
+from millpond.ordering import Order, ranks, stable_argsort
 from millpond.state.table import KeySet
 from millpond.state.table_spec import TableSpec
 
@@ -70,21 +70,28 @@ class Close:
     bucket_us: int
 
 
-def feeds_for(aggs: Sequence[Agg], append_only: bool) -> tuple[Feed, ...]:
-    """The feeds that a list of aggregates needs; the first is always `rows`."""
+def feeds_for(aggs: Sequence[Agg], append_only: bool, *, staged: bool = False) -> tuple[Feed, ...]:
+    """The feeds that a list of aggregates needs; the first is always `rows`.
+
+    With `staged` min and max get a feed each, because a ranking in front of this
+    step will send only the candidates of one of them.
+    """
     plain = tuple(
         i for i, a in enumerate(aggs) if not a.distinct and (append_only or a.function not in EXTREMES)
     )
     found = [Feed("rows", plain)]
-    indexed: dict[str, list[int]] = {}
+    indexed: dict[tuple[str, str], list[int]] = {}
     apart: dict[str, list[int]] = {}
     for i, agg in enumerate(aggs):
         if i in plain:
             continue
         assert agg.argument is not None
         # DISTINCT does not change a minimum or a maximum.
-        (indexed if agg.function in EXTREMES else apart).setdefault(agg.argument, []).append(i)
-    found += [Feed("values", tuple(n), column) for column, n in indexed.items()]
+        if agg.function in EXTREMES:
+            indexed.setdefault((agg.argument, agg.function if staged else ""), []).append(i)
+        else:
+            apart.setdefault(agg.argument, []).append(i)
+    found += [Feed("values", tuple(n), column) for (column, _), n in indexed.items()]
     found += [Feed("distinct", tuple(n), column) for column, n in apart.items()]
     return tuple(found)
 
@@ -460,26 +467,29 @@ def _group(hashes: npt.NDArray[np.uint64], key: Mapping[str, pa.Array]) -> tuple
     if length == 0:
         return None, np.zeros(0, np.int64), hashes
     rising = bool((hashes[1:] >= hashes[:-1]).all())
-    order = None if rising else np.argsort(hashes)
+    order = None if rising else stable_argsort(hashes)
     ordered = hashes if order is None else hashes[order]
-    same = ordered[1:] == ordered[:-1]
-    again = np.flatnonzero(same) + 1
-    before, after = (again - 1, again) if order is None else (order[again - 1], order[again])
+    fresh = np.empty(length, np.bool_)
+    fresh[0] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=fresh[1:])
     columns = list(key.values())
-    if (
-        len(again)
-        and not equal_rows(
-            [take(c, before) for c in columns], [take(c, after) for c in columns], len(again)
-        ).all()
-    ):
+    if not hashing.is_injective(columns) and not _one_key_each(columns, order, fresh):
         # Two keys share a hash: let the key set settle it.
         keys = KeySet.of(pa.table(dict(key)), list(key), hashes)
         order = np.argsort(keys.inverse, kind="stable")
         place = keys.inverse[order]
         starts = np.flatnonzero(np.concatenate(([True], place[1:] != place[:-1])))
         return order, starts, keys.hashes
-    starts = np.concatenate(([0], np.flatnonzero(~same) + 1))
+    starts = np.flatnonzero(fresh)
     return order, starts, ordered[starts]
+
+
+def _one_key_each(columns: Sequence[pa.Array], order: Ints | None, fresh: npt.NDArray[np.bool_]) -> bool:
+    """Do rows of one hash have one key?"""
+    again = np.flatnonzero(~fresh)
+    before, after = (again - 1, again) if order is None else (order[again - 1], order[again])
+    pairs = [take(c, before) for c in columns], [take(c, after) for c in columns]
+    return bool(equal_rows(*pairs, len(again)).all())
 
 
 def _keys(live: Sequence[tuple[int, pa.Table]], key: Sequence[str]) -> KeySet:
