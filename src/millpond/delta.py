@@ -102,7 +102,7 @@ def concat(tables: Sequence[pa.Table]) -> pa.Table:
                 "deltas of one edge must have one schema",
                 detail=f"column {name!r} is " + " and ".join(sorted(map(str, kinds))),
             )
-        fields.append(pa.field(name, kinds.pop()))
+        fields.append(tables[0].schema.field(name).with_type(kinds.pop()))
     for table in tables[1:]:
         if {*table.column_names} - {HASH} != {*names} - {HASH}:
             raise InternalError(
@@ -145,15 +145,16 @@ def consolidate(table: pa.Table, *, columns: Sequence[str] | None = None) -> pa.
     rows = perm[starts[alive]]
     out = {name: take(column, rows) for name, column in values.items()}
     out[WEIGHT] = pa.array(w[alive])
-    order = [*table.column_names, *([] if WEIGHT in table.column_names else [WEIGHT])]
-    return pa.table([_encoded_as(table, name, out[name]) for name in order], names=order)
+    schema = table.schema
+    if WEIGHT not in schema.names:
+        schema = schema.append(pa.field(WEIGHT, pa.int64()))
+    return pa.table([_encoded_as(field.type, out[field.name]) for field in schema], schema=schema)
 
 
-def _encoded_as(table: pa.Table, name: str, column: pa.Array) -> pa.Array:
+def _encoded_as(kind: pa.DataType, column: pa.Array) -> pa.Array:
     """The column in the type the table had: encodings are part of a schema."""
-    if name not in table.column_names or table.schema.field(name).type == column.type:
+    if kind == column.type:
         return column
-    kind = table.schema.field(name).type
     return column.cast(kind) if pa.types.is_dictionary(kind) else pa.ExtensionArray.from_storage(kind, column)
 
 

@@ -184,3 +184,10 @@ def test_concat_refuses_other_schemas() -> None:
             delta.concat([pa.table({"x": [1]}), other])
     with pytest.raises(InternalError, match="no deltas"):
         delta.concat([])
+
+
+def test_field_metadata_stays() -> None:
+    field = pa.field("u", pa.string(), metadata={"logical": "UUID"})
+    table = pa.table([pa.array(["a", "b"])], schema=pa.schema([field]))
+    for got in (delta.consolidate(table), delta.concat([table, table]), delta.negate(table)):
+        assert got.schema.field("u").metadata == {b"logical": b"UUID"}

@@ -179,13 +179,10 @@ def merge_segments(
             start, stop = segment.cut(max(h_min, ref.h_min), min(h_max, ref.h_max))
             if stop > start:
                 found.append((ref, segment, start, stop))
+    own = [spec.schema.field(name) for name in names]
+    schema = pa.schema([pa.field(HASH, pa.uint64()), *own, pa.field(WEIGHT, pa.int64())])
     if not found:
-        fields = [
-            pa.field(HASH, pa.uint64()),
-            *(spec.schema.field(n) for n in names),
-            pa.field(WEIGHT, pa.int64()),
-        ]
-        return pa.schema(fields).empty_table()
+        return schema.empty_table()
     places = Places.of([(segment, np.arange(start, stop)) for _, segment, start, stop in found])
     group = np.concatenate([segment.hashes(start, stop) for _, segment, start, stop in found])
     perm, same = arrange(
@@ -198,4 +195,4 @@ def merge_segments(
             rows, weights = rows[alive], weights[alive]
     places = places.select(rows)
     arrays = [pa.array(group[rows]), *(places.column(name) for name in names), pa.array(weights)]
-    return pa.table(arrays, names=[HASH, *names, WEIGHT])
+    return pa.table(arrays, schema=schema)

@@ -245,21 +245,34 @@ def _plain(spec: TableSpec, rows: pa.Table, field: pa.Field) -> pa.Array:
     column = one_chunk(rows.column(field.name))
     if column.type == field.type:
         return column
-    views = (
-        pa.string(),
-        pa.large_string(),
-        pa.string_view(),
-        pa.binary(),
-        pa.large_binary(),
-        pa.binary_view(),
-    )
-    if column.type in views and field.type in views:
-        return column.cast(field.type)
     if isinstance(field.type, pa.BaseExtensionType) and field.type.storage_type == column.type:
         return pa.ExtensionArray.from_storage(field.type, column)
+    if _same_values(column.type, field.type):
+        return column.cast(field.type)
     raise InternalError(
         f"rows for table {spec.name!r} have another type than declared",
         detail=f"column {field.name!r} is {column.type}, declared {field.type}",
+    )
+
+
+def _same_values(a: pa.DataType, b: pa.DataType) -> bool:
+    """Do two types differ in layout or in names of parts only? A column of NULLs fits any type."""
+    t = pa.types
+    if t.is_null(a) or a == b:
+        return True
+    texts = (pa.string(), pa.large_string(), pa.string_view())
+    binaries = (pa.binary(), pa.large_binary(), pa.binary_view())
+    if (a in texts and b in texts) or (a in binaries and b in binaries):
+        return True
+    alike = any(test(a) and test(b) for test in (t.is_struct, t.is_list, t.is_large_list, t.is_map))
+    names = [[kind.field(place) for place in range(kind.num_fields)] for kind in (a, b)]
+    return (
+        alike
+        and len(names[0]) == len(names[1])
+        and all(
+            _same_values(x.type, y.type) and (x.name == y.name or not t.is_struct(a))
+            for x, y in zip(*names, strict=True)
+        )
     )
 
 

@@ -79,6 +79,7 @@ class Segment:
         self._hashes: Hashes = self._columns[HASH].to_numpy()
         self._hash_offset = self._columns[HASH].buffers()[1].address - data.address
         self._hashes_verified = False
+        self._whole: set[str] = set()  # columns verified in all their blocks: no need to ask again
 
     # ------------------------------------------------------------ reading
 
@@ -88,8 +89,9 @@ class Segment:
         if constant is not None:
             return repeat(constant, len(positions))
         column = self._column(name)
-        if self._unverified and len(positions):
+        if self._unverified and len(positions) and name not in self._whole:
             self._touch(column, positions, positions + 1)
+            self._note_whole(name)
         return take(column, positions)
 
     def slice(self, name: str, start: int, stop: int) -> pa.Array:
@@ -98,8 +100,9 @@ class Segment:
         if constant is not None:
             return repeat(constant, stop - start)
         column = self._column(name)
-        if self._unverified and stop > start:
+        if self._unverified and stop > start and name not in self._whole:
             self._touch(column, np.array([start]), np.array([stop]))
+            self._note_whole(name)
         return column.slice(start, stop - start)
 
     def hashes(self, start: int, stop: int) -> Hashes:
@@ -294,6 +297,13 @@ class Segment:
             for buffer in buffers:
                 if buffer is not None and buffer.size:
                     self._touch_bytes(buffer, np.array([0]), np.array([buffer.size]))
+
+    def _note_whole(self, name: str) -> None:
+        spans = [(b.address, b.address + b.size) for b in self._columns[name].buffers() if b is not None]
+        first = (min(start for start, _ in spans) - self._data.address) >> SHIFT if spans else 0
+        last = (max(stop for _, stop in spans) - 1 - self._data.address) >> SHIFT if spans else -1
+        if self._verified[first : last + 1].all():
+            self._whole.add(name)
 
     def _offsets(self, buffer: pa.Buffer, wide: bool, lo: Ints, hi: Ints) -> tuple[Ints, Ints]:
         """Read verified offsets: where the elements of rows [lo, hi) start and stop; empty ones left out."""

@@ -235,19 +235,26 @@ class Table:
                     f"keys for table {self.spec.name!r} lack a column",
                     detail=f"{name!r} not in {keys.columns.column_names}",
                 )
-            column = one_chunk(keys.columns.column(name))
-            kind = self.spec.schema.field(name).type
-            if column.type != kind:
-                try:
-                    column = column.cast(kind)
-                except pa.ArrowInvalid as error:
-                    raise InvalidError(
-                        f"keys do not fit table {self.spec.name!r}",
-                        detail=f"column {name!r} is {column.type}, the table has {kind}: {error}",
-                        hint="cast both sides to one type",
-                    ) from error
-            out[name] = column
+            out[name] = self._typed(name, keys.columns.column(name))
         return out
+
+    def _typed(self, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Array:
+        """Values in the type of a column; only between types whose equal values hash equal."""
+        array = one_chunk(column)
+        kind = self.spec.schema.field(name).type
+        if array.type == kind or isinstance(kind, pa.BaseExtensionType):
+            return array if array.type == kind else pa.ExtensionArray.from_storage(kind, array)
+        refusal = InvalidError(
+            f"values do not fit table {self.spec.name!r}",
+            detail=f"column {name!r} is {kind}, the values are {array.type}",
+            hint="cast both sides to one type",
+        )
+        if _family(array.type) != _family(kind):
+            raise refusal
+        try:
+            return array.cast(kind)
+        except pa.ArrowInvalid as error:
+            raise refusal from error
 
     def _find(self, ref: RunRef, hashes: Hashes, key: dict[str, pa.Array], which: Ints | None) -> _Hit:
         """One run, asked for some of the keys (all when `which` is None)."""
@@ -317,9 +324,7 @@ class Table:
             raise InternalError(
                 "one bound per key is needed", detail=f"{len(bound)} bounds, {len(keys)} keys"
             )
-        column = one_chunk(bound)
-        kind = self.spec.schema.field(self._first_order().column).type
-        return column if column.type == kind else column.cast(kind)
+        return self._typed(self._first_order().column, bound)
 
     # ------------------------------------------------------------ merging what was found
 
@@ -413,6 +418,22 @@ class Table:
         return self._table(
             self.spec.schema.names, places.select(rows[chosen]), key_of[chosen], total[chosen]
         ), done
+
+
+def _family(kind: pa.DataType) -> str:
+    """Types of one family hold the same values and hash them alike."""
+    t = pa.types
+    families = {
+        "number": t.is_integer(kind) or t.is_decimal(kind),
+        "float": t.is_floating(kind),
+        "timestamp": t.is_timestamp(kind),
+        "time": t.is_time(kind),
+        "date": t.is_date(kind),
+        "duration": t.is_duration(kind),
+        "text": t.is_string(kind) or t.is_large_string(kind) or t.is_string_view(kind),
+        "bytes": t.is_binary(kind) or t.is_large_binary(kind) or t.is_fixed_size_binary(kind),
+    }
+    return next((name for name, member in families.items() if member), str(kind))
 
 
 def _places(hits: Sequence[_Hit]) -> tuple[Places, Ints]:

@@ -168,6 +168,17 @@ def test_encoded_rows_are_decoded_and_other_types_refused() -> None:
     with pytest.raises(InternalError, match="another type") as caught:
         PackedWriter().add(SPEC, table.set_column(1, "n", table["n"].cast(pa.int32())))
     assert "int32" in str(caught.value.detail) and "int64" in str(caught.value.detail)
+    nested = TableSpec(
+        "n", pa.schema([("k", pa.int64()), ("l", pa.struct([("x", pa.list_(pa.string()))]))]), ("k",)
+    )
+    other = pa.struct([pa.field("x", pa.list_(pa.field("l", pa.large_string())), nullable=False)])
+    values = pa.array([{"x": ["a"]}], other)
+    part = opened(file_of(pa.table({"k": [1], "l": values}), spec=nested)).segment(0)
+    assert part.slice("l", 0, 1).to_pylist() == [{"x": ["a"]}]
+    assert PackedWriter().add(nested, pa.table({"k": [1], "l": pa.nulls(1)})) is not None
+    for bad in (pa.struct([("y", pa.list_(pa.string()))]), pa.struct([("x", pa.list_(pa.int64()))])):
+        with pytest.raises(InternalError, match="another type"):
+            PackedWriter().add(nested, pa.table({"k": [1], "l": pa.nulls(1, bad)}))
     with pytest.raises(InternalError, match="lack a column"):
         PackedWriter().add(SPEC, table.drop_columns("n"))
     with pytest.raises(InternalError, match="key hashes"):

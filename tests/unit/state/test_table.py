@@ -567,8 +567,11 @@ def test_keys_that_cannot_be_cast_are_refused() -> None:
     keys = KeySet.of(pa.table({"k": ["x"]}), ["k"])
     files = Files()
     refs = files.write([(UPSERT, upsert((1, 5, "a")), None, False)], 1, 1)
-    with pytest.raises(InvalidError, match="keys do not fit"):
+    with pytest.raises(InvalidError, match="values do not fit"):
         Table(UPSERT, refs, files.open).lookup(keys)
+    for wrong in (pa.array([1.0]), pa.array([True]), pa.array([2**63], pa.uint64())):
+        with pytest.raises(InvalidError, match="values do not fit"):
+            Table(UPSERT, refs, files.open).lookup(KeySet.of(pa.table({"k": wrong}), ["k"]))
 
 
 def test_lookup_one_refuses_tables_with_several_rows_per_key() -> None:
@@ -722,6 +725,17 @@ def test_every_type_can_be_a_key_and_an_order(name: str) -> None:
         assert sorted(zip(got["n"], got["_w"], strict=True)) == left
         before, _ = state.neighbours(one_key, pa.array([first], kind))
         assert (1 in before.table["n"].to_pylist()) == (weight == 1)
+
+
+def test_field_metadata_comes_back() -> None:
+    field = pa.field("u", pa.string(), metadata={"logical": "UUID"})
+    spec = TableSpec("m", pa.schema([pa.field("k", pa.int64()), field]), ("k",))
+    files = Files()
+    refs = files.write([(spec, pa.table({"k": [1], "u": ["x"]}), None, False)], 1, 1)
+    state = Table(spec, refs, files.open)
+    keys = KeySet.of(pa.table({"k": [1]}), ["k"])
+    for got in (state.scan(), state.lookup(keys).table, state.lookup_one(keys)[1], state.head(keys, 1).table):
+        assert got.schema.field("u").metadata == {b"logical": b"UUID"}
 
 
 def test_two_threads_may_verify_one_block() -> None:
