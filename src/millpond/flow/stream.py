@@ -176,7 +176,7 @@ class Stream:
             held = next(t.key for t in specs if t.name == table)
         if table is None or (wanted is not None and wanted != held):
             lookup = wanted or self.shape.key or _plain_columns(self.schema)
-            step = self._builder.add(name, Materialize(lookup), (self.step,), name)
+            step = self._builder.add(None, Materialize(lookup), (self.step,), f"{name}.view")
             table = self._builder.plan.nodes[step].binding.view
         assert table is not None
         view = View(name, step, table)

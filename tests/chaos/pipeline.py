@@ -1,0 +1,96 @@
+"""A pipeline that a chaos test runs in a process of its own, and kills.
+
+    python -m tests.chaos.pipeline POND ITEMS MASTER
+
+It prints "epoch N position P" after every commit, and "done" at the end.  Its
+input is the same in every process: the items are made from their number.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import millpond
+from millpond.sources.memory import MemorySource
+
+SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("name", pa.string())])
+ROWS = 3_000
+SLOW = 0.15  # seconds that a task of the slow step takes, so that a kill meets it
+
+
+def item(number: int) -> pa.Table:
+    rng = np.random.default_rng(number)
+    keys = rng.integers(0, 500, ROWS)
+    return pa.table(
+        {"k": keys, "v": rng.integers(-1000, 1000, ROWS), "name": [f"n{k % 37}" for k in keys]}, schema=SCHEMA
+    )
+
+
+def slowly(rows: pa.Table) -> pa.Table:
+    time.sleep(SLOW)
+    return rows
+
+
+def build(pond: millpond.Pond, items: int, slow: bool = True) -> None:
+    source = MemorySource(SCHEMA)
+    source.push(*(item(n) for n in range(items)))
+    stream = pond.stream("in", source)
+    if slow:
+        stream = stream.map_batches(slowly, SCHEMA, id="slow")
+    by_key = stream.key_by("k").aggregate(n="count(*)", total="sum(v)", names="count(distinct name)", id="by_key")
+    by_key.view("by_key")
+    by_key.key_by("names").aggregate(keys="count(*)", most="max(n)", id="by_names").view("by_names")
+    stream.key_by("name").top_n(3, "v desc", id="top").view("top")
+
+
+def expected(items: int) -> dict[str, str]:
+    """Batch queries over `input`, by view."""
+    return {
+        "by_key": "select k, count(*) n, sum(v)::bigint total, count(distinct name) \"names\" from input group by k",
+        "by_names": 'select "names", count(*) keys, max(n) most from '
+        '(select count(*) n, count(distinct name) "names" from input group by k) group by "names"',
+        "top": "select k, v, name from input qualify row_number() over (partition by name order by v desc, k) <= 3",
+    }
+
+
+def check(pond: millpond.Pond, items: int) -> None:
+    """Every view equals the batch answer over all items."""
+    import duckdb
+
+    input = pa.concat_tables([item(n) for n in range(items)])
+    for view, query in expected(items).items():
+        got = _rows(pond.read(view).to_pylist())
+        want = _rows(duckdb.sql(query).to_arrow_table().to_pylist())
+        assert got == want, f"{view}: {len(got)} rows, batch has {len(want)}"
+    del input
+
+
+def _rows(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return sorted(tuple(r[k] for k in sorted(r)) for r in rows)
+
+
+def main(path: str, items: int, master: str) -> None:
+    from millpond.engine.spark_session import make_session
+
+    def tell(manifest: Any) -> None:
+        print(f"epoch {manifest.epoch} position {manifest.positions.get('in', 0)}", flush=True)
+
+    session = make_session(master, extra={"spark.speculation": "true", "spark.task.maxFailures": "20"})
+    print("session", flush=True)
+    with millpond.open(
+        path, spark=session, parallelism=3, epoch_rows_max=2 * ROWS, on_epoch=tell, lease_ms=2000
+    ) as pond:
+        build(pond, items)
+        pond.drain()
+    print("done", flush=True)
+    session.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])
