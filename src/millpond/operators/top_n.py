@@ -125,20 +125,19 @@ class TopN:
 
     def prepare(self, binding: Binding, index: int, delta: pa.Table) -> pa.Table:
         spec = binding.tables[0]
-        names = [name for name in spec.schema.names if name != BUCKET]
+        names = spec.schema.names
+        if self.buckets is not None:
+            own = [delta.column(name) for name in names if name != BUCKET]
+            bucket = hashing.hash_columns(own, delta.num_rows) % np.uint64(self.buckets)
+            delta = delta.append_column(pa.field(BUCKET, pa.uint16()), pa.array(bucket.astype(np.uint16)))
         if binding.extra:  # append-only: a row outside the sender's head is outside every head
             delta = consolidate(delta, columns=names)
-            keys = KeySet.of(delta, self.key)
-            ranked = rank(
-                self._orders(spec), len(keys), None, Keyed.of(delta, names, keys.inverse), self.last
-            )
+            keys = KeySet.of(delta, spec.key)
+            rows = Keyed.of(delta, names, keys.inverse)
+            ranked = rank(self._orders(spec), len(keys), None, rows, self.last)
             delta = ranked.table(names, ranked.within(0, self.last, self.with_ties)[1])
         else:
             delta = delta.select([*names, *([WEIGHT] if WEIGHT in delta.column_names else [])])
-        if self.buckets is not None:
-            hashes = hashing.hash_columns([delta.column(name) for name in names], delta.num_rows)
-            bucket = pa.array((hashes % np.uint64(self.buckets)).astype(np.uint16))
-            delta = delta.add_column(len(names), pa.field(BUCKET, pa.uint16()), bucket)
         hashes = hashing.hash_columns([delta.column(name) for name in spec.key], delta.num_rows)
         return delta.append_column(pa.field(HASH, pa.uint64()), pa.array(hashes))
 
