@@ -326,7 +326,7 @@ def collisions(few: bool) -> AbstractContextManager[Any]:
     return mock.patch.object(hashing, "hash_columns", few_hashes)
 
 
-quick = settings(max_examples=int(os.environ.get("MILLPOND_EXAMPLES", "12")), deadline=None)
+quick = settings(max_examples=int(os.environ.get("MILLPOND_EXAMPLES", "8")), deadline=None)
 each_spec = pytest.mark.parametrize("name", list(SPECS))
 each_ordered = pytest.mark.parametrize("name", ORDERED)
 each_hash = pytest.mark.parametrize("few", [False, True], ids=["hash", "collisions"])
