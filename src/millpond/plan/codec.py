@@ -12,6 +12,8 @@ import base64
 import dataclasses
 import importlib
 import json
+import sys
+from collections.abc import Mapping
 from typing import Any
 
 import cloudpickle
@@ -45,14 +47,14 @@ def encode(value: Any) -> Any:
         return {"$type": _b64(pa.schema([pa.field("t", value)]).serialize().to_pybytes())}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         cls = type(value)
-        if cls.__module__.split(".")[0] == "millpond" and "<locals>" not in cls.__qualname__:
+        if _findable(cls):
             fields = {
                 f.name: encode(getattr(value, f.name))
                 for f in dataclasses.fields(value)
                 if f.init and f.metadata.get("durable", True)
             }
             return {"$class": f"{cls.__module__}:{cls.__qualname__}", "fields": fields}
-    if isinstance(value, dict) or hasattr(value, "items"):
+    if isinstance(value, Mapping):
         return {"$map": [[encode(k), encode(v)] for k, v in value.items()]}
     return {"$pickle": _b64(cloudpickle.dumps(value))}
 
@@ -64,11 +66,14 @@ def decode(value: Any) -> Any:
         return value
     if "$class" in value:
         module, _, name = value["$class"].partition(":")
-        if module.split(".")[0] != "millpond":
-            raise DataError("the catalog names a class outside millpond", detail=value["$class"])
-        cls: Any = importlib.import_module(module)
-        for part in name.split("."):
-            cls = getattr(cls, part)
+        try:
+            cls: Any = _find(module, name)
+        except (ImportError, AttributeError) as error:
+            raise DataError(
+                f"the catalog names a class that is not here: {value['$class']}",
+                detail=str(error),
+                hint="install the package that defines it, or put it on the path of this process and the workers",
+            ) from error
         return cls(**{k: decode(v) for k, v in value["fields"].items()})
     if "$map" in value:
         return {decode(k): decode(v) for k, v in value["$map"]}
@@ -85,6 +90,20 @@ def decode(value: Any) -> Any:
     if "$pickle" in value:
         return cloudpickle.loads(base64.b64decode(value["$pickle"]))
     raise DataError("the catalog holds a value of an unknown kind", detail=str(sorted(value)))
+
+
+def _find(module: str, name: str) -> Any:
+    found: Any = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _findable(cls: type) -> bool:
+    """Can another process import this class by its name?"""
+    if cls.__module__ == "__main__" or "<locals>" in cls.__qualname__:
+        return False
+    return getattr(sys.modules.get(cls.__module__), cls.__qualname__.split(".")[0], None) is not None
 
 
 def _b64(raw: bytes) -> str:

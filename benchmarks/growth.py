@@ -1,0 +1,243 @@
+"""Cost follows change: the same small epoch on states of very different size.
+
+Law 5, measured.  Every figure is a ratio within one run on one Spark session:
+the small state is the yardstick for the large one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import millpond
+from benchmarks.numbers import NumberSource
+from millpond.engine.spark_session import make_session
+
+DELTA = 10_000
+LOAD = 2_000_000  # rows of one loading epoch
+WINDOW_US = 10_000_000
+ROOT = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class Figure:
+    name: str
+    size: int
+    value: float
+    unit: str
+
+
+class Bench:
+    def __init__(self, session: Any, folder: Path) -> None:
+        self.session = session
+        self.folder = folder
+        self.figures: list[Figure] = []
+
+    def note(self, name: str, size: int, value: float, unit: str = "ms") -> None:
+        self.figures.append(Figure(name, size, value, unit))
+        print(f"{name:42} {size:>12,} {value:>10.1f} {unit}", flush=True)
+
+    @contextmanager
+    def pond(self, name: str, build: Callable[[millpond.Pond, NumberSource], None], source: NumberSource, **settings: Any) -> Iterator[millpond.Pond]:
+        options = {"epoch_rows_max": 4 * LOAD, "target_ms": 60_000, "catch_up_ms": 60_000, "parallelism": 2}
+        with millpond.open(self.folder / name, spark=self.session, **{**options, **settings}) as pond:
+            build(pond, source)
+            yield pond
+
+
+def epoch_ms(pond: millpond.Pond, source: NumberSource, **item: Any) -> float:
+    """Push one item and run the one epoch that takes it; wall time from push to commit."""
+    source.push(**item)
+    started = time.perf_counter()
+    pond.drain()
+    return (time.perf_counter() - started) * 1000
+
+
+def load(pond: millpond.Pond, source: NumberSource, keys: int, **item: Any) -> None:
+    for first in range(0, keys, LOAD):
+        source.push(keys=(first, min(first + LOAD, keys)), **item)
+    pond.drain()
+    pond.compact()
+
+
+def counting(pond: millpond.Pond, source: NumberSource) -> None:
+    pond.stream("in", source).key_by("k").aggregate(n="count(*)", total="sum(v)", id="by_key").view("by_key")
+
+
+def updates(bench: Bench, keys: int, epochs: int = 25) -> None:
+    """10 K changed keys an epoch: warm without compaction, with compaction, cold; restart; worker memory."""
+    source = NumberSource()
+    name = f"updates-{keys}"
+    with bench.pond(name, counting, source, compact=False) as pond:
+        load(pond, source, keys)
+        for warm in range(5):
+            epoch_ms(pond, source, random=DELTA, of=keys, seed=warm)
+        peak = Peak(os.getpid())
+        times = [epoch_ms(pond, source, random=DELTA, of=keys, seed=100 + n) for n in range(epochs)]
+        bench.note("update epoch, warm, p50", keys, statistics.median(times))
+        bench.note("worker RssAnon, peak", keys, peak.worker_anon_bytes() / 2**20, "MiB")
+        drop_page_cache(bench.folder / name)
+        bench.note("update epoch, cold files", keys, epoch_ms(pond, source, random=DELTA, of=keys, seed=7))
+    with bench.pond(name, counting, source) as pond:
+        source.push(random=DELTA, of=keys, seed=8)
+        started = time.perf_counter()
+        pond.drain()
+        bench.note("restart to first new epoch", keys, (time.perf_counter() - started) * 1000)
+        times = [epoch_ms(pond, source, random=DELTA, of=keys, seed=500 + n) for n in range(2 * epochs)]
+        bench.note("update epoch, with compaction, mean", keys, statistics.mean(times))
+    shutil.rmtree(bench.folder / name)
+
+
+def expiry(bench: Bench, rows: int, epochs: int = 8) -> None:
+    """One window of 100 K rows closes per epoch, out of a table of so many."""
+    windows = rows // 100_000
+    source = NumberSource()
+
+    def build(pond: millpond.Pond, source: NumberSource) -> None:
+        stream = pond.stream("in", source, event_time="ts", delay="1h")
+        stream.tumble("10s").key_by("window_end", "k").aggregate(on_close=True, n="count(*)", id="w").aggregate(
+            windows="count(*)", id="closed"
+        ).view("closed")
+
+    with bench.pond(f"expiry-{rows}", build, source) as pond:
+        load(pond, source, rows, spread_us=(windows, WINDOW_US))
+        first = 3_600_000_000 + WINDOW_US
+        epoch_ms(pond, source, keys=(0, 1), at_us=first)
+        times = [epoch_ms(pond, source, keys=(0, 1), at_us=first + (n + 1) * WINDOW_US) for n in range(epochs)]
+        bench.note("expiry epoch, one bucket of 100 K, p50", rows, statistics.median(times))
+    shutil.rmtree(bench.folder / f"expiry-{rows}")
+
+
+def hot_top(bench: Bench, rows: int, epochs: int = 15) -> None:
+    """A top 10 over one key with so many rows, 1,000 changes an epoch, retractions among them."""
+    source = NumberSource(append_only=False)
+
+    def build(pond: millpond.Pond, source: NumberSource) -> None:
+        pond.stream("in", source).key_by("k").top_n(10, "v desc", id="top").view("top")
+
+    with bench.pond(f"top-{rows}", build, source, compact=False) as pond:
+        for first in range(0, rows, LOAD):
+            source.push(keys=(first, min(first + LOAD, rows)), one_key=1, weight=1)
+        pond.drain()
+        pond.compact()
+        times = []
+        for n in range(epochs):
+            top = rows - 1000 * (n + 1)
+            times.append(epoch_ms(pond, source, keys=(top, top + 1000), one_key=1, weight=-1))
+        bench.note("top-10 of one key, 1 K retractions, p50", rows, statistics.median(times[3:]))
+    shutil.rmtree(bench.folder / f"top-{rows}")
+
+
+def rescale(bench: Bench, keys: int = 1_000_000, rows: int = 200_000) -> None:
+    """2 -> 7 -> 1 under load: the first epoch at a new parallelism against the steady ones after it."""
+    source = NumberSource()
+    with bench.pond("rescale", counting, source) as pond:
+        load(pond, source, keys)
+        for step, n in enumerate((2, 7, 1)):
+            if step:
+                pond.rescale(n)
+            times = [epoch_ms(pond, source, random=rows, of=keys, seed=step * 100 + e) for e in range(9)]
+            bench.note("rescale: first epoch", n, times[0])
+            bench.note("rescale: steady epoch, p50", n, statistics.median(times[3:]))
+    shutil.rmtree(bench.folder / "rescale")
+
+
+def floor(bench: Bench, epochs: int = 80) -> None:
+    """An epoch with one exchange and 1,000 rows."""
+    source = NumberSource()
+    with bench.pond("floor", counting, source) as pond:
+        for n in range(10):
+            epoch_ms(pond, source, random=1000, of=1000, seed=n)
+        times = sorted(epoch_ms(pond, source, random=1000, of=1000, seed=n) for n in range(epochs))
+        bench.note("epoch floor, 1,000 rows, p50", 1000, statistics.median(times))
+        bench.note("epoch floor, 1,000 rows, p99", 1000, times[int(len(times) * 0.99) - 1])
+    shutil.rmtree(bench.folder / "floor")
+
+
+def manifests(bench: Bench, runs: int, epochs: int = 200) -> None:
+    """Bytes of manifests and pages written per epoch, with so many live runs."""
+    source = NumberSource()
+
+    def build(pond: millpond.Pond, source: NumberSource) -> None:
+        stream = pond.stream("in", source, event_time="ts", delay="1000h")
+        stream.tumble("10s").key_by("window_end", "k").aggregate(on_close=True, n="count(*)", id="w").view("w")
+
+    folder = bench.folder / f"manifests-{runs}"
+    with millpond.open(folder, engine="inline", parallelism=1, durable=False, compact=False) as pond:
+        build(pond, source)
+        source.push(keys=(0, runs), spread_us=(runs, WINDOW_US))
+        pond.drain()
+        before = _metadata_bytes(folder)
+        for n in range(epochs):
+            epoch_ms(pond, source, keys=(0, 2), at_us=n * WINDOW_US)
+        bench.note("manifest and page bytes per epoch", runs, (_metadata_bytes(folder) - before) / epochs, "bytes")
+    shutil.rmtree(folder)
+
+
+def _metadata_bytes(folder: Path) -> int:
+    return sum(f.stat().st_size for kind in ("manifests", "pages") for f in (folder / kind).glob("*"))
+
+
+def drop_page_cache(folder: Path) -> None:
+    """Forget the cached pages of a pond's files."""
+    os.sync()
+    for file in folder.rglob("*"):
+        if file.is_file():
+            fd = os.open(file, os.O_RDONLY)
+            try:
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(fd)
+
+
+class Peak:
+    """The peak anonymous memory of each Python worker below a process, from the kernel's own high-water marks."""
+
+    def __init__(self, root: int) -> None:
+        self.root = root
+
+    def worker_anon_bytes(self) -> int:
+        found = 0
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                line = (entry / "cmdline").read_text()
+                status = dict(x.split(":", 1) for x in (entry / "status").read_text().splitlines() if ":" in x)
+            except OSError:
+                continue
+            if "millpond.engine.daemon" in line and "RssAnon" in status:
+                found = max(found, int(status["RssAnon"].split()[0]) * 1024)
+        return found
+
+
+def run(sizes: tuple[int, ...] = (100_000, 1_000_000, 10_000_000), only: str | None = None) -> list[Figure]:
+    session = make_session(extra={"spark.executorEnv.PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"})
+    with tempfile.TemporaryDirectory(dir=ROOT / ".bench") as place:
+        bench = Bench(session, Path(place))
+        parts: dict[str, Callable[[], None]] = {
+            "floor": lambda: floor(bench),
+            "updates": lambda: [updates(bench, keys) for keys in sizes][0],
+            "expiry": lambda: [expiry(bench, rows) for rows in (1_000_000, 10_000_000)][0],
+            "top": lambda: [hot_top(bench, rows) for rows in (20_000, 1_000_000)][0],
+            "rescale": lambda: rescale(bench),
+            "manifests": lambda: [manifests(bench, runs) for runs in (10, 100, 1000, 5000)][0],
+        }
+        for name, part in parts.items():
+            if only is None or name in only.split(","):
+                part()
+        return bench.figures
+
+
+if __name__ == "__main__":
+    import sys
+
+    run(only=sys.argv[1] if len(sys.argv) > 1 else None)
