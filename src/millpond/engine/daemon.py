@@ -31,6 +31,7 @@ MODULES = (
     "pyarrow.compute",
     "pyarrow.ipc",
     "xxhash",
+    "cloudpickle",
     "duckdb",
     "pyspark.worker",
     "millpond.errors",
@@ -40,10 +41,15 @@ MODULES = (
 )
 
 
-def quiet_threads() -> None:
-    """Forbid threads at load time; a user's own setting stands."""
-    for name, value in QUIET_THREADS.items():
-        os.environ.setdefault(name, value)
+def quiet_threads() -> bool:
+    """Forbid threads at load time; False if it is too late for this process.
+
+    A session of ours passes these in the environment.  In another the libraries may already be
+    loaded, by the packages this module lies in.
+    """
+    missing = {name: value for name, value in QUIET_THREADS.items() if name not in os.environ}
+    os.environ.update(missing)
+    return not missing or not {"numpy", "pyarrow"} & set(sys.modules)
 
 
 def load(modules: tuple[str, ...] = MODULES) -> None:
@@ -84,7 +90,6 @@ def threads() -> list[str]:
 
 
 def prepare() -> None:
-    quiet_threads()
     load()
     warm()
     started = threads()[1:]
@@ -95,8 +100,18 @@ def prepare() -> None:
     gc.freeze()
 
 
-if __name__ == "__main__":
+def main() -> None:
+    if not quiet_threads():
+        os.execv(sys.executable, sys.orig_argv)
     prepare()
     from pyspark.daemon import manager
 
-    manager()
+    try:
+        manager()
+    except SystemExit as stop:
+        # Extension modules look for leaks when the interpreter ends, and take what is frozen for one.
+        os._exit(stop.code if isinstance(stop.code, int) else 1)
+
+
+if __name__ == "__main__":
+    main()

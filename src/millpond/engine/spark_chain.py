@@ -23,6 +23,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
+import cloudpickle
 from pyspark.serializers import Serializer, SpecialLengths
 
 from millpond.errors import InternalError, InvalidError, MillpondError, UnavailableError
@@ -47,7 +48,7 @@ _TRACE_LINES = 12
 # -- in the worker ------------------------------------------------------------
 
 
-class RawFrames(Serializer):  # type: ignore[misc]
+class RawFrames(Serializer):
     """Length-prefixed bytes, handed on as they are, one at a time."""
 
     def dump_stream(self, iterator: Iterable[bytes], stream: IO[bytes]) -> None:
@@ -58,11 +59,12 @@ class RawFrames(Serializer):  # type: ignore[misc]
     def load_stream(self, stream: IO[bytes]) -> Iterator[bytes]:
         while True:
             head = stream.read(_LENGTH.size)
-            length = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else None
-            if length == SpecialLengths.END_OF_DATA_SECTION:
-                return
-            frame = None if length is None else stream.read(length)
-            if frame is None or len(frame) < length:
+            if len(head) == _LENGTH.size:
+                (length,) = _LENGTH.unpack(head)
+                if length == SpecialLengths.END_OF_DATA_SECTION:
+                    return
+                frame = stream.read(length)
+            if len(head) < _LENGTH.size or len(frame) < length:
                 raise UnavailableError(
                     "the input of a task ended before its end mark",
                     hint="a task before it or the connection to spark was lost; run the epoch again",
@@ -70,7 +72,7 @@ class RawFrames(Serializer):  # type: ignore[misc]
             yield frame
 
 
-class RoutedFrames(RawFrames):
+class RoutedFrames(Serializer):
     """Writes (target, frame) pairs as `PairwiseRDD` wants them: the key's bytes, then the frame's."""
 
     def dump_stream(self, iterator: Iterable[tuple[int, bytes]], stream: IO[bytes]) -> None:
@@ -158,7 +160,7 @@ class SparkChain:
     """Runs chains and single stages on one Spark session; may be used from several threads."""
 
     def __init__(self, session: SparkSession) -> None:
-        context = session.sparkContext
+        context: Any = session.sparkContext
         self._context = context
         self._jvm = context._jvm
         self._spark = context._jsc.sc()
@@ -178,6 +180,7 @@ class SparkChain:
             self._environment.put(name, value)
         self._bases: dict[int, Any] = {}
         self._partitioners: dict[int, Any] = {}
+        self._make_pool()
 
     def run(self, levels: Sequence[LevelFn], parallelism: Sequence[int], *, description: str) -> list[bytes]:
         """One job: level k runs on parallelism[k] tasks; the last level's frames, in order of task."""
@@ -203,9 +206,7 @@ class SparkChain:
             results[_COUNT.unpack_from(frame)[0]] = frame[_COUNT.size :]
         found = [result for result in results if result is not None]
         if len(found) != len(items):
-            raise InternalError(
-                "a stage lost results", detail=f"{len(found)} results of {len(items)} items"
-            )
+            raise InternalError("a stage lost results", detail=f"{len(found)} results of {len(items)} items")
         return found
 
     def cancel(self) -> None:
@@ -215,6 +216,17 @@ class SparkChain:
                 # A run may be between its start and its submission: ask again until it is gone.
                 self._context.cancelJobGroup(self._group)
                 self._idle.wait(0.05)
+
+    def _make_pool(self) -> None:
+        """Give the chain every core it asks for; what runs beside it takes the rest.
+
+        Spark reads pools from a file, or makes them all equal when they are first named.
+        """
+        root = self._spark.taskScheduler().rootPool()
+        if root.schedulingMode().toString() == "FAIR" and root.getSchedulableByName(CHAIN_POOL) is None:
+            scheduler = self._jvm.org.apache.spark.scheduler
+            pool = scheduler.Pool(CHAIN_POOL, scheduler.SchedulingMode.FIFO(), TASKS_MAX, 1)
+            root.addSchedulable(pool)
 
     # -- one job -----------------------------------------------------------
 
@@ -311,8 +323,6 @@ def _check_shape(levels: Sequence[Any], parallelism: Sequence[int]) -> None:
 
 
 def _command(level: LevelFn, number: int, parallelism: Sequence[int]) -> bytes:
-    from pyspark import cloudpickle
-
     last = number == len(parallelism) - 1
     task = Task(level, first=number == 0, targets=None if last else parallelism[number + 1])
     writes = RawFrames() if last else RoutedFrames()
@@ -327,7 +337,7 @@ def _command(level: LevelFn, number: int, parallelism: Sequence[int]) -> bytes:
     return command
 
 
-def _served(stream: IO[bytes]) -> Iterator[bytes]:
+def _served(stream: Any) -> Iterator[bytes]:
     """The frames the JVM serves: here, unlike in a worker, the end is the end of the stream."""
     while head := stream.read(_LENGTH.size):
         (length,) = _LENGTH.unpack(head)

@@ -51,8 +51,8 @@ SETTINGS: Mapping[str, str] = {
     **{f"spark.executorEnv.{name}": value for name, value in QUIET_THREADS.items()},
 }
 
-# Failed tasks reach the caller as errors; Spark would print each of them with its stack as well.  The gateway's
-# level decides what a pyspark shell says of itself: unless it is the root's, it announces that it changes it.
+# Failed tasks reach the caller as errors; Spark would print each of them with its stack as well.
+# The gateway's level is the root's, else it announces on the console that it changes the root's.
 _LOG4J = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -148,7 +148,7 @@ def check_session(session: SparkSession) -> list[str]:
     conf = context.getConf()
     if conf.get(PYSPARK_MEMORY) is not None:
         raise InvalidError(
-            f"{PYSPARK_MEMORY} is set: it limits address space, and state is memory-mapped",
+            f"{PYSPARK_MEMORY} is set, and state is memory-mapped: it limits both",
             detail=f"got {conf.get(PYSPARK_MEMORY)}",
             hint=f"remove {PYSPARK_MEMORY}; give the executors memoryOverhead instead",
         )
@@ -164,7 +164,9 @@ def advice(conf: Mapping[str, str]) -> list[str]:
     if conf.get(WORKER_REUSE, "true") != "true":
         found.append(f"set {WORKER_REUSE}=true: without it every task starts a python process")
     if conf.get(DAEMON_MODULE) != DAEMON:
-        found.append(f"set {DAEMON_MODULE}={DAEMON}: without it workers start cold and collect garbage slowly")
+        found.append(
+            f"set {DAEMON_MODULE}={DAEMON}: without it workers start cold and collect garbage slowly"
+        )
     if conf.get(CLEANER, "true") != "true":
         found.append(f"set {CLEANER}=true: without it shuffle files stay on disk until the session ends")
     return found
@@ -174,7 +176,7 @@ def _refuse_connect(session: Any) -> None:
     if type(session).__module__.startswith("pyspark.sql.connect"):
         raise InvalidError(
             "a spark connect session has no RDDs, and the chain of levels is made of them",
-            hint="run the coordinator inside the cluster, with a session made by SparkSession.builder.master(...)",
+            hint="make the session inside the cluster with SparkSession.builder.master(...)",
         )
 
 
@@ -221,7 +223,7 @@ def _unfit(text: str) -> InvalidError:
 
 
 def check_java() -> int:
-    """The major version of the Java that Spark would start; an error that says how to get one if it cannot."""
+    """The major version of the Java that Spark would start, or an error that says how to get one."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     hint = f"install it with: {install_command(sys.platform, shutil.which)}"

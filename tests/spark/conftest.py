@@ -1,0 +1,81 @@
+"""Spark for tests: one local[2] session for the whole run, and a small cluster in its own process."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import pytest
+
+CLUSTER = "local-cluster[2,1,1024]"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The one Spark session of this test run."""
+    from millpond.engine.spark_session import make_session
+
+    made = make_session("local[2]", extra={"spark.local.dir": str(tmp_path_factory.mktemp("spark"))})
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Any]]:
+    """Call `cluster(function, *args)` to run function(session, *args) where executors are processes.
+
+    Unlike local[2], a local-cluster retries tasks, loses executors and fetches over the network.  A process
+    holds one Spark context, so this one lives in a child.
+    """
+    ours, theirs = multiprocessing.get_context("spawn").Pipe()
+    child = multiprocessing.get_context("spawn").Process(
+        target=_serve, args=(theirs, str(tmp_path_factory.mktemp("cluster"))), daemon=True
+    )
+    child.start()
+    theirs.close()
+
+    def call(function: Callable[..., Any], *args: Any) -> Any:
+        ours.send_bytes(cloudpickle.dumps((function, args)))
+        worked, value = cloudpickle.loads(ours.recv_bytes())
+        if not worked:
+            raise AssertionError(value)
+        return value
+
+    yield call
+    ours.close()
+    child.join(20)
+    if child.is_alive():
+        child.kill()
+
+
+def _serve(calls: Connection, folder: str) -> None:
+    from millpond.engine.spark_session import make_session
+
+    os.environ["SPARK_WORKER_DIR"] = os.path.join(folder, "work")
+    session = make_session(CLUSTER, extra={"spark.local.dir": folder})
+    while True:
+        try:
+            function, args = cloudpickle.loads(calls.recv_bytes())
+        except EOFError:
+            break
+        try:
+            answer = (True, function(session, *args))
+        except Exception:
+            answer = (False, traceback.format_exc())
+        calls.send_bytes(cloudpickle.dumps(answer))
+    session.stop()
+    sys.exit(0)
