@@ -1,0 +1,114 @@
+"""The commands put together, and what happens when one fails.
+
+Every error is one of five kinds, and each kind has its exit code, so a script
+can tell "fix the call" from "try again" without reading text.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+import millpond
+from millpond.cli.commands.control import rescale, rollback, savepoint
+from millpond.cli.commands.epochs import epochs, show
+from millpond.cli.commands.explain import explain
+from millpond.cli.commands.fork import fork
+from millpond.cli.commands.upkeep import compact, gc
+from millpond.cli.commands.version import version
+from millpond.cli.commands.views import errors, read, views
+from millpond.cli.output import Output
+from millpond.errors import (
+    ConflictError,
+    DataError,
+    InternalError,
+    InvalidError,
+    MillpondError,
+    UnavailableError,
+)
+
+Command = Callable[..., None]
+EXIT_CODES: dict[type[MillpondError], int] = {
+    InvalidError: 2,
+    ConflictError: 3,
+    UnavailableError: 4,
+    DataError: 5,
+    InternalError: 70,
+}
+COMMANDS: dict[str, tuple[Command, ...]] = {
+    "Look": (epochs, show, views, read, errors, explain),
+    "Control": (rescale, savepoint, rollback, fork),
+    "Upkeep": (compact, gc),
+    "Other": (version,),
+}
+
+
+def exit_code(error: MillpondError) -> int:
+    """
+    >>> exit_code(ConflictError("x")), exit_code(MillpondError("x"))
+    (3, 70)
+    """
+    return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 70)
+
+
+def guarded(command: Command) -> Command:
+    """The command, with errors given to its output and turned into an exit code."""
+
+    @functools.wraps(command)
+    def run(*args: Any, output: Output, **kwargs: Any) -> None:
+        try:
+            command(*args, output=output, **kwargs)
+        except MillpondError as error:
+            output.error(error)
+            raise typer.Exit(exit_code(error)) from None
+        except ModuleNotFoundError as error:
+            # A plan holds the user's own functions and sources by the modules they are in.
+            output.error(
+                InvalidError(
+                    f"the pipeline uses python module {error.name!r}, which cannot be imported here",
+                    hint="run this where the pipeline's code is, or add its folder to PYTHONPATH",
+                )
+            )
+            raise typer.Exit(EXIT_CODES[InvalidError]) from None
+
+    return run
+
+
+def make_app() -> typer.Typer:
+    made = typer.Typer(
+        name="millpond",
+        help="Look at, change and care for ponds: the state of streaming pipelines on Apache Spark.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        add_completion=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    for panel, commands in COMMANDS.items():
+        for command in commands:
+            made.command(rich_help_panel=panel)(guarded(command))
+
+    @made.callback()
+    def top(
+        version: Annotated[
+            bool,
+            typer.Option(
+                "--version", help="Show the version and exit.", is_eager=True, callback=_print_version
+            ),
+        ] = False,
+    ) -> None:
+        del version
+
+    return made
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(millpond.__version__)
+        raise typer.Exit()
+
+
+app = make_app()

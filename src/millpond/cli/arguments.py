@@ -1,0 +1,73 @@
+"""The arguments that commands share, and what they turn into."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import millpond
+from millpond.cli.output import Output, make_output
+from millpond.engine.worker import Worker
+from millpond.errors import InvalidError
+from millpond.serve.reader import Reader
+from millpond.state.store import Store
+
+PondArgument = Annotated[
+    str, typer.Argument(metavar="POND", help="Path or URI of the pond.", show_default=False)
+]
+EpochOption = Annotated[
+    str | None,
+    typer.Option(
+        "--epoch",
+        "-e",
+        metavar="N|SAVEPOINT",
+        help="An older epoch, or the name of a savepoint.",
+        show_default=False,
+    ),
+]
+LimitOption = Annotated[int, typer.Option("--limit", "-n", min=0, help="Rows to show; 0 shows all.")]
+WaitOption = Annotated[
+    float, typer.Option("--wait", min=0, help="Seconds to wait for the running pipeline to do it.")
+]
+TEXT: Output = make_output("text")
+
+
+def parse_output(kind: str | Output) -> Output:
+    try:
+        return make_output(kind)
+    except InvalidError as error:
+        raise typer.BadParameter(f"{error.message}: {error.hint}") from None
+
+
+OutputOption = Annotated[
+    Output,
+    typer.Option(
+        "--output",
+        "-o",
+        parser=parse_output,
+        metavar="text|json",
+        help="text for people (the default), json for scripts.",
+        show_default=False,
+    ),
+]
+
+
+def parse_epoch(text: str | None) -> int | str | None:
+    """A number is an epoch, anything else the name of a savepoint.
+
+    >>> parse_epoch("12"), parse_epoch("before-the-change"), parse_epoch(None)
+    (12, 'before-the-change', None)
+    """
+    if text is None:
+        return None
+    return int(text) if text.isdecimal() else text
+
+
+def open_reader(pond: str) -> Reader:
+    """A reader of the pond; nothing is started for it."""
+    return Reader(Worker(open_store_of(pond)))
+
+
+def open_store_of(pond: str) -> Store:
+    return millpond.open(pond).store

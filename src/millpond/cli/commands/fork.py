@@ -1,0 +1,49 @@
+"""`millpond fork`: a new pond that begins as another was."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Annotated
+
+import typer
+
+from millpond.cli.arguments import (
+    TEXT,
+    EpochOption,
+    OutputOption,
+    PondArgument,
+    open_reader,
+    open_store_of,
+    parse_epoch,
+)
+from millpond.cli.output import Said
+from millpond.clock import SystemClock
+from millpond.state.fork import fork as make_fork
+
+
+def fork(
+    pond: PondArgument,
+    new_path: Annotated[
+        str, typer.Argument(metavar="NEWPATH", help="Path or URI of the new pond.", show_default=False)
+    ],
+    epoch: EpochOption = None,
+    output: OutputOption = TEXT,
+) -> None:
+    """Begin a new pond with the state of this one, without copying it; its sinks are detached."""
+    reader = open_reader(pond)
+    child = open_store_of(new_path)
+    with reader.pinned(parse_epoch(epoch)) as snapshot:
+        first = make_fork(
+            reader.store, child, snapshot.epoch, pond=uuid.uuid4().hex, now_us=SystemClock().now_us()
+        )
+    output.write(
+        Said(
+            f"{new_path} begins as {pond} was at epoch {snapshot.epoch}; nothing was copied",
+            {
+                "pond": first.pond,
+                "uri": child.uri,
+                "parent": reader.store.uri,
+                "parent_epoch": snapshot.epoch,
+            },
+        )
+    )

@@ -1,0 +1,100 @@
+"""`millpond views`, `read` and `errors`: what a pond holds, without starting anything."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import pyarrow as pa
+import typer
+
+from millpond.cli.arguments import (
+    TEXT,
+    EpochOption,
+    LimitOption,
+    OutputOption,
+    PondArgument,
+    open_reader,
+    parse_epoch,
+)
+from millpond.cli.output import Column, Rows
+from millpond.cli.values import count, size
+from millpond.plan.tables import table_specs
+
+COLUMNS = (
+    Column("view"),
+    Column("key"),
+    Column("columns"),
+    Column("rows", "rows in runs", count, right=True),
+    Column("runs", show=count, right=True),
+    Column("bytes", "size", size, right=True),
+)
+
+
+def views(pond: PondArgument, epoch: EpochOption = None, output: OutputOption = TEXT) -> None:
+    """List the views with their keys, columns and size."""
+    reader = open_reader(pond)
+    with reader.pinned(parse_epoch(epoch)) as snapshot:
+        plan = reader.plan_of(snapshot.manifest)
+        specs = table_specs(plan)
+        rows = []
+        for view in sorted(plan.views.values(), key=lambda v: v.name):
+            runs = snapshot.listing.runs(view.table)
+            rows.append(
+                {
+                    "view": view.name,
+                    "key": list(specs[view.table].key),
+                    "columns": {f.name: str(f.type) for f in plan.shape(view.step).schema},
+                    "rows": sum(r.rows for r in runs),
+                    "runs": len(runs),
+                    "bytes": sum(r.bytes for r in runs),
+                }
+            )
+    output.write(Rows("views", COLUMNS, rows))
+
+
+def read(
+    pond: PondArgument,
+    view: Annotated[str, typer.Argument(metavar="VIEW", help="Name of the view.", show_default=False)],
+    epoch: EpochOption = None,
+    limit: LimitOption = 20,
+    output: OutputOption = TEXT,
+) -> None:
+    """Read a view: at the newest epoch, at an older one, or at a savepoint."""
+    reader = open_reader(pond)
+    with reader.pinned(parse_epoch(epoch)) as snapshot:
+        at = snapshot.epoch
+        table = reader.read(view, at)
+    output.write(shown(table, at, limit))
+
+
+def errors(
+    pond: PondArgument,
+    view: Annotated[
+        str | None,
+        typer.Option(
+            "--view", metavar="VIEW", help="Only of the steps that lead to this view.", show_default=False
+        ),
+    ] = None,
+    epoch: EpochOption = None,
+    limit: LimitOption = 20,
+    output: OutputOption = TEXT,
+) -> None:
+    """List the rows that could not be processed, with the step and the reason."""
+    reader = open_reader(pond)
+    with reader.pinned(parse_epoch(epoch)) as snapshot:
+        at = snapshot.epoch
+        table = reader.errors(view, at)
+    output.write(shown(table, at, limit))
+
+
+def shown(table: pa.Table, epoch: int, limit: int) -> Rows:
+    """The first rows of a table, and always how many there are."""
+    part = table.slice(0, limit) if limit else table
+    columns = [Column(f.name, right=is_number(f.type)) for f in table.schema]
+    some = f"{part.num_rows} of " if part.num_rows < table.num_rows else ""
+    note = f"{some}{table.num_rows} rows at epoch {epoch}" + ("; --limit 0 shows all" if some else "")
+    return Rows("rows", columns, part.to_pylist(), note, {"epoch": epoch, "total": table.num_rows})
+
+
+def is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))

@@ -1,0 +1,86 @@
+"""What commands hand over, and who takes it: an `Output`.
+
+A command gives one answer made of parts.  Text shows the parts one below the
+other; JSON merges them into one object, so a script always reads one document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from millpond.cli.values import text_of
+from millpond.errors import InvalidError, MillpondError
+
+
+@dataclass(frozen=True)
+class Column:
+    """How people see one field of a row; scripts get the value itself."""
+
+    field: str
+    title: str | None = None
+    show: Callable[[Any], str] = text_of
+    right: bool = False
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A table; `name` is its field in JSON; the `note` is for people, the `facts` say the same to scripts."""
+
+    name: str
+    columns: Sequence[Column]
+    rows: Sequence[Mapping[str, Any]]
+    note: str | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names and values of one thing; `columns` say how people see some of them."""
+
+    facts: Mapping[str, Any]
+    columns: Sequence[Column] = ()
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text that is copied as it is: a plan, a drawing."""
+
+    name: str
+    body: str
+
+
+@dataclass(frozen=True)
+class Said:
+    """A sentence for people about facts for scripts; not `good` when something is left to do."""
+
+    sentence: str
+    facts: Mapping[str, Any]
+    good: bool = True
+
+
+Part = Rows | Facts | Text | Said
+
+
+class Output(Protocol):
+    def write(self, *parts: Part) -> None:
+        """The answer of a command, all of it, once."""
+
+    def error(self, error: MillpondError) -> None:
+        """Why there is no answer."""
+
+
+def make_output(kind: str | Output) -> Output:
+    """The output of a kind: `text` or `json`."""
+    if not isinstance(kind, str):
+        return kind
+    if kind == "text":
+        from millpond.cli.text_output import TextOutput
+
+        return TextOutput()
+    if kind == "json":
+        from millpond.cli.json_output import JsonOutput
+
+        return JsonOutput()
+    raise InvalidError(f"no output named {kind!r}", hint="text or json")
