@@ -11,7 +11,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +46,13 @@ class Bench:
         print(f"{name:42} {size:>12,} {value:>10.1f} {unit}", flush=True)
 
     @contextmanager
-    def pond(self, name: str, build: Callable[[millpond.Pond, NumberSource], None], source: NumberSource, **settings: Any) -> Iterator[millpond.Pond]:
+    def pond(
+        self,
+        name: str,
+        build: Callable[[millpond.Pond, NumberSource], None],
+        source: NumberSource,
+        **settings: Any,
+    ) -> Iterator[millpond.Pond]:
         options = {"epoch_rows_max": 4 * LOAD, "target_ms": 60_000, "catch_up_ms": 60_000, "parallelism": 2}
         with millpond.open(self.folder / name, spark=self.session, **{**options, **settings}) as pond:
             build(pond, source)
@@ -103,15 +109,17 @@ def expiry(bench: Bench, rows: int, epochs: int = 8) -> None:
 
     def build(pond: millpond.Pond, source: NumberSource) -> None:
         stream = pond.stream("in", source, event_time="ts", delay="1h")
-        stream.tumble("10s").key_by("window_end", "k").aggregate(on_close=True, n="count(*)", id="w").aggregate(
-            windows="count(*)", id="closed"
-        ).view("closed")
+        stream.tumble("10s").key_by("window_end", "k").aggregate(
+            on_close=True, n="count(*)", id="w"
+        ).aggregate(windows="count(*)", id="closed").view("closed")
 
     with bench.pond(f"expiry-{rows}", build, source) as pond:
         load(pond, source, rows, spread_us=(windows, WINDOW_US))
         first = 3_600_000_000 + WINDOW_US
         epoch_ms(pond, source, keys=(0, 1), at_us=first)
-        times = [epoch_ms(pond, source, keys=(0, 1), at_us=first + (n + 1) * WINDOW_US) for n in range(epochs)]
+        times = [
+            epoch_ms(pond, source, keys=(0, 1), at_us=first + (n + 1) * WINDOW_US) for n in range(epochs)
+        ]
         bench.note("expiry epoch, one bucket of 100 K, p50", rows, statistics.median(times))
     shutil.rmtree(bench.folder / f"expiry-{rows}")
 
@@ -168,7 +176,9 @@ def manifests(bench: Bench, runs: int, epochs: int = 200) -> None:
 
     def build(pond: millpond.Pond, source: NumberSource) -> None:
         stream = pond.stream("in", source, event_time="ts", delay="1000h")
-        stream.tumble("10s").key_by("window_end", "k").aggregate(on_close=True, n="count(*)", id="w").view("w")
+        stream.tumble("10s").key_by("window_end", "k").aggregate(on_close=True, n="count(*)", id="w").view(
+            "w"
+        )
 
     folder = bench.folder / f"manifests-{runs}"
     with millpond.open(folder, engine="inline", parallelism=1, durable=False, compact=False) as pond:
@@ -178,7 +188,9 @@ def manifests(bench: Bench, runs: int, epochs: int = 200) -> None:
         before = _metadata_bytes(folder)
         for n in range(epochs):
             epoch_ms(pond, source, keys=(0, 2), at_us=n * WINDOW_US)
-        bench.note("manifest and page bytes per epoch", runs, (_metadata_bytes(folder) - before) / epochs, "bytes")
+        bench.note(
+            "manifest and page bytes per epoch", runs, (_metadata_bytes(folder) - before) / epochs, "bytes"
+        )
     shutil.rmtree(folder)
 
 
@@ -211,7 +223,9 @@ class Peak:
                 continue
             try:
                 line = (entry / "cmdline").read_text()
-                status = dict(x.split(":", 1) for x in (entry / "status").read_text().splitlines() if ":" in x)
+                status = dict(
+                    x.split(":", 1) for x in (entry / "status").read_text().splitlines() if ":" in x
+                )
             except OSError:
                 continue
             if "millpond.engine.daemon" in line and "RssAnon" in status:
@@ -223,13 +237,18 @@ def run(sizes: tuple[int, ...] = (100_000, 1_000_000, 10_000_000), only: str | N
     session = make_session(extra={"spark.executorEnv.PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"})
     with tempfile.TemporaryDirectory(dir=ROOT / ".bench") as place:
         bench = Bench(session, Path(place))
+
+        def each(part: Callable[[Bench, int], None], sizes: Sequence[int]) -> None:
+            for size in sizes:
+                part(bench, size)
+
         parts: dict[str, Callable[[], None]] = {
             "floor": lambda: floor(bench),
-            "updates": lambda: [updates(bench, keys) for keys in sizes][0],
-            "expiry": lambda: [expiry(bench, rows) for rows in (1_000_000, 10_000_000)][0],
-            "top": lambda: [hot_top(bench, rows) for rows in (20_000, 1_000_000)][0],
+            "updates": lambda: each(updates, sizes),
+            "expiry": lambda: each(expiry, (1_000_000, 10_000_000)),
+            "top": lambda: each(hot_top, (20_000, 1_000_000)),
             "rescale": lambda: rescale(bench),
-            "manifests": lambda: [manifests(bench, runs) for runs in (10, 100, 1000, 5000)][0],
+            "manifests": lambda: each(manifests, (10, 100, 1000, 5000)),
         }
         for name, part in parts.items():
             if only is None or name in only.split(","):

@@ -52,7 +52,9 @@ class NumberSource:
 
     def advance(self, position: Any, admitted: Sequence[Split], rejects: Sequence[Any]) -> Advance:
         taken = {s.what["item"] for s in admitted}
-        assert len(admitted) == sum(s.what["pieces"] for s in admitted if s.what["piece"] == 0), "an item was cut"
+        assert len(admitted) == sum(s.what["pieces"] for s in admitted if s.what["piece"] == 0), (
+            "an item was cut"
+        )
         return Advance(int(position or 0) + len(taken))
 
     def read(self, split: Split, columns: Sequence[str]) -> Iterator[pa.Table]:

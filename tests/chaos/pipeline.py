@@ -26,10 +26,9 @@ SLOW = 0.15  # seconds that a task of the slow step takes, so that a kill meets 
 
 def item(number: int) -> pa.Table:
     rng = np.random.default_rng(number)
-    keys = rng.integers(0, 500, ROWS)
-    return pa.table(
-        {"k": keys, "v": rng.integers(-1000, 1000, ROWS), "name": [f"n{k % 37}" for k in keys]}, schema=SCHEMA
-    )
+    keys, values = rng.integers(0, 500, ROWS), rng.integers(-1000, 1000, ROWS)
+    names = [f"n{v % 37}" for v in values]
+    return pa.table({"k": keys, "v": values, "name": names}, schema=SCHEMA)
 
 
 def slowly(rows: pa.Table) -> pa.Table:
@@ -43,7 +42,9 @@ def build(pond: millpond.Pond, items: int, slow: bool = True) -> None:
     stream = pond.stream("in", source)
     if slow:
         stream = stream.map_batches(slowly, SCHEMA, id="slow")
-    by_key = stream.key_by("k").aggregate(n="count(*)", total="sum(v)", names="count(distinct name)", id="by_key")
+    by_key = stream.key_by("k").aggregate(
+        n="count(*)", total="sum(v)", names="count(distinct name)", id="by_key"
+    )
     by_key.view("by_key")
     by_key.key_by("names").aggregate(keys="count(*)", most="max(n)", id="by_names").view("by_names")
     stream.key_by("name").top_n(3, "v desc", id="top").view("top")
@@ -52,10 +53,16 @@ def build(pond: millpond.Pond, items: int, slow: bool = True) -> None:
 def expected(items: int) -> dict[str, str]:
     """Batch queries over `input`, by view."""
     return {
-        "by_key": "select k, count(*) n, sum(v)::bigint total, count(distinct name) \"names\" from input group by k",
-        "by_names": 'select "names", count(*) keys, max(n) most from '
-        '(select count(*) n, count(distinct name) "names" from input group by k) group by "names"',
-        "top": "select k, v, name from input qualify row_number() over (partition by name order by v desc, k) <= 3",
+        "by_key": """
+            select k, count(*) n, sum(v)::bigint total, count(distinct name) "names"
+            from input group by k""",
+        "by_names": """
+            select "names", count(*) keys, max(n) most
+            from (select count(*) n, count(distinct name) "names" from input group by k)
+            group by all""",
+        "top": """
+            select k, v, name from input
+            qualify row_number() over (partition by name order by v desc, k) <= 3""",
     }
 
 

@@ -103,6 +103,8 @@ MUTATIONS: list[Callable[[pytest.MonkeyPatch], None]] = [
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: m.__name__)
-def test_a_broken_rule_is_found(mutation: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_rule_is_found(
+    mutation: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     mutation(monkeypatch)
     assert found_broken(), f"{SEEDS} seeds ran clean although: {mutation.__name__}"

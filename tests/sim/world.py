@@ -217,7 +217,7 @@ class World:
         return coordinator, shell
 
     def run_coordinator(self, family: list[Actor]) -> None:
-        """The body of one coordinating process; its work beside the chain runs as actors that share its fate."""
+        """One coordinating process; its work beside the chain runs as actors that share its fate."""
         coordinator, shell = self.coordinator(self.faulty())
         heard: list[Event] = []
         chain: list[Instruction] = []
@@ -393,4 +393,4 @@ class World:
 
 def _allowed(actor: Actor) -> bool:
     """A coordinator may end because another won, or because storage failed for too long."""
-    return isinstance(actor.error, ConflictError | UnavailableError) or isinstance(actor.error, Killed)
+    return isinstance(actor.error, ConflictError | UnavailableError | Killed)
