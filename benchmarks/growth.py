@@ -10,6 +10,7 @@ import os
 import shutil
 import statistics
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -86,7 +87,7 @@ def updates(bench: Bench, keys: int, epochs: int = 25) -> None:
         load(pond, source, keys)
         for warm in range(5):
             epoch_ms(pond, source, random=DELTA, of=keys, seed=warm)
-        peak = Peak(os.getpid())
+        peak = Peak()
         times = [epoch_ms(pond, source, random=DELTA, of=keys, seed=100 + n) for n in range(epochs)]
         bench.note("update epoch, warm, p50", keys, statistics.median(times))
         bench.note("worker RssAnon, peak", keys, peak.worker_anon_bytes() / 2**20, "MiB")
@@ -211,26 +212,39 @@ def drop_page_cache(folder: Path) -> None:
 
 
 class Peak:
-    """The peak anonymous memory of each Python worker below a process, from the kernel's own high-water marks."""
+    """The highest anonymous memory that any one Python worker was seen to hold."""
 
-    def __init__(self, root: int) -> None:
-        self.root = root
+    def __init__(self) -> None:
+        self._highest = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.02):
+            self._highest = max(self._highest, _worker_anon_bytes())
 
     def worker_anon_bytes(self) -> int:
-        found = 0
-        for entry in Path("/proc").iterdir():
-            if not entry.name.isdigit():
+        self._stop.set()
+        self._thread.join()
+        return self._highest
+
+
+def _worker_anon_bytes() -> int:
+    found = 0
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            if "millpond.engine.daemon" not in (entry / "cmdline").read_text():
                 continue
-            try:
-                line = (entry / "cmdline").read_text()
-                status = dict(
-                    x.split(":", 1) for x in (entry / "status").read_text().splitlines() if ":" in x
-                )
-            except OSError:
-                continue
-            if "millpond.engine.daemon" in line and "RssAnon" in status:
-                found = max(found, int(status["RssAnon"].split()[0]) * 1024)
-        return found
+            lines = (entry / "status").read_text().splitlines()
+        except OSError:
+            continue  # it ended while we looked
+        status = dict(line.split(":", 1) for line in lines if ":" in line)
+        if "RssAnon" in status:
+            found = max(found, int(status["RssAnon"].split()[0]) * 1024)
+    return found
 
 
 def run(sizes: tuple[int, ...] = (100_000, 1_000_000, 10_000_000), only: str | None = None) -> list[Figure]:

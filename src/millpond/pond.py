@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -146,6 +147,8 @@ class Pond:
         self, name: str, source: Any, *, event_time: str | None = None, delay: Duration = 0
     ) -> Stream:
         """Rows of a source; with `event_time`, rows more than `delay` behind the newest are late."""
+        if hasattr(source, "staged"):
+            source = source.staged(self._folder(name), name)
         step = self._builder.add(name, Scan(source, source.schema, source.append_only), (), name)
         if not source.append_only:
             step = self._builder.add(None, Bag(), (step,), f"{name}.rows")
@@ -349,6 +352,15 @@ class Pond:
 
                 self._engine = SparkEngine(self._spark)
         return self._engine
+
+    def _folder(self, name: str) -> Path:
+        if not self.store.uri.startswith("file://"):
+            raise InvalidError(
+                f"stream {name!r} cannot be staged in a remote pond",
+                detail=self.store.uri,
+                hint="write the DataFrame as Parquet to storage that all executors reach, and read it with FileSource",
+            )
+        return Path(unquote(self.store.uri.removeprefix("file://").partition("?")[0]))
 
     def _boot(self) -> Runner:
         self._check()

@@ -13,6 +13,9 @@ from dataclasses import dataclass, replace
 from millpond.sources.source import Split
 
 
+FIRST_ROWS = 500_000  # of an epoch about whose speed nothing is known yet
+
+
 @dataclass(frozen=True)
 class Bounds:
     rows_max: int = 4_000_000
@@ -35,7 +38,9 @@ class Pace:
         rate = rows / max(1.0, ms - self.floor_ms)
         if self.rows_per_ms is None:
             return replace(self, rows_per_ms=rate)
-        return replace(self, rows_per_ms=0.6 * self.rows_per_ms + 0.4 * rate)
+        # Faster is believed sooner than slower: the first epochs of a process are slow by nature.
+        share = 0.8 if rate > self.rows_per_ms else 0.4
+        return replace(self, rows_per_ms=(1 - share) * self.rows_per_ms + share * rate)
 
 
 def budget_rows(bounds: Bounds, pace: Pace, backlog_rows: int) -> int:
@@ -47,7 +52,7 @@ def budget_rows(bounds: Bounds, pace: Pace, backlog_rows: int) -> int:
     390000
     """
     if pace.rows_per_ms is None:
-        return min(bounds.rows_max, max(bounds.rows_min, 200_000))
+        return min(bounds.rows_max, max(bounds.rows_min, FIRST_ROWS))
     steady = pace.rows_per_ms * max(1.0, bounds.target_ms - pace.floor_ms)
     behind = backlog_rows > 3 * steady
     wanted = pace.rows_per_ms * max(1.0, bounds.catch_up_ms - pace.floor_ms) if behind else steady
