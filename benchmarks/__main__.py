@@ -17,6 +17,7 @@ Keys = Annotated[int, typer.Option(min=1, help="distinct auctions")]
 Peers = Annotated[str, typer.Option(help="comma-separated peers")]
 Cores = Annotated[int, typer.Option(min=1, help="processors each contender may use")]
 Rounds = Annotated[int, typer.Option(min=1, help="turns; the best of each contender counts")]
+Millpond = Annotated[bool, typer.Option(help="run Millpond beside its peers")]
 Tune = Annotated[bool, typer.Option(help="try every variant of a peer, not only the first")]
 PEERS = ",".join(name for name in headline.CONTENDERS if name != "millpond")
 
@@ -29,10 +30,11 @@ def run_headline(
     cores: Cores = 2,
     rounds: Rounds = 1,
     tune: Tune = True,
+    millpond: Millpond = True,
 ) -> None:
     """count(*) and sum(price) by auction over bids in Parquet, with durable state."""
     console = Console() if sys.stdout.isatty() else Console(width=120)  # a file has no width
-    headline.run(data.Input(rows, keys), against.split(","), cores, rounds, tune, console)
+    headline.run(data.Input(rows, keys), against.split(","), millpond, cores, rounds, tune, console)
 
 
 @app.command("prepare")

@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -78,12 +79,14 @@ def timed(contender: Contender, variant: Sequence[str], folder: Path, cores: int
         return outcome.read(out)
 
 
-def choose(names: Sequence[str], console: Console) -> list[Contender]:
-    """Millpond, if it has its side of this benchmark, and the peers asked for."""
+def choose(names: Sequence[str], millpond: bool, console: Console) -> list[Contender]:
+    """Millpond, if it is wanted and has its side of this benchmark, and the peers asked for."""
     unknown = [name for name in names if name not in CONTENDERS]
     if unknown:
         raise ValueError(f"unknown contender {', '.join(unknown)}; there are {', '.join(CONTENDERS)}")
     chosen = [CONTENDERS[name] for name in CONTENDERS if name in names and name != "millpond"]
+    if not millpond:
+        return chosen
     if find_spec(CONTENDERS["millpond"].module) is None:
         console.print("millpond takes no part: benchmarks/millpond_headline.py is not there")
         return chosen
@@ -91,13 +94,19 @@ def choose(names: Sequence[str], console: Console) -> list[Contender]:
 
 
 def run(
-    wanted: data.Input, against: Sequence[str], cores: int, rounds: int, tune: bool, console: Console
-) -> Path:
-    """Verify, time in turns, publish; returns the file of results."""
-    contenders = choose(against, console)
+    wanted: data.Input,
+    against: Sequence[str],
+    millpond: bool,
+    cores: int,
+    rounds: int,
+    tune: bool,
+    console: Console,
+) -> None:
+    """Verify, time in turns, save and show."""
+    contenders = choose(against, millpond, console)
     if not tune:
         contenders = [replace(one, variants=one.variants[:1]) for one in contenders]
-    facts = report.machine()
+    record = report.Record("headline", datetime.now().astimezone(), wanted, report.machine())
     small, folder = data.ensure(SMALL), data.ensure(wanted)
     for contender in contenders:
         for variant in contender.variants:
@@ -117,4 +126,5 @@ def run(
                 rate, other = result.rows_per_second, result.other_cpu_seconds
                 console.print(f"  {rate:,.0f} rows/s, {result.cpu_seconds:.1f} CPU s, {other:.1f} by others")
                 results.append((contender, variant, result))
-    return report.publish("headline", wanted, facts, [result for _, _, result in results], console)
+                record.save([one for _, _, one in results])
+    record.show([one for _, _, one in results], console)

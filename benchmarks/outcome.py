@@ -42,16 +42,13 @@ class Outcome:
         return self.rows / self.run_seconds
 
     @property
-    def rows_per_cpu_second(self) -> float:
-        """The rate that other work on the same cores disturbs least."""
-        return self.rows / self.cpu_seconds
+    def rows_per_cpu_second(self) -> float | None:
+        """The rate that other work on the same cores disturbs least; None for a run too short to sample."""
+        return self.rows / self.cpu_seconds if self.cpu_seconds > 0 else None
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            **asdict(self),
-            "rows_per_second": round(self.rows_per_second, 1),
-            "rows_per_cpu_second": round(self.rows_per_cpu_second, 1),
-        }
+        rates = {"rows_per_second": self.rows_per_second, "rows_per_cpu_second": self.rows_per_cpu_second}
+        return {**asdict(self), **rates}
 
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(self.as_json(), indent=2) + "\n")

@@ -11,7 +11,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
@@ -97,21 +97,30 @@ def table(title: str, outcomes: Sequence[Outcome]) -> Table:
     return made
 
 
-def publish(
-    name: str, wanted: Input, facts: dict[str, Any], outcomes: Sequence[Outcome], console: Console
-) -> Path:
-    """Print the table and write the file; returns where."""
-    now = datetime.now().astimezone()
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{now:%Y-%m-%d-%H%M}-{name}.json"
-    content = {
-        "name": name,
-        "at": now.isoformat(timespec="seconds"),
-        "machine": facts,
-        "input": asdict(wanted),
-        "outcomes": [one.as_json() for one in outcomes],
-    }
-    path.write_text(json.dumps(content, indent=2) + "\n")
-    console.print(table(f"{name}: {wanted.rows:,} rows, {wanted.keys:,} keys", outcomes))
-    console.print(f"written: benchmarks/results/{path.name}")
-    return path
+@dataclass(frozen=True)
+class Record:
+    """The file of one run of a benchmark; saved after every outcome, so that a failure loses only itself."""
+
+    name: str
+    at: datetime
+    wanted: Input
+    facts: dict[str, Any]
+
+    @property
+    def path(self) -> Path:
+        return RESULTS / f"{self.at:%Y-%m-%d-%H%M}-{self.name}.json"
+
+    def save(self, outcomes: Sequence[Outcome]) -> None:
+        content = {
+            "name": self.name,
+            "at": self.at.isoformat(timespec="seconds"),
+            "machine": self.facts,
+            "input": asdict(self.wanted),
+            "outcomes": [one.as_json() for one in outcomes],
+        }
+        RESULTS.mkdir(exist_ok=True)
+        self.path.write_text(json.dumps(content, indent=2) + "\n")
+
+    def show(self, outcomes: Sequence[Outcome], console: Console) -> None:
+        console.print(table(f"{self.name}: {self.wanted.rows:,} rows, {self.wanted.keys:,} keys", outcomes))
+        console.print(f"written: benchmarks/results/{self.path.name}")
