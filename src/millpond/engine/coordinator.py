@@ -56,6 +56,7 @@ from millpond.errors import (
     UnavailableError,
 )
 from millpond.state.compaction import FAN_IN, UNIT_BYTES, plan_merges
+from millpond.state.live import LiveRuns
 from millpond.state.manifest import Manifest, Page, RunId, check, fold, run_id
 from millpond.state.run_ref import RunRef
 
@@ -94,7 +95,7 @@ class Coordinator:
         self.policy = policy
         self.catalog = catalog
         self.head: Manifest | None = None
-        self.live: dict[RunId, RunRef] = {}
+        self.live = LiveRuns()
         self.token = 0
         self.pace = Pace()
         self.backlog_rows = 0
@@ -107,7 +108,6 @@ class Coordinator:
         self._start_us = now_us
         self._pages: dict[str, tuple[RunRef, ...]] = {}
         self._draft: PutManifest | None = None
-        self._draft_live: dict[RunId, RunRef] = {}
         self._draft_pages: dict[str, tuple[RunRef, ...]] = {}
         self._run: RunEpoch | None = None
         self._tries = 0
@@ -209,7 +209,7 @@ class Coordinator:
     def _adopt(self, event: HeadRead) -> None:
         assert event.manifest is not None
         self.head = event.manifest
-        self.live = {run_id(r): r for r in event.runs}
+        self.live = LiveRuns(event.runs)
         self._pages = dict(event.pages)
         self._cursors = dict(event.manifest.cursors)
 
@@ -312,11 +312,7 @@ class Coordinator:
             admitted={step: [dict(s.what) for s in splits] for step, splits in run.admitted.items()},
             metrics=outcome.metrics,
         )
-        expired = tuple(
-            i
-            for i, r in self.live.items()
-            if r.bucket is not None and r.table in outcome.drops and r.bucket < outcome.drops[r.table]
-        )
+        expired = tuple(i for table, bucket in outcome.drops.items() for i in self.live.below(table, bucket))
         # A bucket that closed in this epoch may also have got rows in it: those runs are over as well.
         added = tuple(
             r
@@ -403,7 +399,6 @@ class Coordinator:
         )
         check(manifest, self.head)
         self._draft = PutManifest(manifest, folded.new_pages)
-        self._draft_live = {i: r for i, r in self.live.items() if i not in removed} | dict(added)
         named = {p.name for p in folded.pages}
         self._draft_pages = {n: r for n, r in self._pages.items() if n in named} | dict(folded.new_pages)
         self._tries = 0
@@ -412,7 +407,7 @@ class Coordinator:
     def _on_won(self) -> list[Instruction]:
         draft = self._drafted()
         self.head = draft.manifest
-        self.live = self._draft_live
+        self.live.change(draft.manifest.added, draft.manifest.removed)
         self._pages = self._draft_pages
         self._draft = None
         self._owner = True
@@ -466,9 +461,15 @@ class Coordinator:
                 self._delivering[sink] = cursor + 1
                 found.append(Deliver(sink, cursor + 1))
         if (self.policy.compact or self._everything) and self._compacting is None and not self._merged:
+            places = self.live.places() if self._everything else sorted(self.live.touched, key=str)
             jobs = plan_merges(
-                self.live.values(), fan_in=self.policy.fan_in, unit_bytes=self.policy.unit_bytes
+                (r for place in places for r in self.live.at(place)),
+                fan_in=self.policy.fan_in,
+                unit_bytes=self.policy.unit_bytes,
+                everything=self._everything,
             )
+            self.live.touched = {(job.table, job.bucket) for job in jobs}
+            self._everything = self._everything and bool(jobs)
             if jobs:
                 self._compacting = Compact(jobs[0], self.token, head.epoch)
                 found.append(self._compacting)

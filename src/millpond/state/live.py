@@ -1,0 +1,67 @@
+"""The live runs of the head, kept up to date by what each commit changes.
+
+Law 5 for the coordinator itself: an epoch looks only at the places (a table's
+bucket) that it touched, however many runs there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from millpond.state.manifest import RunId, run_id
+from millpond.state.run_ref import RunRef
+
+Place = tuple[str, int | None]  # table, bucket
+
+
+class LiveRuns:
+    """
+    >>> runs = LiveRuns()
+    >>> len(runs)
+    0
+    """
+
+    def __init__(self, refs: Iterable[RunRef] = ()) -> None:
+        self._refs: dict[RunId, RunRef] = {}
+        self._places: dict[str, dict[int | None, dict[RunId, RunRef]]] = {}
+        self.touched: set[Place] = set()  # since whoever asks last cleared it
+        self.change(refs, ())
+
+    def __contains__(self, ident: RunId) -> bool:
+        return ident in self._refs
+
+    def __iter__(self) -> Iterator[RunId]:
+        return iter(self._refs)
+
+    def __len__(self) -> int:
+        return len(self._refs)
+
+    def values(self) -> Iterable[RunRef]:
+        return self._refs.values()
+
+    def at(self, place: Place) -> list[RunRef]:
+        return list(self._places.get(place[0], {}).get(place[1], {}).values())
+
+    def places(self) -> list[Place]:
+        return [(table, bucket) for table, buckets in self._places.items() for bucket in buckets]
+
+    def below(self, table: str, bucket: int) -> list[RunId]:
+        """The runs of a table whose time is over."""
+        buckets = self._places.get(table, {})
+        return [i for b, runs in buckets.items() if b is not None and b < bucket for i in runs]
+
+    def change(self, added: Iterable[RunRef], removed: Iterable[RunId]) -> None:
+        for ident in removed:
+            ref = self._refs.pop(ident, None)
+            if ref is None:
+                continue
+            buckets = self._places[ref.table]
+            del buckets[ref.bucket][ident]
+            if not buckets[ref.bucket]:
+                del buckets[ref.bucket]
+            self.touched.add((ref.table, ref.bucket))
+        for ref in added:
+            ident = run_id(ref)
+            self._refs[ident] = ref
+            self._places.setdefault(ref.table, {}).setdefault(ref.bucket, {})[ident] = ref
+            self.touched.add((ref.table, ref.bucket))
