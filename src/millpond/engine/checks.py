@@ -5,6 +5,8 @@ Always on in tests; in production they are off by default (`settings.checks`).
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import numpy as np
 
 from millpond import delta as deltas
@@ -53,5 +55,5 @@ def check_result(node: Node, result: Result, ctx: Context) -> None:
                 )
 
 
-def _broken(node: Node, ctx: Context, what: str, detail: str) -> None:
+def _broken(node: Node, ctx: Context, what: str, detail: str) -> NoReturn:
     raise InternalError(what, detail=detail or None, step=node.step, epoch=ctx.epoch)

@@ -27,7 +27,14 @@ def dumps(value: Any) -> bytes:
 
 
 def loads(raw: bytes) -> Any:
-    return decode(json.loads(raw))
+    try:
+        return decode(json.loads(raw))
+    except (ValueError, KeyError, TypeError, pa.ArrowException) as broken:
+        raise DataError(
+            "the catalog cannot be read",
+            detail=f"{len(raw)} bytes, {type(broken).__name__}: {broken}",
+            hint="restore the file under catalog/ from a copy, or read the pond with the version that wrote it",
+        ) from broken
 
 
 def encode(value: Any) -> Any:

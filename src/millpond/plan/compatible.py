@@ -34,7 +34,7 @@ def check_compatible(old: Plan, new: Plan, positions: set[str]) -> None:
     for step, node in new.nodes.items():
         if step in old.nodes or isinstance(node.operator, Scan):
             continue
-        read = sorted(s for s in _scans(new, step) if s in old.nodes and s in positions)
+        read = sorted(s for s in _scans(new, step) if s in old.nodes and _position(new.nodes[s]) in positions)
         if read:
             raise InvalidError(
                 f"step {step!r} is new, but source {read[0]!r} was already read",
@@ -55,6 +55,11 @@ def _mask(value: Any) -> Any:
     if isinstance(value, dict):
         return {"$pickle": ""} if "$pickle" in value else {k: _mask(v) for k, v in value.items()}
     return value
+
+
+def _position(node: Node) -> str:
+    """The name under which a source's position is kept: one for all tables, they share the inbox."""
+    return "inbox" if getattr(getattr(node.operator, "source", None), "inbox", False) else node.step
 
 
 def _scans(plan: Plan, step: str) -> set[str]:

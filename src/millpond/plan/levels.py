@@ -9,11 +9,14 @@ level, for all views, for its hash range.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from millpond.operators.operator import Placement
 from millpond.plan.nodes import Plan
 from millpond.plan.prune import needed_columns
+
+
+EdgeKind = Literal["hash", "broadcast", "forward"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,7 @@ class Edge:
     id: int
     producer: str
     consumers: tuple[tuple[str, int], ...]
-    kind: Literal["hash", "broadcast", "forward"]
+    kind: EdgeKind
     key: tuple[str, ...]
     columns: tuple[str, ...]
     prepared_by: str | None  # the consumer step that shrinks rows before they travel
@@ -43,6 +46,17 @@ class Levels:
         return len(self.steps)
 
 
+class _Way(NamedTuple):
+    """What makes two exchanges one."""
+
+    producer: str
+    kind: EdgeKind
+    key: tuple[str, ...]
+    from_level: int
+    to_level: int
+    prepared: tuple[str, int] | None  # the input for which a consumer shrinks the rows
+
+
 def cut(plan: Plan) -> Levels:
     level_of: dict[str, int] = {}
     local: dict[tuple[str, int], bool] = {}
@@ -60,33 +74,30 @@ def cut(plan: Plan) -> Levels:
         step: tuple(n for n in node.binding.shape.schema.names if n in needed[step])
         for step, node in plan.nodes.items()
     }
-    merged: dict[tuple[object, ...], list[tuple[str, int]]] = {}
+    # Consumers that want the same rows in the same way share one edge, which is sent once.
+    merged: dict[_Way, list[tuple[str, int]]] = {}
     for node in plan.topological():
         for index, (source, placement) in enumerate(zip(node.inputs, node.binding.placements, strict=True)):
             if local[(node.step, index)]:
                 continue
-            prepared_by = node.step if hasattr(node.operator, "prepare") else None
-            kind = "forward" if placement.kind == "here" else placement.kind
-            prepared = None if prepared_by is None else (prepared_by, index)
-            key = (source, kind, placement.key, level_of[source], level_of[node.step], prepared)
-            merged.setdefault(key, []).append((node.step, index))
-    edges = []
-    for number, ((source, kind, key_columns, from_level, to_level, prepared), consumers) in enumerate(
-        merged.items()
-    ):
-        edges.append(
-            Edge(
-                number,
-                source,  # type: ignore[arg-type]
-                tuple(consumers),
-                kind,  # type: ignore[arg-type]
-                key_columns,  # type: ignore[arg-type]
-                columns[source],  # type: ignore[index]
-                prepared[0] if prepared else None,  # type: ignore[index]
-                from_level,  # type: ignore[arg-type]
-                to_level,  # type: ignore[arg-type]
-            )
+            prepared = (node.step, index) if hasattr(node.operator, "prepare") else None
+            kind: EdgeKind = "forward" if placement.kind == "here" else placement.kind
+            way = _Way(source, kind, placement.key, level_of[source], level_of[node.step], prepared)
+            merged.setdefault(way, []).append((node.step, index))
+    edges = [
+        Edge(
+            number,
+            way.producer,
+            tuple(consumers),
+            way.kind,
+            way.key,
+            columns[way.producer],
+            way.prepared[0] if way.prepared else None,
+            way.from_level,
+            way.to_level,
         )
+        for number, (way, consumers) in enumerate(merged.items())
+    ]
     depth = max(level_of.values(), default=0) + 1
     order = [node.step for node in plan.topological()]
     steps = tuple(tuple(s for s in order if level_of[s] == k) for k in range(depth))

@@ -74,9 +74,13 @@ class Plan:
         return found
 
     def with_node(self, step: str, operator: Operator, inputs: tuple[str, ...]) -> tuple[Plan, str]:
-        """Add a step, or find the equal one that is already there (equal sub-plans are one node)."""
+        """Add a step, or find the equal one that is already there (equal sub-plans are one node).
+
+        A source is known by its step alone: two of equal settings may hold other rows, and each has a
+        position of its own.
+        """
         for node in self.nodes.values():
-            if node.inputs == inputs and node.operator == operator:
+            if node.inputs == inputs and node.operator == operator and (inputs or node.step == step):
                 return self, node.step
         if step in self.nodes:
             raise InvalidError(
