@@ -38,7 +38,7 @@ class NumberSource:
         return None
 
     def poll(self, position: Any, seen: pa.Table | None, max_rows: int) -> Poll:
-        at = int(position or 0)
+        at, taken = position or (0, 0)
         if at >= len(self.items):
             return Poll()
         item = self.items[at]
@@ -46,16 +46,14 @@ class NumberSource:
         pieces = PIECES if rows > 1 else 1
         splits = [
             Split({"item": at, "piece": n, "pieces": pieces, **item}, rows // pieces, 24 * rows // pieces)
-            for n in range(pieces)
+            for n in range(taken, pieces)
         ]
-        return Poll(tuple(splits))
+        return Poll(tuple(splits), backlog_rows=10**9 if at + 1 < len(self.items) else 0)
 
     def advance(self, position: Any, admitted: Sequence[Split], rejects: Sequence[Any]) -> Advance:
-        taken = {s.what["item"] for s in admitted}
-        assert len(admitted) == sum(s.what["pieces"] for s in admitted if s.what["piece"] == 0), (
-            "an item was cut"
-        )
-        return Advance(int(position or 0) + len(taken))
+        last = admitted[-1].what
+        done = last["piece"] + 1 == last["pieces"]
+        return Advance([last["item"] + 1, 0] if done else [last["item"], last["piece"] + 1])
 
     def read(self, split: Split, columns: Sequence[str]) -> Iterator[pa.Table]:
         yield make_rows(split.what).select([*columns, *(["_w"] if "weight" in split.what else [])])

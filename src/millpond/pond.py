@@ -143,9 +143,7 @@ class Pond:
 
     # -- defining -------------------------------------------------------------------
 
-    def stream(
-        self, name: str, source: Any, *, event_time: str | None = None, delay: Duration = 0
-    ) -> Stream:
+    def stream(self, name: str, source: Any, *, event_time: str | None = None, delay: Duration = 0) -> Stream:
         """Rows of a source; with `event_time`, rows more than `delay` behind the newest are late."""
         if hasattr(source, "staged"):
             source = source.staged(self._folder(name), name)
@@ -237,6 +235,7 @@ class Pond:
         finally:
             if self._runner is not None:
                 self._runner.close()
+            self._reader.close()
             if self._keeper is not None:
                 self._keeper.release()
             if self._engine is not None:
@@ -282,11 +281,15 @@ class Pond:
         node = self.plan.nodes.get(name)
         source = getattr(getattr(node, "operator", None), "source", None)
         if not isinstance(source, InboxTable):
-            raise InvalidError(f"no table named {name!r}", hint="define it with pond.table(name, schema, key=...)")
+            raise InvalidError(
+                f"no table named {name!r}", hint="define it with pond.table(name, schema, key=...)"
+            )
         schema = source.columns
         table = rows.cast(schema) if isinstance(rows, pa.Table) else _to_table(name, rows, schema)
         if table.num_rows > ROWS_MAX:
-            raise InvalidError("too many rows in one call", detail=f"{table.num_rows} rows, at most {ROWS_MAX}")
+            raise InvalidError(
+                "too many rows in one call", detail=f"{table.num_rows} rows, at most {ROWS_MAX}"
+            )
         table = table.append_column("_w", pa.array([weight] * table.num_rows, pa.int64()))
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
@@ -514,7 +517,8 @@ def _to_table(name: str, rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -
     unknown = {k for r in items for k in r} - set(schema.names)
     if unknown:
         raise InvalidError(
-            f"table {name!r} has no column {sorted(unknown)[0]!r}", detail=f"columns are {', '.join(schema.names)}"
+            f"table {name!r} has no column {sorted(unknown)[0]!r}",
+            detail=f"columns are {', '.join(schema.names)}",
         )
     try:
         return pa.Table.from_pylist([dict(r) for r in items], schema=schema)

@@ -12,6 +12,7 @@ accounts for; sinks show each epoch once and whole; nobody meets a missing file.
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -269,6 +270,8 @@ class World:
                 assert not isinstance(error, MissingError), f"a reader met a missing file: {error}"
             except InvalidError:
                 continue  # no pond yet
+        with contextlib.suppress(UnavailableError):
+            reader.close()
 
     def run_fork(self) -> None:
         child = MemoryStore()

@@ -23,9 +23,9 @@ from millpond.errors import InvalidError
 from millpond.operators.materialize import ERRORS_SPEC
 from millpond.plan.nodes import Plan, View
 from millpond.plan.tables import table_specs
+from millpond.serve.holds import Holds
 from millpond.state import history
 from millpond.state.manifest import Manifest, is_kept
-from millpond.state.pins import pin, unpin
 from millpond.state.snapshot import Snapshot
 from millpond.state.table_spec import TableSpec
 
@@ -45,42 +45,54 @@ class Reader:
         self.worker = worker
         self.store = worker.store
         self._clock = clock or SystemClock()
-        self._reader_us = reader_ms * 1000
+        self._holds = Holds(self.store, self._clock, reader_ms * 1000)
+        self._newest: Manifest | None = None
         self._specs: dict[str, dict[str, TableSpec]] = {}
 
     # -- epochs -------------------------------------------------------------------
 
     def head(self) -> Manifest:
-        found = history.read_head(self.store)
+        """The newest manifest; looking again costs what came since."""
+        found = history.newer_head(self.store, self._newest)
         if found is None:
             raise InvalidError(
                 "there is no pond here yet", detail=self.store.uri, hint="run the pipeline once: pond.drain()"
             )
+        self._newest = found
         return found
 
     @contextlib.contextmanager
     def pinned(self, epoch: int | str | None = None) -> Iterator[Snapshot]:
         """A snapshot that stays readable until the block ends: the newest, an epoch, or a savepoint."""
         for _ in range(PIN_TRIES):
-            head = self.head()
-            wanted = self._resolve(head, epoch)
-            made = pin(self.store, wanted, self._clock.now_us() + self._reader_us)
-            try:
-                now = self.head()
-                if is_kept(now, wanted):
-                    manifest = head if wanted == head.epoch else history.read_manifest(self.store, wanted)
-                    yield Snapshot(self.store, manifest, self.worker.pages, self.worker.open_file)
-                    return
-            finally:
-                unpin(self.store, made)
+            wanted = self._resolve(self.head(), epoch)
+            snapshot = self._holds.take(wanted, self._open_kept)
+            if snapshot is not None:
+                try:
+                    yield snapshot
+                finally:
+                    self._holds.give_back(wanted)
+                return
             if epoch is not None:
                 break
+        now = self.head()
         raise InvalidError(
             f"epoch {wanted} is no longer kept",
             detail=f"the oldest epoch that can be read is {now.floor}, the newest {now.epoch}",
             hint="keep more history with retain_epochs, or make a savepoint before it is needed",
             epoch=wanted,
         )
+
+    def _open_kept(self, epoch: int) -> Snapshot | None:
+        now = self.head()
+        if not is_kept(now, epoch):
+            return None
+        manifest = now if epoch == now.epoch else history.read_manifest(self.store, epoch)
+        return Snapshot(self.store, manifest, self.worker.pages, self.worker.open_file)
+
+    def close(self) -> None:
+        """Let go of the epochs that this reader keeps from being collected."""
+        self._holds.close()
 
     def _resolve(self, head: Manifest, epoch: int | str | None) -> int:
         if epoch is None:
@@ -233,5 +245,3 @@ def keys_table(spec: TableSpec, key: Any) -> pa.Table:
 
 def _empty(spec: TableSpec, columns: Sequence[str]) -> pa.Table:
     return pa.schema([*(spec.schema.field(c) for c in columns), pa.field("_w", pa.int64())]).empty_table()
-
-

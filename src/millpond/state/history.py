@@ -62,6 +62,18 @@ def read_head(store: Store) -> Manifest | None:
     return head
 
 
+def newer_head(store: Store, known: Manifest | None) -> Manifest | None:
+    """The newest manifest, found from one that was the newest before: the cost follows what came since."""
+    if known is None:
+        return read_head(store)
+    head = known
+    while (found := find_manifest(store, head.epoch + 1)) is not None:
+        head = found
+    if head is known and store.size(manifest_name(known.epoch)) is None:
+        return read_head(store)  # collected long ago, and those after it as well
+    return head
+
+
 def _kept(store: Store) -> str:
     found = epochs(store)
     return f"epochs {found[0]} to {found[-1]} are retained" if found else "the pond has no epochs"
