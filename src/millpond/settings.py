@@ -44,6 +44,8 @@ def make_settings(**given: Any) -> Settings:
                 hint=f"did you mean {near[0]!r}?" if near else f"known settings: {', '.join(known)}",
             )
         wants_bool = known[name] == "bool"
-        if wants_bool != isinstance(value, bool) or (not wants_bool and (not isinstance(value, int) or value < 1)):
+        if wants_bool != isinstance(value, bool) or (
+            not wants_bool and (not isinstance(value, int) or value < 1)
+        ):
             raise InvalidError(f"setting {name!r} cannot be {value!r}", hint=f"it takes a {known[name]}")
     return Settings(**given)

@@ -111,7 +111,9 @@ class Runner:
                 self._beside += 1
                 self._executor.submit(self._perform_beside, instruction)
             elif self._next is not None:
-                raise InternalError("two instructions of the chain at once", detail=f"{instruction}, {self._next}")
+                raise InternalError(
+                    "two instructions of the chain at once", detail=f"{instruction}, {self._next}"
+                )
             else:
                 self._next = instruction
                 if isinstance(instruction, Wait):

@@ -49,10 +49,7 @@ def parse_aggregates(aggregates: Mapping[str, str], columns: list[str], *, step:
         if where is not None:
             argument = f"CASE WHEN {where} THEN {argument or '1'} END"
         if argument is not None:
-            if argument in columns:
-                column = argument
-            else:
-                column = computed.setdefault(argument, f"{name}.argument")
+            column = argument if argument in columns else computed.setdefault(argument, f"{name}.argument")
         aggs.append(Agg(name, function, column, distinct))
     return Parsed(tuple(aggs), tuple((column, text) for text, column in computed.items()))
 
@@ -78,10 +75,12 @@ def _parse(name: str, text: str, step: str) -> tuple[str, str | None, bool, str 
             step=step,
         )
     argument = tree.this
+    if tree.expressions:
+        raise InvalidError(f"aggregate {name!r} takes one argument", detail=f"got {text!r}", step=step)
     distinct = False
     if isinstance(argument, exp.Distinct):
         distinct = True
-        if len(argument.expressions) != 1:
+        if len(argument.expressions) != 1 or isinstance(argument.expressions[0], exp.Star):
             raise InvalidError(f"aggregate {name!r}: DISTINCT takes one argument", detail=text, step=step)
         argument = argument.expressions[0]
     if isinstance(argument, exp.Star) or argument is None:

@@ -20,7 +20,8 @@ class Builder:
         name = step if step is not None else self._fresh(default)
         if not name or name.startswith("_") or "/" in name or "!" in name:
             raise InvalidError(
-                f"{name!r} cannot be a step id", hint="use letters, digits, dots and dashes, not starting with '_'"
+                f"{name!r} cannot be a step id",
+                hint="use letters, digits, dots and dashes, not starting with '_'",
             )
         self.plan, found = self.plan.with_node(name, operator, inputs)
         return found
@@ -28,7 +29,8 @@ class Builder:
     def change(self, edit: Callable[[Plan], Plan]) -> None:
         if self._sealed:
             raise InvalidError(
-                "the pipeline is already running", hint="define all streams and views before drain(), start() or run()"
+                "the pipeline is already running",
+                hint="define all streams and views before drain(), start() or run()",
             )
         self.plan = edit(self.plan)
 

@@ -8,6 +8,7 @@ Each step may be given an id, which names it in errors, metrics and state.
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
@@ -106,7 +107,9 @@ class Stream:
         """Add window_start and window_end of windows that follow each other."""
         return self._then(id, Tumble(self._time(time), microseconds(size)), "tumble")
 
-    def hop(self, size: Duration, slide: Duration, *, time: str | None = None, id: str | None = None) -> Stream:
+    def hop(
+        self, size: Duration, slide: Duration, *, time: str | None = None, id: str | None = None
+    ) -> Stream:
         """Add window_start and window_end of windows that overlap; a row is in size / slide of them."""
         return self._then(id, Hop(self._time(time), microseconds(size), microseconds(slide)), "hop")
 
@@ -118,7 +121,7 @@ class Stream:
 
     def aggregate(self, *, id: str | None = None, **aggregates: str) -> Stream:
         """Over all rows: one row, without a key."""
-        return KeyedStream(self, ()).aggregate(id=id, **aggregates)
+        return KeyedStream(self, ()).aggregate(on_close=False, buckets=None, id=id, **aggregates)
 
     def distinct(self, *columns: str, id: str | None = None) -> Stream:
         """Each row once, of these columns or of all."""
@@ -141,7 +144,9 @@ class Stream:
         id: str | None = None,
     ) -> Stream:
         """Join on equal columns; columns of the other side that clash get a suffix."""
-        pairs = [(o, o) if isinstance(o, str) else (o[0], o[1]) for o in ([on] if isinstance(on, str) else on)]
+        pairs = [
+            (o, o) if isinstance(o, str) else (o[0], o[1]) for o in ([on] if isinstance(on, str) else on)
+        ]
         self._known([p[0] for p in pairs])
         other._known([p[1] for p in pairs])
         columns = [(c, 0, c) for c in self.columns]
@@ -153,7 +158,9 @@ class Stream:
                     continue
                 name = c if c not in taken else c + suffix
                 if name in taken:
-                    raise InvalidError(f"column {name!r} would come twice", hint="choose another suffix", step=id)
+                    raise InvalidError(
+                        f"column {name!r} would come twice", hint="choose another suffix", step=id
+                    )
                 taken.add(name)
                 columns.append((name, 1, c))
         operator = Join(
@@ -202,7 +209,9 @@ class Stream:
     def _time(self, column: str | None) -> str:
         found = column or self.shape.time
         if found is None:
-            raise InvalidError("no time column", hint="pass time=..., or set a watermark first", step=self.step)
+            raise InvalidError(
+                "no time column", hint="pass time=..., or set a watermark first", step=self.step
+            )
         self._known((found,))
         return found
 
@@ -246,19 +255,26 @@ class KeyedStream:
             used = {a.argument for a in parsed.aggs if a.argument in stream.columns}
             keep = [c for c in stream.columns if c in self.key or c in used]
             pairs = [(c, _quoted(c)) for c in keep] + list(parsed.computed)
-            source = Stream(builder, builder.add(None, Map(tuple(pairs)), (stream.step,), f"{base}.arguments"))
+            source = Stream(
+                builder, builder.add(None, Map(tuple(pairs)), (stream.step,), f"{base}.arguments")
+            )
         spread = buckets or (None if self.key else GLOBAL_BUCKETS)
         feeds = feeds_for(parsed.aggs, source.shape.append_only, staged=spread is not None)
         inputs = []
         for feed in feeds:
             if feed.kind == "values" and spread is not None:
-                inputs.append(self._candidates(source, feed, parsed.aggs[feed.aggs[0]].function, spread, base))
+                inputs.append(
+                    self._candidates(source, feed, parsed.aggs[feed.aggs[0]].function, spread, base)
+                )
                 continue
             if feed.kind == "distinct":
                 assert feed.column is not None
-                columns = (*self.key, feed.column)
+                columns = tuple(dict.fromkeys((*self.key, feed.column)))
                 present = builder.add(
-                    None, Filter(f"{_quoted(feed.column)} IS NOT NULL"), (source.step,), f"{base}.{feed.column}-given"
+                    None,
+                    Filter(f"{_quoted(feed.column)} IS NOT NULL"),
+                    (source.step,),
+                    f"{base}.{feed.column}-given",
                 )
                 inputs.append(
                     builder.add(None, Distinct(columns), (present,), f"{base}.{feed.column}-distinct")
@@ -273,10 +289,12 @@ class KeyedStream:
         """The first half of the hierarchy (key, bucket) -> key: the best value of each bucket."""
         assert feed.column is not None
         builder = source._builder
-        columns = tuple((c, _quoted(c)) for c in (*self.key, feed.column))
+        columns = tuple((c, _quoted(c)) for c in dict.fromkeys((*self.key, feed.column)))
         narrow = builder.add(None, Map(columns), (source.step,), f"{base}.{feed.column}-values")
         best = TopN(self.key, (Order(feed.column, descending=function == "max"),), 1)
-        return builder.add(None, best.split(buckets)[0], (narrow,), f"{base}.{feed.column}-{function}-buckets")
+        return builder.add(
+            None, best.split(buckets)[0], (narrow,), f"{base}.{feed.column}-{function}-buckets"
+        )
 
     def top_n(
         self,
@@ -325,7 +343,7 @@ class KeyedStream:
         if "window_end" not in self.key or shape.watermark is None:
             raise InvalidError(
                 "on_close needs windows and a watermark",
-                hint='s.watermark("ts", "4s").tumble("10s").key_by("window_end", ...).aggregate(on_close=True, ...)',
+                hint='watermark("ts", "4s").tumble("10s").key_by("window_end").aggregate(on_close=True, ...)',
                 step=self.stream.step,
             )
         return Close("window_end", shape.watermark, _slide(self.stream))
@@ -382,13 +400,13 @@ def _plain_columns(schema: pa.Schema) -> tuple[str, ...]:
 
 
 def _slide(stream: Stream) -> int:
-    """How far apart window ends are: windows of one stream close on multiples of it."""
+    """What all window ends are multiples of: windows of one stream close on it."""
     plan = stream._builder.plan
     step = stream.step
     while True:
         node = plan.nodes[step]
         if isinstance(node.operator, Hop):
-            return node.operator.slide_us
+            return math.gcd(node.operator.size_us, node.operator.slide_us)
         if isinstance(node.operator, Tumble):
             return node.operator.size_us
         if len(node.inputs) != 1:
