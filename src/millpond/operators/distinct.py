@@ -13,11 +13,12 @@ from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millpond import hashing
-from millpond.delta import HASH, consolidate, weights, with_weights
+from millpond.delta import HASH, WEIGHT, consolidate, weights, with_weights
 from millpond.errors import InternalError, InvalidError
-from millpond.operators.kernel import canonical_rows
+from millpond.identity import canonical, one_chunk
 from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
 from millpond.operators.watermark import stored
 from millpond.state.table import KeySet
@@ -67,11 +68,12 @@ class Distinct:
         return (frozenset(binding.shape.schema.names),)
 
     def prepare(self, binding: Binding, index: int, delta: pa.Table) -> pa.Table:
-        """One row per distinct row of this sender, with the sum of its weights."""
+        """One row per distinct row of this sender, canonical, with the sum of its weights."""
         names = binding.shape.schema.names
-        summed = consolidate(delta, columns=names)
+        summed = _summed(delta, names)
         hashes = hashing.hash_columns([summed.column(name) for name in names], summed.num_rows)
-        return summed.append_column(pa.field(HASH, pa.uint64()), pa.array(hashes))
+        hashed = summed.append_column(pa.field(HASH, pa.uint64()), pa.array(hashes))
+        return hashed.take(pa.array(np.argsort(hashes)))
 
     def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
         (delta,) = inputs
@@ -91,10 +93,22 @@ class Distinct:
                 step=ctx.step,
                 epoch=ctx.epoch,
             )
-        rows = canonical_rows(keys.columns).append_column(pa.field(HASH, pa.uint64()), pa.array(keys.hashes))
+        rows = keys.columns.append_column(pa.field(HASH, pa.uint64()), pa.array(keys.hashes))
         changed = np.flatnonzero(added)
         turned = np.flatnonzero((before > 0) != (after > 0))
         counted = rows.append_column(pa.field(COUNT, pa.int64()), pa.array(after)).take(pa.array(changed))
         change = with_weights(counted, (after[changed] > 0).astype(np.int64))
         out = with_weights(rows.take(pa.array(turned)), np.where(after[turned] > 0, 1, -1))
         return Result(out if ctx.wanted else None, (Change(binding.tables[0].name, change),))
+
+
+def _summed(delta: pa.Table, names: list[str]) -> pa.Table:
+    """`consolidate` over these columns, in any order; by Arrow's grouping, which is many times faster."""
+    columns = {name: canonical(one_chunk(delta.column(name))) for name in names}
+    rows = with_weights(pa.table(columns), weights(delta))
+    try:
+        found = rows.group_by(names, use_threads=False).aggregate([(WEIGHT, "sum")])
+    except pa.ArrowNotImplementedError:  # nested columns
+        return consolidate(rows)
+    found = found.rename_columns([*names, WEIGHT])
+    return found.filter(pc.not_equal(found.column(WEIGHT), 0))

@@ -44,12 +44,16 @@ class MapBatches:
             return Result()
         w = weights(delta)
         rows = canonical_rows(visible(delta))
-        parts = []
-        for weight in np.unique(w).tolist():
-            some = rows if (w == weight).all() else rows.filter(pa.array(w == weight))
-            found = self._call(ctx, some)
-            parts.append(with_weights(found, np.full(found.num_rows, weight)))
-        return Result(pa.concat_tables(parts))
+        if not len(w) or (w == w[0]).all():
+            return Result(self._weighted(ctx, rows, int(w[0]) if len(w) else 1))
+        apart = np.unique(w).tolist()
+        return Result(
+            pa.concat_tables([self._weighted(ctx, rows.filter(pa.array(w == each)), each) for each in apart])
+        )
+
+    def _weighted(self, ctx: Context, rows: pa.Table, weight: int) -> pa.Table:
+        found = self._call(ctx, rows)
+        return with_weights(found, np.full(found.num_rows, weight))
 
     def _call(self, ctx: Context, rows: pa.Table) -> pa.Table:
         try:

@@ -430,13 +430,11 @@ class OperatorRun:
             assert set(spec.schema.names) <= set(change.rows.column_names), (
                 f"change lacks columns of {spec.name!r}"
             )
-            if placed and change.rows.num_rows:
-                if HASH in change.rows.column_names:
-                    hashes = change.rows.column(HASH).to_numpy()
-                else:
-                    hashes = hashing.hash_columns(
-                        [change.rows.column(k) for k in spec.key], change.rows.num_rows
-                    )
+            hashes = hashing.hash_columns([change.rows.column(k) for k in spec.key], change.rows.num_rows)
+            if HASH in change.rows.column_names:
+                given = change.rows.column(HASH).to_numpy()
+                assert (given == hashes).all(), f"rows for {spec.name!r} carry the hash of another key"
+            if placed:
                 inside = (hashes >= np.uint64(ctx.h_min)) & (hashes <= np.uint64(ctx.h_max))
                 assert inside.all(), f"rows for {spec.name!r} outside the hash range of task {ctx.task}"
 

@@ -30,6 +30,18 @@ def test_it_is_select_distinct(
             run.compact()
 
 
+NESTED = pa.schema([("l", pa.list_(pa.float64())), ("st", pa.struct([("x", pa.int64())]))])
+
+
+@settings(max_examples=15, deadline=None)
+@given(deltas(NESTED), parallelisms())
+def test_nested_columns_too(given_deltas: list[pa.Table], parallelism: int) -> None:
+    run = OperatorRun(Distinct(), [Shape(NESTED, append_only=False)], parallelism=parallelism)
+    for delta in given_deltas:
+        run.epoch(delta)
+        run.check_against("select distinct * from input0")
+
+
 def test_a_row_leaves_with_its_last_copy() -> None:
     schema = pa.schema([("s", pa.string())])
     run = OperatorRun(Distinct(), [Shape(schema, append_only=False)])

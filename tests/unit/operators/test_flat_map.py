@@ -58,6 +58,31 @@ def test_nanoseconds_are_cut_to_what_python_has() -> None:
     assert row.t.microsecond == 1
 
 
+KINDS = pa.schema(
+    [
+        ("i", pa.int8()),
+        ("u", pa.uint64()),
+        ("f", pa.float32()),
+        ("b", pa.bool_()),
+        ("t", pa.timestamp("us")),
+        ("z", pa.timestamp("us", "UTC")),
+        ("d", pa.date32()),
+        ("l", pa.list_(pa.int64())),
+    ]
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(deltas(KINDS, epochs=1))
+def test_python_sees_what_arrow_holds(given_deltas: list[pa.Table]) -> None:
+    table = given_deltas[0].select(KINDS.names)
+    for some in (table, table.slice(1), pa.concat_tables([table, table.slice(1)])):
+        found = [row.as_dict() for row in python_rows(some)]
+        assert [list(map(repr, row.values())) for row in found] == [
+            list(map(repr, row.values())) for row in some.to_pylist()
+        ]
+
+
 def careful(row: Row) -> Any:
     if row.s == "raise":
         raise ValueError("not this one")

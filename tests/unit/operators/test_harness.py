@@ -185,6 +185,19 @@ def test_state_outside_the_hash_range_is_caught() -> None:
         OperatorRun(Misplaced(), [SHAPE], parallelism=7).epoch(rows(SCHEMA, *[f"+ {k} a" for k in range(20)]))
 
 
+def test_a_change_with_the_hash_of_another_key_is_caught() -> None:
+    @dataclass(frozen=True)
+    class Stale(Count):
+        def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+            result = super().apply(ctx, binding, inputs)
+            (change,) = result.changes
+            wrong = pa.array(np.full(change.rows.num_rows, ctx.h_min, np.uint64))
+            return replace(result, changes=(replace(change, rows=change.rows.append_column("_h", wrong)),))
+
+    with pytest.raises(AssertionError, match="hash of another key"):
+        OperatorRun(Stale(), [SHAPE]).epoch(rows(SCHEMA, "+ 1 a"))
+
+
 def test_a_view_that_is_not_the_output_is_caught() -> None:
     @dataclass(frozen=True)
     class Forgetful(Count):

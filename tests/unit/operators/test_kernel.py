@@ -353,17 +353,18 @@ def test_rows_as_json_is_one_line_of_every_type() -> None:
 # ---------------------------------------------------------------- processes and threads
 
 
-def _in_child(queue: Any) -> None:
-    queue.put(evaluate(table(x=[20]), (("y", "x + 1"),)).rows.to_pylist())
+def _in_child(queue: Any, parent: duckdb.DuckDBPyConnection) -> None:
+    out = evaluate(table(x=[20]), (("y", "x + 1"),)).rows.to_pylist()
+    queue.put((out, duck._session.kernel is parent))
 
 
 def test_a_forked_child_has_connections_of_its_own() -> None:
     evaluate(table(x=[1]), (("y", "x + 1"),))
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
-    child = context.Process(target=_in_child, args=(queue,))
+    child = context.Process(target=_in_child, args=(queue, duck._session.kernel))
     child.start()
-    assert queue.get(timeout=30) == [{"y": 21}]
+    assert queue.get(timeout=30) == ([{"y": 21}], False)
     child.join(timeout=30)
     assert child.exitcode == 0
     assert evaluate(table(x=[2]), (("y", "x + 1"),)).rows.to_pylist() == [{"y": 3}]

@@ -38,6 +38,15 @@ def test_inputs_may_come_with_more_columns_than_asked_for() -> None:
     assert row_counts(out) == {("a",): 1, ("b",): -1}
 
 
+def test_hashes_of_different_keys_do_not_mix() -> None:
+    operator = Union()
+    run = OperatorRun(operator, [SHAPE, SHAPE])
+    hashed = rows(SCHEMA, "+ 1 a").append_column("_h", pa.array([7], pa.uint64()))
+    out = operator.apply(run, run.binding, (hashed, hashed)).out  # type: ignore[arg-type]
+    assert out is not None
+    assert out.column_names == ["k", "s", "_w"]
+
+
 def test_what_is_known_of_all_inputs_is_known_of_the_output() -> None:
     timed = Shape(SCHEMA, append_only=True, key=("k",), time="k", watermark="w")
     both = Union().bind("u", (timed, timed)).shape
