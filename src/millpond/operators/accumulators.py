@@ -19,28 +19,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.errors import InvalidError
-from millpond.identity import one_chunk, take
+from millpond.identity import canonical, one_chunk, take
 from millpond.operators import exact_sum, int128
 from millpond.ordering import Order, ranks
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+_INT64, _FLOAT64 = pa.int64(), pa.float64()
 Fields = dict[str, Any]  # field name -> numpy int64 array, or Arrow array
-
-
-@dataclass(frozen=True)
-class Finished:
-    values: pa.Array
-    errors: Bools | None = None  # groups whose value cannot be said, with NULL in values
-    reason: str = ""
 
 
 class Accumulator(Protocol):
     """See the module's text; `fields` maps each field to its Arrow type."""
 
-    visible: pa.DataType
-    visible_field: str | None  # this field is stored in the visible column
+    @property
+    def visible(self) -> pa.DataType: ...
+
+    @property
+    def visible_field(self) -> str | None:
+        """This field is stored in the visible column."""
+
     counts: ClassVar[bool]  # int64 fields are numbers that start at 0; else values that start as NULL
+    reason: ClassVar[str]  # why a value cannot be said
 
     @property
     def fields(self) -> Mapping[str, pa.DataType]: ...
@@ -51,7 +51,20 @@ class Accumulator(Protocol):
 
     def add(self, old: Fields, delta: Fields) -> Fields: ...
 
-    def finish(self, fields: Fields, rows: Ints) -> Finished: ...
+    def finish(self, fields: Fields, rows: Ints) -> pa.Array:
+        """The values people see, `rows` being the number of rows in each group; NULL where it fails."""
+
+    def fails(self, fields: Fields) -> Bools | None:
+        """The groups whose value cannot be said, each an error row; None if that cannot happen."""
+
+
+class _Always:
+    """Every group has a value."""
+
+    reason: ClassVar[str] = ""
+
+    def fails(self, fields: Fields) -> Bools | None:
+        return None
 
 
 def _segment_sum(values: Ints, starts: Ints) -> Ints:
@@ -73,13 +86,21 @@ def _count_valid(arg: pa.Array, weights: Ints | None, starts: Ints, counts: Ints
     return _segment_sum(_weighted(_valid(arg).astype(np.int64), weights), starts)
 
 
-def _int64(arg: pa.Array) -> Ints:
+def _integers(arg: pa.Array) -> tuple[Ints | None, Ints]:
+    """(hi, lo) of a column of integers; NULL gives 0."""
     filled = arg.fill_null(0) if arg.null_count else arg
+    if arg.type == pa.uint64():
+        hi, lo = int128.from_unsigned(filled.to_numpy())
+        return (hi if hi.any() else None), lo
     values: Ints = filled.cast(pa.int64()).to_numpy(zero_copy_only=False)
-    return values
+    return None, values
 
 
-class _Linear:
+def _masked(values: Any, dead: Bools) -> pa.Array:
+    return pa.array(values, mask=dead if dead.any() else None)
+
+
+class _Linear(_Always):
     """Fields that are int64 columns and add up by themselves."""
 
     def combine(self, fields: Fields, starts: Ints) -> Fields:
@@ -95,7 +116,7 @@ class Count(_Linear):
 
     counts: ClassVar[bool] = True
 
-    visible: pa.DataType = pa.int64()
+    visible: pa.DataType = _INT64
     visible_field: str | None = "n"
 
     @property
@@ -105,8 +126,8 @@ class Count(_Linear):
     def partial(self, arg: pa.Array | None, weights: Ints | None, starts: Ints, counts: Ints) -> Fields:
         return {"n": counts if arg is None else _count_valid(arg, weights, starts, counts)}
 
-    def finish(self, fields: Fields, rows: Ints) -> Finished:
-        return Finished(pa.array(fields["n"]))
+    def finish(self, fields: Fields, rows: Ints) -> pa.Array:
+        return pa.array(fields["n"])
 
 
 @dataclass(frozen=True)
@@ -114,8 +135,9 @@ class IntSum:
     """sum of integers: exact in 128 bits, shown as int64; a sum that does not fit is an error."""
 
     counts: ClassVar[bool] = True
+    reason: ClassVar[str] = "sum does not fit a 64-bit integer"
 
-    visible: pa.DataType = pa.int64()
+    visible: pa.DataType = _INT64
     visible_field: str | None = "lo"
 
     @property
@@ -124,9 +146,11 @@ class IntSum:
 
     def partial(self, arg: pa.Array | None, weights: Ints | None, starts: Ints, counts: Ints) -> Fields:
         assert arg is not None
-        hi, lo = None, _int64(arg)
+        hi, lo = _integers(arg)
         if weights is not None and not (weights == 1).all():
+            high = 0 if hi is None else hi * weights
             hi, lo = int128.times(lo, weights)
+            hi = hi + high
         total = int128.group_sum(hi, lo, starts)
         if arg.null_count:
             nulls = _segment_sum(_weighted((~_valid(arg)).astype(np.int64), weights), starts)
@@ -142,35 +166,34 @@ class IntSum:
         hi, lo = int128.add((old["hi"], old["lo"]), (delta["hi"], delta["lo"]))
         return {"lo": lo, "hi": hi, "nulls": old["nulls"] + delta["nulls"]}
 
-    def finish(self, fields: Fields, rows: Ints) -> Finished:
-        empty = rows <= fields["nulls"]
-        over = ~int128.fits64((fields["hi"], fields["lo"])) & ~empty
-        dead = empty | over
-        # The low word stays in the visible column even where the sum does not fit: it is the accumulator.
-        values = pa.array(fields["lo"], mask=dead if dead.any() else None)
-        if not over.any():
-            return Finished(values)
-        return Finished(values, over, "sum does not fit a 64-bit integer")
+    def finish(self, fields: Fields, rows: Ints) -> pa.Array:
+        return _masked(fields["lo"], (rows <= fields["nulls"]) | ~int128.fits64((fields["hi"], fields["lo"])))
+
+    def fails(self, fields: Fields) -> Bools | None:
+        return ~int128.fits64((fields["hi"], fields["lo"]))
 
 
 @dataclass(frozen=True)
 class IntAvg(IntSum):
-    visible: pa.DataType = pa.float64()
+    visible: pa.DataType = _FLOAT64
     visible_field: str | None = None
 
-    def finish(self, fields: Fields, rows: Ints) -> Finished:
+    def finish(self, fields: Fields, rows: Ints) -> pa.Array:
         count = rows - fields["nulls"]
         empty = count <= 0
         total = int128.to_float((fields["hi"], fields["lo"]))
-        values = total / np.where(empty, 1, count)
-        return Finished(pa.array(values, mask=empty if empty.any() else None))
+        return _masked(total / np.where(empty, 1, count), empty)
+
+    def fails(self, fields: Fields) -> Bools | None:
+        return None
 
 
 @dataclass(frozen=True)
 class DecimalSum:
-    """sum of decimals: exact in 128 bits, same scale, precision 38."""
+    """sum of decimals: exact in 192 bits, same scale, precision 38; a sum of more digits is an error."""
 
     counts: ClassVar[bool] = True
+    reason: ClassVar[str] = "sum does not fit 38 digits"
 
     scale: int
     visible_field: str | None = None
@@ -181,24 +204,41 @@ class DecimalSum:
 
     @property
     def fields(self) -> Mapping[str, pa.DataType]:
-        return {"lo": pa.int64(), "hi": pa.int64(), "nulls": pa.int64()}
+        return {"lo": pa.int64(), "hi": pa.int64(), "top": pa.int64(), "nulls": pa.int64()}
 
     def partial(self, arg: pa.Array | None, weights: Ints | None, starts: Ints, counts: Ints) -> Fields:
         assert arg is not None
-        hi, lo = int128.from_decimal(arg.cast(pa.decimal128(38, self.scale)))
-        if weights is not None and not (weights == 1).all():
-            product = int128.times(lo, weights)
-            hi, lo = product[0] + hi * weights, product[1]
-        total = int128.group_sum(hi, lo, starts)
+        pair = int128.from_decimal(arg.cast(pa.decimal128(38, self.scale)))
+        if weights is None or (weights == 1).all():
+            triple = (np.zeros_like(pair[0]), *pair)
+        else:
+            triple = int128.times3(pair, weights)
         nulls = _segment_sum(_weighted((~_valid(arg)).astype(np.int64), weights), starts)
-        return {"lo": total[1], "hi": total[0], "nulls": nulls}
+        return {**_words(int128.group_sum3(triple, starts)), "nulls": nulls}
 
-    combine = IntSum.combine
-    add = IntSum.add
+    def combine(self, fields: Fields, starts: Ints) -> Fields:
+        total = int128.group_sum3(_triple(fields), starts)
+        return {**_words(total), "nulls": _segment_sum(fields["nulls"], starts)}
 
-    def finish(self, fields: Fields, rows: Ints) -> Finished:
-        empty = rows <= fields["nulls"]
-        return Finished(int128.to_decimal((fields["hi"], fields["lo"]), self.visible, empty))
+    def add(self, old: Fields, delta: Fields) -> Fields:
+        total = int128.add3(_triple(old), _triple(delta))
+        return {**_words(total), "nulls": old["nulls"] + delta["nulls"]}
+
+    def finish(self, fields: Fields, rows: Ints) -> pa.Array:
+        top, hi, lo = _triple(fields)
+        dead = (rows <= fields["nulls"]) | ~int128.fits38((top, hi, lo))
+        return int128.to_decimal((hi, lo), self.visible, dead)
+
+    def fails(self, fields: Fields) -> Bools | None:
+        return ~int128.fits38(_triple(fields))
+
+
+def _triple(fields: Fields) -> int128.Triple:
+    return fields["top"], fields["hi"], fields["lo"]
+
+
+def _words(total: int128.Triple) -> Fields:
+    return dict(zip(("top", "hi", "lo"), total, strict=True))
 
 
 @dataclass(frozen=True)
@@ -207,20 +247,24 @@ class DecimalAvg(DecimalSum):
     def visible(self) -> pa.DataType:
         return pa.float64()
 
-    def finish(self, fields: Fields, rows: Ints) -> Finished:
+    def finish(self, fields: Fields, rows: Ints) -> pa.Array:
         count = rows - fields["nulls"]
         empty = count <= 0
-        total = int128.to_float((fields["hi"], fields["lo"])) / 10.0**self.scale
-        return Finished(pa.array(total / np.where(empty, 1, count), mask=empty if empty.any() else None))
+        top, hi, lo = _triple(fields)
+        total = (top.astype(np.float64) * 2.0**128 + int128.to_float((hi, lo))) / 10.0**self.scale
+        return _masked(total / np.where(empty, 1, count), empty)
+
+    def fails(self, fields: Fields) -> Bools | None:
+        return None
 
 
 @dataclass(frozen=True)
-class FloatSum:
+class FloatSum(_Always):
     """sum of floats: exact bins, rounded once; order and retraction leave no trace."""
 
     counts: ClassVar[bool] = True
 
-    visible: pa.DataType = pa.float64()
+    visible: pa.DataType = _FLOAT64
     visible_field: str | None = None
     squares: bool = False
 
@@ -231,7 +275,7 @@ class FloatSum:
 
     def partial(self, arg: pa.Array | None, weights: Ints | None, starts: Ints, counts: Ints) -> Fields:
         assert arg is not None
-        values = arg.cast(pa.float64())
+        values = arg.cast(pa.float64(), safe=False)  # an integer beyond 2**53 is rounded, as in a batch query
         w = np.ones(len(values), np.int64) if weights is None else weights
         nulls = _segment_sum(_weighted((~_valid(arg)).astype(np.int64), weights), starts)
         if values.null_count:
@@ -257,20 +301,19 @@ class FloatSum:
             out[name] = exact_sum.add(old[name], delta[name])
         return out
 
-    def finish(self, fields: Fields, rows: Ints) -> Finished:
-        empty = rows <= fields["nulls"]
-        return Finished(pa.array(exact_sum.to_float(fields["acc"]), mask=empty if empty.any() else None))
+    def finish(self, fields: Fields, rows: Ints) -> pa.Array:
+        return _masked(exact_sum.to_float(fields["acc"]), rows <= fields["nulls"])
 
 
 @dataclass(frozen=True)
 class FloatAvg(FloatSum):
-    def finish(self, fields: Fields, rows: Ints) -> Finished:
+    def finish(self, fields: Fields, rows: Ints) -> pa.Array:
         count = rows - fields["nulls"]
         empty = count <= 0
         total = exact_sum.to_float(fields["acc"])
         with np.errstate(invalid="ignore"):
             values = total / np.where(empty, 1, count)
-        return Finished(pa.array(values, mask=empty if empty.any() else None))
+        return _masked(values, empty)
 
 
 @dataclass(frozen=True)
@@ -279,7 +322,7 @@ class Variance(FloatSum):
     sample: bool = True
     root: bool = False
 
-    def finish(self, fields: Fields, rows: Ints) -> Finished:
+    def finish(self, fields: Fields, rows: Ints) -> pa.Array:
         count = rows - fields["nulls"]
         least = 2 if self.sample else 1
         empty = count < least
@@ -287,11 +330,11 @@ class Variance(FloatSum):
         if self.root:
             with np.errstate(invalid="ignore"):
                 values = np.sqrt(values)
-        return Finished(pa.array(values, mask=empty if empty.any() else None))
+        return _masked(values, empty)
 
 
 @dataclass(frozen=True)
-class Extremum:
+class Extremum(_Always):
     """min or max over append-only input: the value itself is the accumulator."""
 
     counts: ClassVar[bool] = False
@@ -314,7 +357,7 @@ class Extremum:
 
     def partial(self, arg: pa.Array | None, weights: Ints | None, starts: Ints, counts: Ints) -> Fields:
         assert arg is not None
-        return self.combine({"value": arg}, starts)
+        return self.combine({"value": canonical(arg)}, starts)  # of two zeros either could come first
 
     def combine(self, fields: Fields, starts: Ints) -> Fields:
         values = one_chunk(fields["value"])
@@ -335,8 +378,8 @@ class Extremum:
         better = rank[len(a) :] < rank[: len(a)]
         return {"value": pc.if_else(pa.array(better), b, a)}
 
-    def finish(self, fields: Fields, rows: Ints) -> Finished:
-        return Finished(fields["value"])
+    def finish(self, fields: Fields, rows: Ints) -> pa.Array:
+        return one_chunk(fields["value"])
 
 
 def is_number(kind: Accumulator, field: str) -> bool:

@@ -21,7 +21,7 @@ passes its end, and its state is dropped by whole time buckets.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -34,12 +34,17 @@ from millpond import hashing
 from millpond.errors import InvalidError
 from millpond.identity import equal_rows, one_chunk, take
 from millpond.operators.accumulators import EXTREMES, Accumulator, Fields, accumulator, is_number
+from millpond.operators.kernel import error_rows, join_errors
+from millpond.operators.map import check_names
 from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
+from millpond.operators.watermark import stored
 from millpond.ordering import Order, ranks, stable_argsort
 from millpond.state.table import KeySet
 from millpond.state.table_spec import TableSpec
 
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+Failing = tuple[Bools, Bools, str]  # which groups failed before, which fail now, why
 
 
 @dataclass(frozen=True)
@@ -108,7 +113,9 @@ class Aggregate:
     # -- declaration -----------------------------------------------------------------
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
+        inputs = tuple(replace(shape, schema=stored(shape.schema)) for shape in inputs)
         first = inputs[0]
+        check_names([a.name for a in self.aggs], step)
         for feed, shape in zip(self.feeds, inputs, strict=True):
             wanted = [*self.key, *([feed.column] if feed.column else [])]
             wanted += [a.argument for i in feed.aggs if (a := self.aggs[i]).argument is not None]
@@ -225,8 +232,8 @@ class Aggregate:
 
     def _value_rows(self, feed: Feed, delta: pa.Table) -> pa.Table:
         assert feed.column is not None
-        columns = {k: delta.column(k) for k in self.key}
-        columns["_value"] = delta.column(feed.column)
+        columns = {k: one_chunk(delta.column(k)) for k in self.key}
+        columns["_value"] = one_chunk(delta.column(feed.column))
         if "_w" in delta.column_names:
             columns["_w"] = delta.column("_w")
         rows = pa.table(columns)
@@ -271,12 +278,12 @@ class Aggregate:
             if feed.kind != "values":
                 fresh[name] = _ints(old.column(name)) + fresh.get(name, 0)
         columns: dict[str, Any] = {}
-        errors: list[tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_], str]] = []
+        errors: list[Failing] = []
         for j, feed in enumerate(self.feeds):
             if feed.kind == "values":
                 index = ctx.table(f"{ctx.step}/values{j}", buckets=buckets)
                 touched = [t for n, t in live if n == j]
-                self._extremes(feed, keys, old, touched, index, columns)
+                self._extremes(feed, keys, found, old, touched, index, columns)
                 continue
             for i in feed.aggs:
                 self._advance(i, kinds[i], found, old, fresh, fresh[self._feed_count(j)], columns, errors)
@@ -299,7 +306,7 @@ class Aggregate:
         out = None
         if ctx.wanted and self.closes is None:
             out = _visible_change(binding.shape.schema.names, old, found, rows, weight)
-        return Result(out, tuple(changes), _error_rows(rows, self.key, errors, found))
+        return Result(out, tuple(changes), _error_rows(rows, self.key, errors))
 
     def _gather(
         self,
@@ -334,9 +341,7 @@ class Aggregate:
         fresh[self._feed_count(index)] = _spread(np.add.reduceat(count, starts), touched, length)
         for i in self.feeds[index].aggs:
             kind = kinds[i]
-            fields: Fields = {
-                f: column(f"_a{i}_{f}", t, is_number(kind, f)) for f, t in kind.fields.items()
-            }
+            fields: Fields = {f: column(f"_a{i}_{f}", t, is_number(kind, f)) for f, t in kind.fields.items()}
             if order is not None:
                 fields = kind.combine(fields, starts)
             for f, values in fields.items():
@@ -346,12 +351,12 @@ class Aggregate:
         self,
         i: int,
         kind: Accumulator,
-        found: npt.NDArray[np.bool_],
+        found: Bools,
         old: pa.Table,
         fresh: dict[str, Any],
         rows: Ints,
         columns: dict[str, Any],
-        errors: list[Any],
+        errors: list[Failing],
     ) -> None:
         """old + delta for one aggregate, and the value people see."""
         name = self.aggs[i].name
@@ -370,29 +375,26 @@ class Aggregate:
                 before[f] = values if found.all() else pc.if_else(pa.array(found), values, pa.scalar(None, t))
                 delta[f] = pa.nulls(len(rows), t) if given is None else given
         now = kind.add(before, delta)
-        done = kind.finish(now, rows)
-        columns[name] = done.values
+        shown = kind.finish(now, rows)
+        columns[name] = shown
         for f, values in now.items():
             if f != kind.visible_field:
                 columns[f"_a{i}_{f}"] = values
         if kind.visible_field == "lo":
             lost = np.zeros(len(rows), np.int64)
-            if done.values.null_count:
-                dead = done.values.is_null().to_numpy(zero_copy_only=False)
+            if shown.null_count:
+                dead = shown.is_null().to_numpy(zero_copy_only=False)
                 lost[dead] = now[kind.visible_field][dead]
             columns[f"_a{i}_lost"] = lost
-        if done.errors is not None or kind.visible_field == "lo":
-            over = done.errors if done.errors is not None else np.zeros(len(rows), np.bool_)
-            was = np.zeros(len(rows), np.bool_)
-            if "hi" in before:
-                was = before["hi"] != 0
-            if over.any() or was.any():
-                errors.append((was, over & (rows > 0), f"{name}: {done.reason or 'sum does not fit'}"))
+        was, over = kind.fails(before), kind.fails(now)
+        if was is not None and over is not None and (was.any() or over.any()):
+            errors.append((was, over, f"{name}: {kind.reason}"))
 
     def _extremes(
         self,
         feed: Feed,
         keys: KeySet,
+        found: Bools,
         old: pa.Table,
         touched: Sequence[pa.Table],
         index: Any,
@@ -404,7 +406,8 @@ class Aggregate:
             if touched:
                 columns[agg.name] = _end_of(index, keys, touched[0], self.key, agg.function == "max")
             else:
-                columns[agg.name] = one_chunk(old.column(agg.name))
+                held = one_chunk(old.column(agg.name))
+                columns[agg.name] = pc.if_else(pa.array(found), held, pa.scalar(None, held.type))
 
     # -- windows that close -------------------------------------------------------------
 
@@ -484,7 +487,7 @@ def _group(hashes: npt.NDArray[np.uint64], key: Mapping[str, pa.Array]) -> tuple
     return order, starts, ordered[starts]
 
 
-def _one_key_each(columns: Sequence[pa.Array], order: Ints | None, fresh: npt.NDArray[np.bool_]) -> bool:
+def _one_key_each(columns: Sequence[pa.Array], order: Ints | None, fresh: Bools) -> bool:
     """Do rows of one hash have one key?"""
     again = np.flatnonzero(~fresh)
     before, after = (again - 1, again) if order is None else (order[again - 1], order[again])
@@ -520,7 +523,7 @@ def _spread(values: Any, place: Ints, length: int) -> Any:
 
 
 def _visible_change(
-    names: Sequence[str], old: pa.Table, found: npt.NDArray[np.bool_], new: pa.Table, weight: Ints
+    names: Sequence[str], old: pa.Table, found: Bools, new: pa.Table, weight: Ints
 ) -> pa.Table:
     """-old +new for the groups whose visible row is not the same as before."""
     names = list(names)
@@ -538,15 +541,16 @@ def _visible_change(
     )
 
 
-def _error_rows(rows: pa.Table, key: Sequence[str], errors: Sequence[Any], found: Any) -> pa.Table | None:
-    parts = []
+def _error_rows(rows: pa.Table, key: Sequence[str], errors: Sequence[Failing]) -> pa.Table | None:
+    """An error row for each group that began to fail, taken back for each that no longer does."""
+    found = None
     for was, over, reason in errors:
-        for mask, weight in ((was & found & ~over, -1), (over & ~(was & found), 1)):
-            for row in rows.select(list(key)).filter(pa.array(mask)).to_pylist():
-                parts.append({"row": str(row), "reason": reason, "_w": weight})
-    if not parts:
-        return None
-    return pa.Table.from_pylist(parts)
+        for mask, weight in ((was & ~over, -1), (over & ~was, 1)):
+            groups = rows.select([*key, "_h"]).filter(pa.array(mask))
+            if groups.num_rows:
+                made = error_rows(groups, [reason] * groups.num_rows)
+                found = join_errors(found, made if weight > 0 else deltas.negate(made))
+    return found
 
 
 def _end_of(index: Any, keys: KeySet, changed: pa.Table, key: Sequence[str], last: bool) -> pa.Array:

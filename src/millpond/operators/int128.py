@@ -16,6 +16,7 @@ import pyarrow as pa
 
 Ints = npt.NDArray[np.int64]
 Pair = tuple[Ints, Ints]  # hi, lo
+Triple = tuple[Ints, Ints, Ints]  # top, hi, lo
 
 _LOW32 = np.int64(0xFFFFFFFF)
 
@@ -61,11 +62,65 @@ def _shift32(value: Ints) -> Pair:
         return exact + (lo < 0).astype(np.int64), lo
 
 
-def times(lo: Ints, weight: Ints) -> Pair:
-    """Products of a 64-bit value with a weight below 2**31."""
-    low = (lo & _LOW32) * weight
-    high = (lo >> 32) * weight
-    return add(_shift32(high), (np.zeros_like(low), low))
+def times(value: Ints, weight: Ints) -> Pair:
+    """Products of two 64-bit numbers.
+
+    >>> hi, lo = times(np.array([-(2**63)]), np.array([2**62]))
+    >>> int(hi[0]) * 2**64 + int(lo[0]) == -(2**125)
+    True
+    """
+    low, high = value & _LOW32, value >> 32
+    if len(weight) and int(weight.min()) > -(1 << 31) and int(weight.max()) < 1 << 31:
+        return add(_shift32(high * weight), (np.zeros_like(low), low * weight))
+    w_low, w_high = weight & _LOW32, weight >> 32
+    total = from_unsigned(low.view(np.uint64) * w_low.view(np.uint64))
+    total = add(total, _shift32(low * w_high))
+    total = add(total, _shift32(high * w_low))
+    return total[0] + high * w_high, total[1]
+
+
+def from_unsigned(values: npt.NDArray[np.uint64]) -> Pair:
+    lo = values.view(np.int64)
+    return (lo < 0).astype(np.int64), lo
+
+
+# Three words hold what two cannot: sums of decimals of 38 digits.  A number is (top, hi, lo), each signed.
+
+
+def add3(a: Triple, b: Triple) -> Triple:
+    carry, lo = add((np.zeros_like(a[2]), a[2]), (np.zeros_like(b[2]), b[2]))
+    top, hi = add((a[0], a[1]), (b[0], b[1]))
+    top, hi = add((top, hi), (np.zeros_like(top), carry))
+    return top, hi, lo
+
+
+def times3(value: Pair, weight: Ints) -> Triple:
+    """Products of a 128-bit number with a 64-bit one."""
+    carry, lo = times(value[1], weight)
+    top, hi = add(times(value[0], weight), (np.zeros_like(carry), carry))
+    return top, hi, lo
+
+
+def group_sum3(value: Triple, starts: npt.NDArray[Any]) -> Triple:
+    """Sums over groups given by the first row of each; exact for up to 2**31 rows a group."""
+    carry, lo = group_sum(None, value[2], starts)
+    top, hi = add(group_sum(value[0], value[1], starts), (np.zeros_like(carry), carry))
+    return top, hi, lo
+
+
+_DIGITS_TOP, _DIGITS_LOW = divmod(10**38, 1 << 64)
+
+
+def fits38(value: Triple) -> npt.NDArray[np.bool_]:
+    """Has a number at most 38 decimal digits?"""
+    top, hi, lo = value
+    hi = hi - (lo < 0)  # as two's complement: lo without a sign
+    low = lo.view(np.uint64)
+    below = (hi < _DIGITS_TOP) | ((hi == _DIGITS_TOP) & (low < np.uint64(_DIGITS_LOW)))
+    negative_low = np.uint64((1 << 64) - _DIGITS_LOW)
+    above = (hi > -_DIGITS_TOP - 1) | ((hi == -_DIGITS_TOP - 1) & (low > negative_low))
+    fits: npt.NDArray[np.bool_] = (top == 0) & below & above
+    return fits
 
 
 def from_decimal(column: pa.Array) -> Pair:
@@ -92,8 +147,10 @@ def to_decimal(pair: Pair, kind: pa.DataType, null: npt.NDArray[np.bool_] | None
 
 
 def to_float(pair: Pair) -> npt.NDArray[np.float64]:
+    """The nearest double, or its neighbour: two roundings where a number needs both words."""
     return pair[0].astype(np.float64) * 2.0**64 + pair[1].astype(np.float64)
 
 
 def fits64(pair: Pair) -> npt.NDArray[np.bool_]:
-    return pair[0] == 0
+    fits: npt.NDArray[np.bool_] = pair[0] == 0
+    return fits
