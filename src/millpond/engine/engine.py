@@ -37,7 +37,12 @@ def collect_reports(spec: EpochSpec, raw: Sequence[bytes]) -> list[Report]:
         frame = frames.parse(item)
         if frame.kind != frames.REPORT:
             raise InternalError("a frame ran past the last level", detail=f"kind {frame.kind}")
-        report = Report.decode(frame.payload)
+        try:
+            report = Report.decode(frame.payload)
+        except (ValueError, KeyError, TypeError, IndexError) as broken:
+            raise InternalError(
+                "a report is torn", detail=str(broken), hint="the epoch is run again", epoch=spec.epoch
+            ) from broken
         if (report.level, report.task) in reports:
             raise InternalError("a task reported twice", detail=f"level {report.level} task {report.task}")
         reports[report.level, report.task] = report
@@ -49,13 +54,16 @@ def collect_reports(spec: EpochSpec, raw: Sequence[bytes]) -> list[Report]:
             detail=f"{len(reports)} of {len(wanted)} tasks reported, the first missing is {missing[0]}",
             epoch=spec.epoch,
         )
+    extra = sorted(set(reports) - set(wanted))
+    if extra:
+        raise InternalError("a task reported that should not exist", detail=str(extra[0]), epoch=spec.epoch)
     for report in reports.values():
         for level, task, attempt in report.heard:
             if reports[level, task].attempt != attempt:
                 raise InternalError(
                     "an epoch mixed two attempts of a task",
                     detail=f"level {report.level} task {report.task} heard attempt {attempt} of level {level} "
-                    f"task {task}, its report is of attempt {reports[level, task].attempt}",
+                    f"task {task}, which reported as {reports[level, task].attempt}",
                     hint="the epoch is run again",
                     epoch=spec.epoch,
                 )

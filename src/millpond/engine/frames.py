@@ -67,6 +67,8 @@ def parse(raw: bytes) -> Frame:
     magic, kind, to_level, to_task, edge, _, sequence = _HEAD.unpack_from(raw)
     if magic != _MAGIC:
         raise InternalError("a frame has the wrong magic", detail=repr(magic))
+    if kind not in (DATA, HEADER, REPORT):
+        raise InternalError("a frame is of an unknown kind", detail=f"kind {kind}")
     from_level, from_task = _FROM.unpack_from(raw, _HEAD.size)
     return Frame(kind, to_level, to_task, from_level, from_task, edge, sequence, raw)
 
@@ -103,8 +105,13 @@ class Header:
 
     @staticmethod
     def decode(payload: memoryview) -> Header:
-        attempt, frames, digest, watermarks = json.loads(bytes(payload))
-        return Header(attempt, frames, int(digest, 16), watermarks)
+        try:
+            attempt, frames, digest, watermarks = json.loads(bytes(payload))
+            return Header(attempt, frames, int(digest, 16), watermarks)
+        except (ValueError, TypeError) as broken:
+            raise InternalError(
+                "a header is torn", detail=str(broken), hint="the epoch is run again"
+            ) from broken
 
 
 @dataclass(frozen=True)
@@ -121,7 +128,7 @@ def receive(level: int, task: int, frames: Iterator[bytes], sources: Sequence[tu
 
     `sources` are the (level, task) pairs that must each have sent one header.
     """
-    by_edge: dict[int, list[tuple[int, int, int, pa.Table]]] = {}
+    by_edge: dict[int, list[Frame]] = {}
     headers: dict[tuple[int, int], Header] = {}
     counted: dict[tuple[int, int], list[int]] = {}
     passing: list[Frame] = []
@@ -133,7 +140,7 @@ def receive(level: int, task: int, frames: Iterator[bytes], sources: Sequence[tu
         if frame.to_task != task:
             raise InternalError(
                 "a frame reached the wrong task",
-                detail=f"meant for task {frame.to_task} of level {frame.to_level}, this is task {task} of {level}",
+                detail=f"meant for task {frame.to_task}, this is task {task} of level {level}",
             )
         source = (frame.from_level, frame.from_task)
         if frame.kind == HEADER:
@@ -144,7 +151,7 @@ def receive(level: int, task: int, frames: Iterator[bytes], sources: Sequence[tu
         seen = counted.setdefault(source, [0, 0])
         seen[0] += 1
         seen[1] = (seen[1] + frame.digest()) & 0xFFFFFFFFFFFFFFFF
-        by_edge.setdefault(frame.edge, []).append((*source, frame.sequence, decode_table(frame.payload)))
+        by_edge.setdefault(frame.edge, []).append(frame)  # not opened before it is proved
     for source in sources:
         header = headers.get(source)
         if header is None:
@@ -160,9 +167,15 @@ def receive(level: int, task: int, frames: Iterator[bytes], sources: Sequence[tu
                 detail=f"level {source[0]} task {source[1]} sent {header.frames}, {frames_seen} arrived",
                 hint="the epoch is run again",
             )
-    unknown = set(headers) - set(sources)
-    if unknown or set(counted) - set(sources):
-        raise InternalError("a header came from a task that should not exist", detail=str(sorted(unknown)))
+    unknown = {*headers, *counted} - set(sources)
+    if unknown:
+        raise InternalError("a frame came from a task that should not exist", detail=str(sorted(unknown)))
     # Arrival order in the shuffle must not matter (law 3): put tables in the order they were sent.
-    tables = {edge: [t for *_, t in sorted(found, key=lambda f: f[:3])] for edge, found in by_edge.items()}
+    tables = {
+        edge: [
+            decode_table(f.payload)
+            for f in sorted(found, key=lambda f: (f.from_level, f.from_task, f.sequence))
+        ]
+        for edge, found in by_edge.items()
+    }
     return Received(tables, headers, passing)
