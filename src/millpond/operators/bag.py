@@ -10,19 +10,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from millpond import delta as deltas
-from millpond.operators.operator import (
-    ERROR_SCHEMA,
-    Binding,
-    Change,
-    Context,
-    Inputs,
-    Result,
-    Shape,
-    by_key,
-)
+from millpond.operators.kernel import error_rows
+from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
+from millpond.operators.watermark import stored
 from millpond.state.table import KeySet
 from millpond.state.table_spec import TableSpec
 
@@ -37,7 +31,7 @@ class Bag:
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         (shape,) = inputs
-        schema = pa.schema([f for f in shape.schema if f.name != self.sequence])
+        schema = stored(pa.schema([f for f in shape.schema if f.name != self.sequence]))
         key = tuple(f.name for f in schema if not pa.types.is_nested(f.type))
         table = TableSpec(f"{step}/rows", schema, key=key, rule="weights")
         return Binding(
@@ -51,8 +45,9 @@ class Bag:
         (delta,) = inputs
         if delta is None:
             return Result()
-        names = binding.shape.schema.names
-        rows = deltas.consolidate(delta.select([*names, *(["_w"] if "_w" in delta.column_names else [])]))
+        schema = binding.shape.schema
+        rows = deltas.with_weights(delta.select(schema.names).cast(schema), deltas.weights(delta))
+        rows = deltas.consolidate(rows)
         if rows.num_rows == 0:
             return Result()
         weights = deltas.weights(rows)
@@ -62,7 +57,7 @@ class Bag:
         return Result(rows, (Change(binding.tables[0].name, rows),), errors)
 
     def _refuse(
-        self, ctx: Context, binding: Binding, rows: pa.Table, weights: np.ndarray
+        self, ctx: Context, binding: Binding, rows: pa.Table, weights: npt.NDArray[np.int64]
     ) -> tuple[pa.Table, pa.Table | None]:
         """Take back no more than is there; the rest is an error, counted with its weight."""
         spec = binding.tables[0]
@@ -75,10 +70,5 @@ class Bag:
         if short.num_rows == 0:
             return rows, None
         kept = deltas.consolidate(deltas.concat([rows.select(held.column_names), deltas.negate(short)]))
-        names = binding.shape.schema.names
-        bad = [str(r) for r in short.select(names).to_pylist()]
-        missing = (-deltas.weights(short)).tolist()
-        errors = pa.table(
-            [bad, ["retraction meets no row"] * len(bad), missing], schema=ERROR_SCHEMA
-        )
-        return kept, errors
+        reasons = ["retraction meets no row"] * short.num_rows
+        return kept, error_rows(deltas.negate(short), reasons)

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from millpond import delta as deltas
 from millpond.operators.operator import HERE, Binding, Change, Context, Inputs, Result, Shape
+from millpond.operators.watermark import stored
 from millpond.state.table_spec import TableSpec
 
 ERRORS = "_errors"
@@ -35,7 +36,7 @@ class Materialize:
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         (shape,) = inputs
-        table = TableSpec(f"{step}/rows", shape.schema, key=self.key, rule="weights")
+        table = TableSpec(f"{step}/rows", stored(shape.schema), key=self.key, rule="weights")
         return Binding(shape, (HERE,), (table,), view=table.name)
 
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
@@ -45,5 +46,7 @@ class Materialize:
         (delta,) = inputs
         if delta is None:
             return Result()
+        if deltas.HASH in delta.column_names:  # of another key than the table's
+            delta = delta.drop_columns([deltas.HASH])
         rows = delta if binding.shape.append_only else deltas.consolidate(delta)
         return Result(changes=(Change(binding.tables[0].name, rows),))

@@ -2,7 +2,8 @@
 
 Law: at most one row per key; a row put again replaces the old one (the old is
 retracted), and a delete of a key that is not there is refused as an error row.
-Within an epoch the last change of a key, by sequence, decides.
+Changes apply one after the other, by sequence: how they are cut into epochs
+changes neither the rows nor the errors.
 """
 
 from __future__ import annotations
@@ -16,16 +17,9 @@ import pyarrow as pa
 from millpond import delta as deltas
 from millpond.errors import InvalidError
 from millpond.identity import equal_rows, one_chunk
-from millpond.operators.operator import (
-    ERROR_SCHEMA,
-    Binding,
-    Change,
-    Context,
-    Inputs,
-    Result,
-    Shape,
-    by_key,
-)
+from millpond.operators.kernel import error_rows
+from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
+from millpond.operators.watermark import stored
 from millpond.state.table import KeySet
 from millpond.state.table_spec import TableSpec
 
@@ -39,7 +33,7 @@ class Upsert:
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         (shape,) = inputs
-        schema = pa.schema([f for f in shape.schema if f.name != self.sequence])
+        schema = stored(pa.schema([f for f in shape.schema if f.name != self.sequence]))
         missing = [k for k in self.key if k not in schema.names]
         if missing or not self.key:
             raise InvalidError(
@@ -68,15 +62,18 @@ class Upsert:
         sequence = one_chunk(delta.column(self.sequence)).to_numpy()
         order = np.lexsort((sequence, keys.inverse))
         place = keys.inverse[order]
-        last = order[np.flatnonzero(np.concatenate((place[1:] != place[:-1], [True])))]
-        rows = delta.take(pa.array(last))
-        puts = deltas.weights(rows) > 0
+        put = deltas.weights(delta)[order] > 0
         found, old = ctx.table(binding.tables[0].name).lookup_one(keys)
-        lost = ~puts & ~found
+        later = place[1:] == place[:-1]
+        there = np.concatenate(([False], put[:-1]))  # is the key there when a change comes?
+        first = np.flatnonzero(np.concatenate(([True], ~later)))
+        there[first] = found
+        last = np.flatnonzero(np.concatenate((~later, [True])))
+        rows, puts = delta.select(names).cast(binding.shape.schema).take(pa.array(order[last])), put[last]
         same = equal_rows(
             [one_chunk(old.column(n)) for n in names], [one_chunk(rows.column(n)) for n in names], len(keys)
         )
-        moved = ~lost & ~(same & found & puts)
+        moved = np.where(puts, ~(same & found), found)
         changed = rows.select(names).filter(pa.array(moved))
         weight = puts[moved].astype(np.int64)
         gone = old.select(names).filter(pa.array(found & moved))
@@ -88,10 +85,9 @@ class Upsert:
             ]
         )
         errors = None
-        if lost.any():
-            bad = [str({k: r[k] for k in self.key}) for r in rows.filter(pa.array(lost)).to_pylist()]
-            errors = pa.table(
-                [bad, ["delete meets no row"] * len(bad), [1] * len(bad)], schema=ERROR_SCHEMA
-            )
+        lost = order[np.flatnonzero(~put & ~there)]
+        if len(lost):
+            bad = delta.select(list(self.key)).take(pa.array(lost))
+            errors = error_rows(bad, ["delete meets no row"] * len(lost))
         change = Change(binding.tables[0].name, deltas.with_weights(changed, weight))
         return Result(out, (change,), errors)
