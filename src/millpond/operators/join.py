@@ -114,7 +114,7 @@ class Join:
             placements,
             tuple(tables),
             placed_by=self._placed_by(left, right),
-            extra=Sides(left, right, matcher),
+            extra=Sides(left, right, matcher, self._tells_apart(inputs, left, right)),
         )
 
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
@@ -272,6 +272,18 @@ class Join:
             name = self._name_of(1 - side, other[on.index(column)])
         return name
 
+    def _tells_apart(self, inputs: tuple[Shape, ...], left: Side, right: Side) -> bool:
+        """Are different pairs different rows: is a key of each side shown, or all its columns?"""
+        for number, side in ((0, left), (1, right)):
+            shown = {column for _, of, column in self.columns if of == number}
+            on, other = (self.left_on, self.right_on) if number == 0 else (self.right_on, self.left_on)
+            # In a pair the two key columns are equal: one shown is both.
+            shown |= {c for c, o in zip(on, other, strict=True) if self._name_of(1 - number, o) is not None}
+            key = inputs[number].key
+            if not shown >= {*side.columns} and (key is None or not shown >= {*key}):
+                return False
+        return True
+
     # -- the sender's side -------------------------------------------------------------
 
     def prepare(self, binding: Binding, index: int, delta: pa.Table) -> pa.Table:
@@ -310,9 +322,4 @@ class Join:
             elif side.shows != "nothing":
                 work.show_by_key(n)
             changes += work.changes(n)
-        return Result(work.output(self._tells_apart(sides)), tuple(changes), work.errors)
-
-    def _tells_apart(self, sides: Sides) -> bool:
-        """Do different pairs give different rows, because no column of a side is left out?"""
-        shown = {(side, column) for _, side, column in self.columns}
-        return all((n, column) in shown for n in (0, 1) for column in sides[n].columns)
+        return Result(work.output(), tuple(changes), work.errors)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from millpond import hashing
 from millpond.delta import HASH, WEIGHT, concat, consolidate, with_weights
-from millpond.identity import nulls, one_chunk
+from millpond.identity import nulls, one_chunk, ties
 from millpond.operators.join_match import Matcher, Met
 from millpond.operators.kernel import join_errors
 from millpond.operators.keyed import Keyed, some_keys
@@ -55,6 +55,7 @@ class Sides:
     left: Side
     right: Side
     matcher: Matcher
+    tells_apart: bool  # different pairs give different rows
 
     def __getitem__(self, side: int) -> Side:
         return (self.left, self.right)[side]
@@ -129,7 +130,7 @@ class JoinEpoch:
         left, right = self.delta
         for name, number, other in (("new left", 1, left), ("new right", 0, right)):
             if len(other):
-                stored = self.fetch(number, np.unique(other.key))
+                stored = self.fetch(number, other.key[~ties(other.key)])
                 self._meet(name, *((left, stored) if number else (stored, right)))
         self._meet("new both", left, right)
 
@@ -225,12 +226,14 @@ class JoinEpoch:
         """Which rows this task writes: of a broadcast side only its own range."""
         return self._in_range(hashes) if side.way == "broadcast" else np.ones(len(hashes), np.bool_)
 
-    def output(self, tells_apart: bool) -> pa.Table | None:
+    def output(self) -> pa.Table | None:
         if not self._out:
             return None
         out = pa.concat_tables(self._out)
         # Pairs of one block are pairs of different rows; only several blocks can give one pair twice.
-        return out if tells_apart and self._blocks == 1 else consolidate(out)
+        if not self.sides.tells_apart or self._blocks != 1:
+            out = consolidate(out)
+        return out if out.num_rows else None
 
 
 def receive(side: Side, delta: pa.Table | None, schema: pa.Schema) -> tuple[pa.Table, pa.Table]:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millpond.delta import weights
 from millpond.errors import InvalidError
 from millpond.operators.extreme import Extreme
 from millpond.operators.operator import Shape
@@ -18,6 +19,7 @@ from millpond.operators.per_key import PerKey
 from millpond.ordering import Order
 from millpond.plan import codec
 from millpond.state.table import Rows, Table
+from tests.unit.operators.churn import churn, summed
 from tests.unit.operators.harness import OperatorRun, assert_same_rows, deltas, parallelisms, row_counts, rows
 
 SCHEMA = pa.schema([("k", pa.int64()), ("x", pa.float64()), ("s", pa.string()), ("t", pa.bool_())])
@@ -59,28 +61,40 @@ def play(run: OperatorRun, sql: str, given_deltas: list[pa.Table], parallelism: 
             run.compact()
 
 
-@settings(max_examples=50 * MORE, deadline=None)
+@settings(max_examples=30 * MORE, deadline=None)
 @given(operators, deltas(SCHEMA, epochs=6, rows_max=8), parallelisms())
 def test_the_best_row_is_that_of_the_batch_query(
     extreme: Extreme, given_deltas: list[pa.Table], parallelism: int
 ) -> None:
-    play(OperatorRun(extreme, [SHAPE]), batch(extreme), given_deltas, parallelism)
+    play(OperatorRun(summed(extreme), [SHAPE]), batch(extreme), given_deltas, parallelism)
 
 
-@settings(max_examples=25 * MORE, deadline=None)
+@settings(max_examples=15 * MORE, deadline=None)
 @given(operators, deltas(SCHEMA, epochs=6, rows_max=8, append_only=True), parallelisms())
 def test_append_only_input_keeps_one_row_a_key(
     extreme: Extreme, given_deltas: list[pa.Table], parallelism: int
 ) -> None:
-    run = OperatorRun(extreme, [Shape(SCHEMA, append_only=True)])
+    run = OperatorRun(summed(extreme), [Shape(SCHEMA, append_only=True)])
     assert [table.name for table in run.binding.tables] == ["step/best"]
     play(run, batch(extreme), given_deltas, parallelism)
 
 
-@settings(max_examples=15 * MORE, deadline=None)
+@pytest.mark.parametrize("append_only", [False, True])
+@pytest.mark.parametrize("descending", [False, True])
+def test_many_keys_at_once(descending: bool, append_only: bool) -> None:
+    extreme = Extreme(("k", "t"), (Order("x", descending, nulls_first=not descending),), ("s",))
+    run = OperatorRun(summed(extreme), [Shape(SCHEMA, append_only=append_only)])
+    source = churn(SCHEMA, [[None, *range(6)], [None, *range(9)], [None, *"abcdefgh"], [None, True]], 4)
+    script = [next(source) for _ in range(6)]
+    if append_only:
+        script = [delta.filter(pa.array(weights(delta) > 0)) for delta in script]
+    play(run, batch(extreme), script, 2)
+
+
+@settings(max_examples=10 * MORE, deadline=None)
 @given(operators.filter(lambda extreme: bool(extreme.key)), deltas(SCHEMA, rows_max=8))
 def test_every_delta_is_that_of_the_generic_operator(extreme: Extreme, given_deltas: list[pa.Table]) -> None:
-    fast = OperatorRun(extreme, [SHAPE])
+    fast = OperatorRun(summed(extreme), [SHAPE])
     slow = OperatorRun(PerKey(extreme.key, sql=batch(extreme).replace("input0", "input")), [SHAPE])
     for delta in given_deltas:
         assert_same_rows(row_counts(fast.epoch(delta)), row_counts(slow.epoch(delta)))

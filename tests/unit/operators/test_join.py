@@ -24,6 +24,7 @@ from millpond.operators.keyed import Keyed
 from millpond.operators.operator import BROADCAST, HERE, Shape, by_key
 from millpond.plan import codec
 from millpond.state.table import Rows, Table
+from tests.unit.operators.churn import churn, summed
 from tests.unit.operators.harness import OperatorRun, deltas, parallelisms, row_counts, rows
 
 LEFT = pa.schema([("k", pa.int64()), ("a", pa.string())])
@@ -64,14 +65,14 @@ chunks = st.sampled_from([1, 3, 1_000_000])
 
 
 def bound(operator: Join, shapes: Sequence[Shape] = SHAPES, *, chunk_rows: int = 1_000_000) -> OperatorRun:
-    run = OperatorRun(operator, shapes)
+    run = OperatorRun(summed(operator), shapes)
     sides = run.binding.extra
     small = replace(sides, matcher=replace(sides.matcher, chunk_rows=chunk_rows))
     run.binding = replace(run.binding, extra=small)
     return run
 
 
-@settings(max_examples=60 * MORE, deadline=None)
+@settings(max_examples=40 * MORE, deadline=None)
 @given(st.sampled_from(KINDS), residuals, chunks, scripts(), parallelisms())
 def test_every_kind_is_the_batch_join(
     kind: Any, residual: str | None, chunk_rows: int, script: list[tuple[Any, Any]], parallelism: int
@@ -85,7 +86,7 @@ SMALL_SIDE = [(kind, "right") for kind in ("inner", "left", "semi", "anti")] + [
 ]
 
 
-@settings(max_examples=30 * MORE, deadline=None)
+@settings(max_examples=20 * MORE, deadline=None)
 @given(st.sampled_from(SMALL_SIDE), residuals, scripts(), parallelisms())
 def test_broadcast_joins_are_the_batch_join(
     which: tuple[Any, Any], residual: str | None, script: list[tuple[Any, Any]], parallelism: int
@@ -136,6 +137,18 @@ def test_keys_of_several_columns(
     shown = "l.f, l.x" if kind in ("semi", "anti") else "l.f, r.f as g, l.x, r.x as y"
     sql = f"select {shown} from input0 l {kind} join input1 r on l.s = r.s and l.f = r.f"
     play(run, sql, list(zip_longest(*both)), parallelism)
+
+
+@pytest.mark.parametrize("residual", [None, RESIDUAL])
+@pytest.mark.parametrize(("kind", "side"), [*((kind, None) for kind in KINDS), *SMALL_SIDE])
+def test_many_keys_at_once(kind: Any, side: Any, residual: str | None) -> None:
+    run = bound(Join(("k",), ("k",), kind, COLUMNS, residual, broadcast=side), chunk_rows=50)
+    keys = [None, *range(30)]
+    left = churn(LEFT, [keys, ["a", "b", "c", None]], 1)
+    right = churn(RIGHT, [[-1.0, 0.0, 1.0, None], keys], 2)
+    script = [(next(left), next(right)) for _ in range(4)]
+    script += [(next(left), None), (None, next(right))]
+    play(run, batch(kind, residual=residual), script, 2)
 
 
 @settings(max_examples=10 * MORE, deadline=None)
@@ -266,6 +279,19 @@ def test_an_inner_join_may_show_a_key_under_the_name_of_its_equal() -> None:
     binding = Join(("k",), ("k",), "inner", ID_COLUMNS[2:]).bind("j", shapes)
     assert binding.shape.key == ("rid",)
     assert binding.placed_by == ("rk",)
+
+
+def test_rows_are_summed_only_where_two_pairs_can_be_one() -> None:
+    def tells(columns: Any, **keys: Any) -> bool:
+        left, right = (Shape(ID, append_only=False, key=keys.get(side)) for side in ("left", "right"))
+        return bool(Join(("k",), ("k",), "inner", columns).bind("j", (left, right)).extra.tells_apart)
+
+    assert tells(ID_COLUMNS)
+    assert tells(ID_COLUMNS[:3])  # the two keys are equal
+    ids = (ID_COLUMNS[0], ID_COLUMNS[2])
+    assert not tells(ids)
+    assert not tells(ids, left=("id",))
+    assert tells(ids, left=("id",), right=("id",))
 
 
 def test_where_the_rows_lie() -> None:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond import hashing
+from millpond.delta import weights
 from millpond.errors import InvalidError
 from millpond.operators.operator import Shape, by_key
 from millpond.operators.per_key import PerKey
@@ -20,6 +21,7 @@ from millpond.operators.top_n import BUCKET, TopN
 from millpond.ordering import Order
 from millpond.plan import codec
 from millpond.state.segment import Segment
+from tests.unit.operators.churn import churn, summed
 from tests.unit.operators.harness import OperatorRun, assert_same_rows, deltas, parallelisms, row_counts, rows
 
 SCHEMA = pa.schema([("k", pa.int64()), ("x", pa.float64()), ("s", pa.string())])
@@ -75,20 +77,20 @@ def play(run: OperatorRun, sql: str, given_deltas: list[pa.Table], parallelism: 
             run.compact()
 
 
-@settings(max_examples=70 * MORE, deadline=None)
+@settings(max_examples=40 * MORE, deadline=None)
 @given(operators, deltas(SCHEMA, epochs=6, rows_max=8), parallelisms())
 def test_the_head_of_every_key_is_that_of_the_batch_query(
     top: TopN, given_deltas: list[pa.Table], parallelism: int
 ) -> None:
-    play(OperatorRun(top, [SHAPE]), batch(top), given_deltas, parallelism)
+    play(OperatorRun(summed(top), [SHAPE]), batch(top), given_deltas, parallelism)
 
 
-@settings(max_examples=30 * MORE, deadline=None)
+@settings(max_examples=20 * MORE, deadline=None)
 @given(operators, deltas(SCHEMA, epochs=6, rows_max=8, append_only=True), parallelisms())
 def test_append_only_input_needs_no_more_than_the_heads(
     top: TopN, given_deltas: list[pa.Table], parallelism: int
 ) -> None:
-    run = OperatorRun(top, [Shape(SCHEMA, append_only=True)])
+    run = OperatorRun(summed(top), [Shape(SCHEMA, append_only=True)])
     play(run, batch(top), given_deltas, parallelism)
     whole = replace(top, n=top.last, offset=0, rank_column=None)
     kept = row_counts(run.state("head").select([*SCHEMA.names, "_w"]))
@@ -98,7 +100,21 @@ def test_append_only_input_needs_no_more_than_the_heads(
     assert_same_rows(kept, row_counts(expected.output), "state", "heads")
 
 
-@settings(max_examples=20 * MORE, deadline=None)
+@pytest.mark.parametrize("append_only", [False, True])
+@pytest.mark.parametrize("with_ties", [False, True])
+@pytest.mark.parametrize("rank_column", [None, "place"])
+def test_many_keys_at_once(rank_column: str | None, with_ties: bool, append_only: bool) -> None:
+    order = (Order("x", descending=True), Order("s", nulls_first=True))[: 1 if with_ties else 2]
+    top = TopN(("k",), order, 4, 2, with_ties=with_ties, rank_column=rank_column)
+    run = OperatorRun(summed(top), [Shape(SCHEMA, append_only=append_only)])
+    source = churn(SCHEMA, [[None, *range(6)], [None, *range(9)], [None, *"abcdefgh"]], 3)
+    script = [next(source) for _ in range(6)]
+    if append_only:
+        script = [delta.filter(pa.array(weights(delta) > 0)) for delta in script]
+    play(run, batch(top), script, 2)
+
+
+@settings(max_examples=15 * MORE, deadline=None)
 @given(operators, st.booleans(), st.integers(1, 3), st.data(), parallelisms())
 def test_two_stages_give_what_one_gives(
     top: TopN, append_only: bool, buckets: int, data: st.DataObject, parallelism: int
@@ -113,15 +129,15 @@ def test_two_stages_give_what_one_gives(
 
 
 def _batch(top: TopN, source: OperatorRun) -> pa.Table:
-    reader = OperatorRun(top, [SHAPE])
+    reader = OperatorRun(summed(top), [SHAPE])
     reader.inputs = source.inputs
     return reader.batch(batch(top))
 
 
-@settings(max_examples=15 * MORE, deadline=None)
+@settings(max_examples=10 * MORE, deadline=None)
 @given(operators.filter(lambda top: bool(top.key)), deltas(SCHEMA, rows_max=8))
 def test_every_delta_is_that_of_the_generic_operator(top: TopN, given_deltas: list[pa.Table]) -> None:
-    fast = OperatorRun(top, [SHAPE])
+    fast = OperatorRun(summed(top), [SHAPE])
     slow = OperatorRun(PerKey(top.key, sql=batch(top).replace("input0", "input")), [SHAPE])
     for delta in given_deltas:
         assert_same_rows(row_counts(fast.epoch(delta)), row_counts(slow.epoch(delta)))

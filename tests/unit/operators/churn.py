@@ -1,0 +1,46 @@
+"""Seeded deltas with many rows, to stand beside the small ones that a random search makes; and `summed`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millpond.delta import consolidate, with_weights
+from millpond.operators.operator import Binding, Context, Inputs, Result
+
+
+def churn(schema: pa.Schema, values: Sequence[Sequence[Any]], seed: int) -> Iterator[pa.Table]:
+    """Without end: 50 rows come, a column's value out of its `values`, and up to 70 that live go."""
+    random = np.random.default_rng(seed)
+    live: list[tuple[Any, ...]] = []
+    while True:
+        born = [tuple(column[int(random.integers(len(column)))] for column in values) for _ in range(50)]
+        dead = [
+            live.pop(int(random.integers(len(live)))) for _ in range(min(len(live), int(random.integers(70))))
+        ]
+        live += born
+        columns = [pa.array([row[i] for row in born + dead], f.type) for i, f in enumerate(schema)]
+        yield with_weights(pa.table(columns, schema=schema), np.repeat([1, -1], [len(born), len(dead)]))
+
+
+def summed(operator: Any) -> Any:
+    """The operator, every output of which must be consolidated and not empty."""
+    return _Summed(operator)
+
+
+class _Summed:
+    def __init__(self, operator: Any) -> None:
+        self.operator = operator
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.operator, name)
+
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+        result: Result = self.operator.apply(ctx, binding, inputs)
+        if result.out is not None:
+            found = consolidate(result.out)
+            assert 0 < found.num_rows == result.out.num_rows, f"not consolidated: {result.out.to_pylist()}"
+        return result
