@@ -4,7 +4,7 @@ Law 2: an epoch is visible entirely or not at all, because its manifest is one
 put-if-absent.  A manifest lists the live runs of every table as unchanged
 pages (written once, named by many manifests) plus a short list of what came
 and went since, so the amortised bytes of an epoch do not grow with the number
-of runs.  `apply` is the only way to make a manifest out of its parent, and
+of runs.  `fold` is the only way to make a listing out of its parent's, and
 `check` states the rules a manifest must keep before it may be committed.
 """
 
@@ -12,14 +12,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+import xxhash
 
 from millpond.errors import DataError, InternalError
 from millpond.state.run_ref import RunRef
 
 FORMAT = 1
+_SEAL = b',"xxh3":"%016x"}'  # the last member: the checksum of all bytes before it
+_SEAL_BYTES = len(_SEAL % 0)
 PAGE_RUNS = 256  # runs in one page, at most
 FOLD_AT = 96  # entries in recent + gone that make us write pages
 
@@ -80,32 +84,55 @@ class Manifest:
         data["pages"] = [[p.name, p.runs] for p in self.pages]
         data["recent"] = [ref_to_json(r) for r in self.recent]
         data["added"] = [ref_to_json(r) for r in self.added]
-        return json.dumps(data, separators=(",", ":"), sort_keys=True).encode()
+        return sealed(data)
 
     @staticmethod
     def decode(raw: bytes, *, name: str = "manifest") -> Manifest:
+        data = unsealed(raw, name)
         try:
-            data = json.loads(raw)
-            version = data["format"]
-        except (ValueError, KeyError, TypeError) as broken:
-            raise DataError(
-                f"{name} cannot be read",
-                detail=f"{len(raw)} bytes, {type(broken).__name__}: {broken}",
-                hint="the file is damaged: restore it from a copy, or roll back to an older epoch",
-            ) from broken
-        if version > FORMAT:
-            raise DataError(
-                "this pond was written by a newer version of millpond",
-                detail=f"{name} has format {version}, this version reads up to {FORMAT}",
-                hint="upgrade: pip install --upgrade millpond",
-            )
-        data["pages"] = tuple(Page(n, r) for n, r in data["pages"])
-        data["recent"] = tuple(ref_from_json(r) for r in data["recent"])
-        data["added"] = tuple(ref_from_json(r) for r in data["added"])
-        data["gone"] = tuple((f, s, h) for f, s, h in data["gone"])
-        data["removed"] = tuple((f, s, h) for f, s, h in data["removed"])
-        known = {f.name for f in dataclasses.fields(Manifest)}
-        return Manifest(**{k: v for k, v in data.items() if k in known})
+            data["pages"] = tuple(Page(n, r) for n, r in data["pages"])
+            data["recent"] = tuple(ref_from_json(r) for r in data["recent"])
+            data["added"] = tuple(ref_from_json(r) for r in data["added"])
+            data["gone"] = tuple((f, s, h) for f, s, h in data["gone"])
+            data["removed"] = tuple((f, s, h) for f, s, h in data["removed"])
+            known = {f.name for f in dataclasses.fields(Manifest)}
+            return Manifest(**{k: v for k, v in data.items() if k in known})
+        except (ValueError, KeyError, TypeError, IndexError) as broken:
+            raise _damaged(name, raw, f"{type(broken).__name__}: {broken}") from broken
+
+
+def sealed(data: Mapping[str, Any]) -> bytes:
+    """JSON that ends with a checksum of itself: a flipped bit in a number would still be JSON."""
+    body = json.dumps(data, separators=(",", ":"), sort_keys=True).encode()[:-1]
+    return body + _SEAL % xxhash.xxh3_64_intdigest(body)
+
+
+def unsealed(raw: bytes, name: str) -> dict[str, Any]:
+    """What `sealed` wrote, proved, or a DataError that says why not."""
+    try:
+        data = json.loads(raw)
+        version = data["format"]
+        newer = version > FORMAT
+    except (ValueError, KeyError, TypeError, RecursionError) as broken:
+        raise _damaged(name, raw, f"{type(broken).__name__}: {broken}") from broken
+    if newer:
+        raise DataError(
+            "this pond was written by a newer version of millpond",
+            detail=f"{name} has format {version}, this version reads up to {FORMAT}",
+            hint="upgrade: pip install --upgrade millpond",
+        )
+    body = raw[:-_SEAL_BYTES]
+    if raw[-_SEAL_BYTES:] != _SEAL % xxhash.xxh3_64_intdigest(body):
+        raise _damaged(name, raw, "its checksum does not match its content")
+    return dict(data)
+
+
+def _damaged(name: str, raw: bytes, why: str) -> DataError:
+    return DataError(
+        f"{name} cannot be read",
+        detail=f"{len(raw)} bytes, {why}",
+        hint="the file is damaged: keep it, and restore it from a copy of the pond",
+    )
 
 
 def is_kept(head: Manifest, epoch: int) -> bool:
@@ -135,18 +162,15 @@ def ref_from_json(v: Sequence[Any]) -> RunRef:
 
 
 def encode_page(refs: Iterable[RunRef]) -> bytes:
-    return json.dumps(
-        {"format": FORMAT, "runs": [ref_to_json(r) for r in refs]}, separators=(",", ":")
-    ).encode()
+    return sealed({"format": FORMAT, "runs": [ref_to_json(r) for r in refs]})
 
 
 def decode_page(raw: bytes, *, name: str) -> tuple[RunRef, ...]:
+    data = unsealed(raw, name)
     try:
-        return tuple(ref_from_json(r) for r in json.loads(raw)["runs"])
+        return tuple(ref_from_json(r) for r in data["runs"])
     except (ValueError, KeyError, TypeError, IndexError) as broken:
-        raise DataError(
-            f"{name} cannot be read", detail=str(broken), hint="restore the file from a copy"
-        ) from broken
+        raise _damaged(name, raw, f"{type(broken).__name__}: {broken}") from broken
 
 
 def check(child: Manifest, parent: Manifest | None) -> None:
@@ -174,7 +198,8 @@ def check(child: Manifest, parent: Manifest | None) -> None:
     if broken:
         raise InternalError(
             "a manifest breaks its rules: " + "; ".join(broken),
-            detail=f"child epoch {child.epoch} token {child.token}, parent epoch {parent.epoch} token {parent.token}",
+            detail=f"child epoch {child.epoch} token {child.token}, "
+            f"parent epoch {parent.epoch} token {parent.token}",
             epoch=child.epoch,
         )
 
@@ -196,8 +221,8 @@ def fold(
     added: Sequence[RunRef],
     removed: Iterable[RunId],
     *,
-    read_page: Any,
-    name_page: Any,
+    read_page: Callable[[str], Sequence[RunRef]],
+    name_page: Callable[[], str],
     fold_at: int = FOLD_AT,
     page_runs: int = PAGE_RUNS,
 ) -> Fold:
