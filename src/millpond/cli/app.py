@@ -14,6 +14,7 @@ import typer
 
 import millpond
 from millpond.cli.commands.control import rescale, rollback, savepoint
+from millpond.cli.commands.demo import demo
 from millpond.cli.commands.epochs import epochs, show
 from millpond.cli.commands.explain import explain
 from millpond.cli.commands.fork import fork
@@ -39,6 +40,7 @@ EXIT_CODES: dict[type[MillpondError], int] = {
     InternalError: 70,
 }
 COMMANDS: dict[str, tuple[Command, ...]] = {
+    "Try": (demo,),
     "Look": (epochs, show, views, read, errors, explain),
     "Control": (rescale, savepoint, rollback, fork),
     "Upkeep": (compact, gc),

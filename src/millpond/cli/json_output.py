@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from millpond.cli.output import Facts, Part, Rows, Said, Text
+from millpond.cli.output import Facts, Part, Rows, Said, Screen, Text
 from millpond.cli.values import json_of
 from millpond.errors import MillpondError
 
@@ -21,6 +21,11 @@ class JsonOutput:
 
     def write(self, *parts: Part) -> None:
         print(json.dumps(merged(parts), indent=2), file=self.stdout or sys.stdout, flush=True)
+
+    def screen(self) -> Screen:
+        from millpond.cli.screen import SilentScreen
+
+        return SilentScreen()
 
     def error(self, error: MillpondError) -> None:
         print(json.dumps(json_of(error.fields())), file=self.stderr or sys.stderr, flush=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Any, Protocol
 
 from millpond.cli.values import text_of
@@ -22,6 +23,7 @@ class Column:
     title: str | None = None
     show: Callable[[Any], str] = text_of
     right: bool = False
+    width: int = 0  # at least, where rows are written one by one
 
 
 @dataclass(frozen=True)
@@ -63,12 +65,40 @@ class Said:
 Part = Rows | Facts | Text | Said
 
 
+class Screen(Protocol):
+    """Where a long command shows how it comes along."""
+
+    def __enter__(self) -> Screen: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def act(self, text: str) -> None:
+        """A new part of the story, in one line."""
+
+    def say(self, text: str, *, good: bool | None = None) -> None:
+        """What happened; `good` tells whether it is what should have."""
+
+    def waiting(self, text: str) -> None:
+        """What is being waited for, until something else is said."""
+
+    def progress(self, columns: Sequence[Column], row: Mapping[str, Any]) -> None:
+        """One more row of the table that shows how it comes along."""
+
+    def show(self, part: Part) -> None:
+        """A table or facts that stay."""
+
+
 class Output(Protocol):
     def write(self, *parts: Part) -> None:
         """The answer of a command, all of it, once."""
 
     def error(self, error: MillpondError) -> None:
         """Why there is no answer."""
+
+    def screen(self) -> Screen:
+        """For a command that takes long: what people see before the answer."""
 
 
 def make_output(kind: str | Output) -> Output:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text as Styled
 
-from millpond.cli.output import Column, Facts, Part, Rows, Said, Text
+from millpond.cli.output import Column, Facts, Part, Rows, Said, Screen, Text
 from millpond.errors import MillpondError
 
 LOG_WIDTH = 160  # a file has no width of its own
@@ -30,6 +30,12 @@ class TextOutput:
             if number:
                 to.print()
             print_part(to, part)
+
+    def screen(self) -> Screen:
+        from millpond.cli.screen import LiveScreen, LogScreen
+
+        to = console(self.stdout or sys.stdout)
+        return LiveScreen(to) if to.is_terminal else LogScreen(to)
 
     def error(self, error: MillpondError) -> None:
         to = console(self.stderr or sys.stderr)

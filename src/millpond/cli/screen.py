@@ -1,0 +1,142 @@
+"""Where long commands show how they come along: a live table, a log, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.text import Text as Styled
+
+from millpond.cli.output import Column, Part, Rows
+from millpond.cli.text_output import drawn, print_part
+
+LIVE_ROWS = 12
+
+
+class SilentScreen:
+    """For scripts: they get the answer at the end."""
+
+    def __enter__(self) -> SilentScreen:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        return None
+
+    def act(self, text: str) -> None:
+        return None
+
+    def say(self, text: str, *, good: bool | None = None) -> None:
+        return None
+
+    def waiting(self, text: str) -> None:
+        return None
+
+    def progress(self, columns: Sequence[Column], row: Mapping[str, Any]) -> None:
+        return None
+
+    def show(self, part: Part) -> None:
+        return None
+
+
+class LogScreen:
+    """One line for everything that happens, without control codes."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._titled = False
+
+    def __enter__(self) -> LogScreen:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        return None
+
+    def act(self, text: str) -> None:
+        self._titled = False
+        self.console.print()
+        self.console.print(Styled(text, style="bold cyan"), soft_wrap=True)
+
+    def say(self, text: str, *, good: bool | None = None) -> None:
+        self._titled = False
+        mark = {None: "  ", True: "  ok: ", False: "  WRONG: "}[good]
+        style = {None: "", True: "green", False: "bold red"}[good]
+        self.console.print(Styled(mark + text, style=style), soft_wrap=True)
+
+    def waiting(self, text: str) -> None:
+        self.say(f"{text} ...")
+
+    def progress(self, columns: Sequence[Column], row: Mapping[str, Any]) -> None:
+        if not self._titled:
+            self._titled = True
+            self.console.print(
+                "  " + "  ".join(_cell(c, c.title or c.field) for c in columns), soft_wrap=True
+            )
+        self.console.print(
+            "  " + "  ".join(_cell(c, c.show(row.get(c.field))) for c in columns), soft_wrap=True
+        )
+
+    def show(self, part: Part) -> None:
+        self._titled = False
+        print_part(self.console, part)
+
+
+class LiveScreen(LogScreen):
+    """The same in a terminal: the table of epochs moves at the bottom, all else scrolls above it."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._live = Live(console=console, refresh_per_second=12, transient=True)
+        self._rows: list[Mapping[str, Any]] = []
+        self._columns: Sequence[Column] = ()
+        self._waiting: str | None = None
+
+    def __enter__(self) -> LiveScreen:
+        self._live.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._live.stop()
+
+    def act(self, text: str) -> None:
+        self._settle()
+        super().act(text)
+
+    def say(self, text: str, *, good: bool | None = None) -> None:
+        self._settle()
+        super().say(text, good=good)
+
+    def waiting(self, text: str) -> None:
+        self._waiting = text
+        self._draw()
+
+    def progress(self, columns: Sequence[Column], row: Mapping[str, Any]) -> None:
+        self._columns = columns
+        self._rows.append(row)
+        self._draw()
+
+    def show(self, part: Part) -> None:
+        self._settle()
+        super().show(part)
+
+    def _settle(self) -> None:
+        """What moved becomes part of what scrolls, so that all is told in order."""
+        rows, self._rows, self._waiting = self._rows, [], None
+        self._draw()
+        if rows:
+            self.console.print(drawn(Rows("epochs", self._columns, rows)))
+
+    def _draw(self) -> None:
+        parts: list[Any] = []
+        if self._rows:
+            parts.append(drawn(Rows("epochs", self._columns, self._rows[-LIVE_ROWS:])))
+        if self._waiting is not None:
+            parts.append(Spinner("dots", text=Styled(self._waiting, style="dim")))
+        self._live.update(Group(*parts))
+
+
+def _cell(column: Column, text: str) -> str:
+    width = max(len(column.title or column.field), column.width)
+    return text.rjust(width) if column.right else text.ljust(width)
