@@ -47,8 +47,9 @@ def read_head(store: Store) -> Manifest | None:
         if not found:
             return None
         head = read_manifest(store, found[-1])
-        gaps = [e + 1 for e, after in itertools.pairwise(found) if after != e + 1]
-        gaps = [g for g in gaps if g >= head.floor]
+        gaps = [e + 1 for e, after in itertools.pairwise((-1, *found)) if after != e + 1]
+        gaps = [max(g, head.floor) for g in gaps]
+        gaps = [g for g in gaps if g not in found]
         if not gaps:
             return head
         # A listing made while old manifests were being collected may show a gap: look again.

@@ -6,6 +6,7 @@ process; a listing itself is built once per manifest.
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
@@ -17,21 +18,24 @@ PAGES_CACHED = 4096
 
 
 class PageCache:
-    """Decoded pages by name, the least recently used dropped first."""
+    """Decoded pages by name, the least recently used dropped first; for any number of threads."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._pages: OrderedDict[str, tuple[RunRef, ...]] = OrderedDict()
+        self._lock = threading.Lock()
 
     def read(self, name: str) -> tuple[RunRef, ...]:
-        found = self._pages.get(name)
-        if found is None:
-            found = decode_page(self._store.get(name), name=name)
+        with self._lock:
+            found = self._pages.get(name)
+            if found is not None:
+                self._pages.move_to_end(name)
+                return found
+        found = decode_page(self._store.get(name), name=name)
+        with self._lock:
             self._pages[name] = found
-            if len(self._pages) > PAGES_CACHED:
+            while len(self._pages) > PAGES_CACHED:
                 self._pages.popitem(last=False)
-        else:
-            self._pages.move_to_end(name)
         return found
 
 

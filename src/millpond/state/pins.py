@@ -21,16 +21,22 @@ PREFIX = "pins/"
 class Pin:
     name: str
     epoch: int
+    last: int  # everything from `epoch` to `last` is kept
     expires_us: int | None  # None: until removed (a fork)
     why: str = "reader"
 
+    @property
+    def epochs(self) -> range:
+        return range(self.epoch, self.last + 1)
+
 
 def pin(
-    store: Store, epoch: int, expires_us: int | None, *, why: str = "reader", ident: str | None = None
+    store: Store, epoch: int, expires_us: int | None, *, last: int | None = None, why: str = "reader"
 ) -> Pin:
-    name = f"{PREFIX}{epoch:016d}-{ident or os.urandom(8).hex()}"
-    made = Pin(name, epoch, expires_us, why)
-    store.put_new(name, json.dumps({"epoch": epoch, "expires_us": expires_us, "why": why}).encode())
+    """Keep an epoch, or all from it to `last`; believed only after the floor was looked at again."""
+    made = Pin(f"{PREFIX}{epoch:016d}-{os.urandom(8).hex()}", epoch, last or epoch, expires_us, why)
+    data = {"epoch": epoch, "last": made.last, "expires_us": expires_us, "why": why}
+    store.put_new(made.name, json.dumps(data).encode())
     return made
 
 
@@ -45,5 +51,5 @@ def pins(store: Store) -> list[Pin]:
             data = json.loads(store.get(name))
         except MissingError:  # removed by its owner between the listing and the read
             continue
-        found.append(Pin(name, data["epoch"], data["expires_us"], data["why"]))
+        found.append(Pin(name, data["epoch"], data["last"], data["expires_us"], data["why"]))
     return found

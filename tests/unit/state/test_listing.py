@@ -1,0 +1,95 @@
+"""Listings: which runs make up a table, and the cache of pages behind them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+import pytest
+
+from millpond.errors import DataError
+from millpond.state import listing
+from millpond.state.listing import Listing, PageCache, live_runs
+from millpond.state.manifest import Manifest, Page, encode_page, run_id
+from millpond.state.memory_store import MemoryStore
+from millpond.state.run_ref import RunRef
+
+
+def ref(table: str, number: int, bucket: int | None = None) -> RunRef:
+    return RunRef(table, f"runs/1/{number}", 0, bucket, number, number, 1, 9, 0, 7, "delta")
+
+
+def test_a_listing_is_pages_less_gone_plus_recent() -> None:
+    store = MemoryStore()
+    store.put_new("pages/1", encode_page([ref("a", 1), ref("b", 2)]))
+    store.put_new("pages/2", encode_page([ref("a", 3)]))
+    gone = (run_id(ref("a", 1)),)
+    manifest = Manifest(
+        "p", 1, 1, "n", 1, pages=(Page("pages/1", 2), Page("pages/2", 1)), recent=(ref("a", 4),), gone=gone
+    )
+    found = Listing.of(manifest, PageCache(store))
+    assert found.tables() == ["a", "b"]
+    assert found.runs("a") == [ref("a", 3), ref("a", 4)]
+    assert found.all() == [ref("a", 3), ref("a", 4), ref("b", 2)]
+    assert found.runs("c") == []
+
+
+def test_the_earliest_bucket_is_of_bucketed_runs_only() -> None:
+    found = Listing([ref("a", 1, 7), ref("a", 2, -3), ref("b", 3)])
+    assert found.earliest_bucket("a") == -3
+    assert found.earliest_bucket("b") is None
+    assert found.earliest_bucket("c") is None
+
+
+class Counting(MemoryStore):
+    reads = 0
+
+    def get(self, name: str) -> bytes:
+        self.reads += 1
+        return super().get(name)
+
+
+def test_a_page_is_read_once_and_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "PAGES_CACHED", 3)
+    store = Counting()
+    for number in range(5):
+        store.put_new(f"pages/{number}", encode_page([ref("a", number)]))
+    cache = PageCache(store)
+    for _ in range(3):
+        cache.read("pages/0")
+    assert store.reads == 1
+    for number in range(5):
+        cache.read(f"pages/{number}")
+    assert len(cache._pages) == 3
+    cache.read("pages/0")
+    assert store.reads == 6
+
+
+def test_a_page_that_is_missing_or_damaged_is_named() -> None:
+    store = MemoryStore()
+    store.put_new("pages/1", b"{}")
+    with pytest.raises(DataError, match="pages/1 cannot be read"):
+        live_runs([Page("pages/1", 1)], (), (), PageCache(store))
+
+
+def test_threads_share_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers, merges and the chain look at once: between two looks another may drop an entry."""
+    monkeypatch.setattr(listing, "PAGES_CACHED", 1)
+    store = MemoryStore()
+    for number in range(2):
+        store.put_new(f"pages/{number}", encode_page([ref("a", number)]))
+    cache = PageCache(store)
+
+    class Guarded(OrderedDict[str, tuple[RunRef, ...]]):
+        touched = 0
+
+        def __getattribute__(self, name: str) -> Any:
+            if name in ("get", "move_to_end", "popitem"):
+                assert cache._lock.locked()
+                Guarded.touched += 1
+            return super().__getattribute__(name)
+
+    cache._pages = Guarded()
+    for number in (0, 0, 1, 0):
+        assert cache.read(f"pages/{number}") == (ref("a", number),)
+    assert Guarded.touched > 4
