@@ -59,7 +59,7 @@ from millpond.plan.nodes import Plan
 from millpond.plan.tables import table_specs
 from millpond.sources.source import Advance, Poll, Source, Split
 from millpond.state import history, inbox
-from millpond.state.garbage import collect
+from millpond.state.garbage import Facts, collect
 from millpond.state.listing import live_runs
 from millpond.state.manifest import Manifest, encode_page, is_kept, manifest_name
 from millpond.state.packed import PackedWriter
@@ -97,6 +97,7 @@ class Shell:
             n.step: n.operator.source for n in plan.nodes.values() if isinstance(n.operator, Scan)
         }
         self._head: Manifest | None = None
+        self._facts: Facts = {}  # what collections have read of manifests
         self._seen: dict[str, tuple[str, pa.Table]] = {}  # step -> (nonce it is true for, rows)
 
     def perform(self, instruction: Instruction) -> Event:
@@ -381,5 +382,6 @@ class Shell:
                 token=ask.token,
                 now_us=self.clock.now_us(),
                 pages=self.worker.pages,
+                facts=self._facts,
             )
         return Collected(ask.head.floor)

@@ -1,6 +1,7 @@
 """Fork: a new pond whose first epoch names the files of an epoch of another.
 
-No data is copied: the child's refs carry the parent's uri.  The fork pins its
+No data is copied: the child's refs carry the parent's uri, and content
+intervals that end at zero, before the child's own epochs.  The fork pins its
 parent before it reads, and the pin stays until the child is given up; it gets
 a pond id of its own and starts with its sinks detached (their cursors are not
 taken over).
@@ -16,20 +17,34 @@ from millpond.state import history
 from millpond.state.listing import PageCache, live_runs
 from millpond.state.manifest import PAGE_RUNS, Manifest, Page, encode_page, is_kept, manifest_name
 from millpond.state.pins import pin, unpin
+from millpond.state.run_ref import RunRef
 from millpond.state.store import Put, Store
 
 
 def fork(parent: Store, child: Store, epoch: int, *, pond: str, now_us: int) -> Manifest:
     """Make `child` a pond that begins as `parent` was at `epoch`; its first manifest."""
     made = pin(parent, epoch, None, why=f"fork {child.uri}")
+    try:
+        first = _first(parent, child, epoch, pond, now_us)
+    except BaseException:
+        unpin(parent, made)
+        raise
+    # Where the answer is lost the pin stays: the child may exist.
+    if child.put_new(manifest_name(0), first.encode()) is not Put.WON:
+        unpin(parent, made)
+        raise ConflictError("there is a pond here already", detail=child.uri, hint="fork into an empty place")
+    return first
+
+
+def _first(parent: Store, child: Store, epoch: int, pond: str, now_us: int) -> Manifest:
+    """Everything but the commit: the child's pages and catalog are written, its manifest is made."""
     head = history.read_head(parent)
     if head is None or not is_kept(head, epoch):
-        unpin(parent, made)
         kept = "nothing" if head is None else f"epochs {head.floor} to {head.epoch}"
         raise InvalidError(f"epoch {epoch} cannot be forked", detail=f"the pond keeps {kept}", epoch=epoch)
     base = history.read_manifest(parent, epoch)
     refs = [
-        replace(r, file=r.file if "!" in r.file else f"{parent.uri}!{r.file}", kind="merge")
+        _taken_over(r, parent.uri, epoch)
         for r in live_runs(base.pages, base.recent, base.gone, PageCache(parent))
     ]
     pages = []
@@ -39,7 +54,7 @@ def fork(parent: Store, child: Store, epoch: int, *, pond: str, now_us: int) -> 
         pages.append(Page(name, len(refs[start : start + PAGE_RUNS])))
     if base.catalog is not None:
         child.put_new(base.catalog, parent.get(base.catalog))
-    first = replace(
+    return replace(
         base,
         pond=pond,
         epoch=0,
@@ -62,7 +77,9 @@ def fork(parent: Store, child: Store, epoch: int, *, pond: str, now_us: int) -> 
         admitted={},
         metrics={"parent": base.pond, "parent_epoch": epoch},
     )
-    if child.put_new(manifest_name(0), first.encode()) is not Put.WON:
-        unpin(parent, made)
-        raise ConflictError("there is a pond here already", detail=child.uri, hint="fork into an empty place")
-    return first
+
+
+def _taken_over(ref: RunRef, uri: str, epoch: int) -> RunRef:
+    """A run as the child names it: by the parent's place, and older than every epoch of the child."""
+    file = ref.file if "!" in ref.file else f"{uri}!{ref.file}"
+    return replace(ref, file=file, kind="merge", lo=ref.lo - epoch, hi=ref.hi - epoch)

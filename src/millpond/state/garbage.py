@@ -3,11 +3,13 @@
 Law 6: a committed file is unlinked only then.  The floor was raised by a
 commit before this runs; pins are read after it.  Only the token holder
 collects, and it spares every file that a job of its own may still commit.
+One that was overtaken without knowing finds manifests gone that it must keep,
+and deletes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from millpond.state.history import epochs, find_manifest
@@ -17,6 +19,8 @@ from millpond.state.listing import PageCache, live_runs
 from millpond.state.manifest import Manifest, epoch_of, manifest_name
 from millpond.state.pins import pins
 from millpond.state.store import Store
+
+Facts = dict[int, frozenset[str]]  # by epoch: the files that it added and the pages that it names
 
 
 @dataclass(frozen=True)
@@ -34,66 +38,97 @@ def collect(
     now_us: int,
     pages: PageCache,
     between: Callable[[], None] = lambda: None,
+    facts: Facts | None = None,
 ) -> Collection:
-    """Delete old manifests, pages, runs and inbox entries; `between` is called before each deletion."""
-    pinned = set(head.savepoints.values())
-    for found in pins(store):
-        if found.expires_us is not None and found.expires_us < now_us:
-            between()
-            store.delete(found.name)
-        else:
-            pinned.add(found.epoch)
+    """Delete old manifests, pages, runs and inbox entries; `between` is called before each deletion.
+
+    `facts` is kept by the caller from one collection to the next, so that each reads only what came since.
+    """
+    pinned = _pinned(store, head, now_us, between)
     known = epochs(store)
-    kept = [e for e in known if e >= head.floor or e in pinned]
+    stretch = [e for e in known if e >= head.floor]
+    if stretch != list(range(head.floor, max(head.epoch, known[-1] if known else 0) + 1)):
+        return Collection()  # a manifest is lost: its files are what a restored copy of it needs
     # Every pinned epoch needs its parent too: its changes are told against it.
-    kept = sorted(set(kept) | {e - 1 for e in pinned if e - 1 in set(known)})
-    needed: set[str] = set()
-    for epoch in kept:
-        manifest = find_manifest(store, epoch)
-        if manifest is not None:
-            needed |= files_of(manifest, pages)
-    deleted_manifests = deleted_files = 0
-    doomed = [e for e in known if e not in set(kept) and e <= head.epoch]
-    for epoch in doomed:
-        between()
-        store.delete(manifest_name(epoch))
-        deleted_manifests += 1
-    for name in _deletable(store, needed, spare_from, token):
+    apart = sorted({e for p in pinned for e in (p - 1, p)} & {e for e in known if e < head.floor})
+    needed = _needed(store, head, stretch, apart, pages, {} if facts is None else facts)
+    if needed is None:
+        return Collection()
+    kept = {*stretch, *apart}
+    doomed = [manifest_name(e) for e in known if e not in kept]
+    files = _deletable(store, needed, spare_from, token)
+    for name in [*doomed, *files, *_executed(store, head)]:
         between()
         store.delete(name)
-        deleted_files += 1
-    _collect_inbox(store, kept, head, between)
-    return Collection(deleted_manifests, deleted_files)
+    return Collection(len(doomed), len(files))
+
+
+def _pinned(store: Store, head: Manifest, now_us: int, between: Callable[[], None]) -> set[int]:
+    """The epochs that somebody reads, forked or named; pins that have run out are deleted."""
+    found = set(head.savepoints.values())
+    for pin in pins(store):
+        if pin.expires_us is not None and pin.expires_us < now_us:
+            between()
+            store.delete(pin.name)
+        else:
+            found.update(pin.epochs)
+    return found
+
+
+def _needed(
+    store: Store, head: Manifest, stretch: Sequence[int], apart: Sequence[int], pages: PageCache, facts: Facts
+) -> set[str] | None:
+    """The files of all kept epochs; None when one of them went meanwhile, so somebody else collects.
+
+    Along a stretch an epoch has only files that the first of it has, or that one of it added.
+    """
+    for epoch in facts.keys() - set(stretch):
+        del facts[epoch]
+    needed = files_of(head, pages)
+    for epoch in (*apart, *stretch):
+        if epoch in facts and epoch != stretch[0]:
+            needed |= facts[epoch]
+            continue
+        manifest = find_manifest(store, epoch)
+        if manifest is None:
+            return None
+        if epoch <= stretch[0]:
+            needed |= files_of(manifest, pages)
+        if epoch >= stretch[0]:
+            facts[epoch] = frozenset(own_files(manifest))
+            needed |= facts[epoch]
+    return needed
+
+
+def own_files(manifest: Manifest) -> set[str]:
+    """The files of this pond that an epoch added, and the pages that it names."""
+    return {r.file for r in manifest.added if "!" not in r.file} | {p.name for p in manifest.pages}
 
 
 def files_of(manifest: Manifest, pages: PageCache) -> set[str]:
     """Every file of this pond that reading one epoch needs, pages included."""
-    refs = [*live_runs(manifest.pages, manifest.recent, manifest.gone, pages), *manifest.added]
-    return {r.file for r in refs if "!" not in r.file} | {p.name for p in manifest.pages}
+    live = live_runs(manifest.pages, manifest.recent, manifest.gone, pages)
+    return {r.file for r in live if "!" not in r.file} | own_files(manifest)
 
 
-def _deletable(store: Store, needed: set[str], spare_from: int, token: int) -> Iterable[str]:
+def _deletable(store: Store, needed: set[str], spare_from: int, token: int) -> list[str]:
+    found = []
     for name in store.list("runs/"):
-        if name in needed:
-            continue
         _, owner, rest = name.split("/", 2)
-        if int(owner) < token or (int(owner) == token and int(rest.split("-", 1)[0]) < spare_from):
-            yield name
+        ours = int(owner) == token and int(rest.split("-", 1)[0]) < spare_from
+        if name not in needed and (int(owner) < token or ours):
+            found.append(name)
     for name in store.list("pages/"):
         if name not in needed and epoch_of(name.split("-", 1)[0]) < spare_from:
-            yield name
+            found.append(name)
+    return found
 
 
-def _collect_inbox(store: Store, kept: list[int], head: Manifest, between: Callable[[], None]) -> None:
-    """Entries that every kept epoch has executed, but the last of them (its number is the place of the next)."""
-    oldest = head
-    for epoch in kept[:1]:
-        oldest = find_manifest(store, epoch) or head
+def _executed(store: Store, head: Manifest) -> list[str]:
+    """Entries that the oldest epoch of the stretch has executed, but the last of them.
+
+    Its number is the place of the next.  A rollback, also to a savepoint, never goes back in the inbox.
+    """
+    oldest = find_manifest(store, head.floor) or head
     done = int(oldest.positions.get("inbox", 0))
-    if done < 2:
-        return
-    for name in store.list(INBOX):
-        if name >= entry_name(done - 1):
-            break
-        between()
-        store.delete(name)
+    return [name for name in store.list(INBOX) if done > 1 and name < entry_name(done - 1)]
