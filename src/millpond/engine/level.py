@@ -147,7 +147,15 @@ class TaskRun:
             if split.blob is not None and split.data is None:
                 split = replace(split, data=self.worker.store.get(split.blob))
             try:
-                parts.extend(t for t in scan.source.read(split, columns) if t.num_rows)
+                for table in scan.source.read(split, columns):
+                    if "_error" in table.column_names:  # rows that the source could not read (law 9)
+                        bad = [pa.array([step] * table.num_rows, pa.string()), table["_row"], table["_error"]]
+                        self.errors.append(pa.table(bad, schema=ERRORS_SPEC.schema))
+                        self._count(f"errors/{step}", table.num_rows)
+                    elif table.num_rows and table.num_columns:
+                        parts.append(table)
+                    elif table.num_rows:  # no column is asked for: weights keep the rows from being lost
+                        parts.append(table.append_column("_w", pa.array(np.ones(table.num_rows, np.int64))))
             except MillpondError as error:
                 raise type(error)(
                     error.message, detail=error.detail, hint=error.hint, step=step, epoch=self.spec.epoch

@@ -64,4 +64,8 @@ class Source(Protocol):
     def advance(self, position: Any, admitted: Sequence[Split], rejects: Sequence[tuple[str, str]]) -> Advance: ...
 
     def read(self, split: Split, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """The rows of a split; tables may carry `_w` when the source is not append-only."""
+        """The rows of a split; tables may carry `_w` when the source is not append-only.
+
+        A table with a column `_error` holds no rows but input that could not be read: `_row` is its text,
+        `_error` the reason.  It becomes error rows, and the split goes on.
+        """

@@ -1,0 +1,388 @@
+"""A followed folder: every file that appears in it is read once.
+
+Law: a file is admitted whole, in pieces, once (laws 1 and 9).  What was read
+is in the source's own table, one row a file, committed with the epoch that
+read it; a file read in part is in the position.  Files are taken in order of
+(time, name); one that comes late with an older time is new all the same.
+A piece names the size and etag of its file, and reading it again checks both, so
+a replay gives the same rows or a clear error, never others.
+
+A file that cannot be read (no footer, other columns) becomes an error row and
+is looked at again when it changes.  A file that changes after it was read
+becomes an error row too: its rows are in the views already, and are not read
+again.  Put files into the folder whole, by renaming them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.errors import DataError, InternalError, InvalidError, UnavailableError
+from millpond.sources import fit, text_format
+from millpond.sources.file_format import BadFileError, Facts, FileFormat, Piece
+from millpond.sources.folder import Folder, Found, open_folder
+from millpond.sources.parquet_format import ParquetFormat
+from millpond.sources.source import Advance, Poll, Split
+from millpond.sources.text_format import TextFormat
+from millpond.state.table_spec import TableSpec
+
+PIECES_PER_POLL = 16  # about: so that all tasks get work
+FILES_PER_POLL = 1_000  # looked into: many tiny files must not make a poll endless
+_FACTS_MAX = 20_000  # kept in memory
+
+SEEN = pa.schema(
+    [
+        ("path", pa.string()),
+        ("size", pa.int64()),
+        ("mtime_us", pa.int64()),
+        ("etag", pa.string()),  # of what was read; NULL for a file that never was
+        ("rows", pa.int64()),  # NULL where the format does not tell
+        ("status", pa.string()),  # read, rejected, changed (after it was read)
+    ]
+)
+_FORMATS: dict[str, FileFormat] = {
+    "parquet": ParquetFormat(),
+    "json": TextFormat(csv=False),
+    "csv": TextFormat(csv=True),
+}
+
+
+@dataclass(frozen=True)
+class FileSource:
+    """Rows of all files of a folder and the folders in it; files named `_*`, `.*` and `*.tmp` are not seen.
+
+    `path` is a folder or an address that Arrow can open (``s3://...``); `pattern` chooses files, as in
+    ``"*.parquet"`` or ``"orders/*"``.  Without a `schema` the columns are those of the first file.  A file
+    must have all columns, in these types or narrower ones; others it has are left out.
+
+    >>> import tempfile, pyarrow.parquet
+    >>> folder = tempfile.mkdtemp()
+    >>> pyarrow.parquet.write_table(pa.table({"k": [1, 2]}), f"{folder}/a.parquet")
+    >>> source = FileSource(folder)
+    >>> [(s.what["path"], s.rows) for s in source.poll(None, None, 1000).splits]
+    [('a.parquet', 2)]
+    """
+
+    path: str | os.PathLike[str]  # kept as absolute text
+    format: Literal["parquet", "json", "csv"] = "parquet"
+    schema: pa.Schema = None
+    pattern: str | None = None
+    # What this process has learnt about versions of files.
+    _facts: dict[Found, Facts] = field(
+        default_factory=dict, compare=False, repr=False, metadata={"durable": False}
+    )
+    _touched: set[Found] = field(
+        default_factory=set, compare=False, repr=False, metadata={"durable": False}
+    )  # read before, with another time and the same content
+
+    append_only: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.format not in _FORMATS:
+            raise InvalidError(f"no file format named {self.format!r}", hint=f"one of {', '.join(_FORMATS)}")
+        path = os.fspath(self.path)
+        object.__setattr__(self, "path", path if "://" in path else str(Path(path).expanduser().absolute()))
+        if self.schema is None:
+            self._folder.check()
+            object.__setattr__(self, "schema", self._inferred())
+        else:
+            object.__setattr__(self, "schema", fit.declared(self.schema))
+        if self.format != "parquet":
+            text_format.check_types(self.format == "csv", self.schema)
+
+    def table(self, step: str) -> TableSpec:
+        return TableSpec(f"{step}/seen", SEEN, key=("path",))
+
+    # -- in the driver --------------------------------------------------------
+
+    def poll(self, position: Any, seen: pa.Table | None, max_rows: int) -> Poll:
+        listing = self._folder.list(self.pattern)
+        offer = _Offer(self, max_rows)
+        partial = _partial(position, str(self.path))
+        if partial is not None:
+            self._go_on(offer, partial, {f.path: f for f in listing})
+            listing = [f for f in listing if f.path != partial["path"]]
+        fresh, changed = _sort_out(listing, seen)
+        left = 0
+        for number, file in enumerate(fresh):
+            if offer.full:
+                left = len(fresh) - number
+                break
+            offer.take(file)
+        for file, before in changed:
+            if offer.looked >= FILES_PER_POLL:
+                break
+            offer.notice_change(file, before)
+        return offer.poll(left)
+
+    def _go_on(self, offer: _Offer, partial: dict[str, Any], listing: dict[str, Found]) -> None:
+        """The rest of the file that earlier epochs read in part."""
+        file = listing.get(partial["path"])
+        if file is None:
+            raise _vanished(str(self.path), partial["path"])
+        try:
+            facts = self._look(file)
+        except FileNotFoundError as error:
+            raise _vanished(str(self.path), partial["path"]) from error
+        except BadFileError as error:
+            raise _changed(str(self.path), partial, file, str(error)) from error
+        if (file.size, facts.etag) != (partial["size"], partial["etag"]):
+            raise _changed(str(self.path), partial, file, facts.etag)
+        offer.add(file, facts, partial["next"])
+
+    def advance(
+        self, position: Any, admitted: Sequence[Split], rejects: Sequence[tuple[str, str]]
+    ) -> Advance:
+        partial = _partial(position, str(self.path))
+        files = 0 if position is None else int(position["files"])
+        done: list[dict[str, Any]] = []
+        for split in admitted:
+            what = split.what
+            if partial is not None and (what["path"], what["first"]) != (partial["path"], partial["next"]):
+                raise InternalError(
+                    "a file was left before its end",
+                    detail=f"{partial['path']!r} at {partial['next']}, "
+                    f"then {what['path']!r} at {what['first']}",
+                )
+            identity = {name: what[name] for name in ("path", "size", "mtime_us", "etag")}
+            if what["last"] < what["end"]:
+                partial = {**identity, "next": what["last"]}
+            else:
+                partial = None
+                files += 1
+                done.append({**identity, "rows": what["rows"], "status": "read"})
+        done += [json.loads(what) for what, _ in rejects]
+        seen = pa.Table.from_pylist(done, schema=SEEN) if done else None
+        return Advance({"files": files, "partial": partial}, seen)
+
+    # -- in a task ------------------------------------------------------------
+
+    def read(self, split: Split, columns: Sequence[str]) -> Iterator[pa.Table]:
+        what = split.what
+        piece = Piece(what["first"], what["last"], split.rows, split.bytes)
+        try:
+            file = self._same(what)
+            yield from self._format.read(self._folder, file, piece, self.schema, columns)
+            if self._folder.find(file.path) != file:
+                self._same(what)  # a file may be touched while it is read, and no more
+        except FileNotFoundError as error:
+            raise _vanished(str(self.path), what["path"]) from error
+
+    def _same(self, what: Any) -> Found:
+        """The file of a piece, if it still is the one that was admitted."""
+        file = self._folder.find(what["path"])
+        if file is None:
+            raise _vanished(str(self.path), what["path"])
+        try:
+            etag = self._format.etag(self._folder, file)
+        except BadFileError as error:
+            raise _changed(str(self.path), what, file, str(error)) from error
+        if (file.size, etag) != (what["size"], what["etag"]):
+            raise _changed(str(self.path), what, file, etag)
+        return file
+
+    # -- inside -----------------------------------------------------------------
+
+    @property
+    def _folder(self) -> Folder:
+        return open_folder(str(self.path))
+
+    @property
+    def _format(self) -> FileFormat:
+        return _FORMATS[self.format]
+
+    def _look(self, file: Found) -> Facts:
+        facts = self._facts.get(file)
+        if facts is None:
+            if len(self._facts) >= _FACTS_MAX:
+                self._facts.clear()
+            facts = self._facts[file] = self._format.look(self._folder, file, self.schema)
+        return facts
+
+    def _inferred(self) -> pa.Schema:
+        """The columns of the first file that can be read."""
+        reason = "there is no file in it"
+        for file in self._folder.list(self.pattern):
+            if not file.legible:
+                continue
+            try:
+                return fit.inferred(self._format.infer(self._folder, file))
+            except FileNotFoundError:
+                continue
+            except BadFileError as error:
+                reason = f"{file.path}: {error}"
+        raise InvalidError(
+            f"folder {self.path!r} does not tell its columns",
+            detail=reason,
+            hint="put a first file into it, or pass schema=pa.schema([...])",
+        )
+
+
+class _Offer:
+    """A poll in the making."""
+
+    def __init__(self, source: FileSource, max_rows: int) -> None:
+        self._source = source
+        self._max_rows = max_rows
+        self._piece_rows = max(1, max_rows // PIECES_PER_POLL)
+        self._splits: list[Split] = []
+        self._rejects: list[tuple[str, str]] = []
+        self._rows = 0
+        self._beyond = 0  # rows of files that were begun, beyond what is offered
+        self._files = 0
+        self.looked = 0
+
+    @property
+    def full(self) -> bool:
+        return self._rows >= self._max_rows or self.looked >= FILES_PER_POLL
+
+    def take(self, file: Found) -> None:
+        """Offer a new file, or refuse it."""
+        self.looked += 1
+        if not file.legible:
+            self._reject(file, "the name is not valid UTF-8", "rejected")
+            return
+        try:
+            facts = self._source._look(file)
+        except FileNotFoundError:
+            return  # gone before it was admitted: it was never there
+        except BadFileError as error:
+            self._reject(file, str(error), "rejected")
+            return
+        self.add(file, facts, facts.start)
+
+    def add(self, file: Found, facts: Facts, first: int) -> None:
+        """Offer a file from a place on, in pieces, as far as there is room."""
+        source = self._source
+        self._files += 1
+        while True:
+            piece = source._format.cut(source._folder, file, facts, first, self._piece_rows)
+            what = {
+                "path": file.path,
+                "size": file.size,
+                "mtime_us": file.mtime_us,
+                "etag": facts.etag,
+                "first": piece.first,
+                "last": piece.last,
+                "end": facts.end,
+                "rows": facts.rows,
+            }
+            self._splits.append(Split(what, piece.rows, piece.bytes))
+            self._rows += piece.rows
+            first = piece.last
+            if first >= facts.end:
+                return
+            if self._rows >= self._max_rows:
+                self._beyond += source._format.rows_from(facts, first)
+                return
+
+    def notice_change(self, file: Found, etags: set[str]) -> None:
+        """A file that was read has another size or time; say so once, unless it is the same file."""
+        source = self._source
+        if file in source._touched:
+            return
+        self.looked += 1
+        try:
+            etag = source._format.etag(source._folder, file)
+        except FileNotFoundError:
+            return
+        except BadFileError as error:
+            etag = str(error)
+        if etag in etags:
+            source._touched.add(file)
+            return
+        read = min(etags)
+        reason = f"the file changed after it was read (its etag was {read}, now {etag}) and is not read again"
+        self._reject(file, reason, "changed", read)
+
+    def poll(self, files_left: int) -> Poll:
+        average = self._rows / self._files if self._files else 0
+        backlog = self._beyond + round(files_left * average)
+        return Poll(tuple(self._splits), tuple(self._rejects), backlog)
+
+    def _reject(self, file: Found, reason: str, status: str, etag: str | None = None) -> None:
+        row = {
+            "path": file.path,
+            "size": file.size,
+            "mtime_us": file.mtime_us,
+            "etag": etag,
+            "status": status,
+        }
+        self._rejects.append((json.dumps(row, ensure_ascii=False), reason))
+
+
+def _sort_out(
+    listing: Sequence[Found], seen: pa.Table | None
+) -> tuple[list[Found], list[tuple[Found, set[str]]]]:
+    """The files that are new, and those that were read and are not as they were then, with their etags.
+
+    `seen` may hold older rows of a path beside the newest: a version that any of them names is settled.
+    """
+    if seen is None or seen.num_rows == 0 or not listing:
+        return list(listing), []
+    paths = pa.array([f.path for f in listing], pa.string())
+    at = pc.index_in(paths, value_set=seen.column("path").combine_chunks()).fill_null(-1).to_numpy()
+    sizes, times = (seen.column(name).to_numpy()[at] for name in ("size", "mtime_us"))
+    known = (at >= 0) & (sizes == [f.size for f in listing]) & (times == [f.mtime_us for f in listing])
+    odd = pa.array([listing[i].path for i in np.flatnonzero((at >= 0) & ~known).tolist()], pa.string())
+    held: dict[str, list[dict[str, Any]]] = {}
+    if len(odd):
+        for row in seen.filter(pc.is_in(seen.column("path"), value_set=odd)).to_pylist():
+            held.setdefault(row["path"], []).append(row)
+    fresh, changed = [], []
+    for i in np.flatnonzero(~known).tolist():
+        file = listing[i]
+        rows = held.get(file.path, [])
+        if any((r["size"], r["mtime_us"]) == (file.size, file.mtime_us) for r in rows):
+            continue
+        if any(r["status"] != "rejected" for r in rows):
+            changed.append((file, {r["etag"] for r in rows if r["etag"] is not None}))
+        else:
+            fresh.append(file)
+    return fresh, changed
+
+
+def _partial(position: Any, path: str) -> dict[str, Any] | None:
+    """The file that was read in part, by a position of ours."""
+    if position is None:
+        return None
+    partial = position.get("partial") if isinstance(position, dict) else None
+    wanted = {"path", "size", "mtime_us", "etag", "next"}
+    if (
+        not isinstance(position, dict)
+        or {*position} != {"files", "partial"}
+        or (partial is not None and {*partial} != wanted)
+    ):
+        raise DataError(
+            f"the position is not one of the folder {path!r}",
+            detail=f"got {json.dumps(position, default=str)}",
+            hint="the step read another kind of source before; give this one another name",
+        )
+    return partial
+
+
+def _vanished(folder: str, path: str) -> UnavailableError:
+    return UnavailableError(
+        f"file {path!r} is gone, and was not read to its end",
+        detail=f"it was admitted from {folder!r}",
+        hint="put it back as it was; nothing that was committed is lost",
+    )
+
+
+def _changed(folder: str, then: Any, now: Found, etag: str) -> DataError:
+    return DataError(
+        f"file {now.path!r} changed while it was being read",
+        detail=f"it had {then['size']} bytes and etag {then['etag']} when it was admitted, "
+        f"and has {now.size} bytes and etag {etag} now, in {folder!r}",
+        hint="put whole files into the folder, by renaming them; put this one back as it was, or, if the "
+        "pond holds nothing of it yet, start again",
+    )

@@ -1,0 +1,192 @@
+"""Parquet files: row groups, counted and checked by the footer.
+
+The etag is a hash of the footer, which names the place, size and statistics
+of every column chunk.  A row group that cannot be decoded is one error row
+that says how many rows it stands for; the other row groups are read (law 9).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from millpond.errors import UnavailableError
+from millpond.sources.file_format import ERROR, BadFileError, Facts, Piece, bad_rows
+from millpond.sources.fit import fit, misfit
+from millpond.sources.folder import Folder, Found
+
+_MAGIC = b"PAR1"
+_TAIL_BYTES = 64 << 10  # read first; most footers are smaller
+
+
+class ParquetFormat:
+    def infer(self, folder: Folder, file: Found) -> pa.Schema:
+        return _schema(_footer(folder, file))
+
+    def look(self, folder: Folder, file: Found, schema: pa.Schema) -> Facts:
+        footer = _footer(folder, file)
+        reason = misfit(_schema(footer), schema)
+        if reason is not None:
+            raise BadFileError(reason)
+        meta = _metadata(footer)
+        groups = [meta.row_group(g) for g in range(meta.num_row_groups)]
+        parts = tuple((g.num_rows, g.total_byte_size) for g in groups)
+        return Facts(_etag(footer), 0, meta.num_row_groups, meta.num_rows, parts)
+
+    def cut(self, folder: Folder, file: Found, facts: Facts, first: int, rows: int) -> Piece:
+        last, taken, size = first, 0, 0
+        while last < facts.end and (last == first or taken + facts.parts[last][0] <= rows):
+            taken += facts.parts[last][0]
+            size += facts.parts[last][1]
+            last += 1
+        return Piece(first, last, taken, size)
+
+    def rows_from(self, facts: Facts, first: int) -> int:
+        return sum(rows for rows, _ in facts.parts[first:])
+
+    def etag(self, folder: Folder, file: Found) -> str:
+        return _etag(_footer(folder, file))
+
+    def read(
+        self, folder: Folder, file: Found, piece: Piece, schema: pa.Schema, columns: Sequence[str]
+    ) -> Iterator[pa.Table]:
+        if piece.first == piece.last:
+            return
+        meta = _metadata(_footer(folder, file))
+        groups = list(range(piece.first, piece.last))
+        required = [f.name for f in schema if not f.nullable and _may_lack(meta, groups, f.name)]
+        names = [*columns, *(c for c in required if c not in columns)]
+        with folder.open(file.path) as handle:
+            source = pq.ParquetFile(handle, metadata=meta, pre_buffer=not folder.local)
+            try:
+                tables = [_decode(source, groups, schema, names)]
+            except BadFileError:
+                tables = list(_one_by_one(source, handle, file, groups, schema, names))
+        for table in tables:
+            if ERROR in table.column_names:
+                yield table
+            else:
+                yield from _without_nulls(table, file, columns, required)
+
+
+def _footer(folder: Folder, file: Found) -> bytes:
+    """The footer with its length and magic: all that is needed to know the file."""
+    try:
+        with folder.open(file.path) as handle:
+            size = handle.size()
+            tail = handle.read_at(min(size, _TAIL_BYTES), max(0, size - _TAIL_BYTES))
+            if size < 12 or tail[-4:] != _MAGIC:
+                raise BadFileError(f"not a parquet file: {size} bytes that do not end in {_MAGIC.decode()}")
+            length = int.from_bytes(tail[-8:-4], "little") + 8
+            if length + 4 > size:
+                raise BadFileError(f"the footer says it has {length} bytes, the file has {size}")
+            if length > len(tail):
+                tail = handle.read_at(length, size - length)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise UnavailableError(
+            f"file {file.path!r} cannot be read", detail=f"{type(error).__name__}: {error}"
+        ) from error
+    return bytes(tail[-length:])
+
+
+def _metadata(footer: bytes) -> pq.FileMetaData:
+    try:
+        return pq.read_metadata(pa.BufferReader(_MAGIC + footer))
+    except (pa.ArrowException, OSError) as error:
+        raise BadFileError(f"the footer cannot be read: {_line(error)}") from error
+
+
+def _schema(footer: bytes) -> pa.Schema:
+    meta = _metadata(footer)
+    try:
+        return pq.ParquetFile(pa.BufferReader(_MAGIC + footer), metadata=meta).schema_arrow
+    except (pa.ArrowException, OSError) as error:
+        raise BadFileError(f"the schema cannot be read: {_line(error)}") from error
+
+
+def _etag(footer: bytes) -> str:
+    return hashlib.blake2b(footer, digest_size=12).hexdigest()
+
+
+def _decode(
+    source: pq.ParquetFile, groups: Sequence[int], schema: pa.Schema, names: Sequence[str]
+) -> pa.Table:
+    try:
+        return fit(source.read_row_groups(groups, columns=names, use_threads=False), schema, names)
+    except pa.ArrowMemoryError:
+        raise  # says nothing about the file
+    except (pa.ArrowException, OSError) as error:  # Arrow reports bad pages as either
+        raise BadFileError(_line(error)) from error
+
+
+def _one_by_one(
+    source: pq.ParquetFile,
+    handle: pa.NativeFile,
+    file: Found,
+    groups: Sequence[int],
+    schema: pa.Schema,
+    names: Sequence[str],
+) -> Iterator[pa.Table]:
+    """Every row group that can be decoded, and an error row for each that cannot."""
+    for group in groups:
+        try:
+            yield _decode(source, [group], schema, names)
+        except BadFileError as error:
+            meta = source.metadata.row_group(group)
+            _check_reachable(handle, file, meta)
+            row = json.dumps({"path": file.path, "row_group": group}, ensure_ascii=False)
+            yield bad_rows([row], [f"{meta.num_rows} rows cannot be decoded: {error}"])
+
+
+def _check_reachable(handle: pa.NativeFile, file: Found, meta: pq.RowGroupMetaData) -> None:
+    """Bytes that cannot be fetched are a matter of trying again, and not of a bad file."""
+    try:
+        for number in range(meta.num_columns):
+            chunk = meta.column(number)
+            offsets = [chunk.data_page_offset]
+            if chunk.has_dictionary_page:
+                offsets.append(chunk.dictionary_page_offset)
+            handle.read_at(chunk.total_compressed_size, min(offsets))
+    except OSError as error:
+        raise UnavailableError(
+            f"file {file.path!r} cannot be read", detail=f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _may_lack(meta: pq.FileMetaData, groups: Sequence[int], name: str) -> bool:
+    """Can a column hold NULLs in these row groups, as far as the statistics tell?"""
+    for group in groups:
+        row_group = meta.row_group(group)
+        for number in range(row_group.num_columns):
+            chunk = row_group.column(number)
+            if chunk.path_in_schema != name and not chunk.path_in_schema.startswith(f"{name}."):
+                continue
+            known = chunk.statistics
+            if known is None or not known.has_null_count or known.null_count:
+                return True
+    return False
+
+
+def _without_nulls(
+    rows: pa.Table, file: Found, columns: Sequence[str], required: Sequence[str]
+) -> Iterator[pa.Table]:
+    """Rows that lack a required value become error rows, whatever columns are asked for."""
+    for name in required:
+        lacks = rows.column(name).is_null()
+        bad = rows.filter(lacks).to_pylist()
+        if bad:
+            shown = [json.dumps({"path": file.path, **row}, ensure_ascii=False, default=str) for row in bad]
+            yield bad_rows(shown, [f"column {name!r} is NULL"] * len(bad))
+            rows = rows.filter(pc.invert(lacks))
+    yield rows.select(list(columns))
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,444 @@
+"""JSON lines and CSV: a line is a row.
+
+Law 9 for text: every line that is not blank becomes a row or an error row.  A
+block of lines is parsed at once; where that fails, or gives another number of
+rows than lines (two objects on a line, a quote that is not closed), the block
+is halved until the bad lines stand alone.  All columns are parsed
+whichever are asked for, so that it does not depend on the views which rows are bad.
+
+CSV has a header with the column names; an empty value is NULL, a quoted empty
+one is the empty string; a value cannot hold a line end.  JSON dates are text.
+Files may be compressed (.gz, .bz2, .lz4, .zst); those are read in one piece.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import math
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+import pyarrow.json as arrow_json
+
+from millpond.errors import InvalidError, UnavailableError
+from millpond.sources.file_format import BadFileError, Facts, Piece, bad_rows
+from millpond.sources.fit import fit
+from millpond.sources.folder import Folder, Found
+
+PIECE_BYTES_MIN, PIECE_BYTES_MAX = 1 << 20, 64 << 20  # of a file that is cut
+_BLOCK_BYTES = 4 << 20  # parsed at once
+_LINE_BYTES_MAX = 64 << 20  # a longer line is cut, and so is bad
+_SAMPLE_BYTES = 64 << 10
+_INFER_BYTES = 1 << 20
+_PACKED = 5  # how much larger than its compressed file a text is taken to be
+_BOM = b"\xef\xbb\xbf"
+
+
+class BadLinesError(Exception):
+    """Some of the lines do not parse; the text says what was met first."""
+
+
+class Lines(Protocol):
+    """How lines become rows."""
+
+    def clean(self, line: bytes) -> bytes:
+        """The line without what means nothing in it; a blank one is empty."""
+
+    def parse(self, data: bytes, lines: int) -> pa.Table:
+        """One row for each line, or BadLinesError; `data` ends with a line end."""
+
+
+@dataclass(frozen=True)
+class TextFormat:
+    csv: bool
+
+    def infer(self, folder: Folder, file: Found) -> pa.Schema:
+        with Text(folder, file) as text:
+            header = _header(text) if self.csv else None
+            sample = text.read(_INFER_BYTES)
+        if len(sample) == _INFER_BYTES:
+            sample = sample[: sample.rfind(b"\n") + 1] or sample
+        lines = [line for line in sample.removeprefix(_BOM).splitlines() if line.strip()]
+        if not lines:
+            raise BadFileError("it has no rows to tell the types of the columns from")
+        try:
+            return _csv_types(header, lines) if header is not None else _json_types(lines)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise BadFileError(_reason(error)) from error
+
+    def look(self, folder: Folder, file: Found, schema: pa.Schema) -> Facts:
+        start = 0
+        with Text(folder, file) as text:
+            if self.csv and file.size:
+                header = _header(text)
+                _check_header(header.names, schema)
+                start = 0 if text.packed else header.bytes
+            sample = text.read(_SAMPLE_BYTES)
+        whole = sample.rfind(b"\n") + 1 or len(sample)
+        row_bytes = max(1.0, whole / max(1, sample.count(b"\n")) / (_PACKED if text.packed else 1))
+        return Facts(_etag(file), start, file.size, None, row_bytes)
+
+    def cut(self, folder: Folder, file: Found, facts: Facts, first: int, rows: int) -> Piece:
+        row_bytes: float = facts.parts
+        packed = _compression(file.path) is not None
+        wanted = max(PIECE_BYTES_MIN, min(PIECE_BYTES_MAX, int(rows * row_bytes)))
+        last = facts.end
+        if first + wanted < facts.end and not packed:
+            last = _next_line(folder, file, first + wanted, facts.end)
+        size = last - first
+        rows = self.rows_from(facts, first) - self.rows_from(facts, last)
+        return Piece(first, last, rows, size * (_PACKED if packed else 1))
+
+    def rows_from(self, facts: Facts, first: int) -> int:
+        row_bytes: float = facts.parts
+        return math.ceil((facts.end - first) / row_bytes)
+
+    def etag(self, folder: Folder, file: Found) -> str:
+        return _etag(file)
+
+    def read(
+        self, folder: Folder, file: Found, piece: Piece, schema: pa.Schema, columns: Sequence[str]
+    ) -> Iterator[pa.Table]:
+        if piece.first == piece.last:
+            return
+        with Text(folder, file) as text:
+            header = _header(text) if self.csv else None
+            parser: Lines = JsonLines(schema) if header is None else CsvLines(schema, header.names)
+            start, stop = piece.first, piece.last
+            if text.packed:  # one piece, and its places are counted in the unpacked text
+                start, stop = 0 if header is None else header.bytes, sys.maxsize
+            else:
+                text.seek(start)
+            done = start
+            try:
+                for offset, block in blocks(text, start, stop):
+                    yield from _tables(parser, file, offset, block, columns)
+                    done = offset + len(block)
+            except BadFileError as error:
+                row = json.dumps({"path": file.path}, ensure_ascii=False)
+                yield bad_rows([row], [f"nothing beyond byte {done} can be read: {error}"])
+
+
+class Text:
+    """The bytes of a file, unpacked; what goes wrong is told apart from what is wrong with the file."""
+
+    def __init__(self, folder: Folder, file: Found) -> None:
+        self._file = file
+        codec = _compression(file.path)
+        self.packed = codec is not None
+        with _fetching(file):
+            raw = folder.open(file.path)
+            if codec is not None:
+                with raw:
+                    raw = pa.BufferReader(raw.read())
+        unpacked = raw if codec is None else pa.CompressedInputStream(raw, codec)
+        self._bytes = io.BufferedReader(unpacked)
+
+    def __enter__(self) -> Text:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._bytes.close()
+
+    def read(self, size: int) -> bytes:
+        return self._get(lambda: self._bytes.read(size))
+
+    def line(self) -> bytes:
+        return self._get(lambda: self._bytes.readline(_LINE_BYTES_MAX))
+
+    def seek(self, place: int) -> None:
+        with _fetching(self._file):
+            self._bytes.seek(place)
+
+    def _get(self, get: Callable[[], bytes]) -> bytes:
+        if not self.packed:
+            with _fetching(self._file):
+                return get()
+        try:
+            return get()
+        except OSError as error:  # from memory: only its content can be wrong
+            raise BadFileError(f"it cannot be unpacked: {_reason(error)}") from error
+
+
+@contextlib.contextmanager
+def _fetching(file: Found) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise UnavailableError(
+            f"file {file.path!r} cannot be read", detail=f"{type(error).__name__}: {error}"
+        ) from error
+
+
+# -- lines -------------------------------------------------------------------
+
+
+def blocks(text: Text, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
+    """The bytes from `start`, where the text stands, to `stop`: (offset, whole lines)."""
+    at = offset = start
+    waiting: list[bytes] = []
+    held = 0
+    while block := text.read(min(_BLOCK_BYTES, stop - at)):
+        at += len(block)
+        end = block.rfind(b"\n") + 1
+        if not end and held + len(block) < _LINE_BYTES_MAX:
+            waiting.append(block)
+            held += len(block)
+            continue
+        end = end or len(block)
+        data = b"".join([*waiting, block[:end]])
+        yield offset, data
+        offset += len(data)
+        waiting, held = [block[end:]], len(block) - end
+    rest = b"".join(waiting)
+    if rest:
+        yield offset, rest
+
+
+def _tables(
+    parser: Lines, file: Found, offset: int, block: bytes, columns: Sequence[str]
+) -> Iterator[pa.Table]:
+    good, bad = parse_lines(parser, block.removeprefix(_BOM) if offset == 0 else block)
+    for table in good:
+        yield table.select(list(columns))
+    if bad:
+        rows = [line.decode("utf-8", "backslashreplace") for _, line, _ in bad]
+        yield bad_rows(rows, [f"{file.path}, byte {offset + at}: {reason}" for at, _, reason in bad])
+
+
+def parse_lines(parser: Lines, data: bytes) -> tuple[list[pa.Table], list[tuple[int, bytes, str]]]:
+    """The rows of some lines in order, and the bad lines: (offset, line, reason)."""
+    whole = data if data.endswith(b"\n") else data + b"\n"
+    try:
+        return [parser.parse(whole, whole.count(b"\n"))], []
+    except BadLinesError:
+        pass  # some lines are blank or bad: they are looked for below
+    lines: list[tuple[int, bytes]] = []
+    at = 0
+    for line in whole.split(b"\n")[:-1]:
+        cleaned = parser.clean(line)
+        if cleaned:
+            lines.append((at, cleaned))
+        at += len(line) + 1
+    good: list[pa.Table] = []
+    bad: list[tuple[int, bytes, str]] = []
+
+    def solve(lo: int, hi: int) -> None:
+        if lo == hi:
+            return
+        try:
+            good.append(parser.parse(b"\n".join(line for _, line in lines[lo:hi]) + b"\n", hi - lo))
+        except BadLinesError as error:
+            if hi - lo == 1:
+                bad.append((*lines[lo], str(error)))
+                return
+            middle = (lo + hi) // 2
+            solve(lo, middle)
+            solve(middle, hi)
+
+    solve(0, len(lines))
+    return good, bad
+
+
+class JsonLines:
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        # Arrow reads a date from a number of days only; people write it as text.
+        parsed = [f.with_type(pa.string()) if pa.types.is_date(f.type) else f for f in schema]
+        self._options = arrow_json.ParseOptions(
+            explicit_schema=pa.schema([f.with_nullable(True) for f in parsed]),
+            unexpected_field_behavior="ignore",
+        )
+
+    def clean(self, line: bytes) -> bytes:
+        return line.strip()
+
+    def parse(self, data: bytes, lines: int) -> pa.Table:
+        # Arrow's reader dies, and takes the process with it, when it meets only values that are null.
+        if data.count(b"\n{") + data.startswith(b"{") != lines:
+            raise BadLinesError("not a JSON object")
+        read = arrow_json.ReadOptions(use_threads=False, block_size=len(data) + 1)
+        return _parsed(
+            lambda: arrow_json.read_json(pa.BufferReader(data), read, self._options), self._schema, lines, 0
+        )
+
+
+class CsvLines:
+    def __init__(self, schema: pa.Schema, header: Sequence[str]) -> None:
+        self._schema = schema
+        self._header = list(header)
+        self._convert = arrow_csv.ConvertOptions(
+            column_types=pa.schema([f.with_nullable(True) for f in schema]),
+            include_columns=schema.names,
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        )
+
+    def clean(self, line: bytes) -> bytes:
+        return line.rstrip(b"\r")  # spaces are part of a value
+
+    def parse(self, data: bytes, lines: int) -> pa.Table:
+        # The last line comes twice: a quote that it leaves open would swallow the second, and is noticed.
+        last = data[data.rfind(b"\n", 0, len(data) - 1) + 1 :]
+        if lines > 1:
+            if data.count(b"\r") != data.count(b"\r\n"):  # Arrow would end a row there
+                raise BadLinesError("a line end inside a line")
+            return self._rows(data + last, lines, guards=1)
+        self._rows(data, lines, guards=0)  # says what is wrong with a line that stands alone
+        try:
+            return self._rows(data + last, lines, guards=1)
+        except BadLinesError as error:
+            raise BadLinesError("a quoted value is not closed on its line") from error
+
+    def _rows(self, data: bytes, lines: int, guards: int) -> pa.Table:
+        read = arrow_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=self._header)
+        try:
+            return _parsed(
+                lambda: arrow_csv.read_csv(
+                    pa.BufferReader(data), read_options=read, convert_options=self._convert
+                ),
+                self._schema,
+                lines,
+                guards,
+            )
+        except BadLinesError as error:
+            named = re.sub(r"In CSV column #(\d+): (Row #\d+: )?", self._name, str(error))
+            raise BadLinesError(re.sub(r"CSV parse error: Row #\d+: (.* got \d+).*", r"\1", named)) from error
+
+    def _name(self, found: re.Match[str]) -> str:
+        return f"column {self._header[int(found[1])]!r}: "
+
+
+def _parsed(read: Callable[[], pa.Table], schema: pa.Schema, lines: int, guards: int) -> pa.Table:
+    try:
+        table = read()
+        if table.num_rows != lines + guards:
+            raise BadLinesError(f"{table.num_rows - guards} rows on one line")
+        table = fit(table.slice(0, lines), schema, schema.names)
+        table.validate(full=True)  # Arrow's JSON reader lets text through that is not UTF-8
+    except pa.ArrowMemoryError:
+        raise
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise BadLinesError(_reason(error)) from error
+    for field in schema:
+        if not field.nullable and table.column(field.name).null_count:
+            raise BadLinesError(f"column {field.name!r} is NULL")
+    return table
+
+
+def check_types(csv: bool, schema: pa.Schema) -> None:
+    """Refuse a schema that no line of text could be read as."""
+    fields = pa.schema([f.with_nullable(True) for f in schema])
+    try:
+        if csv:
+            CsvLines(fields, [*fields.names, "_"]).parse(b"," * len(fields) + b"\n", 1)
+        else:
+            JsonLines(fields).parse(b"{}\n", 1)
+    except BadLinesError as error:
+        raise InvalidError(
+            f"{'CSV' if csv else 'JSON'} cannot be read as these columns",
+            detail=str(error),
+            hint="read the column as text, and convert it in a later step",
+        ) from error
+
+
+# -- headers and types ---------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Header:
+    names: list[str]
+    bytes: int  # where the rows begin
+
+
+def _header(text: Text) -> Header:
+    """The first line of a CSV file; the text stands behind it."""
+    line = text.line()
+    try:
+        shown = line.decode("utf-8-sig").rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise BadFileError(f"the header is not UTF-8: {error}") from error
+    names = next(csv.reader([shown]), [])
+    if not names:
+        raise BadFileError("it has no header line with the names of the columns")
+    return Header(names, len(line))
+
+
+def _check_header(names: Sequence[str], schema: pa.Schema) -> None:
+    for wanted in schema.names:
+        count = list(names).count(wanted)
+        if count == 0:
+            raise BadFileError(f"column {wanted!r} is missing, columns are {', '.join(names)}")
+        if count > 1:
+            raise BadFileError(f"column {wanted!r} comes {count} times")
+
+
+def _csv_types(header: Header, lines: Sequence[bytes]) -> pa.Schema:
+    options = arrow_csv.ReadOptions(column_names=header.names, block_size=_INFER_BYTES * 2)
+    convert = arrow_csv.ConvertOptions(null_values=[""], strings_can_be_null=True)
+    data = pa.BufferReader(b"\n".join(lines) + b"\n")
+    return _finest(arrow_csv.read_csv(data, read_options=options, convert_options=convert).schema)
+
+
+def _json_types(lines: Sequence[bytes]) -> pa.Schema:
+    for line in lines:
+        if not line.lstrip().startswith(b"{"):
+            raise BadFileError("a line is not a JSON object")
+    data = b"\n".join(lines) + b"\n"
+    options = arrow_json.ReadOptions(block_size=len(data) + 1)
+    return _finest(arrow_json.read_json(pa.BufferReader(data), options).schema)
+
+
+def _finest(schema: pa.Schema) -> pa.Schema:
+    """Whole seconds in a sample do not promise whole seconds for ever."""
+    fields = []
+    for field in schema:
+        if pa.types.is_timestamp(field.type) and field.type.unit == "s":
+            field = field.with_type(pa.timestamp("us", field.type.tz))
+        fields.append(field)
+    return pa.schema(fields)
+
+
+# -- files -----------------------------------------------------------------------
+
+
+def _etag(file: Found) -> str:
+    return f"{file.size}-{file.mtime_us}"
+
+
+def _compression(path: str) -> str | None:
+    for ending, name in ((".gz", "gzip"), (".bz2", "bz2"), (".lz4", "lz4"), (".zst", "zstd")):
+        if path.endswith(ending):
+            return name
+    return None
+
+
+def _next_line(folder: Folder, file: Found, at: int, end: int) -> int:
+    """The first byte after a line end at or beyond `at`."""
+    stop = min(end, at + _LINE_BYTES_MAX)
+    with _fetching(file), folder.open(file.path) as handle:
+        while at < stop:
+            block = handle.read_at(min(_SAMPLE_BYTES, end - at), at)
+            if not block:
+                break
+            found = block.find(b"\n")
+            if found >= 0:
+                return int(at + found + 1)
+            at += len(block)
+    return min(at, end)
+
+
+def _reason(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return text.removeprefix("JSON parse error: ").removesuffix(" in row 0") or type(error).__name__

@@ -1,0 +1,98 @@
+"""The test source: rows, pauses and crashes, at their places and once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import millpond
+from millpond.errors import InvalidError
+from millpond.plan import codec
+from millpond.sources.memory import Crash, InjectedCrash, MemorySource, Pause
+
+SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
+
+
+def pond_over(path: Path, source: MemorySource, **settings: Any) -> millpond.Pond:
+    pond = millpond.open(path, engine="inline", durable=False, **settings)
+    stream = pond.stream("s", source)
+    stream.key_by("k").aggregate(n="count(*)", total="sum(v)").view("sums")
+    return pond
+
+
+def sums(pond: millpond.Pond) -> dict[str, tuple[int, int]]:
+    return {r["k"]: (r["n"], r["total"]) for r in pond.read("sums").to_pylist()}
+
+
+def test_items_become_rows_in_order_and_once(tmp_path: Path) -> None:
+    source = MemorySource(SCHEMA)
+    source.push([{"k": "a", "v": 1}], pa.table({"k": ["a", "b"], "v": [2, 3]}, schema=SCHEMA))
+    with pond_over(tmp_path, source) as pond:
+        pond.drain()
+        assert sums(pond) == {"a": (2, 3), "b": (1, 3)}
+        source.push([{"k": "b", "v": 4}])
+        pond.drain()
+        pond.drain()
+        assert sums(pond) == {"a": (2, 3), "b": (2, 7)}
+        assert pond.head().positions["s"] == 3
+
+
+def test_retractions(tmp_path: Path) -> None:
+    source = MemorySource(SCHEMA, append_only=False)
+    source.push([{"k": "a", "v": 1}, {"k": "a", "v": 2}], [{"k": "a", "v": 1, "_w": -1}, {"k": "b", "v": 5}])
+    with pond_over(tmp_path, source, epoch_rows_max=2) as pond:
+        pond.drain()
+        assert sums(pond) == {"a": (1, 2), "b": (1, 5)}
+
+
+def test_a_crash_ends_the_run_once_and_a_restart_goes_on_behind_it(tmp_path: Path) -> None:
+    source = MemorySource(SCHEMA)
+    source.push([{"k": "a", "v": 1}], Crash("here"), [{"k": "a", "v": 2}], Pause(), [{"k": "a", "v": 4}])
+    pond = pond_over(tmp_path, source)
+    with pytest.raises(InjectedCrash, match="here"):
+        pond.drain()
+    assert sums(pond) == {"a": (1, 1)}
+    pond.close()
+    with pond_over(tmp_path, source) as again:
+        again.drain()
+        assert sums(again) == {"a": (2, 3)}
+        again.drain()
+        assert sums(again) == {"a": (3, 7)}
+        assert again.head().positions["s"] == 5
+
+
+def test_a_pause_gives_nothing_for_so_many_polls() -> None:
+    source = MemorySource(SCHEMA)
+    source.push(Pause(2), [{"k": "a", "v": 1}], Pause(), [{"k": "a", "v": 2}])
+    assert [len(source.poll(None, None, 10).splits) for _ in range(3)] == [0, 0, 1]
+    position = source.advance(None, source.poll(None, None, 10).splits, ()).position
+    assert position == 2
+    assert [len(source.poll(position, None, 10).splits) for _ in range(2)] == [0, 1]
+
+
+def test_a_poll_is_bounded_and_reads_only_what_is_asked_for() -> None:
+    source = MemorySource(SCHEMA)
+    source.push(*[[{"k": "a", "v": n}] for n in range(10)])
+    splits = source.poll(3, None, 4).splits
+    assert [s.rows for s in splits] == [1, 1, 1, 1]
+    assert [t.to_pylist() for s in splits for t in source.read(s, ["v"])] == [[{"v": n}] for n in range(3, 7)]
+
+
+def test_a_position_beyond_the_items_and_items_that_are_none(tmp_path: Path) -> None:
+    source = MemorySource(SCHEMA)
+    with pytest.raises(InvalidError, match="beyond its end") as caught:
+        source.poll(1, None, 10)
+    assert "1 items were taken, it has 0" in str(caught.value.detail)
+    with pytest.raises(InvalidError, match="not an item"):
+        source.push(7)
+
+
+def test_the_items_are_not_part_of_the_plan() -> None:
+    source = MemorySource(SCHEMA)
+    source.push([{"k": "a", "v": 1}])
+    again = codec.loads(codec.dumps(source))
+    assert again == source
+    assert again.items == []
