@@ -1,0 +1,130 @@
+"""Every example, and the README's, is run and says what it promises."""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+LINES_MAX = 80
+
+# The words in each example's output that only a right answer brings, in their order.
+INLINE = {
+    "first_pipeline": [
+        "epoch 1: [{'city': 'Bern', 'orders': 2, 'revenue': 17}, {'city': 'Oslo', 'orders': 1, ",
+        "{'city': 'Kyiv', 'orders': 1, 'revenue': 8}",
+        "one key: [{'city': 'Oslo', 'orders': 2, 'revenue': 100}]",
+        "read again: 3 rows",
+    ],
+    "windows": [
+        "12:00:15 has come",
+        "window_start 2026-03-01 12:00:00, window_end 2026-03-01 12:00:10, page home, clicks 3",
+        "A closed window does not change",
+        "window_start 2026-03-01 12:00:00, window_end 2026-03-01 12:00:10, page home, clicks 3",
+        "The late row is not lost",
+        "page home, at 2026-03-01 12:00:03",
+        "counted: {'late/clicks.watermark': 1}",
+    ],
+    "join_table": [
+        "{'category': 'sport', 'orders': 1, 'revenue': 700}, {'category': None, 'orders': 1, ",
+        "the table changed:  [{'category': 'boats', 'orders': 1, 'revenue': 650}",
+        "a row was deleted:",
+        "{'category': None, 'orders': 1, 'revenue': None}]",
+        "what the first change did:",
+    ],
+    "time_travel": [
+        "now:               {'ann': -999899, 'bob': 50}",
+        "in the past:       {'ann': 100, 'bob': 50} also by number: {'ann': 100, 'bob': 50}",
+        "a fork begins as:  {'ann': -999899, 'bob': 50}",
+        "rolled back:       {'ann': 100, 'bob': 57}",
+        "history is kept:   {'ann': -999899, 'bob': 50}",
+        "the fork has its own: {'ann': -999899, 'bob': 50}",
+    ],
+    "errors": [
+        "good rows: [{'sensor': 'a', 'readings': 2, 'mean': 21.0}]",
+        "parse: ValueError: not enough values to unpack",
+        "readings: 1.json",
+        "counted: {'errors/parse': 1, 'errors/readings': 1}",
+    ],
+}
+SPARK = {
+    "own_spark_session": [
+        "epoch 1: [{'auction': 0, 'bids': 333, 'highest': 999}, {'auction': 1, 'bids': 334, 'highest': 1000}",
+        "{'auction': 1, 'bids': 335, 'highest': 5000}",
+        "tasks of each level: [1, 4]",
+        "|auction|bids|highest|",
+    ],
+}
+
+
+def assert_in_order(words: list[str], text: str) -> None:
+    at = 0
+    for word in words:
+        found = text.find(word, at)
+        assert found >= 0, f"{word!r} is not in what follows:\n{text[at:]}"
+        at = found + len(word)
+
+
+@pytest.mark.parametrize("name", INLINE)
+def test_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+    assert_in_order(INLINE[name], capsys.readouterr().out)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", SPARK)
+def test_example_on_spark(name: str) -> None:
+    """In a process of its own: it stops the Spark session it made."""
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / f"{name}.py")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert_in_order(SPARK[name], done.stdout)
+
+
+def test_every_example_is_run_and_short() -> None:
+    there = {path.stem for path in EXAMPLES.glob("*.py")}
+    assert there == {*INLINE, *SPARK}
+    for name in there:
+        assert len((EXAMPLES / f"{name}.py").read_text().splitlines()) < LINES_MAX, name
+
+
+def test_the_readme(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its example works by copy and paste, and its comments tell the truth."""
+    text = (ROOT / "README.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "README.md", "exec"), {"__name__": "__main__"})
+    promised = re.findall(r"^print\(.*# (.*)$", code, re.MULTILINE)
+    assert len(promised) == 2
+    assert capsys.readouterr().out.splitlines() == promised
+    assert "make test" in text and "make demo" in text
+    assert len(text.splitlines()) <= 50  # one screen
+
+
+def test_the_readme_names_what_is_there() -> None:
+    text = (ROOT / "README.md").read_text()
+    for link in re.findall(r"\]\(([^)#:]+)\)", text):
+        assert (ROOT / link).exists(), link
+    done = subprocess.run(
+        [sys.executable, "-m", "millpond", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "COLUMNS": "100"},
+    )
+    for command in re.findall(r"`millpond (\w+)", text):
+        assert f" {command} " in done.stdout, command
