@@ -30,9 +30,10 @@ def values(source: FileSource) -> list[dict[str, Any]]:
 
 def test_a_staged_dataframe_in_a_pipeline_across_a_restart(session: Any, tmp_path: Path) -> None:
     for _ in range(2):
-        source = DataFrameSource(frame(session)).staged(tmp_path, "ids")
         with millpond.open(tmp_path, engine="inline", durable=False, epoch_rows_max=40) as pond:
-            pond.stream("ids", source).key_by("k").aggregate(n="count(*)", total="sum(id)").view("sums")
+            pond.stream("ids", DataFrameSource(frame(session))).key_by("k").aggregate(
+                n="count(*)", total="sum(id)"
+            ).view("sums")
             pond.drain()
             found = {r["k"]: (r["n"], r["total"]) for r in pond.read("sums").to_pylist()}
         assert found == {f"k{m}": (len(range(m, 100, 3)), sum(range(m, 100, 3))) for m in range(3)}
