@@ -17,7 +17,7 @@ SHAPE = Shape(SCHEMA, append_only=False)
 
 
 @pytest.mark.parametrize("columns", [None, ("s",), ("x", "k")])
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(given_deltas=deltas(SCHEMA, epochs=5), parallelism=parallelisms())
 def test_it_is_select_distinct(
     columns: tuple[str, ...] | None, given_deltas: list[pa.Table], parallelism: int
@@ -33,7 +33,7 @@ def test_it_is_select_distinct(
 NESTED = pa.schema([("l", pa.list_(pa.float64())), ("st", pa.struct([("x", pa.int64())]))])
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(deltas(NESTED), parallelisms())
 def test_nested_columns_too(given_deltas: list[pa.Table], parallelism: int) -> None:
     run = OperatorRun(Distinct(), [Shape(NESTED, append_only=False)], parallelism=parallelism)

@@ -26,7 +26,7 @@ def letters(row: Row) -> Iterator[dict[str, Any]]:
         yield {"n": row["k"], "letter": letter}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(deltas(SCHEMA), parallelisms())
 def test_it_is_the_function_over_all_rows(given_deltas: list[pa.Table], parallelism: int) -> None:
     run = OperatorRun(FlatMap(letters, OUT), [SHAPE], parallelism=parallelism)
@@ -72,7 +72,7 @@ KINDS = pa.schema(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(deltas(KINDS, epochs=1))
 def test_python_sees_what_arrow_holds(given_deltas: list[pa.Table]) -> None:
     table = given_deltas[0].select(KINDS.names)

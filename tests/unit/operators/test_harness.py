@@ -82,7 +82,7 @@ class Count(Pass):
 COUNT_SQL = "select k, count(*) as n from input0 group by k"
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(deltas(SCHEMA), parallelisms())
 def test_a_correct_operator_passes(given_deltas: list[pa.Table], parallelism: int) -> None:
     run = OperatorRun(Count(), [SHAPE], parallelism=parallelism)
@@ -288,7 +288,7 @@ def test_random_deltas_never_owe_a_row(given_deltas: list[pa.Table]) -> None:
         assert (weights(total) > 0).all()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(deltas(SCHEMA, append_only=True, nullable=False))
 def test_append_only_deltas_only_add(given_deltas: list[pa.Table]) -> None:
     for delta in given_deltas:

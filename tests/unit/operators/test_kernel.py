@@ -280,7 +280,7 @@ CONDITIONS = st.recursive(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(CONDITIONS)
 def test_and_and_or_keep_their_three_values(tree: Any) -> None:
     truths = [True, False, None]
@@ -291,7 +291,7 @@ def test_and_and_or_keep_their_three_values(tree: Any) -> None:
     assert kept(rows, as_sql(tree)).rows.num_rows == expected.count(True)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from(["1", "2", "x", "y", "", None]), max_size=40), st.randoms())
 def test_what_a_row_gives_does_not_depend_on_the_rows_beside_it(texts: list[str | None], random: Any) -> None:
     expressions = (("y", "10 / s::int"), ("s", "s"))

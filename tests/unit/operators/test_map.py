@@ -20,7 +20,7 @@ COLUMNS = (("y", "x * 2"), ("k", "k"), ("t", "coalesce(s, '?') || k"), ("n", "le
 SQL = "select x * 2 as y, k, coalesce(s, '?') || k as t, len(l) as n, x::varchar as f from input0"
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(deltas(SCHEMA), parallelisms())
 def test_it_is_the_projection(given_deltas: list[pa.Table], parallelism: int) -> None:
     run = OperatorRun(Map(COLUMNS), [SHAPE], parallelism=parallelism)

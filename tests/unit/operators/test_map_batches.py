@@ -37,7 +37,7 @@ union all select x * 2 as y, -k as k from input0 where k is not null
 """
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(deltas(SCHEMA), parallelisms())
 def test_it_is_the_function_over_all_rows(given_deltas: list[pa.Table], parallelism: int) -> None:
     run = OperatorRun(MapBatches(double_and_split, OUT), [SHAPE], parallelism=parallelism)

@@ -30,7 +30,7 @@ FLOATS = "select k, sum(x) as total, avg(x) as mean, list(s) as texts from input
     ("sql", "exact"),
     [(MEDIAN, True), (FIRST, True), ("select distinct k, s from input", True), (FLOATS, False)],
 )
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(given_deltas=deltas(SCHEMA, epochs=5), parallelism=parallelisms())
 def test_a_query_per_key_is_the_query(
     sql: str, exact: bool, given_deltas: list[pa.Table], parallelism: int
@@ -62,7 +62,7 @@ select k, longest, n from g union all select k, longest, n from g where odd
 """
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(deltas(SCHEMA, epochs=5), parallelisms())
 def test_a_function_per_key_is_the_function(given_deltas: list[pa.Table], parallelism: int) -> None:
     run = OperatorRun(PerKey(("k",), OUT, spread), [SHAPE], parallelism=parallelism)
@@ -74,7 +74,7 @@ def test_a_function_per_key_is_the_function(given_deltas: list[pa.Table], parall
     assert run.errors.num_rows == 0
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(deltas(SCHEMA, epochs=4), parallelisms())
 def test_the_global_group_is_one_key(given_deltas: list[pa.Table], parallelism: int) -> None:
     run = OperatorRun(

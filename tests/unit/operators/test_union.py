@@ -15,7 +15,7 @@ SCHEMA = pa.schema([("k", pa.int64()), ("s", pa.string())])
 SHAPE = Shape(SCHEMA, append_only=False)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(deltas(SCHEMA), deltas(SCHEMA), deltas(SCHEMA), parallelisms())
 def test_it_is_union_all(
     one: list[pa.Table], two: list[pa.Table], three: list[pa.Table], parallelism: int

@@ -22,7 +22,7 @@ def at(second: int) -> str:
     return f"1970-01-01T00:00:{second:02}"
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(deltas(SCHEMA, append_only=True), parallelisms(), st.integers(0, 5))
 def test_every_row_is_on_time_or_late_or_an_error(
     given_deltas: list[pa.Table], parallelism: int, delay: int

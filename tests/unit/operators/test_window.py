@@ -23,7 +23,7 @@ NOT_NULL = {
 }
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(deltas(SCHEMA, values=NOT_NULL), parallelisms())
 def test_tumble_is_time_bucket(given_deltas: list[pa.Table], parallelism: int) -> None:
     run = OperatorRun(Tumble("ts", 7 * SECOND, offset_us=2 * SECOND), [SHAPE], parallelism=parallelism)
