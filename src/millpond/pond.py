@@ -361,7 +361,7 @@ class Pond:
             raise InvalidError(
                 f"stream {name!r} cannot be staged in a remote pond",
                 detail=self.store.uri,
-                hint="write the DataFrame as Parquet to storage that all executors reach, and read it with FileSource",
+                hint="write the DataFrame as Parquet where all executors reach it, and use FileSource",
             )
         return Path(unquote(self.store.uri.removeprefix("file://").partition("?")[0]))
 
@@ -452,7 +452,7 @@ class Pond:
             self._on_epoch(manifest)
 
     def _command(self, kind: str, args: Mapping[str, Any]) -> None:
-        """Through the inbox, like from any other process; executed before this returns if we are the runner."""
+        """Through the inbox, like from any process; executed before this returns if we are the runner."""
         number = self._append(kind, args, b"")
         if self._thread is not None:
             assert self._runner is not None

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 from millpond.sources.source import Split
 
-
 FIRST_ROWS = 500_000  # of an epoch about whose speed nothing is known yet
 
 

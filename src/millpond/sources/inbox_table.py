@@ -37,7 +37,9 @@ class InboxTable:
     def poll(self, position: Any, seen: pa.Table | None, max_rows: int) -> Poll:
         return Poll()  # the shell reads the inbox once, for all tables
 
-    def advance(self, position: Any, admitted: Sequence[Split], rejects: Sequence[tuple[str, str]]) -> Advance:
+    def advance(
+        self, position: Any, admitted: Sequence[Split], rejects: Sequence[tuple[str, str]]
+    ) -> Advance:
         return Advance(position)
 
     def read(self, split: Split, columns: Sequence[str]) -> Iterator[pa.Table]:

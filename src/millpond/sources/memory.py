@@ -111,7 +111,9 @@ class MemorySource:
         raw = sink.getvalue().to_pybytes()
         return Split({"item": number, "marks": marks}, item.num_rows, len(raw), self.partition, raw)
 
-    def advance(self, position: Any, admitted: Sequence[Split], rejects: Sequence[tuple[str, str]]) -> Advance:
+    def advance(
+        self, position: Any, admitted: Sequence[Split], rejects: Sequence[tuple[str, str]]
+    ) -> Advance:
         return Advance(int(position or 0) + sum(1 + int(s.what["marks"]) for s in admitted))
 
     def read(self, split: Split, columns: Sequence[str]) -> Iterator[pa.Table]:
