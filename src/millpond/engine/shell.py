@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -67,7 +67,8 @@ from millpond.state.run_ref import RunRef
 from millpond.state.snapshot import Snapshot
 from millpond.state.store import Put
 
-TABLE_KEY = "table"  # in the args of an inbox entry: which table its rows are for
+INBOX = "inbox"  # the step under which the inbox is polled, admitted and kept in positions
+TABLE_KEY, ROWS_KEY = "table", "rows"  # in the args of an inbox entry: for which table, how many
 
 
 class Shell:
@@ -161,32 +162,55 @@ class Shell:
     def _poll_inbox(
         self, ask: PollSources, polls: dict[str, Poll]
     ) -> tuple[tuple[Command, ...], HeadRead | None]:
-        """Rows up to the first control entry; the control entry itself once it is first."""
-        position = int(ask.positions.get("inbox", 0))
-        splits: dict[str, list[Split]] = {}
-        for entry in inbox.beyond(self.store, position):
-            if entry.kind == "rows":
-                step = str(entry.args[TABLE_KEY])
+        """What comes first: some entries with rows, some that no table can take, or one command.
+
+        The inbox is one source however many tables there are: it is admitted in its own order, so that no
+        entry is passed over.
+        """
+        splits: list[Split] = []
+        rejects: list[tuple[str, str]] = []
+        for entry in inbox.beyond(self.store, int(ask.positions.get(INBOX, 0))):
+            if entry.kind != "rows":
+                if splits or rejects:
+                    break
+                return (Command(entry.number, entry.kind, entry.args),), self._rollback_target(entry)
+            reason = self._refusal(entry)
+            if reason is None and not rejects:
                 what = {"entry": entry.number, **entry.args}
-                split = Split(what, int(entry.args["rows"]), len(entry.payload), blob=entry.name)
-                splits.setdefault(step, []).append(split)
-                continue
-            if splits:
-                break
-            rollback = None
-            if entry.kind == "rollback":
-                target = history.find_manifest(self.store, int(entry.args["epoch"]))
-                head = self._head
-                if target is not None and head is not None and is_kept(head, target.epoch):
-                    rollback = self._opened(target)
-            return (Command(entry.number, entry.kind, entry.args),), rollback
-        for step, found in splits.items():
-            if step in self.sources:
-                polls[step] = Poll(tuple(found))
+                rows = int(entry.args[ROWS_KEY])
+                splits.append(Split(what, rows, len(entry.payload), blob=entry.name))
+            elif reason is not None and not splits:
+                rejects.append((str(entry.number), reason))
             else:
-                reason = f"the pond has no table {step!r}"
-                polls[step] = Poll((), tuple((str(s.what["entry"]), reason) for s in found))
+                break
+        polls[INBOX] = Poll(tuple(splits), tuple(rejects))
         return (), None
+
+    def _refusal(self, entry: inbox.Entry) -> str | None:
+        """Why an entry with rows cannot be read by its table, if so: another process may know another plan."""
+        source = self.sources.get(str(entry.args.get(TABLE_KEY)))
+        if not getattr(source, "inbox", False):
+            return f"the pond has no table {entry.args.get(TABLE_KEY)!r}"
+        columns: pa.Schema = source.columns  # type: ignore[union-attr]
+        wanted = columns.append(pa.field("_w", pa.int64()))
+        try:
+            with pa.ipc.open_stream(entry.payload) as stream:
+                given = stream.schema
+        except pa.ArrowInvalid as broken:
+            return f"its rows cannot be read: {broken}"
+        if given != wanted or not isinstance(entry.args.get(ROWS_KEY), int):
+            shown = ", ".join(f"{f.name} {f.type}" for f in given)
+            return f"its rows have other columns than the table: {shown}"
+        return None
+
+    def _rollback_target(self, entry: inbox.Entry) -> HeadRead | None:
+        """The epoch that a rollback names, if that is kept."""
+        epoch = entry.args.get("epoch")
+        head = self._head
+        if entry.kind != "rollback" or head is None or not isinstance(epoch, int) or not is_kept(head, epoch):
+            return None
+        target = history.find_manifest(self.store, epoch)
+        return None if target is None else self._opened(target)
 
     def _run(self, ask: RunEpoch) -> Event:
         started = time.perf_counter()
@@ -204,8 +228,9 @@ class Shell:
         return Ran(replace(outcome, metrics=metrics))
 
     def _spec(self, ask: RunEpoch) -> EpochSpec:
-        depth = self._depth(ask.admitted)
-        splits = sum(len(s) for s in ask.admitted.values())
+        by_step = _by_step(ask.admitted)
+        depth = self._depth(by_step)
+        splits = sum(len(s) for s in by_step.values())
         first = max(1, min(ask.parallelism, splits))
         return EpochSpec(
             self.store.uri,
@@ -214,7 +239,7 @@ class Shell:
             ask.token,
             ask.now_us,
             (first, *[ask.parallelism] * (depth - 1)),
-            spread(ask.admitted, first),
+            spread(by_step, first),
             ask.base.pages,
             ask.base.recent,
             ask.base.gone,
@@ -257,20 +282,12 @@ class Shell:
             written += report.metrics["bytes_written"]
         advances: dict[str, Advance] = {}
         for step in sorted({*ask.admitted, *ask.rejects}):
-            source = self.sources.get(step)
-            if source is None or getattr(source, "inbox", False):
-                continue
-            advances[step] = source.advance(
-                ask.base.positions.get(step), ask.admitted.get(step, ()), ask.rejects.get(step, ())
-            )
-        entries = [
-            int(s.what["entry"])
-            for step, splits in ask.admitted.items()
-            if getattr(self.sources.get(step), "inbox", False)
-            for s in splits
-        ] + [int(what) for step, bad in ask.rejects.items() if step not in self.sources for what, _ in bad]
-        if entries:
-            advances["inbox"] = Advance(max(entries) + 1)
+            splits, bad = ask.admitted.get(step, ()), ask.rejects.get(step, ())
+            if step == INBOX:
+                numbers = [int(s.what["entry"]) for s in splits] + [int(number) for number, _ in bad]
+                advances[step] = Advance(max(numbers) + 1)
+            else:
+                advances[step] = self.sources[step].advance(ask.base.positions.get(step), splits, bad)
         runs.extend(self._driver_rows(ask, advances, counts))
         metrics = {
             "rows": rows,
@@ -385,3 +402,12 @@ class Shell:
                 facts=self._facts,
             )
         return Collected(ask.head.floor)
+
+
+def _by_step(admitted: Mapping[str, Sequence[Split]]) -> dict[str, list[Split]]:
+    """Splits by the scan that reads them: those of the inbox go to their tables."""
+    found: dict[str, list[Split]] = {}
+    for step, splits in admitted.items():
+        for split in splits:
+            found.setdefault(str(split.what[TABLE_KEY]) if step == INBOX else step, []).append(split)
+    return found

@@ -18,10 +18,10 @@ class Builder:
         """Add a step; its id, which is that of an equal step when there is one."""
         self.change(lambda plan: plan)
         name = step if step is not None else self._fresh(default)
-        if not name or name.startswith("_") or "/" in name or "!" in name:
+        if not name or name == "inbox" or name.startswith("_") or "/" in name or "!" in name:
             raise InvalidError(
                 f"{name!r} cannot be a step id",
-                hint="use letters, digits, dots and dashes, not starting with '_'",
+                hint="use letters, digits, dots and dashes, not '_' in front; 'inbox' is the pond's own",
             )
         self.plan, found = self.plan.with_node(name, operator, inputs)
         return found
