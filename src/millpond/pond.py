@@ -265,7 +265,7 @@ class Pond:
         """Merge the runs of every table into one, now."""
         runner = self._boot()
         runner.compact_everything()
-        runner.drain()
+        runner.drain(settle=True)
 
     # -- changing tables ------------------------------------------------------------------
 

@@ -490,6 +490,10 @@ class Coordinator:
         return []
 
     @property
+    def delivering(self) -> bool:
+        return bool(self._delivering)
+
+    @property
     def busy_beside(self) -> bool:
         return (
             bool(self._delivering) or self._compacting is not None or self._collecting or bool(self._merged)

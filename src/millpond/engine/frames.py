@@ -20,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 import xxhash
 
+from millpond.engine import wire
 from millpond.errors import InternalError
 
 FRAME_BYTES = 8 << 20
@@ -77,6 +78,7 @@ def encode_table(table: pa.Table, max_bytes: int = FRAME_BYTES) -> Iterator[pa.B
     """A table as one or more Arrow IPC streams of about `max_bytes` at most."""
     if table.num_rows == 0:
         return
+    table = wire.narrow(table)
     pieces = max(1, -(-table.nbytes // max_bytes))
     rows = -(-table.num_rows // pieces)
     for start in range(0, table.num_rows, rows):
@@ -88,7 +90,7 @@ def encode_table(table: pa.Table, max_bytes: int = FRAME_BYTES) -> Iterator[pa.B
 
 def decode_table(payload: memoryview) -> pa.Table:
     with pa.ipc.open_stream(pa.py_buffer(payload)) as reader:
-        return reader.read_all()
+        return wire.widen(reader.read_all())
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from millpond.engine.spec import EpochSpec, Report
 from millpond.engine.worker import Worker
 from millpond.errors import InternalError, MillpondError
 from millpond.operators.materialize import ERRORS, ERRORS_SPEC
-from millpond.operators.operator import Binding, Change, Result
+from millpond.operators.operator import Binding, Change, Placement, Result
 from millpond.operators.scan import Scan
 from millpond.plan.levels import Edge, Levels
 from millpond.plan.nodes import Node, Plan
@@ -178,7 +178,7 @@ class TaskRun:
                 inputs.append(delta)
             else:
                 found = arrived.get((node.step, index))
-                inputs.append(concat(found) if found else None)
+                inputs.append(received_rows(found, node.binding.placements[index]) if found else None)
         if all(i is None for i in inputs) and not self._due(node):
             return None
         everywhere = all(p.kind == "here" for p in node.binding.placements)
@@ -287,7 +287,11 @@ class TaskRun:
             delta = prepared(delta, consumer, edge.consumers[0][1])
         elif "_h" not in delta.column_names:
             delta = with_hash(delta, edge.key)
-        yield from cut_by_owner(delta, targets)
+        spare = [delta.column(k) for k in edge.key if k in delta.column_names]
+        bare = len(spare) == len(edge.key) and hashing.is_injective(spare)
+        for target, piece in cut_by_owner(delta, targets):
+            # The hash of one integer is cheaper to compute again than to send.
+            yield target, piece.drop_columns(["_h"]) if bare else piece
 
 
 def run_task(
@@ -373,6 +377,14 @@ def concat(tables: list[pa.Table]) -> pa.Table:
         ]
     # A sender may leave out columns that hold nothing; they come back as NULL.
     return pa.concat_tables(tables, promote_options="default")
+
+
+def received_rows(tables: list[pa.Table], placement: Placement) -> pa.Table:
+    """What came over an exchange, with its hash."""
+    rows = concat(tables)
+    if placement.kind == "hash" and "_h" not in rows.column_names:
+        rows = with_hash(rows, placement.key)
+    return rows
 
 
 def with_hash(delta: pa.Table, key: tuple[str, ...]) -> pa.Table:

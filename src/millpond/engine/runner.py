@@ -63,13 +63,16 @@ class Runner:
     def waiting(self) -> bool:
         return isinstance(self._next, Wait)
 
-    def drain(self, until: Callable[[], bool] = lambda: False) -> None:
-        """Run epochs until the sources have nothing more to give and nothing is left to do beside."""
+    def drain(self, until: Callable[[], bool] = lambda: False, *, settle: bool = False) -> None:
+        """Run epochs until the sources have nothing more to give and every sink has heard of it.
+
+        With `settle` also until nothing is being merged or collected.
+        """
         self._wake.clear()
         fresh = False  # a Wait that answers a poll made before this call proves nothing
         while not until():
             if self.waiting and fresh:
-                if self._beside:
+                if self.coordinator.delivering or (settle and self._beside):
                     self._listen(block=True)
                     fresh = False
                     continue
