@@ -72,8 +72,18 @@ class Policy:
     compact: bool = True
     collect: bool = True
     collect_every: int = 50  # epochs
-    tries: int = 5  # of a run or a put, before giving up
-    cursor_lag: int = 20  # commit delivered cursors at the latest after so many epochs
+    tries: int = 5  # of a run, before giving up; of a put or a question four times as many
+    sink_rest_us: int = 1_000_000  # a sink that failed is tried again after this, then twice this, ...
+    sink_rest_us_max: int = 60_000_000
+
+
+@dataclass(frozen=True)
+class Rest:
+    """A sink that failed, and when it is tried again."""
+
+    error: MillpondError
+    tries: int
+    until_us: int
 
 
 class Coordinator:
@@ -90,7 +100,6 @@ class Coordinator:
         policy: Policy,
         ids: Callable[[], str],
         now_us: int = 0,
-        fork: Manifest | None = None,
     ) -> None:
         self.policy = policy
         self.catalog = catalog
@@ -105,13 +114,14 @@ class Coordinator:
         self._sinks = tuple(sinks)
         self._parallelism = parallelism
         self._ids = ids
-        self._start_us = now_us
+        self._now_us = now_us
         self._pages: dict[str, tuple[RunRef, ...]] = {}
         self._draft: PutManifest | None = None
         self._draft_pages: dict[str, tuple[RunRef, ...]] = {}
         self._run: RunEpoch | None = None
         self._tries = 0
-        self._owner = False
+        self._races = 0  # lost while taking over
+        self.owner = False  # may this process commit epochs, as far as it knows?
         self._merged: list[Compacted] = []
         self._compacting: Compact | None = None
         self._collecting = False
@@ -119,7 +129,7 @@ class Coordinator:
         self._cursors: dict[str, int] = {}
         self._delivering: dict[str, int] = {}
         self._cursors_moved = False
-        self._failed_sinks: dict[str, MillpondError] = {}
+        self._resting: dict[str, Rest] = {}
         self._compact_failures = 0
         self._everything = False
         self._unanswered = 0
@@ -159,9 +169,7 @@ class Coordinator:
             case Delivered(sink, epoch):
                 return self._on_delivered(sink, epoch)
             case DeliverFailed(sink, _, error):
-                self._delivering.pop(sink, None)
-                self._failed_sinks[sink] = error
-                return []
+                return self._on_deliver_failed(sink, error)
             case Compacted():
                 self._compacting = None
                 self._compact_failures = 0
@@ -188,7 +196,7 @@ class Coordinator:
                 epoch=0,
                 token=1,
                 nonce=self._ids(),
-                now_us=self._start_us,
+                now_us=self._now_us,
                 kind="create",
                 catalog=self.catalog,
                 parallelism=self._parallelism or 1,
@@ -199,7 +207,7 @@ class Coordinator:
         head = event.manifest
         self.token = head.token + 1
         taken = replace(
-            self._child(head, "takeover", max(self._start_us, head.now_us)),
+            self._child(head, "takeover", max(self._now_us, head.now_us)),
             token=self.token,
             catalog=self.catalog,
             parallelism=self._parallelism or head.parallelism,
@@ -222,7 +230,7 @@ class Coordinator:
 
     def _on_polled(self, event: Polled) -> list[Instruction]:
         head = self._head()
-        now_us = max(event.now_us, head.now_us)
+        self._now_us = now_us = max(event.now_us, head.now_us)
         self.backlog_rows = sum(
             (p.backlog_rows or 0) + sum(s.rows for s in p.splits) for p in event.polls.values()
         )
@@ -256,18 +264,28 @@ class Coordinator:
         command = event.commands[0]
         positions = {**head.positions, "inbox": command.number + 1}
         child = replace(self._child(head, "epoch", now_us), positions=positions)
-        if command.kind == "rescale":
-            child = replace(child, parallelism=int(command.args["parallelism"]))
-        elif command.kind == "savepoint":
-            child = replace(child, savepoints={**head.savepoints, str(command.args["name"]): head.epoch})
-        elif command.kind == "drop_savepoint":
-            name = str(command.args["name"])
-            child = replace(child, savepoints={n: e for n, e in head.savepoints.items() if n != name})
-        elif command.kind == "rollback" and event.rollback_to is not None:
-            return self._roll_back(event.rollback_to, child)
-        else:
-            # Refused with a reason that readers of the history can see; the inbox goes on (law 9).
-            reason = f"inbox {command.number}: {command.kind} refused"
+        name, refused = command.args.get("name"), ""
+        match command.kind:
+            case "rescale":
+                try:
+                    child = replace(child, parallelism=require_parallelism(command.args.get("parallelism")))
+                except InvalidError as error:
+                    refused = f"{error.message}, {error.detail}"
+            case "savepoint" if isinstance(name, str) and name:
+                child = replace(child, savepoints={**head.savepoints, name: head.epoch})
+            case "drop_savepoint" if name in head.savepoints:
+                child = replace(child, savepoints={n: e for n, e in head.savepoints.items() if n != name})
+            case "rollback" if event.rollback_to is not None:
+                return self._roll_back(event.rollback_to, child)
+            case "rollback":
+                refused = f"epoch {command.args.get('epoch')!r} is not kept"
+            case "savepoint" | "drop_savepoint":
+                refused = f"no savepoint can be named {name!r}"
+            case _:
+                refused = "no such command"
+        if refused:
+            # With a reason that readers of the history can see; the inbox goes on (law 9).
+            reason = f"inbox {command.number}: {command.kind} refused: {refused}"
             child = replace(child, metrics={"refused": reason})
         return self._commit(child, added=(), removed=())
 
@@ -410,7 +428,7 @@ class Coordinator:
         self.live.change(draft.manifest.added, draft.manifest.removed)
         self._pages = self._draft_pages
         self._draft = None
-        self._owner = True
+        self.owner = True
         self._tries = 0
         if is_empty(draft.manifest):
             # Nothing to show: no sink needs to hear of it, and no commit to remember that it did not.
@@ -428,13 +446,16 @@ class Coordinator:
     def _on_read_back(self, found: Manifest | None) -> list[Instruction]:
         draft = self._drafted()
         if found is None:
+            self._tries += 1
+            if self._tries >= self.policy.tries * 8:
+                return [Halt(UnavailableError("the storage takes no manifest, and shows none"))]
             return [draft]
         if found.nonce == draft.manifest.nonce:
             return self._on_won()
-        if not self._owner:
+        if not self.owner:
             # Somebody else moved the head while we were taking over: look again.
-            self._tries += 1
-            if self._tries < self.policy.tries:
+            self._races += 1
+            if self._races < self.policy.tries * 4:
                 self._draft = None
                 return [ReadHead()]
         return [
@@ -454,12 +475,15 @@ class Coordinator:
         head = self._head()
         found: list[Instruction] = []
         for sink in self._sinks:
-            if sink in self._delivering or sink in self._failed_sinks:
+            rest = self._resting.get(sink)
+            if sink in self._delivering or (rest is not None and self._now_us < rest.until_us):
                 continue
-            cursor = self._cursors.get(sink, -1)
-            if cursor < head.epoch:
-                self._delivering[sink] = cursor + 1
-                found.append(Deliver(sink, cursor + 1))
+            # A sink that is new where the first epochs are gone begins with all rows of the oldest kept.
+            whole = sink not in self._cursors and head.floor > 0
+            following = head.floor if whole else self._cursors.get(sink, -1) + 1
+            if following <= head.epoch:
+                self._delivering[sink] = following
+                found.append(Deliver(sink, following, whole))
         if (self.policy.compact or self._everything) and self._compacting is None and not self._merged:
             places = self.live.places() if self._everything else sorted(self.live.touched, key=str)
             jobs = plan_merges(
@@ -480,8 +504,19 @@ class Coordinator:
             found.append(Collect(head, spare, self.token))
         return found
 
+    def _on_deliver_failed(self, sink: str, error: MillpondError) -> list[Instruction]:
+        self._delivering.pop(sink, None)
+        if isinstance(error, DataError):  # the pond's own files are wrong, not the target
+            return [Halt(error)]
+        before = self._resting.get(sink)
+        tries = 1 if before is None else before.tries + 1
+        rest_us = min(self.policy.sink_rest_us_max, self.policy.sink_rest_us * 2 ** min(tries - 1, 20))
+        self._resting[sink] = Rest(error, tries, self._now_us + rest_us)
+        return []
+
     def _on_delivered(self, sink: str, epoch: int) -> list[Instruction]:
         self._delivering.pop(sink, None)
+        self._resting.pop(sink, None)
         self._cursors[sink] = epoch
         self._cursors_moved = True
         if epoch < self._head().epoch:
@@ -504,11 +539,17 @@ class Coordinator:
         self._everything = True
 
     @property
+    def merging(self) -> bool:
+        return self._everything or self._compacting is not None or bool(self._merged)
+
+    @property
     def failed_sinks(self) -> Mapping[str, MillpondError]:
-        return self._failed_sinks
+        """Sinks whose last delivery failed, until one succeeds."""
+        return {sink: rest.error for sink, rest in self._resting.items()}
 
     def retry_sink(self, sink: str) -> None:
-        self._failed_sinks.pop(sink, None)
+        """Try a failed sink again at once."""
+        self._resting.pop(sink, None)
 
     # -- small things ----------------------------------------------------------------
 

@@ -66,6 +66,7 @@ class Deliver:
 
     sink: str
     epoch: int
+    whole: bool = False  # all rows of the view, not what changed: the sink is new
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class Command:
     """A control entry of the inbox."""
 
     number: int
-    kind: str  # rescale, rollback, savepoint
+    kind: str  # rescale, rollback, savepoint, drop_savepoint
     args: Mapping[str, Any]
 
 

@@ -364,21 +364,30 @@ class Shell:
         node = self.plan.sinks[ask.sink]
         try:
             manifest = history.read_manifest(self.store, ask.epoch)
-            view = self.plan.views[node.view]
-            columns = self.plan.shape(view.step).schema.names
-            delta = self.snapshot(manifest).changes(self.specs[view.table], columns)
-            if delta.num_rows:
-                node.sink.deliver(manifest.pond, ask.epoch, delta)
+            delta = self._to_deliver(manifest, node.view, ask.whole)
         except MillpondError as error:
             return DeliverFailed(ask.sink, ask.epoch, error)
-        except (
-            Exception
-        ) as error:  # a user's sink may raise anything: it is kept and shown, the chain goes on
+        try:
+            if delta.num_rows:
+                node.sink.deliver(manifest.pond, ask.epoch, delta)
+        except Exception as error:  # a user's sink may raise anything: kept and shown, the chain goes on
             wrapped = UnavailableError(
-                f"sink {ask.sink!r} failed", detail=f"{type(error).__name__}: {error}", epoch=ask.epoch
+                f"sink {ask.sink!r} failed",
+                detail=f"{type(error).__name__}: {error}",
+                hint=getattr(error, "hint", None),
+                epoch=ask.epoch,
             )
+            wrapped.__cause__ = error
             return DeliverFailed(ask.sink, ask.epoch, wrapped)
         return Delivered(ask.sink, ask.epoch)
+
+    def _to_deliver(self, manifest: Manifest, name: str, whole: bool) -> pa.Table:
+        view = self.plan.views[name]
+        spec, columns = self.specs[view.table], self.plan.shape(view.step).schema.names
+        snapshot = self.snapshot(manifest)
+        if whole:
+            return snapshot.table(spec).scan().select([*columns, "_w"])
+        return snapshot.changes(spec, columns)
 
     def _compact(self, ask: Compact) -> Event:
         spec = self.specs.get(ask.job.table)
