@@ -34,7 +34,8 @@ def run_headline(
 ) -> None:
     """count(*) and sum(price) by auction over bids in Parquet, with durable state."""
     console = Console() if sys.stdout.isatty() else Console(width=120)  # a file has no width
-    headline.run(data.Input(rows, keys), against.split(","), millpond, cores, rounds, tune, console)
+    with headline.alone():
+        headline.run(data.Input(rows, keys), against.split(","), millpond, cores, rounds, tune, console)
 
 
 @app.command("prepare")

@@ -11,10 +11,12 @@ is `benchmarks.millpond_headline`.
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib.util import find_spec
@@ -91,6 +93,17 @@ def choose(names: Sequence[str], millpond: bool, console: Console) -> list[Conte
         console.print("millpond takes no part: benchmarks/millpond_headline.py is not there")
         return chosen
     return [CONTENDERS["millpond"], *chosen]
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Two runs at once would each measure the other."""
+    with (data.scratch() / "lock").open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as held:
+            raise RuntimeError("another benchmark is running from this folder; wait for it to end") from held
+        yield
 
 
 def run(
