@@ -73,6 +73,7 @@ class Policy:
     collect: bool = True
     collect_every: int = 50  # epochs
     tries: int = 5  # of a run, before giving up; of a put or a question four times as many
+    cursor_lag: int = 100  # deliveries after which cursors are committed while more are to come
     sink_rest_us: int = 1_000_000  # a sink that failed is tried again after this, then twice this, ...
     sink_rest_us_max: int = 60_000_000
 
@@ -128,7 +129,7 @@ class Coordinator:
         self._collect_at = 0
         self._cursors: dict[str, int] = {}
         self._delivering: dict[str, int] = {}
-        self._cursors_moved = False
+        self._moved = 0  # deliveries since cursors were committed
         self._resting: dict[str, Rest] = {}
         self._compact_failures = 0
         self._everything = False
@@ -254,7 +255,9 @@ class Coordinator:
         if event.commands:
             return self._on_command(event, now_us)
         beside = self._beside()
-        if self._merged or self._cursors_moved:
+        # A commit for its cursor alone gives a sink that is still behind one more epoch to hear of: it waits.
+        caught_up = self._moved and not self._delivering
+        if self._merged or caught_up or self._moved >= self.policy.cursor_lag:
             return [*self._commit(self._child(head, "epoch", now_us), added=(), removed=()), *beside]
         self.idle = True
         return [Wait(), *beside]
@@ -386,7 +389,7 @@ class Coordinator:
                 removed_all.extend(inputs)
                 gone.update(inputs)
         self._merged = []
-        self._cursors_moved = False
+        self._moved = 0
         return self._put(
             child, {run_id(r): r for r in added_all}, {i: None for i in removed_all}, child.pages
         )
@@ -518,7 +521,7 @@ class Coordinator:
         self._delivering.pop(sink, None)
         self._resting.pop(sink, None)
         self._cursors[sink] = epoch
-        self._cursors_moved = True
+        self._moved += 1
         if epoch < self._head().epoch:
             self._delivering[sink] = epoch + 1
             return [Deliver(sink, epoch + 1)]

@@ -2,7 +2,9 @@
 
 The chain of epochs runs in the caller's thread; delivery, compaction and
 collection run in a small pool beside it, and their answers are heard between
-two instructions of the chain.
+two instructions of the chain.  What fails is tried again after a pause that
+grows.  A runner out of which an error came is `broken`: what it knew comes
+back from the head manifest, by booting another.
 """
 
 from __future__ import annotations
@@ -13,10 +15,23 @@ from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 
 from millpond.engine.coordinator import Coordinator
-from millpond.engine.protocol import BACKGROUND, Event, Halt, Instruction, Wait, Woke
+from millpond.engine.protocol import (
+    BACKGROUND,
+    Event,
+    Halt,
+    Instruction,
+    PutUnknown,
+    RunFailed,
+    Unanswered,
+    Wait,
+    Woke,
+)
 from millpond.engine.shell import Shell
-from millpond.errors import InternalError, MillpondError
+from millpond.errors import InternalError
 from millpond.state.manifest import Manifest
+
+
+PAUSE_S, PAUSE_S_MAX = 0.02, 2.0  # before the first try again, and the longest
 
 
 class Runner:
@@ -27,6 +42,7 @@ class Runner:
         *,
         on_commit: Callable[[Manifest], None] = lambda manifest: None,
         executor: Executor | None = None,
+        pause: Callable[[float], object] | None = None,
     ) -> None:
         self.coordinator = coordinator
         self.shell = shell
@@ -37,31 +53,53 @@ class Runner:
         self._next: Instruction | None = None
         self._committed = -1
         self._wake = threading.Event()
+        self._pause = pause or self._sleep
+        self._failed = 0  # how often in a row the chain's instruction failed
         self.idle_polls = 0  # how often the sources had nothing to give
-        self.failure: MillpondError | None = None
+        self.broken = False
 
     def boot(self) -> None:
         """Create the pond, or take it over; returns when this process may commit epochs."""
         self._take(self.coordinator.start())
-        while self.coordinator.head is None or self._committed < 0:
+        while not self.coordinator.owner:
             self.step()
 
     def step(self) -> None:
         """One instruction of the chain, and whatever was heard from beside it."""
-        self._listen(block=False)
-        instruction = self._next
+        if self.broken:
+            raise InternalError("a broken runner was asked to go on")
+        try:
+            self._listen(block=False)
+            self._step()
+        except BaseException:
+            self.broken = True
+            raise
+
+    def _step(self) -> None:
+        instruction, self._next = self._next, None
         if instruction is None:
             raise InternalError("the chain has no next instruction")
         if isinstance(instruction, Wait):
-            self._next = None
             self._take(self.coordinator.handle(Woke()))
             return
-        self._next = None
-        self._take(self.coordinator.handle(self.shell.perform(instruction)))
+        event = self.shell.perform(instruction)
+        self._failed = self._failed + 1 if isinstance(event, Unanswered | PutUnknown | RunFailed) else 0
+        self._take(self.coordinator.handle(event))
+        if self._failed:
+            self._pause(min(PAUSE_S_MAX, PAUSE_S * 2 ** min(self._failed, 20)))
+
+    def _sleep(self, seconds: float) -> None:
+        self._wake.clear()
+        self._wake.wait(seconds)
 
     @property
     def waiting(self) -> bool:
         return isinstance(self._next, Wait)
+
+    @property
+    def quiet(self) -> bool:
+        """Had the sources nothing to give, and have all sinks heard of everything?"""
+        return self.waiting and not self.coordinator.delivering
 
     def drain(self, until: Callable[[], bool] = lambda: False, *, settle: bool = False) -> None:
         """Run epochs until the sources have nothing more to give and every sink has heard of it.
@@ -73,7 +111,7 @@ class Runner:
         while not until():
             if self.waiting and fresh:
                 if self.coordinator.delivering or (settle and self._beside):
-                    self._listen(block=True)
+                    self._hear()
                     fresh = False
                     continue
                 return
@@ -98,17 +136,24 @@ class Runner:
         self._wake.set()
 
     def close(self) -> None:
-        self._executor.shutdown(wait=True)
+        """Wait for what runs beside the chain; what has not begun is not begun any more."""
+        self._executor.shutdown(wait=True, cancel_futures=True)
+
+    def _hear(self) -> None:
+        try:
+            self._listen(block=True)
+        except BaseException:
+            self.broken = True
+            raise
 
     def _take(self, instructions: list[Instruction]) -> None:
         head = self.coordinator.head
-        if head is not None and head.epoch != self._committed:
+        if head is not None and self.coordinator.owner and head.epoch != self._committed:
             self._committed = head.epoch
             self.shell.committed(head)
             self._on_commit(head)
         for instruction in instructions:
             if isinstance(instruction, Halt):
-                self.failure = instruction.error
                 raise instruction.error
             if isinstance(instruction, BACKGROUND):
                 self._beside += 1

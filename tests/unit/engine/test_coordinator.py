@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -448,6 +449,53 @@ def test_no_endless_empty_epochs_after_deliveries(sinks: list[str]) -> None:
         assert coordinator.handle(Delivered(sink, 1)) == []
     assert idle_epochs(coordinator) <= 2
     assert idle_epochs(coordinator) == 0
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_it_comes_to_rest_however_slow_the_deliveries_are(seed: int) -> None:
+    """Deliveries, merges and commits interleave at will; some epochs later nothing is left to do."""
+    rng = random.Random(seed)
+    coordinator = created(sinks=["a", "b", "c"][: rng.randint(1, 3)], policy=Policy(fan_in=3))
+    left, delivered = rng.randint(1, 6), []
+    chain: list[Instruction] = [PollSources({}, 1)]
+    beside: list[Instruction] = []
+    for _ in range(400):
+        if beside and (rng.random() < 0.5 or isinstance(chain[0], Wait)):
+            ask = beside.pop(rng.randrange(len(beside)))
+            if isinstance(ask, Deliver):
+                delivered.append(ask)
+                got = coordinator.handle(Delivered(ask.sink, ask.epoch))
+            else:
+                assert isinstance(ask, Compact)
+                got = coordinator.handle(Compacted(ask.job, (merged(ask),)))
+        else:
+            ask = chain.pop()
+            if isinstance(ask, PollSources):
+                left -= 1
+                got = coordinator.handle(polled(rows=int(left >= 0)))
+            elif isinstance(ask, RunEpoch):
+                got = coordinator.handle(Ran(outcome(ref(ask.epoch))))
+            else:
+                assert isinstance(ask, PutManifest | Wait)
+                got = coordinator.handle(PutWon() if isinstance(ask, PutManifest) else Woke())
+        beside += [i for i in got if isinstance(i, Deliver | Compact)]
+        chain += [i for i in got if not isinstance(i, Deliver | Compact)]
+        assert len(chain) == 1
+    assert not beside
+    shown = [(d.sink, d.epoch) for d in delivered]
+    assert len(set(shown)) == len(shown)
+    assert head(coordinator).epoch < 40
+    before = head(coordinator).epoch
+    for _ in range(20):
+        coordinator.handle(polled())
+        coordinator.handle(Woke())
+    assert head(coordinator).epoch == before
+    assert set(head(coordinator).cursors.values()) <= {before, before - 1}
+
+
+def merged(ask: Compact) -> RunRef:
+    name = f"runs/1/merge-{ask.job.lo}-{ask.job.hi}"
+    return ref(0, lo=ask.job.lo, hi=ask.job.hi, file=name, kind="merge")
 
 
 # -- sinks ---------------------------------------------------------------------------------
