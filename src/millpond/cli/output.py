@@ -83,6 +83,9 @@ class Screen(Protocol):
     def waiting(self, text: str) -> None:
         """What is being waited for, until something else is said."""
 
+    def tick(self) -> None:
+        """Called often while waiting, so that what moves can move."""
+
     def progress(self, columns: Sequence[Column], row: Mapping[str, Any]) -> None:
         """One more row of the table that shows how it comes along."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from millpond.cli.output import Column, Part, Rows
 from millpond.cli.text_output import drawn, print_part
 
 LIVE_ROWS = 12
+TICK_S = 0.1
 
 
 class SilentScreen:
@@ -32,6 +34,9 @@ class SilentScreen:
         return None
 
     def waiting(self, text: str) -> None:
+        return None
+
+    def tick(self) -> None:
         return None
 
     def progress(self, columns: Sequence[Column], row: Mapping[str, Any]) -> None:
@@ -57,16 +62,19 @@ class LogScreen:
     def act(self, text: str) -> None:
         self._titled = False
         self.console.print()
-        self.console.print(Styled(text, style="bold cyan"), soft_wrap=True)
+        self._print(Styled(text, style="bold cyan"))
 
     def say(self, text: str, *, good: bool | None = None) -> None:
         self._titled = False
         mark = {None: "  ", True: "  ok: ", False: "  WRONG: "}[good]
         style = {None: "", True: "green", False: "bold red"}[good]
-        self.console.print(Styled(mark + text, style=style), soft_wrap=True)
+        self._print(Styled(mark + text, style=style))
 
     def waiting(self, text: str) -> None:
         self.say(f"{text} ...")
+
+    def tick(self) -> None:
+        return None
 
     def progress(self, columns: Sequence[Column], row: Mapping[str, Any]) -> None:
         if not self._titled:
@@ -78,6 +86,10 @@ class LogScreen:
             "  " + "  ".join(_cell(c, c.show(row.get(c.field))) for c in columns), soft_wrap=True
         )
 
+    def _print(self, text: Styled) -> None:
+        """A log keeps lines whole; a terminal has an edge."""
+        self.console.print(text, soft_wrap=not self.console.is_terminal)
+
     def show(self, part: Part) -> None:
         self._titled = False
         print_part(self.console, part)
@@ -88,10 +100,12 @@ class LiveScreen(LogScreen):
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
-        self._live = Live(console=console, refresh_per_second=12, transient=True)
+        # Drawn by this thread alone: a refreshing one may come between a print and its place on the screen.
+        self._live = Live(console=console, auto_refresh=False, transient=True)
+        self._spinner: Spinner | None = None
+        self._ticked_s = 0.0
         self._rows: list[Mapping[str, Any]] = []
         self._columns: Sequence[Column] = ()
-        self._waiting: str | None = None
 
     def __enter__(self) -> LiveScreen:
         self._live.start()
@@ -109,8 +123,14 @@ class LiveScreen(LogScreen):
         super().say(text, good=good)
 
     def waiting(self, text: str) -> None:
-        self._waiting = text
+        self._spinner = Spinner("dots", text=Styled(text, style="dim"))
         self._draw()
+
+    def tick(self) -> None:
+        now = time.monotonic()
+        if self._spinner is not None and now - self._ticked_s > TICK_S:
+            self._ticked_s = now
+            self._live.refresh()
 
     def progress(self, columns: Sequence[Column], row: Mapping[str, Any]) -> None:
         self._columns = columns
@@ -123,7 +143,7 @@ class LiveScreen(LogScreen):
 
     def _settle(self) -> None:
         """What moved becomes part of what scrolls, so that all is told in order."""
-        rows, self._rows, self._waiting = self._rows, [], None
+        rows, self._rows, self._spinner = self._rows, [], None
         self._draw()
         if rows:
             self.console.print(drawn(Rows("epochs", self._columns, rows)))
@@ -132,9 +152,9 @@ class LiveScreen(LogScreen):
         parts: list[Any] = []
         if self._rows:
             parts.append(drawn(Rows("epochs", self._columns, self._rows[-LIVE_ROWS:])))
-        if self._waiting is not None:
-            parts.append(Spinner("dots", text=Styled(self._waiting, style="dim")))
-        self._live.update(Group(*parts))
+        if self._spinner is not None:
+            parts.append(self._spinner)
+        self._live.update(Group(*parts), refresh=True)
 
 
 def _cell(column: Column, text: str) -> str:

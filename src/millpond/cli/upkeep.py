@@ -18,9 +18,6 @@ from millpond.control import lease
 from millpond.engine.coordinator import Coordinator, Policy
 from millpond.engine.inline import InlineEngine
 from millpond.engine.protocol import (
-    Compact,
-    Compacted,
-    CompactFailed,
     Event,
     Instruction,
     Polled,
@@ -34,7 +31,6 @@ from millpond.plan.levels import cut
 from millpond.plan.nodes import Plan
 from millpond.serve.reader import Reader
 from millpond.settings import Settings
-from millpond.state.compaction import plan_merges
 from millpond.state.garbage import Collection, collect
 from millpond.state.manifest import Manifest
 
@@ -66,17 +62,14 @@ class Upkeep:
             raise InternalError("the pond was not taken over")
         return head
 
-    def compact(self) -> int:
-        """Merge every table into one run per time bucket; how many tables that touched."""
-        jobs = plan_merges(self.runner.coordinator.live.values(), everything=True)
-        for job in jobs:
-            merged = self.shell.perform(Compact(job, self.runner.coordinator.token, self.head.epoch))
-            if isinstance(merged, CompactFailed):
-                raise merged.error
-            assert isinstance(merged, Compacted)
-            self.runner.coordinator.handle(merged)
-        self.runner.drain()
-        return len(jobs)
+    @property
+    def runs(self) -> int:
+        return len(self.runner.coordinator.live)
+
+    def compact(self) -> None:
+        """Merge every table into one run per time bucket."""
+        self.runner.compact_everything()
+        self.runner.drain(settle=True)
 
     def collect(self) -> Collection:
         """Delete what no readable epoch needs."""

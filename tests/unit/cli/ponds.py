@@ -45,7 +45,7 @@ class Answer:
     """What the command line said."""
 
     def __init__(self, *args: str) -> None:
-        done = CliRunner().invoke(app, list(args), catch_exceptions=False)
+        done = CliRunner().invoke(app, list(args), catch_exceptions=False, env={"COLUMNS": "160"})
         self.code: int = done.exit_code
         self.out: str = done.stdout
         self.err: str = done.stderr

@@ -15,14 +15,16 @@ def compact(pond: PondArgument, output: OutputOption = TEXT) -> None:
     """Merge the runs of every table, so that reads are fast; a running pipeline does it by itself."""
     reader = open_reader(pond)
     with taken_over(reader) as upkeep:
-        before = len(upkeep.runner.coordinator.live)
-        tables = upkeep.compact()
-        after = len(upkeep.runner.coordinator.live)
+        before = upkeep.runs
+        upkeep.compact()
+        after = upkeep.runs
         epoch = upkeep.head.epoch
     output.write(
         Said(
-            f"{before} runs became {after} in epoch {epoch}" if tables else f"nothing to merge: {after} runs",
-            {"epoch": epoch, "tables": tables, "runs_before": before, "runs_after": after},
+            f"{before} runs became {after} in epoch {epoch}"
+            if after < before
+            else f"nothing to merge: {after} runs",
+            {"epoch": epoch, "runs_before": before, "runs_after": after},
         )
     )
 

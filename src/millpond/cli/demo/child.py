@@ -31,9 +31,9 @@ def main(path: str, feed: Feed, engine: EngineName, stop: threading.Event) -> No
     )
     head = history.read_head(pond.store)
     with pond:
+        _ = pond.engine  # starts Spark; the feed begins after that
         clock = feed.clock({} if head is None else head.positions)
         define(pond, feed, clock)
-        _ = pond.engine  # starts Spark
         print(READY, flush=True)
         while not stop.wait(POLL_S):
             clock.next_slice()

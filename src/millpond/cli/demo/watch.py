@@ -75,6 +75,7 @@ class Watch:
                 raise UnavailableError(
                     "the pipeline makes no progress", detail=f"no epoch for {PATIENCE_S:.0f} s"
                 )
+            self.screen.tick()
             time.sleep(POLL_S)
 
     def look(self) -> bool:
