@@ -61,7 +61,7 @@ def play(run: OperatorRun, sql: str, given_deltas: list[pa.Table], parallelism: 
             run.compact()
 
 
-@settings(max_examples=30 * MORE, deadline=None)
+@settings(max_examples=20 * MORE, deadline=None)
 @given(operators, deltas(SCHEMA, epochs=6, rows_max=8), parallelisms())
 def test_the_best_row_is_that_of_the_batch_query(
     extreme: Extreme, given_deltas: list[pa.Table], parallelism: int
@@ -69,7 +69,7 @@ def test_the_best_row_is_that_of_the_batch_query(
     play(OperatorRun(summed(extreme), [SHAPE]), batch(extreme), given_deltas, parallelism)
 
 
-@settings(max_examples=15 * MORE, deadline=None)
+@settings(max_examples=10 * MORE, deadline=None)
 @given(operators, deltas(SCHEMA, epochs=6, rows_max=8, append_only=True), parallelisms())
 def test_append_only_input_keeps_one_row_a_key(
     extreme: Extreme, given_deltas: list[pa.Table], parallelism: int

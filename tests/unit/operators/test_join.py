@@ -72,7 +72,7 @@ def bound(operator: Join, shapes: Sequence[Shape] = SHAPES, *, chunk_rows: int =
     return run
 
 
-@settings(max_examples=40 * MORE, deadline=None)
+@settings(max_examples=25 * MORE, deadline=None)
 @given(st.sampled_from(KINDS), residuals, chunks, scripts(), parallelisms())
 def test_every_kind_is_the_batch_join(
     kind: Any, residual: str | None, chunk_rows: int, script: list[tuple[Any, Any]], parallelism: int
@@ -86,7 +86,7 @@ SMALL_SIDE = [(kind, "right") for kind in ("inner", "left", "semi", "anti")] + [
 ]
 
 
-@settings(max_examples=20 * MORE, deadline=None)
+@settings(max_examples=12 * MORE, deadline=None)
 @given(st.sampled_from(SMALL_SIDE), residuals, scripts(), parallelisms())
 def test_broadcast_joins_are_the_batch_join(
     which: tuple[Any, Any], residual: str | None, script: list[tuple[Any, Any]], parallelism: int
@@ -97,7 +97,7 @@ def test_broadcast_joins_are_the_batch_join(
     play(run, batch(kind, residual=residual), script, parallelism)
 
 
-@settings(max_examples=20 * MORE, deadline=None)
+@settings(max_examples=12 * MORE, deadline=None)
 @given(
     st.sampled_from([*((kind, None) for kind in KINDS), ("left", "right"), ("inner", "left")]),
     st.sampled_from([None, "lk < rk"]),
@@ -122,7 +122,7 @@ WIDE_RIGHT = pa.schema([("f", pa.float64()), ("s", pa.string()), ("x", pa.bool_(
 FEW = {"s": st.sampled_from(["", "a", None]), "f": st.sampled_from([0.0, -0.0, float("nan"), None])}
 
 
-@settings(max_examples=20 * MORE, deadline=None)
+@settings(max_examples=12 * MORE, deadline=None)
 @given(
     st.sampled_from(KINDS),
     st.tuples(deltas(WIDE_LEFT, values=FEW), deltas(WIDE_RIGHT, values=FEW)),

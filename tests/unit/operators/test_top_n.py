@@ -77,7 +77,7 @@ def play(run: OperatorRun, sql: str, given_deltas: list[pa.Table], parallelism: 
             run.compact()
 
 
-@settings(max_examples=40 * MORE, deadline=None)
+@settings(max_examples=25 * MORE, deadline=None)
 @given(operators, deltas(SCHEMA, epochs=6, rows_max=8), parallelisms())
 def test_the_head_of_every_key_is_that_of_the_batch_query(
     top: TopN, given_deltas: list[pa.Table], parallelism: int
@@ -85,7 +85,7 @@ def test_the_head_of_every_key_is_that_of_the_batch_query(
     play(OperatorRun(summed(top), [SHAPE]), batch(top), given_deltas, parallelism)
 
 
-@settings(max_examples=20 * MORE, deadline=None)
+@settings(max_examples=12 * MORE, deadline=None)
 @given(operators, deltas(SCHEMA, epochs=6, rows_max=8, append_only=True), parallelisms())
 def test_append_only_input_needs_no_more_than_the_heads(
     top: TopN, given_deltas: list[pa.Table], parallelism: int
@@ -114,7 +114,7 @@ def test_many_keys_at_once(rank_column: str | None, with_ties: bool, append_only
     play(run, batch(top), script, 2)
 
 
-@settings(max_examples=15 * MORE, deadline=None)
+@settings(max_examples=10 * MORE, deadline=None)
 @given(operators, st.booleans(), st.integers(1, 3), st.data(), parallelisms())
 def test_two_stages_give_what_one_gives(
     top: TopN, append_only: bool, buckets: int, data: st.DataObject, parallelism: int
