@@ -456,11 +456,11 @@ def test_it_comes_to_rest_however_slow_the_deliveries_are(seed: int) -> None:
     """Deliveries, merges and commits interleave at will; some epochs later nothing is left to do."""
     rng = random.Random(seed)
     coordinator = created(sinks=["a", "b", "c"][: rng.randint(1, 3)], policy=Policy(fan_in=3))
-    left, delivered = rng.randint(1, 6), []
+    left, eager, delivered = rng.randint(1, 6), rng.choice([0, 0.1, 0.5]), []
     chain: list[Instruction] = [PollSources({}, 1)]
     beside: list[Instruction] = []
     for _ in range(400):
-        if beside and (rng.random() < 0.5 or isinstance(chain[0], Wait)):
+        if beside and (rng.random() < eager or isinstance(chain[0], Wait)):
             ask = beside.pop(rng.randrange(len(beside)))
             if isinstance(ask, Deliver):
                 delivered.append(ask)
