@@ -459,8 +459,10 @@ def test_it_comes_to_rest_however_slow_the_deliveries_are(seed: int) -> None:
     left, eager, delivered = rng.randint(1, 6), rng.choice([0, 0.1, 0.5]), []
     chain: list[Instruction] = [PollSources({}, 1)]
     beside: list[Instruction] = []
+    ask: Instruction = chain[0]
     for _ in range(400):
-        if beside and (rng.random() < eager or isinstance(chain[0], Wait)):
+        woken = isinstance(ask, Deliver | Compact)  # an answer from beside wakes the chain
+        if beside and (rng.random() < eager or (isinstance(chain[0], Wait) and not woken)):
             ask = beside.pop(rng.randrange(len(beside)))
             if isinstance(ask, Deliver):
                 delivered.append(ask)
