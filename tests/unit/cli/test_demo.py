@@ -1,10 +1,9 @@
-"""The demo's parts, and the whole story on the inline engine: killed, recovered, rescaled, checked."""
+"""The demo's parts; the whole story is played in tests/examples and tests/spark."""
 
 from __future__ import annotations
 
 import doctest
 import io
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,21 +29,13 @@ FEED = Feed(events=2_000, per_second=100_000, slices=4)
 
 
 class Heard(SilentScreen):
-    """A screen that remembers."""
+    """A screen that remembers what was said."""
 
     def __init__(self) -> None:
-        self.acts: list[str] = []
         self.said: list[tuple[str, bool | None]] = []
-        self.rows: list[Mapping[str, Any]] = []
-
-    def act(self, text: str) -> None:
-        self.acts.append(text)
 
     def say(self, text: str, *, good: bool | None = None) -> None:
         self.said.append((text, good))
-
-    def progress(self, columns: Sequence[Column], row: Mapping[str, Any]) -> None:
-        self.rows.append(row)
 
 
 def run_to_the_end(path: Path, feed: Feed) -> None:
@@ -108,23 +99,6 @@ def test_a_slice_is_never_in_the_future() -> None:
     clock = SliceClock(ManualClock(10), 100, None)
     assert [clock.now_us(), clock.next_slice()] == [10, 10]
     assert doctest.testmod(feeds).failed == 0
-
-
-def test_the_whole_story_without_spark(tmp_path: Path) -> None:
-    """A process is killed with SIGKILL, another goes on; two rescales; two comparisons with DuckDB."""
-    heard = Heard()
-    path = str(tmp_path / "pond")
-    facts = story.play(path, Feed(events=3_000, per_second=1_500, slices=12), heard, engine="inline")
-    assert [act[0] for act in heard.acts] == ["1", "2", "3", "W", "4", "5"]
-    assert facts["takeovers"] == 1
-    assert {n for n, epochs in facts["epochs_by_tasks"].items() if epochs} == {1, 2, 5}
-    assert len(facts["checked"]) == 2
-    assert all(good is not False for _, good in heard.said)
-    assert sum(row["rows"] or 0 for row in heard.rows) == 3_000 * 49 // 50  # all but the people
-    head = open_reader(path).head()
-    assert head.parallelism == 1
-    with pytest.raises(InvalidError, match="there is a pond here already"):
-        story.play(path, FEED, heard, engine="inline")
 
 
 def test_a_process_that_dies_by_itself_is_told_with_its_last_words(tmp_path: Path) -> None:
