@@ -27,8 +27,8 @@ test: check ## all that must pass: check, then every test that is not marked slo
 sim: $(STAMP) ## the seeded crash simulator over 2000 seeds
 	MILLPOND_SIM_SEEDS=2000 $(PY) -m pytest -q tests/sim
 
-chaos: $(STAMP) ## killed workers, full disks and zombie coordinators
-	$(PY) -m pytest -q tests/chaos
+chaos: $(STAMP) ## workers, executors and the driver killed on a small real cluster, 20 times in a row
+	MILLPOND_CHAOS_ROUNDS=20 $(PY) -m pytest -q -s tests/chaos
 
 fuzz: $(STAMP) ## the property tests against the oracles, the slow ones too
 	$(PY) -m pytest -q tests/oracle
