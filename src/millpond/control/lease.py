@@ -43,11 +43,14 @@ def latest(store: Store) -> Beat | None:
     return None
 
 
-def beat(store: Store, number: int, holder: str, *, released: bool = False) -> None:
+def beat(store: Store, number: int, holder: str, *, released: bool = False) -> int:
+    """Renew under this number, unless another has it; the next free number. All but the last few go."""
     store.put_new(f"{PREFIX}{number:016d}", json.dumps({"holder": holder, "released": released}).encode())
-    for name in store.list(PREFIX):
-        if int(name[len(PREFIX) :]) < number - 2:
-            store.delete(name)
+    numbers = [int(name[len(PREFIX) :]) for name in store.list(PREFIX)]
+    for old in numbers:
+        if old < number - 2:
+            store.delete(f"{PREFIX}{old:016d}")
+    return max([number, *numbers]) + 1
 
 
 def silent_for(
@@ -75,23 +78,28 @@ class Keeper:
         self._holder = holder_name()
         self._stop = threading.Event()
         last = latest(store)
-        self._number = 0 if last is None else last.number + 1
-        beat(store, self._number, self._holder)
+        self._next = beat(store, 0 if last is None else last.number + 1, self._holder)
         self._thread = threading.Thread(target=self._run, name="millpond-lease", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         while not self._stop.wait(self._every_s):
-            self._number += 1
             try:
-                beat(self._store, self._number, self._holder)
+                self._next = beat(self._store, self._next, self._holder)
             except UnavailableError:
                 continue  # silence is what the lease is for: a standby may now take over
 
-    def release(self) -> None:
+    def stop(self) -> None:
+        """Renew no more, and say nothing: the pond may be another's by now."""
         self._stop.set()
         self._thread.join()
+
+    def release(self) -> None:
+        """Renew no more, and tell whoever waits that it need not."""
+        if self._stop.is_set():
+            return
+        self.stop()
         try:
-            beat(self._store, self._number + 1, self._holder, released=True)
+            beat(self._store, self._next, self._holder, released=True)
         except UnavailableError:
             return  # the lease runs out by itself

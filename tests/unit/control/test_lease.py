@@ -1,0 +1,142 @@
+"""The lease: rising renewals, silence by the reader's own clock, and nobody beats for a pond that is not theirs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from millpond.control import lease
+from millpond.control.lease import Beat, Keeper, beat, latest, silent_for
+from millpond.state.memory_store import MemoryStore
+from millpond.state.store import Data, Put, StoreError
+
+
+def until(condition: Callable[[], bool], timeout_s: float = 20) -> None:
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, "took too long"
+        time.sleep(0.002)
+
+
+def test_no_beat_is_no_lease() -> None:
+    assert latest(MemoryStore()) is None
+
+
+def test_the_newest_beat_counts_and_old_ones_go() -> None:
+    store = MemoryStore()
+    for number in range(20):
+        beat(store, number, "a:1")
+    assert latest(store) == Beat(19, "a:1", False)
+    assert len(store.list(lease.PREFIX)) == 3
+    beat(store, 20, "a:1", released=True)
+    assert latest(store) == Beat(20, "a:1", True)
+
+
+def test_a_beat_that_is_swept_while_it_is_read() -> None:
+    class Sweeping(MemoryStore):
+        def get(self, name: str) -> bytes:
+            if name.endswith("4"):
+                self.delete(name)
+                super().put_new(f"{lease.PREFIX}{9:016d}", b'{"holder": "b:2", "released": false}')
+            return super().get(name)
+
+    store = Sweeping()
+    beat(store, 4, "a:1")
+    assert latest(store) == Beat(9, "b:2", False)
+
+
+def test_a_keeper_renews_until_it_is_released() -> None:
+    store = MemoryStore()
+    keeper = Keeper(store, lease_ms=20)
+    first = latest(store)
+    assert first is not None
+    assert first.holder == lease.holder_name()
+    until(lambda: (latest(store) or first).number >= first.number + 3)
+    keeper.release()
+    last = latest(store)
+    assert last is not None
+    assert last.released
+    time.sleep(0.03)
+    assert latest(store) == last
+    keeper.release()  # once more is fine
+    assert latest(store) == last
+
+
+def test_a_keeper_that_stops_goes_silent_without_a_word() -> None:
+    """It lost the pond: the lease is another's to release."""
+    store = MemoryStore()
+    keeper = Keeper(store, lease_ms=20)
+    keeper.stop()
+    last = latest(store)
+    time.sleep(0.03)
+    assert latest(store) == last
+    assert last is not None
+    assert not last.released
+
+
+def test_a_keeper_goes_on_after_the_storage_failed() -> None:
+    class Flaky(MemoryStore):
+        down = False
+
+        def put_new(self, name: str, data: Data) -> Put:
+            if self.down:
+                raise StoreError("down")
+            return super().put_new(name, data)
+
+    store = Flaky()
+    keeper = Keeper(store, lease_ms=20)
+    store.down = True
+    time.sleep(0.05)
+    before = latest(store)
+    store.down = False
+    until(lambda: latest(store) != before)
+    store.down = True
+    keeper.release()  # the lease runs out by itself
+
+
+def test_two_keepers_both_are_heard() -> None:
+    """A zombie's renewals must not hide those of the one that took over."""
+    store = MemoryStore()
+    one = Keeper(store, lease_ms=20)
+    two = Keeper(store, lease_ms=20)
+    seen: set[str] = set()
+    one._holder, two._holder = "one", "two"
+    until(lambda: seen.add((latest(store) or Beat(0, "", False)).holder) or {"one", "two"} <= seen)  # type: ignore[func-returns-value]
+    one.release()
+    two.release()
+
+
+@pytest.mark.parametrize("state", ["none", "released"])
+def test_no_silence_is_waited_for_where_nobody_is(state: str) -> None:
+    store = MemoryStore()
+    if state == "released":
+        beat(store, 1, "a:1", released=True)
+    slept: list[float] = []
+    assert silent_for(store, 1000, stop=lambda: False, sleep=slept.append)
+    assert slept == []
+
+
+def test_silence_is_judged_by_renewals() -> None:
+    store = MemoryStore()
+    beat(store, 0, "a:1")
+    numbers = iter(range(1, 4))
+
+    def sleep(seconds: float) -> None:
+        number = next(numbers, None)
+        if number is not None:
+            beat(store, number, "a:1")
+        time.sleep(0.01)
+
+    start = time.monotonic()
+    assert silent_for(store, 0.05, stop=lambda: False, sleep=sleep)
+    assert time.monotonic() - start >= 0.08
+    assert next(numbers, None) is None
+
+
+def test_waiting_for_silence_can_be_stopped() -> None:
+    store = MemoryStore()
+    beat(store, 0, "a:1")
+    turns = iter([False, False, True])
+    assert not silent_for(store, 1000, stop=lambda: next(turns), sleep=lambda s: None)
