@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,11 +41,21 @@ class Unit:
 
 
 def compact(
-    job: MergeJob, spec: TableSpec, worker: Worker, engine: Engine, token: int, epoch: int
+    job: MergeJob,
+    spec: TableSpec,
+    worker: Worker,
+    engine: Engine,
+    token: int,
+    epoch: int,
+    options: Mapping[str, Any],
 ) -> tuple[RunRef, ...]:
-    """Merge; the refs to put in place of the job's. Empty when nothing is left."""
+    """Merge; the refs to put in place of the job's. Empty when nothing is left.
+
+    `options` are what the engine's workers need to open the store.
+    """
     units = [
-        Unit(worker.store.uri, {}, spec, job, lo, hi, token, epoch, n) for n, (lo, hi) in enumerate(job.units)
+        Unit(worker.store.uri, dict(options), spec, job, lo, hi, token, epoch, n)
+        for n, (lo, hi) in enumerate(job.units)
     ]
     if job.bytes <= IN_DRIVER_BYTES:
         found = [merge_unit(unit, worker) for unit in units]

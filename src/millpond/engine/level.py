@@ -101,13 +101,13 @@ class TaskRun:
         self.levels: Levels
         self.plan, self.levels = worker.plan(spec.catalog)
         self.listing = Listing(live_runs(spec.pages, spec.recent, spec.gone, worker.pages))
+        worker.trim(self.listing)
         self.heard: dict[str, Any] = dict(spec.watermarks)  # the same in every task of a level
         self.watermarks: dict[str, Any] = dict(spec.watermarks)  # and what this task saw itself
         bounds = hashing.bounds(spec.parallelism[level])
         self.h_min = int(bounds[task])
         self.h_max = int(bounds[task + 1]) - 1 if task + 1 < len(bounds) else LAST_HASH
         self.writer = PackedWriter()
-        self.tables: list[TableSpec] = []
         self.drops: dict[str, int] = {}
         self.counts: dict[str, int] = {}
         self.errors: list[pa.Table] = []
@@ -229,21 +229,19 @@ class TaskRun:
             return
         if spec.time is None:
             self.writer.add(spec, change.rows, presorted=change.presorted)
-            self.tables.append(spec)
             return
         buckets = spec.buckets(change.rows)
         for bucket in np.unique(buckets):
             rows = change.rows.filter(pa.array(buckets == bucket))
             self.writer.add(spec, rows, bucket=int(bucket), presorted=change.presorted)
-            self.tables.append(spec)
 
     def write_file(self) -> tuple[tuple[RunRef, ...], int]:
         """Put this task's one file; the refs that a manifest may name."""
         if self.errors:
             self._write(ERRORS_SPEC, Change(ERRORS, concat(self.errors)))
-        if not self.tables:
-            return (), 0
         buffers, infos = self.writer.finish()
+        if not infos:
+            return (), 0
         spec = self.spec
         name = f"runs/{spec.token}/{spec.epoch:016d}-{self.level}-{self.task}-{os.urandom(8).hex()}"
         if self.worker.store.put_new(name, buffers) is not Put.WON:
@@ -380,11 +378,10 @@ def concat(tables: list[pa.Table]) -> pa.Table:
 
 
 def received_rows(tables: list[pa.Table], placement: Placement) -> pa.Table:
-    """What came over an exchange, with its hash."""
-    rows = concat(tables)
-    if placement.kind == "hash" and "_h" not in rows.column_names:
-        rows = with_hash(rows, placement.key)
-    return rows
+    """What came over an exchange, with its hash; each sender decides by its own rows whether to send it."""
+    if placement.kind == "hash":
+        tables = [t if "_h" in t.column_names else with_hash(t, placement.key) for t in tables]
+    return concat(tables)
 
 
 def with_hash(delta: pa.Table, key: tuple[str, ...]) -> pa.Table:
@@ -394,7 +391,7 @@ def with_hash(delta: pa.Table, key: tuple[str, ...]) -> pa.Table:
 
 def prepared(delta: pa.Table, consumer: Node, index: int) -> pa.Table:
     binding: Binding = consumer.binding
-    return consumer.operator.prepare(binding, index, delta)  # type: ignore[attr-defined,no-any-return]
+    return consumer.operator.prepare(binding, index, delta)  # type: ignore[attr-defined]
 
 
 def placed(delta: pa.Table, node: Node, index: int, key: tuple[str, ...]) -> pa.Table:

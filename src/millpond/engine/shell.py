@@ -394,7 +394,8 @@ class Shell:
         if spec is None:  # a table of a step that the plan no longer has: leave its runs as they are
             return CompactFailed(ask.job, UnavailableError("no such table", detail=ask.job.table))
         try:
-            return Compacted(ask.job, compact(ask.job, spec, self.worker, self.engine, ask.token, ask.epoch))
+            added = compact(ask.job, spec, self.worker, self.engine, ask.token, ask.epoch, self.options)
+            return Compacted(ask.job, added)
         except MillpondError as error:
             return CompactFailed(ask.job, error)
 

@@ -8,6 +8,7 @@ and nothing changes but time.
 from __future__ import annotations
 
 import os
+import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -15,15 +16,16 @@ from typing import Any
 from millpond.plan import codec
 from millpond.plan.levels import Levels, cut
 from millpond.plan.nodes import Plan
-from millpond.state.listing import PageCache
+from millpond.state.listing import Listing, PageCache
 from millpond.state.packed import PackedFile
 from millpond.state.store import Store, open_store
 
 FILES_OPEN = 2048
+FILES_SPARE = 64  # open files that may be of no use to the newest epoch
 
 
 class Worker:
-    """The caches of one process for one store."""
+    """The caches of one process for one store; for any number of threads."""
 
     def __init__(self, store: Store, roots: dict[str, Store] | None = None) -> None:
         self.store = store
@@ -31,17 +33,29 @@ class Worker:
         self._files: OrderedDict[str, PackedFile] = OrderedDict()
         self._plans: dict[str, tuple[Plan, Levels]] = {}
         self._roots = roots or {}
+        self._lock = threading.Lock()
 
     def open_file(self, name: str) -> PackedFile:
-        found = self._files.get(name)
-        if found is None:
-            found = PackedFile.open(name, self.store_of(name).map(local_name(name)))
-            self._files[name] = found
-            if len(self._files) > FILES_OPEN:
+        with self._lock:
+            found = self._files.get(name)
+            if found is not None:
+                self._files.move_to_end(name)
+                return found
+        opened = PackedFile.open(name, self.store_of(name).map(local_name(name)))
+        with self._lock:
+            found = self._files.setdefault(name, opened)
+            while len(self._files) > FILES_OPEN:
                 self._files.popitem(last=False)
-        else:
-            self._files.move_to_end(name)
         return found
+
+    def trim(self, listing: Listing) -> None:
+        """Let go of most files that an epoch does not name: a merged file that is open keeps its disk."""
+        with self._lock:
+            if len(self._files) <= FILES_SPARE + 2 * len(listing):
+                return
+            live = listing.files()
+            for name in [n for n in self._files if n not in live]:
+                del self._files[name]
 
     def store_of(self, name: str) -> Store:
         """A fork's runs may lie in its parent: ``<uri>!<name>``."""

@@ -44,12 +44,20 @@ class Listing:
 
     def __init__(self, runs: Iterable[RunRef]) -> None:
         self._by_table: dict[str, list[RunRef]] = {}
+        self._count = 0
         for ref in runs:
+            self._count += 1
             self._by_table.setdefault(ref.table, []).append(ref)
 
     @staticmethod
     def of(manifest: Manifest, pages: PageCache) -> Listing:
         return Listing(live_runs(manifest.pages, manifest.recent, manifest.gone, pages))
+
+    def __len__(self) -> int:
+        return self._count
+
+    def files(self) -> set[str]:
+        return {r.file for runs in self._by_table.values() for r in runs}
 
     def tables(self) -> list[str]:
         return sorted(self._by_table)
