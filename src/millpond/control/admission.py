@@ -59,23 +59,26 @@ def budget_rows(bounds: Bounds, pace: Pace, backlog_rows: int) -> int:
 
 
 def admit(offers: Mapping[str, Sequence[Split]], rows: int, bytes_max: int) -> dict[str, list[Split]]:
-    """A prefix of each source's splits, taken in turns until the budget is spent; at least one split."""
-    taken: dict[str, list[Split]] = {step: [] for step in offers}
-    left_rows, left_bytes, first = rows, bytes_max, True
+    """A prefix of each source's splits, taken in turns until the budget is spent.
+
+    Every source gives at least one split, so none starves beside another whose splits are smaller; the
+    budget is passed by no more than these.
+    """
+    taken: dict[str, list[Split]] = {}
+    left_rows, left_bytes = rows, bytes_max
     waiting = {step: list(splits) for step, splits in sorted(offers.items()) if splits}
     while waiting:
         for step in list(waiting):
             split = waiting[step][0]
-            if not first and (split.rows > left_rows or split.bytes > left_bytes):
+            if step in taken and (split.rows > left_rows or split.bytes > left_bytes):
                 del waiting[step]
                 continue
-            first = False
-            taken[step].append(waiting[step].pop(0))
+            taken.setdefault(step, []).append(waiting[step].pop(0))
             left_rows -= split.rows
             left_bytes -= split.bytes
             if not waiting[step]:
                 del waiting[step]
-    return {step: splits for step, splits in taken.items() if splits}
+    return taken
 
 
 def spread(admitted: Mapping[str, Sequence[Split]], tasks: int) -> tuple[tuple[tuple[str, Split], ...], ...]:

@@ -241,6 +241,9 @@ class Coordinator:
         )
         rejects = {step: p.rejects for step, p in event.polls.items() if p.rejects}
         self.idle = False
+        if event.commands:
+            # A command is offered once it is first in the inbox; a backlog of rows must not keep it waiting.
+            return self._on_command(event, now_us)
         if admitted or rejects:
             self._run = RunEpoch(
                 head,
@@ -252,8 +255,6 @@ class Coordinator:
                 rejects,
             )
             return [self._run, *self._beside()]
-        if event.commands:
-            return self._on_command(event, now_us)
         beside = self._beside()
         # A commit for its cursor alone gives a sink that is still behind one more epoch to hear of: it waits.
         caught_up = self._moved and not self._delivering

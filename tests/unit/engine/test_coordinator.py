@@ -357,9 +357,12 @@ def test_savepoints_name_the_head_and_can_be_dropped() -> None:
     assert m.savepoints == {}
 
 
-def test_rows_come_before_a_command() -> None:
+def test_a_command_does_not_wait_for_a_backlog() -> None:
     coordinator = created()
-    one(coordinator.handle(polled(rows=1, commands=(Command(0, "rescale", {"parallelism": 7}),))), RunEpoch)
+    put = one(
+        coordinator.handle(polled(rows=1, commands=(Command(0, "rescale", {"parallelism": 7}),))), PutManifest
+    )
+    assert put.manifest.parallelism == 7
 
 
 def test_a_rollback_names_older_files_in_a_new_epoch() -> None:
