@@ -220,6 +220,16 @@ def test_a_millpond_error_arrives_with_its_fields(chain: SparkChain) -> None:
     assert "in fail" in "".join(caught.value.__notes__)
 
 
+def test_a_millpond_error_that_cannot_travel_arrives_as_text(chain: SparkChain) -> None:
+    def fail(item: bytes) -> bytes:
+        error = DataError("bad block", detail="crc 1, not 2")
+        error.lock = threading.Lock()  # type: ignore[attr-defined]
+        raise error
+
+    with pytest.raises(InternalError, match="bad block"):
+        chain.map(fail, [b""], 1)
+
+
 def test_any_other_exception_is_an_internal_error_with_its_last_lines(chain: SparkChain) -> None:
     def fail(item: bytes) -> bytes:
         return {"a": b""}[item.decode()]
@@ -316,7 +326,7 @@ def test_300_runs_leave_nothing_behind(chain: SparkChain, session: Any) -> None:
     runs(300)
     after = footprint(session)
     # 300 runs write 120 MB of shuffle files and make 4,500 Java objects.
-    assert after["disk_mb"] <= before["disk_mb"] + 2, (before, after)
+    assert after["disk_mb"] <= 1, (before, after)
     assert after["java_objects"] <= before["java_objects"] + 50, (before, after)
     assert after["heap_mb"] <= before["heap_mb"] + 10, (before, after)
     assert after["driver_mb"] <= before["driver_mb"] + 20, (before, after)

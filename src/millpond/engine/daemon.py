@@ -34,10 +34,9 @@ MODULES = (
     "cloudpickle",
     "duckdb",
     "pyspark.worker",
-    "millpond.errors",
-    "millpond.hashing",
-    "millpond.ordering",
     "millpond.engine.spark_chain",
+    "millpond.engine.level",
+    "millpond.engine.compactor",
 )
 
 

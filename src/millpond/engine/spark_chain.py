@@ -8,7 +8,16 @@ of the data), and the driver counts the frames of every last task.
 
 This is the layer under `RDD.partitionBy`: Python writes the target as eight
 bytes and the frame as it is, `PairwiseRDD` pairs them, and nothing pickles,
-batches or holds more than one frame.
+batches or holds more than one frame (Spark picks Kryo for (long, bytes); its
+Java serializer would keep the last hundred).
+
+Measured, local[2] on two cores, two levels of two tasks, empty frames: p50
+44 ms, p99 75 ms, 50 ms of CPU.  TCP in place of unix sockets makes that 125;
+pyspark's own daemon adds 65 ms of CPU; the driver's calls into the JVM take 3.
+No visible effect: FIFO or FAIR, locality wait, shuffle checksums, Spark's
+pages on or off, the kind of garbage collector.  Frames cost 5 ms of CPU a MiB,
+half as much again with `spark.shuffle.compress`.  A level's closure is free up
+to 100 KB, 1 MB of it costs 15 ms, 4 MB 180: large things go by name.
 """
 
 from __future__ import annotations
@@ -86,14 +95,22 @@ class RemoteError(Exception):
 
 
 def _carry(error: Exception) -> RemoteError:
+    summary = ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
     trace = "".join(traceback.format_exception(error))
-    original: bytes | None = None
-    if isinstance(error, MillpondError):
-        # vars(): a subclass may hold more than the five common fields.
-        original = pickle.dumps((error, vars(error)))
-    summary = traceback.format_exception_only(error)[-1].strip()
+    original = _pickled(error) if isinstance(error, MillpondError) else None
     payload = base64.b64encode(pickle.dumps((original, summary, trace))).decode()
     return RemoteError(f"{summary}\nmillpond-error {payload}")
+
+
+def _pickled(error: MillpondError) -> bytes | None:
+    """The error with all its fields; None if it holds what cannot travel: its text still does."""
+    try:
+        # vars(): a subclass may hold more than the five common fields.
+        whole: bytes = cloudpickle.dumps((error, vars(error)))
+        pickle.loads(whole)
+    except Exception:
+        return None
+    return whole
 
 
 class Task:
@@ -168,8 +185,8 @@ class SparkChain:
         self._local = threading.local()
         self._running = 0
         self._idle = threading.Condition()
-        # What every run needs and never changes is made once: a call into the
-        # JVM costs 0.2-0.3 ms, and naming a class or passing a dict is several.
+        # What every run needs and never changes is made once: naming a class or
+        # passing a dict is several calls into the JVM, up to 0.3 ms each.
         self._python_rdd = self._jvm.PythonRDD
         self._pairwise_rdd = self._jvm.PairwiseRDD
         self._partitioner = self._jvm.PythonPartitioner
@@ -240,7 +257,8 @@ class SparkChain:
             try:
                 rdd = self._build(commands, parallelism)
                 frames = self._collect(rdd, description, pool)
-                # Spark's own cleaner waits for the JVM to collect garbage: hours, at a few MB an epoch.
+                # Spark's own cleaner waits until the driver's JVM collects garbage; an executor's full disk
+                # does not make it.  After a failure it is left to that: a late task may still write.
                 rdd.cleanShuffleDependencies(False)
             except _spark_errors() as error:
                 raise _translate(error) from None

@@ -38,6 +38,8 @@ SETTINGS: Mapping[str, str] = {
     # Warm, frozen workers: a quarter of an epoch's floor, and a second of the first epoch.
     DAEMON_MODULE: DAEMON,
     WORKER_REUSE: "true",
+    # Compressing frames costs a third of an exchange's CPU; where the network is the limit, turn it on again.
+    "spark.shuffle.compress": "false",
     # Compaction runs beside the chain and must not stand in front of it.
     "spark.scheduler.mode": "FAIR",
     # A task has no home (law 4): three seconds of waiting for one is three seconds lost.
