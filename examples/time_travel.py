@@ -6,15 +6,12 @@ It runs inline, without a JVM.  For Spark leave out engine="inline"; nothing els
 """
 
 import tempfile
-import uuid
 from pathlib import Path
 
 import pyarrow as pa
 
 import millpond
 from millpond.sources.memory import MemorySource
-from millpond.state.fork import fork
-from millpond.state.store import open_store
 
 place = Path(tempfile.mkdtemp())
 payments = MemorySource(pa.schema([("account", pa.string()), ("amount", pa.int64())]))
@@ -43,13 +40,7 @@ with millpond.open(place / "pond", engine="inline") as pond:
     print("what changed:     ", pond.diff("balances", first, mistake).to_pylist())
 
     # A fork begins as the pond was, without copying anything, and goes its own way.
-    fork(
-        pond.store,
-        open_store((place / "what-if").as_uri()),
-        mistake,
-        pond=uuid.uuid4().hex,
-        now_us=pond.head().now_us,
-    )
+    pond.fork(place / "what-if", mistake)
     print("a fork begins as: ", balances(millpond.open(place / "what-if")))
 
     # Rolling back is a new commit that names the old files. The sources go back as well, so that nothing

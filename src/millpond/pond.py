@@ -42,6 +42,7 @@ from millpond.serve.reader import Delta, Reader
 from millpond.settings import Settings, make_settings
 from millpond.sources.inbox_table import ROWS_MAX, SEQUENCE, InboxTable
 from millpond.state import history, inbox
+from millpond.state.fork import fork as make_fork
 from millpond.state.manifest import Manifest
 from millpond.state.store import Store, open_store, prove_put_new
 
@@ -72,7 +73,7 @@ def open(  # the name people type: millpond.open(...)
     if parallelism is not None:
         require_parallelism(parallelism)
     chosen = make_settings(**settings)
-    uri = str(path) if "://" in str(path) else Path(path).absolute().as_uri()
+    uri = _uri(path)
     options = _store_options(uri, chosen, store_options or {})
     store = open_store(uri, **options)
     return Pond(
@@ -86,6 +87,10 @@ def open(  # the name people type: millpond.open(...)
         standby=standby,
         store_options=options,
     )
+
+
+def _uri(path: str | os.PathLike[str]) -> str:
+    return str(path) if "://" in str(path) else Path(path).absolute().as_uri()
 
 
 def _store_options(uri: str, settings: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -260,6 +265,17 @@ class Pond:
         if wanted < head.floor and wanted not in head.savepoints.values():
             raise InvalidError(f"epoch {wanted} is no longer kept", detail=f"the floor is {head.floor}")
         self._command("rollback", {"epoch": wanted})
+
+    def fork(self, path: str | os.PathLike[str], epoch: int | str | None = None) -> int:
+        """Begin a new pond at `path` with the state of this one, without copying it; the epoch it begins as.
+
+        The fork has its own id and history, and its sinks are detached.
+        """
+        uri = _uri(path)
+        child = open_store(uri, **_store_options(uri, self.settings, {}))
+        with self._reader.pinned(epoch) as snapshot:
+            make_fork(self.store, child, snapshot.epoch, pond=uuid.uuid4().hex, now_us=self._clock.now_us())
+            return snapshot.epoch
 
     def compact(self) -> None:
         """Merge the runs of every table into one, now."""
