@@ -1,7 +1,7 @@
 """Millpond: a stateful stream processor in Python on Apache Spark.
 
-    import millpond
-    pond = millpond.open("my-pond")
+import millpond
+pond = millpond.open("my-pond")
 """
 
 from millpond.errors import (

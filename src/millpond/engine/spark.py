@@ -13,7 +13,7 @@ from typing import Any
 from millpond.engine.engine import collect_reports
 from millpond.engine.level import LevelTask
 from millpond.engine.spark_chain import SparkChain
-from millpond.engine.spark_session import check_java, check_session, make_session
+from millpond.engine.spark_session import check_session, make_session
 from millpond.engine.spec import EpochSpec, Report
 
 
@@ -21,7 +21,6 @@ class SparkEngine:
     def __init__(self, session: Any = None, **options: Any) -> None:
         self._own = session is None
         if session is None:
-            check_java()
             session = make_session(**options)
         for advice in check_session(session):
             warnings.warn(advice, stacklevel=3)
@@ -36,7 +35,8 @@ class SparkEngine:
         )
 
     def map(self, function: Callable[[bytes], bytes], items: Sequence[bytes]) -> list[bytes]:
-        return self.chain.map(function, items, min(len(items), self.default_parallelism))
+        # One core stays free for the chain.
+        return self.chain.map(function, items, min(len(items), max(1, self.default_parallelism - 1)))
 
     def cancel(self) -> None:
         self.chain.cancel()

@@ -61,7 +61,9 @@ class Source(Protocol):
     def poll(self, position: Any, seen: pa.Table | None, max_rows: int) -> Poll:
         """Splits beyond `position`, at least one if there is any, about `max_rows` in all."""
 
-    def advance(self, position: Any, admitted: Sequence[Split], rejects: Sequence[tuple[str, str]]) -> Advance: ...
+    def advance(
+        self, position: Any, admitted: Sequence[Split], rejects: Sequence[tuple[str, str]]
+    ) -> Advance: ...
 
     def read(self, split: Split, columns: Sequence[str]) -> Iterator[pa.Table]:
         """The rows of a split; tables may carry `_w` when the source is not append-only.
