@@ -549,7 +549,7 @@ class Coordinator:
     @property
     def failed_sinks(self) -> Mapping[str, MillpondError]:
         """Sinks whose last delivery failed, until one succeeds."""
-        return {sink: rest.error for sink, rest in self._resting.items()}
+        return {sink: rest.error for sink, rest in dict(self._resting).items()}  # asked by other threads too
 
     def retry_sink(self, sink: str) -> None:
         """Try a failed sink again at once."""

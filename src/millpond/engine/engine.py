@@ -62,7 +62,7 @@ def collect_reports(spec: EpochSpec, raw: Sequence[bytes]) -> list[Report]:
             if reports[level, task].attempt != attempt:
                 raise InternalError(
                     "an epoch mixed two attempts of a task",
-                    detail=f"level {report.level} task {report.task} heard attempt {attempt} of level {level} "
+                    detail=f"level {report.level} task {report.task} heard {attempt} of level {level} "
                     f"task {task}, which reported as {reports[level, task].attempt}",
                     hint="the epoch is run again",
                     epoch=spec.epoch,

@@ -30,7 +30,6 @@ from millpond.engine.shell import Shell
 from millpond.errors import InternalError
 from millpond.state.manifest import Manifest
 
-
 PAUSE_S, PAUSE_S_MAX = 0.02, 2.0  # before the first try again, and the longest
 
 

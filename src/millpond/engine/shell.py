@@ -187,7 +187,7 @@ class Shell:
         return (), None
 
     def _refusal(self, entry: inbox.Entry) -> str | None:
-        """Why an entry with rows cannot be read by its table, if so: another process may know another plan."""
+        """Why a table cannot read an entry with rows, if so: another process may know another plan."""
         source = self.sources.get(str(entry.args.get(TABLE_KEY)))
         if not getattr(source, "inbox", False):
             return f"the pond has no table {entry.args.get(TABLE_KEY)!r}"

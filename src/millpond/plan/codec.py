@@ -33,7 +33,7 @@ def loads(raw: bytes) -> Any:
         raise DataError(
             "the catalog cannot be read",
             detail=f"{len(raw)} bytes, {type(broken).__name__}: {broken}",
-            hint="restore the file under catalog/ from a copy, or read the pond with the version that wrote it",
+            hint="restore the file under catalog/ from a copy, or use the version that wrote it",
         ) from broken
 
 
@@ -79,7 +79,7 @@ def decode(value: Any) -> Any:
             raise DataError(
                 f"the catalog names a class that is not here: {value['$class']}",
                 detail=str(error),
-                hint="install the package that defines it, or put it on the path of this process and the workers",
+                hint="install the package that defines it, here and for the workers",
             ) from error
         return cls(**{k: decode(v) for k, v in value["fields"].items()})
     if "$map" in value:

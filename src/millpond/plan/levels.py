@@ -15,7 +15,6 @@ from millpond.operators.operator import Placement
 from millpond.plan.nodes import Plan
 from millpond.plan.prune import needed_columns
 
-
 EdgeKind = Literal["hash", "broadcast", "forward"]
 
 

@@ -17,6 +17,8 @@ import pyarrow as pa
 
 from millpond.state.table_spec import TableSpec
 
+Raw = bytes  # `Split.bytes` hides the builtin inside the class
+
 
 @dataclass(frozen=True)
 class Split:
@@ -26,7 +28,7 @@ class Split:
     rows: int
     bytes: int
     partition: str = ""  # rows of one partition are in order; watermarks are tracked per partition
-    data: bytes | None = field(default=None, repr=False)  # small inputs travel with the split
+    data: Raw | None = field(default=None, repr=False)  # small inputs travel with the split
     blob: str | None = None  # or: a name in the pond's store whose bytes become `data` in the task
 
 
