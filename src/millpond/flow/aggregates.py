@@ -75,7 +75,7 @@ def _parse(name: str, text: str, step: str) -> tuple[str, str | None, bool, str 
             step=step,
         )
     argument = tree.this
-    if tree.expressions:
+    if any(v for k, v in tree.args.items() if k != "this" and isinstance(v, exp.Expression | list)):
         raise InvalidError(f"aggregate {name!r} takes one argument", detail=f"got {text!r}", step=step)
     distinct = False
     if isinstance(argument, exp.Distinct):

@@ -64,6 +64,12 @@ class Holds:
             before.uses += 1
             return before.snapshot
 
+    def has(self, epoch: int) -> bool:
+        """Is an epoch kept by a pin that is far from running out?"""
+        with self._lock:
+            hold = self._held.get(epoch)
+            return hold is not None and self._clock.now_us() < hold.renew_us
+
     def give_back(self, epoch: int) -> None:
         with self._lock:
             self._held[epoch].uses -= 1

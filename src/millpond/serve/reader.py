@@ -52,8 +52,14 @@ class Reader:
     # -- epochs -------------------------------------------------------------------
 
     def head(self) -> Manifest:
-        """The newest manifest; looking again costs what came since."""
-        found = history.newer_head(self.store, self._newest)
+        """The newest manifest; looking again costs what came since.
+
+        That way is open only from an epoch that is held: after others, manifests may have been collected.
+        """
+        known = self._newest
+        if known is not None and not self._holds.has(known.epoch):
+            known = None
+        found = history.newer_head(self.store, known)
         if found is None:
             raise InvalidError(
                 "there is no pond here yet", detail=self.store.uri, hint="run the pipeline once: pond.drain()"

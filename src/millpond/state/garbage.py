@@ -44,7 +44,7 @@ def collect(
 
     `facts` is kept by the caller from one collection to the next, so that each reads only what came since.
     """
-    pinned = _pinned(store, head, now_us, between)
+    pinned, followed = _pinned(store, head, now_us, between)
     known = epochs(store)
     stretch = [e for e in known if e >= head.floor]
     if stretch != list(range(head.floor, max(head.epoch, known[-1] if known else 0) + 1)):
@@ -55,7 +55,7 @@ def collect(
     if needed is None:
         return Collection()
     kept = {*stretch, *apart}
-    doomed = [manifest_name(e) for e in known if e not in kept]
+    doomed = [manifest_name(e) for e in known if e not in kept and e < followed]
     files = _deletable(store, needed, spare_from, token)
     for name in [*doomed, *files, *_executed(store, head)]:
         between()
@@ -63,16 +63,23 @@ def collect(
     return Collection(len(doomed), len(files))
 
 
-def _pinned(store: Store, head: Manifest, now_us: int, between: Callable[[], None]) -> set[int]:
-    """The epochs that somebody reads, forked or named; pins that have run out are deleted."""
+def _pinned(store: Store, head: Manifest, now_us: int, between: Callable[[], None]) -> tuple[set[int], int]:
+    """The epochs that somebody reads, forked or named, and the oldest that a reader reads.
+
+    A reader finds the newest epoch by going on from the one it holds: from there on no manifest may be
+    missing, though their files may go.  Pins that have run out are deleted.
+    """
     found = set(head.savepoints.values())
+    followed = head.floor
     for pin in pins(store):
         if pin.expires_us is not None and pin.expires_us < now_us:
             between()
             store.delete(pin.name)
         else:
             found.update(pin.epochs)
-    return found
+            if pin.expires_us is not None:
+                followed = min(followed, pin.epoch)
+    return found, followed
 
 
 def _needed(

@@ -64,7 +64,10 @@ def read_head(store: Store) -> Manifest | None:
 
 
 def newer_head(store: Store, known: Manifest | None) -> Manifest | None:
-    """The newest manifest, found from one that was the newest before: the cost follows what came since."""
+    """The newest manifest, found from one that was the newest before: the cost follows what came since.
+
+    `known` must be pinned: manifests after a pinned one are not collected, so none is missing on the way.
+    """
     if known is None:
         return read_head(store)
     head = known
