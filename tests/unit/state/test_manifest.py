@@ -134,7 +134,8 @@ def test_a_newer_format_is_told_before_anything_else_is_understood(one: Manifest
 
 
 @pytest.mark.parametrize(
-    "raw", [b"", b"{", b"[]", b"null", b"7", b"\xff\xfe\x00", b'{"format":1}', b'{"format":"1"}', b'{"epoch":1}']
+    "raw",
+    [b"", b"{", b"[]", b"null", b"7", b"\xff\xfe\x00", b'{"format":1}', b'{"format":"1"}', b'{"epoch":1}'],
 )
 def test_what_is_no_manifest_is_a_data_error(raw: bytes) -> None:
     with pytest.raises(DataError, match="manifests/7 cannot be read") as caught:
