@@ -7,15 +7,19 @@ other processes may read and write rows and commands at the same time.
 
 from __future__ import annotations
 
+import contextlib
+import difflib
 import hashlib
 import os
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 
 from millpond.clock import Clock, SystemClock
@@ -27,7 +31,7 @@ from millpond.engine.inline import InlineEngine
 from millpond.engine.runner import Runner
 from millpond.engine.shell import Shell
 from millpond.engine.worker import Worker
-from millpond.errors import ConflictError, InvalidError, MillpondError, UnavailableError
+from millpond.errors import ConflictError, InternalError, InvalidError, MillpondError, UnavailableError
 from millpond.flow.builder import Builder
 from millpond.flow.stream import Duration, Stream, ViewHandle
 from millpond.operators.bag import Bag
@@ -47,6 +51,7 @@ from millpond.state.manifest import Manifest
 from millpond.state.store import Store, open_store, prove_put_new
 
 EngineName = Literal["spark", "inline"]
+DRAIN_S = 600.0  # how long a call waits for the background thread
 
 
 def open(  # the name people type: millpond.open(...)
@@ -64,7 +69,8 @@ def open(  # the name people type: millpond.open(...)
     """Open a pond, or make one.  Nothing runs and no Spark starts before it is needed.
 
     `engine="inline"` runs everything in this process, without a JVM.  `spark` takes your own
-    session.  With `standby` a running pipeline is waited for, and taken over when it falls silent.
+    session.  With `standby` the first drain(), start() or run() waits for a running pipeline, and takes
+    over when it falls silent.
     `path` may be a uri such as ``s3://bucket/pond``; `store_options` are then its endpoint, region and
     the like.  `settings` are the fields of `millpond.settings.Settings`.
     """
@@ -90,7 +96,7 @@ def open(  # the name people type: millpond.open(...)
 
 
 def _uri(path: str | os.PathLike[str]) -> str:
-    return str(path) if "://" in str(path) else Path(path).absolute().as_uri()
+    return str(path) if "://" in str(path) else Path(path).expanduser().absolute().as_uri()
 
 
 def _store_options(uri: str, settings: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,6 +144,8 @@ class Pond:
         self._stop = threading.Event()
         self._failure: BaseException | None = None
         self._closed = False
+        self._lock = threading.RLock()  # of whoever drives the chain in the foreground
+        self._driver: int | None = None  # the thread that is doing so
         self._reader = Reader(self._worker, clock=self._clock, reader_ms=self.settings.reader_ms)
 
     def __enter__(self) -> Pond:
@@ -185,48 +193,65 @@ class Pond:
     # -- running -----------------------------------------------------------------------
 
     def drain(self) -> int:
-        """Run epochs until the sources have nothing more to give; the epoch that holds it all."""
+        """Run epochs until the sources have nothing more to give; the epoch that holds it all.
+
+        A sink that fails does not stop it: its error is raised at the end, and it goes on from there.
+        """
         if self._thread is not None:
-            return self._flush()
-        runner = self._boot()
-        runner.drain()
-        self._raise_failed_sinks(runner)
-        assert runner.coordinator.head is not None
-        return runner.coordinator.head.epoch
+            runner = self._running()
+            polls = runner.idle_polls
+            self._wait_until(lambda: runner.idle_polls >= polls + 2 and runner.quiet, DRAIN_S, "a drain")
+            self._raise_failed_sinks(runner)
+            return self._reader.head().epoch
+        with self._turn() as runner:
+            runner.drain()
+            self._raise_failed_sinks(runner)
+            assert runner.coordinator.head is not None
+            return runner.coordinator.head.epoch
 
     def start(self) -> None:
         """Run in the background until stop()."""
-        if self._thread is not None:
-            return
-        runner = self._boot()
-        self._stop.clear()
-        self._failure = None
+        with self._lock:
+            if self._thread is not None and self._failure is None:
+                return
+            self.stop()
+            runner = self._boot()
+            self._stop.clear()
+            self._thread = threading.Thread(
+                target=self._background, args=(runner,), name="millpond-chain", daemon=True
+            )
+            self._thread.start()
 
-        def body() -> None:
-            try:
-                runner.run(self._stop, self.settings.poll_ms)
-            except BaseException as error:  # kept, and raised by the next call into the pond
-                self._failure = error
-
-        self._thread = threading.Thread(target=body, name="millpond-chain", daemon=True)
-        self._thread.start()
+    def _background(self, runner: Runner) -> None:
+        try:
+            runner.run(self._stop, self.settings.poll_ms)
+        except BaseException as error:  # kept, and raised by the next call into the pond
+            self._failure = error
+            self._give_up(error)
 
     def stop(self) -> None:
         """Stop after the epoch that is running; raises what went wrong, if anything did."""
-        thread, self._thread = self._thread, None
+        thread = self._thread
         if thread is not None:
             self._stop.set()
-            assert self._runner is not None
-            self._runner.wake()
+            if self._runner is not None:
+                self._runner.wake()
+            if thread is threading.current_thread():  # from on_epoch: it ends when that returns
+                return
             thread.join()
-        self._check()
+            self._thread = None
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            _raise(failure)
 
     def run(self) -> None:
         """Run in the foreground until interrupted."""
-        runner = self._boot()
+        if self._thread is not None:
+            raise InvalidError("the pipeline runs in the background already", hint="stop() it first")
         self._stop.clear()
         try:
-            runner.run(self._stop, self.settings.poll_ms)
+            with self._turn() as runner:
+                runner.run(self._stop, self.settings.poll_ms)
         except KeyboardInterrupt:
             return
 
@@ -279,9 +304,14 @@ class Pond:
 
     def compact(self) -> None:
         """Merge the runs of every table into one, now."""
-        runner = self._boot()
-        runner.compact_everything()
-        runner.drain(settle=True)
+        if self._thread is not None:
+            runner = self._running()
+            runner.compact_everything()
+            self._wait_until(lambda: not runner.coordinator.merging, DRAIN_S, "a compaction")
+            return
+        with self._turn() as runner:
+            runner.compact_everything()
+            runner.drain(settle=True)
 
     # -- changing tables ------------------------------------------------------------------
 
@@ -300,24 +330,37 @@ class Pond:
             raise InvalidError(
                 f"no table named {name!r}", hint="define it with pond.table(name, schema, key=...)"
             )
-        schema = source.columns
-        table = rows.cast(schema) if isinstance(rows, pa.Table) else _to_table(name, rows, schema)
+        table = _to_table(name, rows, source.columns)
         if table.num_rows > ROWS_MAX:
             raise InvalidError(
                 "too many rows in one call", detail=f"{table.num_rows} rows, at most {ROWS_MAX}"
             )
-        table = table.append_column("_w", pa.array([weight] * table.num_rows, pa.int64()))
+        table = table.append_column("_w", pa.array(np.full(table.num_rows, weight, np.int64)))
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
+        self._check()
         number = self._append("rows", {"table": name, "rows": table.num_rows}, sink.getvalue().to_pybytes())
-        if self._runner is not None:
-            self._runner.wake()
+        runner = self._runner
+        if runner is not None:
+            runner.wake()
         return number
 
     def flush(self, timeout_s: float = 60.0) -> int:
-        """Wait until all earlier inbox entries are in a committed epoch; that epoch."""
-        return self.drain() if self._thread is None else self._flush(timeout_s)
+        """Wait until all earlier inbox entries are in a committed epoch; that epoch.
+
+        While it runs in the background, sources may never run dry: then of them it holds what one epoch takes.
+        """
+        if self._thread is None:
+            return self.drain()
+        runner = self._running()
+        polls = runner.polls
+        names = self.store.list(inbox.PREFIX)
+        last = int(names[-1].rsplit("/", 1)[1]) if names else -1
+        # A poll that began after this call, and another that began after its epoch was committed.
+        done = f"a flush of inbox entry {last}"
+        self._wait_until(lambda: runner.polls >= polls + 2 and self._executed() > last, timeout_s, done)
+        return self._reader.head().epoch
 
     # -- reading -------------------------------------------------------------------------
 
@@ -381,25 +424,55 @@ class Pond:
             )
         return Path(unquote(self.store.uri.removeprefix("file://").partition("?")[0]))
 
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[Runner]:
+        """The runner, for this thread alone.  One that broke is given up; the next turn boots another."""
+        with self._lock:
+            runner = self._boot()
+            outer, self._driver = self._driver, threading.get_ident()
+            try:
+                yield runner
+            except BaseException as error:
+                if runner.broken:
+                    self._give_up(error)
+                raise
+            finally:
+                self._driver = outer
+
+    def _give_up(self, error: BaseException) -> None:
+        """The chain broke.  Another process may go on at once, unless another is what broke it."""
+        runner, self._runner = self._runner, None
+        keeper, self._keeper = self._keeper, None
+        if runner is not None:
+            runner.close()
+        if keeper is not None and isinstance(error, ConflictError):
+            keeper.stop()
+        elif keeper is not None:
+            keeper.release()
+
+    def _running(self) -> Runner:
+        """The runner of the background thread."""
+        self._check()
+        runner = self._runner
+        if runner is None:
+            raise InternalError("the background thread has no runner")
+        return runner
+
     def _boot(self) -> Runner:
         self._check()
+        if self._runner is not None and not self._closed:
+            return self._runner
+        self._checked_plan(history.read_head(self.store))
+        self._wait_for_lease()
         if self._closed:
             raise InvalidError("this pond is closed", hint="open it again with millpond.open(...)")
-        if self._runner is not None:
-            return self._runner
-        head = history.read_head(self.store)
-        plan = self._builder.plan
-        if not plan.nodes:
-            if head is None:
-                raise InvalidError("there is nothing to run", hint="define a stream and a view first")
-            plan = self._reader.plan_of(head)
-        elif head is not None and head.catalog is not None:
-            check_compatible(self._reader.plan_of(head), plan, set(head.positions))
-        self._wait_for_lease()
+        head = history.read_head(self.store)  # a standby has waited: the pond went on
+        plan = self._checked_plan(head)
         if head is None:
             prove_put_new(self.store)
         engine = self.engine
-        plan = self._builder.seal() if self._builder.plan.nodes else plan
+        if self._builder.plan.nodes:
+            self._builder.seal()
         catalog = self._save_plan(plan)
         policy = Policy(
             bounds=Bounds(
@@ -435,10 +508,27 @@ class Pond:
             options=self._options,
         )
         runner = Runner(coordinator, shell, on_commit=self._committed)
-        runner.boot()
-        self._keeper = lease.Keeper(self.store, self.settings.lease_ms)
+        try:
+            runner.boot()
+            self._keeper = lease.Keeper(self.store, self.settings.lease_ms)
+        except BaseException:
+            runner.close()
+            raise
         self._runner = runner
         return runner
+
+    def _checked_plan(self, head: Manifest | None) -> Plan:
+        """The plan to run: what this process defined, if the pond can go on with it, or else its own."""
+        if self._closed:
+            raise InvalidError("this pond is closed", hint="open it again with millpond.open(...)")
+        plan = self._builder.plan
+        if not plan.nodes:
+            if head is None:
+                raise InvalidError("there is nothing to run", hint="define a stream and a view first")
+            return self._reader.plan_of(head)
+        if head is not None and head.catalog is not None:
+            check_compatible(self._reader.plan_of(head), plan, set(head.positions))
+        return plan
 
     def _wait_for_lease(self) -> None:
         """Do not take over from a coordinator that is alive, unless as its standby once it is silent."""
@@ -469,56 +559,56 @@ class Pond:
 
     def _command(self, kind: str, args: Mapping[str, Any]) -> None:
         """Through the inbox, like from any process; executed before this returns if we are the runner."""
+        self._check()
         number = self._append(kind, args, b"")
+        runner, me = self._runner, threading.current_thread()
+        if runner is None or me is self._thread or me.ident == self._driver:
+            return  # from on_epoch: this very thread executes it, once that returns
         if self._thread is not None:
-            assert self._runner is not None
-            self._runner.wake()
-            self._flush(through=number)
-        elif self._runner is not None:
-            self._runner.drain(until=lambda: int(self._reader.head().positions.get("inbox", 0)) > number)
+            self._wait_until(lambda: self._executed() > number, DRAIN_S, f"inbox entry {number}")
+            return
+        with self._turn() as runner:
+            runner.drain(until=lambda: self._executed() > number)
 
     def _append(self, kind: str, args: Mapping[str, Any], payload: bytes) -> int:
         head = history.read_head(self.store)
         start = 0 if head is None else int(head.positions.get("inbox", 0))
         return inbox.append(self.store, kind, args, payload, start=start)
 
-    def _flush(self, timeout_s: float = 600.0, through: int | None = None) -> int:
-        """While running in the background: wait for the inbox, and for the sources to run dry."""
-        import time
+    def _executed(self) -> int:
+        """The number of the next inbox entry to execute."""
+        return int(self._reader.head().positions.get("inbox", 0))
 
-        names = self.store.list(inbox.PREFIX)
-        last = through if through is not None else (int(names[-1].rsplit("/", 1)[1]) if names else -1)
+    def _wait_until(self, done: Callable[[], bool], timeout_s: float, what: str) -> None:
+        """Until the background thread has done something, or has failed."""
         until = time.monotonic() + timeout_s
-        runner = self._runner
-        assert runner is not None
-        polls = runner.idle_polls
-        while time.monotonic() < until:
-            self._check()
-            head = self._reader.head()
-            done = int(head.positions.get("inbox", 0)) > last
-            if done and (through is not None or runner.idle_polls >= polls + 2):
-                return head.epoch
+        while not done():
+            runner = self._running()
+            if time.monotonic() > until:
+                raise UnavailableError(f"{what} took too long", detail=f"waited {timeout_s} s")
             runner.wake()
             time.sleep(0.01)
-        raise UnavailableError("flush took too long", detail=f"waited {timeout_s} s for inbox entry {last}")
 
     def _raise_failed_sinks(self, runner: Runner) -> None:
-        for name, error in runner.coordinator.failed_sinks.items():
+        failed = runner.coordinator.failed_sinks
+        for name in failed:
             runner.coordinator.retry_sink(name)
+        for error in failed.values():
             raise error
 
     def _check(self) -> None:
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            if isinstance(failure, MillpondError):
-                raise failure
-            raise UnavailableError("the pipeline stopped", detail=repr(failure)) from failure
+        if self._failure is not None:
+            _raise(self._failure)
+
+
+def _raise(failure: BaseException) -> NoReturn:
+    if isinstance(failure, MillpondError):
+        raise failure
+    raise UnavailableError("the pipeline stopped", detail=repr(failure)) from failure
 
 
 def _silent_within(store: Store, last: lease.Beat, silence_s: float) -> bool:
     """Look once more after a while: is the holder of that beat still renewing it?"""
-    import time
-
     until = time.monotonic() + silence_s
     while time.monotonic() < until:
         now = lease.latest(store)
@@ -528,15 +618,31 @@ def _silent_within(store: Store, last: lease.Beat, silence_s: float) -> bool:
     return True
 
 
-def _to_table(name: str, rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
-    items = list(rows)
-    unknown = {k for r in items for k in r} - set(schema.names)
-    if unknown:
-        raise InvalidError(
-            f"table {name!r} has no column {sorted(unknown)[0]!r}",
-            detail=f"columns are {', '.join(schema.names)}",
-        )
+def _to_table(name: str, rows: pa.Table | Iterable[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+    """Rows as the table declares them, or an error that says what differs."""
     try:
-        return pa.Table.from_pylist([dict(r) for r in items], schema=schema)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        if isinstance(rows, pa.Table):
+            _match_columns(name, rows.column_names, schema)
+            missing = [c for c in schema.names if c not in rows.column_names]
+            if missing:
+                raise InvalidError(
+                    f"the rows lack column {missing[0]!r} of table {name!r}",
+                    detail=f"columns are {', '.join(schema.names)}",
+                )
+            return rows.select(schema.names).cast(schema)
+        items = [dict(r) for r in rows]
+        _match_columns(name, (k for r in items for k in r), schema)
+        return pa.Table.from_pylist(items, schema=schema)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise InvalidError(f"rows do not fit table {name!r}", detail=str(error)) from error
+
+
+def _match_columns(name: str, given: Iterable[str], schema: pa.Schema) -> None:
+    unknown = sorted(set(given) - set(schema.names))
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], schema.names, 1)
+        raise InvalidError(
+            f"table {name!r} has no column {unknown[0]!r}",
+            detail=f"columns are {', '.join(schema.names)}",
+            hint=f"did you mean {near[0]!r}?" if near else None,
+        )

@@ -20,6 +20,7 @@ from millpond.engine.protocol import (
     Event,
     Halt,
     Instruction,
+    PollSources,
     PutUnknown,
     RunFailed,
     Unanswered,
@@ -54,7 +55,8 @@ class Runner:
         self._wake = threading.Event()
         self._pause = pause or self._sleep
         self._failed = 0  # how often in a row the chain's instruction failed
-        self.idle_polls = 0  # how often the sources had nothing to give
+        self.polls = 0  # how often the sources were asked
+        self.idle_polls = 0  # how often they had nothing to give
         self.broken = False
 
     def boot(self) -> None:
@@ -81,6 +83,7 @@ class Runner:
         if isinstance(instruction, Wait):
             self._take(self.coordinator.handle(Woke()))
             return
+        self.polls += isinstance(instruction, PollSources)
         event = self.shell.perform(instruction)
         self._failed = self._failed + 1 if isinstance(event, Unanswered | PutUnknown | RunFailed) else 0
         self._take(self.coordinator.handle(event))

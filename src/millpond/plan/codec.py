@@ -19,7 +19,7 @@ from typing import Any
 import cloudpickle
 import pyarrow as pa
 
-from millpond.errors import DataError
+from millpond.errors import DataError, InvalidError
 
 
 def dumps(value: Any) -> bytes:
@@ -63,7 +63,7 @@ def encode(value: Any) -> Any:
             return {"$class": f"{cls.__module__}:{cls.__qualname__}", "fields": fields}
     if isinstance(value, Mapping):
         return {"$map": [[encode(k), encode(v)] for k, v in value.items()]}
-    return {"$pickle": _b64(cloudpickle.dumps(value))}
+    return {"$pickle": _b64(_pickled(value))}
 
 
 def decode(value: Any) -> Any:
@@ -97,6 +97,17 @@ def decode(value: Any) -> Any:
     if "$pickle" in value:
         return cloudpickle.loads(base64.b64decode(value["$pickle"]))
     raise DataError("the catalog holds a value of an unknown kind", detail=str(sorted(value)))
+
+
+def _pickled(value: Any) -> bytes:
+    try:
+        return bytes(cloudpickle.dumps(value))
+    except Exception as error:  # whatever the parts of a user's object raise
+        raise InvalidError(
+            f"{getattr(value, '__qualname__', type(value).__name__)} cannot be stored with the plan",
+            detail=f"{type(error).__name__}: {error}",
+            hint="let it hold no locks, files or connections: make them inside the function",
+        ) from error
 
 
 def _find(module: str, name: str) -> Any:

@@ -72,7 +72,10 @@ class Holds:
 
     def give_back(self, epoch: int) -> None:
         with self._lock:
-            self._held[epoch].uses -= 1
+            hold = self._held.get(epoch)
+            if hold is None:  # everything was let go while somebody still read
+                return
+            hold.uses -= 1
             newest = max(self._held)
             over = [e for e, h in self._held.items() if h.uses == 0 and e != newest]
             holds = [self._held.pop(e) for e in over]

@@ -26,10 +26,12 @@ from millpond.plan.tables import table_specs
 from millpond.serve.holds import Holds
 from millpond.state import history
 from millpond.state.manifest import Manifest, is_kept
-from millpond.state.snapshot import Snapshot
+from millpond.state.pins import pin, unpin
+from millpond.state.snapshot import Snapshot, difference
 from millpond.state.table_spec import TableSpec
 
 PIN_TRIES = 8
+CHANGES_EPOCHS, CHANGES_BYTES = 64, 64 << 20  # of changes that are read at once
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ class Reader:
         self.worker = worker
         self.store = worker.store
         self._clock = clock or SystemClock()
-        self._holds = Holds(self.store, self._clock, reader_ms * 1000)
+        self._reader_us = reader_ms * 1000
+        self._holds = Holds(self.store, self._clock, self._reader_us)
         self._newest: Manifest | None = None
         self._specs: dict[str, dict[str, TableSpec]] = {}
 
@@ -81,12 +84,15 @@ class Reader:
                 return
             if epoch is not None:
                 break
+        raise self._gone(wanted)
+
+    def _gone(self, epoch: int) -> InvalidError:
         now = self.head()
-        raise InvalidError(
-            f"epoch {wanted} is no longer kept",
+        return InvalidError(
+            f"epoch {epoch} is no longer kept",
             detail=f"the oldest epoch that can be read is {now.floor}, the newest {now.epoch}",
             hint="keep more history with retain_epochs, or make a savepoint before it is needed",
-            epoch=wanted,
+            epoch=epoch,
         )
 
     def _open_kept(self, epoch: int) -> Snapshot | None:
@@ -161,26 +167,29 @@ class Reader:
         first, last = self._resolve(head, e1), self._resolve(head, e2)
         if first > last:
             return deltas.negate(self.diff(view, last, first))
-        with self.pinned(first), self.pinned(last) as snapshot:
-            _, spec, columns = self._view(snapshot.manifest, view)
-            parts = [snapshot.at(e).changes(spec, columns) for e in range(first + 1, last + 1)]
+        with self._stretch(first, last) as (before, after):
+            _, spec, columns = self._view(after.manifest, view)
+            if first < self.head().floor:  # a savepoint: the epochs between may be gone
+                return difference(before, after, spec, columns)
+            parts = [after.at(e).changes(spec, columns) for e in range(first + 1, last + 1)]
             if not parts:
                 return _empty(spec, columns)
             return deltas.consolidate(deltas.concat(parts))
 
     def changes(
-        self, view: str, since: int | None = None, *, follow: bool = False, poll_s: float = 0.1
+        self, view: str, since: int | str | None = None, *, follow: bool = False, poll_s: float = 0.1
     ) -> Iterator[Delta]:
         """The changes of each epoch after `since`, in order; with `follow` it waits for more.
 
-        Without `since` it begins with all rows of the view, as the first delta.
+        Without `since` it begins with all rows of the view, as the first delta.  Nothing is kept from
+        collection while the caller works on a delta: one that falls behind what is retained gets an error.
         """
         if since is None:
             with self.pinned() as snapshot:
                 _, spec, columns = self._view(snapshot.manifest, view)
                 rows = snapshot.table(spec).scan()
-                yield Delta(snapshot.epoch, rows.select([*columns, "_w"]))
                 at = snapshot.epoch
+            yield Delta(at, rows.select([*columns, "_w"]))
         else:
             at = self._resolve(self.head(), since)
         while True:
@@ -190,13 +199,33 @@ class Reader:
                     return
                 time.sleep(poll_s)
                 continue
-            with self.pinned(at), self.pinned(head.epoch) as snapshot:
-                _, spec, columns = self._view(snapshot.manifest, view)
-                for epoch in range(at + 1, head.epoch + 1):
-                    delta = snapshot.at(epoch).changes(spec, columns)
-                    at = epoch
-                    if delta.num_rows:
-                        yield Delta(epoch, delta)
+            found = self._changes(view, at, min(head.epoch, at + CHANGES_EPOCHS))
+            at = found[-1].epoch
+            yield from (delta for delta in found if delta.table.num_rows)
+
+    def _changes(self, view: str, at: int, last: int) -> list[Delta]:
+        """The changes of the epochs after `at`, at least one, until they are many bytes."""
+        found: list[Delta] = []
+        with self._stretch(at, last) as (_, after):
+            _, spec, columns = self._view(after.manifest, view)
+            while at < last and sum(d.table.nbytes for d in found) < CHANGES_BYTES:
+                at += 1
+                found.append(Delta(at, after.at(at).changes(spec, columns)))
+        return found
+
+    @contextlib.contextmanager
+    def _stretch(self, first: int, last: int) -> Iterator[tuple[Snapshot, Snapshot]]:
+        """The first and the last of some epochs that all stay readable until the block ends."""
+        expires_us = self._clock.now_us() + self._reader_us
+        made = pin(self.store, first, expires_us, last=last)
+        try:
+            # Asked after the pin was written: that order is what makes it safe.
+            before, after = self._open_kept(first), self._open_kept(last)
+            if before is None or after is None:
+                raise self._gone(first)
+            yield before, after
+        finally:
+            unpin(self.store, made)
 
     def errors(self, view: str | None = None, epoch: int | str | None = None) -> pa.Table:
         """Rows that could not be processed: step, row, reason; of one view's steps or of all."""
@@ -227,26 +256,32 @@ def upstream(plan: Plan, step: str) -> set[str]:
 def keys_table(spec: TableSpec, key: Any) -> pa.Table:
     """Keys in any handy form, as a table of the key columns."""
     schema = pa.schema([spec.schema.field(k) for k in spec.key])
-    if isinstance(key, pa.Table):
-        missing = [k for k in spec.key if k not in key.column_names]
-        if missing:
-            raise InvalidError(f"the keys lack column {missing[0]!r}", detail=f"the key is {spec.key}")
-        return key.select(list(spec.key)).cast(schema)
-    many = key if isinstance(key, list) else [key]
-    rows = []
-    for one in many:
-        if isinstance(one, Mapping):
-            rows.append(one)
-        elif isinstance(one, Sequence) and not isinstance(one, str | bytes):
-            rows.append(dict(zip(spec.key, one, strict=True)))
-        elif len(spec.key) == 1:
-            rows.append({spec.key[0]: one})
-        else:
-            raise InvalidError(f"the key has {len(spec.key)} columns", detail=f"{spec.key}, got {one!r}")
     try:
+        if isinstance(key, pa.Table):
+            missing = [k for k in spec.key if k not in key.column_names]
+            if missing:
+                raise InvalidError(f"the keys lack column {missing[0]!r}", detail=f"the key is {spec.key}")
+            return key.select(list(spec.key)).cast(schema)
+        rows = [_key_row(spec, one) for one in (key if isinstance(key, list) else [key])]
         return pa.Table.from_pylist(rows, schema=schema)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise InvalidError("the key is of another type", detail=f"{schema}: {error}") from error
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        shown = ", ".join(f"{f.name} {f.type}" for f in schema)
+        raise InvalidError("the key is of another type", detail=f"the key is ({shown}): {error}") from error
+
+
+def _key_row(spec: TableSpec, one: Any) -> Mapping[str, Any]:
+    if isinstance(one, Mapping):
+        missing = [k for k in spec.key if k not in one]
+        if missing:
+            raise InvalidError(f"the key lacks column {missing[0]!r}", detail=f"the key is {spec.key}")
+        more = [k for k in one if k not in spec.key]
+        if more:
+            raise InvalidError(f"{more[0]!r} is not a column of the key", detail=f"the key is {spec.key}")
+        return one
+    values = tuple(one) if isinstance(one, Sequence) and not isinstance(one, str | bytes) else (one,)
+    if len(values) != len(spec.key):
+        raise InvalidError(f"the key has {len(spec.key)} columns", detail=f"{spec.key}, got {one!r}")
+    return dict(zip(spec.key, values, strict=True))
 
 
 def _empty(spec: TableSpec, columns: Sequence[str]) -> pa.Table:

@@ -6,6 +6,7 @@ import json
 import math
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millpond.errors import DataError
+from millpond.errors import DataError, InvalidError
 from millpond.flow.builder import Builder
 from millpond.flow.stream import Stream
 from millpond.operators.scan import Scan
@@ -89,6 +90,18 @@ def test_a_class_that_is_not_here_is_a_clear_error() -> None:
     with pytest.raises(DataError, match="names a class that is not here") as caught:
         codec.loads(raw)
     assert "Gone" in caught.value.message
+    assert caught.value.hint
+
+
+def test_what_cannot_be_stored_is_a_clear_error() -> None:
+    lock = threading.Lock()
+
+    def holding(row: Any) -> Any:
+        return lock
+
+    with pytest.raises(InvalidError, match="holding cannot be stored with the plan") as caught:
+        codec.dumps({"f": holding})
+    assert "lock" in (caught.value.detail or "")
     assert caught.value.hint
 
 
