@@ -27,6 +27,9 @@ class Settings:
     cache_bytes: int = 10 << 30  # local disk that a remote pond may use
 
 
+LEAST = {"fan_in": 2}  # a run merged with itself would be merged for ever; all others start at 1
+
+
 def make_settings(**given: Any) -> Settings:
     """Settings from keyword arguments, unknown names refused with the nearest known one.
 
@@ -43,9 +46,12 @@ def make_settings(**given: Any) -> Settings:
                 f"no setting named {name!r}",
                 hint=f"did you mean {near[0]!r}?" if near else f"known settings: {', '.join(known)}",
             )
-        wants_bool = known[name] == "bool"
-        if wants_bool != isinstance(value, bool) or (
-            not wants_bool and (not isinstance(value, int) or value < 1)
-        ):
-            raise InvalidError(f"setting {name!r} cannot be {value!r}", hint=f"it takes a {known[name]}")
+        wants_bool, least = known[name] == "bool", LEAST.get(name, 1)
+        if wants_bool:
+            good = isinstance(value, bool)
+        else:
+            good = isinstance(value, int) and not isinstance(value, bool) and value >= least
+        if not good:
+            takes = "True or False" if wants_bool else f"a whole number, at least {least}"
+            raise InvalidError(f"setting {name!r} cannot be {value!r}", hint=f"it takes {takes}")
     return Settings(**given)
