@@ -155,9 +155,9 @@ class Coordinator:
             case PutWon():
                 return self._on_won()
             case PutLost():
-                return [ReadBack(self._drafted().manifest.epoch)]
+                return self._on_doubt(UnavailableError("the storage takes no manifest, and shows none"))
             case PutUnknown(error):
-                return self._on_unknown(error)
+                return self._on_doubt(error)
             case ReadBackDone(manifest):
                 return self._on_read_back(manifest)
             case Woke():
@@ -441,7 +441,7 @@ class Coordinator:
                     self._cursors[sink] = draft.manifest.epoch
         return [self._poll(), *self._beside()]
 
-    def _on_unknown(self, error: MillpondError) -> list[Instruction]:
+    def _on_doubt(self, error: MillpondError) -> list[Instruction]:
         self._tries += 1
         if self._tries >= self.policy.tries * 4:
             return [Halt(error)]
@@ -450,9 +450,6 @@ class Coordinator:
     def _on_read_back(self, found: Manifest | None) -> list[Instruction]:
         draft = self._drafted()
         if found is None:
-            self._tries += 1
-            if self._tries >= self.policy.tries * 8:
-                return [Halt(UnavailableError("the storage takes no manifest, and shows none"))]
             return [draft]
         if found.nonce == draft.manifest.nonce:
             return self._on_won()

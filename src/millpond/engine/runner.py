@@ -22,6 +22,7 @@ from millpond.engine.protocol import (
     Instruction,
     PollSources,
     PutUnknown,
+    ReadBackDone,
     RunFailed,
     Unanswered,
     Wait,
@@ -85,9 +86,13 @@ class Runner:
             return
         self.polls += isinstance(instruction, PollSources)
         event = self.shell.perform(instruction)
-        self._failed = self._failed + 1 if isinstance(event, Unanswered | PutUnknown | RunFailed) else 0
+        failed = isinstance(event, Unanswered | PutUnknown | RunFailed)
+        if failed:
+            self._failed += 1
+        elif not isinstance(event, ReadBackDone):  # that settles a doubt, it does not mend what caused it
+            self._failed = 0
         self._take(self.coordinator.handle(event))
-        if self._failed:
+        if failed:
             self._pause(min(PAUSE_S_MAX, PAUSE_S * 2 ** min(self._failed, 20)))
 
     def _sleep(self, seconds: float) -> None:

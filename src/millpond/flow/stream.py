@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pyarrow as pa
 
@@ -144,6 +144,8 @@ class Stream:
         id: str | None = None,
     ) -> Stream:
         """Join on equal columns; columns of the other side that clash get a suffix."""
+        if kind not in get_args(JoinKind):
+            raise InvalidError(f"no join of kind {kind!r}", hint=f"kinds are {', '.join(get_args(JoinKind))}")
         pairs = [
             (o, o) if isinstance(o, str) else (o[0], o[1]) for o in ([on] if isinstance(on, str) else on)
         ]

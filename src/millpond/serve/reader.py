@@ -19,7 +19,7 @@ import pyarrow as pa
 from millpond import delta as deltas
 from millpond.clock import Clock, SystemClock
 from millpond.engine.worker import Worker
-from millpond.errors import InvalidError
+from millpond.errors import DataError, InvalidError
 from millpond.operators.materialize import ERRORS_SPEC
 from millpond.plan.nodes import Plan, View
 from millpond.plan.tables import table_specs
@@ -28,6 +28,7 @@ from millpond.state import history
 from millpond.state.manifest import Manifest, is_kept
 from millpond.state.pins import pin, unpin
 from millpond.state.snapshot import Snapshot, difference
+from millpond.state.store import MissingError
 from millpond.state.table_spec import TableSpec
 
 PIN_TRIES = 8
@@ -78,7 +79,8 @@ class Reader:
             snapshot = self._holds.take(wanted, self._open_kept)
             if snapshot is not None:
                 try:
-                    yield snapshot
+                    with told_as_damage(wanted):
+                        yield snapshot
                 finally:
                     self._holds.give_back(wanted)
                 return
@@ -223,7 +225,8 @@ class Reader:
             before, after = self._open_kept(first), self._open_kept(last)
             if before is None or after is None:
                 raise self._gone(first)
-            yield before, after
+            with told_as_damage(last):
+                yield before, after
         finally:
             unpin(self.store, made)
 
@@ -244,6 +247,20 @@ class Reader:
             if spec is None:
                 raise InvalidError(f"step {step!r} keeps no late rows", hint="name a watermark step")
             return snapshot.scan(spec, spec.schema.names)
+
+
+@contextlib.contextmanager
+def told_as_damage(epoch: int) -> Iterator[None]:
+    """What is pinned is never collected: a file that is not there was lost, and trying again is no help."""
+    try:
+        yield
+    except MissingError as error:
+        raise DataError(
+            f"a file of epoch {epoch} is missing",
+            detail=error.message,
+            hint="restore it from a copy of the pond, or roll back to an epoch without it",
+            epoch=epoch,
+        ) from error
 
 
 def upstream(plan: Plan, step: str) -> set[str]:

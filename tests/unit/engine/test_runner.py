@@ -166,6 +166,7 @@ def test_what_fails_is_tried_again_after_a_growing_pause() -> None:
     assert polls[0] < 0.1
     assert polls[-1] == PAUSE_S_MAX
     assert pauses[12] == polls[0], "an answer starts the count again"
+    assert pauses[15:] == polls[:4], "reading back in between is no progress"
 
 
 @pytest.mark.parametrize("error", [ConflictError("other"), DataError("torn")])
