@@ -300,6 +300,43 @@ VIEWS: tuple[ViewCase, ...] = (
         "select k, count(n) as c, max(n) as m from (select k, x as n from a union all select k, v from e) group by k",
     ),
     ViewCase(
+        "union_self",
+        lambda s: s.a.select("k", "x").union(s.a.select("k", "x")),
+        "select k, x from a union all select k, x from a",
+    ),
+    ViewCase(
+        "join_self",
+        lambda s: s.a.select("k", "x").join(s.a.select("k", "x"), "k", "full"),
+        "select l.k, l.x, r.k as k_right, r.x as x_right from a l full join a r on l.k = r.k",
+    ),
+    ViewCase("same_again", lambda s: s.a.distinct("k", "s"), "select distinct k, s from a"),
+    ViewCase(
+        "keyed_again",
+        lambda s: s.a.key_by("k").aggregate(n="count(*)", hi="max(x)"),
+        "select k, count(*) as n, max(x) as hi from a group by k",
+        key="n",
+    ),
+    ViewCase(
+        "distinct_join",
+        lambda s: s.a.distinct("k").join(s.e.distinct("k", "u"), "k", "left").distinct("u"),
+        "select distinct u from (select distinct k from a) left join (select distinct k, u from e) using (k)",
+    ),
+    ViewCase(
+        "top_window",
+        lambda s: (
+            s.e.tumble("10s")
+            .key_by("window_start")
+            .top_n(2, ["v desc", "ts"])
+            .select("window_start", "ts", "v")
+        ),
+        _windowed(
+            "select window_start, ts, v from w qualify row_number() over"
+            " (partition by window_start order by v desc nulls last, ts, k nulls last, u nulls last) <= 2",
+            10,
+            10,
+        ),
+    ),
+    ViewCase(
         "union_levels",
         lambda s: s.a.key_by("k").aggregate(n="count(*)").union(s.e.select("k", n="v")),
         "select k, count(*) as n from a group by k union all select k, v from e",

@@ -25,6 +25,15 @@ def test_views_are_batch_queries_whatever_happens(seed: int, tmp_path: Path) -> 
         world.close()
 
 
+@pytest.mark.parametrize("seed", range(1000, 1000 + max(1, SEEDS // 8)))
+def test_with_merges_and_collections_beside_the_chain(seed: int, tmp_path: Path) -> None:
+    world = World(tmp_path / "pond", seed, threads=True)
+    try:
+        world.run(steps=6)
+    finally:
+        world.close()
+
+
 def test_all_kinds_of_views_at_once(tmp_path: Path) -> None:
     world = World(tmp_path / "pond", 4242, cases=VIEWS)
     try:
