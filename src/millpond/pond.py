@@ -349,7 +349,7 @@ class Pond:
     def flush(self, timeout_s: float = 60.0) -> int:
         """Wait until all earlier inbox entries are in a committed epoch; that epoch.
 
-        While it runs in the background, sources may never run dry: then of them it holds what one epoch takes.
+        In the background sources may never run dry: then of them it holds what one epoch takes.
         """
         if self._thread is None:
             return self.drain()

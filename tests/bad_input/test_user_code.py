@@ -200,7 +200,7 @@ def test_two_sinks_that_raise_are_both_tried_again(pond: Pond) -> None:
     source = with_sinks(pond, one=one, two=two)
     one.down = two.down = RuntimeError("down")
     source.push([{"k": 1, "v": 1}])
-    with pytest.raises(UnavailableError, match="sink '(one|two)' failed"):
+    with pytest.raises(UnavailableError, match=r"sink '(one|two)' failed"):
         pond.drain()
     one.down = two.down = None
     pond.drain()

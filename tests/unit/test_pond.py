@@ -636,3 +636,115 @@ def test_home_is_a_place_for_ponds(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         counted(pond)
         pond.drain()
     assert (tmp_path / "ponds" / "a b?c" / "manifests").is_dir()
+
+
+# -- for a long time, and many at once -----------------------------------------------------------
+
+
+def test_readers_are_never_left_behind_by_collection(tmp_path: Path) -> None:
+    """Real threads with caches of their own on a real folder, while everything old goes at once (law 6)."""
+    stop = threading.Event()
+    failures: list[BaseException] = []
+    reads = [0]
+
+    def reader(number: int) -> None:
+        with opened(tmp_path / "p") as mine:
+            while not stop.is_set():
+                try:
+                    if number == 0:
+                        total = mine.read("t").num_rows
+                        assert total in (0, 40)
+                    elif number == 1:
+                        assert mine.lookup("t", [3, 5]).num_rows in (0, 2)
+                    elif number == 2:
+                        head = mine.head()
+                        assert mine.diff("t", max(head.floor, head.epoch - 3), head.epoch).num_rows % 2 == 0
+                    else:
+                        changes = mine.changes("t", mine.epoch, follow=True)
+                        for change in changes:
+                            assert change.table.num_rows % 2 == 0
+                            reads[0] += 1
+                            if stop.is_set():
+                                break
+                    reads[0] += 1
+                except InvalidError as error:  # it was slower than what is retained: told, and nothing else
+                    if "no longer kept" not in error.message:
+                        failures.append(error)
+                        return
+                except BaseException as error:
+                    failures.append(error)
+                    return
+
+    with opened(tmp_path / "p", retain_epochs=2, collect_every=1, fan_in=2, parallelism=2) as pond:
+        pond.table("t", SCHEMA, key="k")
+        pond.drain()
+        pond.insert("t", [{"k": k, "v": 0} for k in range(40)])
+        pond.drain()
+        threads = [threading.Thread(target=reader, args=(n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for value in range(1, 50):
+            pond.insert("t", [{"k": k, "v": value} for k in range(40)])
+            pond.drain()
+        stop.set()
+        pond.insert("t", [{"k": k, "v": 0} for k in range(40)])
+        pond.drain()
+        for thread in threads:
+            thread.join(30)
+    assert failures == []
+    assert reads[0] > 20
+    assert not any(thread.is_alive() for thread in threads)
+
+
+@pytest.mark.slow
+def test_thousands_of_epochs_cost_what_the_first_did(tmp_path: Path) -> None:
+    """Memory, descriptors, mappings, files and time stand still once the retained history is full."""
+
+    class Target:
+        def deliver(self, pond: str, epoch: int, delta: pa.Table) -> None:
+            assert delta.num_rows
+
+    def resident_mb() -> float:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
+
+    def held() -> tuple[int, int]:
+        maps = Path("/proc/self/maps").read_text().count("\n")
+        return len(list(Path("/proc/self/fd").iterdir())), maps
+
+    if not Path("/proc/self/statm").exists():
+        pytest.skip("counts by /proc")
+    with opened(tmp_path / "p", checks=False, retain_epochs=100, parallelism=2) as pond:
+        source = MemorySource(SCHEMA)
+        stream = pond.stream("in", source)
+        stream.key_by("k").aggregate(n="count(*)", s="sum(v)").view("counts").sink("out", Target())
+        pond.table("t", SCHEMA, key="k")
+        pond.drain()
+
+        def turns(count: int) -> float:
+            """Seconds of the quicker half: what else the machine does is not ours."""
+            took = []
+            for _ in range(count):
+                number = len(source.items)
+                start = time.perf_counter()
+                source.push([{"k": number % 50, "v": number}])
+                if number % 5 == 0:
+                    pond.insert("t", [{"k": number % 20, "v": number}])
+                pond.drain()
+                if number % 3 == 0:
+                    pond.read("counts")
+                took.append(time.perf_counter() - start)
+            return sum(sorted(took)[: count // 2]) / (count // 2)
+
+        turns(150)
+        early, memory, (descriptors, maps) = turns(100), resident_mb(), held()
+        turns(700)
+        late = turns(100)
+        assert pond.epoch > 2000
+        assert held()[0] <= descriptors + 2
+        assert held()[1] <= maps + 150
+        assert resident_mb() < memory + 15, f"{memory:.0f} MB grew to {resident_mb():.0f}"
+        assert late < 1.6 * early, f"{early * 1000:.1f} ms a turn became {late * 1000:.1f}"
+        assert len(pond.store.list("manifests/")) < 250
+        assert len(pond.store.list("runs/")) < 600
+        assert len(pond.store.list("inbox/")) < 100
+        assert len(pond.store.list("pins/")) < 5

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -166,4 +167,4 @@ def test_a_standby_reads_the_pond_again_after_it_waited(tmp_path: Path, writers:
     assert rows(pond) == {1: 4}
     chain = [history.read_manifest(pond.store, e) for e in history.epochs(pond.store)]
     assert [m.token for m in chain] == sorted(m.token for m in chain)
-    assert all(b.parent_nonce == a.nonce for a, b in zip(chain, chain[1:], strict=False))
+    assert all(b.parent_nonce == a.nonce for a, b in pairwise(chain))

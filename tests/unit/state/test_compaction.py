@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -84,7 +85,7 @@ def test_units_cover_every_hash_once(count: int) -> None:
     units = cut_units(count)
     assert len(units) == count
     assert (units[0][0], units[-1][1]) == (0, LAST_HASH)
-    assert all(b[0] == a[1] + 1 for a, b in zip(units, units[1:], strict=False))
+    assert all(b[0] == a[1] + 1 for a, b in pairwise(units))
     assert all(lo <= hi for lo, hi in units)
 
 
@@ -106,7 +107,7 @@ def merged(runs: list[RunRef], job: MergeJob) -> list[RunRef]:
 
 def overlaps(runs: list[RunRef]) -> bool:
     spans = sorted((r.lo, r.hi) for r in runs)
-    return any(a[1] >= b[0] for a, b in zip(spans, spans[1:], strict=False))
+    return any(a[1] >= b[0] for a, b in pairwise(spans))
 
 
 @settings(max_examples=30, deadline=None)
