@@ -370,6 +370,15 @@ class Shell:
         try:
             if delta.num_rows:
                 node.sink.deliver(manifest.pond, ask.epoch, delta)
+        except MillpondError as error:  # its kind says who must act
+            told = type(error)(
+                f"sink {ask.sink!r} failed: {error.message}",
+                detail=error.detail,
+                hint=error.hint,
+                epoch=ask.epoch,
+            )
+            told.__cause__ = error
+            return DeliverFailed(ask.sink, ask.epoch, told)
         except Exception as error:  # a user's sink may raise anything: kept and shown, the chain goes on
             wrapped = UnavailableError(
                 f"sink {ask.sink!r} failed",
