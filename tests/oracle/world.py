@@ -87,7 +87,13 @@ class World:
             "epoch_rows_max": self.rng.choice([5, 12, 1000]),
             "retain_epochs": self.rng.choice([1000, 1000, 4]),
             "collect_every": self.rng.choice([1, 3, 50]),
+            "compaction_unit_bytes": self.rng.choice([256 << 20, 2000]),
         }
+        # Runs of a few rows would all be of one size; told apart, some merges begin above the oldest run.
+        self._tiers = mock.patch(
+            "millpond.state.compaction.TIER_BYTES", self.rng.choice([256, 1024, 64 << 10])
+        )
+        self._tiers.start()
         self.a = MemorySource(A, append_only=False)
         self.e = MemorySource(E)
         self.alive: list[dict[str, Any]] = []  # rows of a, as pushed
@@ -121,6 +127,7 @@ class World:
     def close(self) -> None:
         self.pond.close()
         self.model.close()
+        self._tiers.stop()
 
     # -- what happens -------------------------------------------------------------------
 
@@ -322,6 +329,8 @@ class World:
             for _ in range(2):
                 self.check_diff(case, self.rng.choice(kept), self.rng.choice(kept))
             for name, epoch in head.savepoints.items():
+                if (case.name, epoch) not in self.seen:  # it was below the floor before it could be looked at
+                    self.check_view(case, epoch)
                 again = row_counts(self.pond.read(case.name, name))
                 assert_same_rows(
                     again, self.seen[case.name, epoch], f"{case.name!r} at savepoint {name}", "then"

@@ -388,6 +388,12 @@ def test_a_group_that_comes_and_goes_within_an_epoch_leaves_nothing() -> None:
     assert out.num_rows == 0 and run.run.state("groups").num_rows == 0
 
 
+def test_a_group_that_showed_only_null_is_gone_too() -> None:
+    run = small(Agg("total", "sum", "x"))
+    run.epoch(rows(SMALL, "+ 1 NULL"))
+    assert row_counts(run.epoch(rows(SMALL, "- 1 NULL"))) == {(1, None): -1}
+
+
 @pytest.mark.parametrize("append_only", [False, True])
 def test_a_new_group_of_nulls_has_no_minimum(append_only: bool) -> None:
     run = small(Agg("low", "min", "x"), Agg("high", "max", "x"), append_only=append_only)
