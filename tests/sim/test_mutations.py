@@ -12,6 +12,7 @@ from millpond.engine import shell as shells
 from millpond.engine.coordinator import Coordinator
 from millpond.engine.protocol import Collect, Compact, Compacted, PutLost, PutUnknown, PutWon
 from millpond.engine.shell import Shell
+from millpond.state import fork as forks
 from millpond.state import garbage
 
 from .world import World
@@ -90,7 +91,14 @@ def the_floor_does_not_wait_for_readers(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(shells, "collect", hasty)
 
 
+def a_fork_keeps_its_parents_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        forks, "_taken_over", lambda r, uri, e: replace(r, file=f"{uri}!{r.file}", kind="merge")
+    )
+
+
 MUTATIONS: list[Callable[[pytest.MonkeyPatch], None]] = [
+    a_fork_keeps_its_parents_epochs,
     lost_counts_as_won,
     unknown_counts_as_won,
     the_collector_ignores_pins,

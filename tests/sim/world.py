@@ -358,6 +358,20 @@ class World:
         """No more faults: a last coordinator finishes the work, and everything is looked at."""
         self.items_left = 0
         coordinator, shell = self.coordinator(self.store)
+        self._finish(coordinator, shell)
+        head = coordinator.head
+        assert head is not None
+        for epoch in history.epochs(self.store):
+            if epoch >= head.floor or epoch in head.savepoints.values():
+                snapshot = shell.snapshot(history.read_manifest(self.store, epoch))
+                self.check_snapshot(snapshot, "by_key")
+                self.check_snapshot(snapshot, "total")
+        want = self.expected(len(self.log.items))["by_key"]
+        assert self.sink.total(head.pond) == want, "the sink's changes do not add up to the view"
+        self._check_forks()
+
+    def _finish(self, coordinator: Coordinator, shell: Shell) -> None:
+        """Run without faults until nothing is left to do; all items must be in."""
         todo = coordinator.start()
         for _ in range(4000):
             if coordinator.head is not None:
@@ -376,22 +390,18 @@ class World:
         head = coordinator.head
         assert head is not None
         assert head.positions.get("in", 0) == len(self.log.items), "items were lost"
-        for epoch in history.epochs(self.store):
-            if epoch >= head.floor or epoch in head.savepoints.values():
-                snapshot = shell.snapshot(history.read_manifest(self.store, epoch))
-                self.check_snapshot(snapshot, "by_key")
-                self.check_snapshot(snapshot, "total")
-        want = self.expected(len(self.log.items))["by_key"]
-        assert self.sink.total(head.pond) == want, "the sink's changes do not add up to the view"
-        self._check_forks()
 
     def _check_forks(self) -> None:
+        """Every fork is as its parent was, and goes on by itself to where all items are in."""
         for child, _ in self.forks:
-            first = history.read_manifest(child, 0)
-            worker = Worker(child)
-            snapshot = Snapshot(child, first, worker.pages, worker.open_file)
-            self.check_snapshot(snapshot, "by_key")
-            self.check_snapshot(snapshot, "total")
+            coordinator, shell = self.coordinator(child, sinks=False)
+            first = shell.snapshot(history.read_manifest(child, 0))
+            self.check_snapshot(first, "by_key")
+            self.check_snapshot(first, "total")
+            self._finish(coordinator, shell)
+            assert coordinator.head is not None
+            self.check_snapshot(shell.snapshot(coordinator.head), "by_key")
+            self.check_snapshot(shell.snapshot(coordinator.head), "total")
 
 
 def _allowed(actor: Actor) -> bool:
