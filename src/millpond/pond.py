@@ -349,17 +349,21 @@ class Pond:
     def flush(self, timeout_s: float = 60.0) -> int:
         """Wait until all earlier inbox entries are in a committed epoch; that epoch.
 
-        In the background sources may never run dry: then of them it holds what one epoch takes.
+        In the background sources may never run dry: then of them it holds what one epoch takes.  Where
+        another process runs the pipeline, that one is waited for.
         """
-        if self._thread is None:
+        if self._thread is None and (self._runner is not None or self._written_elsewhere() is None):
             return self.drain()
-        runner = self._running()
-        polls = runner.polls
         names = self.store.list(inbox.PREFIX)
         last = int(names[-1].rsplit("/", 1)[1]) if names else -1
-        # A poll that began after this call, and another that began after its epoch was committed.
-        done = f"a flush of inbox entry {last}"
-        self._wait_until(lambda: runner.polls >= polls + 2 and self._executed() > last, timeout_s, done)
+        what = f"a flush of inbox entry {last}"
+        if self._thread is None:  # another process does it
+            self._wait_until(lambda: self._executed() > last, timeout_s, what)
+        else:
+            # A poll that began after this call, and another that began after its epoch was committed.
+            runner = self._running()
+            polls = runner.polls
+            self._wait_until(lambda: runner.polls >= polls + 2 and self._executed() > last, timeout_s, what)
         return self._reader.head().epoch
 
     # -- reading -------------------------------------------------------------------------
@@ -532,19 +536,25 @@ class Pond:
 
     def _wait_for_lease(self) -> None:
         """Do not take over from a coordinator that is alive, unless as its standby once it is silent."""
-        last = lease.latest(self.store)
-        if last is None or last.released or last.holder == lease.holder_name():
-            return
-        silence_s = self.settings.lease_ms / 1000
         if self._standby:
-            lease.silent_for(self.store, silence_s, stop=lambda: self._closed)
+            last = lease.latest(self.store)
+            if last is not None and last.holder != lease.holder_name():
+                lease.silent_for(self.store, self.settings.lease_ms / 1000, stop=lambda: self._closed)
             return
-        if not _silent_within(self.store, last, silence_s):
+        alive = self._written_elsewhere()
+        if alive is not None:
             raise ConflictError(
                 "this pond is being written by another process",
-                detail=f"{last.holder} renewed its lease {last.number} times",
+                detail=f"{alive.holder} renewed its lease {alive.number} times",
                 hint="stop it first, or open with standby=True to take over when it falls silent",
             )
+
+    def _written_elsewhere(self) -> lease.Beat | None:
+        """The lease of another process that runs this pond, if one is alive: it is watched for a while."""
+        last = lease.latest(self.store)
+        if last is None or last.released or last.holder == lease.holder_name():
+            return None
+        return None if _silent_within(self.store, last, self.settings.lease_ms / 1000) else last
 
     def _save_plan(self, plan: Plan) -> str:
         raw = codec.dumps(plan)
@@ -580,13 +590,13 @@ class Pond:
         return int(self._reader.head().positions.get("inbox", 0))
 
     def _wait_until(self, done: Callable[[], bool], timeout_s: float, what: str) -> None:
-        """Until the background thread has done something, or has failed."""
+        """Until the background thread, or another process, has done something; or failed."""
         until = time.monotonic() + timeout_s
         while not done():
-            runner = self._running()
             if time.monotonic() > until:
                 raise UnavailableError(f"{what} took too long", detail=f"waited {timeout_s} s")
-            runner.wake()
+            if self._thread is not None:
+                self._running().wake()
             time.sleep(0.01)
 
     def _raise_failed_sinks(self, runner: Runner) -> None:

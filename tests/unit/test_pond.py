@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import millpond
-from millpond.errors import ConflictError, InvalidError, UnavailableError
+from millpond.errors import ConflictError, InternalError, InvalidError, UnavailableError
 from millpond.pond import Pond
 from millpond.sources.memory import Crash, InjectedCrash, MemorySource
 from millpond.state import inbox
@@ -397,6 +398,45 @@ def test_what_is_no_error_of_ours_is_told_as_such(pond: Pond) -> None:
     assert rows(pond.read("counts")) == [(1, 1, 1)]
 
 
+@dataclass(frozen=True)
+class Moody(MemorySource):
+    """Fails at the polls and reads it is told to, each in its own way."""
+
+    fails: dict[str, list[Exception]] = field(
+        default_factory=dict, compare=False, metadata={"durable": False}
+    )
+
+    def poll(self, position: Any, seen: Any, max_rows: int) -> Any:
+        if self.fails.get("poll"):
+            raise self.fails["poll"].pop()
+        return super().poll(position, seen, max_rows)
+
+    def read(self, split: Any, columns: Any) -> Any:
+        if self.fails.get("read"):
+            raise self.fails["read"].pop()
+        return super().read(split, columns)
+
+
+def test_a_source_that_fails_for_a_moment_is_asked_again(pond: Pond) -> None:
+    fails: dict[str, list[Exception]] = {"poll": [OSError("gone"), TimeoutError()], "read": [OSError("gone")]}
+    source = Moody(SCHEMA, fails=fails)
+    source.push([{"k": 1, "v": 1}])
+    pond.stream("in", source).view("v")
+    pond.drain()
+    assert rows(pond.read("v")) == [(1, 1)]
+    assert fails == {"poll": [], "read": []}
+
+
+def test_a_source_that_stays_broken_is_told_with_its_step(pond: Pond) -> None:
+    source = Moody(SCHEMA, fails={"read": [ZeroDivisionError("mine")] * 50})
+    source.push([{"k": 1, "v": 1}])
+    pond.stream("in", source).view("v")
+    with pytest.raises(InternalError, match="step 'in' failed") as caught:
+        pond.drain()
+    assert (caught.value.step, caught.value.detail) == ("in", "ZeroDivisionError: mine")
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
 def test_draining_goes_on_after_an_error(pond: Pond) -> None:
     source = counted(pond)
     source.push([{"k": 1, "v": 1}], Crash(), [{"k": 1, "v": 2}])
@@ -511,6 +551,8 @@ assert pond.lookup("t", 1).num_rows == 1
 epoch = pond.epoch
 changes = pond.changes("total", epoch, follow=True)
 pond.insert("t", [{"k": 2, "v": 41}])
+assert pond.flush() > epoch
+assert pond.lookup("t", 2).num_rows == 1
 pond.rescale(2)
 change = next(changes)
 print(sorted((r["n"], r["s"], r["_w"]) for r in change.table.to_pylist()))

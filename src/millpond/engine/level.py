@@ -6,6 +6,7 @@ engine).  It sees only the spec, the frames and the store.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Container, Iterator, Mapping
@@ -129,10 +130,11 @@ class TaskRun:
         for step in self.levels.steps[self.level]:
             node = self.plan.nodes[step]
             started = time.perf_counter_ns()
-            if isinstance(node.operator, Scan):
-                out = self._scan(node, node.operator)
-            else:
-                out = self._apply(node, outputs, arrived)
+            with blamed(step, self.spec.epoch):
+                if isinstance(node.operator, Scan):
+                    out = self._scan(node, node.operator)
+                else:
+                    out = self._apply(node, outputs, arrived)
             if out is not None and out.num_rows:
                 outputs[step] = out
             self.step_us[step] = (time.perf_counter_ns() - started) // 1000
@@ -282,7 +284,8 @@ class TaskRun:
             return
         consumer = self.plan.nodes[edge.consumers[0][0]] if edge.prepared_by else None
         if consumer is not None:
-            delta = prepared(delta, consumer, edge.consumers[0][1])
+            with blamed(consumer.step, self.spec.epoch):
+                delta = prepared(delta, consumer, edge.consumers[0][1])
         elif "_h" not in delta.column_names:
             delta = with_hash(delta, edge.key)
         spare = [delta.column(k) for k in edge.key if k in delta.column_names]
@@ -342,6 +345,23 @@ def run_task(
         target = 0 if last or frame.kind == frames.REPORT else hop(spec, level, frame.to_level, frame.to_task)
         yield target, frame.raw
     yield 0, frames.make(frames.REPORT, (depth, 0), here, 0, 0, report.encode())
+
+
+@contextlib.contextmanager
+def blamed(step: str, epoch: int) -> Iterator[None]:
+    """What no code foresaw is told with the step in which it happened."""
+    try:
+        yield
+    except (MillpondError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        raise InternalError(
+            f"step {step!r} failed",
+            detail=f"{type(error).__name__}: {error}",
+            hint="if the step reads a source of your own, look there; else it is a bug in millpond",
+            step=step,
+            epoch=epoch,
+        ) from error
 
 
 def hop(spec: EpochSpec, level: int, to_level: int, to_task: int) -> int:

@@ -108,6 +108,11 @@ class Shell:
                     return self._ask(instruction)
                 except UnavailableError as error:
                     return Unanswered(instruction, error)
+                except OSError as error:  # a source's files or connections
+                    detail = f"{type(error).__name__}: {error}"
+                    return Unanswered(
+                        instruction, UnavailableError("a source does not answer", detail=detail)
+                    )
             case RunEpoch():
                 return self._run(instruction)
             case PutManifest():
