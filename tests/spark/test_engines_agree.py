@@ -67,7 +67,7 @@ def play(session: Any, folder: Path, seed: int, cases: tuple[ViewCase, ...] | No
                 epoch = agree(inline, spark, epoch)
             inline.check()  # and both are right
             counts = inline.pond.head().counts
-            assert counts["rows/a"] and counts["rows/e"], "the seed played nothing"
+            assert counts.get("rows/a", 0) + counts.get("rows/e", 0), "the seed played nothing"
 
 
 @pytest.mark.parametrize("seed", range(7000, 7000 + SEEDS))
