@@ -74,6 +74,11 @@ class Model:
                 account = getattr(self, f"_admit_{step}")(account, splits)
         self.accounts[manifest.epoch] = account
 
+    def fork(self, epoch: int) -> None:
+        """Go on as a new pond that begins with what an epoch accounts for; its inbox is empty."""
+        self.accounts = {0: self.accounts[epoch]}
+        self.entries = {}
+
     def _admit_a(self, account: Account, splits: list[dict[str, Any]]) -> Account:
         held = account.a.copy()
         for split in splits:

@@ -101,7 +101,7 @@ class World:
         self.model = Model()
         self.accounted = self.checked = -1
         self.seen: dict[tuple[str, int], Rows] = {}
-        self.savepoints = 0
+        self.savepoints = self.forks = 0
         self.pond: Pond = self._open(self._width())
 
     def _open(self, parallelism: int | None) -> Pond:
@@ -147,6 +147,7 @@ class World:
                     self._name,
                     self._pause,
                     self._crash,
+                    self._fork,
                 ]
             )()
         self.pond.drain()
@@ -267,13 +268,28 @@ class World:
             self.pond.drain()
         self._restart()
 
+    def _fork(self) -> None:
+        """Go on in a fork of some epoch; the old pond stays where it is."""
+        if self.accounted < 0:
+            return
+        target = self.rng.choice(self._kept())
+        self.forks += 1
+        folder = self.folder.with_name(f"{self.folder.name}-{self.forks}")
+        assert self.pond.fork(folder, target) == target
+        self.pond.close()
+        self.folder = folder
+        self.model.fork(target)
+        self.accounted, self.checked, self.seen = 0, -1, {}
+        self.pond = self._open(self.rng.choice([None, self._width()]))
+
+    def _kept(self) -> list[int]:
+        head = self.pond.head()
+        return [*range(head.floor, head.epoch + 1), *head.savepoints.values()]
+
     def _roll_back(self) -> None:
         if self.accounted < 2:
             return
-        head = self.pond.head()
-        kept = [e for e in range(head.floor, head.epoch + 1)] + list(head.savepoints.values())
-        target = self.rng.choice(kept)
-        self.pond.rollback(target)
+        self.pond.rollback(self.rng.choice(self._kept()))
         # Items of the abandoned future are read again, so what lives in `a` is what was pushed.
 
     # -- what must hold -------------------------------------------------------------------

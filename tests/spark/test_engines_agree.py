@@ -60,10 +60,12 @@ def play(session: Any, folder: Path, seed: int, cases: tuple[ViewCase, ...] | No
             folder / "spark", seed, cases=inline.cases, compact=False, engine="spark", spark=session, turn=3
         )
         with closing(spark):
-            epoch = -1
+            epoch, forks = -1, 0
             for _ in range(steps):
                 inline.step()
                 spark.step()
+                if inline.forks > forks:
+                    epoch, forks = -1, inline.forks
                 epoch = agree(inline, spark, epoch)
             inline.check()  # and both are right
             counts = inline.pond.head().counts
