@@ -414,6 +414,39 @@ VIEWS: tuple[ViewCase, ...] = (
         ),
     ),
     ViewCase(
+        "close_close",
+        lambda s: (
+            s.e.tumble("10s")
+            .key_by("window_end", "k")
+            .aggregate(on_close=True, n="count(*)")
+            .filter("n > 0")
+            .key_by("window_end")
+            .aggregate(on_close=True, keys="count(*)", most="max(n)")
+        ),
+        _windowed(
+            "select window_end, count(*) as keys, max(n) as most from (select window_end, k, count(*) as n from w"
+            " where epoch_us(window_end) <= {bound} group by all) group by window_end",
+            10,
+            10,
+        ),
+    ),
+    ViewCase(
+        "close_rare",
+        lambda s: (
+            s.e.hop("9s", "6s")
+            .select("window_end", "u")
+            .distinct()
+            .key_by("window_end")
+            .aggregate(on_close=True, kinds="count(u)", n="count(*)")
+        ),
+        _windowed(
+            "select window_end, count(u) as kinds, count(*) as n from (select distinct window_end, u from w)"
+            " where epoch_us(window_end) <= {bound} group by window_end",
+            9,
+            6,
+        ),
+    ),
+    ViewCase(
         "close_then",
         lambda s: (
             s.e.tumble("10s")

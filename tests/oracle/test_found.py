@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import millpond
 from millpond.errors import InvalidError
 from millpond.pond import Pond
 from millpond.sources.memory import MemorySource
+from millpond.state.listing import PageCache, live_runs
 
 KX = pa.schema([("k", pa.int64()), ("x", pa.int64())])
 EVENTS = pa.schema([("ts", pa.timestamp("s")), ("x", pa.int64())])
@@ -102,6 +104,36 @@ def test_a_window_does_not_close_before_its_end(open_pond: Any) -> None:
         ends = [row["window_end"].second for row in pond.read("closed").to_pylist()]
         assert sorted(ends) == [end for end in (2, 6, 10, 14) if end <= second]
     assert {row["window_end"].second: row["n"] for row in pond.read("closed").to_pylist()}[10] == 3
+
+
+def test_compacting_leaves_one_run_of_every_table(open_pond: Any) -> None:
+    pond = open_pond(parallelism=4, compact=False)
+    source = MemorySource(KX, append_only=False)
+    stream = pond.stream("s", source)
+    stream.key_by("k").aggregate(lo="min(x)", n="count(*)").view("lowest")
+    stream.view("rows")
+    for number in range(5):
+        source.push([{"k": k, "x": number} for k in range(20)])
+        pond.drain()
+    source.push([{"k": k, "x": 0, "_w": -1} for k in range(20)])
+    pond.drain()
+    before = [sorted(map(str, pond.read(view).to_pylist())) for view in ("lowest", "rows")]
+    pond.compact()
+    head = pond.head()
+    runs = Counter(r.table for r in live_runs(head.pages, head.recent, head.gone, PageCache(pond.store)))
+    assert runs and set(runs.values()) == {1}
+    assert [sorted(map(str, pond.read(view).to_pylist())) for view in ("lowest", "rows")] == before
+
+
+def test_rows_behind_an_exchange_lie_on_words(open_pond: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    """Arrow warns of rows that do not, on everybody's screen."""
+    pond = open_pond(parallelism=3)
+    source = MemorySource(KX, append_only=False)
+    pond.stream("s", source).distinct("k").view("keys")
+    source.push([{"k": k, "x": 0} for k in range(20)])
+    pond.drain()
+    assert pond.read("keys").num_rows == 20
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize(

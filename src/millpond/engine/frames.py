@@ -27,7 +27,8 @@ FRAME_BYTES = 8 << 20
 DATA, HEADER, REPORT = 0, 1, 2
 _HEAD = struct.Struct("<2sBBHHHI")  # magic, kind, to_level, to_task, edge, 0, sequence
 _MAGIC = b"mp"
-_FROM = struct.Struct("<BH")
+# Padded to 32 bytes: Arrow data behind an odd head would lie across words, which is slow and warned of.
+_FROM = struct.Struct("<BH15x")
 HEAD_BYTES = _HEAD.size + _FROM.size
 
 
