@@ -30,6 +30,7 @@ from millpond.engine.engine import Engine
 from millpond.engine.inline import InlineEngine
 from millpond.engine.runner import Runner
 from millpond.engine.shell import Shell
+from millpond.engine.watching import OnError, OnInput
 from millpond.engine.worker import Worker
 from millpond.errors import ConflictError, InternalError, InvalidError, MillpondError, UnavailableError
 from millpond.flow.builder import Builder
@@ -42,7 +43,12 @@ from millpond.plan.compatible import check_compatible
 from millpond.plan.explain import explain_text, mermaid
 from millpond.plan.levels import cut
 from millpond.plan.nodes import Plan
+from millpond.plan.tables import table_wakes
+from millpond.serve.moment import Moment
 from millpond.serve.reader import Delta, Reader
+from millpond.serve.replay import Replay
+from millpond.serve.replay import replay as run_again
+from millpond.serve.summaries import EpochSummary, summaries
 from millpond.settings import Settings, make_settings
 from millpond.sources.inbox_table import ROWS_MAX, SEQUENCE, InboxTable
 from millpond.state import history, inbox
@@ -196,6 +202,7 @@ class Pond:
         """Run epochs until the sources have nothing more to give; the epoch that holds it all.
 
         A sink that fails does not stop it: its error is raised at the end, and it goes on from there.
+        stop(), from a signal handler or another thread, ends it after the epoch that is running.
         """
         if self._thread is not None:
             runner = self._running()
@@ -203,8 +210,9 @@ class Pond:
             self._wait_until(lambda: runner.idle_polls >= polls + 2 and runner.quiet, DRAIN_S, "a drain")
             self._raise_failed_sinks(runner)
             return self._reader.head().epoch
+        self._stop.clear()
         with self._turn() as runner:
-            runner.drain()
+            runner.drain(until=self._stop.is_set)
             self._raise_failed_sinks(runner)
             assert runner.coordinator.head is not None
             return runner.coordinator.head.epoch
@@ -232,10 +240,10 @@ class Pond:
     def stop(self) -> None:
         """Stop after the epoch that is running; raises what went wrong, if anything did."""
         thread = self._thread
+        self._stop.set()
+        if self._runner is not None:
+            self._runner.wake()
         if thread is not None:
-            self._stop.set()
-            if self._runner is not None:
-                self._runner.wake()
             if thread is threading.current_thread():  # from on_epoch: it ends when that returns
                 return
             thread.join()
@@ -270,6 +278,10 @@ class Pond:
                 self._keeper.release()
             if self._engine is not None:
                 self._engine.close()
+
+    def on_epoch(self, function: Callable[[Manifest], None]) -> None:
+        """Call a function with every epoch that this process commits, after those given before."""
+        self._on_epoch = function if self._on_epoch is None else _both(self._on_epoch, function)
 
     def rescale(self, n: int) -> None:
         """Change the parallelism of the next epochs, while it runs, without moving state."""
@@ -403,6 +415,45 @@ class Pond:
         """Rows that came after their time."""
         return self._reader.late(step, epoch)
 
+    # -- the time machine --------------------------------------------------------------------
+
+    def epochs(self, last: int | None = 20) -> list[EpochSummary]:
+        """What was committed and can still be read, newest last; all of it with `last=None`."""
+        return summaries(self._reader, last)[0]
+
+    def savepoints(self) -> dict[str, int]:
+        """The epochs that have a name."""
+        return dict(self._reader.head().savepoints)
+
+    def at(self, epoch: int | str | None = None) -> Moment:
+        """The pond as it was at an epoch or a savepoint, to be read; later epochs do not change it."""
+        return Moment(self._reader, epoch)
+
+    def replay(
+        self,
+        epoch: int | str,
+        *,
+        step: str | None = None,
+        on_input: OnInput | None = None,
+        on_error: OnError | None = None,
+        plan: Plan | None = None,
+    ) -> Replay:
+        """Run one committed epoch again, in this process, and compare; the pond does not change.
+
+        Your functions run here, so a breakpoint in them works.  `on_input(step, inputs)` is called before
+        each step (or the one named), `on_error(error)` for every exception that leaves your code.  The code
+        is what the pond stored; `plan` is another to try, for example `other_pond.plan`.
+        """
+        return run_again(
+            self._reader,
+            epoch,
+            plan=plan,
+            live=self._builder.plan,
+            step=step,
+            on_input=on_input,
+            on_error=on_error,
+        )
+
     # -- inside ----------------------------------------------------------------------------
 
     @property
@@ -500,6 +551,7 @@ class Pond:
             policy=policy,
             ids=lambda: uuid.uuid4().hex,
             now_us=self._clock.now_us(),
+            wakes=table_wakes(plan),
         )
         shell = Shell(
             self._worker,
@@ -609,6 +661,16 @@ class Pond:
     def _check(self) -> None:
         if self._failure is not None:
             _raise(self._failure)
+
+
+def _both(
+    first: Callable[[Manifest], None], second: Callable[[Manifest], None]
+) -> Callable[[Manifest], None]:
+    def called(manifest: Manifest) -> None:
+        first(manifest)
+        second(manifest)
+
+    return called
 
 
 def _raise(failure: BaseException) -> NoReturn:

@@ -14,6 +14,7 @@ from millpond.engine.protocol import Collect, Compact, Compacted, PutLost, PutUn
 from millpond.engine.shell import Shell
 from millpond.state import fork as forks
 from millpond.state import garbage
+from millpond.state.live import LiveRuns
 
 from .world import World
 
@@ -97,6 +98,14 @@ def a_fork_keeps_its_parents_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+def nothing_is_ever_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Coordinator, "_due", lambda self, now_us: frozenset())
+
+
+def what_fired_is_not_dropped_from_a_bucket_that_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LiveRuns, "below", lambda self, table, bucket: [])
+
+
 MUTATIONS: list[Callable[[pytest.MonkeyPatch], None]] = [
     a_fork_keeps_its_parents_epochs,
     lost_counts_as_won,
@@ -107,6 +116,8 @@ MUTATIONS: list[Callable[[pytest.MonkeyPatch], None]] = [
     a_rollback_forgets_positions,
     a_cursor_runs_ahead,
     the_floor_does_not_wait_for_readers,
+    nothing_is_ever_due,
+    what_fired_is_not_dropped_from_a_bucket_that_is_over,
 ]
 
 

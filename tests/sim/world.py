@@ -7,7 +7,8 @@ over storage that fails before or after it acts, and answers twice.
 
 What must hold, at every committed epoch and at the end:
 every view equals the batch answer over the items that the epoch's position
-accounts for; sinks show each epoch once and whole; nobody meets a missing file.
+accounts for; what waits for the clock is held or has come out, once, and never
+before its time; sinks show each epoch once and whole; nobody meets a missing file.
 """
 
 from __future__ import annotations
@@ -30,10 +31,12 @@ from millpond.engine.worker import Worker
 from millpond.errors import ConflictError, InvalidError, MillpondError, UnavailableError
 from millpond.operators.aggregate import Agg, Aggregate, feeds_for
 from millpond.operators.bag import Bag
+from millpond.operators.materialize import Materialize
 from millpond.operators.scan import Scan
 from millpond.plan import codec
 from millpond.plan.levels import cut
 from millpond.plan.nodes import Plan, SinkNode, View
+from millpond.plan.tables import table_wakes
 from millpond.serve.reader import Reader
 from millpond.sources.memory import MemorySource
 from millpond.state import history, inbox
@@ -41,10 +44,12 @@ from millpond.state.fork import fork
 from millpond.state.memory_store import MemoryStore
 from millpond.state.snapshot import Snapshot
 from millpond.state.store import Data, Names, Put, PutUnknownError, StoreError
+from tests.unit.engine.hold import hold
 
 from .baton import Actor, Baton, Killed
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
+WIDTH_US = 200_000
 CATALOG = "catalog/sim"
 RETAIN = 4
 
@@ -137,6 +142,7 @@ class World:
         self.items_left = items
         self.clock = ManualClock(1_000_000)
         self.log = MemorySource(SCHEMA, append_only=False)
+        self.ticks = MemorySource(SCHEMA)  # rows that are held for a while
         self.alive: list[tuple[int, int]] = []
         self.sink = OnceSink(self.baton.pause)
         self.plan = self._plan()
@@ -158,6 +164,10 @@ class World:
         plan, _ = plan.with_node("total", over, ("by_key",) * len(over.feeds))
         plan = plan.with_view(View("by_key", "by_key", "by_key/groups"))
         plan = plan.with_view(View("total", "total", "total/groups"))
+        plan, _ = plan.with_node("ticks", Scan(self.ticks, SCHEMA, True), ())
+        plan, _ = plan.with_node("hold", hold(2 * WIDTH_US, WIDTH_US), ("ticks",))
+        plan, _ = plan.with_node("out", Materialize(("k",)), ("hold",))
+        plan = plan.with_view(View("out", "out", "out/rows"))
         return plan.with_sink(SinkNode("out", "by_key", self.sink))
 
     # -- the oracle -----------------------------------------------------------------
@@ -185,6 +195,17 @@ class World:
         want = self.expected(int(snapshot.manifest.positions.get("in", 0)))[view]
         assert got == want, f"epoch {snapshot.epoch} {view}: got {got}, want {want}"
 
+    def check_held(self, snapshot: Snapshot) -> None:
+        """Every tick that came in is held, or came out when its time was over."""
+        (held,) = self.plan.nodes["hold"].binding.tables
+        (out,) = self.plan.nodes["out"].binding.tables
+        waiting = snapshot.scan(held, held.schema.names).to_pylist()
+        fired = snapshot.scan(out, out.schema.names).to_pylist()
+        where = f"epoch {snapshot.epoch}: {len(waiting)} held, {len(fired)} out"
+        taken = int(snapshot.manifest.positions.get("ticks", 0))
+        assert sorted(r["k"] for r in [*waiting, *fired]) == list(range(taken)), where
+        assert all((r["at"] // WIDTH_US + 1) * WIDTH_US <= snapshot.manifest.now_us for r in fired), where
+
     # -- actors -----------------------------------------------------------------------
 
     def faulty(self, base: MemoryStore | None = None) -> FaultyStore:
@@ -198,7 +219,7 @@ class World:
         coordinator = Coordinator(
             pond=f"{self.rng.getrandbits(64):x}",
             catalog=CATALOG,
-            sources=["in"],
+            sources=["in", "ticks"],
             sinks=["out"] if sinks else [],
             parallelism=None,
             policy=Policy(
@@ -211,6 +232,7 @@ class World:
             ),
             ids=lambda: f"{self.rng.getrandbits(64):016x}",
             now_us=self.clock.now_us(),
+            wakes=table_wakes(self.plan),
         )
         shell = Shell(
             worker, InlineEngine(worker), self.plan, cut(self.plan), CATALOG, self.clock, checks=True
@@ -292,6 +314,7 @@ class World:
             for _ in range(self.rng.randint(0, 20)):
                 self.baton.pause()
             self.log.items.append(self._item())
+            self.ticks.push([{"k": len(self.ticks.items), "v": 0}])
             roll = self.rng.random()
             head = history.read_head(self.store)
             try:
@@ -366,18 +389,23 @@ class World:
                 snapshot = shell.snapshot(history.read_manifest(self.store, epoch))
                 self.check_snapshot(snapshot, "by_key")
                 self.check_snapshot(snapshot, "total")
+                self.check_held(snapshot)
         want = self.expected(len(self.log.items))["by_key"]
         assert self.sink.total(head.pond) == want, "the sink's changes do not add up to the view"
         self._check_forks()
 
     def _finish(self, coordinator: Coordinator, shell: Shell) -> None:
-        """Run without faults until nothing is left to do; all items must be in."""
+        """Run without faults until nothing is left to do; all items must be in, and nothing held."""
         todo = coordinator.start()
+        rests = 0
         for _ in range(4000):
             if coordinator.head is not None:
                 shell.committed(coordinator.head)
             if all(isinstance(i, Wait) for i in todo) and not coordinator.busy_beside:
-                break
+                if rests:
+                    break
+                rests += 1
+                self.clock.advance(10 * WIDTH_US)
             beside = [i for i in todo if isinstance(i, BACKGROUND)]
             instruction = beside[0] if beside else todo[0]
             todo.remove(instruction)
@@ -390,6 +418,8 @@ class World:
         head = coordinator.head
         assert head is not None
         assert head.positions.get("in", 0) == len(self.log.items), "items were lost"
+        assert head.positions.get("ticks", 0) == len(self.ticks.items), "items were lost"
+        assert coordinator.live.earliest("hold/held") is None, "what was due is still held"
 
     def _check_forks(self) -> None:
         """Every fork is as its parent was, and goes on by itself to where all items are in."""
@@ -398,10 +428,12 @@ class World:
             first = shell.snapshot(history.read_manifest(child, 0))
             self.check_snapshot(first, "by_key")
             self.check_snapshot(first, "total")
+            self.check_held(first)
             self._finish(coordinator, shell)
             assert coordinator.head is not None
             self.check_snapshot(shell.snapshot(coordinator.head), "by_key")
             self.check_snapshot(shell.snapshot(coordinator.head), "total")
+            self.check_held(shell.snapshot(coordinator.head))
 
 
 def _allowed(actor: Actor) -> bool:

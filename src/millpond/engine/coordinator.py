@@ -55,6 +55,7 @@ from millpond.errors import (
     MillpondError,
     UnavailableError,
 )
+from millpond.operators.operator import Wake
 from millpond.state.compaction import FAN_IN, UNIT_BYTES, plan_merges
 from millpond.state.live import LiveRuns
 from millpond.state.manifest import Manifest, Page, RunId, check, fold, run_id
@@ -87,6 +88,15 @@ class Rest:
     until_us: int
 
 
+@dataclass(frozen=True)
+class Idled:
+    """An epoch that ran only because time had passed: when, and what of each table was due."""
+
+    now_us: int
+    runs: Mapping[str, frozenset[RunId]]
+    times: int = 1  # in a row that it found the same
+
+
 class Coordinator:
     """See the module's text."""
 
@@ -101,6 +111,7 @@ class Coordinator:
         policy: Policy,
         ids: Callable[[], str],
         now_us: int = 0,
+        wakes: Mapping[str, Wake] | None = None,
     ) -> None:
         self.policy = policy
         self.catalog = catalog
@@ -116,6 +127,8 @@ class Coordinator:
         self._parallelism = parallelism
         self._ids = ids
         self._now_us = now_us
+        self._wakes = dict(wakes or {})  # by table
+        self._idled: Idled | None = None
         self._pages: dict[str, tuple[RunRef, ...]] = {}
         self._draft: PutManifest | None = None
         self._draft_pages: dict[str, tuple[RunRef, ...]] = {}
@@ -241,10 +254,14 @@ class Coordinator:
         )
         rejects = {step: p.rejects for step, p in event.polls.items() if p.rejects}
         self.idle = False
+        idled, self._idled = self._idled, None
         if event.commands:
             # A command is offered once it is first in the inbox; a backlog of rows must not keep it waiting.
             return self._on_command(event, now_us)
-        if admitted or rejects:
+        due = self._due(now_us)
+        if due and not admitted and not rejects:
+            self._idled = self._idle(due, now_us, idled)
+        if admitted or rejects or due:
             self._run = RunEpoch(
                 head,
                 head.epoch + 1,
@@ -253,6 +270,7 @@ class Coordinator:
                 head.parallelism,
                 {step: tuple(s) for step, s in admitted.items()},
                 rejects,
+                due,
             )
             return [self._run, *self._beside()]
         beside = self._beside()
@@ -262,6 +280,26 @@ class Coordinator:
             return [*self._commit(self._child(head, "epoch", now_us), added=(), removed=()), *beside]
         self.idle = True
         return [Wait(), *beside]
+
+    def _due(self, now_us: int) -> frozenset[str]:
+        """The tables whose time has come by the clock."""
+        found = ((table, wake, self.live.earliest(table)) for table, wake in self._wakes.items())
+        return frozenset(t for t, wake, bucket in found if bucket is not None and wake.due(bucket, now_us))
+
+    def _idle(self, due: frozenset[str], now_us: int, last: Idled | None) -> Idled:
+        """What an epoch without input is run for; refused when the one before it changed nothing of it."""
+        runs = {t: frozenset(run_id(r) for r in self.live.at((t, self.live.earliest(t)))) for t in due}
+        if last is None or last.runs != runs:
+            return Idled(now_us, runs)
+        if last.now_us == now_us or last.times >= self.policy.tries:
+            names = ", ".join(sorted(due))
+            raise InternalError(
+                f"what is due in {names} stays due",
+                detail=f"epoch {self._head().epoch} was run for it at {last.now_us} and left it as it was",
+                hint="a step that wakes by the clock must drop or change the bucket it is woken for",
+                epoch=self._head().epoch,
+            )
+        return Idled(now_us, runs, last.times + 1)
 
     def _on_command(self, event: Polled, now_us: int) -> list[Instruction]:
         head = self._head()

@@ -207,7 +207,7 @@ class TaskRun:
             if bucket is not None:
                 earliest[table.name] = bucket
         after = {s: state["bound"] for s, state in self.heard.items()}
-        return bool(earliest) and bool(due(node.binding, earliest, after))
+        return bool(earliest) and bool(due(node.binding, earliest, after, self.spec.now_us))
 
     def _keep(self, node: Node, result: Result) -> None:
         specs = {t.name: t for t in node.binding.tables}

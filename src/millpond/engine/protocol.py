@@ -43,6 +43,7 @@ class RunEpoch:
     parallelism: int
     admitted: Mapping[str, tuple[Split, ...]]
     rejects: Mapping[str, tuple[tuple[str, str], ...]]
+    due: frozenset[str] = frozenset()  # tables whose time has come: their steps run without input too
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -97,6 +97,7 @@ class Shell:
         self.sources: dict[str, Source] = {
             n.step: n.operator.source for n in plan.nodes.values() if isinstance(n.operator, Scan)
         }
+        self._owners = {t.name: n.step for n in plan.nodes.values() for t in n.binding.tables}
         self._head: Manifest | None = None
         self._facts: Facts = {}  # what collections have read of manifests
         self._seen: dict[str, tuple[str, pa.Table]] = {}  # step -> (nonce it is true for, rows)
@@ -221,7 +222,7 @@ class Shell:
         started = time.perf_counter()
         try:
             spec = self._spec(ask)
-            reports = self.engine.run(spec) if ask.admitted else []
+            reports = self.engine.run(spec) if ask.admitted or ask.due else []
             outcome = self._outcome(ask, spec, reports)
         except MillpondError as error:
             return RunFailed(error)
@@ -234,7 +235,7 @@ class Shell:
 
     def _spec(self, ask: RunEpoch) -> EpochSpec:
         by_step = _by_step(ask.admitted)
-        depth = self._depth(by_step)
+        depth = self._depth([*by_step, *(self._owners[table] for table in ask.due)])
         splits = sum(len(s) for s in by_step.values())
         first = max(1, min(ask.parallelism, splits))
         return EpochSpec(
@@ -254,9 +255,9 @@ class Shell:
             options=self.options,
         )
 
-    def _depth(self, admitted: Mapping[str, Any]) -> int:
-        """How many levels have anything to do: those that rows of the admitted sources can reach."""
-        reached = {step for step in admitted if step in self.plan.nodes}
+    def _depth(self, active: Iterable[str]) -> int:
+        """How many levels have anything to do: those that rows of the active steps can reach."""
+        reached = {step for step in active if step in self.plan.nodes}
         for node in self.plan.topological():
             if any(i in reached for i in node.inputs):
                 reached.add(node.step)

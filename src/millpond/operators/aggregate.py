@@ -411,7 +411,9 @@ class Aggregate:
 
     # -- windows that close -------------------------------------------------------------
 
-    def due(self, binding: Binding, earliest: Mapping[str, int], watermarks: Mapping[str, int]) -> bool:
+    def due(
+        self, binding: Binding, earliest: Mapping[str, int], watermarks: Mapping[str, int], now_us: int
+    ) -> bool:
         if self.closes is None or self.closes.watermark not in watermarks:
             return False
         first = earliest.get(binding.tables[0].name)

@@ -60,6 +60,24 @@ class Shape:
 
 
 @dataclass(frozen=True)
+class Wake:
+    """A table bucketed by processing time whose earliest bucket makes an epoch due, with or without input.
+
+    An epoch that is run for it drops that bucket, or at least changes it.
+
+    >>> Wake("remind/due", width_us=1000, after=1).due(41, now_us=42_000)
+    True
+    """
+
+    table: str
+    width_us: int  # of a bucket
+    after: int  # a bucket is due this many widths after its start
+
+    def due(self, bucket: int, now_us: int) -> bool:
+        return now_us >= (bucket + self.after) * self.width_us
+
+
+@dataclass(frozen=True)
 class Binding:
     """An operator made concrete for its inputs: everything the engine needs."""
 
@@ -70,6 +88,7 @@ class Binding:
     placed_by: tuple[str, ...] | None = None  # key by which the output rows lie, if known
     wire: pa.Schema | None = None  # schema after `prepare`, where it is fixed and differs from the input
     extra: Any = None  # what else `bind` worked out for `apply`: frozen data
+    wakes: tuple[Wake, ...] = ()  # tables whose time comes by the clock
 
 
 class Context(Protocol):
@@ -149,8 +168,14 @@ class Prepares(Protocol):
 class Wakes(Protocol):
     """An operator with work to do when time passes, even without input."""
 
-    def due(self, binding: Binding, earliest: Mapping[str, int], watermarks: Mapping[str, int]) -> bool:
-        """Is something to fire or drop: earliest bucket by table, watermark bound by step?"""
+    def due(
+        self, binding: Binding, earliest: Mapping[str, int], watermarks: Mapping[str, int], now_us: int
+    ) -> bool:
+        """Is something to fire or drop: earliest bucket by table, watermark bound by step, time of the epoch?
+
+        Watermarks rise by rows, so an epoch is there to fire in; what waits for the clock alone needs a
+        `Wake` in the binding, or nobody runs an epoch for it.
+        """
 
 
 ERROR_SCHEMA = pa.schema([("row", pa.string()), ("reason", pa.string()), ("_w", pa.int64())])

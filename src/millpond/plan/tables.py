@@ -1,8 +1,9 @@
-"""Every state table a plan has, by name."""
+"""Every state table a plan has, by name, and those that wait for the clock."""
 
 from __future__ import annotations
 
 from millpond.operators.materialize import ERRORS_SPEC
+from millpond.operators.operator import Wake
 from millpond.operators.scan import Scan
 from millpond.plan.nodes import Plan
 from millpond.state.table_spec import TableSpec
@@ -18,3 +19,7 @@ def table_specs(plan: Plan) -> dict[str, TableSpec]:
             if own is not None:
                 found[own.name] = own
     return found
+
+
+def table_wakes(plan: Plan) -> dict[str, Wake]:
+    return {wake.table: wake for node in plan.nodes.values() for wake in node.binding.wakes}

@@ -6,6 +6,7 @@ bucket) that it touched, however many runs there are.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Iterator
 
 from millpond.state.manifest import RunId, run_id
@@ -24,6 +25,9 @@ class LiveRuns:
     def __init__(self, refs: Iterable[RunRef] = ()) -> None:
         self._refs: dict[RunId, RunRef] = {}
         self._places: dict[str, dict[int | None, dict[RunId, RunRef]]] = {}
+        self._heaps: dict[
+            str, list[int]
+        ] = {}  # buckets by time, of tables that were asked for their earliest
         self.touched: set[Place] = set()  # since whoever asks last cleared it
         self.change(refs, ())
 
@@ -50,6 +54,21 @@ class LiveRuns:
         buckets = self._places.get(table, {})
         return [i for b, runs in buckets.items() if b is not None and b < bucket for i in runs]
 
+    def earliest(self, table: str) -> int | None:
+        """The first bucket in time of a table, if it has any.
+
+        Asked at every poll, so it must not look at every bucket: a heap from which what is gone is only
+        taken once it comes to the top.
+        """
+        buckets = self._places.get(table, {})
+        heap = self._heaps.get(table)
+        if heap is None or len(heap) > 2 * len(buckets) + 16:
+            heap = self._heaps[table] = [b for b in buckets if b is not None]
+            heapq.heapify(heap)
+        while heap and heap[0] not in buckets:
+            heapq.heappop(heap)
+        return heap[0] if heap else None
+
     def change(self, added: Iterable[RunRef], removed: Iterable[RunId]) -> None:
         for ident in removed:
             ref = self._refs.pop(ident, None)
@@ -63,5 +82,8 @@ class LiveRuns:
         for ref in added:
             ident = run_id(ref)
             self._refs[ident] = ref
-            self._places.setdefault(ref.table, {}).setdefault(ref.bucket, {})[ident] = ref
+            buckets = self._places.setdefault(ref.table, {})
+            if ref.bucket is not None and ref.bucket not in buckets and ref.table in self._heaps:
+                heapq.heappush(self._heaps[ref.table], ref.bucket)
+            buckets.setdefault(ref.bucket, {})[ident] = ref
             self.touched.add((ref.table, ref.bucket))

@@ -48,6 +48,7 @@ from millpond.errors import (
     MillpondError,
     UnavailableError,
 )
+from millpond.operators.operator import Wake
 from millpond.sources.source import Advance, Poll, Split
 from millpond.state.manifest import Manifest, run_id
 from millpond.state.run_ref import RunRef
@@ -224,6 +225,96 @@ def test_input_that_is_only_bad_is_an_epoch_too() -> None:
     run = one(coordinator.handle(Polled(200, {"in": Poll((), (("file", "torn"),))})), RunEpoch)
     assert run.admitted == {}
     assert run.rejects == {"in": (("file", "torn"),)}
+
+
+# -- epochs without input ----------------------------------------------------------------
+
+WAKE = Wake("t", width_us=100, after=1)  # bucket 4 is due at 500
+
+
+def waiting(bucket: int = 4, **changes: Any) -> Coordinator:
+    """A coordinator with rows in one bucket of a table that waits for the clock."""
+    coordinator = created(wakes={"t": WAKE}, **changes)
+    epoch(coordinator, ref(1, bucket=bucket))
+    return coordinator
+
+
+def idle_outcome(*runs: RunRef, **facts: Any) -> Outcome:
+    return outcome(*runs, **{"advances": {}, "metrics": {"rows": 0, "ms": 1}, **facts})
+
+
+def test_an_epoch_is_due_when_the_clock_says_so_and_not_before() -> None:
+    coordinator = waiting()
+    one(coordinator.handle(polled(now_us=499)), Wait)
+    coordinator.handle(Woke())
+    run = one(coordinator.handle(polled(now_us=500)), RunEpoch)
+    assert (run.admitted, run.rejects, run.due, run.now_us) == ({}, {}, frozenset({"t"}), 500)
+    m = one(coordinator.handle(Ran(idle_outcome(drops={"t": 5}))), PutManifest).manifest
+    assert (m.kind, m.admitted, m.positions, m.now_us) == ("epoch", {}, {"in": 1}, 500)
+    assert m.removed == (run_id(ref(1, bucket=4)),)
+    coordinator.handle(PutWon())
+    one(coordinator.handle(polled(now_us=500)), Wait)
+
+
+def test_what_is_due_rides_along_with_rows() -> None:
+    coordinator = waiting()
+    assert one(coordinator.handle(polled(now_us=400, rows=1)), RunEpoch).due == frozenset()
+    coordinator = waiting()
+    run = one(coordinator.handle(polled(now_us=500, rows=1)), RunEpoch)
+    assert (list(run.admitted), run.due) == (["in"], frozenset({"t"}))
+
+
+def test_commands_come_before_what_is_due() -> None:
+    coordinator = waiting()
+    asked = polled(now_us=500, commands=(Command(0, "rescale", {"parallelism": 3}),))
+    assert one(coordinator.handle(asked), PutManifest).manifest.parallelism == 3
+    coordinator.handle(PutWon())
+    assert one(coordinator.handle(polled(now_us=500)), RunEpoch).due == frozenset({"t"})
+
+
+def test_what_was_due_before_a_takeover_is_still_due() -> None:
+    coordinator = made(wakes={"t": WAKE})
+    coordinator.start()
+    held = ref(1, bucket=4)
+    coordinator.handle(HeadRead(replace(OLD, recent=(held,)), (held,)))
+    coordinator.handle(PutWon())
+    assert one(coordinator.handle(polled(now_us=10**9)), RunEpoch).due == frozenset({"t"})
+
+
+def test_an_idle_epoch_that_fails_is_run_again() -> None:
+    coordinator = waiting()
+    run = one(coordinator.handle(polled(now_us=500)), RunEpoch)
+    assert coordinator.handle(RunFailed(DOWN)) == [run]
+
+
+def idled(coordinator: Coordinator, now_us: int, *runs: RunRef, **facts: Any) -> None:
+    one(coordinator.handle(polled(now_us=now_us)), RunEpoch)
+    one(coordinator.handle(Ran(idle_outcome(*runs, **facts))), PutManifest)
+    coordinator.handle(PutWon())
+
+
+def test_an_idle_epoch_that_changes_nothing_is_not_followed_by_another() -> None:
+    coordinator = waiting()
+    idled(coordinator, 500)
+    with pytest.raises(InternalError, match="due in t stays due"):
+        coordinator.handle(polled(now_us=500))
+
+
+def test_a_clock_that_goes_on_does_not_hide_it_for_long() -> None:
+    coordinator = waiting()
+    with pytest.raises(InternalError, match="stays due"):
+        for now_us in range(500, 600):
+            idled(coordinator, now_us)
+    assert head(coordinator).epoch < 10
+
+
+def test_an_idle_epoch_may_leave_more_to_do_at_the_same_time() -> None:
+    """As long as each changes something: a timer may set another that is due at once."""
+    coordinator = waiting()
+    for number in range(2, 30):
+        idled(coordinator, 500, ref(number, bucket=3), drops={"t": 3})
+    idled(coordinator, 500, drops={"t": 5})
+    one(coordinator.handle(polled(now_us=500)), Wait)
 
 
 def test_buckets_that_are_over_are_dropped_also_what_came_just_now() -> None:

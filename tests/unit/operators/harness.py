@@ -213,7 +213,7 @@ class OperatorRun:
             self._place(index, placement, delta, parallelism)
             for index, (placement, delta) in enumerate(zip(self.binding.placements, deltas, strict=True))
         ]
-        wake = self._due(after)
+        wake = self._due(after, now_us)
         starts = hashing.bounds(parallelism).tolist()
         ends = [*starts[1:], LAST_HASH + 1]
         if all(placement.kind == "here" for placement in self.binding.placements):
@@ -236,14 +236,14 @@ class OperatorRun:
         epoch.out = consolidate(epoch.out)
         return epoch
 
-    def _due(self, watermarks: Mapping[str, int]) -> bool:
+    def _due(self, watermarks: Mapping[str, int], now_us: int) -> bool:
         if not hasattr(self.operator, "due"):
             return False
         earliest: dict[str, int] = {}
         for ref in self.refs:
             if ref.bucket is not None:
                 earliest[ref.table] = min(ref.bucket, earliest.get(ref.table, ref.bucket))
-        return cast(Wakes, self.operator).due(self.binding, earliest, watermarks)
+        return cast(Wakes, self.operator).due(self.binding, earliest, watermarks, now_us)
 
     # ------------------------------------------------------------ exchange
 

@@ -255,7 +255,9 @@ def test_an_operator_is_woken_when_it_is_due_and_dropped_buckets_are_gone() -> N
             spec = TableSpec(f"{step}/rows", schema, ("k",), rule="weights", time="t", bucket_width=10)
             return Binding(replace(inputs[0], append_only=True), (self.placement,), (spec,))
 
-        def due(self, binding: Binding, earliest: Mapping[str, int], watermarks: Mapping[str, int]) -> bool:
+        def due(
+            self, binding: Binding, earliest: Mapping[str, int], watermarks: Mapping[str, int], now_us: int
+        ) -> bool:
             return "step/rows" in earliest and earliest["step/rows"] < watermarks.get("up", 0) // 10
 
         def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
