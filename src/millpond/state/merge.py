@@ -8,7 +8,7 @@ disagree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -46,26 +46,28 @@ class Places:
     segments: tuple[Segment, ...]
     part: npt.NDArray[np.integer]
     position: Ints
+    fill: Mapping[str, pa.Array]  # what a column gives in a segment that is older than it
 
     @staticmethod
-    def of(pieces: Sequence[tuple[Segment, Ints]]) -> Places:
+    def of(spec: TableSpec, pieces: Sequence[tuple[Segment, Ints]]) -> Places:
         part: npt.NDArray[np.integer] = np.arange(len(pieces))
         if len(pieces) < 2**16:
             part = part.astype(np.uint16)  # numpy sorts 16 bits by radix
         part = np.repeat(part, [len(rows) for _, rows in pieces])
         position = np.concatenate([rows for _, rows in pieces]) if pieces else np.empty(0, np.int64)
-        return Places(tuple(segment for segment, _ in pieces), part, position)
+        return Places(tuple(segment for segment, _ in pieces), part, position, spec.fill)
 
     def __len__(self) -> int:
         return len(self.part)
 
     def select(self, rows: Ints) -> Places:
-        return Places(self.segments, self.part[rows], self.position[rows])
+        return Places(self.segments, self.part[rows], self.position[rows], self.fill)
 
     def column(self, name: str) -> pa.Array:
         """The values of one column, in row order."""
         pieces, inverse = self._plan
-        arrays = [segment.take(name, rows) for segment, rows in pieces]
+        fill = self.fill.get(name)
+        arrays = [segment.take(name, rows, fill) for segment, rows in pieces]
         if len(arrays) == 1:
             return arrays[0]
         together = pa.concat_arrays(arrays)
@@ -183,7 +185,7 @@ def merge_segments(
     schema = pa.schema([pa.field(HASH, pa.uint64()), *own, pa.field(WEIGHT, pa.int64())])
     if not found:
         return schema.empty_table()
-    places = Places.of([(segment, np.arange(start, stop)) for _, segment, start, stop in found])
+    places = Places.of(spec, [(segment, np.arange(start, stop)) for _, segment, start, stop in found])
     group = np.concatenate([segment.hashes(start, stop) for _, segment, start, stop in found])
     perm, same = arrange(
         spec, places, group, bucket_numbers([ref for ref, *_ in found]), grouped_by_key=False

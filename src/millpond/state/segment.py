@@ -83,9 +83,9 @@ class Segment:
 
     # ------------------------------------------------------------ reading
 
-    def take(self, name: str, positions: Ints) -> pa.Array:
-        """The values of one column at these rows."""
-        constant = self.entry.constants.get(name)
+    def take(self, name: str, positions: Ints, fill: pa.Array | None = None) -> pa.Array:
+        """The values of one column at these rows; `fill` in all of them if the segment is older than it."""
+        constant = self._one_value(name, fill)
         if constant is not None:
             return repeat(constant, len(positions))
         column = self._column(name)
@@ -94,9 +94,9 @@ class Segment:
             self._note_whole(name)
         return take(column, positions)
 
-    def slice(self, name: str, start: int, stop: int) -> pa.Array:
-        """The values of one column from row `start` up to `stop`, without a copy."""
-        constant = self.entry.constants.get(name)
+    def slice(self, name: str, start: int, stop: int, fill: pa.Array | None = None) -> pa.Array:
+        """The values of one column from row `start` up to `stop`, without a copy; `fill` as for take."""
+        constant = self._one_value(name, fill)
         if constant is not None:
             return repeat(constant, stop - start)
         column = self._column(name)
@@ -109,6 +109,12 @@ class Segment:
         """The key hashes of these rows, without a copy."""
         self._check_hash_rows(start, stop)
         return self._hashes[start:stop]
+
+    def _one_value(self, name: str, fill: pa.Array | None) -> pa.Array | None:
+        """What all rows have in a column that is not stored, as one row."""
+        if name in self._columns:
+            return None
+        return self.entry.constants.get(name, fill)
 
     def _column(self, name: str) -> pa.Array:
         column = self._columns.get(name)

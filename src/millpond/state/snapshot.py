@@ -120,7 +120,8 @@ def concat_runs(spec: TableSpec, runs: Sequence[RunRef], open_file: OpenFile) ->
         segment = open_file(ref.file).segment(ref.segment)
         start, stop = segment.cut(ref.h_min, ref.h_max)
         names = [*spec.schema.names, "_w"]
-        parts.append(pa.table({name: segment.slice(name, start, stop) for name in names}))
+        fill = spec.fill
+        parts.append(pa.table({n: segment.slice(n, start, stop, fill.get(n)) for n in names}))
     return deltas.concat(parts)
 
 

@@ -161,7 +161,7 @@ class Table:
             raise InternalError(f"table {self.spec.name!r} may hold several rows per key", hint="use lookup")
         names = self.spec.schema.names if columns is None else list(columns)
         hits = self._newest(keys)
-        places, key_index = _places(hits)
+        places, key_index = _places(self.spec, hits)
         if len(places):
             live = np.flatnonzero(places.weights())
             if len(live) < len(places):
@@ -332,7 +332,7 @@ class Table:
         """The rows of these stretches, merged."""
         names = self.spec.schema.names if columns is None else list(columns)
         hits = [hit for hit in hits if len(hit.key)]
-        places, group = _places(hits)
+        places, group = _places(self.spec, hits)
         if not len(places):
             return self._table(names, places, group, np.empty(0, np.int64))
         weights = places.weights()
@@ -371,7 +371,7 @@ class Table:
             take_rows[pending] *= 2
         if not parts:
             nothing = np.empty(0, np.int64)
-            return self._table(names, Places((), nothing, nothing), nothing, nothing)
+            return self._table(names, Places.of(self.spec, []), nothing, nothing)
         if len(parts) == 1:
             return parts[0]
         key_index = np.concatenate([part.key_index for part in parts])
@@ -390,7 +390,7 @@ class Table:
                 size = np.minimum(take_rows[hit.key], hit.hi - hit.lo)
                 whole.append(size == hit.hi - hit.lo)
                 fetched.append(replace(hit, lo=hit.hi - size) if reverse else replace(hit, hi=hit.lo + size))
-        places, group = _places(fetched)
+        places, group = _places(self.spec, fetched)
         buckets = bucket_numbers([hit.ref for hit in fetched])
         perm, same = arrange(self.spec, places, group, buckets, grouped_by_key=True)
         rows, total = settle(self.spec, places.weights(), perm, same)
@@ -436,9 +436,9 @@ def _family(kind: pa.DataType) -> str:
     return next((name for name, member in families.items() if member), str(kind))
 
 
-def _places(hits: Sequence[_Hit]) -> tuple[Places, Ints]:
+def _places(spec: TableSpec, hits: Sequence[_Hit]) -> tuple[Places, Ints]:
     """All rows of these stretches, run by run, and the key number of each."""
-    places = Places.of([(hit.segment, expand(hit.lo, hit.hi)) for hit in hits])
+    places = Places.of(spec, [(hit.segment, expand(hit.lo, hit.hi)) for hit in hits])
     if not hits:
         return places, np.empty(0, np.int64)
     return places, np.concatenate([np.repeat(hit.key, hit.hi - hit.lo) for hit in hits])

@@ -6,13 +6,19 @@ is a tombstone. Under rule *weights* it is the whole row: weights sum over the
 runs, and zero means absent. A table with a time bucket is one such table per
 bucket: a row is only ever replaced or cancelled within its bucket, so whoever
 moves a row writes its end with the old time.
+
+A run says which columns it has. One that was written before a column was
+declared gives the column's default, or NULL, for every row (`fill`); a column
+that is no longer declared is not read. So a table may gain and lose columns
+that are no part of its identity, without a run being written anew.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +47,7 @@ class TableSpec:
     rule: Literal["weights", "latest"] = "latest"
     time: str | None = None  # a timestamp or int64 column
     bucket_width: int | None = None  # microseconds for timestamps, else units of the column
+    defaults: tuple[tuple[str, Any], ...] = ()  # column -> what runs from before it give; else NULL
 
     def __post_init__(self) -> None:
         names = self.schema.names
@@ -71,6 +78,33 @@ class TableSpec:
                 f"table {self.name!r} needs a time column and a positive width to have buckets",
                 detail=f"time is {self.time!r}, width is {self.bucket_width}",
             )
+
+        if strange := [name for name, _ in self.defaults if name not in self.rest]:
+            raise InvalidError(
+                f"table {self.name!r} gives a default to what can have none",
+                detail=f"{strange} is not among the value columns {list(self.rest)}",
+            )
+
+    @cached_property
+    def fill(self) -> Mapping[str, pa.Array]:
+        """For each column that a run may lack: what it gives then, as one row."""
+        defaults = dict(self.defaults)
+        found = {}
+        for name in self.rest:
+            if name == self.time:
+                continue
+            kind = self.schema.field(name).type
+            if defaults.get(name) is None:
+                found[name] = pa.nulls(1, kind)
+                continue
+            try:
+                found[name] = pa.array([defaults[name]], kind)
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+                raise InvalidError(
+                    f"the default of column {name!r} of table {self.name!r} does not fit it",
+                    detail=f"{defaults[name]!r} is no {kind}: {error}",
+                ) from error
+        return found
 
     @cached_property
     def rest(self) -> tuple[str, ...]:

@@ -627,9 +627,9 @@ def test_head_of_a_large_key_reads_little() -> None:
 
     real = Segment.take
 
-    def counting(self: Segment, name: str, positions: Any) -> pa.Array:
+    def counting(self: Segment, name: str, positions: Any, fill: pa.Array | None = None) -> pa.Array:
         taken.append(len(positions))
-        return real(self, name, positions)
+        return real(self, name, positions, fill)
 
     with mock.patch.object(Segment, "take", counting):
         rows = Table(spec, refs, files.open).head(KeySet.of(pa.table({"k": [0]}), ["k"]), 10)
