@@ -9,7 +9,7 @@ was when the same items are given again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -115,6 +115,17 @@ class MemorySource:
         self, position: Any, admitted: Sequence[Split], rejects: Sequence[tuple[str, str]]
     ) -> Advance:
         return Advance(int(position or 0) + sum(1 + int(s.what["marks"]) for s in admitted))
+
+    def again(self, what: Mapping[str, Any]) -> Split:
+        """A split as it was admitted, for a replay; only this process has its rows."""
+        number = int(what["item"])
+        if number >= len(self.items) or not isinstance(self.items[number], pa.Table):
+            raise InvalidError(
+                f"the test source no longer has item {number}",
+                detail=f"it holds {len(self.items)} items in this process",
+                hint="replay in the process that holds its rows, or from a file that gives them again",
+            )
+        return self._split(number, int(what["marks"]), self.items[number])
 
     def read(self, split: Split, columns: Sequence[str]) -> Iterator[pa.Table]:
         assert split.data is not None

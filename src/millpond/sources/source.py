@@ -73,3 +73,10 @@ class Source(Protocol):
         A table with a column `_error` holds no rows but input that could not be read: `_row` is its text,
         `_error` the reason.  It becomes error rows, and the split goes on.
         """
+
+
+class Again(Protocol):
+    """A source whose splits carry data that `what` does not say: it can make one anew, for a replay."""
+
+    def again(self, what: Mapping[str, Any]) -> Split:
+        """The split that was admitted as `what`; InvalidError when it is no longer there."""

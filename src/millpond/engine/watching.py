@@ -1,0 +1,155 @@
+"""A plan that tells what its steps get and give, and where a user's code raises; for replays.
+
+What it computes stays the same: a watched operator is the operator itself,
+with a call before and after its step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, is_dataclass, replace
+from types import CodeType, FrameType, FunctionType, MethodType
+from typing import Any
+
+import pyarrow as pa
+
+import millpond
+from millpond.operators.operator import Binding, Context, Inputs, Operator, Result
+from millpond.operators.scan import Scan
+from millpond.plan.nodes import Plan
+
+OnInput = Callable[[str, Inputs], None]
+OnOutput = Callable[[str, pa.Table], None]
+OnError = Callable[[BaseException], None]
+OURS = os.path.dirname(millpond.__file__)
+
+
+def watched(plan: Plan, on_input: OnInput, on_output: OnOutput) -> Plan:
+    """The plan, with every step telling its inputs before it runs, and what came out."""
+    nodes = {}
+    for step, node in plan.nodes.items():
+        operator = node.operator
+        if isinstance(operator, Scan):
+            source = _ToldSource(operator.source, functools.partial(on_output, step))
+            nodes[step] = replace(node, operator=replace(operator, source=source))
+        else:
+            nodes[step] = replace(node, operator=_telling(operator, on_input, on_output))
+    return replace(plan, nodes=nodes)
+
+
+def _telling(operator: Operator, on_input: OnInput, on_output: OnOutput) -> Operator:
+    """The same object of a class that tells; whoever asks for its class or its parts finds them."""
+    kind: Any = type(operator)
+
+    def apply(self: Any, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+        ctx.wanted = True  # also of the last step: here somebody looks at what comes out
+        on_input(ctx.step, inputs)
+        result: Result = kind.apply(self, ctx, binding, inputs)
+        if result.out is not None:
+            on_output(ctx.step, result.out)
+        return result
+
+    made = copy.copy(operator)
+    object.__setattr__(made, "__class__", type(kind.__name__, (kind,), {"apply": apply, "__slots__": ()}))
+    return made
+
+
+class _ToldSource:
+    """A source that tells the rows it reads."""
+
+    def __init__(self, source: Any, tell: Callable[[pa.Table], None]) -> None:
+        self._source = source
+        self._tell = tell
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # asked by copies and pickles, before there is a source
+            raise AttributeError(name)
+        return getattr(self._source, name)
+
+    def read(self, split: Any, columns: Sequence[str]) -> Iterator[pa.Table]:
+        for table in self._source.read(split, columns):
+            if "_error" not in table.column_names:
+                self._tell(table)
+            yield table
+
+
+# -- where a user's code raises ---------------------------------------------------
+
+
+@contextlib.contextmanager
+def telling_errors(plan: Plan, on_error: OnError | None) -> Iterator[None]:
+    """Inside, `on_error` is called when an exception leaves a user's function.
+
+    Also where the step goes on after it, with an error row; the exception then has the user's frames.
+    """
+    codes = user_codes(plan)
+    if on_error is None or not codes:
+        yield
+        return
+
+    def on_call(frame: FrameType, event: str, arg: Any) -> None:
+        caller = frame.f_back
+        if event == "call" and frame.f_code in codes and caller is not None and _is_ours(caller):
+            # What leaves the user's frame is next seen in the one that called it.
+            caller.f_trace_lines = False
+            caller.f_trace = in_caller
+
+    def in_caller(frame: FrameType, event: str, arg: Any) -> Any:
+        if event == "exception":
+            _, error, trace = arg
+            inner = None if trace is None else trace.tb_next
+            if isinstance(error, Exception) and inner is not None and inner.tb_frame.f_code in codes:
+                on_error(error)
+        return in_caller
+
+    before = sys.gettrace()
+    sys.settrace(on_call)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.startswith(OURS)
+
+
+def user_codes(plan: Plan) -> set[CodeType]:
+    """The code of all functions and methods that users gave to the steps of a plan."""
+    found: set[CodeType] = set()
+    for node in plan.nodes.values():
+        if not isinstance(node.operator, Scan):
+            _gather(node.operator, found, set())
+    return found
+
+
+def _gather(value: Any, found: set[CodeType], met: set[int]) -> None:
+    if id(value) in met:
+        return
+    met.add(id(value))
+    if isinstance(value, functools.partial):
+        _gather(value.func, found, met)
+    elif isinstance(value, MethodType):
+        _gather(value.__func__, found, met)
+        _gather(value.__self__, found, met)
+    elif isinstance(value, FunctionType):
+        if not value.__code__.co_filename.startswith(OURS):
+            found.add(value.__code__)
+        if hasattr(value, "__wrapped__"):
+            _gather(value.__wrapped__, found, met)
+    elif isinstance(value, tuple | list):
+        for item in value:
+            _gather(item, found, met)
+    elif not isinstance(value, type):
+        for cls in type(value).__mro__:
+            for part in vars(cls).values() if cls.__module__ != "builtins" else ():
+                if isinstance(part, FunctionType):
+                    _gather(part, found, met)
+        if is_dataclass(value):
+            for field in fields(value):
+                _gather(getattr(value, field.name, None), found, met)

@@ -1,0 +1,362 @@
+"""Replay: one committed epoch, run again in this process.
+
+Law 3: given manifest e-1 and the admitted input of e, the outcome of e is the
+same.  A replay takes both from the pond, runs the same levels inline with the
+time, the watermarks and the tasks of that epoch, and compares what comes out
+with what was committed.  Nothing is written: runs land in an overlay store.
+
+What the coordinator itself adds to an epoch (names of files that were read,
+input that was refused) is not computed again and not compared.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millpond import delta as deltas
+from millpond.control.admission import spread
+from millpond.engine import watermarks
+from millpond.engine.inline import InlineEngine
+from millpond.engine.level import concat
+from millpond.engine.shell import INBOX, TABLE_KEY
+from millpond.engine.spec import EpochSpec, Report
+from millpond.engine.watching import OnError, OnInput, telling_errors, watched
+from millpond.engine.worker import Worker
+from millpond.errors import InvalidError
+from millpond.operators.materialize import ERRORS
+from millpond.operators.operator import Inputs
+from millpond.operators.scan import Scan
+from millpond.plan.compatible import check_compatible
+from millpond.plan.levels import cut
+from millpond.plan.nodes import Plan
+from millpond.plan.tables import table_specs
+from millpond.serve.reader import Reader
+from millpond.sources.source import Split
+from millpond.state import history
+from millpond.state.inbox import entry_name
+from millpond.state.listing import Listing
+from millpond.state.manifest import Manifest, is_kept, run_id
+from millpond.state.overlay_store import OverlayStore
+from millpond.state.run_ref import RunRef
+from millpond.state.snapshot import OpenFile, concat_runs
+from millpond.state.table_spec import TableSpec
+
+ONLY, GONE = "_only", "_gone"  # columns of a difference: in which of the two, and is it an end of a row?
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What came of running an epoch again."""
+
+    epoch: int
+    differences: Mapping[str, pa.Table]  # by table: rows that only one has, `_only` says which
+    outputs: Mapping[str, pa.Table]  # by step: the delta that it gave
+    counts: Mapping[str, int]  # of this epoch: rows/<step>, late/<step>, errors/<step>
+    committed_counts: Mapping[str, int]
+    watermarks: Mapping[str, Any]
+    committed_watermarks: Mapping[str, Any]
+    drops_differ: bool = False  # other stretches of time came to their end
+    tables: int = 0  # that were compared
+
+    @property
+    def same(self) -> bool:
+        """Did everything come out as it was committed?"""
+        return (
+            not self.differences
+            and not self.drops_differ
+            and self.counts == self.committed_counts
+            and self.watermarks == self.committed_watermarks
+        )
+
+
+def replay(
+    reader: Reader,
+    epoch: int | str,
+    *,
+    plan: Plan | None = None,
+    live: Plan | None = None,
+    step: str | None = None,
+    on_input: OnInput | None = None,
+    on_error: OnError | None = None,
+) -> Replay:
+    """Run an epoch again and compare.
+
+    The code is what the pond stored with that epoch, or that of `plan`.  `live` is a plan whose sources
+    this process holds: they are asked for the input where the stored ones are of the same step.  With
+    `step` only that step is told to `on_input` and kept in the outputs.
+    """
+    with reader.pinned(epoch) as snapshot:
+        manifest = snapshot.manifest
+        base = _base(reader, manifest)
+        stored = reader.plan_of(manifest)
+        if plan is not None:
+            check_compatible(stored, plan, set(base.positions))
+        chosen = plan or _with_sources(stored, live)
+        if step is not None and step not in chosen.nodes:
+            near = difflib.get_close_matches(step, chosen.nodes, 1)
+            raise InvalidError(
+                f"no step named {step!r}",
+                detail=f"steps are {', '.join(chosen.nodes)}",
+                hint=f"did you mean {near[0]!r}?" if near else None,
+            )
+        if "tasks" not in manifest.metrics:  # a command, or merges, or sinks' cursors: no level was run
+            return Replay(manifest.epoch, {}, {}, {}, {}, {}, {})
+        splits = _splits(reader, manifest, chosen)
+        return _run(
+            reader, manifest, base, stored, chosen, plan is not None, splits, step, on_input, on_error
+        )
+
+
+def _base(reader: Reader, manifest: Manifest) -> Manifest:
+    """The epoch before, which must still be there."""
+    if manifest.kind != "epoch":
+        what = {
+            "create": "made the pond",
+            "fork": "began the fork",
+            "takeover": "took the pond over",
+            "rollback": f"went back to epoch {manifest.restores}",
+        }[manifest.kind]
+        raise InvalidError(
+            f"epoch {manifest.epoch} computed nothing: it {what}",
+            hint="replay an epoch of kind 'epoch'; `millpond epochs` lists them",
+            epoch=manifest.epoch,
+        )
+    head = reader.head()
+    kept = is_kept(head, manifest.epoch - 1) or manifest.epoch in head.savepoints.values()
+    base = history.find_manifest(reader.store, manifest.epoch - 1) if kept else None
+    if base is None:
+        raise InvalidError(
+            f"epoch {manifest.epoch} cannot be replayed: the epoch before it is no longer kept",
+            detail=f"the oldest epoch that is kept is {head.floor}",
+            hint="keep more history with retain_epochs, or make a savepoint of the epoch to replay",
+            epoch=manifest.epoch,
+        )
+    return base
+
+
+def _with_sources(stored: Plan, live: Plan | None) -> Plan:
+    """The stored plan; sources that this process holds stand in for their stored selves."""
+    nodes = dict(stored.nodes)
+    for step, node in stored.nodes.items():
+        mine = None if live is None else live.nodes.get(step)
+        if mine is not None and isinstance(node.operator, Scan) and isinstance(mine.operator, Scan):
+            nodes[step] = replace(node, operator=mine.operator)
+    return replace(stored, nodes=nodes)
+
+
+def _splits(reader: Reader, manifest: Manifest, plan: Plan) -> dict[str, list[Split]]:
+    """The input of the epoch, by the scan that reads it."""
+    found: dict[str, list[Split]] = {}
+    for step, whats in manifest.admitted.items():
+        for what in whats:
+            scan = str(what[TABLE_KEY]) if step == INBOX else step
+            node = plan.nodes.get(scan)
+            if node is None or not isinstance(node.operator, Scan):
+                raise InvalidError(
+                    f"epoch {manifest.epoch} read source {scan!r}, which the pipeline does not have",
+                    hint="replay with the pipeline that the epoch was run with",
+                    epoch=manifest.epoch,
+                )
+            split = _entry(reader, what) if step == INBOX else _split(node.operator.source, what)
+            if split is None:
+                raise InvalidError(
+                    f"inbox entry {what['entry']}, which epoch {manifest.epoch} read, is no longer kept",
+                    hint="entries are kept for as long as the epochs after the floor; replay a newer epoch",
+                    epoch=manifest.epoch,
+                )
+            found.setdefault(scan, []).append(split)
+    return found
+
+
+def _entry(reader: Reader, what: Mapping[str, Any]) -> Split | None:
+    name = entry_name(int(what["entry"]))
+    size = reader.store.size(name)
+    return None if size is None else Split(what, int(what["rows"]), size, blob=name)
+
+
+def _split(source: Any, what: Mapping[str, Any]) -> Split:
+    """A source reads a split by what it says; one whose splits carry data makes it anew."""
+    if hasattr(source, "again"):
+        made: Split = source.again(what)
+        return made
+    rows = what.get("rows")
+    return Split(what, rows if isinstance(rows, int) else 0, 0)
+
+
+def _run(
+    reader: Reader,
+    manifest: Manifest,
+    base: Manifest,
+    stored: Plan,
+    plan: Plan,
+    changed: bool,
+    splits: Mapping[str, Sequence[Split]],
+    step: str | None,
+    on_input: OnInput | None,
+    on_error: OnError | None,
+) -> Replay:
+    given: dict[str, list[pa.Table]] = {}
+
+    def heard(at: str, inputs: Inputs) -> None:
+        if on_input is not None and step in (None, at):
+            on_input(at, inputs)
+
+    def gave(at: str, table: pa.Table) -> None:
+        if step in (None, at) and table.num_rows:
+            given.setdefault(at, []).append(table)
+
+    worker = Worker(OverlayStore(reader.store))
+    catalog = manifest.catalog or ""
+    worker.know_plan(catalog, watched(plan, heard, gave))
+    tasks = tuple(int(n) for n in manifest.metrics["tasks"])
+    if changed:  # another plan may have more levels, or fewer
+        count = cut(plan).count
+        tasks = (*tasks, *[base.parallelism] * (count - len(tasks)))[:count]
+    spec = EpochSpec(
+        store=reader.store.uri,
+        catalog=catalog,
+        epoch=manifest.epoch,
+        token=manifest.token,
+        now_us=manifest.now_us,
+        parallelism=tasks,
+        splits=spread(splits, tasks[0]),
+        pages=base.pages,
+        recent=base.recent,
+        gone=base.gone,
+        watermarks=base.watermarks,
+        roots=base.roots,
+    )
+    with telling_errors(plan, on_error):
+        reports = InlineEngine(worker).run(spec)
+    return _compared(reader, manifest, base, stored, plan, worker, reports, given)
+
+
+# -- comparing ----------------------------------------------------------------------
+
+
+def _compared(
+    reader: Reader,
+    manifest: Manifest,
+    base: Manifest,
+    stored: Plan,
+    plan: Plan,
+    worker: Worker,
+    reports: Sequence[Report],
+    given: Mapping[str, list[pa.Table]],
+) -> Replay:
+    marks = dict(base.watermarks)
+    counts: dict[str, int] = {}
+    drops: dict[str, int] = {}
+    for report in reports:
+        watermarks.merge(marks, report.watermarks)
+        drops.update(report.drops)
+        for name, count in report.counts.items():
+            counts[name] = counts.get(name, 0) + count
+    runs = [r for report in reports for r in report.runs]
+    fresh = _by_table(r for r in runs if r.bucket is None or r.bucket >= drops.get(r.table, r.bucket))
+    was = _by_table(r for r in manifest.added if r.kind == "delta" and not _is_drivers(r))
+    mine, theirs = table_specs(plan), table_specs(stored)
+    differences = {}
+    for table in sorted({*fresh, *was}):
+        new = _rows(mine[table], fresh.get(table, ()), worker.open_file) if table in mine else None
+        old = _rows(theirs[table], was.get(table, ()), reader.worker.open_file)
+        odd = difference(new, old)
+        if odd.num_rows:
+            differences[table] = odd
+    live = Listing.of(base, reader.worker.pages)
+    over = {
+        run_id(r) for t, b in drops.items() for r in live.runs(t) if r.bucket is not None and r.bucket < b
+    }
+    return Replay(
+        manifest.epoch,
+        differences,
+        {step: without_hash(concat(parts)) for step, parts in given.items()},
+        counts,
+        _counted(reader, manifest, base),
+        marks,
+        manifest.watermarks,
+        not over <= set(manifest.removed),
+        len({*fresh, *was}),
+    )
+
+
+def _by_table(runs: Any) -> dict[str, list[RunRef]]:
+    found: dict[str, list[RunRef]] = {}
+    for ref in runs:
+        found.setdefault(ref.table, []).append(ref)
+    return found
+
+
+def _is_drivers(ref: RunRef) -> bool:
+    """Was this run written by the coordinator itself, not by a task?"""
+    return ref.file.rsplit("/", 1)[-1].split("-")[1] == "d"
+
+
+def _rows(spec: TableSpec, runs: Sequence[RunRef], open_file: OpenFile) -> pa.Table | None:
+    """The rows of some runs as a delta in which also the end of a row is a row: `_gone`."""
+    if not runs:
+        return None
+    rows = concat_runs(spec, runs, open_file)
+    if spec.rule == "weights":
+        gone = pa.array(np.zeros(rows.num_rows, bool))
+        return deltas.consolidate(rows.add_column(rows.num_columns - 1, GONE, gone))
+    ends = deltas.weights(rows) == 0
+    kept = pa.array(np.arange(rows.num_rows), mask=ends)
+    for place, name in enumerate(rows.column_names):
+        if name in spec.schema.names and name not in spec.identity:  # of a row's end only its identity counts
+            column = rows.column(name)
+            rows = rows.set_column(place, pa.field(name, column.type), column.take(kept))
+    rows = deltas.with_weights(rows.drop_columns(["_w"]), np.ones(rows.num_rows, np.int64))
+    return deltas.consolidate(rows.add_column(rows.num_columns - 1, GONE, pa.array(ends)))
+
+
+def difference(new: pa.Table | None, old: pa.Table | None) -> pa.Table:
+    """The rows that only one of the two deltas has, with `_w` and `_only`: "replay" or "committed"."""
+    parts = [t for t in (new, None if old is None else deltas.negate(old)) if t is not None]
+    if len({tuple((f.name, f.type) for f in part.schema) for part in parts}) > 1:
+        parts = [_as_text(part) for part in parts]  # a changed plan keeps other columns: nothing is equal
+    else:
+        parts = [deltas.consolidate(deltas.concat(parts))]
+    odd = pa.concat_tables(parts, promote_options="default")
+    w = deltas.weights(odd)
+    odd = deltas.with_weights(odd.drop_columns(["_w"]), np.abs(w))
+    return odd.append_column(ONLY, pa.array(np.where(w > 0, "replay", "committed")))
+
+
+def _as_text(table: pa.Table) -> pa.Table:
+    """Values as text, to lay tables of other types side by side."""
+    return pa.table(
+        {
+            name: column
+            if name == "_w"
+            else pa.array([None if v is None else str(v) for v in column.to_pylist()], pa.string())
+            for name, column in zip(table.column_names, table.columns, strict=True)
+        }
+    )
+
+
+def _counted(reader: Reader, manifest: Manifest, base: Manifest) -> dict[str, int]:
+    """What the tasks of the epoch counted: all that the epoch added, less what the coordinator refused."""
+    found = {
+        name: count - base.counts.get(name, 0)
+        for name, count in manifest.counts.items()
+        if count != base.counts.get(name, 0)
+    }
+    refused = [r for r in manifest.added if r.table == ERRORS and _is_drivers(r)]
+    for ref in refused:
+        segment = reader.worker.open_file(ref.file).segment(ref.segment)
+        start, stop = segment.cut(ref.h_min, ref.h_max)
+        steps = segment.slice("step", start, stop).to_pylist()
+        for step, w in zip(steps, segment.slice("_w", start, stop).to_pylist(), strict=True):
+            found[f"errors/{step}"] = found.get(f"errors/{step}", 0) - int(w)
+    return {name: count for name, count in found.items() if count}
+
+
+def without_hash(table: pa.Table) -> pa.Table:
+    return table.drop_columns(["_h"]) if "_h" in table.column_names else table
