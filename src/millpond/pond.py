@@ -583,7 +583,7 @@ class Pond:
                 raise InvalidError("there is nothing to run", hint="define a stream and a view first")
             return self._reader.plan_of(head)
         if head is not None and head.catalog is not None:
-            check_compatible(self._reader.plan_of(head), plan, set(head.positions))
+            return check_compatible(self._reader.plan_of(head), plan, set(head.positions))
         return plan
 
     def _wait_for_lease(self) -> None:

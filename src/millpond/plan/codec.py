@@ -4,6 +4,10 @@ The bound plan is stored and never derived again from text, so an upgrade
 cannot orphan state.  Frozen dataclasses are written by class and field; Arrow
 schemas as IPC; a user's functions by cloudpickle.  A field whose metadata says
 ``durable=False`` is left out and comes back as its default.
+
+Code goes on while a pond stays: what a user defined may have moved or changed
+its fields.  Then it comes back as `Unloaded`, which says so once it is used, so
+that the rest of the plan can still be read, compared and replaced.
 """
 
 from __future__ import annotations
@@ -20,6 +24,30 @@ import cloudpickle
 import pyarrow as pa
 
 from millpond.errors import DataError, InvalidError
+
+
+class Unloaded:
+    """Something of a user's that the catalog names and this process cannot make."""
+
+    def __init__(self, raw: Any, what: str, why: str) -> None:
+        self._raw = raw
+        self._what = what
+        self._why = why
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        raise self._error()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise self._error()
+
+    def _error(self) -> DataError:
+        return DataError(
+            f"the catalog names {self._what}",
+            detail=self._why,
+            hint="install the package that defines it, here and for the workers, or define the pipeline anew",
+        )
 
 
 def dumps(value: Any) -> bytes:
@@ -42,6 +70,8 @@ def encode(value: Any) -> Any:
         return value
     if isinstance(value, float):
         return {"$float": value.hex()}
+    if isinstance(value, Unloaded):
+        return value._raw
     if isinstance(value, tuple | list):
         return [encode(v) for v in value]
     if isinstance(value, frozenset):
@@ -72,16 +102,7 @@ def decode(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     if "$class" in value:
-        module, _, name = value["$class"].partition(":")
-        try:
-            cls: Any = _find(module, name)
-        except (ImportError, AttributeError) as error:
-            raise DataError(
-                f"the catalog names a class that is not here: {value['$class']}",
-                detail=str(error),
-                hint="install the package that defines it, here and for the workers",
-            ) from error
-        return cls(**{k: decode(v) for k, v in value["fields"].items()})
+        return _made(value)
     if "$map" in value:
         return {decode(k): decode(v) for k, v in value["$map"]}
     if "$set" in value:
@@ -95,8 +116,31 @@ def decode(value: Any) -> Any:
     if "$type" in value:
         return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(value["$type"]))).field(0).type
     if "$pickle" in value:
-        return cloudpickle.loads(base64.b64decode(value["$pickle"]))
+        try:
+            return cloudpickle.loads(base64.b64decode(value["$pickle"]))
+        except (ImportError, AttributeError) as error:  # code that moved, or is not installed here
+            return Unloaded(value, "code that is not here", str(error))
     raise DataError("the catalog holds a value of an unknown kind", detail=str(sorted(value)))
+
+
+def _made(value: Mapping[str, Any]) -> Any:
+    """An object of a class that is known by name."""
+    module, _, name = value["$class"].partition(":")
+    ours = module.partition(".")[0] == __name__.partition(".")[0]
+    try:
+        cls: Any = _find(module, name)
+    except (ImportError, AttributeError) as error:
+        lost = Unloaded(value, f"a class that is not here: {value['$class']}", str(error))
+        if ours:
+            raise lost._error() from error
+        return lost
+    fields = {k: decode(v) for k, v in value["fields"].items()}
+    try:
+        return cls(**fields)
+    except TypeError as error:
+        if ours:
+            raise
+        return Unloaded(value, f"a class that has other fields now: {value['$class']}", str(error))
 
 
 def _pickled(value: Any) -> bytes:
@@ -120,6 +164,8 @@ def _find(module: str, name: str) -> Any:
 def _findable(cls: type) -> bool:
     """Can another process import this class by its name?"""
     if cls.__module__ == "__main__" or "<locals>" in cls.__qualname__:
+        return False
+    if cls.__module__ in cloudpickle.list_registry_pickle_by_value():  # a file that was run, not imported
         return False
     return getattr(sys.modules.get(cls.__module__), cls.__qualname__.split(".")[0], None) is not None
 

@@ -1,20 +1,29 @@
 """May a pond go on with another plan?  Only if every old step still means the same.
 
 A new step over a source that was already read would miss its rows, so that is
-refused rather than answered wrongly (law 1).
+refused rather than answered wrongly (law 1).  A step whose operator has a
+`meaning()` may change its state as `plan.evolution` says.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 from millpond.errors import InvalidError
 from millpond.operators.scan import Scan
 from millpond.plan import codec
+from millpond.plan.evolution import carried, check_state, evolves
 from millpond.plan.nodes import Node, Plan
 
 
-def check_compatible(old: Plan, new: Plan, positions: set[str]) -> None:
+def check_compatible(
+    old: Plan, new: Plan, positions: set[str], *, rewritten: Container[str] = frozenset()
+) -> Plan:
+    """The plan to go on with: the new one, and what the pond remembers of its state; or why it may not.
+
+    `rewritten` are tables that are written anew in the same commit.
+    """
     for step, node in old.nodes.items():
         mine = new.nodes.get(step)
         if mine is None:
@@ -31,6 +40,8 @@ def check_compatible(old: Plan, new: Plan, positions: set[str]) -> None:
                 hint="give the changed step a new id in a new pond, or restore the old definition",
                 step=step,
             )
+        if evolves(node):
+            check_state(old, new, step, rewritten)
     for step, node in new.nodes.items():
         if step in old.nodes or isinstance(node.operator, Scan):
             continue
@@ -42,9 +53,13 @@ def check_compatible(old: Plan, new: Plan, positions: set[str]) -> None:
                 hint="open a new pond for it, or read the source under a new name",
                 step=step,
             )
+    return carried(old, new, rewritten)
 
 
 def _meaning(node: Node) -> Any:
+    if evolves(node):
+        operator: Any = node.operator
+        return [type(operator).__qualname__, _mask(codec.encode(operator.meaning())), list(node.inputs)]
     return [_mask(codec.encode(node.operator)), list(node.inputs), _mask(codec.encode(node.binding.tables))]
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from millpond.errors import InvalidError
 from millpond.operators.operator import Binding, Operator, Shape
+from millpond.state.table_spec import TableSpec
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,9 @@ class Plan:
     nodes: Mapping[str, Node] = field(default_factory=dict)
     views: Mapping[str, View] = field(default_factory=dict)
     sinks: Mapping[str, SinkNode] = field(default_factory=dict)
+    left: Mapping[str, TableSpec] = field(
+        default_factory=dict
+    )  # what runs may still hold; see plan.evolution
 
     def shape(self, step: str) -> Shape:
         return self.nodes[step].binding.shape

@@ -85,12 +85,46 @@ def test_classes_are_named_not_pickled() -> None:
     assert b"$pickle" not in codec.dumps(Kept("a", 1.0))
 
 
-def test_a_class_that_is_not_here_is_a_clear_error() -> None:
-    raw = codec.dumps(Kept("a", 1.0)).replace(b"Kept", b"Gone")
-    with pytest.raises(DataError, match="names a class that is not here") as caught:
-        codec.loads(raw)
-    assert "Gone" in caught.value.message
-    assert caught.value.hint
+def test_a_class_that_is_not_here_is_a_clear_error_once_it_is_used() -> None:
+    raw = codec.dumps((Kept("a", 1.0), 7)).replace(b"Kept", b"Gone")
+    gone, seven = codec.loads(raw)
+    assert seven == 7
+    assert codec.dumps((gone, seven)) == raw
+    for use in (lambda: gone.name, lambda: gone(1)):
+        with pytest.raises(DataError, match="names a class that is not here") as caught:
+            use()
+        assert "Gone" in caught.value.message
+        assert caught.value.hint
+
+
+def test_a_class_of_millpond_that_is_not_here_means_another_version() -> None:
+    with pytest.raises(DataError, match="names a class that is not here"):
+        codec.loads(b'{"$class":"millpond.plan.nodes:Gone","fields":{}}')
+
+
+def test_a_class_whose_fields_changed_is_a_clear_error_once_it_is_used() -> None:
+    raw = codec.dumps(Kept("a", 1.0)).replace(b'"size"', b'"width"')
+    with pytest.raises(DataError, match="a class that has other fields now"):
+        codec.loads(raw).name.upper()
+
+
+def test_code_that_moved_is_a_clear_error_once_it_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "moved_code.py").write_text("def double(row):\n    return row * 2\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import importlib
+
+    module = importlib.import_module("moved_code")
+    raw = codec.dumps({"f": module.double, "n": 7})
+    assert codec.loads(raw)["f"](4) == 8
+    del module.double
+    again = codec.loads(raw)
+    assert again["n"] == 7
+    assert codec.dumps(again) == raw
+    with pytest.raises(DataError, match="names code that is not here") as caught:
+        again["f"](4)
+    assert "double" in (caught.value.detail or "")
 
 
 def test_what_cannot_be_stored_is_a_clear_error() -> None:
