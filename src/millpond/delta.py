@@ -1,8 +1,9 @@
 """Deltas: tables of changes with a weight per row.
 
 A delta is an Arrow table with the user's columns, a weight `_w` (int64; absent
-means every weight is +1) and perhaps `_h`, the key hash. +1 inserts a row, -1
-retracts it. It stands for a multiset in which rows may be owed, and every
+means every weight is +1) and perhaps `_h`, the key hash, and `_o`, the origin:
+the place of a row among those that came in an epoch, carried to the steps that
+ask for it. +1 inserts a row, -1 retracts it. It stands for a multiset in which rows may be owed, and every
 function here is a function of that multiset (law 3): `consolidate` gives the
 same bits whatever the order, the chunks or the encoding of its input.
 """
@@ -23,6 +24,8 @@ from millpond.ordering import Order
 
 WEIGHT = "_w"
 HASH = "_h"
+ORIGIN = "_o"  # int64: number of the split in the epoch << ORIGIN_BITS | row in the split
+ORIGIN_BITS = 40
 
 Weights = npt.NDArray[np.int64]
 
@@ -57,6 +60,11 @@ def with_weights(table: pa.Table, w: Weights) -> pa.Table:
     if WEIGHT in table.column_names:
         return table.set_column(table.column_names.index(WEIGHT), pa.field(WEIGHT, pa.int64()), column)
     return table.append_column(pa.field(WEIGHT, pa.int64()), column)
+
+
+def without_origin(table: pa.Table) -> pa.Table:
+    """The table for those who did not ask where its rows came from."""
+    return table.drop_columns([ORIGIN]) if ORIGIN in table.column_names else table
 
 
 def negate(table: pa.Table) -> pa.Table:

@@ -81,15 +81,20 @@ def admit(offers: Mapping[str, Sequence[Split]], rows: int, bytes_max: int) -> d
     return taken
 
 
-def spread(admitted: Mapping[str, Sequence[Split]], tasks: int) -> tuple[tuple[tuple[str, Split], ...], ...]:
-    """Deal splits to tasks, the largest first to the least loaded; the same input gives the same deal."""
-    piles: list[list[tuple[int, str, Split]]] = [[] for _ in range(tasks)]
+Dealt = tuple[str, int, Split]  # step, number among all splits of the epoch, split
+
+
+def spread(admitted: Mapping[str, Sequence[Split]], tasks: int) -> tuple[tuple[Dealt, ...], ...]:
+    """Deal splits to tasks, the largest first to the least loaded; the same input gives the same deal.
+
+    A split's number is its place in the admission, source by source: it does not depend on the tasks (law 3).
+    """
+    piles: list[list[Dealt]] = [[] for _ in range(tasks)]
     load = [0] * tasks
-    numbered = [(n, step, s) for step in sorted(admitted) for n, s in enumerate(admitted[step])]
-    for n, step, split in sorted(numbered, key=lambda x: (-max(x[2].bytes, x[2].rows), x[1], x[0])):
+    in_order = [(step, split) for step in sorted(admitted) for split in admitted[step]]
+    numbered = [(step, number, split) for number, (step, split) in enumerate(in_order)]
+    for dealt in sorted(numbered, key=lambda d: (-max(d[2].bytes, d[2].rows), d[1])):
         task = load.index(min(load))
-        piles[task].append((n, step, split))
-        load[task] += max(split.bytes, split.rows, 1)
-    return tuple(
-        tuple((step, s) for _, step, s in sorted(pile, key=lambda x: (x[1], x[0]))) for pile in piles
-    )
+        piles[task].append(dealt)
+        load[task] += max(dealt[2].bytes, dealt[2].rows, 1)
+    return tuple(tuple(sorted(pile, key=lambda d: d[1])) for pile in piles)

@@ -39,6 +39,8 @@ def check_result(node: Node, result: Result, ctx: Context) -> None:
         spec = specs.get(change.table)
         if spec is None:
             _broken(node, ctx, "a change names a table the step does not have", change.table)
+        if deltas.ORIGIN in change.rows.column_names:
+            _broken(node, ctx, f"a change of table {change.table!r} brings the origin of its rows", "")
         missing = [n for n in spec.schema.names if n not in change.rows.column_names]
         if missing:
             _broken(node, ctx, f"a change of table {change.table!r} lacks columns", str(missing))

@@ -17,13 +17,14 @@ import numpy as np
 import pyarrow as pa
 
 from millpond import hashing
+from millpond.delta import without_origin
 from millpond.engine import checks, frames, watermarks
 from millpond.engine.spec import EpochSpec, Report
 from millpond.engine.worker import Worker
 from millpond.errors import InternalError, MillpondError
 from millpond.operators.materialize import ERRORS, ERRORS_SPEC
 from millpond.operators.operator import Binding, Change, Placement, Result
-from millpond.operators.scan import Scan
+from millpond.operators.scan import Scan, with_origin
 from millpond.plan.levels import Edge, Levels
 from millpond.plan.nodes import Node, Plan
 from millpond.state.listing import Listing, live_runs
@@ -143,9 +144,11 @@ class TaskRun:
     def _scan(self, node: Node, scan: Scan) -> pa.Table | None:
         columns = self.levels.columns[node.step]
         parts: list[pa.Table] = []
-        for step, split in self.spec.splits[self.task]:
+        numbered = node.step in self.levels.with_origin
+        for step, number, split in self.spec.splits[self.task]:
             if step != node.step:
                 continue
+            before = 0
             if split.blob is not None and split.data is None:
                 split = replace(split, data=self.worker.store.get(split.blob))
             try:
@@ -154,10 +157,11 @@ class TaskRun:
                         bad = [pa.array([step] * table.num_rows, pa.string()), table["_row"], table["_error"]]
                         self.errors.append(pa.table(bad, schema=ERRORS_SPEC.schema))
                         self._count(f"errors/{step}", table.num_rows)
-                    elif table.num_rows and table.num_columns:
-                        parts.append(table)
-                    elif table.num_rows:  # no column is asked for: weights keep the rows from being lost
-                        parts.append(table.append_column("_w", pa.array(np.ones(table.num_rows, np.int64))))
+                    elif table.num_rows:
+                        if not table.num_columns:  # none is asked for: weights keep the rows from being lost
+                            table = table.append_column("_w", pa.array(np.ones(table.num_rows, np.int64)))
+                        parts.append(with_origin(table, number, before) if numbered else table)
+                        before += table.num_rows
             except MillpondError as error:
                 raise type(error)(
                     error.message, detail=error.detail, hint=error.hint, step=step, epoch=self.spec.epoch
@@ -173,14 +177,15 @@ class TaskRun:
         inputs: list[pa.Table | None] = []
         for index, source in enumerate(node.inputs):
             if self.levels.level_of[source] == self.level and (node.step, index) not in arrived:
-                delta = outputs.get(source)
+                delta = self._asked(node, index, outputs.get(source))
                 placement = node.binding.placements[index]
                 if delta is not None and placement.kind == "hash":
                     delta = placed(delta, node, index, placement.key)
                 inputs.append(delta)
             else:
                 found = arrived.get((node.step, index))
-                inputs.append(received_rows(found, node.binding.placements[index]) if found else None)
+                rows = received_rows(found, node.binding.placements[index]) if found else None
+                inputs.append(self._asked(node, index, rows))
         if all(i is None for i in inputs) and not self._due(node):
             return None
         everywhere = all(p.kind == "here" for p in node.binding.placements)
@@ -196,6 +201,10 @@ class TaskRun:
             if "_h" in out.column_names:
                 out = out.drop_columns(["_h"])
         return out
+
+    def _asked(self, node: Node, index: int, delta: pa.Table | None) -> pa.Table | None:
+        """An input as the step asked for it: the origin of rows is for those alone who need it."""
+        return delta if delta is None or (node.step, index) in self.levels.origins else without_origin(delta)
 
     def _due(self, node: Node) -> bool:
         due = getattr(node.operator, "due", None)

@@ -25,7 +25,8 @@ class EpochSpec:
     token: int
     now_us: int
     parallelism: tuple[int, ...]  # tasks of each level that is run
-    splits: tuple[tuple[tuple[str, Split], ...], ...]  # for each task of level 0: (scan step, split)
+    # For each task of level 0: (scan step, number of the split among all that the epoch admitted, split).
+    splits: tuple[tuple[tuple[str, int, Split], ...], ...]
     pages: tuple[Page, ...]
     recent: tuple[RunRef, ...]
     gone: tuple[RunId, ...]

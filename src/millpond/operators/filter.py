@@ -18,6 +18,7 @@ class Filter:
     predicate: str  # SQL over the input's columns
 
     canonical: ClassVar[bool] = True
+    carries_origin: ClassVar[bool] = True
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         (shape,) = inputs

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from millpond.delta import WEIGHT, weights
-from millpond.identity import fixed_view, nulls, one_chunk
+from millpond.delta import ORIGIN, WEIGHT, weights
+from millpond.identity import fixed_view, nulls, one_chunk, take
 from millpond.operators.kernel import canonical_rows, error_rows, visible
 from millpond.operators.map import check_names
 from millpond.operators.operator import HERE, Binding, Context, Inputs, Result, Shape
@@ -112,6 +112,7 @@ class FlatMap:
     schema: pa.Schema  # of the rows it gives
 
     canonical: ClassVar[bool] = True
+    carries_origin: ClassVar[bool] = True
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         (shape,) = inputs
@@ -119,7 +120,7 @@ class FlatMap:
         return Binding(Shape(self.schema, shape.append_only), (HERE,), extra=tuple(shape.schema.names))
 
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
-        return (frozenset(binding.extra),)
+        return (frozenset(binding.extra) | (needed & {ORIGIN}),)
 
     def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
         (delta,) = inputs
@@ -146,7 +147,10 @@ class FlatMap:
             columns = self._columns([made[i] for i in good])
             origin = [origin[i] for i in good]
         schema = self.schema.append(pa.field(WEIGHT, pa.int64()))
-        out = pa.table([*columns, pa.array(weights(delta)[np.array(origin, np.int64)])], schema=schema)
+        from_row = np.array(origin, np.int64)
+        out = pa.table([*columns, pa.array(weights(delta)[from_row])], schema=schema)
+        if ORIGIN in delta.column_names:
+            out = out.append_column(ORIGIN, take(one_chunk(delta.column(ORIGIN)), from_row))
         errors = None
         if failed:
             bad = sorted(failed)

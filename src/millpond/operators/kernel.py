@@ -5,8 +5,8 @@ before they are looked at (one zero, one NaN), so that a row taken back gives
 exactly what it gave when it came; and a row whose expression fails becomes an
 error row with its reason, while all others go on (law 9).
 
-A column that is only passed on never goes through DuckDB.  `_w` and `_h` are
-carried along.  A tiny table costs about half a millisecond.
+A column that is only passed on never goes through DuckDB.  `_w`, `_h` and `_o`
+are carried along.  A tiny table costs about half a millisecond.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from millpond.delta import HASH, WEIGHT, weights
+from millpond.delta import HASH, ORIGIN, WEIGHT, weights
 from millpond.identity import canonical, one_chunk
 from millpond.operators.duck import Statement, reason, statement
 from millpond.operators.expressions import (
@@ -47,7 +47,7 @@ __all__ = [
 
 Bools = npt.NDArray[np.bool_]
 
-HIDDEN = (WEIGHT, HASH)
+HIDDEN = (WEIGHT, HASH, ORIGIN)
 
 _PLACE = "_i"  # a row's number, or only something to count rows by
 

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
+from millpond.delta import ORIGIN
 from millpond.errors import InvalidError
 from millpond.operators.expressions import bind
 from millpond.operators.kernel import project
@@ -28,6 +29,7 @@ class Map:
     columns: tuple[tuple[str, str], ...]
 
     canonical: ClassVar[bool] = True
+    carries_origin: ClassVar[bool] = True
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         (shape,) = inputs
@@ -46,7 +48,8 @@ class Map:
         return Binding(Shape(schema, shape.append_only, key, time, watermark), (HERE,), extra=bound)
 
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
-        return (frozenset(column for name, e in binding.extra if name in needed for column in e.needs),)
+        columns = frozenset(column for name, e in binding.extra if name in needed for column in e.needs)
+        return (columns | (needed & {ORIGIN}),)
 
     def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
         (delta,) = inputs

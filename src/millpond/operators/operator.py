@@ -146,14 +146,22 @@ Inputs = tuple[pa.Table | None, ...]
 
 
 class Operator(Protocol):
-    """See the module's text.  Implementations are frozen dataclasses registered by class name."""
+    """See the module's text.  Implementations are frozen dataclasses registered by class name.
+
+    A linear operator that gives each row the origin `_o` of the row it was made of says
+    ``carries_origin = True``, and asks its inputs for `_o` when it is needed.  No other is ever asked for
+    it, and nobody gets it who did not ask.
+    """
 
     canonical: ClassVar[bool]
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding: ...
 
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
-        """The columns of each input that are needed to give the `needed` output columns."""
+        """The columns of each input that are needed to give the `needed` output columns.
+
+        With `_o` the origin of the rows, which comes if every step up to the sources carries it.
+        """
 
     def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result: ...
 

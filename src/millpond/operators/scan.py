@@ -1,12 +1,18 @@
-"""Scan: where rows enter.  It keeps no state; its source's position is in the manifest."""
+"""Scan: where rows enter.  It keeps no state; its source's position is in the manifest.
+
+Where a step asks for the origin of rows, the scan numbers them in the order in
+which the epoch admitted them, whatever task reads them (law 3).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
+from millpond.delta import ORIGIN, ORIGIN_BITS
 from millpond.errors import InternalError
 from millpond.operators.operator import Binding, Context, Inputs, Result, Shape
 
@@ -20,6 +26,7 @@ class Scan:
     append_only: bool
 
     canonical: ClassVar[bool] = True
+    carries_origin: ClassVar[bool] = True
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         return Binding(Shape(self.schema, self.append_only), ())
@@ -29,3 +36,15 @@ class Scan:
 
     def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
         raise InternalError("a scan has no inputs to apply", step=ctx.step)
+
+
+def with_origin(rows: pa.Table, split: int, before: int) -> pa.Table:
+    """Rows of one split of the epoch, numbered; `before` of it were read already.
+
+    >>> [n - (3 << ORIGIN_BITS) for n in with_origin(pa.table({"k": ["a", "b"]}), 3, 5)["_o"].to_pylist()]
+    [5, 6]
+    """
+    first = (split << ORIGIN_BITS) + before
+    return rows.append_column(
+        pa.field(ORIGIN, pa.int64()), pa.array(np.arange(first, first + rows.num_rows, dtype=np.int64))
+    )

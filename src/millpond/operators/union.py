@@ -18,6 +18,7 @@ from millpond.operators.operator import HERE, Binding, Context, Inputs, Result, 
 @dataclass(frozen=True)
 class Union:
     canonical: ClassVar[bool] = True
+    carries_origin: ClassVar[bool] = True
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         if not inputs:

@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from millpond.delta import HASH
+from millpond.delta import HASH, ORIGIN, without_origin
 from millpond.errors import InvalidError
 from millpond.operators.event_time import check_time, micros, without_time
 from millpond.operators.operator import HERE, Binding, Change, Context, Inputs, Result, Shape
@@ -32,6 +32,7 @@ class Watermark:
     delay_us: int
 
     canonical: ClassVar[bool] = True
+    carries_origin: ClassVar[bool] = True
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         (shape,) = inputs
@@ -52,7 +53,7 @@ class Watermark:
 
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         # A late row is kept whole, for whoever wants to look at it.
-        return (frozenset(binding.shape.schema.names),)
+        return (frozenset(binding.shape.schema.names) | (needed & {ORIGIN}),)
 
     def observe(self, delta: pa.Table) -> int | None:
         """The highest event time of these rows in microseconds, if any has one."""
@@ -73,6 +74,7 @@ class Watermark:
         if not count:
             return Result(delta, errors=errors)
         rows = delta.filter(pa.array(late))
+        rows = without_origin(rows)
         if HASH in rows.column_names:  # of another key than the table's
             rows = rows.drop_columns([HASH])
         return Result(

@@ -32,6 +32,7 @@ class Tumble:
     offset_us: int = 0
 
     canonical: ClassVar[bool] = True
+    carries_origin: ClassVar[bool] = True
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         (shape,) = inputs
@@ -55,6 +56,7 @@ class Hop:
     offset_us: int = 0
 
     canonical: ClassVar[bool] = True
+    carries_origin: ClassVar[bool] = True
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         (shape,) = inputs

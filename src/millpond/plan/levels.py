@@ -11,9 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from millpond.delta import ORIGIN
 from millpond.operators.operator import Placement
 from millpond.plan.nodes import Plan
-from millpond.plan.prune import needed_columns
+from millpond.plan.prune import needs
 
 EdgeKind = Literal["hash", "broadcast", "forward"]
 
@@ -39,6 +40,8 @@ class Levels:
     steps: tuple[tuple[str, ...], ...]  # by level, inputs first
     edges: tuple[Edge, ...]
     columns: dict[str, tuple[str, ...]]  # what each step must give
+    with_origin: frozenset[str] = frozenset()  # the steps whose rows bring their origin
+    origins: frozenset[tuple[str, int]] = frozenset()  # the inputs (step, index) that asked for it
 
     @property
     def count(self) -> int:
@@ -68,7 +71,8 @@ def cut(plan: Plan) -> Levels:
         for index, (source, placement) in enumerate(zip(node.inputs, node.binding.placements, strict=True)):
             local[(node.step, index)] = _lies(plan, source, placement) and level_of[source] == level
 
-    needed = needed_columns(plan)
+    asked = needs(plan)
+    needed = asked.columns
     columns = {
         step: tuple(n for n in node.binding.shape.schema.names if n in needed[step])
         for step, node in plan.nodes.items()
@@ -90,7 +94,7 @@ def cut(plan: Plan) -> Levels:
             tuple(consumers),
             way.kind,
             way.key,
-            columns[way.producer],
+            columns[way.producer] + ((ORIGIN,) if asked.origins.intersection(consumers) else ()),
             way.prepared[0] if way.prepared else None,
             way.from_level,
             way.to_level,
@@ -100,7 +104,8 @@ def cut(plan: Plan) -> Levels:
     depth = max(level_of.values(), default=0) + 1
     order = [node.step for node in plan.topological()]
     steps = tuple(tuple(s for s in order if level_of[s] == k) for k in range(depth))
-    return Levels(level_of, steps, tuple(edges), columns)
+    with_origin = frozenset(step for step, names in needed.items() if ORIGIN in names)
+    return Levels(level_of, steps, tuple(edges), columns, with_origin, asked.origins)
 
 
 def _lies(plan: Plan, source: str, placement: Placement) -> bool:

@@ -1,22 +1,53 @@
 """Which columns each step must give: a backward pass over the plan.
 
 Law 5 for width: a source reads, and an exchange carries, only the columns
-that some view needs.
+that some view needs.  The origin of rows (`_o`) is needed like a column, but
+only where every step up to the sources carries it; else nobody makes it.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from millpond.delta import ORIGIN
+from millpond.operators.scan import Scan
 from millpond.plan.nodes import Plan
 
 
+@dataclass(frozen=True)
+class Needs:
+    columns: dict[str, frozenset[str]]  # that each step must give; with `_o` where its origin is asked for
+    origins: frozenset[tuple[str, int]]  # the inputs (step, index) that bring `_o`
+
+
 def needed_columns(plan: Plan) -> dict[str, frozenset[str]]:
+    return needs(plan).columns
+
+
+def needs(plan: Plan) -> Needs:
+    carried = _carried(plan)
     needed: dict[str, frozenset[str]] = {step: frozenset() for step in plan.nodes}
     for view in plan.views.values():
         needed[view.step] = frozenset(plan.shape(view.step).schema.names)
+    origins: set[tuple[str, int]] = set()
     for node in reversed(list(plan.topological())):
         if not node.inputs:
             continue
         wanted = node.operator.requires(node.binding, needed[node.step])
-        for source, columns in zip(node.inputs, wanted, strict=True):
+        for index, (source, columns) in enumerate(zip(node.inputs, wanted, strict=True)):
+            if ORIGIN in columns and source in carried:
+                origins.add((node.step, index))
+            else:
+                columns -= {ORIGIN}
             needed[source] = needed[source] | columns
-    return needed
+    return Needs(needed, frozenset(origins))
+
+
+def _carried(plan: Plan) -> set[str]:
+    """The steps up to which the origin of rows can come: nothing but steps that carry it behind them."""
+    found: set[str] = set()
+    for node in plan.topological():
+        carries = getattr(node.operator, "carries_origin", False)
+        if carries and (isinstance(node.operator, Scan) or all(i in found for i in node.inputs)):
+            found.add(node.step)
+    return found

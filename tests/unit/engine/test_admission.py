@@ -55,13 +55,26 @@ def test_every_split_is_dealt_once_and_always_the_same_way(
     dealt = spread(offered, tasks)
     assert len(dealt) == tasks
     assert spread(dict(reversed(offered.items())), tasks) == dealt
-    flat = sorted(((step, id(s)) for pile in dealt for step, s in pile), key=str)
+    flat = sorted(((step, id(s)) for pile in dealt for step, _, s in pile), key=str)
     assert flat == sorted(((step, id(s)) for step, found in offered.items() for s in found), key=str)
+
+
+@settings(max_examples=60, deadline=None)
+@given(offers, st.integers(1, 6))
+def test_a_split_has_one_number_however_many_tasks_there_are(
+    offered: dict[str, list[Split]], tasks: int
+) -> None:
+    """Law 3: the numbers are the order of admission, source by source, each task's splits in that order."""
+    in_order = [(step, s) for step in sorted(offered) for s in offered[step]]
+    dealt = spread(offered, tasks)
+    assert sorted(n for pile in dealt for _, n, _ in pile) == list(range(len(in_order)))
+    assert all(in_order[n][0] == step and in_order[n][1] is s for pile in dealt for step, n, s in pile)
+    assert all([n for _, n, _ in pile] == sorted(n for _, n, _ in pile) for pile in dealt)
 
 
 def test_the_load_is_even() -> None:
     dealt = spread({"a": [split(n) for n in (8, 7, 6, 5, 4, 3, 2, 1)]}, 2)
-    assert sorted(sum(s.rows for _, s in pile) for pile in dealt) == [18, 18]
+    assert sorted(sum(s.rows for *_, s in pile) for pile in dealt) == [18, 18]
 
 
 def test_the_first_epoch_knows_nothing() -> None:
