@@ -1,0 +1,29 @@
+"""Durations as people write them."""
+
+from __future__ import annotations
+
+import datetime
+
+from millpond.errors import InvalidError
+
+Duration = datetime.timedelta | int | float | str
+
+_UNITS = {"us": 1, "ms": 1000, "s": 10**6, "m": 60 * 10**6, "h": 3600 * 10**6, "d": 86400 * 10**6}
+
+
+def microseconds(duration: Duration) -> int:
+    """A duration in microseconds: a timedelta, seconds, or text like "10s", "250ms", "1h".
+
+    >>> microseconds("10s"), microseconds(0.5), microseconds(datetime.timedelta(minutes=1))
+    (10000000, 500000, 60000000)
+    """
+    if isinstance(duration, datetime.timedelta):
+        return duration // datetime.timedelta(microseconds=1)
+    if isinstance(duration, str):
+        text = duration.strip()
+        for unit in ("us", "ms", "s", "m", "h", "d"):
+            number = text[: -len(unit)].strip()
+            if text.endswith(unit) and number.replace(".", "", 1).isdigit():
+                return round(float(number) * _UNITS[unit])
+        raise InvalidError(f"not a duration: {duration!r}", hint='write "10s", "250ms", "5m", "1h" or "2d"')
+    return round(duration * 10**6)

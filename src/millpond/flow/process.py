@@ -1,0 +1,141 @@
+"""process(): from a user's class or function to a step of the plan."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from millpond.errors import InvalidError
+from millpond.flow.builder import Builder
+from millpond.flow.durations import Duration, microseconds
+from millpond.flow.schemas import Like, check_parameters, result_schema, schema_of
+from millpond.flow.states import State
+from millpond.operators.operator import Shape
+from millpond.operators.process.function import Code, Process
+from millpond.operators.process.keyed_process import KeyedProcess
+from millpond.operators.process.pick import Pick
+from millpond.operators.process.spec import StateSpec
+
+Target = Process | type[Process] | Callable[..., Any]
+
+
+def process_step(
+    builder: Builder,
+    source: str,
+    key: tuple[str, ...],
+    target: Target,
+    schema: Like | None,
+    *,
+    sides: Mapping[str, Like] | None,
+    control: str | None,
+    latest: bool,
+    timeout: Duration | None,
+    id: str | None,
+) -> tuple[str, Mapping[str, str]]:
+    """Add the step; its main output, and the side outputs by name."""
+    step = id or f"{source}.{_name(target)}"
+    shape = builder.shape(source)
+    code, states = read(target, shape, step)
+    given = _schema(code, schema, step)
+    outputs = tuple((name, schema_of(like, step=step)) for name, like in (sides or {}).items())
+    if any(not name or name == "main" for name, _ in outputs):
+        raise InvalidError("a side output needs a name of its own, other than 'main'", step=step)
+    limit = None if timeout is None else microseconds(timeout)
+    operator = KeyedProcess(key, code, states, given, outputs, latest, limit)
+    inputs = (source,) if control is None else (source, control)
+    found = builder.add(id, operator, inputs, step)
+    if not outputs:
+        return found, {}
+    picked = {
+        name: builder.add(None, Pick(name, of), (found,), f"{found}.{name or 'main'}")
+        for name, of in (("", given), *outputs)
+    }
+    return picked.pop(""), picked
+
+
+def read(target: Target, shape: Shape, step: str) -> tuple[Code, tuple[StateSpec, ...]]:
+    """The code to call and the states it declares."""
+    if isinstance(target, type) and issubclass(target, Process):
+        made = target
+        try:
+            target = made()
+        except TypeError as error:
+            raise InvalidError(
+                f"{made.__name__} cannot be made without arguments",
+                detail=str(error),
+                hint="pass an instance: process(Class(...))",
+                step=step,
+            ) from error
+    if isinstance(target, Process):
+        declared = _attributes(target)
+        if type(target).on_row is Process.on_row:
+            raise InvalidError(
+                f"{type(target).__name__} has no on_row", hint="define on_row(self, row, ctx)", step=step
+            )
+        for method, first in (
+            ("on_row", "row"),
+            ("on_timer", "timer"),
+            ("on_control", "row"),
+            ("on_control_removed", "row"),
+        ):
+            check_parameters(getattr(target, method), first, "ctx", step=step)
+    elif callable(target):
+        declared = _parameters(target, step)
+    else:
+        raise InvalidError(
+            "process takes a Process class or a function", detail=f"got {type(target).__name__}", step=step
+        )
+    states = tuple(state.spec(attribute, shape, step) for attribute, state in declared.items())
+    names = tuple((attribute, spec.name) for attribute, spec in zip(declared, states, strict=True))
+    return Code(target, names), states
+
+
+def _attributes(target: Process) -> dict[str, State]:
+    found: dict[str, State] = {}
+    for cls in reversed(type(target).__mro__):
+        for attribute, value in vars(cls).items():
+            if isinstance(value, State):
+                found[attribute] = value
+    found |= {a: v for a, v in vars(target).items() if isinstance(v, State)}
+    return found
+
+
+def _parameters(function: Callable[..., Any], step: str) -> dict[str, State]:
+    parameters = list(inspect.signature(function).parameters.values())
+    rest = [p for p in parameters[1:] if p.name != "ctx"]
+    if not parameters or (
+        odd := [p for p in rest if not isinstance(p.default, State) and p.default is p.empty]
+    ):
+        detail = f"its parameters are {inspect.signature(function)}"
+        raise InvalidError(
+            f"{getattr(function, '__name__', 'the function')} cannot be a process function",
+            detail=detail if not parameters else f"{detail}; {odd[0].name!r} has no default",
+            hint="write def f(row, ctx, n=ValueState(int)): the row first, then ctx if wanted, then states",
+            step=step,
+        )
+    return {p.name: p.default for p in rest if isinstance(p.default, State)}
+
+
+def _schema(code: Code, given: Like | None, step: str) -> pa.Schema:
+    if given is not None:
+        return schema_of(given, step=step)
+    methods = [m for m in ("on_row", "on_timer") if code.has(m)]
+    found = [s for m in methods if (s := result_schema(code.where(m), step=step)) is not None]
+    if not found:
+        raise InvalidError(
+            "what the process step gives is not known",
+            hint="pass schema={...}, or annotate on_row with the dataclass it returns or yields",
+            step=step,
+        )
+    if any(other != found[0] for other in found):
+        raise InvalidError("on_row and on_timer say that they give different rows", step=step)
+    return found[0]
+
+
+def _name(target: Any) -> str:
+    if isinstance(target, Process):
+        return type(target).__name__.lower()
+    return str(getattr(target, "__name__", "process")).lower().strip("<>")

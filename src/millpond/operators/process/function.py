@@ -1,0 +1,85 @@
+"""The user's side of a process step: a class with `on_row`, or a function.
+
+States are declared where they are used: as attributes of the class, or as
+defaults of the function's parameters.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+class Process:
+    """A computation per key.  Keep what must last in states; all else is forgotten after an epoch."""
+
+    def on_row(self, row: Any, ctx: Any) -> Any:
+        """One row; returns or yields rows, or nothing."""
+        raise NotImplementedError
+
+    def on_timer(self, timer: Any, ctx: Any) -> Any:
+        """A timer has come; returns or yields rows, or nothing."""
+        raise NotImplementedError
+
+    def on_control(self, row: Any, ctx: Any) -> Any:
+        """A row of the control stream, in every task, before the rows of any key."""
+        raise NotImplementedError
+
+    def on_control_removed(self, row: Any, ctx: Any) -> Any:
+        """A row of the control stream is taken back."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Code:
+    """A user's class or function, and what can be called of it."""
+
+    target: Any  # an instance of Process, or a function
+    states: tuple[tuple[str, str], ...]  # (attribute or parameter, state)
+
+    def has(self, method: str) -> bool:
+        if not isinstance(self.target, Process):
+            return method == "on_row"
+        return getattr(type(self.target), method) is not getattr(Process, method)
+
+    def where(self, method: str) -> Callable[..., Any]:
+        """The function whose lines an error should name."""
+        found: Callable[..., Any] = (
+            getattr(self.target, method) if isinstance(self.target, Process) else self.target
+        )
+        return found
+
+    def bound(self, handles: Mapping[str, Any]) -> Mapping[str, Callable[..., Any]]:
+        """The calls by method, with the states in place."""
+        given = {attribute: handles[state] for attribute, state in self.states}
+        if isinstance(self.target, Process):
+            mine = copy.copy(self.target)
+            for attribute, handle in given.items():
+                object.__setattr__(mine, attribute, handle)
+            return {
+                method: getattr(mine, method)
+                for method in ("on_row", "on_timer", "on_control", "on_control_removed")
+                if self.has(method)
+            }
+        return {"on_row": _with_states(self.target, given)}
+
+
+def _with_states(function: Callable[..., Any], handles: Mapping[str, Any]) -> Callable[..., Any]:
+    """A function of (row, ctx) whose states are filled in by position or name."""
+    parameters = inspect.signature(function).parameters
+    takes_ctx = "ctx" in parameters
+    if takes_ctx:
+        return lambda row, ctx: function(row, ctx=ctx, **handles)
+    positional = [name for name in parameters][1:]
+    if list(handles) == positional and all(
+        parameters[name].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for name in positional
+    ):
+        given = tuple(handles.values())
+        if len(given) == 1:
+            (only,) = given
+            return lambda row, ctx: function(row, only)
+        return lambda row, ctx: function(row, *given)
+    return lambda row, ctx: function(row, **handles)

@@ -1,0 +1,295 @@
+"""Timers: at most one of each name per key and clock, fired in the order of their times.
+
+The table `timers` holds what is set, by key.  Beside it lie the tables `due`,
+by time: one bucket list per width, each 64 times as wide as the one before.  A
+timer is written into the narrowest that reaches it; when time comes to the
+start of a bucket, what is due fires and the rest moves to a narrower one.  So
+a timer far off costs a few moves, never a look in every epoch (law 5).  What
+`due` holds is a hint: a timer that was replaced or deleted leaves it there, and
+only what `timers` confirms fires.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millpond.delta import HASH, WEIGHT
+from millpond.identity import one_chunk
+from millpond.operators.flat_map import python_values
+from millpond.operators.keyed import some_keys
+from millpond.operators.operator import Change, Context, Wake
+from millpond.operators.process.spec import AT, INSTANT, Clock
+from millpond.ordering import Order
+from millpond.state.table import KeySet, Table
+from millpond.state.table_spec import TableSpec
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+TIMER = "timer"
+CLOCKS: tuple[Clock, ...] = ("event", "processing")
+WIDTHS = tuple(1000 * 64**tier for tier in range(6))  # 1 ms, 64 ms, 4 s, 4.4 min, 4.7 h, 12.4 d
+NEVER = -(2**62)
+
+
+def set_table(step: str, key: pa.Schema) -> TableSpec:
+    schema = pa.schema([*key, (TIMER, pa.string()), (AT, INSTANT)])
+    return TableSpec(f"{step}/timers", schema, tuple(key.names), (Order(TIMER),))
+
+
+def due_tables(step: str, key: pa.Schema) -> tuple[TableSpec, ...]:
+    schema = pa.schema([*key, (TIMER, pa.string()), (AT, INSTANT)])
+    return tuple(
+        TableSpec(
+            due_name(step, clock, tier),
+            schema,
+            tuple(key.names),
+            (Order(TIMER), Order(AT)),
+            time=AT,
+            bucket_width=width,
+        )
+        for clock in CLOCKS
+        for tier, width in enumerate(WIDTHS)
+    )
+
+
+def due_name(step: str, clock: str, tier: int) -> str:
+    return f"{step}/due.{clock}.{tier}"
+
+
+def wakes(step: str) -> tuple[Wake, ...]:
+    """Processing time passes without rows: when its buckets begin, an epoch is made."""
+    return tuple(Wake(due_name(step, "processing", tier), width, 0) for tier, width in enumerate(WIDTHS))
+
+
+def tiers_of(distance_us: Ints) -> Ints:
+    """The narrowest table that reaches so far with 64 buckets."""
+    reach = np.array(WIDTHS[1:], np.int64)
+    return np.searchsorted(reach, distance_us, side="right")
+
+
+def is_due(step: str, clock: str, earliest: Mapping[str, int], bound: int) -> bool:
+    return any(
+        earliest[name] * width <= bound
+        for tier, width in enumerate(WIDTHS)
+        if (name := due_name(step, clock, tier)) in earliest
+    )
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The buckets of one clock that time has reached."""
+
+    due: pa.Table  # key columns, timer, at, _h: perhaps to fire now
+    moved: tuple[Change, ...]  # the rest, into narrower tables
+    drops: tuple[tuple[str, int], ...]
+
+
+def open_due(ctx: Context, step: str, clock: Clock, bound: int) -> Opened:
+    """Processing time is in whole milliseconds, so each of its narrowest buckets is due as a whole."""
+    drops, due, moved = [], [], []
+    for tier, width in enumerate(WIDTHS):
+        name = due_name(step, clock, tier)
+        table = ctx.table(name, below_bucket=bound // width + 1)
+        if not table.runs:
+            continue
+        rows = table.scan()
+        over = _micros(rows) <= bound
+        due.append(rows.filter(pa.array(over)))
+        partly = tier == 0 and clock == "event"  # the rest of it stays where it is
+        if not partly:
+            moved.append(rows.filter(pa.array(~over)))
+        drops.append((name, bound // width + (not partly)))
+    nothing = pa.table({})
+    rest = pa.concat_tables(moved) if moved else nothing
+    return Opened(
+        pa.concat_tables(due) if due else nothing, tuple(_placed(step, clock, rest, bound)), tuple(drops)
+    )
+
+
+def _placed(step: str, clock: str, rows: pa.Table, bound: int) -> list[Change]:
+    """Timers in the tables that reach them."""
+    if not rows.num_rows:
+        return []
+    tiers = tiers_of(_micros(rows) - bound)
+    return [
+        Change(due_name(step, clock, int(tier)), rows.filter(pa.array(tiers == tier)))
+        for tier in np.unique(tiers)
+    ]
+
+
+class Timers:
+    """The timers of the keys of a batch while the user's code runs."""
+
+    __slots__ = (
+        "_before",
+        "_changed",
+        "_heaps",
+        "_keys",
+        "_limits",
+        "_step",
+        "_table",
+        "at",
+    )
+
+    def __init__(self, step: str, table: Table, keys: KeySet, limits: Mapping[str, int]) -> None:
+        self._step = step
+        self._table = table
+        self._keys = keys
+        self._limits = limits  # clock -> the time up to which timers fire in this epoch
+        self._heaps: dict[int, dict[str, list[tuple[int, str]]]] = {}
+        self._changed: dict[int, dict[str, int | None]] = {}
+        self._before: dict[int, dict[str, int]] = {}  # what is set in the table, of keys looked at
+        self.at = 0
+
+    def load(self, due: pa.Table) -> None:
+        """Timers that may fire now: those that the table confirms."""
+        if not due.num_rows:
+            return
+        asked = KeySet.of(due, self._table.spec.key, due.column(HASH).to_numpy())
+        numbers = self._numbers(asked)
+        held = self._table.lookup(asked)
+        names = python_values(held.table.column(TIMER))
+        for place, name, at in zip(held.key_index.tolist(), names, _micros(held.table).tolist(), strict=True):
+            self._before.setdefault(int(numbers[place]), {})[name] = at
+        for number in numbers.tolist():
+            self._before.setdefault(number, {})
+        fired = zip(
+            numbers[asked.inverse].tolist(),
+            python_values(due.column(TIMER)),
+            _micros(due).tolist(),
+            strict=True,
+        )
+        for number, name, at in sorted(set(fired)):
+            if self._before[number].get(name) == at:
+                self._push(number, name, at)
+
+    def _numbers(self, asked: KeySet) -> Ints:
+        """The places of these keys among the keys of the batch."""
+        both = pa.concat_tables([self._keys.columns, asked.columns]) if asked.columns.num_columns else None
+        if both is None:
+            return np.zeros(len(asked), np.int64)
+        hashes = np.concatenate([self._keys.hashes, asked.hashes])
+        all_keys = KeySet.of(both, both.column_names, hashes)
+        place = np.empty(len(all_keys), np.int64)
+        place[all_keys.inverse[: len(self._keys)]] = np.arange(len(self._keys))
+        return place[all_keys.inverse[len(self._keys) :]]
+
+    def _push(self, number: int, name: str, at: int) -> None:
+        clock = name.partition(":")[0]
+        heap = self._heaps.setdefault(number, {}).setdefault(clock, [])
+        heapq.heappush(heap, (at, name))
+
+    @property
+    def loaded(self) -> Ints:
+        """The keys with a timer that may fire."""
+        return np.array(sorted(self._heaps), np.int64)
+
+    # -- what user code asks -----------------------------------------------------
+
+    def set(self, clock: str, name: str, at: int) -> None:
+        full = f"{clock}:{name}"
+        self._changed.setdefault(self.at, {})[full] = at
+        if at <= self._limits[clock]:
+            self._push(self.at, full, at)
+
+    def delete(self, clock: str, name: str) -> None:
+        self._changed.setdefault(self.at, {})[f"{clock}:{name}"] = None
+
+    def get(self, clock: str, name: str) -> int | None:
+        full = f"{clock}:{name}"
+        changed = self._changed.get(self.at)
+        if changed is not None and full in changed:
+            return changed[full]
+        before = self._before.get(self.at)
+        if before is None:
+            keys = some_keys(self._keys, np.array([self.at]), self._keys.columns.column_names)
+            rows = self._table.lookup(keys).table
+            found = zip(python_values(rows.column(TIMER)), _micros(rows).tolist(), strict=True)
+            before = self._before[self.at] = dict(found)
+        return before.get(full)
+
+    # -- what the loop asks --------------------------------------------------------
+
+    def pop(self, clock: str, upto: int) -> tuple[int, str] | None:
+        """The next timer of this key and clock that is due, now fired and no longer set."""
+        heaps = self._heaps.get(self.at)
+        if heaps is None:
+            return None
+        heap = heaps.get(clock)
+        while heap and heap[0][0] <= upto:
+            at, full = heapq.heappop(heap)
+            if self._current(full) == at:
+                self._changed.setdefault(self.at, {})[full] = None
+                return at, full.partition(":")[2]
+        return None
+
+    def _current(self, full: str) -> int | None:
+        changed = self._changed.get(self.at)
+        if changed is not None and full in changed:
+            return changed[full]
+        return self._before.get(self.at, {}).get(full)
+
+    def save(self) -> Any:
+        heaps = self._heaps.get(self.at)
+        return (
+            None if heaps is None else {clock: list(heap) for clock, heap in heaps.items()},
+            dict(self._changed[self.at]) if self.at in self._changed else None,
+        )
+
+    def restore(self, saved: Any) -> None:
+        for place, value in ((self._heaps, saved[0]), (self._changed, saved[1])):
+            if value is None:
+                place.pop(self.at, None)
+            else:
+                place[self.at] = value
+
+    def changes(self, skip: Bools) -> list[Change]:
+        keys: list[int] = []
+        names: list[str] = []
+        times: list[int] = []
+        there: list[bool] = []
+        for number in sorted(self._changed):
+            if skip[number]:
+                continue
+            before = self._before.get(number)
+            for name, at in sorted(self._changed[number].items()):
+                if at is None and before is not None and name not in before:
+                    continue  # set and fired within the epoch
+                if at is not None and before is not None and before.get(name) == at:
+                    continue  # as it was
+                keys.append(number)
+                names.append(name)
+                times.append(at or 0)
+                there.append(at is not None)
+        if not keys:
+            return []
+        numbers, alive = np.array(keys), np.array(there)
+        key = self._keys.columns.take(pa.array(numbers))
+        columns = [
+            *key.columns,
+            pa.array(names, pa.string()),
+            pa.array(np.array(times, np.int64)).cast(INSTANT),
+            pa.array(self._keys.hashes[numbers]),
+            pa.array(alive.astype(np.int64)),
+        ]
+        rows = pa.table(columns, names=[*key.column_names, TIMER, AT, HASH, WEIGHT])
+        found = [Change(self._table.spec.name, rows, True)]
+        live = rows.filter(pa.array(alive))
+        clocks = np.array([n.partition(":")[0] for n, a in zip(names, there, strict=True) if a])
+        for clock in CLOCKS:
+            mine = live.filter(pa.array(clocks == clock)) if live.num_rows else live
+            found += _placed(self._step, clock, mine, self._limits[clock])
+        return found
+
+
+def _micros(rows: pa.Table) -> Ints:
+    found: Ints = one_chunk(rows.column(AT)).cast(pa.int64()).to_numpy()
+    return found

@@ -1,0 +1,122 @@
+"""Values of a state: Python objects in user code, columns in the table.
+
+A scalar is one column, a record one column per field, anything else a pickle.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, get_type_hints
+
+import cloudpickle
+import pyarrow as pa
+
+from millpond.errors import InvalidError
+from millpond.operators.flat_map import arrow_values, python_values
+from millpond.operators.process.spec import StateSpec
+
+
+def decode(spec: StateSpec, table: pa.Table) -> list[Any]:
+    """One Python value per row."""
+    columns = [python_values(table.column(f.name)) for f in spec.fields]
+    if spec.form == "pickle":
+        return [None if raw is None else pickle.loads(raw) for raw in columns[0]]
+    if spec.form == "scalar":
+        return columns[0]
+    make = _maker(spec.record, tuple(spec.fields.names))
+    return [make(values) for values in zip(*columns, strict=True)]
+
+
+def encode(spec: StateSpec, values: Sequence[Any], step: str, tell: Callable[[int], str]) -> list[pa.Array]:
+    """The columns of these values; `tell(i)` says whose the i-th value is, for an error."""
+    try:
+        if spec.form == "pickle":
+            return [pa.array([_pickled(value) for value in values], pa.binary())]
+        return [
+            arrow_values(column, f.type)
+            for column, f in zip(_columns(spec, values), spec.fields, strict=True)
+        ]
+    except Exception:  # told below, for the value that caused it
+        for number, value in enumerate(values):
+            _refuse_value(spec, value, step, tell(number))
+        raise
+
+
+def _columns(spec: StateSpec, values: Sequence[Any]) -> list[list[Any]]:
+    if spec.form == "scalar":
+        return [list(values)]
+    names = spec.fields.names
+    if spec.record is None or _is_typed_dict(spec.record):
+        return [[value[name] for value in values] for name in names]
+    return [[getattr(value, name) for value in values] for name in names]
+
+
+def _refuse_value(spec: StateSpec, value: Any, step: str, whose: str) -> None:
+    """Raise what is wrong with this value, if anything is."""
+    try:
+        if spec.form == "pickle":
+            _pickled(value)
+        else:
+            for column, f in zip(_columns(spec, [value]), spec.fields, strict=True):
+                arrow_values(column, f.type)
+    except Exception as error:  # whatever a user's object raises when it is written
+        declared = ", ".join(f"{f.name} {f.type}" for f in spec.fields)
+        raise InvalidError(
+            f"state {spec.name!r} of {whose} cannot be stored",
+            detail=f"{type(value).__name__}: {type(error).__name__}: {' '.join(str(error).split())}",
+            hint="a state holds picklable values: no locks, files, connections or generators"
+            if spec.form == "pickle"
+            else f"it is declared as {declared}",
+            step=step,
+        ) from error
+
+
+def _pickled(value: Any) -> bytes:
+    try:
+        return pickle.dumps(value, 5)
+    except Exception:  # a class of __main__ or of a function travels by value
+        return bytes(cloudpickle.dumps(value, 5))
+
+
+def _is_typed_dict(record: type) -> bool:
+    return issubclass(record, dict)
+
+
+@lru_cache(maxsize=256)
+def _maker(record: type | None, names: tuple[str, ...]) -> Callable[[tuple[Any, ...]], Any]:
+    """From the values of the columns to the record."""
+    if record is None or _is_typed_dict(record):
+        return lambda values: dict(zip(names, values, strict=True))
+    hints = get_type_hints(record)
+    inner = {
+        place: hint
+        for place, name in enumerate(names)
+        if isinstance(hint := hints.get(name), type)
+        and (dataclasses.is_dataclass(hint) or hasattr(hint, "_fields"))
+    }
+
+    def make(values: tuple[Any, ...]) -> Any:
+        if inner:
+            values = tuple(
+                _nested(inner[place], value) if place in inner else value
+                for place, value in enumerate(values)
+            )
+        return record(**dict(zip(names, values, strict=True)))
+
+    positional = hasattr(record, "_fields") or (
+        dataclasses.is_dataclass(record)
+        and [f.name for f in dataclasses.fields(record) if f.init and not f.kw_only] == list(names)
+    )
+    if positional and not inner:
+        return lambda values: record(*values)
+    return make
+
+
+def _nested(record: type, value: Mapping[str, Any] | None) -> Any:
+    if value is None:
+        return None
+    names = tuple(value)
+    return _maker(record, names)(tuple(value.values()))

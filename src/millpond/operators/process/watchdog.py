@@ -1,0 +1,57 @@
+"""A limit on how long one call of user code may take.
+
+A thread looks now and then whether the same call is still running; if so for
+too long, it raises `TooLong` in the thread that runs it, which then says the
+step and the key.  A call that hangs inside a C library cannot be interrupted;
+it is told on the log.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+log = logging.getLogger(__name__)
+
+
+class TooLong(BaseException):
+    """Raised inside user code; a BaseException, so that `except Exception` in it does not keep it."""
+
+
+class Counts(Protocol):
+    calls: int  # grows with every call of user code
+
+
+@contextmanager
+def limited(counts: Counts, limit_s: float, what: str) -> Iterator[None]:
+    """Raise TooLong in this thread when `counts.calls` stands still for longer than the limit."""
+    done = threading.Event()
+    lock = threading.Lock()  # held while raising, so that nothing is raised once the calls are over
+    thread = threading.get_ident()
+
+    def watch() -> None:
+        seen, since = counts.calls, time.monotonic()
+        while not done.wait(min(limit_s / 4, 1.0)):
+            if counts.calls != seen:
+                seen, since = counts.calls, time.monotonic()
+            elif time.monotonic() - since > limit_s:
+                log.warning("%s has not come back for %s s", what, limit_s)
+                with lock:
+                    if not done.is_set():
+                        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                            ctypes.c_ulong(thread), ctypes.py_object(TooLong)
+                        )
+                return
+
+    watcher = threading.Thread(target=watch, name="millpond-watchdog", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        with lock:
+            done.set()
