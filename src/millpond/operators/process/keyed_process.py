@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from millpond.delta import HASH, WEIGHT, arrange, concat, with_weights
+from millpond.delta import HASH, WEIGHT, concat, with_weights
 from millpond.delta import weights as weights_of
 from millpond.errors import InvalidError
 from millpond.identity import equal_rows, one_chunk
@@ -37,6 +37,7 @@ from millpond.operators.operator import (
     Wake,
     by_key,
 )
+from millpond.operators.process import in_order
 from millpond.operators.process.batch import Batch, Failure, Output
 from millpond.operators.process.context import ProcessContext
 from millpond.operators.process.function import Code
@@ -51,6 +52,7 @@ from millpond.operators.process.handles import (
     ValueHandle,
     with_result,
 )
+from millpond.operators.process.in_order import ORIGIN, plain_rows
 from millpond.operators.process.outputs import NOT_ARROW, check_fits, columns, misfits
 from millpond.operators.process.spec import ENTRY, POSITION, StateSpec
 from millpond.operators.process.timers import (
@@ -72,7 +74,6 @@ from millpond.state.table_spec import TableSpec
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-ORIGIN = "_o"
 MAIN = ""
 OUTPUT = "output"  # the column that tells to which output a row belongs, in a step with side outputs
 
@@ -272,7 +273,7 @@ class _Epoch:
     def run(self, delta: pa.Table | None, control: pa.Table | None) -> Result:
         opened = self._open_timers()
         swept = self._open_sweeps()
-        rows = None if delta is None else self._plain_rows(delta)
+        rows = None if delta is None else plain_rows(delta)
         keys = self._keys(rows, [*(o.due for o in opened.values()), *swept.values()])
         ordered, row_keys = self._ordered(rows, keys)
         self.ordered = ordered
@@ -322,18 +323,6 @@ class _Epoch:
 
     # -- keys and rows ------------------------------------------------------------------
 
-    def _plain_rows(self, delta: pa.Table) -> pa.Table:
-        """Rows as often as they count, keys and values decoded."""
-        times = weights_of(delta)
-        if (times > 1).any():
-            delta = delta.take(pa.array(np.repeat(np.arange(len(times)), times)))
-        arrays = {name: delta.column(name) for name in delta.column_names if name != WEIGHT}
-        for name, column in arrays.items():
-            kind = column.type
-            if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
-                arrays[name] = column.cast(kind.value_type)
-        return pa.table(arrays)
-
     def _keys(self, rows: pa.Table | None, due: Sequence[pa.Table]) -> KeySet:
         parts = [t for t in (rows, *due) if t is not None and t.num_rows]
         names = list(self.op.key)
@@ -356,17 +345,7 @@ class _Epoch:
         if rows is None or not rows.num_rows:
             return None, np.empty(0, np.int64)
         inverse = keys.inverse[: rows.num_rows]
-        if ORIGIN in rows.column_names:
-            rank = one_chunk(rows.column(ORIGIN)).to_numpy()
-        else:
-            seen = visible(rows.drop_columns([HASH]))
-            perm, _ = arrange([one_chunk(c) for c in seen.columns], rows.num_rows)
-            rank = np.empty(len(perm), np.int64)
-            rank[perm] = np.arange(len(perm))
-        parts = [rank, inverse]
-        if self.facts.time is not None:
-            parts.insert(1, micros(rows.column(self.facts.time))[0])
-        order = np.lexsort(parts)
+        order = in_order.by_key(rows, inverse, self.facts.time)
         shown = rows.select([n for n in self.facts.columns if n in rows.column_names])
         return canonical_rows(shown).take(pa.array(order)), inverse[order]
 
@@ -376,12 +355,7 @@ class _Epoch:
         """Every task hears all of it; one of them tells what came of it."""
         w = weights_of(control)
         shown = visible(control.drop_columns([n for n in (ORIGIN,) if n in control.column_names]))
-        if ORIGIN in control.column_names:
-            rank = one_chunk(control.column(ORIGIN)).to_numpy()
-        else:
-            perm, _ = arrange([one_chunk(c) for c in shown.columns], shown.num_rows)
-            rank = np.empty(len(perm), np.int64)
-            rank[perm] = np.arange(len(perm))
+        rank = in_order.came(control.drop_columns([n for n in (WEIGHT,) if n in control.column_names]))
         order = np.lexsort((rank, w > 0))
         rows = shown.take(pa.array(order))
         talks = self.ctx.task == 0
