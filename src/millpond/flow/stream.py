@@ -7,9 +7,8 @@ Each step may be given an id, which names it in errors, metrics and state.
 
 from __future__ import annotations
 
-import datetime
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import pyarrow as pa
@@ -17,17 +16,30 @@ import pyarrow as pa
 from millpond.errors import InvalidError
 from millpond.flow.aggregates import parse_aggregates
 from millpond.flow.builder import Builder
+from millpond.flow.durations import Duration, microseconds
+from millpond.flow.process import Target, process_step
+from millpond.flow.schemas import (
+    Like,
+    batch_step_schema,
+    check_parameters,
+    rows_step_schema,
+    schema_of,
+)
 from millpond.operators.aggregate import Aggregate, Close, Feed, feeds_for
+from millpond.operators.branch import Arm, Branch, Predicate
 from millpond.operators.distinct import Distinct
 from millpond.operators.extreme import Extreme
 from millpond.operators.filter import Filter
-from millpond.operators.flat_map import FlatMap
+from millpond.operators.filter_rows import FilterRows
+from millpond.operators.flat_map import FlatMap, Row
 from millpond.operators.join import Join
+from millpond.operators.late import LateRows
 from millpond.operators.map import Map
 from millpond.operators.map_batches import MapBatches
 from millpond.operators.materialize import Materialize
 from millpond.operators.operator import Shape
 from millpond.operators.per_key import PerKey
+from millpond.operators.reduce import Reduce
 from millpond.operators.top_n import TopN
 from millpond.operators.union import Union
 from millpond.operators.watermark import Watermark
@@ -35,7 +47,6 @@ from millpond.operators.window import Hop, Tumble
 from millpond.ordering import Order
 from millpond.plan.nodes import SinkNode, View
 
-Duration = datetime.timedelta | int | float | str
 JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
 GLOBAL_BUCKETS = 16  # the first half of the hierarchy for a ranking without a key
 
@@ -77,20 +88,79 @@ class Stream:
         pairs += [(c, e) for c, e in computed.items() if c not in self.columns]
         return self._then(id, Map(tuple(pairs)), "with_columns")
 
-    def filter(self, predicate: str, *, id: str | None = None) -> Stream:
-        return self._then(id, Filter(predicate), "filter")
+    def filter(self, predicate: Predicate, *, id: str | None = None) -> Stream:
+        """The rows where a condition is true: SQL, or a Python function of the row."""
+        if isinstance(predicate, str):
+            return self._then(id, Filter(predicate), "filter")
+        check_parameters(predicate, "a row", step=self._named(id, "filter"))
+        return self._then(id, FilterRows(predicate), "filter")
 
-    def map_batches(
-        self, function: Callable[[pa.Table], pa.Table], schema: pa.Schema, *, id: str | None = None
+    def branch(self, *predicates: Predicate, id: str | None = None) -> tuple[Stream, ...]:
+        """As many streams as conditions and one more: a row goes to the first that is true, else to the last.
+
+        ``big, small, rest = bids.branch("price > 100", lambda row: row.price > 10)``
+        """
+        base = self._named(id, "branch")
+        if not predicates:
+            raise InvalidError(
+                "branch needs at least one condition",
+                hint='for example big, rest = s.branch("price > 100")',
+                step=base,
+            )
+        for predicate in predicates:
+            if not isinstance(predicate, str):
+                check_parameters(predicate, "a row", step=base)
+        taken = {column.lower() for column in self.columns}
+        column = next(c for c in ("branch", *(f"branch{n}" for n in range(len(taken) + 1))) if c not in taken)
+        split = self._then(id, Branch(predicates, column), "branch")
+        ways = [(n, str(n + 1)) for n in range(len(predicates))] + [(len(predicates), "rest")]
+        return tuple(split._then(None, Arm(column, number), name) for number, name in ways)
+
+    def map(
+        self,
+        function: Callable[[Row], Any],
+        schema: Like | None = None,
+        *,
+        sample: Any = None,
+        id: str | None = None,
     ) -> Stream:
-        """Arrow in, Arrow out; called with the rows of a task, in no particular order."""
-        return self._then(id, MapBatches(function, schema), "map_batches")
+        """Python per row: one row for each, as a dict, a tuple or a dataclass instance.
+
+        What it returns is told by `schema` (of Arrow, a dict of types, a dataclass), by the function's
+        return annotation, or by trying it on `sample` rows.
+        """
+        step = self._named(id, "map")
+        check_parameters(function, "a row", step=step)
+        found = rows_step_schema(function, schema, sample, self.schema, many=False, step=step)
+        return self._then(id, FlatMap(function, found, one=True), "map")
 
     def flat_map(
-        self, function: Callable[[Any], Iterable[Any]], schema: pa.Schema, *, id: str | None = None
+        self,
+        function: Callable[[Row], Iterable[Any]],
+        schema: Like | None = None,
+        *,
+        sample: Any = None,
+        id: str | None = None,
     ) -> Stream:
-        """Python per row: none, one or many rows for each."""
-        return self._then(id, FlatMap(function, schema), "flat_map")
+        """Python per row: none, one or many rows for each; the schema is told as for `map`."""
+        step = self._named(id, "flat_map")
+        check_parameters(function, "a row", step=step)
+        found = rows_step_schema(function, schema, sample, self.schema, many=True, step=step)
+        return self._then(id, FlatMap(function, found), "flat_map")
+
+    def map_batches(
+        self,
+        function: Callable[[pa.Table], pa.Table],
+        schema: Like | None = None,
+        *,
+        sample: Any = None,
+        id: str | None = None,
+    ) -> Stream:
+        """Arrow in, Arrow out; called with the rows of a task, in no particular order."""
+        step = self._named(id, "map_batches")
+        check_parameters(function, "an Arrow table", step=step)
+        found = batch_step_schema(function, schema, sample, self.schema, step=step)
+        return self._then(id, MapBatches(function, found), "map_batches")
 
     def union(self, *others: Stream, id: str | None = None) -> Stream:
         steps = (self.step, *(o.step for o in others))
@@ -102,6 +172,20 @@ class Stream:
         """Rows more than `delay` behind the newest are late: counted and kept apart."""
         self._known((time,))
         return self._then(id, Watermark(time, microseconds(delay)), "watermark")
+
+    def late(self, *, id: str | None = None) -> Stream:
+        """The rows that came too late for this stream's watermark, as they came to it."""
+        mark = self.shape.watermark
+        if mark is None:
+            raise InvalidError(
+                "this stream has no watermark, so no row is late",
+                hint='call watermark("at", "5s") or pass event_time= to stream(), and late() right after it',
+                step=self.step,
+            )
+        node = self._builder.plan.nodes[mark]
+        assert isinstance(node.operator, Watermark)
+        operator = LateRows(node.operator.time, mark)
+        return Stream(self._builder, self._builder.add(id, operator, node.inputs, f"{mark}.late"))
 
     def tumble(self, size: Duration, *, time: str | None = None, id: str | None = None) -> Stream:
         """Add window_start and window_end of windows that follow each other."""
@@ -115,9 +199,25 @@ class Stream:
 
     # -- per key ------------------------------------------------------------------
 
-    def key_by(self, *columns: str) -> KeyedStream:
+    def key_by(self, *columns: str, id: str | None = None, **computed: str) -> KeyedStream:
+        """By these columns, and by expressions, which become columns in front: ``key_by(day="ts::date")``."""
         self._known(columns)
-        return KeyedStream(self, columns)
+        if not computed:
+            if id is not None:
+                raise InvalidError(
+                    "key_by adds no step when all keys are columns",
+                    hint=f"give the id {id!r} to the step that follows",
+                    step=self.step,
+                )
+            return KeyedStream(self, columns)
+        if twice := [c for c in computed if c.lower() in {o.lower() for o in self.columns}]:
+            raise InvalidError(
+                f"there is a column {twice[0]!r} already",
+                hint="give the computed key another name, or change the column with with_columns()",
+                step=self._named(id, "key_by"),
+            )
+        pairs = [*computed.items(), *((c, _quoted(c)) for c in self.columns)]
+        return KeyedStream(self._then(id, Map(tuple(pairs)), "key_by"), (*columns, *computed))
 
     def aggregate(self, *, id: str | None = None, **aggregates: str) -> Stream:
         """Over all rows: one row, without a key."""
@@ -195,6 +295,10 @@ class Stream:
     def _then(self, id: str | None, operator: Any, verb: str) -> Stream:
         return Stream(self._builder, self._builder.add(id, operator, (self.step,), f"{self.step}.{verb}"))
 
+    def _named(self, id: str | None, verb: str) -> str:
+        """What a step will be called, for errors before there is one."""
+        return id or f"{self.step}.{verb}"
+
     def _known(self, columns: Iterable[str]) -> None:
         import difflib
 
@@ -229,6 +333,25 @@ class ViewHandle(Stream):
         """Deliver the view's changes, epoch by epoch, after each commit."""
         self._builder.change(lambda plan: plan.with_sink(SinkNode(name, self.name, sink)))
         return self
+
+
+class ProcessedStream(Stream):
+    """What a process step gives, and its side outputs."""
+
+    def __init__(self, builder: Builder, step: str, sides: Mapping[str, str]) -> None:
+        super().__init__(builder, step)
+        self._sides = sides
+
+    def side(self, name: str) -> Stream:
+        """A side output, declared with `sides=`."""
+        if name not in self._sides:
+            raise InvalidError(
+                f"no side output {name!r}",
+                detail=f"declared are {', '.join(self._sides) or 'none'}",
+                hint="declare it: process(..., sides={...})",
+                step=self.step,
+            )
+        return Stream(self._builder, self._sides[name])
 
 
 class KeyedStream:
@@ -327,16 +450,61 @@ class KeyedStream:
         """The first row of each key by an order, e.g. ``first("date_time desc")`` for the latest."""
         return self._then(id, Extreme(self.key, orders(by, self.stream), tuple(self.stream.columns)), "first")
 
+    def reduce(self, function: Callable[[Row, Row], Any], *, id: str | None = None) -> Stream:
+        """One row per key: its rows made one, two by two, in the order of their columns.
+
+        The function gets two rows and returns one of the same columns; it may leave out the key. Changes of
+        a key fold all its rows anew, so they cost its size: where there is an aggregate, use that.
+        """
+        check_parameters(function, "a row", "a row", step=self.stream._named(id, "reduce"))
+        return self._then(id, Reduce(self.key, function), "reduce")
+
+    def process(
+        self,
+        code: Target,
+        schema: Like | None = None,
+        *,
+        sides: Mapping[str, Like] | None = None,
+        control: Stream | None = None,
+        latest: bool = False,
+        timeout: Duration | None = "60s",
+        id: str | None = None,
+    ) -> ProcessedStream:
+        """Your Python per key, with state and timers: a `Process` class, or a function of a row.
+
+        `schema` is of the rows it gives (or annotate what it returns).  `sides` are further outputs,
+        reached by `.side(name)`.  `control` is a stream that every key hears before its rows.  With
+        `latest` the newest row given for a key replaces the one before.  One call may take `timeout`.
+        """
+        builder = self.stream._builder
+        step, picked = process_step(
+            builder,
+            self.stream.step,
+            self.key,
+            code,
+            schema,
+            sides=sides,
+            control=None if control is None else control.step,
+            latest=latest,
+            timeout=timeout,
+            id=id,
+        )
+        return ProcessedStream(builder, step, picked)
+
     def apply(
         self,
         function: Callable[..., Any] | None = None,
-        schema: pa.Schema | None = None,
+        schema: Like | None = None,
         *,
         sql: str | None = None,
         id: str | None = None,
     ) -> Stream:
         """Anything computed within a key, from all its rows: a query over `input`, or Python."""
-        return self._then(id, PerKey(self.key, schema, function, sql), "apply")
+        step = self.stream._named(id, "apply")
+        if function is not None:
+            check_parameters(function, "the key", "its rows as an Arrow table", step=step)
+        found = None if schema is None else schema_of(schema, step=step)
+        return self._then(id, PerKey(self.key, found, function, sql), "apply")
 
     def _close(self, on_close: bool) -> Close | None:
         if not on_close:
@@ -370,27 +538,6 @@ def orders(by: str | Sequence[str], stream: Stream) -> tuple[Order, ...]:
     if not found:
         raise InvalidError("an order needs at least one column")
     return tuple(found)
-
-
-_UNITS = {"us": 1, "ms": 1000, "s": 10**6, "m": 60 * 10**6, "h": 3600 * 10**6, "d": 86400 * 10**6}
-
-
-def microseconds(duration: Duration) -> int:
-    """A duration in microseconds: a timedelta, seconds, or text like "10s", "250ms", "1h".
-
-    >>> microseconds("10s"), microseconds(0.5), microseconds(datetime.timedelta(minutes=1))
-    (10000000, 500000, 60000000)
-    """
-    if isinstance(duration, datetime.timedelta):
-        return duration // datetime.timedelta(microseconds=1)
-    if isinstance(duration, str):
-        text = duration.strip()
-        for unit in ("us", "ms", "s", "m", "h", "d"):
-            number = text[: -len(unit)].strip()
-            if text.endswith(unit) and number.replace(".", "", 1).isdigit():
-                return round(float(number) * _UNITS[unit])
-        raise InvalidError(f"not a duration: {duration!r}", hint='write "10s", "250ms", "5m", "1h" or "2d"')
-    return round(duration * 10**6)
 
 
 def _quoted(column: str) -> str:

@@ -7,11 +7,12 @@ row with the user's line; all other rows go on (law 9).
 
 from __future__ import annotations
 
+import dataclasses
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, NoReturn, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,7 @@ Values = tuple[Any, ...]
 
 _NOT_ROWS = (str, dict)  # iterable, but surely not meant as rows
 _NOT_ARROW = (pa.ArrowException, TypeError, ValueError, OverflowError)
+_READ_ONLY = "rows are read-only; make a new one: row.as_dict() | {...}"
 
 
 class Row(tuple[Any, ...]):
@@ -51,8 +53,23 @@ class Row(tuple[Any, ...]):
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"no column {name!r}; columns are {', '.join(self._places)}")
 
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise AttributeError(_READ_ONLY)
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(_READ_ONLY)
+
+    def __setitem__(self, which: Any, value: Any) -> NoReturn:
+        raise TypeError(_READ_ONLY)
+
+    def __delitem__(self, which: Any) -> NoReturn:
+        raise TypeError(_READ_ONLY)
+
     def as_dict(self) -> dict[str, Any]:
         return dict(zip(self._places, self, strict=True))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _row_again, (tuple(self._places), tuple(self))
 
     def __repr__(self) -> str:
         return f"Row({', '.join(f'{name}={self[place]!r}' for name, place in self._places.items())})"
@@ -71,16 +88,21 @@ def row_of(kind: type[Row], values: Iterable[Any]) -> Row:
     return tuple.__new__(kind, values)
 
 
+def _row_again(names: tuple[str, ...], values: Values) -> Row:
+    """A row that was pickled: its class is made anew from the names."""
+    return row_of(row_type(names), values)
+
+
 def python_rows(table: pa.Table) -> list[Row]:
     """The rows as Python objects; nanoseconds are cut to the microseconds that Python has."""
     kind = row_type(tuple(table.column_names))
-    columns = [_python_values(column) for column in table.columns]
+    columns = [python_values(column) for column in table.columns]
     if not columns:
         return [row_of(kind, ())] * table.num_rows
     return [row_of(kind, values) for values in zip(*columns, strict=True)]
 
 
-def _python_values(column: pa.ChunkedArray) -> list[Any]:
+def python_values(column: pa.ChunkedArray) -> list[Any]:
     """What `to_pylist` gives, through numpy where that is ten times faster."""
     array = one_chunk(column)
     kind = array.type
@@ -108,8 +130,9 @@ def _dense(array: pa.Array) -> npt.NDArray[Any]:
 
 @dataclass(frozen=True)
 class FlatMap:
-    function: Callable[[Row], Iterable[Mapping[str, Any] | tuple[Any, ...]]]
+    function: Callable[[Row], Any]  # an iterable of rows: dicts, tuples, dataclasses
     schema: pa.Schema  # of the rows it gives
+    one: bool = False  # it gives one row, not an iterable of them
 
     canonical: ClassVar[bool] = True
     carries_origin: ClassVar[bool] = True
@@ -161,15 +184,19 @@ class FlatMap:
         """All rows the function makes of one; a generator may still fail half way, then none count."""
         found: list[Values] = []
         given = self.function(row)
+        if self.one:
+            if given is None:
+                raise TypeError("must return a row, returned None; filter() and flat_map() leave rows out")
+            return [given if type(given) is tuple and len(given) == len(names) else row_values(given, names)]
         if given is None or isinstance(given, _NOT_ROWS):
             raise TypeError(f"must return an iterable of rows, returned {type(given).__name__}")
         for item in given:
             # The plain case first: asking for a Mapping costs as much as all the rest.
-            found.append(item if type(item) is tuple and len(item) == len(names) else _values(item, names))
+            found.append(item if type(item) is tuple and len(item) == len(names) else row_values(item, names))
         return found
 
     def _columns(self, made: list[Values]) -> list[pa.Array]:
-        return [pa.array([row[i] for row in made], field.type) for i, field in enumerate(self.schema)]
+        return [arrow_values([row[i] for row in made], field.type) for i, field in enumerate(self.schema)]
 
     def _fitting(self, made: list[Values], origin: list[int], failed: dict[int, str]) -> list[int]:
         """The rows whose values fit the declared types; an input row fails as a whole."""
@@ -178,7 +205,7 @@ class FlatMap:
                 continue
             for value, field in zip(row, self.schema, strict=True):
                 try:
-                    pa.array([value], field.type)
+                    arrow_values([value], field.type)
                 except _NOT_ARROW as error:
                     failed[row_number] = (
                         f"column {field.name!r} must be {field.type}: {told(error, self.function)}"
@@ -187,14 +214,73 @@ class FlatMap:
         return [i for i, row_number in enumerate(origin) if row_number not in failed]
 
 
-def _values(item: Any, names: tuple[str, ...]) -> Values:
-    """A row that a function gave, by position."""
-    if type(item) is dict or isinstance(item, Mapping):
-        if item.keys() != set(names):
-            raise ValueError(f"row has columns {', '.join(map(str, item))}; declared {', '.join(names)}")
-        return tuple([item[name] for name in names])
+def row_values(item: Any, names: tuple[str, ...]) -> Values:
+    """A row that a function gave, by position; what has names is read by name.
+
+    >>> row_values({"b": 2, "a": 1}, ("a", "b"))
+    (1, 2)
+    """
+    if type(item) is dict and len(item) == len(names):
+        try:
+            return tuple([item[name] for name in names])
+        except KeyError:  # told below
+            pass
+    mine = row_fields(item)
+    if mine is not None:
+        if mine == names and isinstance(item, tuple):
+            return tuple(item)
+        if len(mine) != len(names) or set(mine) != set(names):
+            raise ValueError(f"row has columns {', '.join(map(str, mine))}; declared {', '.join(names)}")
+        if isinstance(item, Mapping):
+            return tuple([item[name] for name in names])
+        if isinstance(item, tuple):
+            return tuple([tuple.__getitem__(item, mine.index(name)) for name in names])
+        return tuple([getattr(item, name) for name in names])
     if not isinstance(item, tuple | list):
         raise TypeError(f"rows must be dicts or tuples, not {type(item).__name__}")
     if len(item) != len(names):
         raise ValueError(f"row has {len(item)} values; declared {', '.join(names)}")
     return tuple(item)
+
+
+def row_fields(item: Any) -> tuple[str, ...] | None:
+    """The names of a row's columns, where it has them: a mapping, Row, NamedTuple or dataclass instance."""
+    if type(item) is dict or isinstance(item, Mapping):
+        return tuple(item)
+    kind: Any = type(item)
+    return _fields(kind)
+
+
+@lru_cache(maxsize=1024)
+def _fields(kind: type) -> tuple[str, ...] | None:
+    if issubclass(kind, Row):
+        return tuple(kind._places)
+    if issubclass(kind, tuple):
+        return getattr(kind, "_fields", None)
+    return tuple(f.name for f in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else None
+
+
+def arrow_values(values: list[Any], kind: pa.DataType | None) -> pa.Array:
+    """Python values as a column; of the type that they show when none is given.
+
+    Dataclasses inside lists, maps and structs are taken apart, and a float
+    with a fraction is not cut to fit an integer.
+    """
+    if kind is None or pa.types.is_nested(kind):
+        values = [_plain(value) for value in values]
+    elif pa.types.is_integer(kind) and float in set(map(type, values)):
+        for value in values:
+            if type(value) is float and not value.is_integer():
+                raise ValueError(f"{value!r} is not a whole number")
+    return pa.array(values, kind)
+
+
+def _plain(value: Any) -> Any:
+    """The value in words that Arrow knows: dicts, lists and scalars."""
+    mine = row_fields(value)
+    if mine is not None:
+        read = value if isinstance(value, Mapping) else dict(zip(mine, row_values(value, mine), strict=True))
+        return {name: _plain(read[name]) for name in mine}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(each) for each in value]
+    return value

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
 from millpond.operators.operator import Operator
+from millpond.operators.user_code import name_of
 from millpond.plan.levels import Edge, Levels
 from millpond.plan.nodes import Node, Plan
 
+COLUMNS_MAX = 8  # of a schema on one line
+TYPE_CHARS_MAX = 40
+
 
 def explain_text(plan: Plan, levels: Levels) -> str:
-    """Levels, exchanges, state tables and views."""
+    """Levels, steps with what they give, exchanges, state tables and views."""
     lines = []
     used = {s: [v.name for v in plan.views.values() if v.step == s] for s in plan.nodes}
     for level, steps in enumerate(levels.steps):
         lines.append(f"level {level}")
         for step in steps:
             node = plan.nodes[step]
-            lines.append(f"  {step}: {label(node.operator)}{_columns(node, levels)}")
+            lines.append(f"  {step}: {label(node.operator)} -> {columns_text(node.binding.shape.schema)}")
+            if needed := _needed(node, levels):
+                lines.append(f"    needed {needed}")
             for source, index in ((s, i) for i, s in enumerate(node.inputs)):
                 edge = _edge(levels, step, index)
                 lines.append(f"    from {source}" + (f"  [{describe_edge(edge)}]" if edge else ""))
@@ -58,7 +69,7 @@ def mermaid(plan: Plan, levels: Levels) -> str:
 
 
 def label(operator: Operator) -> str:
-    name = type(operator).__name__
+    name = "Map" if getattr(operator, "one", False) else type(operator).__name__
     facts = []
     key = getattr(operator, "key", None)
     if key is not None:
@@ -74,7 +85,34 @@ def label(operator: Operator) -> str:
         value = getattr(operator, field, None)
         if isinstance(value, str | int):
             facts.append(f"{field} {value}")
+    conditions = getattr(operator, "predicates", None)
+    if conditions:
+        facts.append(", ".join(c if isinstance(c, str) else _function_text(c) for c in conditions))
+    function = getattr(operator, "function", None)
+    if callable(function):
+        facts.append(_function_text(function))
     return f"{name} {' '.join(facts)}".strip()
+
+
+def _function_text(function: Callable[..., Any]) -> str:
+    name = name_of(function).rpartition(".")[2]
+    return "a lambda" if name == "<lambda>" else f"{name}()"
+
+
+def columns_text(schema: pa.Schema) -> str:
+    """A schema on one line, a wide one shortened.
+
+    >>> columns_text(pa.schema([("k", pa.int64()), ("at", pa.timestamp("us"))]))
+    'k int64, at timestamp[us]'
+    """
+    shown = [f"{field.name} {_type_text(field.type)}" for field in list(schema)[:COLUMNS_MAX]]
+    more = len(schema) - len(shown)
+    return ", ".join(shown) + (f", and {more} more" if more else "")
+
+
+def _type_text(kind: pa.DataType) -> str:
+    text = str(kind)
+    return text if len(text) <= TYPE_CHARS_MAX else f"{text[: TYPE_CHARS_MAX - 3]}..."
 
 
 def describe_edge(edge: Edge) -> str:
@@ -87,12 +125,16 @@ def _edge(levels: Levels, step: str, index: int) -> Edge | None:
     return next((e for e in levels.edges if (step, index) in e.consumers), None)
 
 
-def _columns(node: Node, levels: Levels) -> str:
-    fields = {f.name: f.type for f in node.binding.shape.schema}
-    kept = levels.columns[node.step]
-    if not kept:
+def _needed(node: Node, levels: Levels) -> str:
+    """The columns that the steps after this one read, where that is not all of them."""
+    names = node.binding.shape.schema.names
+    kept = [name for name in names if name in levels.columns[node.step]]
+    if not kept or len(kept) == len(names):
         return ""
-    return " -> " + ", ".join(f"{c} {fields[c]}" for c in kept)
+    more = len(kept) - COLUMNS_MAX
+    return (
+        f"{', '.join(kept[:COLUMNS_MAX])}{f', and {more} more' if more > 0 else ''} of {len(names)} columns"
+    )
 
 
 def _safe(text: str) -> str:

@@ -1,0 +1,542 @@
+"""Schemas that Python people already wrote: type hints, and samples.
+
+Law: what the rows of a step look like is known before any row is seen.  A
+schema is given as such, or as a dict, a dataclass, a NamedTuple or a TypedDict;
+or it is read from what a function says it returns; or the function is tried on
+a few rows.  Where none of these tells it, the step is refused when it is
+written, with what to do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import decimal
+import enum
+import functools
+import inspect
+import types
+import typing
+import uuid
+from collections import abc
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeAlias
+
+import pyarrow as pa
+
+from millpond.errors import InvalidError
+from millpond.operators.flat_map import arrow_values, python_rows, row_fields, row_values
+from millpond.operators.user_code import FATAL, name_of, told
+
+Like: TypeAlias = pa.Schema | Mapping[str, Any] | type  # what can be read as a schema
+
+TELL = "pass schema=..., annotate the return type with a dataclass, or pass sample=[...]"
+
+DECIMAL = pa.decimal128(38, 9)
+
+_PLAIN: dict[Any, pa.DataType] = {
+    int: pa.int64(),
+    float: pa.float64(),
+    str: pa.string(),
+    bool: pa.bool_(),
+    bytes: pa.binary(),
+    datetime.datetime: pa.timestamp("us"),
+    datetime.date: pa.date32(),
+    datetime.time: pa.time64("us"),
+    datetime.timedelta: pa.duration("us"),
+    decimal.Decimal: DECIMAL,
+}
+_LISTS = (list, abc.Sequence, abc.Iterable, abc.Collection, abc.MutableSequence)
+_MAPS = (dict, abc.Mapping, abc.MutableMapping)
+_MANY = (*_LISTS, abc.Iterator, abc.Generator, tuple)
+
+
+# ---------------------------------------------------------------- from types
+
+
+def schema_of(thing: Any, *, step: str | None = None) -> pa.Schema:
+    """A schema from whatever describes one.
+
+    >>> schema_of({"name": str, "price": float}).types
+    [DataType(string), DataType(double)]
+    """
+    if isinstance(thing, pa.Schema):
+        return thing
+    if isinstance(thing, Mapping):
+        fields = dict(thing)
+        if odd := [name for name in fields if not isinstance(name, str)]:
+            _refuse("the names of columns are text", f"got {odd[0]!r}", 'write {"name": str, ...}', step)
+    elif is_record(thing):
+        fields = record_fields(thing, step=step)
+    else:
+        _refuse(
+            "this is not a schema",
+            f"got {_said(thing)}",
+            'write pa.schema([...]), {"name": str, "n": int}, or a dataclass, NamedTuple or TypedDict',
+            step,
+        )
+    if not fields:
+        _refuse("a schema needs at least one column", f"got {_said(thing)}", None, step)
+    return pa.schema([(name, arrow_type(hint, step=step, at=name)) for name, hint in fields.items()])
+
+
+def is_record(thing: Any) -> bool:
+    """A type whose values have named fields: a dataclass, a NamedTuple or a TypedDict."""
+    if not isinstance(thing, type):
+        return False
+    return dataclasses.is_dataclass(thing) or typing.is_typeddict(thing) or _is_named_tuple(thing)
+
+
+def record_fields(kind: type, *, step: str | None = None) -> dict[str, Any]:
+    """The fields of such a type with their hints, in order."""
+    try:
+        hints = typing.get_type_hints(kind, include_extras=True)
+    except (NameError, TypeError, SyntaxError) as error:
+        raise InvalidError(
+            f"the type hints of {kind.__qualname__} cannot be read",
+            detail=f"{type(error).__name__}: {error}",
+            hint="define the types it names at the top of the module, or pass schema=...",
+            step=step,
+        ) from error
+    if dataclasses.is_dataclass(kind):
+        return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+    if _is_named_tuple(kind):
+        names: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]
+        if untyped := [name for name in names if name not in hints]:
+            _refuse(
+                f"field {untyped[0]!r} of {kind.__qualname__} has no type",
+                "a collections.namedtuple has names only",
+                "write it as a class of typing.NamedTuple, or pass schema=...",
+                step,
+            )
+        return {name: hints[name] for name in names}
+    return hints
+
+
+def arrow_type(
+    hint: Any, *, step: str | None = None, at: str | None = None, within: tuple[type, ...] = ()
+) -> pa.DataType:
+    """The Arrow type of a Python type; `at` is the column, for errors.
+
+    >>> arrow_type(list[int] | None)
+    ListType(list<item: int64>)
+    """
+    if isinstance(hint, pa.DataType):
+        return hint
+    if isinstance(hint, typing.NewType):
+        return arrow_type(hint.__supertype__, step=step, at=at, within=within)
+    if hasattr(hint, "__value__") and not isinstance(hint, type):  # type Price = float
+        return arrow_type(hint.__value__, step=step, at=at, within=within)
+    try:
+        if hint in _PLAIN:
+            return _PLAIN[hint]
+    except TypeError:  # not hashable: no type at all
+        _refuse_type(hint, "a value is not a type", "write the type, such as int or pa.int64()", step, at)
+    inner = functools.partial(arrow_type, step=step, at=at, within=within)
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        exact = [extra for extra in args[1:] if isinstance(extra, pa.DataType)]
+        return exact[0] if exact else inner(args[0])
+    if origin in (typing.Union, types.UnionType):
+        given = [arg for arg in args if arg is not types.NoneType]
+        if len(given) != 1:
+            _refuse_type(hint, "a column has one type", "choose one; None is always allowed", step, at)
+        return inner(given[0])
+    if origin in (typing.Required, typing.NotRequired, typing.Final):
+        return inner(args[0])
+    if origin is typing.Literal:
+        kinds = {type(value) for value in args if value is not None}
+        if len(kinds) != 1 or not kinds <= {str, int, bool, bytes}:
+            _refuse_type(hint, "its values are of more than one plain type", "write str or int", step, at)
+        return _PLAIN[kinds.pop()]
+    if origin in _LISTS:
+        return pa.list_(inner(args[0]))
+    if origin is tuple and len(args) == 2 and args[1] is Ellipsis:
+        return pa.list_(inner(args[0]))
+    if origin in _MAPS:
+        return pa.map_(inner(args[0]), inner(args[1]))
+    if is_record(hint):
+        if hint in within:
+            _refuse_type(hint, "it contains itself", "a column has a fixed depth", step, at)
+        fields = record_fields(hint, step=step)
+        return pa.struct(
+            [
+                (name, arrow_type(h, step=step, at=f"{at}.{name}" if at else name, within=(*within, hint)))
+                for name, h in fields.items()
+            ]
+        )
+    _refuse_type(hint, *_why(hint), step, at)
+
+
+def _why(hint: Any) -> tuple[str, str]:
+    """(why this is no type of a column, what to write instead)."""
+    if hint in (list, tuple, *_LISTS):
+        return "it does not say what it holds", "write list[int], for example"
+    if hint in (dict, *_MAPS):
+        return "it does not say what it holds", "write dict[str, int], for example, or a dataclass"
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return "an Enum is not stored", "write str or int and keep its .value"
+    if hint is uuid.UUID:
+        return "a UUID is not stored", "write str and keep str(...), or bytes and keep its .bytes"
+    if isinstance(hint, str):
+        return "it is text", "write the type itself, such as int or pa.int64()"
+    if hint is None or hint is types.NoneType:
+        return "a column cannot hold only None", "write the type of its other values"
+    return "Arrow has nothing like it", "use int, float, str, bool, bytes, a time, Decimal, or pa.DataType"
+
+
+# ---------------------------------------------------------------- from functions
+
+
+@dataclass(frozen=True)
+class Returned:
+    """What a function says it returns."""
+
+    row: type  # a dataclass, NamedTuple or TypedDict
+    many: bool  # any number of them, or one
+    optional: bool
+
+
+def result_schema(function: Callable[..., Any], *, step: str | None = None) -> pa.Schema | None:
+    """The schema of the rows a function says it returns, one or many; None when it does not say."""
+    found = returned(function, step=step)
+    return None if found is None else schema_of(found.row, step=step)
+
+
+def returned(function: Callable[..., Any], *, step: str | None = None) -> Returned | None:
+    hint = _return_hint(function, step)
+    many = optional = False
+    while True:
+        origin, args = typing.get_origin(hint), typing.get_args(hint)
+        if origin is typing.Annotated:
+            hint = args[0]
+        elif origin in (typing.Union, types.UnionType):
+            given = [arg for arg in args if arg is not types.NoneType]
+            if len(given) != 1:
+                return None
+            hint, optional = given[0], optional or len(args) > 1
+        elif origin in _MANY and args and not many:
+            if origin is tuple and args[1:] != (Ellipsis,):
+                return None
+            hint, many = args[0], True
+        else:
+            return Returned(hint, many, optional) if is_record(hint) else None
+
+
+def _return_hint(function: Callable[..., Any], step: str | None) -> Any:
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = inspect.unwrap(function)
+    if is_record(function):  # a dataclass makes itself
+        return function
+    if not inspect.isroutine(function):
+        function = type(function).__call__
+    hint = getattr(function, "__annotations__", {}).get("return")
+    if hint is None:
+        return None
+
+    def bare() -> None: ...
+
+    bare.__annotations__ = {"return": hint}
+    plain = getattr(function, "__func__", function)
+    names = getattr(plain, "__globals__", {})
+    code, cells = getattr(plain, "__code__", None), getattr(plain, "__closure__", None) or ()
+    near = {}
+    for name, cell in zip(code.co_freevars if code else (), cells, strict=False):
+        with_value = _content(cell)
+        if with_value:
+            near[name] = with_value[0]
+    try:
+        return typing.get_type_hints(bare, names, near, include_extras=True)["return"]
+    except (NameError, TypeError, SyntaxError, AttributeError) as error:
+        raise InvalidError(
+            f"what {name_of(function)} returns cannot be told",
+            detail=f"its annotation {hint!r} cannot be read: {type(error).__name__}: {error}",
+            hint="define the type at the top of the module, or pass schema=... or sample=[...]",
+            step=step,
+        ) from error
+
+
+def _content(cell: Any) -> tuple[Any, ...]:
+    """What a name of the surrounding function stands for, if it has a value yet."""
+    try:
+        return (cell.cell_contents,)
+    except ValueError:
+        return ()
+
+
+def check_parameters(function: Any, *given: str, step: str | None = None) -> None:
+    """Refuse what cannot be called with these arguments, as far as its signature tells."""
+    said = " and ".join(given)
+    if not callable(function):
+        _refuse("a function is needed here", f"got {_said(function)}", f"it is called with {said}", step)
+    try:
+        signature = inspect.signature(function)
+    except (ValueError, TypeError):  # a builtin that does not tell
+        return
+    try:
+        signature.bind(*given)
+    except TypeError as error:
+        raise InvalidError(
+            f"{name_of(function)} cannot be called with {said}",
+            detail=f"its parameters are {signature}: {error}",
+            hint=f"write a function of {len(given)} parameter{'s' if len(given) > 1 else ''}: {said}",
+            step=step,
+        ) from error
+
+
+# ---------------------------------------------------------------- from samples
+
+
+def sample_table(sample: Any, schema: pa.Schema, *, step: str | None = None) -> pa.Table:
+    """Sample rows as rows of a stream: columns that are left out are NULL."""
+    if isinstance(sample, pa.Table):
+        sample = sample.to_pylist()
+    if isinstance(sample, Mapping | str) or not isinstance(sample, Iterable):
+        _refuse("a sample is a list of rows", f"got {_said(sample)}", 'write sample=[{"k": 1, ...}]', step)
+    rows = list(sample)
+    if not rows:
+        _refuse("the sample is empty", "no row tells nothing", 'write sample=[{"k": 1, ...}]', step)
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, Mapping):
+            _refuse("a sample row is a dict", f"row {number} is {_said(row)}", None, step)
+        if unknown := [name for name in row if name not in schema.names]:
+            _refuse(
+                f"no column named {unknown[0]!r}",
+                f"row {number} of the sample has it; columns are {', '.join(schema.names)}",
+                "write sample rows as this step gets them",
+                step,
+            )
+    columns = []
+    for field in schema:
+        values = [row.get(field.name) for row in rows]
+        try:
+            columns.append(arrow_values(values, field.type))
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise InvalidError(
+                f"the sample does not fit column {field.name!r}",
+                detail=f"it is {field.type}, got {', '.join(map(repr, values[:4]))}",
+                hint="write sample rows as this step gets them",
+                step=step,
+            ) from error
+    return pa.table(columns, schema=schema)
+
+
+def sample_schema(
+    function: Callable[[Any], Any], rows: Iterable[Any], *, many: bool = False, step: str | None = None
+) -> pa.Schema:
+    """The schema of what a function makes of these rows; `many` if it makes any number of each."""
+    made: list[Any] = []
+    count = 0
+    for row in rows:
+        count += 1
+        try:
+            found = function(row)
+            made += found if many else [found]
+        except FATAL:
+            raise
+        except Exception as error:
+            raise InvalidError(
+                f"{name_of(function)} failed on row {count} of the sample",
+                detail=told(error, function),
+                hint="mend the function or the sample, or pass schema=...",
+                step=step,
+            ) from error
+    if not made:
+        _refuse(
+            "the sample does not tell a schema",
+            f"{count} sample rows gave no row",
+            "give sample rows for which the function makes rows, or pass schema=...",
+            step,
+        )
+    return rows_schema(made, name=name_of(function), step=step)
+
+
+def rows_schema(made: Sequence[Any], *, name: str = "the function", step: str | None = None) -> pa.Schema:
+    """The schema that these rows have in common."""
+    kinds = {type(item) for item in made}
+    if len(kinds) == 1 and _is_typed(kind := kinds.pop()):
+        return schema_of(kind, step=step)
+    names: tuple[str, ...] | None = None
+    for item in made:
+        mine = row_fields(item)
+        if mine is None:
+            _refuse(
+                "the sample does not tell the names of columns",
+                f"{name} returned {_said(item)}",
+                "return dicts or dataclass instances, or pass schema=...",
+                step,
+            )
+        if names is None:
+            names = mine
+        elif set(mine) != set(names):
+            _refuse(
+                "the sample contradicts itself",
+                f"{name} returned columns {', '.join(names)} and then {', '.join(mine)}",
+                "return the same columns for every row (None where there is no value), or pass schema=...",
+                step,
+            )
+    assert names is not None
+    values = [row_values(item, names) for item in made]
+    return pa.schema([(n, _column_type(n, [v[i] for v in values], step)) for i, n in enumerate(names)])
+
+
+def _column_type(name: str, values: list[Any], step: str | None) -> pa.DataType:
+    try:
+        found = _widened(arrow_values(values, None).type)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise InvalidError(
+            f"the sample does not tell one type for column {name!r}",
+            detail=f"values {', '.join(map(repr, values[:4]))}: {' '.join(str(error).split())}",
+            hint="let every row have the same type there, or pass schema=...",
+            step=step,
+        ) from error
+    if found is None:
+        _refuse(
+            f"the sample does not tell the type of column {name!r}",
+            f"{len(values)} rows hold nothing there, as {values[0]!r}",
+            "give a sample row with a value there, or pass schema=...",
+            step,
+        )
+    return found
+
+
+def _widened(kind: pa.DataType) -> pa.DataType | None:
+    """The type of more values than were seen; None when some part was never seen."""
+    t = pa.types
+    if t.is_null(kind):
+        return None
+    if t.is_decimal(kind):
+        return pa.decimal128(38, max(DECIMAL.scale, kind.scale))
+    if t.is_list(kind):
+        inner = _widened(kind.value_type)
+        return None if inner is None else pa.list_(inner)
+    if t.is_struct(kind):
+        parts = [(field.name, _widened(field.type)) for field in kind]
+        return None if any(part is None for _, part in parts) else pa.struct(parts)
+    return kind
+
+
+# ---------------------------------------------------------------- of steps
+
+
+def rows_step_schema(
+    function: Callable[[Any], Any],
+    given: Like | None,
+    sample: Any,
+    of: pa.Schema,
+    *,
+    many: bool,
+    step: str,
+) -> pa.Schema:
+    """The schema of a step that gives Python rows, from whatever tells it; `of` is that of its input."""
+    _one_way(given, sample, step)
+    if given is not None:
+        return schema_of(given, step=step)
+    if sample is not None:
+        return sample_schema(function, python_rows(sample_table(sample, of, step=step)), many=many, step=step)
+    found = returned(function, step=step)
+    if found is None:
+        _refuse(f"what {name_of(function)} returns is not known", "its columns have no types yet", TELL, step)
+    if found.many and not many:
+        _refuse(
+            f"{name_of(function)} returns many rows, and a map gives one for each",
+            "its return annotation says so",
+            "use flat_map(), or return one row",
+            step,
+        )
+    if found.optional and not many:
+        _refuse(
+            f"{name_of(function)} may return None, and a map gives one row for each",
+            "its return annotation says so",
+            "filter() the rows first, or use flat_map() and return a list of none or one",
+            step,
+        )
+    if many and not found.many:
+        _refuse(
+            f"{name_of(function)} returns one row, and a flat_map gives any number",
+            "its return annotation says so",
+            "use map(), or return a list or an iterator of rows",
+            step,
+        )
+    return schema_of(found.row, step=step)
+
+
+def batch_step_schema(
+    function: Callable[[pa.Table], Any], given: Like | None, sample: Any, of: pa.Schema, *, step: str
+) -> pa.Schema:
+    """The same for a step that gives Arrow tables."""
+    _one_way(given, sample, step)
+    if given is not None:
+        return schema_of(given, step=step)
+    if sample is None:
+        _refuse(
+            f"what {name_of(function)} returns is not known",
+            "its columns have no types yet",
+            "pass schema=... or sample=[...]",
+            step,
+        )
+    rows = sample_table(sample, of, step=step)
+    try:
+        found = function(rows)
+    except FATAL:
+        raise
+    except Exception as error:
+        raise InvalidError(
+            f"{name_of(function)} failed on the sample",
+            detail=told(error, function),
+            hint="mend the function or the sample, or pass schema=...",
+            step=step,
+        ) from error
+    if not isinstance(found, pa.Table | pa.RecordBatch):
+        _refuse(
+            f"{name_of(function)} must return an Arrow table",
+            f"it returned {type(found).__name__} for the sample",
+            "return pa.table(...)",
+            step,
+        )
+    if untold := [field.name for field in found.schema if pa.types.is_null(field.type)]:
+        _refuse(
+            f"the sample does not tell the type of column {untold[0]!r}",
+            f"all its {found.num_rows} values are NULL",
+            "give the column a type in the function, or pass schema=...",
+            step,
+        )
+    return found.schema
+
+
+def _one_way(given: Any, sample: Any, step: str) -> None:
+    if given is not None and sample is not None:
+        _refuse("a schema and a sample are given", "one is enough", "leave out sample=", step)
+
+
+# ---------------------------------------------------------------- words
+
+
+def _is_named_tuple(thing: type) -> bool:
+    return issubclass(thing, tuple) and hasattr(thing, "_fields")
+
+
+def _is_typed(kind: type) -> bool:
+    """Do the values of this type say what their fields are?"""
+    if _is_named_tuple(kind):
+        return set(kind._fields) <= set(kind.__annotations__)  # type: ignore[attr-defined]
+    return dataclasses.is_dataclass(kind)
+
+
+def _said(thing: Any) -> str:
+    if isinstance(thing, type):
+        return f"the type {thing.__qualname__}"
+    text = repr(thing)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _refuse_type(hint: Any, why: str, instead: str, step: str | None, at: str | None) -> NoReturn:
+    name = hint.__qualname__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint)
+    where = f" of column {at!r}" if at else ""
+    _refuse(f"{name} cannot be the type{where}", why, instead, step)
+
+
+def _refuse(message: str, detail: str, hint: str | None, step: str | None) -> NoReturn:
+    raise InvalidError(message, detail=detail, hint=hint, step=step)

@@ -1,0 +1,66 @@
+"""FilterRows: the rows for which a user's function is true.
+
+Linear: a row and its retraction are asked the same question, and the function
+must give the same answer.  A row on which it fails is an error row with the
+user's line; all others go on (law 9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millpond.operators.flat_map import Row, python_rows
+from millpond.operators.kernel import canonical_rows, error_rows
+from millpond.operators.operator import HERE, Binding, Context, Inputs, Result, Shape
+from millpond.operators.user_code import FATAL, told
+
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class FilterRows:
+    function: Callable[[Row], Any]  # anything that is true or not, as Python sees it
+
+    canonical: ClassVar[bool] = True
+    carries_origin: ClassVar[bool] = True
+
+    def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
+        (shape,) = inputs
+        return Binding(shape, (HERE,))
+
+    def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
+        return (needed | frozenset(binding.shape.schema.names),)
+
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+        (delta,) = inputs
+        if delta is None:
+            return Result()
+        true, failed, errors = judged(delta, self.function, binding.shape.schema.names)
+        return Result(delta.filter(pa.array(true & ~failed)), errors=errors)
+
+
+def judged(
+    delta: pa.Table, function: Callable[[Row], Any], names: list[str]
+) -> tuple[Bools, Bools, pa.Table | None]:
+    """(for which rows it is true, on which it failed, those as error rows)."""
+    true = np.zeros(delta.num_rows, np.bool_)
+    reasons: dict[int, str] = {}
+    for number, row in enumerate(python_rows(canonical_rows(delta.select(names)))):
+        try:
+            true[number] = bool(function(row))
+        except FATAL:
+            raise
+        except Exception as error:
+            reasons[number] = told(error, function)
+    failed = np.zeros(delta.num_rows, np.bool_)
+    if not reasons:
+        return true, failed, None
+    bad = np.array(sorted(reasons))
+    failed[bad] = True
+    return true, failed, error_rows(delta.take(pa.array(bad)), [reasons[n] for n in bad.tolist()])
