@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 import millpond
+from millpond.delta import without_origin
 from millpond.operators.operator import Binding, Context, Inputs, Operator, Result
 from millpond.operators.scan import Scan
 from millpond.plan.nodes import Plan
@@ -48,10 +49,10 @@ def _telling(operator: Operator, on_input: OnInput, on_output: OnOutput) -> Oper
 
     def apply(self: Any, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
         ctx.wanted = True  # also of the last step: here somebody looks at what comes out
-        on_input(ctx.step, inputs)
+        on_input(ctx.step, tuple(None if delta is None else without_origin(delta) for delta in inputs))
         result: Result = kind.apply(self, ctx, binding, inputs)
         if result.out is not None:
-            on_output(ctx.step, result.out)
+            on_output(ctx.step, without_origin(result.out))
         return result
 
     made = copy.copy(operator)

@@ -269,3 +269,21 @@ def test_bad_rows_and_more_than_one_epoch(tmp_path: Path) -> None:
             pond.drain()
             want += told([r for r in numbered(given) if r[2] != 3])
         assert recorded(pond) == sorted(want)
+
+
+def test_a_replay_tells_the_same_order_and_does_not_show_it(tmp_path: Path) -> None:
+    met: list[str] = []
+    with opened(tmp_path / "pond", 3) as pond:
+        source = MemorySource(SCHEMA)
+        record(pond.stream("in", source).filter("v > 1", id="few"))
+        source.push(*items(13, 8))
+        epoch = pond.drain()
+        again = pond.replay(
+            epoch,
+            on_input=lambda step, given: met.extend(
+                n for d in given if d is not None for n in d.column_names
+            ),
+        )
+        assert again.same, again.differences
+        assert set(again.outputs["few"].column_names) - {"_w"} == set(SCHEMA.names)
+        assert met and "_o" not in met

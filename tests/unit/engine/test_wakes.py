@@ -196,3 +196,15 @@ def test_a_step_that_leaves_what_is_due_is_told(tmp_path: Path) -> None:
         clock.advance(5 * SECOND)
         with pytest.raises(InternalError, match="hold/held"):
             pond.drain()
+
+
+def test_an_epoch_without_input_can_be_run_again(tmp_path: Path) -> None:
+    clock = ManualClock(100 * SECOND)
+    with opened(tmp_path / "pond", clock, parallelism=2) as pond:
+        source = held(pond, SECOND)
+        source.push([{"k": k, "v": 5} for k in range(9)])
+        pond.drain()
+        clock.advance(5 * SECOND)
+        again = pond.replay(pond.drain())
+        assert again.same, again.differences
+        assert again.outputs["hold"].num_rows == 9
