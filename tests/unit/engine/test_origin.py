@@ -94,6 +94,18 @@ THROUGH: dict[str, tuple[Callable[[Stream], Stream], Callable[[Came], Came]]] = 
     "filter": (lambda s: s.filter("v % 3 <> 1"), lambda c: [r for r in c if r[2] % 3 != 1]),
     "map": (lambda s: s.select("k", v="v + 1"), lambda c: [(o, k, v + 1) for o, k, v in c]),
     "flat_map": (lambda s: s.flat_map(each, schema=SCHEMA.remove(2)), each_of),
+    "python filter": (
+        lambda s: s.filter(lambda row: row.v % 3 != 1),
+        lambda c: [r for r in c if r[2] % 3 != 1],
+    ),
+    "a branch": (
+        lambda s: s.branch("v % 5 = 0", lambda row: row.v % 3 != 1)[1],
+        lambda c: [r for r in c if r[2] % 5 and r[2] % 3 != 1],
+    ),
+    "all branches": (
+        lambda s: (lambda a, b, rest: rest.union(b, a))(*s.branch("v % 5 = 0", lambda row: row.v % 3 != 1)),
+        lambda c: c,
+    ),
     "watermark": (lambda s: s.watermark("ts", "1h"), lambda c: c),
     "tumble": (lambda s: s.tumble("10 s", time="ts").select("k", "v"), lambda c: c),
     "hop": (
@@ -287,3 +299,17 @@ def test_a_replay_tells_the_same_order_and_does_not_show_it(tmp_path: Path) -> N
         assert again.same, again.differences
         assert set(again.outputs["few"].column_names) - {"_w"} == set(SCHEMA.names)
         assert met and "_o" not in met
+
+
+def test_late_rows_bring_it_too(tmp_path: Path) -> None:
+    with opened(tmp_path / "pond") as pond:
+        source = MemorySource(SCHEMA)
+        record(pond.stream("in", source, event_time="ts", delay="0s").late())
+        source.push(*items(14, 6))
+        pond.drain()
+        again = items(15, 3)
+        source.push(*again)
+        pond.drain()
+        bound = max(row["v"] for split in items(14, 6) for row in split)
+        assert recorded(pond) == told([r for r in numbered(again) if r[2] < bound])
+        assert recorded(pond)
