@@ -139,7 +139,7 @@ def _gather(value: Any, found: set[CodeType], met: set[int]) -> None:
         _gather(value.__func__, found, met)
         _gather(value.__self__, found, met)
     elif isinstance(value, FunctionType):
-        if not value.__code__.co_filename.startswith(OURS):
+        if not value.__code__.co_filename.startswith((OURS, "<string>")):  # the latter by dataclasses
             found.add(value.__code__)
         if hasattr(value, "__wrapped__"):
             _gather(value.__wrapped__, found, met)
@@ -148,7 +148,8 @@ def _gather(value: Any, found: set[CodeType], met: set[int]) -> None:
             _gather(item, found, met)
     elif not isinstance(value, type):
         for cls in type(value).__mro__:
-            for part in vars(cls).values() if cls.__module__ != "builtins" else ():
+            theirs = cls.__module__.partition(".")[0] not in ("builtins", "millpond")
+            for part in vars(cls).values() if theirs else ():
                 if isinstance(part, FunctionType):
                     _gather(part, found, met)
         if is_dataclass(value):
