@@ -1,10 +1,9 @@
-"""Schemas that Python people already wrote: type hints, and samples.
+"""Schemas that Python people already wrote: their type hints.
 
 Law: what the rows of a step look like is known before any row is seen.  A
 schema is given as such, or as a dict, a dataclass, a NamedTuple or a TypedDict;
-or it is read from what a function says it returns; or the function is tried on
-a few rows.  Where none of these tells it, the step is refused when it is
-written, with what to do.
+or it is read from what a function says it returns.  What has no Arrow type is
+refused when the step is written, with what to write instead.
 """
 
 from __future__ import annotations
@@ -19,19 +18,16 @@ import types
 import typing
 import uuid
 from collections import abc
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
 import pyarrow as pa
 
 from millpond.errors import InvalidError
-from millpond.operators.flat_map import arrow_values, python_rows, row_fields, row_values
-from millpond.operators.user_code import FATAL, name_of, told
+from millpond.operators.user_code import name_of
 
 Like: TypeAlias = pa.Schema | Mapping[str, Any] | type  # what can be read as a schema
-
-TELL = "pass schema=..., annotate the return type with a dataclass, or pass sample=[...]"
 
 DECIMAL = pa.decimal128(38, 9)
 
@@ -66,18 +62,18 @@ def schema_of(thing: Any, *, step: str | None = None) -> pa.Schema:
     if isinstance(thing, Mapping):
         fields = dict(thing)
         if odd := [name for name in fields if not isinstance(name, str)]:
-            _refuse("the names of columns are text", f"got {odd[0]!r}", 'write {"name": str, ...}', step)
+            refuse("the names of columns are text", f"got {odd[0]!r}", 'write {"name": str, ...}', step)
     elif is_record(thing):
         fields = record_fields(thing, step=step)
     else:
-        _refuse(
+        refuse(
             "this is not a schema",
-            f"got {_said(thing)}",
+            f"got {said(thing)}",
             'write pa.schema([...]), {"name": str, "n": int}, or a dataclass, NamedTuple or TypedDict',
             step,
         )
     if not fields:
-        _refuse("a schema needs at least one column", f"got {_said(thing)}", None, step)
+        refuse("a schema needs at least one column", f"got {said(thing)}", None, step)
     return pa.schema([(name, arrow_type(hint, step=step, at=name)) for name, hint in fields.items()])
 
 
@@ -104,7 +100,7 @@ def record_fields(kind: type, *, step: str | None = None) -> dict[str, Any]:
     if _is_named_tuple(kind):
         names: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]
         if untyped := [name for name in names if name not in hints]:
-            _refuse(
+            refuse(
                 f"field {untyped[0]!r} of {kind.__qualname__} has no type",
                 "a collections.namedtuple has names only",
                 "write it as a class of typing.NamedTuple, or pass schema=...",
@@ -268,9 +264,9 @@ def _content(cell: Any) -> tuple[Any, ...]:
 
 def check_parameters(function: Any, *given: str, step: str | None = None) -> None:
     """Refuse what cannot be called with these arguments, as far as its signature tells."""
-    said = " and ".join(given)
+    arguments = " and ".join(given)
     if not callable(function):
-        _refuse("a function is needed here", f"got {_said(function)}", f"it is called with {said}", step)
+        refuse("a function is needed here", f"got {said(function)}", f"it is called with {arguments}", step)
     try:
         signature = inspect.signature(function)
     except (ValueError, TypeError):  # a builtin that does not tell
@@ -279,236 +275,11 @@ def check_parameters(function: Any, *given: str, step: str | None = None) -> Non
         signature.bind(*given)
     except TypeError as error:
         raise InvalidError(
-            f"{name_of(function)} cannot be called with {said}",
+            f"{name_of(function)} cannot be called with {arguments}",
             detail=f"its parameters are {signature}: {error}",
-            hint=f"write a function of {len(given)} parameter{'s' if len(given) > 1 else ''}: {said}",
+            hint=f"write a function of {len(given)} parameter{'s' if len(given) > 1 else ''}: {arguments}",
             step=step,
         ) from error
-
-
-# ---------------------------------------------------------------- from samples
-
-
-def sample_table(sample: Any, schema: pa.Schema, *, step: str | None = None) -> pa.Table:
-    """Sample rows as rows of a stream: columns that are left out are NULL."""
-    if isinstance(sample, pa.Table):
-        sample = sample.to_pylist()
-    if isinstance(sample, Mapping | str) or not isinstance(sample, Iterable):
-        _refuse("a sample is a list of rows", f"got {_said(sample)}", 'write sample=[{"k": 1, ...}]', step)
-    rows = list(sample)
-    if not rows:
-        _refuse("the sample is empty", "no row tells nothing", 'write sample=[{"k": 1, ...}]', step)
-    for number, row in enumerate(rows, 1):
-        if not isinstance(row, Mapping):
-            _refuse("a sample row is a dict", f"row {number} is {_said(row)}", None, step)
-        if unknown := [name for name in row if name not in schema.names]:
-            _refuse(
-                f"no column named {unknown[0]!r}",
-                f"row {number} of the sample has it; columns are {', '.join(schema.names)}",
-                "write sample rows as this step gets them",
-                step,
-            )
-    columns = []
-    for field in schema:
-        values = [row.get(field.name) for row in rows]
-        try:
-            columns.append(arrow_values(values, field.type))
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise InvalidError(
-                f"the sample does not fit column {field.name!r}",
-                detail=f"it is {field.type}, got {', '.join(map(repr, values[:4]))}",
-                hint="write sample rows as this step gets them",
-                step=step,
-            ) from error
-    return pa.table(columns, schema=schema)
-
-
-def sample_schema(
-    function: Callable[[Any], Any], rows: Iterable[Any], *, many: bool = False, step: str | None = None
-) -> pa.Schema:
-    """The schema of what a function makes of these rows; `many` if it makes any number of each."""
-    made: list[Any] = []
-    count = 0
-    for row in rows:
-        count += 1
-        try:
-            found = function(row)
-            made += found if many else [found]
-        except FATAL:
-            raise
-        except Exception as error:
-            raise InvalidError(
-                f"{name_of(function)} failed on row {count} of the sample",
-                detail=told(error, function),
-                hint="mend the function or the sample, or pass schema=...",
-                step=step,
-            ) from error
-    if not made:
-        _refuse(
-            "the sample does not tell a schema",
-            f"{count} sample rows gave no row",
-            "give sample rows for which the function makes rows, or pass schema=...",
-            step,
-        )
-    return rows_schema(made, name=name_of(function), step=step)
-
-
-def rows_schema(made: Sequence[Any], *, name: str = "the function", step: str | None = None) -> pa.Schema:
-    """The schema that these rows have in common."""
-    kinds = {type(item) for item in made}
-    if len(kinds) == 1 and _is_typed(kind := kinds.pop()):
-        return schema_of(kind, step=step)
-    names: tuple[str, ...] | None = None
-    for item in made:
-        mine = row_fields(item)
-        if mine is None:
-            _refuse(
-                "the sample does not tell the names of columns",
-                f"{name} returned {_said(item)}",
-                "return dicts or dataclass instances, or pass schema=...",
-                step,
-            )
-        if names is None:
-            names = mine
-        elif set(mine) != set(names):
-            _refuse(
-                "the sample contradicts itself",
-                f"{name} returned columns {', '.join(names)} and then {', '.join(mine)}",
-                "return the same columns for every row (None where there is no value), or pass schema=...",
-                step,
-            )
-    assert names is not None
-    values = [row_values(item, names) for item in made]
-    return pa.schema([(n, _column_type(n, [v[i] for v in values], step)) for i, n in enumerate(names)])
-
-
-def _column_type(name: str, values: list[Any], step: str | None) -> pa.DataType:
-    try:
-        found = _widened(arrow_values(values, None).type)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise InvalidError(
-            f"the sample does not tell one type for column {name!r}",
-            detail=f"values {', '.join(map(repr, values[:4]))}: {' '.join(str(error).split())}",
-            hint="let every row have the same type there, or pass schema=...",
-            step=step,
-        ) from error
-    if found is None:
-        _refuse(
-            f"the sample does not tell the type of column {name!r}",
-            f"{len(values)} rows hold nothing there, as {values[0]!r}",
-            "give a sample row with a value there, or pass schema=...",
-            step,
-        )
-    return found
-
-
-def _widened(kind: pa.DataType) -> pa.DataType | None:
-    """The type of more values than were seen; None when some part was never seen."""
-    t = pa.types
-    if t.is_null(kind):
-        return None
-    if t.is_decimal(kind):
-        return pa.decimal128(38, max(DECIMAL.scale, kind.scale))
-    if t.is_list(kind):
-        inner = _widened(kind.value_type)
-        return None if inner is None else pa.list_(inner)
-    if t.is_struct(kind):
-        parts = [(field.name, _widened(field.type)) for field in kind]
-        return None if any(part is None for _, part in parts) else pa.struct(parts)
-    return kind
-
-
-# ---------------------------------------------------------------- of steps
-
-
-def rows_step_schema(
-    function: Callable[[Any], Any],
-    given: Like | None,
-    sample: Any,
-    of: pa.Schema,
-    *,
-    many: bool,
-    step: str,
-) -> pa.Schema:
-    """The schema of a step that gives Python rows, from whatever tells it; `of` is that of its input."""
-    _one_way(given, sample, step)
-    if given is not None:
-        return schema_of(given, step=step)
-    if sample is not None:
-        return sample_schema(function, python_rows(sample_table(sample, of, step=step)), many=many, step=step)
-    found = returned(function, step=step)
-    if found is None:
-        _refuse(f"what {name_of(function)} returns is not known", "its columns have no types yet", TELL, step)
-    if found.many and not many:
-        _refuse(
-            f"{name_of(function)} returns many rows, and a map gives one for each",
-            "its return annotation says so",
-            "use flat_map(), or return one row",
-            step,
-        )
-    if found.optional and not many:
-        _refuse(
-            f"{name_of(function)} may return None, and a map gives one row for each",
-            "its return annotation says so",
-            "filter() the rows first, or use flat_map() and return a list of none or one",
-            step,
-        )
-    if many and not found.many:
-        _refuse(
-            f"{name_of(function)} returns one row, and a flat_map gives any number",
-            "its return annotation says so",
-            "use map(), or return a list or an iterator of rows",
-            step,
-        )
-    return schema_of(found.row, step=step)
-
-
-def batch_step_schema(
-    function: Callable[[pa.Table], Any], given: Like | None, sample: Any, of: pa.Schema, *, step: str
-) -> pa.Schema:
-    """The same for a step that gives Arrow tables."""
-    _one_way(given, sample, step)
-    if given is not None:
-        return schema_of(given, step=step)
-    if sample is None:
-        _refuse(
-            f"what {name_of(function)} returns is not known",
-            "its columns have no types yet",
-            "pass schema=... or sample=[...]",
-            step,
-        )
-    rows = sample_table(sample, of, step=step)
-    try:
-        found = function(rows)
-    except FATAL:
-        raise
-    except Exception as error:
-        raise InvalidError(
-            f"{name_of(function)} failed on the sample",
-            detail=told(error, function),
-            hint="mend the function or the sample, or pass schema=...",
-            step=step,
-        ) from error
-    if not isinstance(found, pa.Table | pa.RecordBatch):
-        _refuse(
-            f"{name_of(function)} must return an Arrow table",
-            f"it returned {type(found).__name__} for the sample",
-            "return pa.table(...)",
-            step,
-        )
-    if untold := [field.name for field in found.schema if pa.types.is_null(field.type)]:
-        _refuse(
-            f"the sample does not tell the type of column {untold[0]!r}",
-            f"all its {found.num_rows} values are NULL",
-            "give the column a type in the function, or pass schema=...",
-            step,
-        )
-    return found.schema
-
-
-def _one_way(given: Any, sample: Any, step: str) -> None:
-    if given is not None and sample is not None:
-        _refuse("a schema and a sample are given", "one is enough", "leave out sample=", step)
 
 
 # ---------------------------------------------------------------- words
@@ -518,14 +289,14 @@ def _is_named_tuple(thing: type) -> bool:
     return issubclass(thing, tuple) and hasattr(thing, "_fields")
 
 
-def _is_typed(kind: type) -> bool:
+def is_typed(kind: type) -> bool:
     """Do the values of this type say what their fields are?"""
     if _is_named_tuple(kind):
         return set(kind._fields) <= set(kind.__annotations__)  # type: ignore[attr-defined]
     return dataclasses.is_dataclass(kind)
 
 
-def _said(thing: Any) -> str:
+def said(thing: Any) -> str:
     if isinstance(thing, type):
         return f"the type {thing.__qualname__}"
     text = repr(thing)
@@ -535,8 +306,8 @@ def _said(thing: Any) -> str:
 def _refuse_type(hint: Any, why: str, instead: str, step: str | None, at: str | None) -> NoReturn:
     name = hint.__qualname__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint)
     where = f" of column {at!r}" if at else ""
-    _refuse(f"{name} cannot be the type{where}", why, instead, step)
+    refuse(f"{name} cannot be the type{where}", why, instead, step)
 
 
-def _refuse(message: str, detail: str, hint: str | None, step: str | None) -> NoReturn:
+def refuse(message: str, detail: str, hint: str | None, step: str | None) -> NoReturn:
     raise InvalidError(message, detail=detail, hint=hint, step=step)

@@ -18,13 +18,8 @@ from millpond.flow.aggregates import parse_aggregates
 from millpond.flow.builder import Builder
 from millpond.flow.durations import Duration, microseconds
 from millpond.flow.process import Target, process_step
-from millpond.flow.schemas import (
-    Like,
-    batch_step_schema,
-    check_parameters,
-    rows_step_schema,
-    schema_of,
-)
+from millpond.flow.samples import batch_step_schema, rows_step_schema
+from millpond.flow.schemas import Like, check_parameters, schema_of
 from millpond.operators.aggregate import Aggregate, Close, Feed, feeds_for
 from millpond.operators.branch import Arm, Branch, Predicate
 from millpond.operators.distinct import Distinct
@@ -222,6 +217,10 @@ class Stream:
     def aggregate(self, *, id: str | None = None, **aggregates: str) -> Stream:
         """Over all rows: one row, without a key."""
         return KeyedStream(self, ()).aggregate(on_close=False, buckets=None, id=id, **aggregates)
+
+    def reduce(self, function: Callable[[Row, Row], Any], *, id: str | None = None) -> Stream:
+        """All rows made one, two by two; see `KeyedStream.reduce`."""
+        return KeyedStream(self, ()).reduce(function, id=id)
 
     def distinct(self, *columns: str, id: str | None = None) -> Stream:
         """Each row once, of these columns or of all."""

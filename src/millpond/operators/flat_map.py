@@ -11,7 +11,7 @@ import dataclasses
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, ClassVar, NoReturn, cast
 
 import numpy as np
@@ -99,7 +99,9 @@ def python_rows(table: pa.Table) -> list[Row]:
     columns = [python_values(column) for column in table.columns]
     if not columns:
         return [row_of(kind, ())] * table.num_rows
-    return [row_of(kind, values) for values in zip(*columns, strict=True)]
+    return list(
+        map(partial(tuple.__new__, kind), zip(*columns, strict=True))
+    )  # row_of, without running Python
 
 
 def python_values(column: pa.ChunkedArray) -> list[Any]:
@@ -263,24 +265,45 @@ def _fields(kind: type) -> tuple[str, ...] | None:
 def arrow_values(values: list[Any], kind: pa.DataType | None) -> pa.Array:
     """Python values as a column; of the type that they show when none is given.
 
-    Dataclasses inside lists, maps and structs are taken apart, and a float
-    with a fraction is not cut to fit an integer.
+    Dataclasses inside lists, maps and structs are taken apart.  Nothing is lost
+    on the way: a float with a fraction is no integer, and a struct has no
+    fields but its own.
     """
-    if kind is None or pa.types.is_nested(kind):
+    if kind is None:
         values = [_plain(value) for value in values]
-    elif pa.types.is_integer(kind) and float in set(map(type, values)):
-        for value in values:
-            if type(value) is float and not value.is_integer():
-                raise ValueError(f"{value!r} is not a whole number")
+    elif pa.types.is_nested(kind) or (pa.types.is_integer(kind) and float in set(map(type, values))):
+        values = [_fitted(value, kind) for value in values]
     return pa.array(values, kind)
 
 
+def _fitted(value: Any, kind: pa.DataType) -> Any:
+    """The value in words that Arrow takes for this type."""
+    if value is None:
+        return None
+    if type(value) is float and pa.types.is_integer(kind) and not value.is_integer():
+        raise ValueError(f"{value!r} is not a whole number")
+    if pa.types.is_struct(kind):
+        mine = row_fields(value)
+        if mine is None:
+            return value
+        known = {field.name: field.type for field in kind}
+        if lost := [name for name in mine if name not in known]:
+            raise ValueError(f"{lost[0]!r} is not a field of {kind}")
+        return {n: _fitted(v, known[n]) for n, v in zip(mine, row_values(value, mine), strict=True)}
+    if pa.types.is_map(kind) and isinstance(value, Mapping):
+        return [(_fitted(k, kind.key_type), _fitted(v, kind.item_type)) for k, v in value.items()]
+    if isinstance(kind, pa.ListType | pa.LargeListType | pa.FixedSizeListType) and isinstance(
+        value, list | tuple | set | frozenset
+    ):
+        return [_fitted(each, kind.value_type) for each in value]
+    return value
+
+
 def _plain(value: Any) -> Any:
-    """The value in words that Arrow knows: dicts, lists and scalars."""
+    """The value as dicts, lists and scalars, from which Arrow can tell a type."""
     mine = row_fields(value)
     if mine is not None:
-        read = value if isinstance(value, Mapping) else dict(zip(mine, row_values(value, mine), strict=True))
-        return {name: _plain(read[name]) for name in mine}
+        return {n: _plain(v) for n, v in zip(mine, row_values(value, mine), strict=True)}
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain(each) for each in value]
     return value

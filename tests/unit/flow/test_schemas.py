@@ -17,15 +17,8 @@ import pyarrow as pa
 import pytest
 
 from millpond.errors import InvalidError
-from millpond.flow.schemas import (
-    arrow_type,
-    check_parameters,
-    result_schema,
-    returned,
-    sample_schema,
-    sample_table,
-    schema_of,
-)
+from millpond.flow.samples import sample_schema, sample_table
+from millpond.flow.schemas import arrow_type, check_parameters, result_schema, returned, schema_of
 
 Price = NewType("Price", float)
 

@@ -310,7 +310,7 @@ def test_a_branch_column_does_not_clash(pond: Pond) -> None:
 def test_a_reduced_row_is_looked_up_by_its_key(pond: Pond) -> None:
     stream = pond.stream("in", source((1, 2, "a"), (1, 3, "b"), (2, 5, "c")))
     stream.key_by("k").reduce(lambda a, b: (a.v + b.v, a.s + b.s)).view("sums")
-    stream.key_by().reduce(lambda a, b: (0, a.v + b.v, None)).view("all")
+    stream.reduce(lambda a, b: (0, a.v + b.v, None)).view("all")
     pond.drain()
     assert pond.lookup("sums", 1).to_pylist() == [{"k": 1, "v": 5, "s": "ab"}]
     assert rows(pond, "all") == [(0, 10, None)]

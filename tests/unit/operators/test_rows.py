@@ -127,6 +127,21 @@ def test_a_fraction_is_not_cut_to_fit_an_integer() -> None:
             arrow_values([1, value], pa.int64())
 
 
+def test_nothing_is_lost_inside_values() -> None:
+    for bad, kind, message in (
+        ([1, 1.5], pa.list_(pa.int64()), "1.5 is not a whole number"),
+        ({"a": 0.5}, pa.map_(pa.string(), pa.int8()), "0.5 is not a whole number"),
+        ({"x": 1, "z": 2}, POINT, "'z' is not a field of struct"),
+        ([{"x": 1.5}], pa.list_(POINT), "1.5 is not a whole number"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            arrow_values([None, bad], kind)
+    assert arrow_values([{"x": 1}], POINT).to_pylist() == [{"x": 1, "y": None}]
+    assert arrow_values([(1, 2.0)], POINT).to_pylist() == [{"x": 1, "y": 2.0}]
+    assert arrow_values([{1}, (2,), []], pa.list_(pa.int8())).to_pylist() == [[1], [2], []]
+    assert arrow_values([[("a", 1)]], pa.map_(pa.string(), pa.int8())).to_pylist() == [[("a", 1)]]
+
+
 SCHEMA = pa.schema([("k", pa.int64()), ("s", pa.string())])
 
 
