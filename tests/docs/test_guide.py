@@ -16,4 +16,4 @@ def test_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert len(blocks) >= 5
     names: dict[str, object] = {}
     for block in blocks:
-        exec(compile(block, str(GUIDE), "exec"), names)
+        exec(compile(block, str(GUIDE), "exec", dont_inherit=True), names)
