@@ -127,6 +127,17 @@ def test_a_fraction_is_not_cut_to_fit_an_integer() -> None:
             arrow_values([1, value], pa.int64())
 
 
+def test_maps_are_dicts_unless_a_key_is_there_twice() -> None:
+    kind = pa.map_(pa.string(), pa.list_(pa.map_(pa.int64(), pa.int8())))
+    given = [{"a": [{1: 2}], "b": None}, None, {}]
+    column = arrow_values(given, kind)
+    assert [row.m for row in python_rows(pa.table({"m": column}))] == given
+    twice = pa.array([[("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int8()))
+    assert [row.m for row in python_rows(pa.table({"m": twice}))] == [[("a", 1), ("a", 2)]]
+    inside = pa.array([{"m": [("a", 1)]}], pa.struct([("m", twice.type)]))
+    assert [row.s for row in python_rows(pa.table({"s": inside}))] == [{"m": {"a": 1}}]
+
+
 def test_nothing_is_lost_inside_values() -> None:
     for bad, kind, message in (
         ([1, 1.5], pa.list_(pa.int64()), "1.5 is not a whole number"),
