@@ -12,18 +12,37 @@ from millpond.errors import (
     MillpondError,
     UnavailableError,
 )
+from millpond.flow.states import (
+    AggregatingState,
+    BroadcastState,
+    ListState,
+    MapState,
+    ReducingState,
+    ValueState,
+)
+from millpond.operators.process.context import ProcessContext, Timer
+from millpond.operators.process.function import Process
 from millpond.pond import Pond, open
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AggregatingState",
+    "BroadcastState",
     "ConflictError",
     "DataError",
     "InternalError",
     "InvalidError",
+    "ListState",
+    "MapState",
     "MillpondError",
     "Pond",
+    "Process",
+    "ProcessContext",
+    "ReducingState",
+    "Timer",
     "UnavailableError",
+    "ValueState",
     "__version__",
     "open",
 ]

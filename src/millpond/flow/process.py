@@ -14,6 +14,7 @@ from millpond.flow.durations import Duration, microseconds
 from millpond.flow.schemas import Like, check_parameters, result_schema, schema_of
 from millpond.flow.states import State
 from millpond.operators.operator import Shape
+from millpond.operators.process.batch_process import BatchProcess
 from millpond.operators.process.function import Code, Process
 from millpond.operators.process.keyed_process import KeyedProcess
 from millpond.operators.process.pick import Pick
@@ -54,6 +55,24 @@ def process_step(
         for name, of in (("", given), *outputs)
     }
     return picked.pop(""), picked
+
+
+def process_batch_step(
+    builder: Builder,
+    source: str,
+    key: tuple[str, ...],
+    function: Callable[..., pa.Table],
+    schema: Like,
+    *,
+    id: str | None,
+) -> str:
+    step = id or f"{source}.{_name(function)}"
+    declared = _parameters(function, step)
+    shape = builder.shape(source)
+    states = tuple(state.spec(name, shape, step) for name, state in declared.items())
+    if [s.name for s in states] != list(declared):
+        raise InvalidError("states of a batch function are named by its parameters", step=step)
+    return builder.add(id, BatchProcess(key, function, states, schema_of(schema, step=step)), (source,), step)
 
 
 def read(target: Target, shape: Shape, step: str) -> tuple[Code, tuple[StateSpec, ...]]:

@@ -17,7 +17,7 @@ from millpond.errors import InvalidError
 from millpond.flow.aggregates import parse_aggregates
 from millpond.flow.builder import Builder
 from millpond.flow.durations import Duration, microseconds
-from millpond.flow.process import Target, process_step
+from millpond.flow.process import Target, process_batch_step, process_step
 from millpond.flow.samples import batch_step_schema, rows_step_schema
 from millpond.flow.schemas import Like, check_parameters, schema_of
 from millpond.operators.aggregate import Aggregate, Close, Feed, feeds_for
@@ -489,6 +489,18 @@ class KeyedStream:
             id=id,
         )
         return ProcessedStream(builder, step, picked)
+
+    def process_batch(
+        self, function: Callable[..., pa.Table], schema: Like, *, id: str | None = None
+    ) -> Stream:
+        """Like process(), for all keys of a task at once and in Arrow: states are arrays, one value per key.
+
+        ``def tally(batch, n=ValueState(int, default=0))`` gets `batch.rows` by key and in order,
+        `batch.keys`, `batch.key_of`, `batch.starts`; reads and sets `n.values`; returns a table.
+        """
+        builder = self.stream._builder
+        step = process_batch_step(builder, self.stream.step, self.key, function, schema, id=id)
+        return Stream(builder, step)
 
     def apply(
         self,

@@ -37,6 +37,7 @@ Bools = npt.NDArray[np.bool_]
 NEAR = 32  # elements of a list or map that are fetched for every key at once
 PAGE = 4096  # and for one key that asks for more
 _GONE = object()
+FOREVER = 2**62
 
 
 class Times:
@@ -177,8 +178,8 @@ class ValueHandle(Handle):
         rows = np.flatnonzero((np.frombuffer(self._touched, np.uint8) != 0) & ~skip)
         if not len(rows):
             return []
-        values = [self._values[i] for i in rows.tolist()]
-        there = np.fromiter((v is not None for v in values), np.bool_, len(values))
+        values = self._values if len(rows) == len(self._values) else [self._values[i] for i in rows.tolist()]
+        there = np.array([v is not None for v in values], np.bool_)
         arrays = self._encoded(rows, values, there)
         old = [one_chunk(self._rows.column(n)).take(pa.array(rows)) for n in home.table.spec.rest]
         same = equal_rows(arrays, old, len(rows)) & self._found[rows] & there
@@ -236,7 +237,7 @@ class LivingValueHandle(ValueHandle):
     def __init__(self, home: Home) -> None:
         super().__init__(home)
         assert home.spec.ttl is not None
-        self._ends_at: list[int] = one_chunk(self._rows.column(EXPIRES)).cast(pa.int64()).to_numpy().tolist()
+        self._ends_at = _micros(self._rows, EXPIRES)
         self._on_read = home.spec.ttl.reset == "read"
 
     @property
@@ -258,7 +259,13 @@ class LivingValueHandle(ValueHandle):
 
     def _held(self) -> Any:
         found = self._values[self.at]
-        if found is not None and self._ends_at[self.at] <= self._now():
+        if found is None:
+            return None
+        end = self._ends_at[self.at]
+        if end == FOREVER:  # there was no time to live yet: it begins now
+            self._ends_at[self.at] = self._until()
+            self._touched[self.at] = 1
+        elif end <= self._now():
             found = self._values[self.at] = None
             self._touched[self.at] = 1
         return found
@@ -534,7 +541,7 @@ class MapHandle(Handle):
             if cell.ends[entry] <= self._now():
                 cell.changed[entry] = _GONE
                 return default
-            if ttl.reset == "read":
+            if ttl.reset == "read" or cell.ends[entry] == FOREVER:
                 cell.ends[entry] = self._until()
                 cell.changed[entry] = found
         if self._home.spec.mutable:
@@ -861,5 +868,6 @@ def _instants(us: Ints) -> pa.Array:
 
 
 def _micros(rows: pa.Table, column: str) -> list[int]:
-    found: list[int] = one_chunk(rows.column(column)).cast(pa.int64()).to_pylist()
+    """Ends of lives; rows from before there was a time to live have none."""
+    found: list[int] = one_chunk(rows.column(column)).cast(pa.int64()).fill_null(FOREVER).to_numpy().tolist()
     return found

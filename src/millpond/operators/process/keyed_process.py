@@ -10,7 +10,8 @@ one lookup per table before the loop, and written as one change after it.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+import gc
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -54,7 +55,7 @@ from millpond.operators.process.handles import (
 )
 from millpond.operators.process.in_order import ORIGIN, plain_rows
 from millpond.operators.process.outputs import NOT_ARROW, check_fits, columns, misfits
-from millpond.operators.process.spec import ENTRY, POSITION, StateSpec
+from millpond.operators.process.spec import ENTRY, POSITION, SWEEPS, StateSpec, sweep_name
 from millpond.operators.process.timers import (
     NEVER,
     Opened,
@@ -116,12 +117,10 @@ class KeyedProcess:
         for state in self.states:
             self._check_ttl(step, state, shape)
             tables.append(state.table(step, key))
-            sweep = state.sweep(step, key)
-            if sweep is not None:
-                tables.append(sweep)
-                assert state.ttl is not None and sweep.bucket_width is not None
-                if state.ttl.clock == "processing":
-                    woken.append(Wake(sweep.name, sweep.bucket_width, 1))
+            sweeps = state.sweeps(step, key)
+            tables += sweeps
+            if state.ttl is not None and state.ttl.clock == "processing":
+                woken += [Wake(t.name, t.bucket_width or 1, 1) for t in sweeps]
         if self.code.has("on_timer"):
             tables += [set_table(step, key), *due_tables(step, key)]
             woken += wakes(step)
@@ -226,11 +225,12 @@ class KeyedProcess:
         step = binding.tables[0].name.rpartition("/")[0] if binding.tables else ""
         if any(is_due(step, clock, earliest, bound) for clock, bound in bounds.items()):
             return True
-        widths = {t.name: t.bucket_width for t in binding.tables}
         return any(
-            (earliest[name] + 1) * (widths[name] or 1) <= bounds[state.ttl.clock]
+            (earliest[name] + 1) * width <= bounds[state.ttl.clock]
             for state in self.states
-            if state.ttl is not None and (name := f"{step}/ttl.{state.name}") in earliest
+            if state.ttl is not None
+            for tier, width in enumerate(SWEEPS)
+            if (name := sweep_name(step, state.name, tier)) in earliest
         )
 
     # -- one epoch -------------------------------------------------------------------
@@ -271,6 +271,10 @@ class _Epoch:
         return NEVER if found is None else int(found)
 
     def run(self, delta: pa.Table | None, control: pa.Table | None) -> Result:
+        with no_collection():
+            return self._run(delta, control)
+
+    def _run(self, delta: pa.Table | None, control: pa.Table | None) -> Result:
         opened = self._open_timers()
         swept = self._open_sweeps()
         rows = None if delta is None else plain_rows(delta)
@@ -312,13 +316,15 @@ class _Epoch:
         for state in self.op.states:
             if state.ttl is None or (bound := self.limits[state.ttl.clock]) == NEVER:
                 continue
-            spec = self.specs[f"{self.ctx.step}/ttl.{state.name}"]
-            assert spec.bucket_width is not None
-            over = bound // spec.bucket_width
-            table = self.ctx.table(spec.name, below_bucket=over)
-            if table.runs:
-                found[state.name] = table.scan()
-                self.drops.append((spec.name, over))
+            parts = []
+            for tier, width in enumerate(SWEEPS):
+                name, over = sweep_name(self.ctx.step, state.name, tier), bound // width
+                table = self.ctx.table(name, below_bucket=over)
+                if table.runs:
+                    parts.append(table.scan())
+                    self.drops.append((name, over))
+            if parts:
+                found[state.name] = pa.concat_tables(parts)
         return found
 
     # -- keys and rows ------------------------------------------------------------------
@@ -482,7 +488,9 @@ class _Epoch:
             if state.kind == "broadcast":
                 continue
             table = self.ctx.table(f"{self.ctx.step}/{state.name}")
-            sweep = self.specs.get(f"{self.ctx.step}/ttl.{state.name}")
+            sweep = None
+            if state.ttl is not None:
+                sweep = self.specs[sweep_name(self.ctx.step, state.name, state.sweep_tier)]
             home = Home(state, self.ctx.step, table, sweep, keys, clocks, lambda n: _key_text(keys, n))
             if state.kind == "list":
                 handle: Handle = ListHandle(home)
@@ -546,7 +554,7 @@ class _Epoch:
             if not items:
                 continue
             try:
-                columns(items, self.schemas[side])
+                output.columns = columns(items, self.schemas[side])
             except NOT_ARROW:
                 for number in misfits(items, self.schemas[side]):
                     found.add(output.keys[number])
@@ -566,14 +574,15 @@ class _Epoch:
             self.changes += batch.timers.changes(skip)
         whole = not skip.any()
         for side, output in batch.outputs.items():
-            if whole:
-                out[side].items += output.items
-                out[side].keys += output.keys
+            if whole and not out[side].items:
+                out[side] = output
                 continue
+            mine = out[side]
+            mine.columns = None
             for item, key in zip(output.items, output.keys, strict=True):
                 if not skip[key]:
-                    out[side].items.append(item)
-                    out[side].keys.append(key)
+                    mine.items.append(item)
+                    mine.keys.append(key)
 
     def _tell(self, failures: Sequence[Failure], ordered: pa.Table | None, keys: KeySet) -> None:
         rows = [f for f in failures if f.place >= 0]
@@ -602,15 +611,16 @@ class _Epoch:
             if not output.items:
                 continue
             schema = self.schemas[side]
-            made = {
-                side_column(side, f.name): c
-                for f, c in zip(schema, columns(output.items, schema), strict=True)
-            }
+            made = {side_column(side, f.name): c for f, c in zip(schema, self._made(out, side), strict=True)}
             made[OUTPUT] = pa.array([side] * len(output.items), pa.string())
             length = len(output.items)
             arrays = [made[f.name] if f.name in made else pa.nulls(length, f.type) for f in given]
             parts.append(pa.table(arrays, schema=given))
         return pa.concat_tables(parts) if parts else None
+
+    def _made(self, out: Mapping[str, Output], side: str) -> list[pa.Array]:
+        output = out[side]
+        return output.columns or columns(output.items, self.schemas[side])
 
     def _replaced(self, keys: KeySet, main: Output) -> pa.Table | None:
         """One row per key: the newest given takes the place of the one before."""
@@ -646,6 +656,18 @@ class _Epoch:
                 with_weights(come, np.ones(come.num_rows, np.int64)),
             ]
         )
+
+
+@contextlib.contextmanager
+def no_collection() -> Iterator[None]:
+    """Rows by the million are not garbage: looking through them again and again takes a fifth of the time."""
+    on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            gc.enable()
 
 
 class _NoKey:

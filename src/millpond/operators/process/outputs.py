@@ -15,13 +15,16 @@ NOT_ARROW = (pa.ArrowException, TypeError, ValueError, OverflowError, KeyError)
 def columns(items: Sequence[Any], schema: pa.Schema) -> list[pa.Array]:
     """The rows as columns; raises when any does not fit."""
     names = tuple(schema.names)
-    width = len(names)
-    kinds = set(map(type, items))
-    if kinds == {dict} and all(len(item) == width for item in items):
+    kinds, widths = set(map(type, items)), set()
+    if kinds <= {dict, tuple}:
+        widths = set(map(len, items))
+    if kinds == {dict} and widths == {len(names)}:
         return [arrow_values([item[f.name] for item in items], f.type) for f in schema]
-    if kinds != {tuple} or any(len(item) != width for item in items):
+    if kinds != {tuple} or widths != {len(names)}:
         items = [row_values(item, names) for item in items]
-    return [arrow_values([item[place] for item in items], f.type) for place, f in enumerate(schema)]
+    return [
+        arrow_values(list(values), f.type) for values, f in zip(zip(*items, strict=True), schema, strict=True)
+    ]
 
 
 def check_fits(item: Any, schema: pa.Schema) -> None:

@@ -8,6 +8,7 @@ element costs one element, however many there are (law 5).
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -27,8 +28,8 @@ RESERVED = ("timers", "out", "rows", "late", "due", "ttl")
 INSTANT = pa.timestamp("us")
 PICKLED = {b"millpond": b"pickle"}
 
-TTL_PARTS = 64  # buckets between now and the end of a time to live
-TTL_WIDTH_US_MIN = 1_000_000
+SWEEPS = tuple(1_000_000 * 8**tier for tier in range(7))  # 1 s, 8 s, 64 s, 8.5 min, 68 min, 9.1 h, 3 d
+SWEEP_PARTS = 16  # buckets, at least, between now and the end of a time to live
 
 
 @dataclass(frozen=True)
@@ -81,12 +82,15 @@ class StateSpec:
         if self.ttl is not None:
             fields.append(pa.field(EXPIRES, INSTANT))
         _check_columns(step, self.name, [f.name for f in fields])
-        return TableSpec(f"{step}/{self.name}", pa.schema(fields), names, order)
+        return TableSpec(f"{step}/{self.name}", pa.schema(fields), names, order, defaults=self.defaults)
 
-    def sweep(self, step: str, key: pa.Schema) -> TableSpec | None:
-        """Where the ends of lives lie, by time; only whole buckets that passed are looked at."""
+    def sweeps(self, step: str, key: pa.Schema) -> tuple[TableSpec, ...]:
+        """Where the ends of lives lie, by time; only whole buckets that passed are looked at.
+
+        One table for each width, so that another time to live finds what was written under the old one.
+        """
         if self.ttl is None:
-            return None
+            return ()
         fields = list(key)
         order: tuple[Order, ...] = ()
         if self.kind == "list":
@@ -96,14 +100,41 @@ class StateSpec:
             fields.append(pa.field(ENTRY, self.entry))
             order = (Order(ENTRY),)
         fields.append(pa.field(AT, INSTANT))
-        return TableSpec(
-            f"{step}/ttl.{self.name}",
-            pa.schema(fields),
-            tuple(key.names),
-            order,
-            time=AT,
-            bucket_width=max(TTL_WIDTH_US_MIN, self.ttl.us // TTL_PARTS),
+        return tuple(
+            TableSpec(
+                sweep_name(step, self.name, tier),
+                pa.schema(fields),
+                tuple(key.names),
+                order,
+                time=AT,
+                bucket_width=width,
+            )
+            for tier, width in enumerate(SWEEPS)
         )
+
+    @property
+    def sweep_tier(self) -> int:
+        """The width for this time to live."""
+        assert self.ttl is not None
+        return max((t for t, width in enumerate(SWEEPS) if width * SWEEP_PARTS <= self.ttl.us), default=0)
+
+    @property
+    def defaults(self) -> tuple[tuple[str, Any], ...]:
+        """What fields of a record hold in rows from before they were added."""
+        found: dict[str, Any] = {}
+        if self.record is not None and dataclasses.is_dataclass(self.record):
+            for f in dataclasses.fields(self.record):
+                if f.default is not dataclasses.MISSING:
+                    found[f.name] = f.default
+                elif f.default_factory is not dataclasses.MISSING:
+                    found[f.name] = f.default_factory()
+        elif self.record is not None:
+            found = dict(getattr(self.record, "_field_defaults", {}))
+        return tuple((name, value) for name, value in found.items() if value is not None)
+
+
+def sweep_name(step: str, state: str, tier: int) -> str:
+    return f"{step}/ttl.{state}.{tier}"
 
 
 def _check_columns(step: str, state: str, names: list[str]) -> None:

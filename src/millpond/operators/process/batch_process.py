@@ -1,0 +1,132 @@
+"""BatchProcess: a user's Python for all keys of a batch at once, in Arrow.
+
+The same laws as KeyedProcess, for code that works on whole columns: it gets
+the rows by key and in order, the distinct keys, and each state as one array
+with a value per key; it sets the arrays and returns a table.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millpond.delta import HASH
+from millpond.errors import InvalidError
+from millpond.identity import one_chunk
+from millpond.operators.kernel import canonical_rows
+from millpond.operators.map import check_names
+from millpond.operators.operator import Binding, Context, Inputs, Result, Shape, by_key
+from millpond.operators.process import in_order
+from millpond.operators.process.columns import ColumnHandle
+from millpond.operators.process.in_order import ORIGIN, plain_rows
+from millpond.operators.process.spec import StateSpec
+from millpond.operators.user_code import FATAL, conformed, name_of, told
+from millpond.operators.watermark import stored
+from millpond.state.table import KeySet
+
+Ints = npt.NDArray[np.int64]
+
+_EPOCH_UTC = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+@dataclass(frozen=True)
+class KeyBatch:
+    """What a batch function gets."""
+
+    rows: pa.Table  # by key, and within a key in order
+    keys: pa.Table  # each key once
+    key_of: Ints  # row -> number of its key
+    starts: Ints  # where the rows of each key begin, and the end
+    now: datetime.datetime
+    epoch: int
+
+    def __len__(self) -> int:
+        return len(self.key_of)
+
+
+@dataclass(frozen=True)
+class BatchProcess:
+    key: tuple[str, ...]
+    function: Callable[..., pa.Table]
+    states: tuple[StateSpec, ...]
+    schema: pa.Schema
+
+    canonical: ClassVar[bool] = True
+
+    def meaning(self) -> Any:
+        return self.key
+
+    def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
+        (shape,) = inputs
+        if not shape.append_only:
+            raise InvalidError(
+                "process_batch needs append-only input",
+                detail="rows of this stream can be taken back; user code cannot undo what it did",
+                hint="put it before aggregates, joins and tables, or use apply() on all rows of a key",
+                step=step,
+            )
+        for state in self.states:
+            if (
+                state.kind != "value"
+                or state.form == "pickle"
+                or state.ttl is not None
+                or state.adds is not None
+            ):
+                raise InvalidError(
+                    f"process_batch cannot keep state {state.name!r} in columns",
+                    detail="it takes ValueState with a type, without a time to live",
+                    hint="give the state a type, or use process() for lists, maps, timers and time to live",
+                    step=step,
+                )
+        check_names(self.schema.names, step)
+        key = pa.schema([stored(shape.schema).field(name) for name in self.key])
+        tables = tuple(state.table(step, key) for state in self.states)
+        extra = (tuple(shape.schema.names), shape.time)
+        return Binding(Shape(self.schema, append_only=True), (by_key(*self.key),), tables, extra=extra)
+
+    def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
+        return (frozenset([*binding.extra[0], ORIGIN]),)
+
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+        (delta,) = inputs
+        if delta is None:
+            return Result()
+        names, time = binding.extra
+        rows = plain_rows(delta)
+        keys = KeySet.of(rows.select(list(self.key)), self.key, one_chunk(rows.column(HASH)).to_numpy())
+        order = in_order.by_key(rows, keys.inverse, time)
+        key_of = keys.inverse[order]
+        batch = KeyBatch(
+            canonical_rows(rows.select(list(names))).take(pa.array(order)),
+            keys.columns,
+            key_of,
+            np.searchsorted(key_of, np.arange(len(keys) + 1)),
+            _EPOCH_UTC + datetime.timedelta(microseconds=ctx.now_us),
+            ctx.epoch,
+        )
+        handles = {s.name: ColumnHandle(s, ctx.table(f"{ctx.step}/{s.name}"), keys) for s in self.states}
+        out = self._call(ctx, batch, handles)
+        return Result(out, tuple(c for handle in handles.values() for c in handle.changes()))
+
+    def _call(self, ctx: Context, batch: KeyBatch, handles: dict[str, ColumnHandle]) -> pa.Table:
+        try:
+            found = self.function(batch, **handles)
+        except FATAL:
+            raise
+        except Exception as error:
+            raise InvalidError(
+                f"{name_of(self.function)} failed on a batch of {len(batch)} rows",
+                detail=told(error, self.function),
+                hint="fix the function; use process() where single bad rows should not stop the others",
+                step=ctx.step,
+                epoch=ctx.epoch,
+            ) from error
+        if found is None:
+            return self.schema.empty_table()
+        return conformed(found, self.schema, self.function, ctx.step, ctx.epoch)
