@@ -27,6 +27,7 @@ from millpond.operators.operator import Binding, Change, Placement, Result
 from millpond.operators.scan import Scan, with_origin
 from millpond.plan.levels import Edge, Levels
 from millpond.plan.nodes import Node, Plan
+from millpond.sources.source import BOUND
 from millpond.state.listing import Listing, live_runs
 from millpond.state.packed import PackedWriter
 from millpond.state.run_ref import RunRef
@@ -157,6 +158,9 @@ class TaskRun:
                         bad = [pa.array([step] * table.num_rows, pa.string()), table["_row"], table["_error"]]
                         self.errors.append(pa.table(bad, schema=ERRORS_SPEC.schema))
                         self._count(f"errors/{step}", table.num_rows)
+                    elif BOUND in table.column_names:  # time that moves on without rows
+                        for at_us in table[BOUND].to_pylist():
+                            watermarks.reach(self.watermarks, self.plan, step, at_us)
                     elif table.num_rows:
                         if not table.num_columns:  # none is asked for: weights keep the rows from being lost
                             table = table.append_column("_w", pa.array(np.ones(table.num_rows, np.int64)))

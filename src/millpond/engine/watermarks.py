@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from millpond.plan.nodes import Node
+from millpond.plan.nodes import Node, Plan
 
 Marks = dict[str, Any]
 
@@ -27,6 +27,17 @@ def observe(marks: Marks, node: Node, out: pa.Table) -> None:
     newest = operator.observe(out)
     if newest is not None:
         merge(marks, {node.step: {"max": int(newest), "bound": int(newest) - int(operator.delay_us)}})
+
+
+def reach(marks: Marks, plan: Plan, scan: str, at_us: int) -> None:
+    """A source says that no row before this time will come any more: the watermarks it feeds rise to it."""
+    fed = {scan}
+    for node in plan.topological():
+        if fed.isdisjoint(node.inputs):
+            continue
+        fed.add(node.step)
+        if hasattr(node.operator, "observe"):
+            merge(marks, {node.step: {"max": at_us, "bound": at_us}})
 
 
 def merge(marks: Marks, others: Mapping[str, Any]) -> None:

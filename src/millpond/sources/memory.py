@@ -2,7 +2,8 @@
 
 Items are rows (a table or dicts, with `_w` for retractions), `Pause` (the
 source has nothing to give for some polls), `Crash` (the run ends with
-an exception when it gets there, once); watermarks come from the rows' own times.
+an exception when it gets there, once), `Bound` (event time moves on without a
+row); otherwise watermarks come from the rows' own times.
 A position is the number of items taken, so a reopened pond goes on where it
 was when the same items are given again.
 """
@@ -16,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.errors import InvalidError
-from millpond.sources.source import Advance, Poll, Split
+from millpond.sources.source import BOUND, Advance, Poll, Split
 from millpond.state.table_spec import TableSpec
 
 
@@ -39,6 +40,13 @@ class Crash:
 
 
 @dataclass(frozen=True)
+class Bound:
+    """No row before this time will come any more: the watermarks of the stream rise to it."""
+
+    at_us: int
+
+
+@dataclass(frozen=True)
 class MemorySource:
     """
     >>> schema = pa.schema([("k", pa.int64())])
@@ -55,9 +63,9 @@ class MemorySource:
     _met: dict[int, int] = field(default_factory=dict, compare=False, repr=False, metadata={"durable": False})
 
     def push(self, *items: Any) -> None:
-        """Add items at the end: tables, lists of dicts, Pause or Crash."""
+        """Add items at the end: tables, lists of dicts, Pause, Crash or Bound."""
         for item in items:
-            if isinstance(item, Pause | Crash | pa.Table):
+            if isinstance(item, Pause | Crash | Bound | pa.Table):
                 self.items.append(item)
             elif isinstance(item, Iterable):
                 self.items.append(rows(self.schema, list(item)))
@@ -99,12 +107,14 @@ class MemorySource:
                 continue
             splits.append(self._split(number, marks, item))
             marks = 0
-            taken += item.num_rows
+            taken += splits[-1].rows
             if taken >= max_rows:
                 break
         return Poll(tuple(splits), backlog_rows=0)
 
-    def _split(self, number: int, marks: int, item: pa.Table) -> Split:
+    def _split(self, number: int, marks: int, item: pa.Table | Bound) -> Split:
+        if isinstance(item, Bound):
+            return Split({"item": number, "marks": marks, "bound": item.at_us}, 0, 0, self.partition)
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, item.schema) as writer:
             writer.write_table(item)
@@ -119,7 +129,7 @@ class MemorySource:
     def again(self, what: Mapping[str, Any]) -> Split:
         """A split as it was admitted, for a replay; only this process has its rows."""
         number = int(what["item"])
-        if number >= len(self.items) or not isinstance(self.items[number], pa.Table):
+        if number >= len(self.items) or not isinstance(self.items[number], pa.Table | Bound):
             raise InvalidError(
                 f"the test source no longer has item {number}",
                 detail=f"it holds {len(self.items)} items in this process",
@@ -128,6 +138,9 @@ class MemorySource:
         return self._split(number, int(what["marks"]), self.items[number])
 
     def read(self, split: Split, columns: Sequence[str]) -> Iterator[pa.Table]:
+        if "bound" in split.what:
+            yield pa.table({BOUND: pa.array([split.what["bound"]], pa.int64())})
+            return
         assert split.data is not None
         with pa.ipc.open_stream(pa.py_buffer(split.data)) as reader:
             table = reader.read_all()

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from millpond.state.table_spec import TableSpec
 
+BOUND = "_bound"  # a column of `Source.read` that tells a time instead of rows
 Raw = bytes  # `Split.bytes` hides the builtin inside the class
 
 
@@ -71,7 +72,8 @@ class Source(Protocol):
         """The rows of a split; tables may carry `_w` when the source is not append-only.
 
         A table with a column `_error` holds no rows but input that could not be read: `_row` is its text,
-        `_error` the reason.  It becomes error rows, and the split goes on.
+        `_error` the reason.  It becomes error rows, and the split goes on.  One with a column `_bound` holds
+        no rows either: none before that time (in microseconds) will come any more, and watermarks rise to it.
         """
 
 

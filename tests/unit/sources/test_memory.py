@@ -11,7 +11,7 @@ import pytest
 import millpond
 from millpond.errors import InvalidError
 from millpond.plan import codec
-from millpond.sources.memory import Crash, InjectedCrash, MemorySource, Pause
+from millpond.sources.memory import Bound, Crash, InjectedCrash, MemorySource, Pause
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
 
@@ -96,3 +96,25 @@ def test_the_items_are_not_part_of_the_plan() -> None:
     again = codec.loads(codec.dumps(source))
     assert again == source
     assert again.items == []
+
+
+def test_a_bound_moves_event_time_without_a_row_and_makes_what_follows_late(tmp_path: Path) -> None:
+    """Law 8: watermarks only rise, and late data is never lost silently."""
+    source = MemorySource(pa.schema([("ts", pa.timestamp("us")), ("v", pa.int64())]))
+    with millpond.open(tmp_path, engine="inline", durable=False, parallelism=3) as pond:
+        rows = pond.stream("s", source, event_time="ts", delay="5s")
+        closed = rows.tumble("10s").key_by("window_end").aggregate(on_close=True, n="count(*)")
+        closed.view("closed")
+        source.push([{"ts": 1_000_000, "v": 1}, {"ts": 12_000_000, "v": 2}])
+        pond.drain()
+        assert pond.read("closed").num_rows == 0  # the watermark is at 7 s
+        source.push(Bound(10_000_000))
+        pond.drain()
+        assert pond.read("closed").column("n").to_pylist() == [1]
+        source.push(Bound(3_000_000), [{"ts": 9_000_000, "v": 3}, {"ts": 13_000_000, "v": 4}])
+        pond.drain()
+        assert pond.late("s.watermark").column("v").to_pylist() == [3]
+        assert pond.head().watermarks["s.watermark"] == {"max": 13_000_000, "bound": 10_000_000}
+        assert pond.replay(pond.epoch - 1).same
+        with pytest.raises(InvalidError, match="not an item"):
+            source.push(7)
