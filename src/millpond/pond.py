@@ -25,29 +25,37 @@ import pyarrow as pa
 from millpond.clock import Clock, SystemClock
 from millpond.control import lease
 from millpond.control.admission import Bounds
+from millpond.engine import watermarks
+from millpond.engine.bootstrap import Rows, bootstrap
 from millpond.engine.coordinator import Coordinator, Policy, require_parallelism
 from millpond.engine.engine import Engine
 from millpond.engine.inline import InlineEngine
+from millpond.engine.migration import Functions, asked_for, migrate, plan_moves, state_table
+from millpond.engine.protocol import Rewrite
+from millpond.engine.rewrite import Rewriter
 from millpond.engine.runner import Runner
 from millpond.engine.shell import Shell
 from millpond.engine.watching import OnError, OnInput
 from millpond.engine.worker import Worker
 from millpond.errors import ConflictError, InternalError, InvalidError, MillpondError, UnavailableError
 from millpond.flow.builder import Builder
-from millpond.flow.stream import Duration, Stream, ViewHandle
+from millpond.flow.durations import Duration
+from millpond.flow.stream import Stream, ViewHandle
 from millpond.operators.bag import Bag
 from millpond.operators.scan import Scan
 from millpond.operators.upsert import Upsert
 from millpond.plan import codec
 from millpond.plan.compatible import check_compatible
+from millpond.plan.evolution import known_tables
 from millpond.plan.explain import explain_text, mermaid
 from millpond.plan.levels import cut
 from millpond.plan.nodes import Plan
-from millpond.plan.tables import table_wakes
+from millpond.plan.tables import table_specs, table_wakes
 from millpond.serve.moment import Moment
 from millpond.serve.reader import Delta, Reader
 from millpond.serve.replay import Replay
 from millpond.serve.replay import replay as run_again
+from millpond.serve.states import StateInfo
 from millpond.serve.summaries import EpochSummary, summaries
 from millpond.settings import Settings, make_settings
 from millpond.sources.inbox_table import ROWS_MAX, SEQUENCE, InboxTable
@@ -301,7 +309,66 @@ class Pond:
         wanted = self._reader._resolve(head, epoch)
         if wanted < head.floor and wanted not in head.savepoints.values():
             raise InvalidError(f"epoch {wanted} is no longer kept", detail=f"the floor is {head.floor}")
+        self._check_rollback(head, wanted)
         self._command("rollback", {"epoch": wanted})
+
+    def migrate(
+        self,
+        step: str | Mapping[str, Functions],
+        function: Functions | None = None,
+        *,
+        state: str | None = None,
+    ) -> int:
+        """Write the state of a step anew, in one commit with this pipeline; the number of rows written.
+
+        `function` makes a new row (a dict) of each old one, or None to drop it; what it leaves out stays.
+        One that is annotated with pa.Table gets and gives whole tables.  It is applied to `state`, or else to
+        all states of the step; {state: function} names several, {step: ...} several steps.  A crash
+        leaves all of the old state, or has all of the new.
+        """
+        wanted = asked_for(step, function, state)
+        with self._lock:
+            head = self._at_rest("migrate()")
+            if head is None:
+                raise InvalidError("there is no pond here yet", hint="there is nothing to migrate: run it")
+            old = self._reader.plan_of(head)
+            new = self._builder.plan if self._builder.plan.nodes else old
+            moves = plan_moves(old, new, wanted)
+            tables = {move.new.name for move in moves}
+            check_compatible(old, new, set(head.positions), rewritten=tables)
+            rewriter = Rewriter(self._worker, head)
+            rows = migrate(rewriter, moves)
+            self._boot(rewriter.finish())
+            return rows
+
+    def bootstrap(self, step: str, state: str, rows: Rows, *, replace: bool = False) -> int:
+        """Fill a state of a step from an Arrow table or dicts, in one commit; the number of rows.
+
+        Columns are those of `pond.state(step, state)`.  A state that has rows is only replaced if told so.
+        """
+        with self._lock:
+            head = self._at_rest("bootstrap()")
+            if head is None:
+                self._boot()
+                head = self._at_rest("bootstrap()")
+                assert head is not None
+            old = self._reader.plan_of(head)
+            new = self._builder.plan if self._builder.plan.nodes else old
+            spec = state_table(new, step, state)
+            was = known_tables(old, step).get(spec.name) if step in old.nodes else None
+            rewriter = Rewriter(self._worker, head)
+            if was is not None and not replace and not rewriter.is_empty(was):
+                raise InvalidError(
+                    f"state {state!r} of step {step!r} has rows already",
+                    hint="pass replace=True to write all of it anew, or change rows with migrate()",
+                    step=step,
+                )
+            plan = check_compatible(old, new, set(head.positions), rewritten={spec.name})
+            mark = plan.shape(plan.nodes[step].inputs[0]).watermark
+            bound = None if mark is None else watermarks.bound(head.watermarks, mark)
+            count = bootstrap(rewriter, plan.nodes[step], spec, rows, self._clock.now_us(), bound)
+            self._boot(rewriter.finish())
+            return count
 
     def fork(self, path: str | os.PathLike[str], epoch: int | str | None = None) -> int:
         """Begin a new pond at `path` with the state of this one, without copying it; the epoch it begins as.
@@ -406,6 +473,26 @@ class Pond:
     def changes(self, view: str, since: int | None = None, *, follow: bool = False) -> Iterator[Delta]:
         """An iterator of the changes of each epoch after `since`."""
         return self._reader.changes(view, since, follow=follow)
+
+    def states(self) -> list[StateInfo]:
+        """The state tables of all steps at the newest epoch: step, state, at most so many rows, bytes."""
+        return self._reader.states()
+
+    def state(
+        self, step: str, name: str, epoch: int | str | None = None, *, unpickle: bool = False
+    ) -> pa.Table:
+        """The rows of a state; of untyped state the pickles, or with `unpickle` what they show as text."""
+        return self._reader.state(step, name, epoch, unpickle=unpickle)
+
+    def state_rows(self, step: str, name: str, epoch: int | str | None = None) -> list[dict[str, Any]]:
+        """The rows of a state as Python objects; this unpickles untyped state."""
+        return self._reader.state_rows(step, name, epoch)
+
+    def export(
+        self, step: str, state: str, path: str | os.PathLike[str], epoch: int | str | None = None
+    ) -> int:
+        """Write a state as one Parquet file, which is there whole or not at all; the number of rows."""
+        return self._reader.export(step, state, path, epoch)
 
     def errors(self, view: str | None = None, epoch: int | str | None = None) -> pa.Table:
         """Rows that could not be processed, with the reason."""
@@ -513,16 +600,52 @@ class Pond:
             raise InternalError("the background thread has no runner")
         return runner
 
-    def _boot(self) -> Runner:
+    def _at_rest(self, what: str) -> Manifest | None:
+        """The head of a pond that nobody runs: neither another process nor, from here on, this one."""
+        self._check()
+        if self._thread is not None or self._driver is not None:
+            raise InvalidError(
+                f"the pipeline is running, and {what} needs it at rest", hint="stop() it first"
+            )
+        if self._closed:
+            raise InvalidError("this pond is closed", hint="open it again with millpond.open(...)")
+        runner, self._runner = self._runner, None
+        keeper, self._keeper = self._keeper, None
+        if runner is not None:
+            runner.close()
+        if keeper is not None:
+            keeper.release()
+        self._wait_for_lease()
+        return history.read_head(self.store)
+
+    def _check_rollback(self, head: Manifest, epoch: int) -> None:
+        """Refuse an epoch whose state the pipeline of today cannot read; the coordinator does so as well."""
+        target = history.read_manifest(self.store, epoch)
+        if target.catalog is None or target.catalog == head.catalog:
+            return
+        old, now = self._reader.plan_of(target), self._reader.plan_of(head)
+        try:
+            check_compatible(old, now, set(target.positions))
+        except InvalidError as error:
+            raise InvalidError(
+                f"this pipeline cannot go on from epoch {epoch}",
+                detail=f"{error.message}: {error.detail}",
+                hint="fork that epoch, and run the fork with the code of its time or migrate it",
+                step=error.step,
+                epoch=epoch,
+            ) from error
+
+    def _boot(self, rewrite: Rewrite | None = None) -> Runner:
         self._check()
         if self._runner is not None and not self._closed:
             return self._runner
-        self._checked_plan(history.read_head(self.store))
+        rewritten = () if rewrite is None else rewrite.tables
+        self._checked_plan(history.read_head(self.store), rewritten)
         self._wait_for_lease()
         if self._closed:
             raise InvalidError("this pond is closed", hint="open it again with millpond.open(...)")
         head = history.read_head(self.store)  # a standby has waited: the pond went on
-        plan = self._checked_plan(head)
+        plan = self._checked_plan(head, rewritten)
         if head is None:
             prove_put_new(self.store)
         engine = self.engine
@@ -552,6 +675,8 @@ class Pond:
             ids=lambda: uuid.uuid4().hex,
             now_us=self._clock.now_us(),
             wakes=table_wakes(plan),
+            tables=table_specs(plan),
+            rewrite=rewrite,
         )
         shell = Shell(
             self._worker,
@@ -573,7 +698,7 @@ class Pond:
         self._runner = runner
         return runner
 
-    def _checked_plan(self, head: Manifest | None) -> Plan:
+    def _checked_plan(self, head: Manifest | None, rewritten: Sequence[str] = ()) -> Plan:
         """The plan to run: what this process defined, if the pond can go on with it, or else its own."""
         if self._closed:
             raise InvalidError("this pond is closed", hint="open it again with millpond.open(...)")
@@ -583,7 +708,8 @@ class Pond:
                 raise InvalidError("there is nothing to run", hint="define a stream and a view first")
             return self._reader.plan_of(head)
         if head is not None and head.catalog is not None:
-            return check_compatible(self._reader.plan_of(head), plan, set(head.positions))
+            old = self._reader.plan_of(head)
+            return check_compatible(old, plan, set(head.positions), rewritten=rewritten)
         return plan
 
     def _wait_for_lease(self) -> None:

@@ -12,7 +12,7 @@ after which an older coordinator loses every put (law 2).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -41,6 +41,7 @@ from millpond.engine.protocol import (
     ReadBack,
     ReadBackDone,
     ReadHead,
+    Rewrite,
     RunEpoch,
     RunFailed,
     Unanswered,
@@ -112,6 +113,8 @@ class Coordinator:
         ids: Callable[[], str],
         now_us: int = 0,
         wakes: Mapping[str, Wake] | None = None,
+        tables: Container[str] | None = None,
+        rewrite: Rewrite | None = None,
     ) -> None:
         self.policy = policy
         self.catalog = catalog
@@ -128,6 +131,8 @@ class Coordinator:
         self._ids = ids
         self._now_us = now_us
         self._wakes = dict(wakes or {})  # by table
+        self._tables = tables  # those that the plan has: others are never merged; None for all
+        self._rewrite = rewrite
         self._idled: Idled | None = None
         self._pages: dict[str, tuple[RunRef, ...]] = {}
         self._draft: PutManifest | None = None
@@ -226,7 +231,22 @@ class Coordinator:
             catalog=self.catalog,
             parallelism=self._parallelism or head.parallelism,
         )
-        return self._commit(taken, added=(), removed=())
+        rewrite = self._rewrite
+        if rewrite is None:
+            return self._commit(taken, added=(), removed=())
+        if rewrite.base != head.nonce:
+            return [
+                Halt(
+                    ConflictError(
+                        "the pond went on while its state was written anew",
+                        detail=f"its newest epoch is {head.epoch} now; nothing was changed",
+                        hint="stop the process that runs it, and try again",
+                        epoch=head.epoch,
+                    )
+                )
+            ]
+        taken = replace(taken, metrics={"rewrote": list(rewrite.tables)})
+        return self._commit(taken, added=rewrite.added, removed=rewrite.removed)
 
     def _adopt(self, event: HeadRead) -> None:
         assert event.manifest is not None
@@ -317,10 +337,20 @@ class Coordinator:
                 child = replace(child, savepoints={**head.savepoints, name: head.epoch})
             case "drop_savepoint" if name in head.savepoints:
                 child = replace(child, savepoints={n: e for n, e in head.savepoints.items() if n != name})
+            case "compact":
+                self._everything = True  # merged beside the chain from here on
+            case "gc":
+                keep = command.args.get("keep")
+                if keep is not None and (not isinstance(keep, int) or keep < 1):
+                    refused = f"it cannot keep {keep!r} epochs"
+                else:
+                    floor = head.floor if keep is None else self._floor(head, keep)
+                    child = replace(child, floor=max(child.floor, floor))
+                    self._collect_at = 0
             case "rollback" if event.rollback_to is not None:
                 return self._roll_back(event.rollback_to, child)
             case "rollback":
-                refused = f"epoch {command.args.get('epoch')!r} is not kept"
+                refused = command.args.get("refused") or f"epoch {command.args.get('epoch')!r} is not kept"
             case "savepoint" | "drop_savepoint":
                 refused = f"no savepoint can be named {name!r}"
             case _:
@@ -406,12 +436,12 @@ class Coordinator:
             metrics={},
             restores=None,
             cursors=dict(self._cursors),
-            floor=self._floor(head),
+            floor=self._floor(head, self.policy.retain_epochs),
         )
 
-    def _floor(self, head: Manifest) -> int:
+    def _floor(self, head: Manifest, retain_epochs: int) -> int:
         """The oldest epoch that must stay readable; it never falls, and waits for slow sinks."""
-        wanted = head.epoch + 1 - self.policy.retain_epochs
+        wanted = head.epoch + 1 - retain_epochs
         for sink in self._sinks:
             wanted = min(wanted, self._cursors.get(sink, 0))
         return max(head.floor, wanted)
@@ -525,8 +555,9 @@ class Coordinator:
                 found.append(Deliver(sink, following, whole))
         if (self.policy.compact or self._everything) and self._compacting is None and not self._merged:
             places = self.live.places() if self._everything else sorted(self.live.touched, key=str)
+            known = [p for p in places if self._tables is None or p[0] in self._tables]
             jobs = plan_merges(
-                (r for place in places for r in self.live.at(place)),
+                (r for place in known for r in self.live.at(place)),
                 fan_in=self.policy.fan_in,
                 unit_bytes=self.policy.unit_bytes,
                 everything=self._everything,

@@ -13,7 +13,7 @@ from typing import Any
 from millpond.errors import MillpondError
 from millpond.sources.source import Advance, Poll, Split
 from millpond.state.compaction import MergeJob
-from millpond.state.manifest import Manifest
+from millpond.state.manifest import Manifest, RunId
 from millpond.state.run_ref import RunRef
 
 # -- instructions -----------------------------------------------------------
@@ -105,6 +105,17 @@ Instruction = (
 )
 BACKGROUND = (Deliver, Compact, Collect)
 
+
+@dataclass(frozen=True)
+class Rewrite:
+    """State written anew, to be committed with the take-over: all of it or nothing."""
+
+    base: str  # nonce of the head that it was made from
+    tables: tuple[str, ...]
+    added: tuple[RunRef, ...]
+    removed: tuple[RunId, ...]
+
+
 # -- events -------------------------------------------------------------------
 
 
@@ -120,7 +131,7 @@ class Command:
     """A control entry of the inbox."""
 
     number: int
-    kind: str  # rescale, rollback, savepoint, drop_savepoint
+    kind: str  # rescale, rollback, savepoint, drop_savepoint, compact, gc
     args: Mapping[str, Any]
 
 

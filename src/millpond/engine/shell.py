@@ -51,9 +51,10 @@ from millpond.engine.protocol import (
 )
 from millpond.engine.spec import EpochSpec, Report
 from millpond.engine.worker import Worker
-from millpond.errors import InternalError, MillpondError, UnavailableError
+from millpond.errors import InternalError, InvalidError, MillpondError, UnavailableError
 from millpond.operators.materialize import ERRORS_SPEC
 from millpond.operators.scan import Scan
+from millpond.plan.compatible import check_compatible
 from millpond.plan.levels import Levels
 from millpond.plan.nodes import Plan
 from millpond.plan.tables import table_specs
@@ -179,7 +180,11 @@ class Shell:
             if entry.kind != "rows":
                 if splits or rejects:
                     break
-                return (Command(entry.number, entry.kind, entry.args),), self._rollback_target(entry)
+                target = self._rollback_target(entry)
+                refused = None if target is None else self._unreadable(target)
+                if refused is not None:
+                    target, entry = None, replace(entry, args={**entry.args, "refused": refused})
+                return (Command(entry.number, entry.kind, entry.args),), target
             reason = self._refusal(entry)
             if reason is None and not rejects:
                 what = {"entry": entry.number, **entry.args}
@@ -217,6 +222,17 @@ class Shell:
             return None
         target = history.find_manifest(self.store, epoch)
         return None if target is None else self._opened(target)
+
+    def _unreadable(self, target: HeadRead) -> str | None:
+        """Why this pipeline cannot go on with the state of an epoch that another wrote, if so."""
+        manifest = target.manifest
+        if manifest is None or manifest.catalog is None or manifest.catalog == self.catalog:
+            return None
+        try:
+            check_compatible(self.worker.plan(manifest.catalog)[0], self.plan, set(manifest.positions))
+        except InvalidError as error:
+            return f"{error.message}, {error.detail}"
+        return None
 
     def _run(self, ask: RunEpoch) -> Event:
         started = time.perf_counter()

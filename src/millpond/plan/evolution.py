@@ -169,3 +169,16 @@ def _refusal(step: str, table: TableSpec, what: str, detail: str, hint: str | No
         hint=hint or f"write it anew with pond.migrate({step!r}, fn, state={state!r}), or give it a new name",
         step=step,
     )
+
+
+OWN = ("timers", "out", "rows", "late")  # tables of a step that are no state of its user's
+
+
+def user_states(node: Node) -> dict[str, TableSpec]:
+    """The states that a user declared, by name; bookkeeping beside them has a dot in its name."""
+    tables = {table.name.rpartition("/")[2]: table for table in node.binding.tables}
+    return {
+        name: table
+        for name, table in tables.items()
+        if "." not in name and name not in OWN and table.name != node.binding.view and table.rule == "latest"
+    }

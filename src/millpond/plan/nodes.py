@@ -47,9 +47,7 @@ class Plan:
     nodes: Mapping[str, Node] = field(default_factory=dict)
     views: Mapping[str, View] = field(default_factory=dict)
     sinks: Mapping[str, SinkNode] = field(default_factory=dict)
-    left: Mapping[str, TableSpec] = field(
-        default_factory=dict
-    )  # what runs may still hold; see plan.evolution
+    left: Mapping[str, TableSpec] = field(default_factory=dict)  # what runs hold beyond it: plan.evolution
 
     def shape(self, step: str) -> Shape:
         return self.nodes[step].binding.shape

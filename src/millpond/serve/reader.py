@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,9 @@ from millpond.errors import DataError, InvalidError
 from millpond.operators.materialize import ERRORS_SPEC
 from millpond.plan.nodes import Plan, View
 from millpond.plan.tables import table_specs
+from millpond.serve import states
 from millpond.serve.holds import Holds
+from millpond.serve.states import StateInfo
 from millpond.state import history
 from millpond.state.manifest import Manifest, is_kept
 from millpond.state.pins import pin, unpin
@@ -247,6 +250,40 @@ class Reader:
             if spec is None:
                 raise InvalidError(f"step {step!r} keeps no late rows", hint="name a watermark step")
             return snapshot.scan(spec, spec.schema.names)
+
+    # -- state -----------------------------------------------------------------------
+
+    def states(self, epoch: int | str | None = None) -> list[StateInfo]:
+        with self.pinned(epoch) as snapshot:
+            return states.state_infos(snapshot, self.plan_of(snapshot.manifest))
+
+    def state(
+        self, step: str, name: str, epoch: int | str | None = None, *, unpickle: bool = False
+    ) -> pa.Table:
+        """All rows of a state that live at an epoch; pickles stay bytes unless asked for as text."""
+        with self.pinned(epoch) as snapshot:
+            plan = self.plan_of(snapshot.manifest)
+            spec = states.find_state(plan, step, name)
+            found = pa.concat_tables(list(states.pieces(snapshot, plan, spec)))
+            return states.shown(spec, found) if unpickle else found
+
+    def state_rows(self, step: str, name: str, epoch: int | str | None = None) -> list[dict[str, Any]]:
+        """The same as Python objects, untyped values unpickled."""
+        with self.pinned(epoch) as snapshot:
+            plan = self.plan_of(snapshot.manifest)
+            spec = states.find_state(plan, step, name)
+            found = states.pieces(snapshot, plan, spec)
+            return [row for part in found for row in states.as_rows(spec, part)]
+
+    def export(
+        self, step: str, name: str, path: str | os.PathLike[str], epoch: int | str | None = None
+    ) -> int:
+        """A state as a Parquet file; the number of rows."""
+        with self.pinned(epoch) as snapshot:
+            plan = self.plan_of(snapshot.manifest)
+            spec = states.find_state(plan, step, name)
+            facts = {"millpond.state": spec.name, "millpond.epoch": str(snapshot.epoch)}
+            return states.export(states.pieces(snapshot, plan, spec), path, facts)
 
 
 @contextlib.contextmanager

@@ -72,7 +72,7 @@ class Snapshot:
         """What this epoch changed in a table: a consolidated delta of the given columns."""
         if self.epoch == 0:
             return empty_delta(spec, columns)
-        if self.manifest.kind == "rollback":
+        if self.manifest.kind == "rollback" or spec.name in self.manifest.metrics.get("rewrote", ()):
             return self._difference(spec, columns)
         runs = [r for r in self.manifest.added if r.table == spec.name and r.kind == "delta"]
         if not runs:

@@ -249,7 +249,7 @@ class Table:
             detail=f"column {name!r} is {kind}, the values are {array.type}",
             hint="cast both sides to one type",
         )
-        if _family(array.type) != _family(kind):
+        if family(array.type) != family(kind):
             raise refusal
         try:
             return array.cast(kind)
@@ -420,7 +420,7 @@ class Table:
         ), done
 
 
-def _family(kind: pa.DataType) -> str:
+def family(kind: pa.DataType) -> str:
     """Types of one family hold the same values and hash them alike."""
     t = pa.types
     families = {

@@ -1,0 +1,115 @@
+"""Bootstrap: the state of a step from rows that the pond never read.
+
+Columns are those of the state's table. Where the state has a time to live, a
+row lives as long from now (or from the watermark) as if the step had just
+written it, unless the rows say in `expires` when they end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from millpond.engine.rewrite import Rewriter
+from millpond.engine.state_rows import EXPIRES, from_arrow, from_python, misfit, refuse_unknown
+from millpond.errors import InvalidError
+from millpond.operators.operator import Change
+from millpond.operators.process.spec import AT, INSTANT, StateSpec
+from millpond.plan.nodes import Node
+from millpond.state.segment import repeat
+from millpond.state.table_spec import TableSpec
+
+PYTHON_ROWS = 65_536  # that are turned into columns at once
+ARROW_ROWS = 1 << 20
+
+Rows: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[Mapping[str, Any]]
+
+
+def bootstrap(
+    rewriter: Rewriter, node: Node, spec: TableSpec, rows: Rows, now_us: int, watermark: int | None
+) -> int:
+    """Write the rows of one state; how many."""
+    specs = {table.name: table for table in node.binding.tables}
+    state = spec.name.rpartition("/")[2]
+    rewriter.replace(spec.name)
+    if f"{node.step}/ttl.{state}" in specs:
+        rewriter.replace(f"{node.step}/ttl.{state}")
+    own = getattr(node.operator, "bootstrap_changes", None)
+    count = 0
+    for piece in _pieces(node.step, spec, rows):
+        if own is not None:
+            changes = own(node.binding, state, piece, now_us, watermark)
+        else:
+            changes = _changes(node, spec, piece, now_us, watermark)
+        rewriter.write(node.step, [(specs[change.table], change.rows) for change in changes])
+        count += piece.num_rows
+    return count
+
+
+def _pieces(step: str, spec: TableSpec, rows: Rows) -> Iterator[pa.Table]:
+    """The rows in the columns of the table, a bounded number at a time; `expires` only if they have it."""
+    if isinstance(rows, pa.RecordBatch):
+        rows = pa.Table.from_batches([rows])
+    if isinstance(rows, pa.RecordBatchReader):
+        for batch in rows:
+            yield from _pieces(step, spec, pa.Table.from_batches([batch]))
+    elif isinstance(rows, pa.Table):
+        refuse_unknown(step, spec, rows.column_names)
+        declared = _given(spec, rows.column_names)
+        for start in range(0, rows.num_rows, ARROW_ROWS):
+            yield from_arrow(step, declared, rows.slice(start, ARROW_ROWS))
+    elif isinstance(rows, Mapping | str | bytes) or not isinstance(rows, Iterable):
+        raise InvalidError(
+            f"rows of a state cannot be {type(rows).__name__}",
+            hint="pass an Arrow table, or dicts: [{'user': 'ann', 'last': 2.5}]",
+            step=step,
+        )
+    else:
+        source = iter(rows)
+        while some := list(islice(source, PYTHON_ROWS)):
+            for row in some:
+                if not isinstance(row, Mapping):
+                    raise misfit(step, spec, None, f"a row is a dict, got {type(row).__name__} {row!r}")
+                refuse_unknown(step, spec, row)
+            yield from_python(step, _given(spec, {name for row in some for name in row}), some)
+
+
+def _given(spec: TableSpec, names: Iterable[str]) -> TableSpec:
+    if EXPIRES not in spec.rest or EXPIRES in names:
+        return spec
+    return replace(
+        spec,
+        schema=pa.schema([f for f in spec.schema if f.name != EXPIRES]),
+        defaults=tuple(d for d in spec.defaults if d[0] != EXPIRES),
+    )
+
+
+def _changes(
+    node: Node, spec: TableSpec, rows: pa.Table, now_us: int, watermark: int | None
+) -> tuple[Change, ...]:
+    """The rows of the state, and of the table by which they end."""
+    states = [s for s in getattr(node.operator, "states", ()) if isinstance(s, StateSpec)]
+    state = next((s for s in states if f"{node.step}/{s.name}" == spec.name), None)
+    if state is None or (ttl := state.ttl) is None:
+        return (Change(spec.name, rows),)
+    if EXPIRES not in rows.column_names:
+        base = now_us if ttl.clock == "processing" else watermark
+        if base is None:
+            raise InvalidError(
+                f"when rows of state {spec.name.rpartition('/')[2]!r} end is not known yet",
+                detail="it lives by event time, and no row has come that moved the watermark",
+                hint=f"give the rows a column {EXPIRES!r}, or bootstrap after the first epoch",
+                step=node.step,
+            )
+        ends = repeat(pa.array(np.array([base + ttl.us])).cast(INSTANT), rows.num_rows)
+        rows = rows.append_column(EXPIRES, ends)
+    elif rows.column(EXPIRES).null_count:
+        raise misfit(node.step, spec, None, f"{EXPIRES!r} is NULL in {rows.column(EXPIRES).null_count} rows")
+    ended = [rows.column(name) for name in spec.identity] + [rows.column(EXPIRES)]
+    sweep = pa.table(ended, names=[*spec.identity, AT])
+    return Change(spec.name, rows.select(spec.schema.names)), Change(f"{node.step}/ttl.{state.name}", sweep)

@@ -1,0 +1,214 @@
+"""Migration: the state of a step, written anew row by row (or table by table) by a user's function.
+
+Rows are read by the spec they were written with and written by the new one.
+A column that the function leaves out stays as it was, or takes its default
+where it is new; None in place of a row drops it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, get_type_hints
+
+import pyarrow as pa
+
+from millpond.engine.rewrite import Rewriter
+from millpond.engine.state_rows import EXPIRES, from_arrow, from_python, misfit, python_rows, refuse_unknown
+from millpond.errors import InvalidError
+from millpond.operators.user_code import FATAL, name_of, told
+from millpond.plan.evolution import evolves, known_tables, user_states
+from millpond.plan.nodes import Node, Plan
+from millpond.state.table_spec import TableSpec
+
+ROWS_AT_ONCE = 16_384  # of Python rows
+
+Function = Callable[[Any], Any]
+Functions = Function | Mapping[str, Function]  # for all states of a step, or by state
+
+
+@dataclass(frozen=True)
+class Move:
+    """One state that is written anew."""
+
+    step: str
+    old: TableSpec
+    new: TableSpec
+    function: Function
+
+
+def asked_for(
+    step: str | Mapping[str, Functions], function: Functions | None, state: str | None
+) -> Mapping[str, Functions]:
+    """By step what to do with its states, from what people may write.
+
+    >>> asked_for("fraud", dict, "last")
+    {'fraud': {'last': <class 'dict'>}}
+    """
+    if isinstance(step, Mapping) and function is None and state is None:
+        return step
+    if isinstance(step, str) and function is not None:
+        if state is None:
+            return {step: function}
+        if not isinstance(function, Mapping):
+            return {step: {state: function}}
+    raise InvalidError(
+        "migrate() needs a step and a function",
+        hint="pond.migrate('step', fn), with state='name' for one state, or {step: {state: fn}} for several",
+    )
+
+
+def plan_moves(old: Plan, new: Plan, wanted: Mapping[str, Functions]) -> tuple[Move, ...]:
+    """What is to be written anew: by step, a function for all its states or one for each of some."""
+    found = []
+    for step, functions in wanted.items():
+        states = user_states(state_node(new, step))
+        before = known_tables(old, step) if step in old.nodes else {}
+        if not isinstance(functions, Mapping):
+            functions = {name: functions for name, table in states.items() if table.name in before}
+        for name, function in functions.items():
+            table = state_table(new, step, name)
+            if table.name not in before:
+                raise InvalidError(
+                    f"state {name!r} of step {step!r} is new: there is nothing to migrate",
+                    hint=f"fill it with pond.bootstrap({step!r}, {name!r}, rows)",
+                    step=step,
+                )
+            if not callable(function):
+                raise InvalidError(
+                    f"state {name!r} cannot be migrated by {type(function).__name__}",
+                    hint="pass a function from a row (a dict) to a row or None",
+                    step=step,
+                )
+            found.append(Move(step, before[table.name], table, function))
+    return tuple(found)
+
+
+def state_node(plan: Plan, step: str) -> Node:
+    """A step that keeps state of a user's, or an error that says which do."""
+    node = plan.nodes.get(step)
+    if node is not None and evolves(node):
+        return node
+    known = [s for s, n in plan.nodes.items() if evolves(n)]
+    near = difflib.get_close_matches(step, known, 1)
+    raise InvalidError(
+        f"no step named {step!r}" if node is None else f"step {step!r} keeps no state of its user's",
+        detail=f"steps with such state are {', '.join(known) or 'none'}",
+        hint=f"did you mean {near[0]!r}?" if near else None,
+    )
+
+
+def state_table(plan: Plan, step: str, state: str) -> TableSpec:
+    """The table of one state, or an error that says which there are."""
+    states = user_states(state_node(plan, step))
+    if state in states:
+        return states[state]
+    if state == "timers":
+        raise InvalidError(
+            "timers cannot be written from outside",
+            detail="a timer is what the step itself set",
+            hint="set them in the step, on the first row of a key",
+            step=step,
+        )
+    near = difflib.get_close_matches(state, states, 1)
+    raise InvalidError(
+        f"step {step!r} has no state {state!r}",
+        detail=f"its states are {', '.join(states) or 'none'}",
+        hint=f"did you mean {near[0]!r}?" if near else None,
+        step=step,
+    )
+
+
+def migrate(rewriter: Rewriter, moves: Iterable[Move]) -> int:
+    """Write all of it; the number of rows written."""
+    rows = 0
+    for move in moves:
+        rewriter.replace(move.new.name)
+        for piece in rewriter.pieces(move.old):
+            made = _by_table(move, piece) if _takes_tables(move.function) else _by_row(move, piece)
+            rewriter.write(move.step, [(move.new, made)])
+            rows += made.num_rows
+    return rows
+
+
+def _by_row(move: Move, piece: pa.Table) -> pa.Table:
+    parts = []
+    for start in range(0, piece.num_rows, ROWS_AT_ONCE):
+        some = piece.slice(start, ROWS_AT_ONCE)
+        made = [row for given in _rows(move, some) if (row := _row(move, given)) is not None]
+        parts.append(from_python(move.step, move.new, made))
+    return pa.concat_tables(parts)
+
+
+def _rows(move: Move, piece: pa.Table) -> list[dict[str, Any]]:
+    try:
+        return python_rows(move.old, piece)
+    except Exception as error:  # whatever unpickling a user's value raises
+        raise InvalidError(
+            f"values of state {_name(move)!r} cannot be unpickled",
+            detail=f"{type(error).__name__}: {error}",
+            hint="let the class be importable, or take whole tables: def fn(table: pa.Table) -> pa.Table",
+            step=move.step,
+        ) from error
+
+
+def _row(move: Move, given: dict[str, Any]) -> dict[str, Any] | None:
+    before = dict(given)
+    try:
+        made = move.function(given)
+    except FATAL:
+        raise
+    except Exception as error:  # a user's function may raise anything: told with its row
+        raise _failed(move, error, f", in row {before!r}") from error
+    if made is None:
+        return None
+    if not isinstance(made, Mapping):
+        raise misfit(move.step, move.new, before, f"{name_of(move.function)} gave {type(made).__name__}")
+    refuse_unknown(move.step, move.new, made, move.old.schema.names)
+    return {**{name: before[name] for name in move.new.schema.names if name in before}, **made}
+
+
+def _by_table(move: Move, piece: pa.Table) -> pa.Table:
+    try:
+        made = move.function(piece)
+    except FATAL:
+        raise
+    except Exception as error:  # as above
+        raise _failed(move, error) from error
+    if made is None:
+        return move.new.schema.empty_table()
+    if not isinstance(made, pa.Table):
+        raise misfit(move.step, move.new, None, f"{name_of(move.function)} gave {type(made).__name__}")
+    refuse_unknown(move.step, move.new, made.column_names, move.old.schema.names)
+    for name in move.new.schema.names:
+        if name in made.column_names or name not in piece.column_names:
+            continue
+        if made.num_rows == piece.num_rows:
+            made = made.append_column(piece.schema.field(name), piece.column(name))
+        elif name == EXPIRES:
+            raise misfit(move.step, move.new, None, f"with other rows than were given, they need {name!r}")
+    return from_arrow(move.step, move.new, made)
+
+
+def _takes_tables(function: Function) -> bool:
+    """Is the first parameter annotated as an Arrow table?"""
+    try:
+        first = next(iter(inspect.signature(function).parameters), None)
+        hints = get_type_hints(function)
+    except (ValueError, TypeError, NameError, AttributeError):
+        return False
+    return first is not None and hints.get(first) is pa.Table
+
+
+def _failed(move: Move, error: Exception, where: str = "") -> InvalidError:
+    return InvalidError(
+        f"the migration of state {_name(move)!r} failed; nothing was changed",
+        detail=told(error, move.function) + where,
+        step=move.step,
+    )
+
+
+def _name(move: Move) -> str:
+    return move.new.name.rpartition("/")[2]

@@ -1,0 +1,147 @@
+"""Looking into state: any state table of any step, at any retained epoch.
+
+Nothing of a user's is unpickled unless asked for: a pickle can run code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import math
+import os
+import pickle
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from millpond.engine.state_rows import EXPIRES, is_pickled, python_rows
+from millpond.errors import InvalidError, UnavailableError
+from millpond.plan.nodes import Plan
+from millpond.state.compaction import cut_units
+from millpond.state.snapshot import Snapshot, expand
+from millpond.state.table import Table
+from millpond.state.table_spec import TableSpec
+
+UNIT_BYTES = 64 << 20  # of runs that are read at once
+
+
+@dataclass(frozen=True)
+class StateInfo:
+    """One state table: `rows` is an upper bound, known without reading it."""
+
+    step: str
+    state: str
+    rows: int
+    bytes: int
+
+
+def state_infos(snapshot: Snapshot, plan: Plan) -> list[StateInfo]:
+    """All state tables that people may look at; those of the engine's own have a dot in their name."""
+    found = []
+    for node in plan.nodes.values():
+        for table in node.binding.tables:
+            name = state_name(table)
+            if "." not in name:
+                runs = snapshot.listing.runs(table.name)
+                found.append(
+                    StateInfo(node.step, name, sum(r.rows for r in runs), sum(r.bytes for r in runs))
+                )
+    return found
+
+
+def state_name(table: TableSpec) -> str:
+    return table.name.rpartition("/")[2]
+
+
+def find_state(plan: Plan, step: str, name: str) -> TableSpec:
+    node = plan.nodes.get(step)
+    if node is None:
+        near = difflib.get_close_matches(step, plan.nodes, 1)
+        raise InvalidError(
+            f"no step named {step!r}",
+            detail=f"steps are {', '.join(plan.nodes) or 'none'}",
+            hint=f"did you mean {near[0]!r}?" if near else None,
+        )
+    tables = {state_name(table): table for table in node.binding.tables}
+    if name not in tables:
+        known = [n for n in tables if "." not in n]
+        near = difflib.get_close_matches(name, known, 1)
+        raise InvalidError(
+            f"step {step!r} has no state {name!r}",
+            detail=f"its states are {', '.join(known) or 'none'}",
+            hint=f"did you mean {near[0]!r}?" if near else None,
+            step=step,
+        )
+    return tables[name]
+
+
+def pieces(snapshot: Snapshot, plan: Plan, spec: TableSpec) -> Iterator[pa.Table]:
+    """The rows that live, in the columns that people see, a unit at a time; at least one table."""
+    refs = snapshot.listing.runs(spec.name)
+    names = [name for name in spec.schema.names if name != EXPIRES]
+    over = _over(snapshot, plan, spec)
+    for h_min, h_max in cut_units(max(1, math.ceil(sum(r.bytes for r in refs) / UNIT_BYTES))):
+        rows = Table(spec, refs, snapshot._open_file, h_min, h_max).scan()
+        if over is not None:
+            ended = pa.compute.less_equal(rows.column(EXPIRES), pa.scalar(over, pa.timestamp("us")))
+            rows = rows.filter(pa.compute.invert(pa.compute.fill_null(ended, False)))
+        yield expand(rows, names)
+
+
+def _over(snapshot: Snapshot, plan: Plan, spec: TableSpec) -> int | None:
+    """Rows that ended at or before this are no longer seen by the step, though they may still lie there."""
+    step, _, name = spec.name.rpartition("/")
+    node = plan.nodes[step]
+    state = next((s for s in getattr(node.operator, "states", ()) if getattr(s, "name", "") == name), None)
+    ttl = getattr(state, "ttl", None)
+    if ttl is None or EXPIRES not in spec.schema.names:
+        return None
+    if ttl.clock == "processing":
+        return snapshot.manifest.now_us
+    mark = plan.shape(node.inputs[0]).watermark
+    held = snapshot.manifest.watermarks.get(mark or "")
+    return None if held is None else int(held["bound"])
+
+
+def shown(spec: TableSpec, table: pa.Table) -> pa.Table:
+    """Pickled columns as the text that Python shows of their values."""
+    for place, name in enumerate(table.column_names):
+        if is_pickled(spec.schema.field(name)):
+            values = [
+                None if raw is None else repr(pickle.loads(raw)) for raw in table.column(name).to_pylist()
+            ]
+            table = table.set_column(place, name, pa.array(values, pa.string()))
+    return table
+
+
+def as_rows(spec: TableSpec, table: pa.Table) -> list[dict[str, Any]]:
+    return python_rows(spec, table)
+
+
+def export(parts: Iterator[pa.Table], path: str | os.PathLike[str], facts: Mapping[str, str]) -> int:
+    """One Parquet file that is there whole or not at all; the number of rows."""
+    target = Path(path).expanduser()
+    temporary = target.with_name(f".{target.name}.{os.urandom(4).hex()}.part")
+    rows = 0
+    try:
+        with contextlib.ExitStack() as stack:
+            writer = None
+            for table in parts:
+                if writer is None:
+                    schema = table.schema.with_metadata({**(table.schema.metadata or {}), **facts})
+                    writer = stack.enter_context(pq.ParquetWriter(temporary, schema))
+                writer.write_table(table.replace_schema_metadata(schema.metadata))
+                rows += table.num_rows
+        with open(temporary, "rb") as written:
+            os.fsync(written.fileno())
+        os.replace(temporary, target)
+    except OSError as error:
+        raise UnavailableError(f"{target} cannot be written", detail=str(error)) from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+    return rows
