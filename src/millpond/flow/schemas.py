@@ -262,11 +262,26 @@ def _content(cell: Any) -> tuple[Any, ...]:
         return ()
 
 
-def check_parameters(function: Any, *given: str, step: str | None = None) -> None:
-    """Refuse what cannot be called with these arguments, as far as its signature tells."""
+def check_parameters(function: Any, *given: str, yields: bool = True, step: str | None = None) -> None:
+    """Refuse what cannot be called with these arguments, as far as its signature tells.
+
+    `yields` says that it may be a generator.
+    """
     arguments = " and ".join(given)
     if not callable(function):
-        refuse("a function is needed here", f"got {said(function)}", f"it is called with {arguments}", step)
+        sql = "; SQL goes into select(), with_columns() or filter()" if isinstance(function, str) else ""
+        refuse(
+            "a function is needed here", f"got {said(function)}", f"it is called with {arguments}{sql}", step
+        )
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        refuse(f"{name_of(function)} is async", "nobody awaits what it gives", "write a plain function", step)
+    if not yields and inspect.isgeneratorfunction(function):
+        refuse(
+            f"{name_of(function)} is a generator",
+            "what it yields is not what it returns",
+            "return the value; or use flat_map(), whose functions may yield rows",
+            step,
+        )
     try:
         signature = inspect.signature(function)
     except (ValueError, TypeError):  # a builtin that does not tell

@@ -87,7 +87,7 @@ class Stream:
         """The rows where a condition is true: SQL, or a Python function of the row."""
         if isinstance(predicate, str):
             return self._then(id, Filter(predicate), "filter")
-        check_parameters(predicate, "a row", step=self._named(id, "filter"))
+        check_parameters(predicate, "a row", yields=False, step=self._named(id, "filter"))
         return self._then(id, FilterRows(predicate), "filter")
 
     def branch(self, *predicates: Predicate, id: str | None = None) -> tuple[Stream, ...]:
@@ -104,7 +104,7 @@ class Stream:
             )
         for predicate in predicates:
             if not isinstance(predicate, str):
-                check_parameters(predicate, "a row", step=base)
+                check_parameters(predicate, "a row", yields=False, step=base)
         taken = {column.lower() for column in self.columns}
         column = next(c for c in ("branch", *(f"branch{n}" for n in range(len(taken) + 1))) if c not in taken)
         split = self._then(id, Branch(predicates, column), "branch")
@@ -125,7 +125,7 @@ class Stream:
         return annotation, or by trying it on `sample` rows.
         """
         step = self._named(id, "map")
-        check_parameters(function, "a row", step=step)
+        check_parameters(function, "a row", yields=False, step=step)
         found = rows_step_schema(function, schema, sample, self.schema, many=False, step=step)
         return self._then(id, FlatMap(function, found, one=True), "map")
 
@@ -153,7 +153,7 @@ class Stream:
     ) -> Stream:
         """Arrow in, Arrow out; called with the rows of a task, in no particular order."""
         step = self._named(id, "map_batches")
-        check_parameters(function, "an Arrow table", step=step)
+        check_parameters(function, "an Arrow table", yields=False, step=step)
         found = batch_step_schema(function, schema, sample, self.schema, step=step)
         return self._then(id, MapBatches(function, found), "map_batches")
 
@@ -455,7 +455,7 @@ class KeyedStream:
         The function gets two rows and returns one of the same columns; it may leave out the key. Changes of
         a key fold all its rows anew, so they cost its size: where there is an aggregate, use that.
         """
-        check_parameters(function, "a row", "a row", step=self.stream._named(id, "reduce"))
+        check_parameters(function, "a row", "a row", yields=False, step=self.stream._named(id, "reduce"))
         return self._then(id, Reduce(self.key, function), "reduce")
 
     def process(
@@ -513,7 +513,7 @@ class KeyedStream:
         """Anything computed within a key, from all its rows: a query over `input`, or Python."""
         step = self.stream._named(id, "apply")
         if function is not None:
-            check_parameters(function, "the key", "its rows as an Arrow table", step=step)
+            check_parameters(function, "the key", "its rows as an Arrow table", yields=False, step=step)
         found = None if schema is None else schema_of(schema, step=step)
         return self._then(id, PerKey(self.key, found, function, sql), "apply")
 

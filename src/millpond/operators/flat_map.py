@@ -8,6 +8,8 @@ row with the user's line; all other rows go on (law 9).
 from __future__ import annotations
 
 import dataclasses
+import datetime
+import decimal
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -271,22 +273,42 @@ def arrow_values(values: list[Any], kind: pa.DataType | None) -> pa.Array:
     """Python values as a column; of the type that they show when none is given.
 
     Dataclasses inside lists, maps and structs are taken apart.  Nothing is lost
-    on the way: a float with a fraction is no integer, and a struct has no
-    fields but its own.
+    on the way: a float with a fraction is no integer, a datetime no date, and a
+    struct has no fields but its own.
     """
     if kind is None:
         values = [_plain(value) for value in values]
-    elif pa.types.is_nested(kind) or (pa.types.is_integer(kind) and float in set(map(type, values))):
+    elif pa.types.is_nested(kind) or _may_be_cut(values, kind):
         values = [_fitted(value, kind) for value in values]
     return pa.array(values, kind)
+
+
+def _may_be_cut(values: list[Any], kind: pa.DataType) -> bool:
+    cut = _cut_for(kind)
+    return bool(cut) and any(issubclass(given, cut) for given in set(map(type, values)))
+
+
+@lru_cache(maxsize=256)
+def _cut_for(kind: pa.DataType) -> tuple[type, ...]:
+    """Types of values that Arrow would cut to fit this one, without a word."""
+    if pa.types.is_integer(kind):
+        return float, np.floating, decimal.Decimal
+    if pa.types.is_date(kind):
+        return float, np.floating, datetime.datetime
+    return (float, np.floating) if pa.types.is_temporal(kind) else ()
 
 
 def _fitted(value: Any, kind: pa.DataType) -> Any:
     """The value in words that Arrow takes for this type."""
     if value is None:
         return None
-    if type(value) is float and pa.types.is_integer(kind) and not value.is_integer():
-        raise ValueError(f"{value!r} is not a whole number")
+    cut: Any = _cut_for(kind)
+    if isinstance(value, cut):
+        if not pa.types.is_integer(kind):
+            raise ValueError(f"{value!r} is no {kind}")
+        if value % 1 != 0:
+            raise ValueError(f"{value!r} is not a whole number")
+        return value
     if pa.types.is_struct(kind):
         mine = row_fields(value)
         if mine is None:

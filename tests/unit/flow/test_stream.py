@@ -120,6 +120,18 @@ def one_or_none(row: Any) -> Word | None:
     return None
 
 
+def yields(row: Any) -> Any:
+    yield row
+
+
+async def waits(row: Any) -> Any:
+    return row
+
+
+def both(row: Any) -> list[Half]:
+    return [Half(row.k, 1.0)] * 2
+
+
 def told_wrong(row: Any) -> set[int]:
     return set()
 
@@ -129,7 +141,8 @@ def told_wrong(row: Any) -> set[int]:
     [
         (lambda s: s.map(lambda r: r), "returns is not known", "pass schema=..., annotate the return type"),
         (lambda s: s.map(told_wrong), "told_wrong returns is not known", "sample=[...]"),
-        (lambda s: s.map(halves), "halves returns many rows", "use flat_map()"),
+        (lambda s: s.map(halves), "halves is a generator", "use flat_map()"),
+        (lambda s: s.map(both), "both returns many rows", "use flat_map()"),
         (lambda s: s.map(one_or_none), "may return None", "filter()"),
         (lambda s: s.flat_map(word), "word returns one row", "use map()"),
         (lambda s: s.map_batches(lambda t: t), "returns is not known", "pass schema=... or sample=[...]"),
@@ -148,7 +161,7 @@ def told_wrong(row: Any) -> set[int]:
             "schema=",
         ),
         (lambda s: s.map(lambda: 1, {"a": int}), "cannot be called with a row", "1 parameter"),
-        (lambda s: s.map("v + 1", {"a": int}), "a function is needed", "a row"),
+        (lambda s: s.map("v + 1", {"a": int}), "a function is needed", "SQL goes into select()"),
         (lambda s: s.flat_map(lambda a, b: 1, {"a": int}), "cannot be called with a row", "1 parameter"),
         (
             lambda s: s.map_batches(lambda: 1, {"a": int}),
@@ -157,6 +170,10 @@ def told_wrong(row: Any) -> set[int]:
         ),
         (lambda s: s.filter(lambda: 1), "cannot be called with a row", "1 parameter"),
         (lambda s: s.filter(3), "a function is needed", "a row"),
+        (lambda s: s.filter(yields), "yields is a generator", "return the value"),
+        (lambda s: s.map(yields, {"a": int}), "yields is a generator", "flat_map()"),
+        (lambda s: s.branch("v > 1", waits), "waits is async", "plain function"),
+        (lambda s: s.flat_map(waits, {"a": int}), "waits is async", "plain function"),
         (lambda s: s.branch(), "at least one condition", "branch("),
         (lambda s: s.branch("v > 1", lambda: 1), "cannot be called with a row", "1 parameter"),
         (lambda s: s.branch("v"), "true or false", None),

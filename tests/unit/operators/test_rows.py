@@ -6,10 +6,13 @@ import copy
 import pickle
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import cloudpickle
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -120,11 +123,22 @@ def test_dataclasses_inside_values_are_taken_apart() -> None:
     assert arrow_values([Pair("x", 1)], None).to_pylist() == [{"b": "x", "a": 1}]
 
 
-def test_a_fraction_is_not_cut_to_fit_an_integer() -> None:
-    assert arrow_values([1, 2.0, None], pa.int8()).to_pylist() == [1, 2, None]
-    for value in (1.5, float("nan"), float("inf")):
+def test_a_value_is_not_cut_to_fit() -> None:
+    assert arrow_values([1, 2.0, None, Decimal("3.0"), np.float32(4)], pa.int8()).to_pylist() == [
+        1,
+        2,
+        None,
+        3,
+        4,
+    ]
+    for value in (1.5, float("nan"), float("inf"), np.float64(1.5), np.float32(0.5), Decimal("1.5")):
         with pytest.raises(ValueError, match="not a whole number"):
             arrow_values([1, value], pa.int64())
+    now = datetime(2026, 1, 1, 5)
+    assert arrow_values([now.date(), None], pa.date32()).to_pylist() == [now.date(), None]
+    for value, kind in ((now, pa.date32()), (1.5, pa.timestamp("us")), (1.5, pa.duration("us"))):
+        with pytest.raises(ValueError, match=" is no "):
+            arrow_values([value], kind)
 
 
 def test_maps_are_dicts_unless_a_key_is_there_twice() -> None:
