@@ -19,7 +19,7 @@ from millpond.engine.rewrite import Rewriter
 from millpond.engine.state_rows import EXPIRES, from_arrow, from_python, misfit, refuse_unknown
 from millpond.errors import InvalidError
 from millpond.operators.operator import Change
-from millpond.operators.process.spec import AT, INSTANT, StateSpec
+from millpond.operators.process.spec import AT, INSTANT, StateSpec, sweep_name
 from millpond.plan.nodes import Node
 from millpond.state.segment import repeat
 from millpond.state.table_spec import TableSpec
@@ -37,8 +37,9 @@ def bootstrap(
     specs = {table.name: table for table in node.binding.tables}
     state = spec.name.rpartition("/")[2]
     rewriter.replace(spec.name)
-    if f"{node.step}/ttl.{state}" in specs:
-        rewriter.replace(f"{node.step}/ttl.{state}")
+    for name in specs:
+        if name.startswith(f"{node.step}/ttl.{state}."):
+            rewriter.replace(name)
     own = getattr(node.operator, "bootstrap_changes", None)
     count = 0
     for piece in _pieces(node.step, spec, rows):
@@ -112,4 +113,5 @@ def _changes(
         raise misfit(node.step, spec, None, f"{EXPIRES!r} is NULL in {rows.column(EXPIRES).null_count} rows")
     ended = [rows.column(name) for name in spec.identity] + [rows.column(EXPIRES)]
     sweep = pa.table(ended, names=[*spec.identity, AT])
-    return Change(spec.name, rows.select(spec.schema.names)), Change(f"{node.step}/ttl.{state.name}", sweep)
+    swept = sweep_name(node.step, state.name, state.sweep_tier)
+    return Change(spec.name, rows.select(spec.schema.names)), Change(swept, sweep)

@@ -16,7 +16,7 @@ that are no part of its identity, without a run being written anew.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -94,11 +94,14 @@ class TableSpec:
             if name == self.time:
                 continue
             kind = self.schema.field(name).type
-            if defaults.get(name) is None:
+            default = defaults.get(name)
+            if default is None:
                 found[name] = pa.nulls(1, kind)
                 continue
+            if is_dataclass(default) and not isinstance(default, type):
+                default = asdict(default)
             try:
-                found[name] = pa.array([defaults[name]], kind)
+                found[name] = pa.array([default], kind)
             except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
                 raise InvalidError(
                     f"the default of column {name!r} of table {self.name!r} does not fit it",
