@@ -63,6 +63,35 @@ def _letters(row: Any) -> Iterator[tuple[Any, ...]]:
         yield row.k, letter
 
 
+def _is_text(row: Any) -> Any:
+    if row.p == "oops":
+        raise ValueError("no text in here")
+    return row.s
+
+
+def _ways(s: Streams) -> Stream:
+    """Every row of `a` with the way it went; those on which a condition fails go none."""
+    ways = s.a.branch("x > 0", _is_text, id="ways")
+    one, two, rest = (way.select("k", "s", "x", way=str(n)) for n, way in enumerate(ways))
+    return one.union(two, rest)
+
+
+@dataclass
+class Marked:
+    k: int | None
+    marks: list[str]
+    x: int | None
+
+
+def _marked(row: Any) -> Marked:
+    return Marked(row.k, [row.s or "", "!"], row.x)
+
+
+def _most(a: Any, b: Any) -> dict[str, Any]:
+    """The larger; not known is less than anything."""
+    return {"x": max((v for v in (a.x, b.x) if v is not None), default=None)}
+
+
 def _spread(key: Any, rows: pa.Table) -> pa.Table:
     found = [x for x in rows["x"].to_pylist() if x is not None]
     return pa.table(
@@ -362,6 +391,28 @@ VIEWS: tuple[ViewCase, ...] = (
         "select k, unnest(string_split(s, '')) as letter from a where p is distinct from 'oops' and s <> ''",
     ),
     ViewCase(
+        "ways",
+        _ways,
+        "select k, s, x, case when x > 0 then 0 when s <> '' then 1 else 2 end as way from a"
+        " where x > 0 or p is distinct from 'oops'",
+    ),
+    ViewCase(
+        "python_filter",
+        lambda s: s.a.filter(lambda row: row.x is not None and row.x < 3).key_by("k").aggregate(n="count(*)"),
+        "select k, count(*) as n from a where x < 3 group by k",
+    ),
+    ViewCase("python_map", lambda s: s.a.map(_marked), "select k, [coalesce(s, ''), '!'] as marks, x from a"),
+    ViewCase(
+        "reduce",
+        lambda s: s.a.select("k", "x").key_by("k").reduce(_most),
+        "select k, max(x) as x from a group by k",
+    ),
+    ViewCase(
+        "computed_key",
+        lambda s: s.a.key_by("s", third="x % 3").aggregate(n="count(*)", m="max(k)"),
+        "select s, x % 3 as third, count(*) as n, max(k) as m from a group by all",
+    ),
+    ViewCase(
         "tumble",
         lambda s: (
             s.e.tumble("10s").key_by("window_start", "k").aggregate(n="count(*)", sv="sum(v)", hi="max(v)")
@@ -471,6 +522,7 @@ ERRORS = {
         "sieve",
         "select count(*) from a where p is not null and try_cast(p as integer) is null",
     ),
+    "ways": ("ways", "select count(*) from a where p = 'oops' and (x > 0) is not true"),
     "letters": ("spell", "select count(*) from a where p = 'oops'"),
 }
 
