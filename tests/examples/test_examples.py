@@ -53,6 +53,40 @@ INLINE = {
         "readings: 1.json",
         "counted: {'errors/parse': 1, 'errors/readings': 1}",
     ],
+    "sessions": [
+        "ann: 09:00 to 09:08, 3 clicks",
+        "ann: 09:30 to 09:41, 3 clicks",
+        "bob: 09:01 to 09:18, 3 clicks",
+        "bob: 09:51 to 09:51, 1 clicks",
+        "cyd: 09:20 to 09:38, 4 clicks",
+        "too late: bob at 09:02",
+    ],
+    "control_stream": [
+        "payment 1: book shop, 9.00 euro, 9.00 in all",
+        "payment 4: book shop, 8.00 euro, 17.00 in all",
+        "payment 5: tea shop, 9.00 euro, 13.00 in all",
+        "payment 3: no rate for NOK",
+        "payment 6: no rate for USD",
+    ],
+    "live_top_n": [
+        "after 10 minutes: Anthem (79 plays), Ballad (55 plays), Carol (40 plays)",
+        "after 20 minutes: Carol (133 plays), Ballad (102 plays), Anthem (105 plays)",
+        "after 30 minutes: Etude (131 plays), Carol (178 plays), Ballad (110 plays)",
+        "- Anthem 105",
+        "+ Etude 131",
+    ],
+    "deduplicate": [
+        "1500 rows, 1245 messages",
+        "7479 rows, 6001 messages",
+        "amount 297000 once, 371770 with repetitions",
+    ],
+    "forks": [
+        "at the savepoint: a 519 gold, b 302, c 109, d 451 gold, e 292, f 221",
+        "the shop goes on: a 639 gold, b 592 gold, c 155, d 631 gold, e 398, f 493 gold",
+        "team-a:           a 639 gold, b 592 gold, c 155, d 631 gold, e 398 gold, f 493 gold",
+        "team-b:           a 639, b 592, c 155, d 631 gold, e 398, f 493 gold",
+        "the shop did not notice: True",
+    ],
 }
 SPARK = {
     "own_spark_session": [
@@ -60,6 +94,15 @@ SPARK = {
         "{'auction': 1, 'bids': 335, 'highest': 5000}",
         "tasks of each level: [1, 4]",
         "|auction|bids|highest|",
+    ],
+    "fraud": [
+        "epoch 4: 3007 charges, 2 alerts",
+        "card 007: tried with 0.50, 899.00 taken 21 s later",
+        "card 042: tried with 0.01, 1200.00 taken 55 s later",
+    ],
+    "online_learning": [
+        "epoch 1: drill 70.0% of 20, lathe 50.0% of 20, press 80.0% of 20",
+        "epoch 3: drill 91.5% of 787, lathe 88.9% of 787, press 93.8% of 786",
     ],
 }
 
