@@ -5,6 +5,7 @@ The oracle is a plain dict per key that goes on while the code changes.
 
 from __future__ import annotations
 
+import importlib
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ import millpond
 from millpond import ListState, MapState, Process, ValueState
 from millpond.clock import ManualClock
 from millpond.errors import InvalidError
+from millpond.plan.codec import Unloaded
 from millpond.pond import Pond
 from millpond.sources.memory import MemorySource
 
@@ -344,3 +346,38 @@ def test_untyped_values_are_migrated_as_what_they_are(opened: Make) -> None:
 
 def state_text(pond: Pond) -> dict[str, str]:
     return {r["user"]: r["model"] for r in pond.state("step", "model", unpickle=True).to_pylist()}
+
+
+# ---------------------------------------------------------------- code that moved
+
+
+MODULE = """
+from millpond import Process, ValueState
+
+class {name}(Process):
+    total = ValueState(int, default=0)
+
+    def on_row(self, row, ctx):
+        self.total.value += row.amount
+        return {{"user": row.user, "n": self.total.value}}
+"""
+
+
+def test_a_class_may_be_renamed(opened: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The catalog names the class that is gone: the pond is read, and upgraded, without it."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "renamed_code.py").write_text(MODULE.format(name="Before"))
+    module = importlib.import_module("renamed_code")
+    feed(opened(module.Before()), ("ann", 3))
+    (tmp_path / "renamed_code.py").write_text(MODULE.format(name="After") + "# other\n")
+    importlib.invalidate_caches()
+    del module.Before
+    importlib.reload(module)
+    reader = millpond.open(tmp_path / "pond", engine="inline")
+    assert isinstance(reader.plan.nodes["step"].operator.code.target, Unloaded)  # type: ignore[attr-defined]
+    assert reader.read("out").to_pylist() == [{"user": "ann", "n": 3}]
+    assert state(reader, "total") == {"ann": {"total": 3}}
+    reader.close()
+    pond = opened(module.After())
+    feed(pond, ("ann", 4))
+    assert state(pond, "total") == {"ann": {"total": 7}}
