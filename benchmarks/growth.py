@@ -83,8 +83,10 @@ def updates(bench: Bench, keys: int, epochs: int = 25) -> None:
     """10 K changed keys an epoch: warm without compaction, with compaction, cold; restart; worker memory."""
     source = NumberSource()
     name = f"updates-{keys}"
+    peak = Peak()
     with bench.pond(name, counting, source, compact=False) as pond:
         load(pond, source, keys)
+        bench.note("worker RssAnon, peak while loading", keys, peak.worker_anon_bytes() / 2**20, "MiB")
         for warm in range(5):
             epoch_ms(pond, source, random=DELTA, of=keys, seed=warm)
         peak = Peak()
@@ -236,7 +238,8 @@ def _worker_anon_bytes() -> int:
         if not entry.name.isdigit():
             continue
         try:
-            if "millpond.engine.daemon" not in (entry / "cmdline").read_text():
+            # The JVM has the module's name among its settings; a worker runs it.
+            if "-m\0millpond.engine.daemon" not in (entry / "cmdline").read_text():
                 continue
             lines = (entry / "status").read_text().splitlines()
         except OSError:

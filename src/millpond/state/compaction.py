@@ -17,7 +17,7 @@ from millpond.state.run_ref import RunRef
 
 FAN_IN = 6
 TIER_BYTES = 64 << 10  # runs below this are all of one tier
-UNIT_BYTES = 256 << 20
+UNIT_BYTES = 64 << 20  # a merge holds about six times as much in memory
 LAST_HASH = (1 << 64) - 1
 
 
