@@ -20,7 +20,7 @@ class Settings:
     collect_every: int = 50  # epochs between two collections of garbage
     compact: bool = True  # merge runs beside the chain
     fan_in: int = 6  # runs of one size that are merged together
-    compaction_unit_bytes: int = 64 << 20  # the largest piece of a merge; it takes about six times as much memory
+    compaction_unit_bytes: int = 64 << 20  # of one piece of a merge; six times as much in memory
     checks: bool = False  # check every operator's output; for tests
     lease_ms: int = 4_000  # a coordinator silent for so long is taken for dead by a standby
     reader_ms: int = 600_000  # how long a reader's pin holds before it must be renewed
