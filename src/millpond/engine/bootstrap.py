@@ -15,11 +15,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from millpond.engine.lives import declared, replace_all, with_ends
 from millpond.engine.rewrite import Rewriter
 from millpond.engine.state_rows import EXPIRES, from_arrow, from_python, misfit, refuse_unknown
 from millpond.errors import InvalidError
-from millpond.operators.operator import Change
-from millpond.operators.process.spec import AT, INSTANT, StateSpec, sweep_name
+from millpond.operators.process.spec import INSTANT
 from millpond.plan.nodes import Node
 from millpond.state.segment import repeat
 from millpond.state.table_spec import TableSpec
@@ -34,20 +34,10 @@ def bootstrap(
     rewriter: Rewriter, node: Node, spec: TableSpec, rows: Rows, now_us: int, watermark: int | None
 ) -> int:
     """Write the rows of one state; how many."""
-    specs = {table.name: table for table in node.binding.tables}
-    state = spec.name.rpartition("/")[2]
-    rewriter.replace(spec.name)
-    for name in specs:
-        if name.startswith(f"{node.step}/ttl.{state}."):
-            rewriter.replace(name)
-    own = getattr(node.operator, "bootstrap_changes", None)
+    replace_all(rewriter, node, spec)
     count = 0
     for piece in _pieces(node.step, spec, rows):
-        if own is not None:
-            changes = own(node.binding, state, piece, now_us, watermark)
-        else:
-            changes = _changes(node, spec, piece, now_us, watermark)
-        rewriter.write(node.step, [(specs[change.table], change.rows) for change in changes])
+        rewriter.write(node.step, with_ends(node, spec, _living(node, spec, piece, now_us, watermark)))
         count += piece.num_rows
     return count
 
@@ -90,28 +80,22 @@ def _given(spec: TableSpec, names: Iterable[str]) -> TableSpec:
     )
 
 
-def _changes(
-    node: Node, spec: TableSpec, rows: pa.Table, now_us: int, watermark: int | None
-) -> tuple[Change, ...]:
-    """The rows of the state, and of the table by which they end."""
-    states = [s for s in getattr(node.operator, "states", ()) if isinstance(s, StateSpec)]
-    state = next((s for s in states if f"{node.step}/{s.name}" == spec.name), None)
+def _living(node: Node, spec: TableSpec, rows: pa.Table, now_us: int, watermark: int | None) -> pa.Table:
+    """The rows with the time at which they end, where their state has a time to live."""
+    state = declared(node, spec)
     if state is None or (ttl := state.ttl) is None:
-        return (Change(spec.name, rows),)
-    if EXPIRES not in rows.column_names:
-        base = now_us if ttl.clock == "processing" else watermark
-        if base is None:
-            raise InvalidError(
-                f"when rows of state {spec.name.rpartition('/')[2]!r} end is not known yet",
-                detail="it lives by event time, and no row has come that moved the watermark",
-                hint=f"give the rows a column {EXPIRES!r}, or bootstrap after the first epoch",
-                step=node.step,
-            )
-        ends = repeat(pa.array(np.array([base + ttl.us])).cast(INSTANT), rows.num_rows)
-        rows = rows.append_column(EXPIRES, ends)
-    elif rows.column(EXPIRES).null_count:
-        raise misfit(node.step, spec, None, f"{EXPIRES!r} is NULL in {rows.column(EXPIRES).null_count} rows")
-    ended = [rows.column(name) for name in spec.identity] + [rows.column(EXPIRES)]
-    sweep = pa.table(ended, names=[*spec.identity, AT])
-    swept = sweep_name(node.step, state.name, state.sweep_tier)
-    return Change(spec.name, rows.select(spec.schema.names)), Change(swept, sweep)
+        return rows
+    if EXPIRES in rows.column_names:
+        if lost := rows.column(EXPIRES).null_count:
+            raise misfit(node.step, spec, None, f"{EXPIRES!r} is NULL in {lost} rows")
+        return rows
+    base = now_us if ttl.clock == "processing" else watermark
+    if base is None:
+        raise InvalidError(
+            f"when rows of state {state.name!r} end is not known yet",
+            detail="it lives by event time, and no row has come that moved the watermark",
+            hint=f"give the rows a column {EXPIRES!r}, or bootstrap after the first epoch",
+            step=node.step,
+        )
+    ends = repeat(pa.array(np.array([base + ttl.us])).cast(INSTANT), rows.num_rows)
+    return rows.append_column(EXPIRES, ends).select(spec.schema.names)

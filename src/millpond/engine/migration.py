@@ -15,6 +15,7 @@ from typing import Any, get_type_hints
 
 import pyarrow as pa
 
+from millpond.engine.lives import replace_all, with_ends
 from millpond.engine.rewrite import Rewriter
 from millpond.engine.state_rows import EXPIRES, from_arrow, from_python, misfit, python_rows, refuse_unknown
 from millpond.errors import InvalidError
@@ -33,10 +34,14 @@ Functions = Function | Mapping[str, Function]  # for all states of a step, or by
 class Move:
     """One state that is written anew."""
 
-    step: str
+    node: Node  # as the new plan has it
     old: TableSpec
     new: TableSpec
     function: Function
+
+    @property
+    def step(self) -> str:
+        return self.node.step
 
 
 def asked_for(
@@ -82,7 +87,7 @@ def plan_moves(old: Plan, new: Plan, wanted: Mapping[str, Functions]) -> tuple[M
                     hint="pass a function from a row (a dict) to a row or None",
                     step=step,
                 )
-            found.append(Move(step, before[table.name], table, function))
+            found.append(Move(new.nodes[step], before[table.name], table, function))
     return tuple(found)
 
 
@@ -125,10 +130,10 @@ def migrate(rewriter: Rewriter, moves: Iterable[Move]) -> int:
     """Write all of it; the number of rows written."""
     rows = 0
     for move in moves:
-        rewriter.replace(move.new.name)
+        replace_all(rewriter, move.node, move.new)
         for piece in rewriter.pieces(move.old):
             made = _by_table(move, piece) if _takes_tables(move.function) else _by_row(move, piece)
-            rewriter.write(move.step, [(move.new, made)])
+            rewriter.write(move.step, with_ends(move.node, move.new, made))
             rows += made.num_rows
     return rows
 
