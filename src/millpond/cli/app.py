@@ -1,7 +1,8 @@
 """The commands put together, and what happens when one fails.
 
 Every error is one of five kinds, and each kind has its exit code, so a script
-can tell "fix the call" from "try again" without reading text.
+can tell "fix the call" from "try again" without reading text.  `0` is done,
+`1` is an answer that says no (a replay that came out otherwise).
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from millpond.cli.commands.demo import demo
 from millpond.cli.commands.epochs import epochs, show
 from millpond.cli.commands.explain import explain
 from millpond.cli.commands.fork import fork
+from millpond.cli.commands.replay import replay
+from millpond.cli.commands.run import run
+from millpond.cli.commands.state import diff, export, get, ls
 from millpond.cli.commands.upkeep import compact, gc
 from millpond.cli.commands.version import version
 from millpond.cli.commands.views import errors, read, views
@@ -40,12 +44,24 @@ EXIT_CODES: dict[type[MillpondError], int] = {
     InternalError: 70,
 }
 COMMANDS: dict[str, tuple[Command, ...]] = {
-    "Try": (demo,),
-    "Look": (epochs, show, views, read, errors, explain),
+    "Run": (demo, run),
+    "Look": (epochs, show, views, read, errors, explain, replay),
     "Control": (rescale, savepoint, rollback, fork),
     "Upkeep": (compact, gc),
     "Other": (version,),
 }
+GROUPS: dict[str, tuple[str, str, tuple[Command, ...]]] = {  # name: panel, help, commands
+    "state": (
+        "Look",
+        "List, read, compare and export the state of steps, at any kept epoch.",
+        (ls, get, diff, export),
+    ),
+}
+EXITS = (
+    "Exit codes: 0 done; 1 the answer is no (a replay that came out otherwise); 2 the call is wrong: fix it; "
+    "3 another writer won; 4 something is not there right now: try again; 5 stored data is wrong: stop; "
+    "70 a bug in millpond."
+)
 
 
 def exit_code(error: MillpondError) -> int:
@@ -82,16 +98,22 @@ def guarded(command: Command) -> Command:
 def make_app() -> typer.Typer:
     made = typer.Typer(
         name="millpond",
-        help="Look at, change and care for ponds: the state of streaming pipelines on Apache Spark.",
+        help="Run, look at, change and care for ponds: the state of streaming pipelines on Apache Spark.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
-        add_completion=False,
+        add_completion=True,
+        epilog=EXITS,
         rich_markup_mode="rich",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     for panel, commands in COMMANDS.items():
         for command in commands:
             made.command(rich_help_panel=panel)(guarded(command))
+    for name, (panel, text, commands) in GROUPS.items():
+        group = typer.Typer(name=name, help=text, no_args_is_help=True, rich_markup_mode="rich")
+        for command in commands:
+            group.command()(guarded(command))
+        made.add_typer(group, rich_help_panel=panel)
 
     @made.callback()
     def top(

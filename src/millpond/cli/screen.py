@@ -16,6 +16,7 @@ from millpond.cli.text_output import drawn, print_part
 
 LIVE_ROWS = 12
 TICK_S = 0.1
+STATUS_S = 1.0  # between two lines of a log
 
 
 class SilentScreen:
@@ -36,6 +37,9 @@ class SilentScreen:
     def waiting(self, text: str) -> None:
         return None
 
+    def status(self, text: str) -> None:
+        return None
+
     def tick(self) -> None:
         return None
 
@@ -52,6 +56,7 @@ class LogScreen:
     def __init__(self, console: Console) -> None:
         self.console = console
         self._titled = False
+        self._status_s = float("-inf")
 
     def __enter__(self) -> LogScreen:
         return self
@@ -72,6 +77,12 @@ class LogScreen:
 
     def waiting(self, text: str) -> None:
         self.say(f"{text} ...")
+
+    def status(self, text: str) -> None:
+        now = time.monotonic()
+        if now - self._status_s >= STATUS_S:
+            self._status_s = now
+            self.say(text)
 
     def tick(self) -> None:
         return None
@@ -124,6 +135,12 @@ class LiveScreen(LogScreen):
 
     def waiting(self, text: str) -> None:
         self._spinner = Spinner("dots", text=Styled(text, style="dim"))
+        self._draw()
+
+    def status(self, text: str) -> None:
+        if self._spinner is None:
+            self._spinner = Spinner("dots")
+        self._spinner.update(text=Styled(text, style="cyan"))
         self._draw()
 
     def tick(self) -> None:

@@ -11,7 +11,7 @@ import contextlib
 import time
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from millpond.clock import SystemClock
 from millpond.control import lease
@@ -31,11 +31,15 @@ from millpond.plan.levels import cut
 from millpond.plan.nodes import Plan
 from millpond.serve.reader import Reader
 from millpond.settings import Settings
-from millpond.state.garbage import Collection, collect
+from millpond.state.garbage import Collection, Garbage, collect, find_garbage
 from millpond.state.manifest import Manifest
 
 LEASE_MS = Settings().lease_ms
 FOREVER = 1 << 62
+
+
+class RunningError(ConflictError):
+    """A pipeline runs on the pond: it must be asked, not taken over."""
 
 
 class IdleShell(Shell):
@@ -72,7 +76,7 @@ class Upkeep:
         self.runner.drain(settle=True)
 
     def collect(self) -> Collection:
-        """Delete what no readable epoch needs."""
+        """Delete what no readable epoch needs; with the bytes that gave."""
         return collect(
             self.worker.store,
             self.head,
@@ -80,6 +84,7 @@ class Upkeep:
             token=self.runner.coordinator.token,
             now_us=self.shell.clock.now_us(),
             pages=self.worker.pages,
+            measure=True,
         )
 
 
@@ -122,11 +127,27 @@ def retained(head: Manifest, plan: Plan, wanted: int | None) -> int:
     return max([wanted - 1, *owed])
 
 
+def found_garbage(reader: Reader, retain_epochs: int | None) -> tuple[Garbage, int]:
+    """What a collection would delete now, and the oldest epoch that would stay; nothing is changed."""
+    head = reader.head()
+    wanted = head.epoch + 1 - retained(head, reader.plan_of(head), retain_epochs)
+    floor = max(head.floor, min(head.epoch, wanted))
+    found = find_garbage(
+        reader.store,
+        replace(head, floor=floor),
+        spare_from=head.epoch + 1,
+        token=head.token,
+        now_us=SystemClock().now_us(),
+        pages=reader.worker.pages,
+    )
+    return found, floor
+
+
 def _refuse_running(reader: Reader, lease_ms: int) -> None:
     last = lease.latest(reader.store)
     until = time.monotonic() + lease_ms / 1000 + 1
     if not lease.silent_for(reader.store, lease_ms / 1000, stop=lambda: time.monotonic() > until):
-        raise ConflictError(
+        raise RunningError(
             "a pipeline is running on this pond",
             detail=f"{last.holder if last else 'somebody'} keeps renewing its lease",
             hint="it compacts and collects by itself; stop it first to do that by hand",

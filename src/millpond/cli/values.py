@@ -44,6 +44,14 @@ def milliseconds(value: Any) -> str:
     return f"{value:.0f} ms" if value < 10_000 else f"{value / 1000:.1f} s"
 
 
+def fine(value: Any) -> str:
+    """
+    >>> fine(0.0314), fine(21.014)
+    ('0.03 ms', '21.01 ms')
+    """
+    return "-" if value is None else f"{value:.2f} ms"
+
+
 def size(value: Any) -> str:
     """
     >>> size(900), size(2_500_000)
@@ -64,6 +72,11 @@ def moment(us: Any) -> str:
     if us is None:
         return "-"
     return datetime.datetime.fromtimestamp(us / 1e6).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def local(when: Any) -> str:
+    """A time with its zone as local time, to the second."""
+    return "-" if when is None else when.astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def json_of(value: Any) -> Any:

@@ -105,7 +105,8 @@ def telling_errors(plan: Plan, on_error: OnError | None) -> Iterator[None]:
             _, error, trace = arg
             inner = None if trace is None else trace.tb_next
             if isinstance(error, Exception) and inner is not None and inner.tb_frame.f_code in codes:
-                on_error(error)
+                on_error(error.with_traceback(trace))
+                sys.settrace(on_call)  # a debugger takes the trace for itself, and leaves none behind
         return in_caller
 
     before = sys.gettrace()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import traceback
+from bdb import BdbQuit
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 from millpond.errors import InvalidError, MillpondError
 
 # Not the function's doing: the run has to stop, whatever the rows are.
-FATAL = (MillpondError, MemoryError)
+FATAL = (MillpondError, MemoryError, BdbQuit)  # the last: somebody left the debugger
 
 
 def place(error: BaseException, function: Callable[..., Any]) -> str:

@@ -27,6 +27,21 @@ Facts = dict[int, frozenset[str]]  # by epoch: the files that it added and the p
 class Collection:
     manifests: int = 0
     files: int = 0
+    bytes: int | None = None  # of the files; known where they were measured
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """What nobody can need any more, by name."""
+
+    manifests: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()  # runs and pages
+    entries: tuple[str, ...] = ()  # of the inbox
+    pins: tuple[str, ...] = ()  # that have run out
+
+    def size(self, store: Store) -> int:
+        """The bytes of it; asks for every name."""
+        return sum(store.size(name) or 0 for name in (*self.manifests, *self.files, *self.entries))
 
 
 def collect(
@@ -39,47 +54,66 @@ def collect(
     pages: PageCache,
     between: Callable[[], None] = lambda: None,
     facts: Facts | None = None,
+    measure: bool = False,
 ) -> Collection:
     """Delete old manifests, pages, runs and inbox entries; `between` is called before each deletion.
 
     `facts` is kept by the caller from one collection to the next, so that each reads only what came since.
     """
-    pinned, followed = _pinned(store, head, now_us, between)
+    found = find_garbage(
+        store, head, spare_from=spare_from, token=token, now_us=now_us, pages=pages, facts=facts
+    )
+    size = found.size(store) if measure else None
+    for name in [*found.pins, *found.manifests, *found.files, *found.entries]:
+        between()
+        store.delete(name)
+    return Collection(len(found.manifests), len(found.files), size)
+
+
+def find_garbage(
+    store: Store,
+    head: Manifest,
+    *,
+    spare_from: int,
+    token: int,
+    now_us: int,
+    pages: PageCache,
+    facts: Facts | None = None,
+) -> Garbage:
+    """What a collection would delete; nothing is."""
+    pinned, followed, over = _pinned(store, head, now_us)
     known = epochs(store)
     stretch = [e for e in known if e >= head.floor]
     if stretch != list(range(head.floor, max(head.epoch, known[-1] if known else 0) + 1)):
-        return Collection()  # a manifest is lost: its files are what a restored copy of it needs
+        return Garbage(pins=over)  # a manifest is lost: its files are what a restored copy of it needs
     # Every pinned epoch needs its parent too: its changes are told against it.
     apart = sorted({e for p in pinned for e in (p - 1, p)} & {e for e in known if e < head.floor})
     needed = _needed(store, head, stretch, apart, pages, {} if facts is None else facts)
     if needed is None:
-        return Collection()
+        return Garbage(pins=over)
     kept = {*stretch, *apart}
     doomed = [manifest_name(e) for e in known if e not in kept and e < followed]
     files = _deletable(store, needed, spare_from, token)
-    for name in [*doomed, *files, *_executed(store, head)]:
-        between()
-        store.delete(name)
-    return Collection(len(doomed), len(files))
+    return Garbage(tuple(doomed), tuple(files), tuple(_executed(store, head)), over)
 
 
-def _pinned(store: Store, head: Manifest, now_us: int, between: Callable[[], None]) -> tuple[set[int], int]:
-    """The epochs that somebody reads, forked or named, and the oldest that a reader reads.
+def _pinned(store: Store, head: Manifest, now_us: int) -> tuple[set[int], int, tuple[str, ...]]:
+    """The epochs that somebody reads, forked or named, the oldest that a reader reads, and pins that ran out.
 
     A reader finds the newest epoch by going on from the one it holds: from there on no manifest may be
-    missing, though their files may go.  Pins that have run out are deleted.
+    missing, though their files may go.
     """
     found = set(head.savepoints.values())
     followed = head.floor
+    over = []
     for pin in pins(store):
         if pin.expires_us is not None and pin.expires_us < now_us:
-            between()
-            store.delete(pin.name)
+            over.append(pin.name)
         else:
             found.update(pin.epochs)
             if pin.expires_us is not None:
                 followed = min(followed, pin.epoch)
-    return found, followed
+    return found, followed, tuple(over)
 
 
 def _needed(

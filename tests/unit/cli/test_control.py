@@ -59,6 +59,17 @@ def test_without_a_pipeline_it_is_queued_and_the_next_run_does_it(tmp_path: Path
         assert set(pond.head().savepoints) == {"start", "later"}
 
 
+def test_savepoints_are_listed(tmp_path: Path) -> None:
+    path = make(tmp_path / "pond")
+    (found,) = ask_json("savepoint", path)["savepoints"]
+    assert (found["name"], found["epoch"]) == ("start", 1) and found["when"].startswith("20")
+    assert "start" in ask("savepoint", path).out
+    assert ask("savepoint", path, "--drop").code == 2
+    fork = tmp_path / "fork"
+    ask_json("fork", path, str(fork))
+    assert ask("savepoint", str(fork)).out.strip() == "no savepoints"
+
+
 def test_a_silent_pipeline_is_waited_for_and_then_told_apart(tmp_path: Path) -> None:
     """A lease that was never released: its holder may be dead; we wait as long as we were told to."""
     reader = Reader(Worker(millpond.open(make(tmp_path / "pond")).store))

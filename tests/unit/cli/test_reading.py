@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from millpond.cli import app, arguments, values
-from millpond.cli.app import COMMANDS
+from millpond.cli.app import COMMANDS, GROUPS
+from millpond.cli.commands import epochs
 from tests.unit.cli.ponds import ask, ask_json, make
 
 
@@ -39,7 +40,13 @@ def test_show(pond: str) -> None:
     (table,) = shown["tables"]
     assert (table["table"], table["runs"], table["rows"]) == ("sales.by-shop/groups", 2, 3)
     assert ask_json("show", pond, "start")["epoch"] == 1
-    assert "positions" in ask("show", pond, "3").out
+    assert shown["admitted"] == {"sales": [{"item": 1, "marks": 0}]}
+    assert shown["counted"] == {"rows/sales": 1} and shown["counts"] == {"rows/sales": 3}
+    assert table["changed"] == shown["changed"] == 1
+    assert {s["step"] for s in shown["steps"]} == {"sales", "sales.by-shop"}
+    text = ask("show", pond, "3").out
+    assert "positions" in text and "sales 1 split" in text and "sales.by-shop" in text
+    assert ask_json("show", pond, "0")["counted"] == {}
 
 
 def test_views(pond: str) -> None:
@@ -121,14 +128,25 @@ def test_unknown_output_is_a_usage_error(pond: str) -> None:
     assert found.code == 2 and "text or json" in found.err
 
 
-@pytest.mark.parametrize("command", [c.__name__ for group in COMMANDS.values() for c in group])
+ALL = [c.__name__ for group in COMMANDS.values() for c in group] + [
+    f"{name} {c.__name__}" for name, (_, _, commands) in GROUPS.items() for c in commands
+]
+
+
+@pytest.mark.parametrize("command", ALL)
 def test_help_everywhere(command: str) -> None:
-    found = ask(command, "--help")
+    found = ask(*command.split(), "--help")
     assert found.code == 0
     assert f" {command} [OPTIONS]" in found.out
     assert "--output" in found.out
 
 
+def test_the_help_tells_the_exit_codes() -> None:
+    text = " ".join(ask("--help").out.split())
+    for code in app.EXIT_CODES.values():
+        assert f" {code} " in text
+
+
 def test_examples_in_the_code() -> None:
-    for module in (app, arguments, values):
+    for module in (app, arguments, values, epochs):
         assert doctest.testmod(module).failed == 0

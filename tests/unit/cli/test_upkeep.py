@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
 import millpond
-from millpond.cli.upkeep import retained, taken_over
+from millpond.cli.upkeep import RunningError, retained, taken_over
 from millpond.control import lease
 from millpond.engine.worker import Worker
 from millpond.errors import ConflictError
 from millpond.plan.nodes import Plan, SinkNode
 from millpond.serve.reader import Reader
-from millpond.state import inbox
+from millpond.state import history, inbox
 from millpond.state.manifest import Manifest
 from tests.unit.cli.ponds import ask, ask_json, define, make, sales
 
@@ -46,6 +47,51 @@ def test_gc_keeps_savepoints_and_the_newest(tmp_path: Path) -> None:
     assert totals(path) == {"a": 11, "b": 2}
     assert totals(path, "-e", "start") == {"a": 1, "b": 2}
     assert ask("read", path, "by_shop", "-e", "2").code == 2
+
+
+def test_a_dry_run_tells_and_deletes_nothing(tmp_path: Path) -> None:
+    path = make(tmp_path / "pond")
+    ask_json("compact", path)
+    store = millpond.open(path).store
+    before = store.list("")
+    told = ask_json("gc", path, "--keep", "1", "--dry-run")
+    assert told["status"] == "dry run" and told["files"] == 1 and told["bytes"] > 0
+    assert all(name in before for name in told["names"])
+    assert [n for n in store.list("") if not n.startswith("pins/")] == before
+    assert "would delete" in ask("gc", path, "--dry-run").out
+    done = ask_json("gc", path, "--keep", "1")
+    # The take-over is an epoch of its own: one more manifest falls behind the newest.
+    assert done["files"] == 1 and done["manifests"] == told["manifests"] + 1
+    assert not any(name in store.list("") for name in told["names"])
+    assert done["bytes"] > 0
+
+
+def test_a_running_pipeline_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millpond.cli.upkeep._refuse_running", refuse)
+    source = sales()
+    path = str(tmp_path / "pond")
+    with define(tmp_path / "pond", source, poll_ms=10, fan_in=100) as pond:
+        pond.start()
+        for shop in "abc":
+            source.push([{"shop": shop, "price": 1}])
+            pond.flush()
+        assert len(pond.head().recent) > 1
+        done = ask_json("compact", path)
+        assert done["status"] == "done" and done["running"]
+        until = time.monotonic() + 30
+        while len(pond.head().recent) > 1 and time.monotonic() < until:
+            time.sleep(0.01)
+        assert len(pond.head().recent) == 1
+        said = ask("gc", path, "--keep", "1")
+        assert said.code == 0 and "the running pipeline began to collect in epoch" in said.out
+        while len(history.epochs(pond.store)) > 2 and time.monotonic() < until:
+            time.sleep(0.01)
+        assert len(history.epochs(pond.store)) <= 2
+        assert totals(path) == {"a": 2, "b": 3, "c": 1}
+
+
+def refuse(*args: object) -> None:
+    raise RunningError("a pipeline is running on this pond")
 
 
 def test_the_pipeline_goes_on_after_it(tmp_path: Path) -> None:
@@ -92,3 +138,13 @@ def test_what_sinks_owe_is_kept() -> None:
     new = slow.with_sink(SinkNode("b", "v", None))
     assert head.epoch + 1 - retained(head, new, 5) == 0
     assert retained(head, slow, None) > 10**9
+
+
+def test_a_collection_that_keeps_nothing_is_refused_by_the_pipeline(tmp_path: Path) -> None:
+    source = sales()
+    with define(tmp_path / "pond", source) as pond:
+        pond.drain()
+        inbox.append(pond.store, "gc", {"keep": 0}, start=0)
+        pond.drain()
+        assert pond.head().metrics["refused"] == "inbox 0: gc refused: it cannot keep 0 epochs"
+        assert pond.head().floor == 0

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
 
 import typer
 
 from millpond.cli.arguments import TEXT, OutputOption, PondArgument, WaitOption, open_reader, parse_epoch
+from millpond.cli.output import Column, Rows
 from millpond.cli.sending import answer, send
+from millpond.cli.values import local
 from millpond.engine.coordinator import require_parallelism
 from millpond.errors import InvalidError
+from millpond.serve.moment import utc
+from millpond.state import history
+from millpond.state.store import Store
+
+SAVEPOINTS = (Column("name"), Column("epoch", right=True), Column("when", "at", local))
 
 
 def rescale(
@@ -29,20 +37,28 @@ def rescale(
 
 def savepoint(
     pond: PondArgument,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A name to read it by.", show_default=False)],
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="A name to read it by; none lists them.", show_default=False),
+    ] = None,
     drop: Annotated[bool, typer.Option("--drop", help="Forget this savepoint instead.")] = False,
     wait: WaitOption = 10.0,
     output: OutputOption = TEXT,
 ) -> None:
-    """Name the newest epoch: it stays readable for as long as the name is kept."""
+    """Name the newest epoch: it stays readable for as long as the name is kept. Without a name: list them."""
+    reader = open_reader(pond)
+    head = reader.head()
+    if name is None:
+        if drop:
+            raise InvalidError("which savepoint?", hint="millpond savepoint POND NAME --drop")
+        output.write(Rows("savepoints", SAVEPOINTS, list(named(reader.store, head.savepoints))))
+        return
     if name.isdecimal() or not name:
         raise InvalidError(
             "a savepoint cannot be named by a number",
             detail=f"got {name!r}",
             hint="numbers are epochs; use a word",
         )
-    reader = open_reader(pond)
-    head = reader.head()
     if drop and name not in head.savepoints:
         known = ", ".join(sorted(head.savepoints)) or "none"
         raise InvalidError(f"no savepoint named {name!r}", detail=f"savepoints are {known}")
@@ -50,6 +66,13 @@ def savepoint(
     sent = send(reader.store, head, kind, {"name": name}, wait_s=wait)
     done = f"savepoint {name} dropped" if drop else f"savepoint {name} made"
     output.write(answer(sent, done, f"{'dropping' if drop else 'making'} savepoint {name}"))
+
+
+def named(store: Store, savepoints: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+    """Every savepoint with its epoch and the time of that."""
+    for name, epoch in sorted(savepoints.items(), key=lambda item: (item[1], item[0])):
+        manifest = history.find_manifest(store, epoch)
+        yield {"name": name, "epoch": epoch, "when": None if manifest is None else utc(manifest.now_us)}
 
 
 def rollback(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -17,41 +16,40 @@ from millpond.cli.arguments import (
     parse_epoch,
 )
 from millpond.cli.output import Column, Facts, Rows
-from millpond.cli.values import count, milliseconds, moment, size
+from millpond.cli.values import count, fine, local, milliseconds, size
+from millpond.serve.summaries import EpochSummary, summaries, summary
 from millpond.state import history
 from millpond.state.listing import Listing
-from millpond.state.manifest import Manifest, is_kept
+from millpond.state.manifest import Manifest
 
 COLUMNS = (
     Column("epoch", right=True),
     Column("kind"),
-    Column("now_us", "at", moment),
+    Column("when", "at", local),
     Column("rows", show=count, right=True),
     Column("ms", "took", milliseconds, right=True),
     Column("rows_per_s", "rows/s", count, right=True),
     Column("tasks"),
     Column("parallelism", right=True),
+    Column("changed", "changed rows", count, right=True),
     Column("bytes", "new state", size, right=True),
     Column("note"),
 )
 TABLES = (
     Column("table"),
+    Column("changed", "changed rows", count, right=True),
     Column("runs", show=count, right=True),
     Column("rows", "rows in runs", count, right=True),
     Column("bytes", "size", size, right=True),
 )
+STEPS = (Column("step"), Column("ms", "took", fine, right=True))
 
 
 def epochs(pond: PondArgument, limit: LimitOption = 20, output: OutputOption = TEXT) -> None:
     """List the committed epochs that can still be read, newest last."""
-    reader = open_reader(pond)
-    head = reader.head()
-    kept = [e for e in history.epochs(reader.store) if is_kept(head, e)]
-    shown = kept[-limit:] if limit else kept
-    found = [history.find_manifest(reader.store, e) for e in shown]  # one may be collected meanwhile
-    rows = [epoch_row(m, head) for m in found if m is not None]
-    left = f"{len(rows)} of {len(kept)} epochs; --limit 0 shows all" if len(rows) < len(kept) else None
-    output.write(Rows("epochs", COLUMNS, rows, left))
+    found, kept = summaries(open_reader(pond), limit or None)
+    left = f"{len(found)} of {kept} epochs; --limit 0 shows all" if len(found) < kept else None
+    output.write(Rows("epochs", COLUMNS, [epoch_row(s) for s in found], left))
 
 
 def show(
@@ -61,60 +59,72 @@ def show(
     ],
     output: OutputOption = TEXT,
 ) -> None:
-    """Show one epoch: positions, watermarks, counts and the state tables as they were."""
+    """Show one epoch, whole: input, positions, watermarks, counts, timings and the tables it changed."""
     reader = open_reader(pond)
     with reader.pinned(parse_epoch(epoch)) as snapshot:
         manifest = snapshot.manifest
+        before = history.find_manifest(reader.store, manifest.epoch - 1) if manifest.epoch else None
+        found = summary(manifest, reader.head().savepoints)
         facts = {
-            **epoch_row(manifest, reader.head()),
+            **epoch_row(found),
             "pond": manifest.pond,
             "token": manifest.token,
             "floor": manifest.floor,
             "catalog": manifest.catalog,
             "positions": manifest.positions,
-            "watermarks": bounds(manifest),
+            "admitted": manifest.admitted,
+            "counted": counted(manifest, before),
             "counts": manifest.counts,
             "cursors": manifest.cursors,
             "savepoints": manifest.savepoints,
         }
-        tables = table_rows(snapshot.listing)
-    output.write(Facts(facts, COLUMNS), Rows("tables", TABLES, tables))
+        tables = table_rows(snapshot.listing, found.changed)
+        steps_us = manifest.metrics.get("steps_us", {})
+        steps = [{"step": step, "ms": us / 1000} for step, us in steps_us.items()]
+    columns = (*COLUMNS, Column("admitted", "input", pieces), Column("counted", "counted in it"))
+    parts = [Facts(facts, columns), Rows("tables", TABLES, tables)]
+    output.write(*parts, *([Rows("steps", STEPS, steps)] if steps else []))
 
 
-def epoch_row(manifest: Manifest, head: Manifest) -> dict[str, Any]:
-    """What people want to know of an epoch at a glance; `head` knows the savepoints' names."""
-    rows, ms = manifest.metrics.get("rows"), manifest.metrics.get("ms")
+def counted(manifest: Manifest, before: Manifest | None) -> dict[str, int] | None:
+    """What this epoch added to the counts: rows, late rows, errors; unknown where the one before is gone."""
+    if before is None:
+        return None if manifest.epoch else {}
     return {
-        "epoch": manifest.epoch,
-        "kind": manifest.kind,
-        "now_us": manifest.now_us,
-        "rows": rows,
-        "ms": ms,
-        "rows_per_s": round(rows / ms * 1000) if rows and ms else None,
-        "tasks": manifest.metrics.get("tasks"),
-        "parallelism": manifest.parallelism,
-        "bytes": sum(r.bytes for r in manifest.added if r.kind == "delta"),
-        "note": note(manifest, head.savepoints),
+        name: count - before.counts.get(name, 0)
+        for name, count in manifest.counts.items()
+        if count != before.counts.get(name, 0)
     }
 
 
-def note(manifest: Manifest, savepoints: Mapping[str, int]) -> str | None:
-    found = [f"savepoint {name}" for name, e in savepoints.items() if e == manifest.epoch]
-    if manifest.restores is not None:
-        found.append(f"back to epoch {manifest.restores}")
-    if manifest.kind == "takeover":
-        found.append(f"taken over, token {manifest.token}")
-    if manifest.kind == "fork":
-        found.append(f"forked from epoch {manifest.metrics.get('parent_epoch')}")
-    if "refused" in manifest.metrics:
-        found.append(str(manifest.metrics["refused"]))
-    merges = sum(r.kind == "merge" for r in manifest.added)
-    if merges and manifest.restores is None:
-        found.append(f"{merges} merged runs")
-    return ", ".join(found) or None
+def pieces(admitted: Mapping[str, Any]) -> str:
+    """
+    >>> pieces({"bids": [{"first": 0}, {"first": 9}]})
+    'bids 2 splits'
+    """
+    return ", ".join(f"{s} {len(p)} split{'s' * (len(p) != 1)}" for s, p in admitted.items()) or "-"
 
 
-def table_rows(listing: Listing) -> list[dict[str, Any]]:
+def epoch_row(found: EpochSummary) -> dict[str, Any]:
+    """What people want to know of an epoch at a glance."""
+    rows, ms = found.rows, found.ms
+    return {
+        "epoch": found.epoch,
+        "kind": found.kind,
+        "when": found.when,
+        "rows": rows,
+        "ms": ms,
+        "rows_per_s": round(rows / ms * 1000) if rows and ms else None,
+        "tasks": list(found.tasks) or None,
+        "parallelism": found.parallelism,
+        "changed": sum(found.changed.values()),
+        "bytes": found.bytes,
+        "watermarks": found.watermarks,
+        "note": found.note,
+    }
+
+
+def table_rows(listing: Listing, changed: Mapping[str, int]) -> list[dict[str, Any]]:
     """Every state table with what it takes; rows that newer runs replace count until they are merged."""
     found = []
     for table in listing.tables():
@@ -122,23 +132,10 @@ def table_rows(listing: Listing) -> list[dict[str, Any]]:
         found.append(
             {
                 "table": table,
+                "changed": changed.get(table, 0),
                 "runs": len(runs),
                 "rows": sum(r.rows for r in runs),
                 "bytes": sum(r.bytes for r in runs),
             }
         )
     return found
-
-
-def bounds(manifest: Manifest) -> dict[str, Any]:
-    """The watermarks as times."""
-    found: dict[str, Any] = {}
-    for step, mark in manifest.watermarks.items():
-        bound = mark.get("bound") if isinstance(mark, Mapping) else None
-        found[step] = None if bound is None else _utc(int(bound))
-    return found
-
-
-def _utc(us: int) -> str:
-    start = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-    return (start + datetime.timedelta(microseconds=us)).isoformat()

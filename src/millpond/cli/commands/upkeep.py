@@ -1,4 +1,4 @@
-"""`millpond compact` and `millpond gc`: care for a pond that nobody runs."""
+"""`millpond compact` and `millpond gc`: done here where nobody runs the pond, else asked of who does."""
 
 from __future__ import annotations
 
@@ -6,25 +6,32 @@ from typing import Annotated
 
 import typer
 
-from millpond.cli.arguments import TEXT, OutputOption, PondArgument, open_reader
+from millpond.cli.arguments import TEXT, OutputOption, PondArgument, WaitOption, open_reader
 from millpond.cli.output import Said
-from millpond.cli.upkeep import taken_over
+from millpond.cli.sending import answer, send
+from millpond.cli.upkeep import RunningError, found_garbage, taken_over
+from millpond.cli.values import count, size
 
 
-def compact(pond: PondArgument, output: OutputOption = TEXT) -> None:
-    """Merge the runs of every table, so that reads are fast; a running pipeline does it by itself."""
+def compact(pond: PondArgument, wait: WaitOption = 10.0, output: OutputOption = TEXT) -> None:
+    """Merge the runs of every table, so that reads are fast; a running pipeline also does it by itself."""
     reader = open_reader(pond)
-    with taken_over(reader) as upkeep:
-        before = upkeep.runs
-        upkeep.compact()
-        after = upkeep.runs
-        epoch = upkeep.head.epoch
+    try:
+        with taken_over(reader) as upkeep:
+            before = upkeep.runs
+            upkeep.compact()
+            after = upkeep.runs
+            epoch = upkeep.head.epoch
+    except RunningError:
+        sent = send(reader.store, reader.head(), "compact", {}, wait_s=wait)
+        output.write(answer(sent, "the running pipeline began to merge", "the compaction"))
+        return
     output.write(
         Said(
             f"{before} runs became {after} in epoch {epoch}"
             if after < before
             else f"nothing to merge: {after} runs",
-            {"epoch": epoch, "runs_before": before, "runs_after": after},
+            {"status": "done", "epoch": epoch, "runs_before": before, "runs_after": after, "running": False},
         )
     )
 
@@ -35,20 +42,54 @@ def gc(
         int | None,
         typer.Option("--keep", min=1, help="Give up all but the newest N epochs first.", show_default=False),
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only tell what would be deleted, and how much.")
+    ] = False,
+    wait: WaitOption = 10.0,
     output: OutputOption = TEXT,
 ) -> None:
-    """Delete files that no readable epoch needs; a running pipeline does it by itself.
+    """Delete files that no readable epoch needs; a running pipeline also does it by itself.
 
     Savepoints, forks and readers keep what they need.
     """
     reader = open_reader(pond)
-    with taken_over(reader, retain_epochs=keep) as upkeep:
-        collection = upkeep.collect()
-        floor = upkeep.head.floor
+    if dry_run:
+        found, floor = found_garbage(reader, keep)
+        freed = found.size(reader.store)
+        output.write(
+            Said(
+                f"would delete {count(len(found.manifests))} manifests and {count(len(found.files))} files, "
+                f"{size(freed)}; epochs from {floor} on could be read",
+                {
+                    "status": "dry run",
+                    "manifests": len(found.manifests),
+                    "files": len(found.files),
+                    "bytes": freed,
+                    "floor": floor,
+                    "names": [*found.manifests, *found.files, *found.entries],
+                },
+            )
+        )
+        return
+    try:
+        with taken_over(reader, retain_epochs=keep) as upkeep:
+            collection = upkeep.collect()
+            floor = upkeep.head.floor
+    except RunningError:
+        sent = send(reader.store, reader.head(), "gc", {} if keep is None else {"keep": keep}, wait_s=wait)
+        output.write(answer(sent, "the running pipeline began to collect", "the collection"))
+        return
     output.write(
         Said(
-            f"deleted {collection.manifests} manifests and {collection.files} files; "
-            f"epochs from {floor} on can be read",
-            {"manifests": collection.manifests, "files": collection.files, "floor": floor},
+            f"deleted {collection.manifests} manifests and {collection.files} files, "
+            f"{size(collection.bytes)}; epochs from {floor} on can be read",
+            {
+                "status": "done",
+                "manifests": collection.manifests,
+                "files": collection.files,
+                "bytes": collection.bytes,
+                "floor": floor,
+                "running": False,
+            },
         )
     )

@@ -14,6 +14,7 @@ from millpond.cli.values import count, milliseconds
 from millpond.clock import SystemClock
 from millpond.errors import UnavailableError
 from millpond.serve.reader import Reader
+from millpond.serve.summaries import summary
 from millpond.state import history
 from millpond.state.listing import Listing
 from millpond.state.manifest import Manifest
@@ -94,7 +95,7 @@ class Watch:
 
     def _row(self, manifest: Manifest) -> dict[str, Any]:
         listing = Listing.of(manifest, self.reader.worker.pages)
-        row = epoch_row(manifest, manifest)
+        row = epoch_row(summary(manifest, manifest.savepoints))
         tasks = manifest.metrics.get("tasks")
         return {
             **row,

@@ -1,0 +1,151 @@
+"""`millpond run`: a pipeline file, until it is told to stop or has nothing more to do."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+
+from millpond.cli.arguments import TEXT, OutputOption
+from millpond.cli.loading import load, open_for
+from millpond.cli.output import Said, Screen
+from millpond.cli.values import count, milliseconds
+from millpond.pond import Pond
+from millpond.state.manifest import Manifest
+
+
+@dataclass
+class Run:
+    """What a run has done so far."""
+
+    screen: Screen
+    pond: Pond
+    epochs_max: int | None
+    started: float = field(default_factory=time.monotonic)
+    first: int | None = None
+    epoch: int | None = None
+    epochs: int = 0
+    rows: int = 0
+    ended: str | None = None  # why: interrupted, epochs
+
+    def committed(self, manifest: Manifest) -> None:
+        self.epoch = manifest.epoch
+        if self.first is None:
+            self.first = manifest.epoch
+        if manifest.kind == "epoch":
+            self.epochs += 1
+            self.rows += int(manifest.metrics.get("rows", 0))
+        self.screen.status(self.line(manifest))
+        if self.epochs_max is not None and self.epochs >= self.epochs_max:
+            self.end("epochs")
+
+    def end(self, why: str) -> None:
+        self.ended = self.ended or why
+        self.pond.stop()
+
+    def line(self, manifest: Manifest) -> str:
+        took = manifest.metrics.get("ms")
+        rows = int(manifest.metrics.get("rows", 0))
+        parts = [f"epoch {manifest.epoch}", f"{count(rows)} rows"]
+        if took:
+            parts += [milliseconds(took), f"{count(round(rows / took * 1000))} rows/s"]
+        return ", ".join([*parts, f"{count(self.rows)} rows in all"])
+
+
+def run(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE.py", help="Defines pipeline(pond), or a pond.", show_default=False)
+    ],
+    pond: Annotated[
+        str | None,
+        typer.Option("--pond", "-p", metavar="POND", help="Path or URI of the pond.", show_default=False),
+    ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            "--engine",
+            metavar="spark|inline",
+            help="inline runs in this process, without a JVM.",
+            show_default="spark",
+        ),
+    ] = None,
+    parallelism: Annotated[
+        int | None,
+        typer.Option("--parallelism", metavar="N", help="Tasks of each level.", show_default=False),
+    ] = None,
+    until_idle: Annotated[
+        bool,
+        typer.Option("--until-idle", "--drain", help="End when the sources have nothing more to give."),
+    ] = False,
+    epochs: Annotated[
+        int | None,
+        typer.Option("--epochs", metavar="N", min=1, help="End after this many epochs.", show_default=False),
+    ] = None,
+    output: OutputOption = TEXT,
+) -> None:
+    """Run a pipeline file; Ctrl-C ends it after the epoch that is running."""
+    opened = open_for(load(file), pond, engine, parallelism)
+    with output.screen() as screen, opened:
+        made = Run(screen, opened, epochs)
+        opened.on_epoch(made.committed)
+        screen.waiting("starting")
+        with interrupts(made):
+            if until_idle:
+                opened.drain()
+            else:
+                opened.run()
+        last = opened.epoch
+    why = made.ended or ("idle" if until_idle else "stopped")
+    seconds = time.monotonic() - made.started
+    told = {
+        "idle": "the sources have nothing more to give",
+        "epochs": f"{made.epochs} epochs were asked for",
+        "interrupted": "interrupted; the epoch that was running is committed",
+        "stopped": "stopped",
+    }[why]
+    facts: dict[str, Any] = {
+        "epoch": last,
+        "epochs": made.epochs,
+        "rows": made.rows,
+        "seconds": round(seconds, 3),
+        "ended": why,
+        "pond": opened.store.uri,
+    }
+    output.write(Said(f"{count(made.rows)} rows in {made.epochs} epochs, now at epoch {last}: {told}", facts))
+
+
+@contextlib.contextmanager
+def interrupts(made: Run) -> Iterator[None]:
+    """Inside, the first Ctrl-C ends the run after its epoch; a second one ends it at once.
+
+    Spark puts a handler of its own there when it starts, so ours comes back with the first epoch.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        if made.ended is not None:
+            raise KeyboardInterrupt
+        made.screen.say("ending after this epoch; Ctrl-C again to end at once")
+        made.end("interrupted")
+
+    before = signal.getsignal(signal.SIGINT)
+
+    def again(manifest: Manifest) -> None:
+        if signal.getsignal(signal.SIGINT) is not on_signal:
+            signal.signal(signal.SIGINT, on_signal)
+
+    made.pond.on_epoch(again)
+    signal.signal(signal.SIGINT, on_signal)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

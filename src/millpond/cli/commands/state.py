@@ -1,0 +1,186 @@
+"""`millpond state`: what a pond keeps, table by table, at any epoch it still has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import typer
+
+from millpond.cli.arguments import (
+    TEXT,
+    EpochOption,
+    LimitOption,
+    OutputOption,
+    PondArgument,
+    open_reader,
+    parse_epoch,
+)
+from millpond.cli.commands.views import shown
+from millpond.cli.output import Column, Rows, Said
+from millpond.cli.tables import keys, named
+from millpond.cli.values import count, size
+from millpond.errors import InvalidError
+from millpond.plan.tables import table_specs
+from millpond.serve.reader import keys_table
+from millpond.state.snapshot import difference
+
+COLUMNS = (
+    Column("table"),
+    Column("views"),
+    Column("key"),
+    Column("columns"),
+    Column("rows", "rows in runs", count, right=True),
+    Column("runs", show=count, right=True),
+    Column("bytes", "size", size, right=True),
+)
+STATE = "STEP STATE|VIEW"
+PICKLE = {b"millpond": b"pickle"}
+
+
+def ls(pond: PondArgument, epoch: EpochOption = None, output: OutputOption = TEXT) -> None:
+    """List every state table: its step and name, key, columns and size."""
+    reader = open_reader(pond)
+    with reader.pinned(parse_epoch(epoch)) as snapshot:
+        plan = reader.plan_of(snapshot.manifest)
+        rows = []
+        for name, spec in sorted(table_specs(plan).items()):
+            runs = snapshot.listing.runs(name)
+            rows.append(
+                {
+                    "table": name,
+                    "step": name.partition("/")[0],
+                    "state": name.partition("/")[2],
+                    "views": sorted(v.name for v in plan.views.values() if v.table == name),
+                    "key": list(spec.key),
+                    "columns": {f.name: str(f.type) for f in spec.schema},
+                    "rows": sum(r.rows for r in runs),
+                    "runs": len(runs),
+                    "bytes": sum(r.bytes for r in runs),
+                }
+            )
+        at = snapshot.epoch
+    output.write(Rows("tables", COLUMNS, rows, f"{len(rows)} tables at epoch {at}", {"epoch": at}))
+
+
+def get(
+    pond: PondArgument,
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar=f"{STATE} [KEY]...",
+            help="A step and its state, or a view; then keys, if not all rows: columns parted by commas.",
+            show_default=False,
+        ),
+    ],
+    epoch: EpochOption = None,
+    limit: LimitOption = 20,
+    output: OutputOption = TEXT,
+) -> None:
+    """Read state: all of it, or the rows of some keys."""
+    reader = open_reader(pond)
+    with reader.pinned(parse_epoch(epoch)) as snapshot:
+        found, rest = named(reader.plan_of(snapshot.manifest), words)
+        if rest:
+            wanted = keys_table(found.spec, keys(found.spec, rest))
+            table = snapshot.lookup(found.spec, wanted, found.columns)
+        else:
+            table = snapshot.scan(found.spec, found.columns)
+        at = snapshot.epoch
+    output.write(shown(legible(table), at, limit))
+
+
+def diff(
+    pond: PondArgument,
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar=f"{STATE} E1 E2",
+            help="A step and its state, or a view; then two epochs or savepoints.",
+            show_default=False,
+        ),
+    ],
+    limit: LimitOption = 20,
+    output: OutputOption = TEXT,
+) -> None:
+    """Show what changed in a state from epoch E1 to E2: rows with their weight, -1 gone and +1 new."""
+    reader = open_reader(pond)
+    if len(words) < 3:
+        raise InvalidError("two epochs are needed", hint=f"millpond state diff POND {STATE} E1 E2")
+    first, last = parse_epoch(words[-2]), parse_epoch(words[-1])
+    with reader.pinned(first) as before, reader.pinned(last) as after:
+        found, rest = named(reader.plan_of(after.manifest), words[:-2])
+        if rest:
+            raise InvalidError("a diff takes no key", detail=f"got {' '.join(rest)!r}")
+        table = difference(before, after, found.spec, found.columns)
+        rows = legible(table)
+        e1, e2 = before.epoch, after.epoch
+    part = shown(rows, e2, limit)
+    note = f"{table.num_rows} rows differ from epoch {e1} to {e2}"
+    facts = {"from": e1, "to": e2, "total": table.num_rows}
+    output.write(Rows("rows", part.columns, part.rows, note, facts))
+
+
+def export(
+    pond: PondArgument,
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar=f"{STATE} FILE.parquet",
+            help="A step and its state, or a view; then the file to write.",
+            show_default=False,
+        ),
+    ],
+    epoch: EpochOption = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if there is one.")] = False,
+    output: OutputOption = TEXT,
+) -> None:
+    """Write a state or a view, as of one epoch, to a Parquet file."""
+    reader = open_reader(pond)
+    if len(words) < 2:
+        raise InvalidError("a file is needed", hint=f"millpond state export POND {STATE} FILE.parquet")
+    target = Path(words[-1]).expanduser()
+    if target.suffix != ".parquet":
+        raise InvalidError("the file must end in .parquet", detail=f"got {words[-1]!r}")
+    if target.exists() and not force:
+        raise InvalidError(f"{target} is there already", hint="another name, or --force")
+    with reader.pinned(parse_epoch(epoch)) as snapshot:
+        found, rest = named(reader.plan_of(snapshot.manifest), words[:-1])
+        if rest:
+            raise InvalidError("an export takes no key", detail=f"got {' '.join(rest)!r}")
+        table = snapshot.scan(found.spec, found.columns)
+        at = snapshot.epoch
+    write_parquet(table, target)
+    output.write(
+        Said(
+            f"{table.num_rows} rows of {found.name} at epoch {at} are in {target}",
+            {"state": found.name, "epoch": at, "rows": table.num_rows, "file": str(target)},
+        )
+    )
+
+
+def write_parquet(table: pa.Table, target: Path) -> None:
+    """The whole file or none: readers of the folder never see a part."""
+    making = target.with_name(f".{target.name}.tmp")
+    try:
+        pq.write_table(table, making)
+        making.replace(target)
+    except OSError as error:
+        raise InvalidError(
+            f"{target} cannot be written", detail=f"{type(error).__name__}: {error}"
+        ) from error
+    finally:
+        making.unlink(missing_ok=True)
+
+
+def legible(table: pa.Table) -> pa.Table:
+    """Pickled values as their size: reading state runs no code of its writer."""
+    for place, column in enumerate(table.schema):
+        if dict(column.metadata or {}).items() >= PICKLE.items():
+            shown_as: list[Any] = [
+                None if v is None else f"pickle, {len(v)} bytes" for v in table.column(place).to_pylist()
+            ]
+            table = table.set_column(place, column.name, pa.array(shown_as, pa.string()))
+    return table

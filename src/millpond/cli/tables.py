@@ -1,0 +1,95 @@
+"""Names of state on the command line: a view, or a step and one of its tables."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from millpond.errors import InvalidError
+from millpond.plan.nodes import Plan
+from millpond.plan.tables import table_specs
+from millpond.state.table_spec import TableSpec
+
+
+@dataclass(frozen=True)
+class Named:
+    """A table that somebody named, and the columns they see."""
+
+    name: str
+    spec: TableSpec
+    columns: tuple[str, ...]
+
+
+def named(plan: Plan, words: Sequence[str]) -> tuple[Named, list[str]]:
+    """The table that the first words name, and the words after it.
+
+    ``STEP STATE``, ``STEP/STATE`` (as `state ls` prints it), or the name of a view.
+    """
+    specs = table_specs(plan)
+    if not words:
+        raise InvalidError("which state?", hint="STEP STATE, or a view; `millpond state ls POND` lists them")
+    first, rest = words[0], list(words[1:])
+    if "/" in first and first in specs:
+        return _table(specs[first]), rest
+    if rest and f"{first}/{rest[0]}" in specs:
+        return _table(specs[f"{first}/{rest[0]}"]), rest[1:]
+    view = plan.views.get(first)
+    if view is not None:
+        columns = tuple(plan.shape(view.step).schema.names)
+        return Named(first, specs[view.table], columns), rest
+    wanted = first if "/" in first or not rest else f"{first}/{rest[0]}"
+    known = [*specs, *plan.views]
+    of_step = sorted(name.partition("/")[2] for name in specs if name.partition("/")[0] == first)
+    near = difflib.get_close_matches(wanted, known, 1) or difflib.get_close_matches(first, known, 1)
+    raise InvalidError(
+        f"no state named {wanted!r}",
+        detail=f"step {first!r} keeps {', '.join(of_step)}" if of_step else None,
+        hint=f"did you mean {near[0]!r}?" if near else "`millpond state ls POND` lists what there is",
+    )
+
+
+def _table(spec: TableSpec) -> Named:
+    return Named(spec.name, spec, tuple(spec.schema.names))
+
+
+def keys(spec: TableSpec, words: Sequence[str]) -> list[list[Any]]:
+    """Keys as people write them: one word each; several columns by commas, or as a JSON list.
+
+    >>> spec = TableSpec("t/x", pa.schema([("a", pa.string()), ("n", pa.int64())]), ("a", "n"))
+    >>> keys(spec, ["x,1", '["y,z", 2]'])
+    [['x', 1], ['y,z', 2]]
+    """
+    found = []
+    for word in words:
+        if word.startswith("["):
+            try:
+                parts = json.loads(word)
+            except ValueError as error:
+                raise InvalidError(
+                    "a key that begins with [ is a JSON list", detail=f"{word}: {error}"
+                ) from error
+        else:
+            parts = word.split(",") if len(spec.key) > 1 else [word]
+        if len(parts) != len(spec.key):
+            raise InvalidError(
+                f"the key has {len(spec.key)} columns",
+                detail=f"{', '.join(spec.key)}; got {word!r}",
+                hint="part them by commas, or write a JSON list",
+            )
+        found.append([_value(spec, name, part) for name, part in zip(spec.key, parts, strict=True)])
+    return found
+
+
+def _value(spec: TableSpec, name: str, part: Any) -> Any:
+    kind = spec.schema.field(name).type
+    if part is None or not isinstance(part, str):
+        return part
+    try:
+        return pa.array([part], pa.string()).cast(kind)[0].as_py()
+    except pa.ArrowException as error:
+        raise InvalidError(f"{part!r} is no {kind}", detail=f"key column {name!r}: {error}") from error

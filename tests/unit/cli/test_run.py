@@ -1,0 +1,196 @@
+"""`millpond run`: a pipeline file, from its first epoch to its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import millpond
+from millpond.cli.commands.run import Run, interrupts
+from millpond.cli.loading import load
+from millpond.cli.screen import SilentScreen
+from millpond.errors import InvalidError
+from millpond.pond import Pond
+from tests.unit.cli.ponds import ask, ask_json, define, sales
+
+FILE = """
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from millpond.sources.memory import MemorySource
+
+SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
+
+
+@dataclass(frozen=True)
+class Scaled:
+    factor: int
+
+    def __call__(self, row):
+        yield {"k": row.k, "v": row.v * self.factor}
+
+
+def pipeline(pond):
+    source = MemorySource(SCHEMA)
+    source.push(*([{"k": "a", "v": n}] for n in range(5)))
+    pond.stream("s", source).flat_map(Scaled(2), SCHEMA, id="scaled").view("rows")
+
+
+if __name__ == "__main__":
+    raise SystemExit("a block for running the file by itself is left out")
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "my-pipeline.py"
+    path.write_text(FILE)
+    return str(path)
+
+
+def test_until_idle(file: str, tmp_path: Path) -> None:
+    where = str(tmp_path / "pond")
+    done = ask_json("run", file, "--pond", where, "--engine", "inline", "--until-idle")
+    assert (done["ended"], done["rows"], done["epoch"]) == ("idle", 5, done["epochs"])
+    assert done["pond"].endswith("/pond")
+    rows = ask_json("read", where, "rows")["rows"]
+    assert sorted(r["v"] for r in rows) == [0, 2, 4, 6, 8]
+    again = ask("run", file, "-p", where, "--engine", "inline", "--drain", "--parallelism", "2")
+    assert again.code == 0 and "0 rows in 0 epochs" in again.out and "nothing more to give" in again.out
+    assert ask_json("show", where, "2")["parallelism"] == 2
+
+
+def test_code_of_the_file_is_in_the_pond(file: str, tmp_path: Path) -> None:
+    """Whoever reads the pond later needs no file: its classes are stored by value."""
+    where = tmp_path / "pond"
+    ask_json("run", file, "--pond", str(where), "--engine", "inline", "--drain")
+    Path(file).unlink()
+    import subprocess
+    import sys
+
+    code = f"import millpond; print(type(millpond.open({str(where)!r}).plan.nodes['scaled'].operator.function).__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "Scaled", done.stderr
+
+
+def test_some_epochs(tmp_path: Path) -> None:
+    path = tmp_path / "live.py"
+    path.write_text(
+        "from millpond.sources.nexmark import NexmarkSource\n"
+        "def pipeline(pond):\n"
+        "    source = NexmarkSource('bid', events_per_second_live=100_000)\n"
+        "    pond.stream('bids', source).key_by('auction').aggregate(n='count(*)').view('n')\n"
+    )
+    done = ask("run", str(path), "--pond", str(tmp_path / "pond"), "--engine", "inline", "--epochs", "3")
+    assert done.code == 0 and "3 epochs were asked for" in done.out
+    assert "epoch 0, 0 rows" in done.out  # the progress, as a log
+
+
+def test_a_file_with_its_own_pond(tmp_path: Path) -> None:
+    path = tmp_path / "own.py"
+    path.write_text(
+        "import millpond, pyarrow as pa\n"
+        "from millpond.sources.memory import MemorySource\n"
+        f"pond = millpond.open({str(tmp_path / 'pond')!r}, engine='inline', durable=False)\n"
+        "source = MemorySource(pa.schema([('k', pa.int64())]))\n"
+        "source.push([{'k': 1}])\n"
+        "pond.stream('s', source).view('rows')\n"
+    )
+    refused = ask("run", str(path), "--engine", "inline")
+    assert refused.code == 2 and "opens its own pond" in refused.err
+    assert ask_json("run", str(path), "--drain")["rows"] == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = 1", "defines no pipeline"),
+        ("def pipeline(pond:\n", "SyntaxError"),
+        ("x = 1\nraise ValueError('no')", "ValueError: no (bad.py:2)"),
+        ("def pipeline(pond):\n    1 / 0", "ZeroDivisionError: division by zero (bad.py:2)"),
+        ("def pipeline(pond):\n    pond.stream('a/b', None)", "cannot be run"),
+    ],
+)
+def test_bad_files(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "bad.py"
+    path.write_text(text)
+    found = ask("run", str(path), "--pond", str(tmp_path / "pond"), "--engine", "inline", "--drain")
+    assert found.code == 2 and message in found.err
+    assert not (tmp_path / "pond").exists()
+
+
+def test_wrong_calls(file: str, tmp_path: Path) -> None:
+    assert "where is the pond?" in ask("run", file).err
+    assert "cannot be read" in ask("run", str(tmp_path / "nowhere.py"), "--pond", "p").err
+    found = ask("run", file, "--pond", str(tmp_path / "p"), "--engine", "flink")
+    assert found.code == 2 and "no engine named 'flink'" in found.err
+
+
+def test_the_plan_of_a_file_touches_no_pond(file: str) -> None:
+    assert set(load(file).plan().nodes) == {"s", "scaled", "rows.view"}
+
+
+class Interrupting(SilentScreen):
+    """A person who presses Ctrl-C, once or twice, as soon as an epoch is there."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+        self.said: list[str] = []
+
+    def status(self, text: str) -> None:
+        for _ in range(self.times):
+            signal.raise_signal(signal.SIGINT)
+
+    def say(self, text: str, *, good: bool | None = None) -> None:
+        self.said.append(text)
+
+
+def running(tmp_path: Path, times: int) -> tuple[Run, Pond]:
+    pond = define(tmp_path / "pond", sales(), poll_ms=10)
+    made = Run(Interrupting(times), pond, None)
+    pond.on_epoch(made.committed)
+    return made, pond
+
+
+def test_ctrl_c_ends_after_the_epoch(tmp_path: Path) -> None:
+    made, pond = running(tmp_path, 1)
+    before = signal.getsignal(signal.SIGINT)
+    with pond, interrupts(made):
+        pond.run()
+    assert made.ended == "interrupted" and made.epoch == pond.epoch
+    assert isinstance(made.screen, Interrupting) and "Ctrl-C again" in made.screen.said[0]
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
+    made, pond = running(tmp_path, 2)
+    with pond, interrupts(made), pytest.raises(KeyboardInterrupt):
+        pond.drain()
+
+
+def test_a_drain_can_be_stopped_from_another_thread(tmp_path: Path) -> None:
+    source = sales()
+    with define(tmp_path / "pond", source, epoch_rows_max=1) as pond:
+        pond.on_epoch(lambda manifest: source.push([{"shop": "a", "price": 1}]))  # never runs dry
+        threading.Timer(0.3, pond.stop).start()
+        started = time.monotonic()
+        pond.drain()
+        assert time.monotonic() - started < 10
+        assert pond.read("by_shop").num_rows >= 1
+
+
+def test_open_ponds_need_a_definition(tmp_path: Path) -> None:
+    with (
+        millpond.open(tmp_path / "p", engine="inline") as pond,
+        pytest.raises(InvalidError, match="nothing to run"),
+    ):
+        pond.drain()
+    assert os.listdir(tmp_path) == [] or not (tmp_path / "p" / "manifests").exists()
