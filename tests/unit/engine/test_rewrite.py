@@ -355,6 +355,21 @@ def test_the_change_of_a_rewritten_table_is_its_difference(opened: Open) -> None
     assert sorted((r["k"], r["n"], r["_w"]) for r in found) == [(1, 1, -1), (1, 9, 1), (2, 1, -1)]
 
 
+def test_a_fork_is_migrated_alone(opened: Open, tmp_path: Path) -> None:
+    pond = opened(LAST)
+    feed(pond, 1, 2)
+    pond.fork(tmp_path / "fork")
+    fork = millpond.open(tmp_path / "fork", engine="inline")
+    keep(fork.stream("in", pond.source), TEXT).view("out")  # type: ignore[attr-defined]
+    assert fork.migrate("keep", lambda row: {"n": f"{row['n']}!"[:-1]}) == 2
+    assert held(fork) == {1: "1", 2: "1"}
+    feed(pond, 1)
+    assert held(pond) == {1: 2, 2: 1}
+    fork.drain()
+    assert held(fork) == {1: "2", 2: "1"}
+    fork.close()
+
+
 # ---------------------------------------------------------------- bootstrap
 
 
