@@ -231,7 +231,7 @@ class Batch:
 
     def _guarded(self, function: Callable[..., Any], given: Any, key: int, timer: str) -> None:
         """One call that may fail without a trace but its error."""
-        saved = [handle.save() for handle in self.handles]
+        saved = [handle.saved() for handle in self.handles]
         kept = self.timers.save() if self.timers is not None else None
         lengths = {side: len(output.items) for side, output in self.outputs.items()}
         try:

@@ -17,6 +17,9 @@ _EPOCH = datetime.datetime(1970, 1, 1)
 _EPOCH_UTC = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _US = datetime.timedelta(microseconds=1)
 
+_FIRST_US = (datetime.datetime.min - _EPOCH) // _US
+_LAST_US = (datetime.datetime.max - _EPOCH) // _US
+
 Instant = datetime.datetime | int
 
 
@@ -126,6 +129,8 @@ class ProcessContext:
             us = self.micros(at)
         if clock == "processing":
             us = -(-us // 1000) * 1000
+        if not _FIRST_US <= us <= _LAST_US:
+            raise ValueError("a timer is set for a time in the years 1 to 9999")
         self._set(clock).set(clock, name, us)
 
     def delete_timer(self, name: str = "", *, clock: Clock = "event") -> None:

@@ -13,6 +13,7 @@ import datetime
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from millpond.operators.flat_map import python_values
 from millpond.operators.keyed import some_keys
 from millpond.operators.operator import Change
 from millpond.operators.process.spec import AT, ENTRY, EXPIRES, INSTANT, POSITION, StateSpec
-from millpond.operators.process.values import decode, encode
+from millpond.operators.process.values import HOLDS, decode, encode
 from millpond.state.table import KeySet, Table
 from millpond.state.table_spec import TableSpec
 
@@ -78,9 +79,21 @@ class Handle(ABC):
         self._home = home
         self.at = 0
 
-    @abstractmethod
-    def save(self) -> Any:
+    def saved(self) -> Any:
         """A copy of what this key holds, to go back to when the user's code fails."""
+        try:
+            return self.save()
+        except Exception as error:  # whatever a user's object raises when it is copied
+            home = self._home
+            raise InvalidError(
+                f"state {home.spec.name!r} of {home.tell(self.at)} cannot be stored",
+                detail=f"{type(error).__name__}: {' '.join(str(error).split())}",
+                hint=HOLDS,
+                step=home.step,
+            ) from error
+
+    @abstractmethod
+    def save(self) -> Any: ...
 
     @abstractmethod
     def restore(self, saved: Any) -> None: ...
@@ -306,6 +319,8 @@ class _List:
     ends: list[int]  # of lives, where there is a time to live
     stored: int  # positions below it are in the table, if not dropped
     whole: bool  # does nothing lie in front of items[0]?
+    start: int | None = None  # of a list that is not whole: where it begins, once asked
+    start_end: int | None = None  # and when the life of that item ends
     dropped: list[tuple[int, int]] = field(default_factory=list)  # stored positions that are to go
 
 
@@ -379,6 +394,7 @@ class ListHandle(Handle):
         end = start + count
         if start < cell.stored:
             cell.dropped.append((start, min(end, cell.stored)))
+        cell.start, cell.start_end = end, None
         inside = max(0, end - cell.first)
         if end >= cell.first:
             cell.whole = True
@@ -386,12 +402,35 @@ class ListHandle(Handle):
             del cell.items[:inside]
             del cell.ends[:inside]
 
-    def _start(self, cell: _List) -> int:
+    def _oldest(self, cell: _List) -> int:
         """The position of the oldest item that is still there, in a list that is not fetched whole."""
-        if cell.dropped:
-            return cell.dropped[-1][1]
-        head = self._home.table.head(self._home.one(self.at), 1)
-        return int(one_chunk(head.table.column(POSITION))[0].as_py())
+        if cell.start is None:
+            head = self._home.table.head(self._home.one(self.at), 1).table
+            cell.start = int(one_chunk(head.column(POSITION))[0].as_py())
+            if self._home.spec.ttl is not None:
+                (cell.start_end,) = _micros(head, EXPIRES)
+        return cell.start
+
+    def _start(self, cell: _List) -> int:
+        """The same of the items that live; they lie in the order of their ends, so a few looks find it."""
+        start = self._oldest(cell)
+        if self._home.spec.ttl is None or start == cell.first:
+            return start
+        now = self._now()
+        if cell.start_end is None:
+            cell.start_end = self._fetch(start, start)[1][0]
+        if cell.start_end > now:
+            return start
+        low, high = start + 1, cell.first
+        while low < high:
+            middle = (low + high) // 2
+            if self._fetch(middle, middle)[1][0] <= now:
+                low = middle + 1
+            else:
+                high = middle
+        cell.dropped.append((start, low))
+        cell.start, cell.start_end = low, None
+        return low
 
     def _before(self, cell: _List) -> Iterator[Any]:
         """The items in front of those fetched, page by page."""
@@ -402,6 +441,8 @@ class ListHandle(Handle):
             at += PAGE
 
     def _load(self, cell: _List, start: int) -> None:
+        if start == cell.first:
+            return
         items, ends = self._fetch(start, cell.first - 1)
         cell.items[:0] = items
         cell.ends[:0] = ends
@@ -445,24 +486,33 @@ class ListHandle(Handle):
         first = positions[0]
         return _List(first, self._near.values[lo:hi], ends, positions[-1] + 1, whole=hi - lo < NEAR)
 
-    def sweep(self, at: int, upto: int) -> None:
-        """All positions of this key up to one are over."""
+    def sweep(self, at: int, positions: Iterable[int]) -> None:
+        """The buckets of these positions' ends have passed, the highest first.
+
+        All up to one that is over are: none outlives the next.  A position whose item does not end here
+        was given again since, in a list that had become empty.
+        """
         self.at = at
         cell = self._cell()
-        if not cell.whole and upto >= (start := self._start(cell)):
-            self._drop(upto - start + 1)
-        elif cell.whole and upto >= cell.first:
-            self._drop(upto - cell.first + 1)
+        now = self._now()
+        for position in positions:
+            start = cell.first if cell.whole else self._start(cell)
+            if not start <= position < cell.first + len(cell.items):
+                continue
+            inside = position - cell.first
+            end = cell.ends[inside] if inside >= 0 else self._fetch(position, position)[1][0]
+            if end <= now:
+                ends, cell.ends = cell.ends, []
+                self._drop(position - start + 1)
+                cell.ends = ends[max(0, inside + 1) :]
+                return
 
     def save(self) -> Any:
-        cell = self._cells.get(self.at)
-        return None if cell is None else copy.deepcopy(cell)
+        # Fetched even if nobody asked yet: what was decoded may be changed in place.
+        return copy.deepcopy(self._cell())
 
     def restore(self, saved: Any) -> None:
-        if saved is None:
-            self._cells.pop(self.at, None)
-        else:
-            self._cells[self.at] = saved
+        self._cells[self.at] = saved
 
     def changes(self, skip: Bools) -> list[Change]:
         home = self._home
@@ -625,16 +675,18 @@ class MapHandle(Handle):
 
     def _load(self, cell: _Map) -> None:
         home = self._home
-        self._take(cell, home.table.lookup(home.one(self.at)).table)
+        entries = self._take(cell, home.table.lookup(home.one(self.at)).table)
+        cell.held = {entry: cell.held[entry] for entry in entries}  # in the table's order
         cell.whole = True
 
-    def _take(self, cell: _Map, rows: pa.Table) -> None:
+    def _take(self, cell: _Map, rows: pa.Table) -> list[Any]:
         entries = python_values(rows.column(ENTRY))
         for place, (entry, value) in enumerate(zip(entries, decode(self._home.spec, rows), strict=True)):
             if entry not in cell.held:
                 cell.held[entry] = value
                 if self._home.spec.ttl is not None and entry not in cell.ends:
                     cell.ends[entry] = _micros(rows, EXPIRES)[place]
+        return entries
 
     def sweep(self, at: int, entry: Any) -> None:
         """The bucket of this entry's end has passed."""
@@ -647,9 +699,7 @@ class MapHandle(Handle):
                 cell.changed[entry] = _GONE
 
     def save(self) -> Any:
-        cell = self._cells.get(self.at)
-        if cell is None:
-            return None
+        cell = self._cell()  # as for a list
         return _Map(
             copy.deepcopy(cell.held),
             dict(cell.ends),
@@ -658,10 +708,7 @@ class MapHandle(Handle):
         )
 
     def restore(self, saved: Any) -> None:
-        if saved is None:
-            self._cells.pop(self.at, None)
-        else:
-            self._cells[self.at] = saved
+        self._cells[self.at] = saved
 
     def changes(self, skip: Bools) -> list[Change]:
         home = self._home
@@ -855,7 +902,7 @@ def _factory(default: Any) -> Callable[[], Any] | None:
     """A function that makes a default that must not be shared, or None for one that may be."""
     if default is None or isinstance(default, bool | int | float | str | bytes | tuple | frozenset):
         return None
-    if isinstance(default, datetime.date | datetime.time | datetime.timedelta):
+    if isinstance(default, Decimal | datetime.date | datetime.time | datetime.timedelta):
         return None
     if callable(default):
         make: Callable[[], Any] = default

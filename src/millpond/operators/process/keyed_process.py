@@ -344,7 +344,8 @@ class _Epoch:
         return KeySet.of(pa.concat_tables([t.select(names).cast(schema) for t in parts]), names, hashes)
 
     def specs_key(self) -> pa.Schema:
-        return next(t.schema for t in self.binding.tables if t.key == self.op.key)
+        shared = {f"{self.ctx.step}/{name}" for name in self.broadcasts}
+        return next(t.schema for t in self.binding.tables if t.name not in shared)
 
     def _ordered(self, rows: pa.Table | None, keys: KeySet) -> tuple[pa.Table | None, Ints]:
         """The rows by key, event time and origin; and the key of each."""
@@ -434,6 +435,8 @@ class _Epoch:
         skip[sorted(again)] = True
         self._take(first, skip, out, keys, swept)
         if again:
+            if ordered is not None:  # lists and dicts inside the rows may have been changed
+                rows = python_rows(ordered)
             second = batch({side: Output() for side in self.schemas})
             with self._limit(second.ctx):
                 second.careful(sorted(again))
@@ -512,11 +515,11 @@ class _Epoch:
             for number in sorted(set(numbers)):
                 handle.sweep(number)
         elif state.kind == "list":
-            last: dict[int, int] = {}
+            places: dict[int, set[int]] = {}
             for number, position in zip(numbers, python_values(over.column(POSITION)), strict=True):
-                last[number] = max(position, last.get(number, position))
-            for number, position in sorted(last.items()):
-                handle.sweep(number, position)
+                places.setdefault(number, set()).add(position)
+            for number, positions in sorted(places.items()):
+                handle.sweep(number, sorted(positions, reverse=True))
         else:
             for number, entry in zip(numbers, python_values(over.column(ENTRY)), strict=True):
                 handle.sweep(number, entry)
@@ -550,14 +553,17 @@ class _Epoch:
         """The keys of rows that do not fit their output."""
         found = set()
         for side, output in outputs.items():
-            items = [i for i in output.items if i is not None] if self.op.latest else output.items
+            items, owners = output.items, output.keys
+            if self.op.latest:
+                there = [n for n, item in enumerate(items) if item is not None]
+                items, owners = [items[n] for n in there], [owners[n] for n in there]
             if not items:
                 continue
             try:
                 output.columns = columns(items, self.schemas[side])
             except NOT_ARROW:
                 for number in misfits(items, self.schemas[side]):
-                    found.add(output.keys[number])
+                    found.add(owners[number])
         return found - again
 
     def _take(

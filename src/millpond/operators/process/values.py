@@ -18,6 +18,8 @@ from millpond.errors import InvalidError
 from millpond.operators.flat_map import arrow_values, python_values
 from millpond.operators.process.spec import StateSpec
 
+HOLDS = "a state holds picklable values: no locks, files, connections or generators"
+
 
 def decode(spec: StateSpec, table: pa.Table) -> list[Any]:
     """One Python value per row."""
@@ -67,9 +69,7 @@ def _refuse_value(spec: StateSpec, value: Any, step: str, whose: str) -> None:
         raise InvalidError(
             f"state {spec.name!r} of {whose} cannot be stored",
             detail=f"{type(value).__name__}: {type(error).__name__}: {' '.join(str(error).split())}",
-            hint="a state holds picklable values: no locks, files, connections or generators"
-            if spec.form == "pickle"
-            else f"it is declared as {declared}",
+            hint=HOLDS if spec.form == "pickle" else f"it is declared as {declared}",
             step=step,
         ) from error
 

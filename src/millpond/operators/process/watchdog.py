@@ -46,7 +46,7 @@ def limited(counts: Counts, limit_s: float, what: str) -> Iterator[None]:
                         ctypes.pythonapi.PyThreadState_SetAsyncExc(
                             ctypes.c_ulong(thread), ctypes.py_object(TooLong)
                         )
-                return
+                since = time.monotonic()  # and again later, should the code have caught it
 
     watcher = threading.Thread(target=watch, name="millpond-watchdog", daemon=True)
     watcher.start()

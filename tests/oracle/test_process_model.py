@@ -1,0 +1,44 @@
+"""Python per key against a dict per key, whatever happens to the pond (laws 1, 3 and 9).
+
+After every epoch the outputs, the side outputs, the error rows, the states and
+the timers are what a naive model says, across restarts, rescales, compactions,
+rollbacks and forks.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from tests.oracle.process_model import Collections, Living, LivingUntimed, Plays, Timed, Values
+from tests.oracle.process_world import World, histories, run, settings_of
+
+KINDS = [Values, Collections, Timed, Living, LivingUntimed]
+CAREFULLY = dict(
+    deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate, Phase.shrink]
+)
+
+
+def check(kind: type[Plays], options: dict[str, Any], history: list[Any]) -> None:
+    with tempfile.TemporaryDirectory() as folder, World(Path(folder) / "pond", kind, **options) as world:
+        run(world, history)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@settings(max_examples=12, derandomize=True, **CAREFULLY)
+@given(data=st.data())
+def test_states_are_dicts_and_timers_a_sorted_list(kind: type[Plays], data: st.DataObject) -> None:
+    check(kind, data.draw(settings_of(kind)), data.draw(histories(kind)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@settings(max_examples=300, **CAREFULLY)
+@given(data=st.data())
+def test_the_same_for_longer(kind: type[Plays], data: st.DataObject) -> None:
+    check(kind, data.draw(settings_of(kind)), data.draw(histories(kind, steps=12)))
