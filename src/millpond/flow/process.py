@@ -89,7 +89,7 @@ def read(target: Target, shape: Shape, step: str) -> tuple[Code, tuple[StateSpec
                 step=step,
             ) from error
     if isinstance(target, Process):
-        declared = _attributes(target)
+        declared = _attributes(target, step)
         if type(target).on_row is Process.on_row:
             raise InvalidError(
                 f"{type(target).__name__} has no on_row", hint="define on_row(self, row, ctx)", step=step
@@ -112,10 +112,11 @@ def read(target: Target, shape: Shape, step: str) -> tuple[Code, tuple[StateSpec
     return Code(target, names), states
 
 
-def _attributes(target: Process) -> dict[str, State]:
+def _attributes(target: Process, step: str) -> dict[str, State]:
     found: dict[str, State] = {}
     for cls in reversed(type(target).__mro__):
         for attribute, value in vars(cls).items():
+            _refuse_class(attribute, value, step)
             if isinstance(value, State):
                 found[attribute] = value
     found |= {a: v for a, v in vars(target).items() if isinstance(v, State)}
@@ -135,7 +136,18 @@ def _parameters(function: Callable[..., Any], step: str) -> dict[str, State]:
             hint="write def f(row, ctx, n=ValueState(int)): the row first, then ctx if wanted, then states",
             step=step,
         )
+    for p in rest:
+        _refuse_class(p.name, p.default, step)
     return {p.name: p.default for p in rest if isinstance(p.default, State)}
+
+
+def _refuse_class(name: str, found: Any, step: str) -> None:
+    if isinstance(found, type) and issubclass(found, State):
+        raise InvalidError(
+            f"{name!r} is the class {found.__name__}, not a state of it",
+            hint=f"write {name} = {found.__name__}(...), for example with the type of what it holds",
+            step=step,
+        )
 
 
 def _schema(code: Code, given: Like | None, step: str) -> pa.Schema:

@@ -112,7 +112,7 @@ class ValueState(State, Generic[T]):
 
     value: T
 
-    def __init__(self, type: Any = None, *, default: Any = None, **settings: Any) -> None:
+    def __init__(self, type: Any = None, default: Any = None, **settings: Any) -> None:
         super().__init__(type, **settings)
         self._default = default
 

@@ -12,9 +12,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+STATES = "_states_in_place"  # the attribute that tells an object at work from one being made
+
 
 class Process:
-    """A computation per key.  Keep what must last in states; all else is forgotten after an epoch."""
+    """A computation per key.  Keep what must last in states; all else is forgotten after an epoch.
+
+    What is set on `self` while rows are processed would be shared by the keys of a task and then lost, so
+    that is refused; a name that begins with an underscore may hold a cache.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        states = self.__dict__.get(STATES)
+        if states is not None and name in states:
+            raise TypeError(f"{name} is a state: set self.{name}.value, or call its methods")
+        if states is not None and not name.startswith("_"):
+            raise TypeError(
+                f"self.{name} is not kept: declare {name} = ValueState(...) in the class, "
+                f"or call it _{name} if it is a cache that may be lost"
+            )
+        object.__setattr__(self, name, value)
 
     def on_row(self, row: Any, ctx: Any) -> Any:
         """One row; returns or yields rows, or nothing."""
@@ -59,6 +76,7 @@ class Code:
             mine = copy.copy(self.target)
             for attribute, handle in given.items():
                 object.__setattr__(mine, attribute, handle)
+            object.__setattr__(mine, STATES, frozenset(given))
             return {
                 method: getattr(mine, method)
                 for method in ("on_row", "on_timer", "on_control", "on_control_removed")

@@ -1,0 +1,91 @@
+"""What people get wrong in their first process function is told, in words that say what to write."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import millpond
+from millpond import InvalidError, Process, ValueState
+from millpond.sources.memory import MemorySource
+
+ROWS = [{"k": "a", "x": 1}, {"k": "a", "x": 2}]
+GIVES = {"k": str, "n": int}
+
+
+def run(place: Path, code: Any, **settings: Any) -> tuple[list[int], list[str]]:
+    """The n of the rows that a step gives, and the reasons of its error rows."""
+    source = MemorySource(pa.schema([("k", pa.string()), ("x", pa.int64())]))
+    source.push(ROWS)
+    with millpond.open(place, engine="inline") as pond:
+        pond.stream("s", source).key_by("k").process(code, GIVES, id="mine", **settings).view("v")
+        pond.drain()
+        reasons = [row["reason"] for row in pond.errors().to_pylist()]
+        return sorted(row["n"] for row in pond.read("v").to_pylist()), reasons
+
+
+def test_a_state_is_not_overwritten(tmp_path: Path) -> None:
+    class Overwrites(Process):
+        n = ValueState(int, default=0)
+
+        def on_row(self, row: Any, ctx: Any) -> Any:
+            self.n = self.n.value + 1
+            return {"k": row.k, "n": self.n}
+
+    given, reasons = run(tmp_path, Overwrites)
+    assert given == []
+    assert len(reasons) == 2 and all("n is a state: set self.n.value" in r for r in reasons)
+
+
+def test_what_is_not_a_state_is_not_kept(tmp_path: Path) -> None:
+    class Forgets(Process):
+        n = 0
+
+        def on_row(self, row: Any, ctx: Any) -> Any:
+            self.n += 1
+            return {"k": row.k, "n": self.n}
+
+    given, reasons = run(tmp_path, Forgets)
+    assert given == []
+    assert all("declare n = ValueState(...)" in r for r in reasons)
+
+
+def test_settings_and_caches_are_allowed(tmp_path: Path) -> None:
+    class Adds(Process):
+        total = ValueState(int, 0)
+
+        def __init__(self, by: int) -> None:
+            self.by = by
+            self._cache: dict[int, int] | None = None
+
+        def on_row(self, row: Any, ctx: Any) -> Any:
+            if self._cache is None:
+                self._cache = {}
+            times = self._cache.setdefault(row.x, row.x * self.by)
+            self.total.value += times
+            return {"k": row.k, "n": self.total.value}
+
+    adds = Adds(10)
+    assert run(tmp_path, adds) == ([10, 30], [])
+    assert adds._cache is None and not hasattr(adds.total, "at"), "the object given is left as it was"
+
+
+class NoState(Process):
+    n = ValueState
+
+    def on_row(self, row: Any, ctx: Any) -> Any:
+        return None
+
+
+def no_state(row: Any, n: Any = ValueState) -> Any:
+    return None
+
+
+@pytest.mark.parametrize("code", [NoState, no_state])
+def test_a_class_is_not_a_state(tmp_path: Path, code: Any) -> None:
+    with pytest.raises(InvalidError, match=re.escape("'n' is the class ValueState, not a state of it")):
+        run(tmp_path, code)
