@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from millpond.engine.state_rows import EXPIRES
 from millpond.errors import InvalidError
 from millpond.plan.nodes import Plan
 from millpond.plan.tables import table_specs
@@ -23,6 +24,7 @@ class Named:
     name: str
     spec: TableSpec
     columns: tuple[str, ...]
+    view: bool = False
 
 
 def named(plan: Plan, words: Sequence[str]) -> tuple[Named, list[str]]:
@@ -41,7 +43,7 @@ def named(plan: Plan, words: Sequence[str]) -> tuple[Named, list[str]]:
     view = plan.views.get(first)
     if view is not None:
         columns = tuple(plan.shape(view.step).schema.names)
-        return Named(first, specs[view.table], columns), rest
+        return Named(first, specs[view.table], columns, True), rest
     wanted = first if "/" in first or not rest else f"{first}/{rest[0]}"
     known = [*specs, *plan.views]
     of_step = sorted(name.partition("/")[2] for name in specs if name.partition("/")[0] == first)
@@ -54,7 +56,7 @@ def named(plan: Plan, words: Sequence[str]) -> tuple[Named, list[str]]:
 
 
 def _table(spec: TableSpec) -> Named:
-    return Named(spec.name, spec, tuple(spec.schema.names))
+    return Named(spec.name, spec, tuple(name for name in spec.schema.names if name != EXPIRES))
 
 
 def keys(spec: TableSpec, words: Sequence[str]) -> list[list[Any]]:

@@ -56,6 +56,8 @@ def _telling(operator: Operator, on_input: OnInput, on_output: OnOutput) -> Oper
         return result
 
     made = copy.copy(operator)
+    if hasattr(made, "timeout_us"):  # somebody may sit at a breakpoint
+        object.__setattr__(made, "timeout_us", None)
     object.__setattr__(made, "__class__", type(kind.__name__, (kind,), {"apply": apply, "__slots__": ()}))
     return made
 

@@ -16,6 +16,7 @@ from millpond.plan.explain import explain_text, mermaid
 from millpond.plan.levels import cut
 from millpond.plan.nodes import Plan
 from millpond.serve.reader import Reader
+from millpond.serve.states import StateInfo
 from millpond.state.manifest import Manifest
 from millpond.state.snapshot import Snapshot
 
@@ -65,6 +66,18 @@ class Moment:
     def lookup(self, view: str, key: Any) -> pa.Table:
         """The rows of one key, or of a list of keys."""
         return self._reader.lookup(view, key, self.epoch)
+
+    def states(self) -> list[StateInfo]:
+        """The state tables of all steps: step, state, at most so many rows, bytes."""
+        return self._reader.states(self.epoch)
+
+    def state(self, step: str, name: str, *, unpickle: bool = False) -> pa.Table:
+        """The rows of a state; of untyped state the pickles, or with `unpickle` what they show as text."""
+        return self._reader.state(step, name, self.epoch, unpickle=unpickle)
+
+    def state_rows(self, step: str, name: str) -> list[dict[str, Any]]:
+        """The rows of a state as Python objects; this unpickles untyped state."""
+        return self._reader.state_rows(step, name, self.epoch)
 
     def errors(self, view: str | None = None) -> pa.Table:
         """Rows that could not be processed until then, with the reason."""

@@ -95,9 +95,10 @@ def replay(
         manifest = snapshot.manifest
         base = _base(reader, manifest)
         stored = reader.plan_of(manifest)
-        if plan is not None:
-            check_compatible(stored, plan, set(base.positions))
-        chosen = plan or _with_sources(stored, live)
+        if plan is None:
+            chosen = _with_sources(stored, live)
+        else:
+            chosen = check_compatible(stored, plan, set(base.positions))
         if step is not None and step not in chosen.nodes:
             near = difflib.get_close_matches(step, chosen.nodes, 1)
             raise InvalidError(

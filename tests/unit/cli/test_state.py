@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import datetime
 import doctest
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import millpond
+from millpond import ListState, Process, ValueState
 from millpond.cli import tables
 from millpond.cli.commands.state import legible
 from millpond.sources.memory import MemorySource
@@ -85,7 +88,6 @@ def test_export(pond: str, tmp_path: Path) -> None:
         (("export", "{pond}", "by_shop"), "a file is needed"),
         (("export", "{pond}", "by_shop", "x.csv"), "must end in .parquet"),
         (("export", "{pond}", "by_shop", "a", "x.parquet"), "an export takes no key"),
-        (("export", "{pond}", "by_shop", "/nowhere/at/all/x.parquet"), "cannot be written"),
     ],
 )
 def test_wrong_calls(pond: str, args: tuple[str, ...], message: str) -> None:
@@ -93,11 +95,14 @@ def test_wrong_calls(pond: str, args: tuple[str, ...], message: str) -> None:
     assert found.code == 2 and message in found.err, found.err
 
 
+def test_a_file_that_cannot_be_written(pond: str) -> None:
+    found = ask("state", "export", pond, "by_shop", "/nowhere/at/all/x.parquet")
+    assert found.code == 4 and "cannot be written" in found.err
+
+
 def test_keys_of_several_typed_columns(tmp_path: Path) -> None:
     schema = pa.schema([("day", pa.date32()), ("n", pa.int64()), ("v", pa.int64())])
     source = MemorySource(schema)
-    import datetime
-
     source.push([{"day": datetime.date(2026, 1, 2), "n": 3, "v": 4}])
     with millpond.open(tmp_path / "pond", engine="inline", durable=False) as pond:
         pond.stream("s", source).key_by("day", "n").aggregate(total="sum(v)").view("t")
@@ -122,3 +127,56 @@ def test_pickled_values_are_told_by_their_size() -> None:
 
 def test_examples_in_the_code() -> None:
     assert doctest.testmod(tables).failed == 0
+
+
+class Spree(Process):
+    """Counts, keeps the last sales for a while, and remembers a set that Arrow knows nothing of."""
+
+    n = ValueState(int, default=0)
+    shops = ValueState()
+    last = ListState(int, ttl="10s", clock="event")
+
+    def on_row(self, row: Any, ctx: Any) -> Any:
+        self.n.value += 1
+        self.shops.value = (self.shops.value or set()) | {row.shop}
+        self.last.append(row.price)
+        return {"n": self.n.value}
+
+
+def test_states_of_a_process(tmp_path: Path) -> None:
+    def sale(user: str, shop: str, price: int, second: int) -> dict[str, Any]:
+        return {"user": user, "shop": shop, "price": price, "at": datetime.datetime(2026, 1, 1, 0, 0, second)}
+
+    schema = pa.schema(
+        [("user", pa.string()), ("shop", pa.string()), ("price", pa.int64()), ("at", pa.timestamp("us"))]
+    )
+    source = MemorySource(schema)
+    source.push([sale("u", "a", 1, 1), sale("v", "b", 2, 2)])
+    where = str(tmp_path / "pond")
+    with millpond.open(where, engine="inline", durable=False) as pond:
+        keyed = pond.stream("s", source, event_time="at").key_by("user")
+        keyed.process(Spree(), schema=pa.schema([("n", pa.int64())]), id="spree").view("rows")
+        first = pond.drain()
+        source.push([sale("u", "c", 30, 30)])
+        pond.drain()
+        assert pond.replay(first).same and pond.replay(pond.epoch).same
+        with pond.at(first) as then:
+            assert {r["user"]: r["n"] for r in then.state("spree", "n").to_pylist()} == {"u": 1, "v": 1}
+            assert {tuple(r["shops"]) for r in then.state_rows("spree", "shops")} == {("a",), ("b",)}
+            assert {(s.step, s.state) for s in then.states()} >= {("spree", "n"), ("spree", "last")}
+    listed = {t["table"] for t in ask_json("state", "ls", where)["tables"]}
+    assert {"spree/n", "spree/shops", "spree/last"} <= listed and not any("ttl" in t for t in listed)
+    assert any("ttl" in t["table"] for t in ask_json("state", "ls", where, "--all")["tables"])
+    (got,) = ask_json("state", "get", where, "spree", "n", "u")["rows"]
+    assert got == {"user": "u", "n": 2}
+    assert ask_json("state", "get", where, "spree", "n", "u", "-e", str(first))["rows"][0]["n"] == 1
+    (hidden,) = ask_json("state", "get", where, "spree", "shops", "v")["rows"]
+    assert hidden["shops"].startswith("pickle, ")
+    assert ask_json("state", "get", where, "spree", "shops", "v", "--unpickle")["rows"][0]["shops"] == "{'b'}"
+    # What is over is not shown, by key or at all.
+    assert [r["last"] for r in ask_json("state", "get", where, "spree", "last", "u")["rows"]] == [30]
+    assert [r["last"] for r in ask_json("state", "get", where, "spree", "last")["rows"]] == [30]
+    moved = ask_json("state", "diff", where, "spree", "n", str(first), "2")["rows"]
+    assert sorted((r["n"], r["_w"]) for r in moved) == [(1, -1), (2, 1)]
+    ask_json("state", "export", where, "spree", "n", str(tmp_path / "n.parquet"))
+    assert pq.read_table(tmp_path / "n.parquet").sort_by("user")["n"].to_pylist() == [2, 1]

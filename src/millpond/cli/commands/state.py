@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import typer
 
 from millpond.cli.arguments import (
@@ -20,12 +20,14 @@ from millpond.cli.arguments import (
 )
 from millpond.cli.commands.views import shown
 from millpond.cli.output import Column, Rows, Said
-from millpond.cli.tables import keys, named
+from millpond.cli.tables import Named, keys, named
 from millpond.cli.values import count, size
 from millpond.errors import InvalidError
+from millpond.plan.nodes import Plan
 from millpond.plan.tables import table_specs
+from millpond.serve import states
 from millpond.serve.reader import keys_table
-from millpond.state.snapshot import difference
+from millpond.state.snapshot import Snapshot, difference
 
 COLUMNS = (
     Column("table"),
@@ -40,19 +42,28 @@ STATE = "STEP STATE|VIEW"
 PICKLE = {b"millpond": b"pickle"}
 
 
-def ls(pond: PondArgument, epoch: EpochOption = None, output: OutputOption = TEXT) -> None:
-    """List every state table: its step and name, key, columns and size."""
+def ls(
+    pond: PondArgument,
+    everything: Annotated[
+        bool, typer.Option("--all", "-a", help="Also tables that steps keep for their own use.")
+    ] = False,
+    epoch: EpochOption = None,
+    output: OutputOption = TEXT,
+) -> None:
+    """List the state tables: step and name, key, columns and size."""
     reader = open_reader(pond)
     with reader.pinned(parse_epoch(epoch)) as snapshot:
         plan = reader.plan_of(snapshot.manifest)
         rows = []
         for name, spec in sorted(table_specs(plan).items()):
+            if not everything and ("/" not in name or "." in name.rpartition("/")[2]):
+                continue
             runs = snapshot.listing.runs(name)
             rows.append(
                 {
                     "table": name,
-                    "step": name.partition("/")[0],
-                    "state": name.partition("/")[2],
+                    "step": name.rpartition("/")[0],
+                    "state": name.rpartition("/")[2],
                     "views": sorted(v.name for v in plan.views.values() if v.table == name),
                     "key": list(spec.key),
                     "columns": {f.name: str(f.type) for f in spec.schema},
@@ -76,20 +87,38 @@ def get(
         ),
     ],
     epoch: EpochOption = None,
+    unpickle: Annotated[
+        bool,
+        typer.Option("--unpickle", help="Show untyped values; this runs code of whoever wrote them."),
+    ] = False,
     limit: LimitOption = 20,
     output: OutputOption = TEXT,
 ) -> None:
     """Read state: all of it, or the rows of some keys."""
     reader = open_reader(pond)
     with reader.pinned(parse_epoch(epoch)) as snapshot:
-        found, rest = named(reader.plan_of(snapshot.manifest), words)
-        if rest:
-            wanted = keys_table(found.spec, keys(found.spec, rest))
-            table = snapshot.lookup(found.spec, wanted, found.columns)
-        else:
-            table = snapshot.scan(found.spec, found.columns)
+        plan = reader.plan_of(snapshot.manifest)
+        found, rest = named(plan, words)
+        wanted = keys_table(found.spec, keys(found.spec, rest)) if rest else None
+        table = rows_of(snapshot, plan, found, wanted)
         at = snapshot.epoch
-    output.write(shown(legible(table), at, limit))
+    table = states.shown(found.spec, table) if unpickle else legible(table)
+    output.write(shown(table, at, limit))
+
+
+def rows_of(snapshot: Snapshot, plan: Plan, found: Named, wanted: pa.Table | None) -> pa.Table:
+    """All rows that live, or those of some keys."""
+    if found.spec.name.rpartition("/")[0] not in plan.nodes:  # of the pond itself, not of a step
+        if wanted is None:
+            return snapshot.scan(found.spec, found.columns)
+        return snapshot.lookup(found.spec, wanted, found.columns)
+    if wanted is not None:
+        return states.rows_of_keys(snapshot, plan, found.spec, wanted).select(list(found.columns))
+    return pa.concat_tables(parts_of(snapshot, plan, found))
+
+
+def parts_of(snapshot: Snapshot, plan: Plan, found: Named) -> Iterator[pa.Table]:
+    return (part.select(list(found.columns)) for part in states.pieces(snapshot, plan, found.spec))
 
 
 def diff(
@@ -147,32 +176,19 @@ def export(
     if target.exists() and not force:
         raise InvalidError(f"{target} is there already", hint="another name, or --force")
     with reader.pinned(parse_epoch(epoch)) as snapshot:
-        found, rest = named(reader.plan_of(snapshot.manifest), words[:-1])
+        plan = reader.plan_of(snapshot.manifest)
+        found, rest = named(plan, words[:-1])
         if rest:
             raise InvalidError("an export takes no key", detail=f"got {' '.join(rest)!r}")
-        table = snapshot.scan(found.spec, found.columns)
         at = snapshot.epoch
-    write_parquet(table, target)
+        facts = {"millpond.state": found.name, "millpond.epoch": str(at)}
+        rows = states.export(parts_of(snapshot, plan, found), target, facts)
     output.write(
         Said(
-            f"{table.num_rows} rows of {found.name} at epoch {at} are in {target}",
-            {"state": found.name, "epoch": at, "rows": table.num_rows, "file": str(target)},
+            f"{rows} rows of {found.name} at epoch {at} are in {target}",
+            {"state": found.name, "epoch": at, "rows": rows, "file": str(target)},
         )
     )
-
-
-def write_parquet(table: pa.Table, target: Path) -> None:
-    """The whole file or none: readers of the folder never see a part."""
-    making = target.with_name(f".{target.name}.tmp")
-    try:
-        pq.write_table(table, making)
-        making.replace(target)
-    except OSError as error:
-        raise InvalidError(
-            f"{target} cannot be written", detail=f"{type(error).__name__}: {error}"
-        ) from error
-    finally:
-        making.unlink(missing_ok=True)
 
 
 def legible(table: pa.Table) -> pa.Table:
