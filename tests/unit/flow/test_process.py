@@ -74,6 +74,31 @@ def test_settings_and_caches_are_allowed(tmp_path: Path) -> None:
     assert adds._cache is None and not hasattr(adds.total, "at"), "the object given is left as it was"
 
 
+def truth(row: Any, n: Any = ValueState(int, 0)) -> Any:
+    return None if n else {"k": row.k, "n": 1}
+
+
+def equality(row: Any, n: Any = ValueState(int, 0)) -> Any:
+    return {"k": row.k, "n": 1} if n == 0 else None
+
+
+def sums(row: Any, n: Any = ValueState(int, 0)) -> Any:
+    n += 1
+    return {"k": row.k, "n": n}
+
+
+def items(row: Any, n: Any = ValueState(default=dict)) -> Any:
+    n["a"] = 1
+    return {"k": row.k, "n": len(n)}
+
+
+@pytest.mark.parametrize("code", [truth, equality, sums, items])
+def test_a_state_is_not_its_value(tmp_path: Path, code: Any) -> None:
+    given, reasons = run(tmp_path, code)
+    assert given == []
+    assert len(reasons) == 2 and all("n is a state, not its value: write n.value" in r for r in reasons)
+
+
 class NoState(Process):
     n = ValueState
 

@@ -151,6 +151,16 @@ class ValueHandle(Handle):
     def clear(self) -> None:
         self.value = None
 
+    def _is_no_value(self, *others: Any) -> Any:
+        """A handle is always true and equal to nothing: who asks meant its value."""
+        name = self._home.spec.name
+        raise TypeError(f"{name} is a state, not its value: write {name}.value")
+
+    __bool__ = __eq__ = __lt__ = __le__ = __gt__ = __ge__ = _is_no_value
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _is_no_value
+    __len__ = __iter__ = __contains__ = __getitem__ = __setitem__ = __int__ = __float__ = _is_no_value
+    __hash__ = object.__hash__
+
     def add(self, item: Any) -> None:
         """Of a reducing or aggregating state: take one more item in."""
         adds = self._adds()
