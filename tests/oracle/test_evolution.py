@@ -141,14 +141,17 @@ def test_fields_come_and_go_and_the_state_goes_on(opened: Make, seed: int) -> No
         wanted = {user: {name: held.get(name) for name in fields} for user, held in model.items()}
         assert state(pond, "seen") == wanted
 
-    pond = opened(First())
+    def tasks() -> int:
+        return draw.randrange(1, 8)
+
+    pond = opened(First(), parallelism=tasks())
     for at in range(3):
         for user, _ in (given := rows()):
             held = model.setdefault(user, {"count": 0})
             held["count"] += 1
         feed(pond, *given, at=at)
     check(pond, "count")
-    pond = opened(Second())
+    pond = opened(Second(), parallelism=tasks())
     for held in model.values():
         held |= {"largest": -1, "tags": None}
     for at in range(3, 6):
@@ -159,7 +162,7 @@ def test_fields_come_and_go_and_the_state_goes_on(opened: Make, seed: int) -> No
         if draw.random() < 0.5:
             pond.compact()
     check(pond, "count", "largest", "tags")
-    pond = opened(Third())
+    pond = opened(Third(), parallelism=tasks())
     for held in model.values():
         held |= {"label": "none"}
     for at in range(6, 9):

@@ -11,6 +11,7 @@ import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, get_type_hints
 
 import pyarrow as pa
@@ -42,6 +43,16 @@ class Move:
     @property
     def step(self) -> str:
         return self.node.step
+
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """The columns that a new row may have; those that left are not looked at."""
+        return frozenset([*self.new.schema.names, *self.old.schema.names])
+
+    @cached_property
+    def kept(self) -> tuple[str, ...]:
+        """The columns that stay as they were unless the function says otherwise."""
+        return tuple(name for name in self.new.schema.names if name in self.old.schema.names)
 
 
 def asked_for(
@@ -171,8 +182,9 @@ def _row(move: Move, given: dict[str, Any]) -> dict[str, Any] | None:
         return None
     if not isinstance(made, Mapping):
         raise misfit(move.step, move.new, before, f"{name_of(move.function)} gave {type(made).__name__}")
-    refuse_unknown(move.step, move.new, made, move.old.schema.names)
-    return {**{name: before[name] for name in move.new.schema.names if name in before}, **made}
+    if not move.known.issuperset(made):
+        refuse_unknown(move.step, move.new, made, move.known)
+    return {**{name: before[name] for name in move.kept}, **made}
 
 
 def _by_table(move: Move, piece: pa.Table) -> pa.Table:
@@ -186,7 +198,7 @@ def _by_table(move: Move, piece: pa.Table) -> pa.Table:
         return move.new.schema.empty_table()
     if not isinstance(made, pa.Table):
         raise misfit(move.step, move.new, None, f"{name_of(move.function)} gave {type(made).__name__}")
-    refuse_unknown(move.step, move.new, made.column_names, move.old.schema.names)
+    refuse_unknown(move.step, move.new, made.column_names, move.known)
     for name in move.new.schema.names:
         if name in made.column_names or name not in piece.column_names:
             continue
