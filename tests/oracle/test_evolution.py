@@ -401,3 +401,51 @@ def test_a_class_may_be_renamed(opened: Make, tmp_path: Path, monkeypatch: pytes
     pond = opened(module.After())
     feed(pond, ("ann", 4))
     assert state(pond, "total") == {"ann": {"total": 7}}
+
+
+# ---------------------------------------------------------------- a view that is the step's own table
+
+
+def shown(pond: Pond, schema: dict[str, type]) -> None:
+    """The newest row of each user, with whatever columns the code of the day gives."""
+
+    def newest(row: Any, n: Any = ValueState(int, default=0)) -> Any:
+        n.value += row.amount
+        return {"n": n.value, "twice": 2 * n.value} if "twice" in schema else {"n": n.value}
+
+    stream = pond.stream("in", pond.source, event_time="ts", delay="0s")  # type: ignore[attr-defined]
+    stream.key_by("user").process(newest, schema=schema, latest=True, id="step").view("newest")
+
+
+def test_a_view_gains_a_column_and_its_feed_goes_on(tmp_path: Path) -> None:
+    source = MemorySource(SCHEMA)
+
+    def at(schema: dict[str, type]) -> Pond:
+        pond = millpond.open(tmp_path / "pond", engine="inline")
+        pond.source = source  # type: ignore[attr-defined]
+        shown(pond, schema)
+        return pond
+
+    pond = at({"n": int})
+    feed(pond, ("ann", 1), ("bob", 2))
+    first = pond.epoch
+    pond.close()
+    pond = at({"n": int, "twice": int})
+    feed(pond, ("ann", 3))
+    assert sorted(pond.read("newest").to_pylist(), key=lambda r: r["user"]) == [
+        {"user": "ann", "n": 4, "twice": 8},
+        {"user": "bob", "n": 2, "twice": None},
+    ]
+    wanted = [
+        {"user": "ann", "n": 1, "twice": None, "_w": -1},
+        {"user": "ann", "n": 4, "twice": 8, "_w": 1},
+    ]
+    assert sorted(pond.diff("newest", first, pond.epoch).to_pylist(), key=lambda r: r["_w"]) == wanted
+    fed = [row for delta in pond.changes("newest", first) for row in delta.table.to_pylist()]
+    assert sorted(fed, key=lambda r: r["_w"]) == wanted
+    assert pond.lookup("newest", "bob").to_pylist() == [{"user": "bob", "n": 2, "twice": None}]
+    whole = pond.diff("newest", 0, pond.epoch)
+    assert sorted((r["user"], r["twice"], r["_w"]) for r in whole.to_pylist() if r["user"] == "ann") == [
+        ("ann", 8, 1)
+    ]
+    pond.close()

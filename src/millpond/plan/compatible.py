@@ -36,7 +36,7 @@ def check_compatible(
         if _meaning(mine) != _meaning(node):
             raise InvalidError(
                 f"step {step!r} means something else than when the pond was made",
-                detail=f"it was {type(node.operator).__name__}, and its state was computed that way",
+                detail=_difference(node, mine),
                 hint="give the changed step a new id in a new pond, or restore the old definition",
                 step=step,
             )
@@ -61,6 +61,16 @@ def _meaning(node: Node) -> Any:
         operator: Any = node.operator
         return [type(operator).__qualname__, _mask(codec.encode(operator.meaning())), list(node.inputs)]
     return [_mask(codec.encode(node.operator)), list(node.inputs), _mask(codec.encode(node.binding.tables))]
+
+
+def _difference(old: Node, new: Node) -> str:
+    if type(old.operator) is type(new.operator) and evolves(old) and old.inputs == new.inputs:
+        was: Any = old.operator
+        now: Any = new.operator
+        return f"what must stay was {was.meaning()!r}, and is {now.meaning()!r} now"
+    if evolves(old) and old.inputs != new.inputs:
+        return f"it read {', '.join(old.inputs)}, and reads {', '.join(new.inputs)} now"
+    return f"it was {type(old.operator).__name__}, and its state was computed that way"
 
 
 def _mask(value: Any) -> Any:

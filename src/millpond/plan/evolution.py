@@ -25,6 +25,8 @@ from millpond.operators.operator import Binding
 from millpond.plan.nodes import Node, Plan
 from millpond.state.table_spec import TableSpec
 
+OWN = ("timers", "out", "rows", "late")  # tables of a step that are no state of its user's
+
 
 def evolves(node: Node) -> bool:
     """May the state of this step change its shape?"""
@@ -163,15 +165,15 @@ def _shown(value: Any) -> str:
 
 def _refusal(step: str, table: TableSpec, what: str, detail: str, hint: str | None = None) -> InvalidError:
     state = table.name.rpartition("/")[2]
+    anew = f"write it anew with pond.migrate({step!r}, fn, state={state!r}), or give it a new name"
+    if not _is_users(state):
+        anew = "restore the old definition, or give the step a new id in a new pond"
     return InvalidError(
         f"state {state!r} of step {step!r} cannot go on: {what}",
         detail=detail,
-        hint=hint or f"write it anew with pond.migrate({step!r}, fn, state={state!r}), or give it a new name",
+        hint=hint or anew,
         step=step,
     )
-
-
-OWN = ("timers", "out", "rows", "late")  # tables of a step that are no state of its user's
 
 
 def user_states(node: Node) -> dict[str, TableSpec]:
@@ -180,5 +182,9 @@ def user_states(node: Node) -> dict[str, TableSpec]:
     return {
         name: table
         for name, table in tables.items()
-        if "." not in name and name not in OWN and table.name != node.binding.view and table.rule == "latest"
+        if _is_users(name) and table.name != node.binding.view and table.rule == "latest"
     }
+
+
+def _is_users(state: str) -> bool:
+    return "." not in state and state not in OWN

@@ -128,8 +128,20 @@ def test_another_meaning_is_refused() -> None:
     plan = made(LAST)
     node = plan.nodes["keep"]
     other = replace(plan, nodes={**plan.nodes, "keep": replace(node, operator=Keep(("j",), (LAST,)))})
-    with pytest.raises(InvalidError, match="step 'keep' means something else"):
+    with pytest.raises(InvalidError, match="step 'keep' means something else") as caught:
         check_compatible(plan, other, {"in"})
+    assert caught.value.detail == "what must stay was ('k',), and is ('j',) now"
+    apart = replace(plan, nodes={**plan.nodes, "keep": replace(node, inputs=("other",))})
+    with pytest.raises(InvalidError, match="step 'keep' means something else") as caught:
+        check_compatible(plan, apart, {"in"})
+    assert caught.value.detail == "it read in, and reads other now"
+
+
+def test_what_the_step_itself_keeps_cannot_be_migrated_and_the_hint_does_not_say_so() -> None:
+    changed = Kept("out", pa.schema([("n", pa.string())]))
+    with pytest.raises(InvalidError, match="state 'out' of step 'keep' cannot go on") as caught:
+        going_on(made(Kept("out")), made(changed))
+    assert "migrate" not in (caught.value.hint or "migrate")
 
 
 def test_tables_written_anew_may_be_anything() -> None:
