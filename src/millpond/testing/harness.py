@@ -1,0 +1,415 @@
+"""The harness: a pipeline under a test's control, in this process, without a JVM.
+
+Law: nothing runs but in `epoch()`.  What is fed, how far event time has come
+and what the clock says are prepared before it and take effect in it, so a test
+reads in the order in which things happen.  The pond is a real one, with every
+commit of a real one: `crash` drops all that is in memory and opens it again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import difflib
+import inspect
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, overload
+
+import pyarrow as pa
+
+from millpond.clock import ManualClock
+from millpond.errors import InvalidError
+from millpond.flow.durations import Duration, microseconds
+from millpond.flow.schemas import Like, schema_of
+from millpond.operators.process.context import Timer
+from millpond.operators.scan import Scan
+from millpond.pond import Pond
+from millpond.settings import make_settings
+from millpond.sources.inbox_table import InboxTable
+from millpond.sources.memory import Bound, MemorySource
+from millpond.state import history
+from millpond.state.memory_store import MemoryStore
+from millpond.state.store import Store, open_store
+from millpond.testing import looking
+from millpond.testing.dying_store import Died, DyingStore
+from millpond.testing.notation import DAY, EPOCH, US, Cell, fitted, micros_of, show
+from millpond.testing.seen import Seen
+
+Row = Mapping[str, Any]
+Instant = datetime.datetime | str
+
+# A test keeps its pond to itself: nobody waits for its lease, and every operator is checked.
+SETTINGS: Mapping[str, Any] = {"checks": True, "durable": False, "lease_ms": 3_600_000}
+
+
+class Harness:
+    """A pipeline, fed by hand.
+
+    `pipeline(pond, **sources)` defines streams and views; `sources` gives the columns of each source, in
+    any form that `schema=` takes elsewhere, and the pipeline gets them as keyword arguments:
+
+    >>> def pipeline(pond, words):
+    ...     pond.stream("words", words).key_by("word").aggregate(n="count(*)").view("counts")
+    >>> harness = Harness(pipeline, {"words": {"word": str}})
+    >>> harness.feed("words", {"word": "mill"}, {"word": "mill"}, {"word": "pond"})
+    >>> harness.epoch()
+    1
+    >>> harness.view("counts")
+    [{'word': 'mill', 'n': 2}, {'word': 'pond', 'n': 1}]
+    >>> harness.close()
+
+    Rows of the sources named in `retracts` may be taken back.  Time begins at 2024-01-01 00:00:00 UTC,
+    and a time written as "00:00:05" is on that day.  With `folder` the pond is kept there, to be looked
+    into by other tools; otherwise it lives in memory.  `settings` are those of `millpond.open`.
+    """
+
+    def __init__(
+        self,
+        pipeline: Callable[..., Any],
+        sources: Mapping[str, Like] | None = None,
+        *,
+        parallelism: int = 1,
+        retracts: Collection[str] = (),
+        folder: str | os.PathLike[str] | None = None,
+        **settings: Any,
+    ) -> None:
+        schemas = {name: schema_of(like) for name, like in (sources or {}).items()}
+        self._pipeline = pipeline
+        self._sources = {n: MemorySource(s, append_only=n not in retracts) for n, s in schemas.items()}
+        if strange := [name for name in retracts if name not in schemas]:
+            raise InvalidError(
+                f"no source named {strange[0]!r}", detail=f"sources are {', '.join(schemas) or 'none'}"
+            )
+        _check_call(pipeline, list(schemas))
+        self._parallelism = parallelism
+        self._settings = make_settings(**{**SETTINGS, **settings})
+        self._below: Store = MemoryStore() if folder is None else _folder(folder)
+        self._pending: list[tuple[str, Any]] = []  # (source or table, what is fed)
+        self._now_us = micros_of(DAY)
+        self._clock = ManualClock(self._now_us)
+        self._told: dict[str, int] = {}  # by view: the epoch up to which its changes were asked for
+        self._began = 0
+        self.pond = self._open()
+        self.pond.drain()
+        self._began = self.pond.epoch
+
+    def __enter__(self) -> Harness:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.pond.close()
+
+    def _open(self) -> Pond:
+        self._store = DyingStore(self._below)
+        new = history.read_head(self._below) is None
+        pond = Pond(
+            self._store,
+            engine="inline",
+            parallelism=self._parallelism if new else None,  # a rescale lasts
+            settings=self._settings,
+            clock=self._clock,
+        )
+        self._pipeline(pond, **self._sources)
+        return pond
+
+    # -- what happens -----------------------------------------------------------------
+
+    def feed(self, source: str, /, *rows: Row | Any, **row: Any) -> None:
+        """Rows for the next epoch, of a source or of a table of the pond: dicts, dataclasses, or columns.
+
+        ``feed("trades", {"user": "ann"}, {"user": "bob"})``, or for one row ``feed("trades", user="ann")``.
+        Columns that are left out are NULL; `_w` of -1 takes a row back, like `retract`.
+        """
+        self._feed(source, (*rows, row) if row else rows, 1)
+
+    def retract(self, source: str, /, *rows: Row | Any, **row: Any) -> None:
+        """Take rows back in the next epoch; from a table of the pond with a key, by its key."""
+        self._feed(source, (*rows, row) if row else rows, -1)
+
+    def _feed(self, source: str, rows: Sequence[Any], sign: int) -> None:
+        schema, can_retract = self._fed(source)
+        kinds = {**looking.kinds_of(schema), "_w": pa.int64()}
+        if not rows:
+            raise InvalidError(f"no row is given for {source!r}", hint='feed("trades", {"user": "ann"})')
+        found = []
+        for row in rows:
+            given = as_dict(row)
+            fit = {name: fitted(value, name, kinds, repr(source)) for name, value in given.items()}
+            fit["_w"] = sign * fit.get("_w", 1)
+            if fit["_w"] < 0 and not can_retract:
+                raise InvalidError(
+                    f"rows of {source!r} cannot be taken back",
+                    detail="the source is append-only",
+                    hint=f'name it in Harness(..., retracts=["{source}"]), or feed a table of the pond',
+                )
+            found.append(fit)
+        self._pending.append((source, found))
+
+    def watermark(self, source: str, time: Instant) -> None:
+        """Event time moves on without a row: none of this source before `time` will come any more."""
+        if source not in self._sources:
+            self._fed(source)
+            raise InvalidError(
+                f"{source!r} is a table, and tables have no event time", hint="name a source of the harness"
+            )
+        if not self._has_event_time(source):
+            raise InvalidError(
+                f"no stream of source {source!r} has event time",
+                hint="pass event_time= to pond.stream() in the pipeline",
+            )
+        self._pending.append((source, Bound(micros_of(time))))
+
+    def advance(self, duration: Duration) -> None:
+        """Let the clock go on, as of the next epoch: "5s", "1h", seconds, or a timedelta."""
+        us = microseconds(duration)
+        if us < 0:
+            raise InvalidError("time does not go back", detail=f"advance by {duration!r}")
+        self._now_us += us
+
+    def at(self, time: Instant) -> None:
+        """Set the clock, as of the next epoch; it does not go back."""
+        us = micros_of(time)
+        if us < self._now_us:
+            raise InvalidError("time does not go back", detail=f"it is {self.now} already, asked for {time}")
+        self._now_us = us
+
+    @property
+    def now(self) -> datetime.datetime:
+        """What the clock says, in UTC."""
+        return (EPOCH + self._now_us * US).replace(tzinfo=datetime.UTC)
+
+    def epoch(self) -> int:
+        """Run what was fed and what is due, and commit; the number of the newest epoch."""
+        self._give()
+        return self.pond.drain()
+
+    def crash(self, *, midway: bool = False) -> None:
+        """Forget all that is in memory and open the pond again, as after a kill -9.
+
+        What was fed and not yet run is still to come, like messages in a queue.  With `midway` the next
+        epoch is run first, if anything is to run, and the process dies just before it commits: that work
+        must be done again.
+        """
+        if midway:
+            self._die()
+        pond = self.pond
+        if pond._runner is not None:
+            pond._runner.close()
+        if pond._keeper is not None:
+            pond._keeper.stop()  # silently: the dead do not release a lease
+        self.pond = self._open()
+
+    def _die(self) -> None:
+        self.pond._boot()
+        self._give()
+        self._store.armed = True
+        with contextlib.suppress(Died):
+            self.pond.drain()
+
+    def rescale(self, n: int) -> None:
+        """Another number of tasks for the next epochs."""
+        self.pond.rescale(n)
+
+    def compact(self) -> None:
+        """Merge the runs of every table, as happens from time to time."""
+        self.pond.compact()
+
+    # -- what came of it ----------------------------------------------------------------
+
+    def view(self, name: str) -> list[dict[str, Any]]:
+        """The rows of a view, sorted by its columns."""
+        return self.view_seen(name).sorted()
+
+    def changes(self, view: str) -> list[dict[str, Any]]:
+        """What changed in a view since this was last asked, with `_w`: removed rows first, sorted."""
+        return self.changes_seen(view).sorted()
+
+    def state(self, step: str, name: str, key: Any = None) -> Any:
+        """What a state holds: of one key what the code would find, else a dict by key.
+
+        The value of a ValueState, a list for a ListState, a dict for a MapState.  A key is its value, a
+        tuple where it has more columns, or a dict (and so is a key that is NULL).
+        """
+        state = looking.state_spec(self.pond, step, name)
+        found = looking.state_by_key(self.pond, self._clock.at_us, step, name)
+        if key is None:
+            return found
+        if state.kind == "broadcast":
+            raise InvalidError(
+                f"state {name!r} belongs to no key", hint="leave out key: it is one dict", step=step
+            )
+        wanted = self._key(step, key)
+        return found[wanted] if wanted in found else looking.nothing(state)
+
+    @overload
+    def timers(self, step: str) -> dict[Any, list[Timer]]: ...
+
+    @overload
+    def timers(self, step: str, key: Any) -> list[Timer]: ...
+
+    def timers(self, step: str, key: Any = None) -> dict[Any, list[Timer]] | list[Timer]:
+        """The timers that are set, as (name, at, clock) in the order of their times: of a key, or by key."""
+        found = looking.timers_by_key(self.pond, step)
+        return found if key is None else found.get(self._key(step, key), [])
+
+    def errors(self) -> list[dict[str, Any]]:
+        """Rows that could not be processed: the step, the row as text, the reason."""
+        return self.errors_seen().sorted()
+
+    def late(self, step: str) -> list[dict[str, Any]]:
+        """Rows that came too late for a stream, or for a watermark step."""
+        return self.late_seen(step).sorted()
+
+    def expect(self, view: str, rows: Sequence[Row | Any]) -> None:
+        """Fail unless the view has these rows, in any order; columns that no row names are not compared."""
+        seen = self.view_seen(view)
+        whose = f"view {view!r}"
+        wanted = []
+        for row in rows:
+            given = as_dict(row)
+            fit = {name: fitted(value, name, seen.kinds, whose) for name, value in given.items()}
+            wanted.append({name: Cell(show(value, seen.kinds[name])) for name, value in fit.items()})
+        difference = seen.difference(wanted)
+        if difference is not None:
+            raise AssertionError(difference)
+
+    # -- the same with types, for transcripts ------------------------------------------------
+
+    def view_seen(self, name: str) -> Seen:
+        return looking.table_seen(f"view {name!r}", self.pond.read(name))
+
+    def changes_seen(self, view: str) -> Seen:
+        head = self.pond.epoch
+        table = self.pond.diff(view, self._told.get(view, self._began), head)
+        self._told[view] = head
+        found = looking.table_seen(f"the change of view {view!r}", table)
+        each = [
+            {**row, "_w": 1 if row["_w"] > 0 else -1} for row in found.rows for _ in range(abs(row["_w"]))
+        ]
+        kinds = {"_w": pa.int64(), **{n: k for n, k in found.kinds.items() if n != "_w"}}
+        return Seen(found.what, kinds, each)
+
+    def state_seen(self, step: str, name: str) -> Seen:
+        return looking.state_seen(self.pond, self._clock.at_us, step, name)
+
+    def timers_seen(self, step: str) -> Seen:
+        return looking.timers_seen(self.pond, step)
+
+    def errors_seen(self) -> Seen:
+        return looking.table_seen("the error rows", self.pond.errors())
+
+    def late_seen(self, step: str) -> Seen:
+        names = self.pond.plan.nodes
+        found = step if f"{step}.watermark" not in names else f"{step}.watermark"
+        return looking.table_seen(f"the late rows of {step!r}", self.pond.late(found))
+
+    def fed_kinds(self, source: str) -> Mapping[str, pa.DataType]:
+        """The columns of a source or table that can be fed."""
+        return looking.kinds_of(self._fed(source)[0])
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _give(self) -> None:
+        """Everything that was prepared, in order, to where it belongs."""
+        self._clock.at_us = self._now_us
+        pending, self._pending = self._pending, []
+        for name, what in pending:
+            source = self._sources.get(name)
+            if source is None:
+                for row in what:  # the inbox keeps them in order, each with its sign
+                    change = self.pond.insert if row["_w"] > 0 else self.pond.delete
+                    change(name, [{k: v for k, v in row.items() if k != "_w"}] * abs(row["_w"]))
+            elif isinstance(what, Bound):
+                source.push(what)
+            elif source.append_only:
+                source.push([{k: v for k, v in row.items() if k != "_w"} for row in what])
+            else:
+                source.push(what)
+
+    def _fed(self, name: str) -> tuple[pa.Schema, bool]:
+        """The columns of a source or a table, and whether its rows can be taken back."""
+        if name in self._sources:
+            return self._sources[name].schema, not self._sources[name].append_only
+        tables = self._tables()
+        if name in tables:
+            return tables[name].columns, True
+        known = [*self._sources, *tables]
+        near = difflib.get_close_matches(name, known, 1)
+        raise InvalidError(
+            f"no source or table named {name!r}",
+            detail=f"there are {', '.join(known) or 'none'}",
+            hint=f"did you mean {near[0]!r}?" if near else "name it in Harness(..., sources={...})",
+        )
+
+    def _tables(self) -> dict[str, InboxTable]:
+        nodes = self.pond.plan.nodes.values()
+        found = {n.step: n.operator.source for n in nodes if isinstance(n.operator, Scan)}
+        return {step: source for step, source in found.items() if isinstance(source, InboxTable)}
+
+    def _has_event_time(self, source: str) -> bool:
+        fed: set[str] = set()
+        for node in self.pond.plan.topological():
+            if isinstance(node.operator, Scan):
+                fed |= {node.step} if node.operator.source is self._sources[source] else set()
+            elif not fed.isdisjoint(node.inputs):
+                fed.add(node.step)
+                if hasattr(node.operator, "observe"):
+                    return True
+        return False
+
+    def _key(self, step: str, key: Any) -> Any:
+        """A key as the dicts have it: the value, or a tuple; a dict names its columns."""
+        node, operator = looking.process_step(self.pond, step)
+        kinds = looking.kinds_of(self.pond.plan.shape(node.inputs[0]).schema)
+        names = operator.key
+        if isinstance(key, Mapping):
+            given = dict(key)
+        else:
+            values = key if isinstance(key, tuple) else (key,)
+            given = dict(zip(names, values, strict=False)) if len(values) == len(names) else {}
+        if sorted(given) != sorted(names):
+            raise InvalidError(
+                f"this is no key of step {step!r}",
+                detail=f"the key is ({', '.join(names)}), got {key!r}",
+                hint="give its value, a tuple of values, or a dict",
+                step=step,
+            )
+        fit = tuple(fitted(given[name], name, kinds, f"the key of {step!r}") for name in names)
+        return fit[0] if len(fit) == 1 else fit
+
+
+def as_dict(row: Any) -> dict[str, Any]:
+    """A row however it is given."""
+    if isinstance(row, Mapping):
+        return dict(row)
+    if dataclasses.is_dataclass(row) and not isinstance(row, type):
+        return dataclasses.asdict(row)
+    named = getattr(row, "_asdict", None)
+    if named is not None:
+        return dict(named())
+    raise InvalidError(
+        "a row is a dict, a dataclass or a named tuple", detail=f"got {type(row).__name__} {row!r}"
+    )
+
+
+def _folder(path: str | os.PathLike[str]) -> Store:
+    return open_store(Path(path).expanduser().absolute().as_uri(), durable=False)
+
+
+def _check_call(pipeline: Callable[..., Any], sources: Sequence[str]) -> None:
+    """Refuse a pipeline that cannot be called with the pond and these sources."""
+    try:
+        inspect.signature(pipeline).bind(None, **dict.fromkeys(sources))
+    except TypeError as error:
+        named = ", ".join(["pond", *sources])
+        raise InvalidError(
+            f"{getattr(pipeline, '__name__', 'the pipeline')} cannot be called with ({named})",
+            detail=f"its parameters are {inspect.signature(pipeline)}: {error}",
+            hint="the first is the pond; the others are called like the sources given to the harness",
+        ) from error
