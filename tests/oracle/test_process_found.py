@@ -84,7 +84,7 @@ def test_what_was_changed_in_place_is_as_before_when_the_row_fails(tmp_path: Pat
 
 
 def test_entries_come_in_the_order_of_the_table_whatever_was_asked_before(pond: Pond) -> None:
-    def entries(row: Any, m: Any = MapState(str, int)) -> Any:
+    def entries(row: Any, m: Any = MapState(str, int)) -> Any:  # noqa: B008
         if row.x == 0:
             for n in range(9):
                 m.put(f"e{n}", n)

@@ -461,6 +461,8 @@ class _Epoch:
                 timers.load(found.due)
 
         def emit(side: str, item: Any) -> None:
+            if item is None and side == MAIN and not self.op.latest:
+                raise TypeError("remove() takes back the latest row of a key: pass latest=True to process()")
             output = _output(outputs, side)
             output.items.append(item)
             output.keys.append(ctx.at)
