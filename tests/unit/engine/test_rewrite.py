@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import shutil
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -317,6 +319,65 @@ def test_a_crash_leaves_everything_old(opened: Open, monkeypatch: pytest.MonkeyP
     assert held(opened(LAST)) == dict.fromkeys(range(50), 1)
     pond = opened(TEXT)
     assert pond.migrate("keep", lambda row: {"n": "1"}) == 50
+
+
+class Died(BaseException):
+    pass
+
+
+def dies_at(monkeypatch: pytest.MonkeyPatch, kind: type, number: int) -> list[str]:
+    """Let the process die instead of its n-th call of the store; the calls so far."""
+    calls: list[str] = []
+    for method in ("put_new", "get", "map", "list", "delete"):
+        real = getattr(kind, method)
+
+        def call(self: Any, *args: Any, _real: Any = real, _name: str = method, **named: Any) -> Any:
+            if threading.current_thread() is threading.main_thread():  # the lease is renewed beside it
+                calls.append(_name)
+                if len(calls) > number:
+                    raise Died
+            return _real(self, *args, **named)
+
+        monkeypatch.setattr(kind, method, call)
+    return calls
+
+
+def test_dying_at_any_call_of_the_store_leaves_all_or_nothing(
+    opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pond = opened(LAST)
+    feed(pond, *range(40))
+    source = pond.source  # type: ignore[attr-defined]
+    pond.close()
+    old, new = dict.fromkeys(range(40), 1), {k + 1: "1" for k in range(40)}
+    outcomes, finished, number = [], False, 0
+    while not finished:
+        place = tmp_path / f"died-{number}"
+        shutil.copytree(tmp_path / "pond", place)
+        pond = millpond.open(place, engine="inline", compact=False)
+        keep(pond.stream("in", source), TEXT).view("out")
+        with monkeypatch.context() as patch:
+            dies_at(patch, type(pond.store), number)
+            try:
+                pond.migrate("keep", lambda row: {"k": row["k"] + 1, "n": str(row["n"])})
+                finished = True
+            except Died:
+                pass
+        if finished:
+            pond.close()
+        after = millpond.open(place, engine="inline", compact=False)
+        found = held(after)
+        assert found in (old, new), number
+        keep(after.stream("in", source), LAST if found == old else TEXT).view("out")
+        after.drain()
+        assert held(after) == found
+        outcomes.append(found == new)
+        after.close()
+        shutil.rmtree(place)
+        number += 1
+    assert number > 10
+    assert outcomes == sorted(outcomes)
+    assert outcomes[-1]
 
 
 def test_rolling_back_over_a_migration_is_refused(opened: Open) -> None:
