@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import difflib
 import hashlib
+import logging
 import os
+import sys
 import threading
 import time
 import uuid
@@ -40,6 +42,7 @@ from millpond.engine.worker import Worker
 from millpond.errors import ConflictError, InternalError, InvalidError, MillpondError, UnavailableError
 from millpond.flow.builder import Builder
 from millpond.flow.durations import Duration
+from millpond.flow.schemas import Like, schema_of
 from millpond.flow.stream import Stream, ViewHandle
 from millpond.operators.bag import Bag
 from millpond.operators.scan import Scan
@@ -65,6 +68,7 @@ from millpond.state.manifest import Manifest
 from millpond.state.store import Store, open_store, prove_put_new
 
 EngineName = Literal["spark", "inline"]
+log = logging.getLogger(__name__)
 DRAIN_S = 600.0  # how long a call waits for the background thread
 
 
@@ -158,6 +162,7 @@ class Pond:
         self._stop = threading.Event()
         self._failure: BaseException | None = None
         self._closed = False
+        self._told: dict[str, int] = {}  # errors/<step> -> error rows that need not be told on the log
         self._lock = threading.RLock()  # of whoever drives the chain in the foreground
         self._driver: int | None = None  # the thread that is doing so
         self._reader = Reader(self._worker, clock=self._clock, reader_ms=self.settings.reader_ms)
@@ -180,9 +185,9 @@ class Pond:
         stream = Stream(self._builder, step)
         return stream if event_time is None else stream.watermark(event_time, delay, id=f"{name}.watermark")
 
-    def table(self, name: str, schema: pa.Schema, *, key: str | Sequence[str] | None = None) -> ViewHandle:
+    def table(self, name: str, schema: Like, *, key: str | Sequence[str] | None = None) -> ViewHandle:
         """A table that any process can change with insert() and delete(); with a key, insert() replaces."""
-        source = InboxTable(schema)
+        source = InboxTable(schema_of(schema, step=name))
         scan = self._builder.add(name, Scan(source, source.schema, False), (), name)
         if key is None:
             step = self._builder.add(None, Bag(SEQUENCE), (scan,), f"{name}.rows")
@@ -648,6 +653,7 @@ class Pond:
         plan = self._checked_plan(head, rewritten)
         if head is None:
             prove_put_new(self.store)
+        self._told = {} if head is None else dict(head.counts)
         engine = self.engine
         if self._builder.plan.nodes:
             self._builder.seal()
@@ -742,6 +748,11 @@ class Pond:
         return name
 
     def _committed(self, manifest: Manifest) -> None:
+        for name, count in manifest.counts.items():
+            kind, _, step = name.partition("/")
+            if kind == "errors" and count > self._told.get(name, 0):
+                self._told[name] = sys.maxsize  # once: what comes later is counted, and in errors()
+                log.warning("step %r could not process some rows; pond.errors() tells which and why", step)
         if self._on_epoch is not None:
             self._on_epoch(manifest)
 

@@ -27,6 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.errors import DataError, InternalError, InvalidError, UnavailableError
+from millpond.flow.schemas import schema_of
 from millpond.sources import fit, text_format
 from millpond.sources.file_format import BadFileError, Facts, FileFormat, Piece
 from millpond.sources.folder import Folder, Found, open_folder
@@ -61,8 +62,9 @@ class FileSource:
     """Rows of all files of a folder and the folders in it; files named `_*`, `.*` and `*.tmp` are not seen.
 
     `path` is a folder or an address that Arrow can open (``s3://...``); `pattern` chooses files, as in
-    ``"*.parquet"`` or ``"orders/*"``.  Without a `schema` the columns are those of the first file.  A file
-    must have all columns, in these types or narrower ones; others it has are left out.
+    ``"*.parquet"`` or ``"orders/*"``.  `schema` is Arrow's, a dict of types or a dataclass; without it the
+    columns are those of the first file.  A file must have all columns, in these types or narrower ones;
+    others it has are left out.
 
     >>> import tempfile, pyarrow.parquet
     >>> folder = tempfile.mkdtemp()
@@ -95,7 +97,7 @@ class FileSource:
             self._folder.check()
             object.__setattr__(self, "schema", self._inferred())
         else:
-            object.__setattr__(self, "schema", fit.declared(self.schema))
+            object.__setattr__(self, "schema", fit.declared(schema_of(self.schema)))
         if self.format != "parquet":
             text_format.check_types(self.format == "csv", self.schema)
 

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.errors import InvalidError
+from millpond.flow.schemas import schema_of
 from millpond.sources.source import BOUND, Advance, Poll, Split
 from millpond.state.table_spec import TableSpec
 
@@ -49,8 +50,7 @@ class Bound:
 @dataclass(frozen=True)
 class MemorySource:
     """
-    >>> schema = pa.schema([("k", pa.int64())])
-    >>> source = MemorySource(schema)
+    >>> source = MemorySource({"k": int})  # or an Arrow schema, or a dataclass
     >>> source.push([{"k": 1}], [{"k": 2}])
     >>> [s.rows for s in source.poll(None, None, 100).splits]
     [1, 1]
@@ -61,6 +61,9 @@ class MemorySource:
     partition: str = ""
     items: list[Any] = field(default_factory=list, compare=False, repr=False, metadata={"durable": False})
     _met: dict[int, int] = field(default_factory=dict, compare=False, repr=False, metadata={"durable": False})
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "schema", schema_of(self.schema))
 
     def push(self, *items: Any) -> None:
         """Add items at the end: tables, lists of dicts, Pause, Crash or Bound."""

@@ -11,6 +11,7 @@ import pytest
 
 import millpond
 from millpond import InvalidError, Process, ValueState
+from millpond.sources.files import FileSource
 from millpond.sources.memory import MemorySource
 
 ROWS = [{"k": "a", "x": 1}, {"k": "a", "x": 2}]
@@ -26,6 +27,35 @@ def run(place: Path, code: Any, **settings: Any) -> tuple[list[int], list[str]]:
         pond.drain()
         reasons = [row["reason"] for row in pond.errors().to_pylist()]
         return sorted(row["n"] for row in pond.read("v").to_pylist()), reasons
+
+
+def test_error_rows_are_told_once_on_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A newcomer looks at an empty view, not at pond.errors()."""
+
+    def fails(row: Any, n: Any = ValueState(int, 0)) -> Any:
+        raise ValueError("no")
+
+    source = MemorySource(pa.schema([("k", pa.string()), ("x", pa.int64())]))
+
+    def opened() -> millpond.Pond:
+        pond = millpond.open(tmp_path, engine="inline")
+        pond.stream("s", source).key_by("k").process(fails, GIVES, id="mine").view("v")
+        return pond
+
+    with opened() as pond:
+        pond.drain()
+        assert caplog.messages == []
+        for _ in range(2):
+            source.push(ROWS)
+            pond.drain()
+        told = "step 'mine' could not process some rows; pond.errors() tells which and why"
+        assert caplog.messages == [told]
+    with opened() as pond:
+        pond.drain()
+        assert caplog.messages == [told], "those of before are known"
+        source.push(ROWS)
+        pond.drain()
+        assert caplog.messages == [told] * 2
 
 
 def test_a_state_is_not_overwritten(tmp_path: Path) -> None:
@@ -114,3 +144,13 @@ def no_state(row: Any, n: Any = ValueState) -> Any:
 def test_a_class_is_not_a_state(tmp_path: Path, code: Any) -> None:
     with pytest.raises(InvalidError, match=re.escape("'n' is the class ValueState, not a state of it")):
         run(tmp_path, code)
+
+
+def test_every_door_takes_a_dict_of_types(tmp_path: Path) -> None:
+    """Sources and tables too: who writes schema={"k": str} for a step writes it everywhere."""
+    types = {"k": str, "n": int}
+    schema = pa.schema([("k", pa.string()), ("n", pa.int64())])
+    assert MemorySource(types).schema == schema
+    assert FileSource(tmp_path, format="json", schema=types).schema == schema
+    with millpond.open(tmp_path / "pond", engine="inline") as pond:
+        assert pond.table("t", types, key="k").schema == schema
