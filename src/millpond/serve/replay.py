@@ -277,7 +277,7 @@ def _compared(
     return Replay(
         manifest.epoch,
         differences,
-        {step: without_hash(concat(parts)) for step, parts in given.items()},
+        {step: shown(concat(parts)) for step, parts in given.items()},
         counts,
         _counted(reader, manifest, base),
         marks,
@@ -359,5 +359,7 @@ def _counted(reader: Reader, manifest: Manifest, base: Manifest) -> dict[str, in
     return {name: count for name, count in found.items() if count}
 
 
-def without_hash(table: pa.Table) -> pa.Table:
-    return table.drop_columns(["_h"]) if "_h" in table.column_names else table
+def shown(table: pa.Table) -> pa.Table:
+    """A delta as people see it: with weights, without the hash and the origin of rows."""
+    table = table.drop_columns([c for c in (deltas.HASH, deltas.ORIGIN) if c in table.column_names])
+    return deltas.with_weights(table, deltas.weights(table))

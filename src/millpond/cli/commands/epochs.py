@@ -15,7 +15,7 @@ from millpond.cli.arguments import (
     open_reader,
     parse_epoch,
 )
-from millpond.cli.output import Column, Facts, Rows
+from millpond.cli.output import Column, Facts, Part, Rows
 from millpond.cli.values import count, fine, local, milliseconds, size
 from millpond.serve.summaries import EpochSummary, summaries, summary
 from millpond.state import history
@@ -82,8 +82,10 @@ def show(
         steps_us = manifest.metrics.get("steps_us", {})
         steps = [{"step": step, "ms": us / 1000} for step, us in steps_us.items()]
     columns = (*COLUMNS, Column("admitted", "input", pieces), Column("counted", "counted in it"))
-    parts = [Facts(facts, columns), Rows("tables", TABLES, tables)]
-    output.write(*parts, *([Rows("steps", STEPS, steps)] if steps else []))
+    parts: list[Part] = [Facts(facts, columns), Rows("tables", TABLES, tables)]
+    if steps:
+        parts.append(Rows("steps", STEPS, steps))
+    output.write(*parts)
 
 
 def counted(manifest: Manifest, before: Manifest | None) -> dict[str, int] | None:
