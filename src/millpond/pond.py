@@ -32,6 +32,7 @@ from millpond.engine.bootstrap import Rows, bootstrap
 from millpond.engine.coordinator import Coordinator, Policy, require_parallelism
 from millpond.engine.engine import Engine
 from millpond.engine.inline import InlineEngine
+from millpond.engine.lives import tables_of
 from millpond.engine.migration import Functions, asked_for, migrate, plan_moves, state_table
 from millpond.engine.protocol import Rewrite
 from millpond.engine.rewrite import Rewriter
@@ -339,7 +340,7 @@ class Pond:
             old = self._reader.plan_of(head)
             new = self._builder.plan if self._builder.plan.nodes else old
             moves = plan_moves(old, new, wanted)
-            tables = {move.new.name for move in moves}
+            tables = {name for move in moves for name in tables_of(move.node, move.new)}
             check_compatible(old, new, set(head.positions), rewritten=tables)
             rewriter = Rewriter(self._worker, head)
             rows = migrate(rewriter, moves)
@@ -368,7 +369,8 @@ class Pond:
                     hint="pass replace=True to write all of it anew, or change rows with migrate()",
                     step=step,
                 )
-            plan = check_compatible(old, new, set(head.positions), rewritten={spec.name})
+            tables = tables_of(new.nodes[step], spec)
+            plan = check_compatible(old, new, set(head.positions), rewritten=tables)
             mark = plan.shape(plan.nodes[step].inputs[0]).watermark
             bound = None if mark is None else watermarks.bound(head.watermarks, mark)
             count = bootstrap(rewriter, plan.nodes[step], spec, rows, self._clock.now_us(), bound)

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from millpond.engine.lives import declared, replace_all, with_ends
+from millpond.engine.lives import declared, tables_of, with_ends
 from millpond.engine.rewrite import Rewriter
 from millpond.engine.state_rows import EXPIRES, from_arrow, from_python, misfit, refuse_unknown
 from millpond.errors import InvalidError
@@ -34,7 +34,8 @@ def bootstrap(
     rewriter: Rewriter, node: Node, spec: TableSpec, rows: Rows, now_us: int, watermark: int | None
 ) -> int:
     """Write the rows of one state; how many."""
-    replace_all(rewriter, node, spec)
+    for name in tables_of(node, spec):
+        rewriter.replace(name)
     count = 0
     for piece in _pieces(node.step, spec, rows):
         rewriter.write(node.step, with_ends(node, spec, _living(node, spec, piece, now_us, watermark)))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from millpond.engine.rewrite import Rewriter
 from millpond.engine.state_rows import EXPIRES
 from millpond.operators.process.spec import AT, StateSpec, sweep_name
 from millpond.plan.nodes import Node
@@ -22,13 +21,10 @@ def declared(node: Node, spec: TableSpec) -> StateSpec | None:
     return next((s for s in states if f"{node.step}/{s.name}" == spec.name), None)
 
 
-def replace_all(rewriter: Rewriter, node: Node, spec: TableSpec) -> None:
-    """The rows of a state will be gone, and with them what says when they end."""
-    rewriter.replace(spec.name)
-    state = spec.name.rpartition("/")[2]
-    for table in node.binding.tables:
-        if table.name.startswith(f"{node.step}/ttl.{state}."):
-            rewriter.replace(table.name)
+def tables_of(node: Node, spec: TableSpec) -> list[str]:
+    """The table of a state, and those that say when its rows end: they are written anew together."""
+    ends = f"{node.step}/ttl.{spec.name.rpartition('/')[2]}."
+    return [spec.name, *(t.name for t in node.binding.tables if t.name.startswith(ends))]
 
 
 def with_ends(node: Node, spec: TableSpec, rows: pa.Table) -> list[tuple[TableSpec, pa.Table]]:

@@ -16,7 +16,7 @@ from typing import Any, get_type_hints
 
 import pyarrow as pa
 
-from millpond.engine.lives import replace_all, with_ends
+from millpond.engine.lives import tables_of, with_ends
 from millpond.engine.rewrite import Rewriter
 from millpond.engine.state_rows import EXPIRES, from_arrow, from_python, misfit, python_rows, refuse_unknown
 from millpond.errors import InvalidError
@@ -141,7 +141,8 @@ def migrate(rewriter: Rewriter, moves: Iterable[Move]) -> int:
     """Write all of it; the number of rows written."""
     rows = 0
     for move in moves:
-        replace_all(rewriter, move.node, move.new)
+        for name in tables_of(move.node, move.new):
+            rewriter.replace(name)
         for piece in rewriter.pieces(move.old):
             made = _by_table(move, piece) if _takes_tables(move.function) else _by_row(move, piece)
             rewriter.write(move.step, with_ends(move.node, move.new, made))
@@ -223,6 +224,7 @@ def _failed(move: Move, error: Exception, where: str = "") -> InvalidError:
     return InvalidError(
         f"the migration of state {_name(move)!r} failed; nothing was changed",
         detail=told(error, move.function) + where,
+        hint="mend the function; with state=... it is only given rows of that state",
         step=move.step,
     )
 
