@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import doctest
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.errors import InvalidError
+from millpond.testing import harness, notation
 from millpond.testing.notation import Cell, fit, micros_of, moment, row_cells, row_values, show, show_row
 
 TIMES = st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2200, 1, 1))
@@ -72,3 +74,9 @@ def test_untyped_values_are_shown_as_json_or_as_python_shows_them() -> None:
         == '{"k": [1, 2.5], "at": "00:00:05"}'
     )
     assert show(range(3), None) == '"range(0, 3)"'
+
+
+def test_examples() -> None:
+    for module in (notation, harness):
+        found = doctest.testmod(module)
+        assert found.attempted and not found.failed

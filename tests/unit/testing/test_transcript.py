@@ -105,6 +105,8 @@ def test_parts_of_values_are_matched_after_whole_ones() -> None:
     text = SOURCE + "+ words word=mill x=1\n+ words word=pond x=1\nepoch\nexpect counts\n"
     run_transcript(text + '  word~"i"\n  word=pond\n', counting)
     run_transcript(text + "  word~o\n  word=mill\n", counting)
+    alike = text.replace("pond", "pill")
+    run_transcript(alike + "  word~ill\n  word=mill\n", counting)
     with pytest.raises(AssertionError, match='missing      word~"z"'):
         run_transcript(text + "  word~z\n  word=mill\n", counting)
     same = text + "  word~i\n  word~o\n"
