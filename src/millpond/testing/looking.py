@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from millpond.errors import InvalidError
 from millpond.operators.flat_map import python_values
+from millpond.operators.process.batch_process import BatchProcess
 from millpond.operators.process.context import Timer
 from millpond.operators.process.keyed_process import KeyedProcess
 from millpond.operators.process.spec import AT, ENTRY, EXPIRES, POSITION, StateSpec
@@ -27,9 +28,10 @@ from millpond.testing.notation import EPOCH, US
 from millpond.testing.seen import Seen
 
 
-def process_step(pond: Pond, step: str) -> tuple[Node, KeyedProcess]:
+def process_step(pond: Pond, step: str) -> tuple[Node, KeyedProcess | BatchProcess]:
     nodes = pond.plan.nodes
-    found = {name: node.operator for name, node in nodes.items() if isinstance(node.operator, KeyedProcess)}
+    kinds = KeyedProcess | BatchProcess
+    found = {name: node.operator for name, node in nodes.items() if isinstance(node.operator, kinds)}
     if step in found:
         return nodes[step], found[step]
     near = difflib.get_close_matches(step, found, 1)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -30,6 +31,7 @@ def utc(seconds: float) -> dt.datetime:
 
 
 XS = ListState(int)
+N = ValueState(int, default=0)
 
 
 def counting(pond: Pond, words: Any) -> None:
@@ -174,6 +176,27 @@ def test_keys_of_more_columns_are_tuples_and_null_is_a_key() -> None:
         assert h.state("count", "n", ("b", 1)) == 0
         with pytest.raises(InvalidError, match="has no timers"):
             h.timers("count")
+
+
+def test_the_state_of_a_batch_function_is_shown_too() -> None:
+    def batches(pond: Pond, words: Any) -> None:
+        def tally(batch: Any, n: Any = N) -> pa.Table:
+            sizes = np.diff(batch.starts)
+            n.values = pa.array(n.values.to_numpy() + sizes)
+            return pa.table({"word": batch.keys.column("word"), "n": n.values})
+
+        keyed = pond.stream("words", words).key_by("word")
+        keyed.process_batch(tally, {"word": str, "n": int}, id="tally").view("out")
+
+    with Harness(batches, {"words": Word}) as h:
+        for _ in range(2):
+            h.feed("words", Word("a", 1), Word("a", 1), Word("b", 1))
+            h.crash(midway=True)
+            h.epoch()
+        assert h.state("tally", "n") == {"a": 4, "b": 2}
+        assert h.state("tally", "n", "c") == 0
+        with pytest.raises(InvalidError, match="has no timers"):
+            h.timers("tally")
 
 
 def test_timers_of_both_clocks_fire_when_their_time_comes() -> None:
