@@ -8,6 +8,8 @@ can tell "fix the call" from "try again" without reading text.  `0` is done,
 from __future__ import annotations
 
 import functools
+import os
+import traceback
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -36,6 +38,7 @@ from millpond.errors import (
 )
 
 Command = Callable[..., None]
+TRACEBACK = "MILLPOND_TRACEBACK"  # in the environment: unforeseen errors are shown with their stack
 EXIT_CODES: dict[type[MillpondError], int] = {
     InvalidError: 2,
     ConflictError: 3,
@@ -91,8 +94,25 @@ def guarded(command: Command) -> Command:
                 )
             )
             raise typer.Exit(EXIT_CODES[InvalidError]) from None
+        except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
+            raise
+        except Exception as error:  # what no code foresaw: told in the same shape, with a code of its own
+            unforeseen = told(error)
+            output.error(unforeseen)
+            if TRACEBACK in os.environ:
+                traceback.print_exception(error)
+            raise typer.Exit(exit_code(unforeseen)) from error
 
     return run
+
+
+def told(error: Exception) -> MillpondError:
+    """An exception of another kind as one of ours."""
+    detail = f"{type(error).__name__}: {error}"
+    if isinstance(error, OSError):
+        return UnavailableError("the system did not do it", detail=detail)
+    hint = f"it is a bug in millpond, or in your own code; {TRACEBACK}=1 shows where"
+    return InternalError("something unforeseen happened", detail=detail, hint=hint)
 
 
 def make_app() -> typer.Typer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import json
 import sys
 from pathlib import Path
 
@@ -139,6 +140,24 @@ def test_help_everywhere(command: str) -> None:
     assert found.code == 0
     assert f" {command} [OPTIONS]" in found.out
     assert "--output" in found.out
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "kind"),
+    [(PermissionError("no"), 4, "UnavailableError"), (ZeroDivisionError("oh"), 70, "InternalError")],
+)
+def test_the_unforeseen_has_the_same_shape(
+    pond: str, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int, kind: str
+) -> None:
+    def fail(*args: object, **named: object) -> None:
+        raise error
+
+    monkeypatch.setattr("millpond.cli.commands.epochs.summaries", fail)
+    found = ask("epochs", pond, "-o", "json")
+    assert found.code == code and json.loads(found.err)["kind"] == kind
+    assert "Traceback" not in ask("epochs", pond).err
+    monkeypatch.setenv("MILLPOND_TRACEBACK", "1")
+    assert "Traceback" in ask("epochs", pond).err
 
 
 def test_the_help_tells_the_exit_codes() -> None:

@@ -14,6 +14,7 @@ import millpond
 from millpond.cli.commands.run import Run, interrupts
 from millpond.cli.loading import load
 from millpond.cli.screen import SilentScreen
+from millpond.cli.text_output import TextOutput
 from millpond.errors import InvalidError
 from millpond.pond import Pond
 from tests.unit.cli.ponds import ask, ask_json, define, sales
@@ -174,6 +175,15 @@ def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
     made, pond = running(tmp_path, 2)
     with pond, interrupts(made), pytest.raises(KeyboardInterrupt):
         pond.drain()
+    assert made.ended == "forced"
+
+
+def test_an_impatient_person_is_told_with_an_exit_code(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TextOutput, "screen", lambda self: Interrupting(2))
+    done = ask("run", file, "--pond", str(tmp_path / "pond"), "--engine", "inline")
+    assert done.code == 130 and "ended at once" in done.out
 
 
 def test_a_drain_can_be_stopped_from_another_thread(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ from millpond.cli.values import count, milliseconds
 from millpond.pond import Pond
 from millpond.state.manifest import Manifest
 
+FORCED = 130  # the exit code after a second Ctrl-C
+
 
 @dataclass
 class Run:
@@ -33,7 +35,7 @@ class Run:
     epoch: int | None = None
     epochs: int = 0
     rows: int = 0
-    ended: str | None = None  # why: interrupted, epochs
+    ended: str | None = None  # why: interrupted, forced, epochs
 
     def committed(self, manifest: Manifest) -> None:
         self.epoch = manifest.epoch
@@ -96,7 +98,7 @@ def run(
         made = Run(screen, opened, epochs)
         opened.on_epoch(made.committed)
         screen.waiting("starting")
-        with interrupts(made):
+        with interrupts(made), contextlib.suppress(KeyboardInterrupt):
             if until_idle:
                 opened.drain()
             else:
@@ -108,6 +110,7 @@ def run(
         "idle": "the sources have nothing more to give",
         "epochs": f"{made.epochs} epochs were asked for",
         "interrupted": "interrupted; the epoch that was running is committed",
+        "forced": "ended at once; the epoch that was running is given up, the next run does it again",
         "stopped": "stopped",
     }[why]
     facts: dict[str, Any] = {
@@ -119,6 +122,8 @@ def run(
         "pond": opened.store.uri,
     }
     output.write(Said(f"{count(made.rows)} rows in {made.epochs} epochs, now at epoch {last}: {told}", facts))
+    if why == "forced":
+        raise typer.Exit(FORCED)
 
 
 @contextlib.contextmanager
@@ -133,6 +138,7 @@ def interrupts(made: Run) -> Iterator[None]:
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         if made.ended is not None:
+            made.ended = "forced"
             raise KeyboardInterrupt
         made.screen.say("ending after this epoch; Ctrl-C again to end at once")
         made.end("interrupted")
