@@ -399,7 +399,14 @@ def as_dict(row: Any) -> dict[str, Any]:
 
 
 def _folder(path: str | os.PathLike[str]) -> Store:
-    return open_store(Path(path).expanduser().absolute().as_uri(), durable=False)
+    store = open_store(Path(path).expanduser().absolute().as_uri(), durable=False)
+    if history.read_head(store) is not None:
+        raise InvalidError(
+            "there is a pond in this folder already",
+            detail=str(path),
+            hint="a harness begins with an empty one: take another folder, such as pytest's tmp_path",
+        )
+    return store
 
 
 def _check_call(pipeline: Callable[..., Any], sources: Sequence[str]) -> None:

@@ -387,6 +387,8 @@ def test_a_pond_in_a_folder_can_be_read_by_others(tmp_path: Path) -> None:
         h.epoch()
     with millpond.open(tmp_path / "pond", engine="inline") as pond:
         assert pond.read("counts").to_pylist() == [{"word": "a", "n": 1, "total": 1}]
+    with pytest.raises(InvalidError, match="there is a pond in this folder already"):
+        Harness(counting, {"words": Word}, folder=tmp_path / "pond")
     with Harness(counting, {"words": Word}, folder=tmp_path / "pond2", fan_in=2) as h:
         assert h.pond.settings.fan_in == 2 and h.pond.settings.checks
 

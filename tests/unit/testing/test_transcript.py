@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from millpond import Pond, Process
+from millpond import ListState, Pond, Process, ValueState
 from millpond.errors import InvalidError
 from millpond.testing import check_transcript, run_transcript
 from tests.unit.testing.pipelines import LIMITS, TRADES, pipeline
@@ -190,6 +192,60 @@ def test_what_a_transcript_tests_may_be_given_or_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidError, match="cannot be read"):
         check_transcript(tmp_path / "none.txt")
     assert LIMITS  # the table is fed by name, and typed by the pond
+
+
+TYPED = """\
++ s ts=00:00:01 day=2024-05-01 raw=0x0061
+epoch
+expect v
+  at=00:00:01 day=2024-05-01
+expect state all last
+  last=00:00:01
+expect timers all
+  timer=x at=00:00:04 clock=event
+expect state each many
+  day=2024-05-01 raw=0x0061 position=0 a=1 b=[1, 2]
++ s ts=2024-01-02T00:00:00 day=null
++ s raw=0x
+epoch
+expect changes v
+  + at=00:00:01 day=2024-05-01
+  + at=00:00:04 day=null
+  + at=2024-01-02T00:00:00 day=null
+expect errors
+  step=s.watermark row="{\\"ts\\":null,\\"day\\":null,\\"raw\\":\\"\\"}" reason="time column 'ts' is NULL"
+expect state each last
+  day=2024-05-01 raw=0x0061 last=00:00:01
+  day=null raw=null last=2024-01-02T00:00:00
+"""
+
+
+class Typed(Process):
+    last = ValueState(pa.timestamp("us", "UTC"))
+    many = ListState({"a": int, "b": list[int]})
+
+    def on_row(self, row: Any, ctx: Any) -> dict[str, Any]:
+        self.last.value = row.ts
+        self.many.append({"a": 1, "b": [1, 2]})
+        ctx.set_timer("x", after=3)
+        return {"at": row.ts, "day": row.day}
+
+    def on_timer(self, timer: Any, ctx: Any) -> dict[str, Any]:
+        return {"at": timer.at, "day": None}
+
+
+def test_times_with_zones_keys_of_all_types_and_none() -> None:
+    """The golden text is what is found, bit for bit, and holds under every disturbance."""
+
+    def typed(pond: Pond, s: Any) -> None:
+        stream = pond.stream("s", s, event_time="ts")
+        given = {"at": pa.timestamp("us", "UTC"), "day": dt.date}
+        stream.key_by().process(Typed, given, id="all").view("v")
+        stream.key_by("day", "raw").process(Typed, given, id="each").view("w")
+
+    sources = {"s": {"ts": pa.timestamp("us", "Europe/Berlin"), "day": dt.date, "raw": bytes}}
+    bare = "\n".join(line for line in TYPED.splitlines() if not line.startswith("  ")) + "\n"
+    assert run_transcript(bare, typed, sources, update=True, disturbed=True) == TYPED
 
 
 def test_rows_may_be_json_and_views_may_have_any_name() -> None:
