@@ -12,8 +12,6 @@ import tempfile
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
 import millpond
 from millpond import BroadcastState, Process, ProcessContext, ReducingState
 from millpond.sources.memory import MemorySource
@@ -46,12 +44,10 @@ class Convert(Process):
         return Booked(row.payment, row.shop, euro, round(self.total.value, 2))
 
 
-texts = [("shop", pa.string()), ("currency", pa.string())]
-source = MemorySource(pa.schema([("payment", pa.int64()), *texts, ("amount", pa.float64())]))
-rate = pa.schema([("currency", pa.string()), ("rate", pa.float64())])
+source = MemorySource({"payment": int, "shop": str, "currency": str, "amount": float})
 
 with millpond.open(tempfile.mkdtemp(), engine="inline", parallelism=3) as pond:
-    rates = pond.table("rates", rate, key="currency")
+    rates = pond.table("rates", {"currency": str, "rate": float}, key="currency")
     booked = (
         pond.stream("payments", source)
         .key_by("shop")

@@ -10,14 +10,12 @@ import tempfile
 from datetime import datetime, timedelta
 from typing import Any
 
-import pyarrow as pa
-
 import millpond
 from millpond import ValueState
 from millpond.sources.memory import MemorySource
 
 START = datetime(2026, 3, 1)
-schema = pa.schema([("message", pa.string()), ("at", pa.timestamp("us")), ("amount", pa.int64())])
+schema = {"message": str, "at": datetime, "amount": int}
 
 
 def once(row: Any, seen: ValueState[bool] = ValueState(bool, ttl="10m")) -> Any:

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-import pyarrow as pa
-
 import millpond
 from millpond import Process, ProcessContext, Timer, ValueState
 from millpond.sources.memory import MemorySource
@@ -43,7 +41,7 @@ class Fraud(Process):
 
     def on_row(self, row: Any, ctx: ProcessContext) -> Iterator[Alert]:
         tiny = self.tiny.value
-        if tiny is not None and row.amount > LARGE:
+        if tiny and row.amount > LARGE and row.at - tiny.at < WITHIN:  # rows may run ahead of timers
             yield Alert(row.card, tiny.amount, row.amount, (row.at - tiny.at).seconds)
         if row.amount < TINY:
             self.tiny.value = Charge(row.at, row.amount)
@@ -63,8 +61,7 @@ charges += [charge("card 007", 100, 0.50), charge("card 007", 121, 899.00)]
 charges += [charge("card 013", 200, 0.75), charge("card 013", 280, 650.00)]  # too long after the tiny one
 charges += [charge("card 042", 290, 0.99), charge("card 042", 330, 0.01), charge("card 042", 385, 1200.00)]
 charges.sort(key=lambda row: row["at"])
-columns = [("card", pa.string()), ("at", pa.timestamp("us")), ("amount", pa.float64())]
-source = MemorySource(pa.schema(columns))
+source = MemorySource({"card": str, "at": datetime, "amount": float})
 
 with millpond.open(tempfile.mkdtemp(), parallelism=2) as pond:
     stream = pond.stream("charges", source, event_time="at", delay="5s")

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-import pyarrow as pa
-
 import millpond
 from millpond import ValueState
 from millpond.sources.memory import MemorySource
@@ -49,7 +47,7 @@ def heat(
 
 random.seed(20)
 songs = ["Anthem", "Ballad", "Carol", "Dirge", "Etude", "Fugue"]
-source = MemorySource(pa.schema([("song", pa.string()), ("at", pa.timestamp("us"))]))
+source = MemorySource({"song": str, "at": datetime})
 
 
 def played(minute: int, count: int, taste: list[int]) -> list[dict[str, Any]]:

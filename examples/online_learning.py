@@ -14,7 +14,6 @@ import tempfile
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
 from river import linear_model, optim, preprocessing
 
 import millpond
@@ -61,8 +60,7 @@ def readings(count: int) -> list[dict[str, Any]]:
 
 
 random.seed(3)
-numbers = [(name, pa.float64()) for name in ("heat", "noise", "load")]
-source = MemorySource(pa.schema([("machine", pa.string()), *numbers, ("fails", pa.bool_())]))
+source = MemorySource({"machine": str, "heat": float, "noise": float, "load": float, "fails": bool})
 
 with millpond.open(tempfile.mkdtemp(), parallelism=2) as pond:
     pond.stream("readings", source).key_by("machine").process(Learn, latest=True, id="learn").view("scores")

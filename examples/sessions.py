@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-import pyarrow as pa
-
 import millpond
 from millpond import MapState, Process, ProcessContext, Timer
 from millpond.sources.memory import MemorySource
@@ -57,7 +55,7 @@ def clicks(user: str, *minutes: float) -> list[dict[str, Any]]:
     return [{"user_id": user, "at": NINE + timedelta(minutes=m)} for m in minutes]
 
 
-source = MemorySource(pa.schema([("user_id", pa.string()), ("at", pa.timestamp("us"))]))
+source = MemorySource({"user_id": str, "at": datetime})
 rows = clicks("ann", 0, 4, 8, 30, 33) + clicks("bob", 1, 18, 9.5) + clicks("cyd", 20, 25, 29, 38)
 rows.sort(key=lambda row: row["at"])
 random.seed(1)
