@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from datetime import datetime
+import time
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import millpond
+from millpond import MapState, Process, ValueState
+from millpond.clock import ManualClock
 from millpond.engine.watching import user_codes
 from millpond.errors import InvalidError, MillpondError
 from millpond.pond import Pond
@@ -281,3 +284,75 @@ def test_tables_of_other_columns_differ_in_every_row() -> None:
     assert difference(new, old).num_rows == 2
     assert difference(new, new).num_rows == 0
     assert difference(None, old)["_only"].to_pylist() == ["committed"]
+
+
+class Reminder(Process):
+    """Counts, and reminds by both clocks; some rows are too much for it."""
+
+    seen = ValueState(int, default=0)
+    notes = MapState(str, int, ttl="2s", clock="processing")
+
+    def on_row(self, row: Any, ctx: Any) -> Any:
+        self.seen.value += 100 // row.v
+        self.notes[row.k] = row.v
+        ctx.set_timer("soon", ctx.now + timedelta(seconds=1), clock="processing")
+        ctx.set_timer(f"later-{row.at.second}", row.at + timedelta(seconds=2))
+        return {"what": "row", "n": self.seen.value}
+
+    def on_timer(self, timer: Any, ctx: Any) -> Any:
+        yield {"what": timer.name, "n": self.seen.value}
+
+
+def test_timers_of_both_clocks_and_epochs_without_input(tmp_path: Path) -> None:
+    clock = ManualClock(1_000_000_000)
+    source = MemorySource(pa.schema([("k", pa.string()), ("v", pa.int64()), ("at", pa.timestamp("us"))]))
+    with opened(tmp_path / "pond", clock=clock, parallelism=3) as pond:
+        keyed = pond.stream("s", source, event_time="at").key_by("k")
+        keyed.process(
+            Reminder(), schema=pa.schema([("what", pa.string()), ("n", pa.int64())]), id="remind"
+        ).view("rows")
+        for second in range(6):
+            rows = [
+                {"k": k, "v": v, "at": datetime(2026, 1, 1, 0, 0, second)}
+                for k, v in zip("abc", (1, 2, 0), strict=True)
+            ]
+            source.push(rows)
+            pond.drain()
+            clock.advance(1_500_000)
+            pond.drain()
+        made = [e for e in pond.epochs(last=None) if e.kind == "epoch"]
+        without = [e.epoch for e in made if not e.rows and e.tasks]
+        assert without, "an epoch was run for the clock alone"
+        raised: list[BaseException] = []
+        found = {e.epoch: pond.replay(e.epoch, on_error=raised.append) for e in made}
+        assert all(f.same for f in found.values()), {e: f for e, f in found.items() if not f.same}
+        assert all(found[e].outputs["remind"].num_rows for e in without if found[e].outputs)
+        # A process step does the rows of a key that failed once more, with care: each error is heard twice.
+        assert len(raised) == 12 and all(isinstance(e, ZeroDivisionError) for e in raised)
+        assert {w.partition("-")[0] for w in pond.read("rows")["what"].to_pylist()} == {
+            "row",
+            "soon",
+            "later",
+        }
+    # From the pond alone, what the stored code does without input can be seen as well.
+    assert all(opened(tmp_path / "pond").replay(e).same for e in without)
+
+
+def test_a_breakpoint_may_take_its_time(tmp_path: Path) -> None:
+    """The limit of a call is for pipelines; in a replay somebody may be looking."""
+
+    def slow(row: Any, n: Any = ValueState(int, default=0)) -> Any:
+        if sitting:
+            time.sleep(0.4)
+        n.value += 1
+        return {"n": n.value}
+
+    sitting: list[bool] = []
+    source = MemorySource(SCHEMA)
+    source.push([{"k": "a", "v": 1}])
+    with opened(tmp_path / "pond") as pond:
+        keyed = pond.stream("s", source).key_by("k")
+        keyed.process(slow, schema=pa.schema([("n", pa.int64())]), id="slow", timeout="100ms").view("rows")
+        epoch = pond.drain()
+        sitting.append(True)
+        assert pond.replay(epoch, plan=pond.plan).same
