@@ -152,7 +152,7 @@ def test_the_readme(
     monkeypatch.chdir(tmp_path)
     exec(compile(code, "README.md", "exec"), {"__name__": "__main__"})
     promised = re.findall(r"^print\(.*# (.*)$", code, re.MULTILINE)
-    assert len(promised) == 2
+    assert len(promised) == 3
     assert capsys.readouterr().out.splitlines() == promised
     assert "make test" in text and "make demo" in text
     assert len(text.splitlines()) <= 50  # one screen
