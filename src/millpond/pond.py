@@ -297,6 +297,12 @@ class Pond:
         """Call a function with every epoch that this process commits, after those given before."""
         self._on_epoch = function if self._on_epoch is None else _both(self._on_epoch, function)
 
+    @property
+    def backlog_rows(self) -> int:
+        """Rows that the sources of this running pipeline told of and that no epoch has taken yet."""
+        runner = self._runner
+        return 0 if runner is None else runner.coordinator.backlog_rows
+
     def rescale(self, n: int) -> None:
         """Change the parallelism of the next epochs, while it runs, without moving state."""
         require_parallelism(n)

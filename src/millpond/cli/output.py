@@ -83,8 +83,11 @@ class Screen(Protocol):
     def waiting(self, text: str) -> None:
         """What is being waited for, until something else is said."""
 
-    def status(self, text: str) -> None:
-        """How things stand, in one line that the next one replaces; a log gets some of them."""
+    def status(self, text: str, done: float | None = None) -> None:
+        """How things stand, in one line that the next one replaces; a log gets some of them.
+
+        `done`, from 0 to 1, is drawn as a bar.
+        """
 
     def tick(self) -> None:
         """Called often while waiting, so that what moves can move."""

@@ -8,7 +8,9 @@ from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.progress_bar import ProgressBar
 from rich.spinner import Spinner
+from rich.table import Table
 from rich.text import Text as Styled
 
 from millpond.cli.output import Column, Part, Rows
@@ -17,6 +19,7 @@ from millpond.cli.text_output import drawn, print_part
 LIVE_ROWS = 12
 TICK_S = 0.1
 STATUS_S = 1.0  # between two lines of a log
+BAR_WIDTH = 24
 
 
 class SilentScreen:
@@ -37,7 +40,7 @@ class SilentScreen:
     def waiting(self, text: str) -> None:
         return None
 
-    def status(self, text: str) -> None:
+    def status(self, text: str, done: float | None = None) -> None:
         return None
 
     def tick(self) -> None:
@@ -78,11 +81,11 @@ class LogScreen:
     def waiting(self, text: str) -> None:
         self.say(f"{text} ...")
 
-    def status(self, text: str) -> None:
+    def status(self, text: str, done: float | None = None) -> None:
         now = time.monotonic()
         if now - self._status_s >= STATUS_S:
             self._status_s = now
-            self.say(text)
+            self.say(text if done is None else f"{done:4.0%}  {text}")
 
     def tick(self) -> None:
         return None
@@ -137,10 +140,15 @@ class LiveScreen(LogScreen):
         self._spinner = Spinner("dots", text=Styled(text, style="dim"))
         self._draw()
 
-    def status(self, text: str) -> None:
-        if self._spinner is None:
-            self._spinner = Spinner("dots")
-        self._spinner.update(text=Styled(text, style="cyan"))
+    def status(self, text: str, done: float | None = None) -> None:
+        self._spinner = self._spinner or Spinner("dots")
+        shown = Styled(text, style="cyan")
+        if done is None:
+            self._spinner.update(text=shown)
+        else:
+            line = Table.grid(padding=(0, 1))
+            line.add_row(ProgressBar(1.0, done, width=BAR_WIDTH), Styled(f"{done:4.0%}"), shown)
+            self._spinner.update(text=line)
         self._draw()
 
     def tick(self) -> None:

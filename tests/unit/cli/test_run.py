@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import threading
@@ -9,11 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import millpond
 from millpond.cli.commands.run import Run, interrupts
-from millpond.cli.loading import load
-from millpond.cli.screen import SilentScreen
+from millpond.cli.loading import load, open_for
+from millpond.cli.screen import LiveScreen, LogScreen, SilentScreen
 from millpond.cli.text_output import TextOutput
 from millpond.errors import InvalidError
 from millpond.pond import Pond
@@ -146,7 +148,7 @@ class Interrupting(SilentScreen):
         self.times = times
         self.said: list[str] = []
 
-    def status(self, text: str) -> None:
+    def status(self, text: str, done: float | None = None) -> None:
         for _ in range(self.times):
             signal.raise_signal(signal.SIGINT)
 
@@ -195,6 +197,39 @@ def test_a_drain_can_be_stopped_from_another_thread(tmp_path: Path) -> None:
         pond.drain()
         assert time.monotonic() - started < 10
         assert pond.read("by_shop").num_rows >= 1
+
+
+def test_a_drain_shows_how_much_is_done(tmp_path: Path) -> None:
+    path = tmp_path / "many.py"
+    path.write_text(
+        "from millpond.sources.nexmark import NexmarkSource\n"
+        "def pipeline(pond):\n"
+        "    pond.stream('bids', NexmarkSource('bid', events=2_000)).aggregate(n='count(*)').view('n')\n"
+    )
+    shown: list[float | None] = []
+
+    class Watching(SilentScreen):
+        def status(self, text: str, done: float | None = None) -> None:
+            shown.append(done)
+
+    opened = open_for(load(str(path)), str(tmp_path / "pond"), "inline", None, epoch_rows_max=500)
+    with opened:
+        made = Run(Watching(), opened, None, until_idle=True)
+        opened.on_epoch(made.committed)
+        opened.drain()
+    parts = [done for done in shown if done is not None]
+    assert len(parts) >= 3 and parts == sorted(parts) and parts[0] < 0.6 and parts[-1] == 1.0
+
+
+def test_a_bar_is_drawn_in_a_terminal_and_told_in_a_log() -> None:
+    out = io.StringIO()
+    with LiveScreen(Console(file=out, width=100, force_terminal=True)) as screen:
+        screen.status("epoch 3", 0.25)
+        screen.status("epoch 4")
+    assert "25%" in out.getvalue() and "━" in out.getvalue() and "epoch 4" in out.getvalue()
+    log = io.StringIO()
+    LogScreen(Console(file=log, width=100)).status("epoch 3", 0.25)
+    assert log.getvalue().strip() == "25%  epoch 3"
 
 
 def test_open_ponds_need_a_definition(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ class Run:
     screen: Screen
     pond: Pond
     epochs_max: int | None
+    until_idle: bool = False
     started: float = field(default_factory=time.monotonic)
     first: int | None = None
     epoch: int | None = None
@@ -44,9 +45,15 @@ class Run:
         if manifest.kind == "epoch":
             self.epochs += 1
             self.rows += int(manifest.metrics.get("rows", 0))
-        self.screen.status(self.line(manifest))
+        self.screen.status(self.line(manifest), self.done())
         if self.epochs_max is not None and self.epochs >= self.epochs_max:
             self.end("epochs")
+
+    def done(self) -> float | None:
+        """How much of what the sources told of is in; unknown where they go on for ever."""
+        if not self.until_idle or not self.rows:
+            return None
+        return self.rows / (self.rows + self.pond.backlog_rows)
 
     def end(self, why: str) -> None:
         self.ended = self.ended or why
@@ -95,7 +102,7 @@ def run(
     """Run a pipeline file; Ctrl-C ends it after the epoch that is running."""
     opened = open_for(load(file), pond, engine, parallelism)
     with output.screen() as screen, opened:
-        made = Run(screen, opened, epochs)
+        made = Run(screen, opened, epochs, until_idle)
         opened.on_epoch(made.committed)
         screen.waiting("starting")
         with interrupts(made), contextlib.suppress(KeyboardInterrupt):
