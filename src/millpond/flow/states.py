@@ -18,6 +18,7 @@ from millpond.errors import InvalidError
 from millpond.flow.durations import Duration, microseconds
 from millpond.flow.schemas import arrow_type, is_record, schema_of
 from millpond.operators.operator import Shape
+from millpond.operators.process.nested import rebuilt
 from millpond.operators.process.spec import PICKLED, RESERVED, Adds, Clock, Form, Kind, StateSpec, Ttl
 
 T = TypeVar("T")
@@ -80,6 +81,7 @@ class State:
             self._default,
             self._adds,
             self._life(name, shape, step),
+            rebuilt(self._type),
         )
 
     def _life(self, name: str, shape: Shape, step: str) -> Ttl | None:
@@ -223,6 +225,17 @@ class MapState(State, Generic[K, V]):
         _outside(self)
 
     def remove(self, entry: K) -> None:
+        _outside(self)
+
+    def pop(self, entry: K, default: Any = None) -> V:
+        """Remove an entry and give what it held."""
+        _outside(self)
+
+    def setdefault(self, entry: K, default: V) -> V:
+        """What the entry holds, after putting the default there if it holds nothing."""
+        _outside(self)
+
+    def update(self, other: Mapping[K, V]) -> None:
         _outside(self)
 
     def items(self) -> Iterator[tuple[K, V]]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import millpond
-from millpond import InvalidError, Process, ValueState
+from millpond import BroadcastState, InvalidError, MapState, Process, ValueState
 from millpond.sources.files import FileSource
 from millpond.sources.memory import MemorySource
 
@@ -154,3 +154,55 @@ def test_every_door_takes_a_dict_of_types(tmp_path: Path) -> None:
     assert FileSource(tmp_path, format="json", schema=types).schema == schema
     with millpond.open(tmp_path / "pond", engine="inline") as pond:
         assert pond.table("t", types, key="k").schema == schema
+
+
+def test_a_map_does_what_a_dict_does(tmp_path: Path) -> None:
+    def counts(row: Any, m: MapState[str, int] = MapState(str, int)) -> Any:  # noqa: B008
+        assert m.setdefault("a", 5) == 5
+        m.update({"b": row.x, "c": 0})
+        assert m.pop("c") == 0 and m.pop("c") is None and m.pop("c", 7) == 7
+        m["a"] += 1
+        assert (m["a"], dict(m.items()), "c" in m) == (6, {"a": 6, "b": row.x}, False)
+        assert m.pop("a") == 6 and len(m) == 1
+        return {"k": row.k, "n": sum(m.values())}
+
+    assert run(tmp_path, counts) == ([1, 2], [])
+
+
+def test_a_key_can_lose_its_only_row(tmp_path: Path) -> None:
+    """Also when no key of the task has one left."""
+
+    def shown(row: Any, ctx: Any) -> Any:
+        if row.x == 2:
+            ctx.remove()
+            return None
+        return {"k": row.k, "n": row.x}
+
+    assert run(tmp_path, shown, latest=True) == ([], [])
+
+
+def test_a_broadcast_map_does_too(tmp_path: Path) -> None:
+    class Rules(Process):
+        rules = BroadcastState(str, int)
+
+        def on_control(self, row: Any, ctx: Any) -> None:
+            if row.n == 0:
+                self.rules.clear()
+            self.rules.update({row.k: row.n, "gone": 1})
+            assert self.rules.pop("gone") == 1 and self.rules.setdefault("b", 3) == 3
+
+        def on_row(self, row: Any, ctx: Any) -> Any:
+            return {"k": row.k, "n": sum(self.rules.values())}
+
+    source, control = MemorySource({"k": str}), MemorySource({"k": str, "n": int})
+    with millpond.open(tmp_path, engine="inline", parallelism=3) as pond:
+        rules = pond.stream("control", control)
+        pond.stream("s", source).key_by("k").process(Rules, GIVES, control=rules).view("v")
+        control.push([{"k": "a", "n": 4}])
+        source.push([{"k": "x"}])
+        pond.drain()
+        control.push([{"k": "c", "n": 0}])
+        source.push([{"k": "y"}])
+        pond.drain()
+        assert pond.errors().num_rows == 0
+        assert {row["k"]: row["n"] for row in pond.read("v").to_pylist()} == {"x": 7, "y": 3}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import datetime
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -577,7 +577,43 @@ class _Map:
     changed: dict[Any, Any] = field(default_factory=dict)
 
 
-class MapHandle(Handle):
+class _LikeDict(ABC):
+    """What a dict can do besides, by what both kinds of maps can."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def get(self, entry: Any, default: Any = None) -> Any: ...
+
+    @abstractmethod
+    def put(self, entry: Any, value: Any) -> None: ...
+
+    @abstractmethod
+    def remove(self, entry: Any) -> None: ...
+
+    @abstractmethod
+    def keys(self) -> Iterable[Any]: ...
+
+    def pop(self, entry: Any, default: Any = None) -> Any:
+        found = self.get(entry, default)
+        self.remove(entry)
+        return found
+
+    def setdefault(self, entry: Any, default: Any) -> Any:
+        if self.get(entry) is None:
+            self.put(entry, default)
+        return self.get(entry)
+
+    def update(self, other: Mapping[Any, Any]) -> None:
+        for entry, value in other.items():
+            self.put(entry, value)
+
+    def clear(self) -> None:
+        for entry in list(self.keys()):
+            self.remove(entry)
+
+
+class MapHandle(Handle, _LikeDict):
     """Like a dict: `m[k]`, `get`, `put`, `remove`, `in`, `items()`, `keys()`, `values()`, `len`, `clear`."""
 
     __slots__ = ("_cells", "_near")
@@ -654,10 +690,6 @@ class MapHandle(Handle):
 
     def __bool__(self) -> bool:
         return next(self.items(), None) is not None
-
-    def clear(self) -> None:
-        for entry in list(self.keys()):
-            self.remove(entry)
 
     def _cell(self) -> _Map:
         cell = self._cells.get(self.at)
@@ -757,7 +789,7 @@ class MapHandle(Handle):
         return found
 
 
-class BroadcastHandle:
+class BroadcastHandle(_LikeDict):
     """Like a dict, one for all keys; `on_control` alone changes it."""
 
     __slots__ = ("_changed", "_held", "_open", "_spec", "_step", "_table")

@@ -14,6 +14,8 @@ NOT_ARROW = (pa.ArrowException, TypeError, ValueError, OverflowError, KeyError)
 
 def columns(items: Sequence[Any], schema: pa.Schema) -> list[pa.Array]:
     """The rows as columns; raises when any does not fit."""
+    if not items:
+        return [pa.nulls(0, f.type) for f in schema]
     names = tuple(schema.names)
     kinds, widths = set(map(type, items)), set()
     if kinds <= {dict, tuple}:
