@@ -26,6 +26,13 @@ class Builder:
         self.plan, found = self.plan.with_node(name, operator, inputs)
         return found
 
+    def constant(self, base: str, operator: Operator) -> str:
+        """A source whose rows are known: equal ones are one, whatever they are called."""
+        for node in self.plan.nodes.values():
+            if not node.inputs and node.operator == operator:
+                return node.step
+        return self.add(None, operator, (), base)
+
     def change(self, edit: Callable[[Plan], Plan]) -> None:
         if self._sealed:
             raise InvalidError(

@@ -508,5 +508,14 @@ def _storable(kind: Any) -> str:
     return str(kind)
 
 
+def storable_text(kind: str) -> str:
+    """The same for a type given as text.
+
+    >>> storable_text("HUGEINT")
+    'DECIMAL(38,0)'
+    """
+    return _storable(binder().sql(f"select cast(null as {kind})").types[0])
+
+
 def _lower(message: str) -> str:
     return message[:1].lower() + message[1:]

@@ -1,0 +1,97 @@
+"""Unnest: for each row, one row for every element of its lists.
+
+Linear.  Lists of one row are walked together, the shorter ones padded with
+NULL; a row whose lists are empty or NULL gives none.  A row whose expression
+fails is an error row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.delta import weights
+from millpond.errors import InvalidError
+from millpond.identity import one_chunk, take
+from millpond.operators.expressions import bind
+from millpond.operators.kernel import project
+from millpond.operators.map import check_names
+from millpond.operators.operator import HERE, Binding, Context, Inputs, Result, Shape
+
+_LIST = "list.{}"
+
+
+@dataclass(frozen=True)
+class Unnest:
+    """All columns of the input, and the elements of these lists: (name, SQL expression)."""
+
+    lists: tuple[tuple[str, str], ...]
+
+    canonical: ClassVar[bool] = True
+
+    def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
+        (shape,) = inputs
+        check_names([*shape.schema.names, *(name for name, _ in self.lists)], step)
+        bound = tuple(
+            (name, bind(shape.schema, sql, name=name, append_only=shape.append_only, step=step))
+            for name, sql in self.lists
+        )
+        for name, expression in bound:
+            if not _is_list(expression.type):
+                raise InvalidError(
+                    f"{name!r} is not a list",
+                    detail=f"it is {expression.type}",
+                    hint="unnest takes lists",
+                    step=step,
+                )
+        fields = [*shape.schema, *(pa.field(name, e.type.value_type) for name, e in bound)]
+        return Binding(Shape(pa.schema(fields), shape.append_only), (HERE,), extra=bound)
+
+    def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
+        own = {name for name, _ in binding.extra}
+        used = {column for _, e in binding.extra for column in e.needs}
+        return ((needed - own) | frozenset(used),)
+
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+        (delta,) = inputs
+        if delta is None:
+            return Result()
+        own = [(n, bind(_schema(delta), f'"{n}"')) for n in _visible(delta, binding)]
+        found = project(delta, [*own, *((_LIST.format(name), e) for name, e in binding.extra)])
+        rows = found.rows
+        arrays = [one_chunk(rows.column(_LIST.format(name))) for name, _ in binding.extra]
+        lengths = [pc.list_value_length(a).fill_null(0).to_numpy().astype(np.int64) for a in arrays]
+        times = np.maximum.reduce(lengths)
+        origin = np.repeat(np.arange(rows.num_rows), times)
+        place = np.arange(len(origin)) - np.repeat(np.cumsum(times) - times, times)
+        columns = [take(one_chunk(rows.column(n)), origin) for n, _ in own]
+        for array, length in zip(arrays, lengths, strict=True):
+            columns.append(_elements(array, length, origin, place))
+        names = [*(n for n, _ in own), *(name for name, _ in binding.extra)]
+        out = pa.table([*columns, pa.array(weights(rows)[origin])], names=[*names, "_w"])
+        return Result(out, errors=found.errors)
+
+
+def _elements(array: pa.Array, length: np.ndarray, origin: np.ndarray, place: np.ndarray) -> pa.Array:
+    """The place-th element of the list of each origin; NULL beyond its end."""
+    flat = array.flatten()
+    starts = np.cumsum(length) - length
+    inside = place < length[origin]
+    where = np.where(inside, starts[origin] + place, 0)
+    return pc.take(flat, pa.array(where, mask=~inside))
+
+
+def _visible(delta: pa.Table, binding: Binding) -> list[str]:
+    return [n for n in delta.column_names if n in binding.shape.schema.names]
+
+
+def _schema(delta: pa.Table) -> pa.Schema:
+    return pa.schema([f for f in delta.schema if not f.name.startswith("_")])
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))

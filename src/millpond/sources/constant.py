@@ -1,0 +1,51 @@
+"""Rows that stand in a query: they come once, in the first epoch that reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from millpond.sources.source import Advance, Poll, Split
+from millpond.state.table_spec import TableSpec
+
+
+@dataclass(frozen=True)
+class ConstantSource:
+    columns: pa.Schema
+    rows: bytes  # an Arrow stream
+
+    append_only: ClassVar[bool] = True
+
+    @staticmethod
+    def of(table: pa.Table) -> ConstantSource:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table.combine_chunks())
+        return ConstantSource(table.schema, sink.getvalue().to_pybytes())
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.columns
+
+    def table(self, step: str) -> TableSpec | None:
+        return None
+
+    def poll(self, position: Any, seen: pa.Table | None, max_rows: int) -> Poll:
+        return Poll() if position else Poll((self.again({}),))
+
+    def again(self, what: Mapping[str, Any]) -> Split:
+        with pa.ipc.open_stream(self.rows) as stream:
+            count = stream.read_all().num_rows
+        return Split({}, count, len(self.rows))
+
+    def advance(
+        self, position: Any, admitted: Sequence[Split], rejects: Sequence[tuple[str, str]]
+    ) -> Advance:
+        return Advance(1)
+
+    def read(self, split: Split, columns: Sequence[str]) -> Iterator[pa.Table]:
+        with pa.ipc.open_stream(self.rows) as stream:
+            yield stream.read_all().select([c for c in self.columns.names if c in columns])

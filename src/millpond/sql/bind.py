@@ -1,0 +1,121 @@
+"""Binding: DuckDB resolves names, types and subqueries of a query over our relations.
+
+A private database in memory holds one empty table for each relation, with its
+logical types; the optimizer is off, so the plan says what the text says, fully
+decorrelated, each reference by its position.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import duckdb
+
+from millpond.errors import InvalidError
+from millpond.operators.expressions import picture
+from millpond.sql.expressions import Column
+from millpond.sql.types import Json, quoted
+
+
+class Binder:
+    """One database; relations come and go."""
+
+    def __init__(self) -> None:
+        self._con = duckdb.connect(":memory:", config={"threads": 1})
+        self._con.execute("set errors_as_json = true")
+        self._con.execute("pragma disable_optimizer")
+        self._con.execute("set timezone = 'UTC'")
+
+    def table(self, name: str, columns: Sequence[Column]) -> None:
+        self.drop(name)
+        listed = ", ".join(f"{quoted(c.name)} {c.type}" for c in columns)
+        self._con.execute(f"create table {quoted(name)} ({listed})")
+
+    def view(self, name: str, sql: str) -> None:
+        self.run(f"create or replace view {quoted(name)} as {sql}", sql)
+
+    def drop(self, name: str) -> None:
+        for kind in ("view", "table"):
+            try:
+                self._con.execute(f"drop {kind} if exists {quoted(name)}")
+            except duckdb.CatalogException:
+                continue  # it is of the other kind
+            except duckdb.Error as error:
+                if "is of type" not in str(error):
+                    raise
+
+    def macro(self, sql: str) -> None:
+        self.run(sql, sql)
+
+    def run(self, statement: str, shown: str) -> Any:
+        try:
+            return self._con.execute(statement)
+        except duckdb.Error as error:
+            raise told(error, shown) from error
+
+    def plan(self, sql: str) -> Json:
+        """The bound plan of one query."""
+        (answer,) = self._con.execute("select json_serialize_plan(?)", [sql]).fetchall()
+        found: Json = json.loads(answer[0])
+        if not found["error"]:
+            plans = found["plans"]
+            if len(plans) != 1:
+                raise InvalidError("one query is needed", detail=f"there are {len(plans)} statements")
+            plan: Json = _by_position(plans[0])
+            return plan
+        # It does not serialize everything that it can bind; and its own message is better when it cannot.
+        try:
+            self._con.execute(f"prepare checked as {sql}")
+            self._con.execute("deallocate checked")
+        except duckdb.Error as error:
+            raise told(error, sql, len("prepare checked as ")) from error
+        message = str(found.get("error_message", "")).split("\n")[0]
+        raise InvalidError("this query cannot be a materialized view", detail=message)
+
+    def describe(self, sql: str) -> list[tuple[str, str]]:
+        """The names and logical types of a query's columns."""
+        relation = self._con.sql(f"select * from (\n{sql}\n) limit 0")
+        return [(n, str(t)) for n, t in zip(relation.columns, relation.types, strict=True)]
+
+    def constant(self, sql: str) -> Any:
+        """The rows of a query that reads nothing, as Arrow."""
+        return self._con.sql(sql).to_arrow_table()
+
+
+def _by_position(node: Any) -> Any:
+    """Below a function in FROM references name a table, too; there is one input: its position tells all."""
+    if isinstance(node, list):
+        return [_by_position(n) for n in node]
+    if not isinstance(node, dict):
+        return node
+    if node.get("expression_class") == "BOUND_COLUMN_REF":
+        place = node["binding"]["column_index"]
+        return {**node, "expression_class": "BOUND_REF", "type": "BOUND_REF", "index": place}
+    return {key: _by_position(value) for key, value in node.items()}
+
+
+def told(error: duckdb.Error, sql: str, before: int = 0) -> InvalidError:
+    """DuckDB's refusal in our words, with the place in the text."""
+    try:
+        facts: Mapping[str, Any] = json.loads(str(error).split("\n\n")[0])
+    except ValueError:
+        return InvalidError(str(error).split("\n")[0], detail=sql if len(sql) < 400 else None)
+    message = str(facts.get("exception_message", error))
+    first, _, rest = message.partition("\n")
+    start = facts.get("position")
+    at = None
+    if "location" in facts:
+        begin, length = json.loads(facts["location"])
+        at = (begin - before, length)
+    elif start is not None:
+        at = (int(start) - before, 1)
+    hints = [
+        line.strip() for line in rest.splitlines() if line.strip() and "LINE" not in line and "^" not in line
+    ]
+    return InvalidError(
+        first[:1].lower() + first[1:].rstrip("!. "),
+        detail="in the query\n" + picture(sql, at),
+        hint=hints[0] if hints else None,
+    )

@@ -1,0 +1,178 @@
+"""Bound expressions as SQL text over named columns.
+
+DuckDB's binder resolved every name, overload and cast; what is left are eight
+classes of nodes.  The text they become means the same wherever it is run:
+references are cast back to their logical type where our state holds another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from millpond.sql.literals import literal
+from millpond.sql.refusal import refuse
+from millpond.sql.types import Json, quoted, restored, type_text
+
+_INFIX = frozenset(
+    [
+        *("+", "-", "*", "/", "//", "%", "**", "^", "||", "&", "|", "<<", ">>", "->>", "->"),
+        *("~~", "!~~", "~~*", "!~~*", "~~~", "=", "<>", "!=", "<", "<=", ">", ">="),
+        *("IS NOT DISTINCT FROM", "IS DISTINCT FROM", "@>", "<@", "&&", "^@", "<->", "<=>", "<#>"),
+    ]
+)
+_PREFIX = frozenset(["-", "+", "~", "@"])
+_COMPARISONS = {
+    "COMPARE_EQUAL": "=",
+    "COMPARE_NOTEQUAL": "<>",
+    "COMPARE_LESSTHAN": "<",
+    "COMPARE_GREATERTHAN": ">",
+    "COMPARE_LESSTHANOREQUALTO": "<=",
+    "COMPARE_GREATERTHANOREQUALTO": ">=",
+    "COMPARE_NOT_DISTINCT_FROM": "IS NOT DISTINCT FROM",
+    "COMPARE_DISTINCT_FROM": "IS DISTINCT FROM",
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a step in the making: its name there, and its logical type."""
+
+    name: str
+    type: str
+
+    @property
+    def sql(self) -> str:
+        return f"CAST({quoted(self.name)} AS {self.type})" if restored(self.type) else quoted(self.name)
+
+
+def comparison(name: str) -> str:
+    return _COMPARISONS[name]
+
+
+def type_of(node: Json) -> str:
+    if node["expression_class"] == "BOUND_CONSTANT":
+        return type_text(node["value"]["type"])
+    if node["expression_class"] == "BOUND_CONJUNCTION":
+        return "BOOLEAN"
+    return type_text(node["return_type"])
+
+
+def references(node: Json) -> Iterator[int]:
+    """The numbers of the columns that an expression reads."""
+    if node["expression_class"] == "BOUND_REF":
+        yield int(node["index"])
+    for child in children(node):
+        yield from references(child)
+
+
+def children(node: Json) -> Iterator[Json]:
+    yield from node.get("children") or ()
+    for check in node.get("case_checks") or ():
+        yield check["when_expr"]
+        yield check["then_expr"]
+    for name in ("else_expr", "child"):
+        if node.get(name):
+            yield node[name]
+
+
+def shifted(node: Json, by: int) -> Json:
+    """The same expression over columns that lie so much further to the left."""
+    if node["expression_class"] == "BOUND_REF":
+        return {**node, "index": int(node["index"]) - by}
+    found = dict(node)
+    if node.get("children"):
+        found["children"] = [shifted(c, by) for c in node["children"]]
+    if node.get("case_checks"):
+        found["case_checks"] = [
+            {k: shifted(v, by) for k, v in check.items()} for check in node["case_checks"]
+        ]
+    for name in ("else_expr", "child"):
+        if node.get(name):
+            found[name] = shifted(node[name], by)
+    return found
+
+
+def direction(order: Json) -> str:
+    """DESC NULLS LAST, and the like."""
+    return f"{'DESC' if order['type'] == 'DESCENDING' else 'ASC'} {order['null_order']}"
+
+
+def conjuncts(nodes: Sequence[Json]) -> Iterator[Json]:
+    """The conditions that must all hold."""
+    for node in nodes:
+        if node["expression_class"] == "BOUND_CONJUNCTION" and node["type"] == "CONJUNCTION_AND":
+            yield from conjuncts(node["children"])
+        else:
+            yield node
+
+
+def render(node: Json, columns: Sequence[Column]) -> str:
+    """The text of an expression over these columns."""
+    match node["expression_class"]:
+        case "BOUND_REF":
+            return columns[int(node["index"])].sql
+        case "BOUND_CONSTANT":
+            return literal(node["value"])
+        case "BOUND_CONJUNCTION":
+            word = " AND " if node["type"] == "CONJUNCTION_AND" else " OR "
+            return f"({word.join(render(c, columns) for c in node['children'])})"
+        case "BOUND_CASE":
+            checks = " ".join(
+                f"WHEN {render(c['when_expr'], columns)} THEN {render(c['then_expr'], columns)}"
+                for c in node["case_checks"]
+            )
+            return f"CASE {checks} ELSE {render(node['else_expr'], columns)} END"
+        case "BOUND_OPERATOR":
+            return _operator(node, [render(c, columns) for c in node["children"]])
+        case "BOUND_FUNCTION":
+            return _function(node, [render(c, columns) for c in node["children"]])
+    refuse(node, "is not supported in a materialized view")
+
+
+def _operator(node: Json, parts: list[str]) -> str:
+    match node["type"]:
+        case "COMPARE_IN":
+            return f"({parts[0]} IN ({', '.join(parts[1:])}))"
+        case "COMPARE_NOT_IN":
+            return f"({parts[0]} NOT IN ({', '.join(parts[1:])}))"
+        case "OPERATOR_NOT":
+            return f"(NOT {parts[0]})"
+        case "OPERATOR_IS_NULL":
+            return f"({parts[0]} IS NULL)"
+        case "OPERATOR_IS_NOT_NULL":
+            return f"({parts[0]} IS NOT NULL)"
+        case "OPERATOR_COALESCE":
+            return f"COALESCE({', '.join(parts)})"
+        case "OPERATOR_TRY":
+            return f"TRY({parts[0]})"
+    refuse(node, "is not supported in a materialized view")
+
+
+def _function(node: Json, parts: list[str]) -> str:
+    name = node["qname"]["path"][-1]
+    if node["type"] == "OPERATOR_CAST" or name == "__cast":
+        word = "TRY_CAST" if (node.get("function_data") or {}).get("try_cast") else "CAST"
+        return f"{word}({parts[0]} AS {type_text(node['return_type'])})"
+    if node["type"] in _COMPARISONS:
+        return f"({parts[0]} {_COMPARISONS[node['type']]} {parts[1]})"
+    if name in _INFIX and len(parts) == 2:
+        return f"({parts[0]} {name} {parts[1]})"
+    if name in _PREFIX and len(parts) == 1:
+        return f"({name}{parts[0]})" if name != "@" else f"abs({parts[0]})"
+    if name == "!__postfix":
+        return f"factorial({parts[0]})"
+    named = node.get("named_arguments") or []
+    if named:
+        plain = len(parts) - len(named)
+        parts = parts[:plain] + [f"{quoted(n)} := {p}" for n, p in zip(named, parts[plain:], strict=True)]
+    if any(c["expression_class"] == "BOUND_LAMBDA" for c in node.get("children") or ()) or _has_lambda(node):
+        refuse(node, "takes a lambda, which is not supported in a materialized view")
+    if name == "struct_extract" and len(parts) == 2:
+        return f"struct_extract({parts[0]}, {parts[1]})"
+    return f"{quoted(name)}({', '.join(parts)})"
+
+
+def _has_lambda(node: Json) -> bool:
+    data = node.get("function_data") or {}
+    return isinstance(data, dict) and data.get("lambda_expr") is not None

@@ -1,0 +1,117 @@
+"""Lowering: from DuckDB's bound plan to steps of ours, node by node.
+
+Each kind of node has a rule in `rules/`; a kind without one is refused with
+its place in the text.  Equal sub-plans become one step, as everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from millpond.flow.builder import Builder
+from millpond.operators.map import Map
+from millpond.operators.operator import Operator, Shape
+from millpond.sql.bind import Binder
+from millpond.sql.expressions import Column, render, type_of
+from millpond.sql.refusal import refuse
+from millpond.sql.relation import Relation, fresh_names
+from millpond.sql.types import Json, quoted
+
+Rule = Callable[["Lowering", Json], Relation]
+
+
+class Lowering:
+    """The lowering of one query; `name` is what its steps are called after."""
+
+    def __init__(
+        self, builder: Builder, binder: Binder, relations: Mapping[str, Relation], name: str
+    ) -> None:
+        self.builder = builder
+        self.binder = binder
+        self.relations = relations
+        self.name = name
+        self.ctes: dict[int, Relation] = {}
+
+    def lower(self, node: Json) -> Relation:
+        from millpond.sql.rules.table import RULES  # the rules call back
+
+        rule = RULES.get(node["type"])
+        if rule is None:
+            refuse({"type": node["type"].removeprefix("LOGICAL_")}, "is not supported in a materialized view")
+        return rule(self, node)
+
+    def add(self, operator: Operator, inputs: tuple[str, ...], verb: str) -> str:
+        return self.builder.add(None, operator, inputs, f"{self.name}.{verb}")
+
+    def shape(self, relation: Relation) -> Shape:
+        return self.builder.shape(relation.step)
+
+    # -- columns ---------------------------------------------------------------------
+
+    def compute(
+        self, source: Relation, wanted: Sequence[tuple[str, str, str]], verb: str = "select"
+    ) -> Relation:
+        """Columns by (name, SQL over the source's columns, logical type): exactly these."""
+        names = fresh_names(name for name, _, _ in wanted)
+        columns = tuple(Column(n, kind) for n, (_, _, kind) in zip(names, wanted, strict=True))
+        held = list(self.builder.shape(source.step).schema.names)
+        if [sql for _, sql, _ in wanted] == [quoted(n) for n in names] and names == held:
+            return Relation(source.step, columns)
+        operator = Map(tuple((n, sql) for n, (_, sql, _) in zip(names, wanted, strict=True)))
+        return Relation(self.add(operator, (source.step,), verb), columns)
+
+    def project(
+        self, source: Relation, expressions: Sequence[Json], names: Sequence[str] | None = None
+    ) -> Relation:
+        """Bound expressions over a relation; plain references cost no step."""
+        if names is None and all(e["expression_class"] == "BOUND_REF" for e in expressions):
+            return source.pick([int(e["index"]) for e in expressions])
+        called = names or [e.get("alias") or _named(e, source) for e in expressions]
+        wanted = [
+            (name, _bare(e, source) or render(e, source.columns), type_of(e))
+            for name, e in zip(called, expressions, strict=True)
+        ]
+        return self.compute(source, wanted)
+
+    def exact(self, source: Relation, names: Sequence[str] | None = None) -> Relation:
+        """The relation as a step that has these columns, in this order, and no others."""
+        called = names or [c.name for c in source.columns]
+        wanted = [(n, quoted(c.name), c.type) for n, c in zip(called, source.columns, strict=True)]
+        return self.compute(source, wanted)
+
+    def extended(
+        self, source: Relation, expressions: Sequence[Json], base: str
+    ) -> tuple[Relation, list[str]]:
+        """The relation with computed columns beside its own; the names under which each expression stands."""
+        found: list[str | None] = [
+            source.columns[int(e["index"])].name if e["expression_class"] == "BOUND_REF" else None
+            for e in expressions
+        ]
+        missing = [n for n, name in enumerate(found) if name is None]
+        if not missing:
+            return source, [name for name in found if name is not None]
+        own = list(dict.fromkeys(c.name for c in source.columns))
+        kinds = {c.name: c for c in source.columns}
+        names = fresh_names([f"{base}_{n}" for n in missing], own)
+        wanted = [(n, quoted(n), kinds[n].type) for n in own]
+        wanted += [
+            (name, render(expressions[n], source.columns), type_of(expressions[n]))
+            for n, name in zip(missing, names, strict=True)
+        ]
+        made = self.compute(source, wanted, "with")
+        for n, name in zip(missing, names, strict=True):
+            found[n] = name
+        return Relation(made.step, source.columns), [name for name in found if name is not None]
+
+
+def _bare(node: Json, source: Relation) -> str | None:
+    """A plain reference needs no cast back and forth."""
+    if node["expression_class"] == "BOUND_REF":
+        return quoted(source.columns[int(node["index"])].name)
+    return None
+
+
+def _named(node: Json, source: Relation) -> str:
+    if node["expression_class"] == "BOUND_REF":
+        return source.columns[int(node["index"])].name
+    return "column"

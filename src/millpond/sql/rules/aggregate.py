@@ -1,0 +1,263 @@
+"""GROUP BY: accumulators where they can keep it, else the rows of a group computed again.
+
+Without a group there is always one row, also over nothing: a row that counts
+for nothing stands among the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from millpond.operators.aggregate import Agg, Aggregate, feeds_for
+from millpond.operators.distinct import Distinct
+from millpond.operators.filter import Filter
+from millpond.operators.per_key import PerKey
+from millpond.operators.union import Union
+from millpond.sql.expressions import Column, direction, references, render, type_of
+from millpond.sql.lowering import Lowering
+from millpond.sql.refusal import refuse
+from millpond.sql.relation import Relation, fresh_names
+from millpond.sql.rules.values import constant
+from millpond.sql.types import Json, quoted, type_text
+
+_FAST = {
+    "count_star": "count",
+    "count": "count",
+    "sum": "sum",
+    "sum_no_overflow": "sum",
+    "avg": "avg",
+    "mean": "avg",
+    "min": "min",
+    "max": "max",
+    "var_samp": "var_samp",
+    "variance": "var_samp",
+    "var_pop": "var_pop",
+    "stddev": "stddev_samp",
+    "stddev_samp": "stddev_samp",
+    "stddev_pop": "stddev_pop",
+}
+_NUMBERS = frozenset(
+    [
+        *("DECIMAL", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"),
+        *("UBIGINT", "HUGEINT", "DOUBLE", "FLOAT"),
+    ]
+)
+# Of rows without an order any may be taken: the least is always the same one.
+_ANY = ("first", "any_value", "arbitrary", "last")
+LIVE = "live"
+
+
+def lower(low: Lowering, node: Json) -> Relation:
+    source = low.lower(node["children"][0])
+    groups, calls = node["groups"], node["expressions"]
+    sets = [sorted(s) for s in node.get("grouping_sets") or []]
+    functions = node.get("grouping_functions") or []
+    if len(sets) > 1 or functions:
+        parts = [
+            _grouping_set(low, source, groups, calls, chosen, functions)
+            for chosen in sets or [list(range(len(groups)))]
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        names = parts[0].names
+        exact = [low.exact(p, names) for p in parts]
+        return Relation(low.add(Union(), tuple(p.step for p in exact), "sets"), exact[0].columns)
+    return _grouped(low, source, groups, calls)
+
+
+def _grouping_set(
+    low: Lowering,
+    source: Relation,
+    groups: Sequence[Json],
+    calls: Sequence[Json],
+    chosen: list[int],
+    functions: Sequence[Sequence[int]],
+) -> Relation:
+    """One of several grouping sets: the groups it leaves out are NULL."""
+    found = _grouped(low, source, [groups[n] for n in chosen], calls)
+    wanted = []
+    for n, group in enumerate(groups):
+        kind = type_of(group)
+        column = found.columns[chosen.index(n)] if n in chosen else None
+        sql = quoted(column.name) if column is not None else f"CAST(NULL AS {kind})"
+        wanted.append((group.get("alias") or f"group_{n}", sql, kind))
+    for column in found.columns[len(chosen) :]:
+        wanted.append((column.name, quoted(column.name), column.type))
+    for number, arguments in enumerate(functions):
+        bits = "".join("0" if n in chosen else "1" for n in arguments)
+        wanted.append((f"grouping_{number}", f"CAST({int(bits, 2)} AS BIGINT)", "BIGINT"))
+    return low.compute(found, wanted, "set")
+
+
+def _grouped(low: Lowering, source: Relation, groups: Sequence[Json], calls: Sequence[Json]) -> Relation:
+    if groups and not calls:
+        made = low.project(source, groups, _names(groups, "group"))
+        return Relation(low.add(Distinct(tuple(made.names)), (made.step,), "groups"), made.columns)
+    fast = [_fast(call) for call in calls]
+    if all(f is not None for f in fast):
+        return _by_accumulators(low, source, groups, calls, [f for f in fast if f is not None])
+    return _by_query(low, source, groups, calls)
+
+
+def _names(nodes: Sequence[Json], base: str) -> list[str]:
+    return [node.get("alias") or f"{base}_{n}" for n, node in enumerate(nodes)]
+
+
+def _fast(call: Json) -> str | None:
+    """The accumulator for an aggregate, if one keeps it exactly."""
+    name = call["qname"]["path"][-1]
+    if (call.get("order_bys") or {}).get("orders"):
+        return None
+    if name in _ANY and len(call["children"]) == 1:
+        kind = type_of(call["children"][0])
+        return "min" if not kind.endswith("[]") and not kind.startswith(("STRUCT", "MAP")) else None
+    found = _FAST.get(name)
+    if found in ("sum", "avg", "var_samp", "var_pop", "stddev_samp", "stddev_pop"):
+        return found if type_of(call["children"][0]).split("(")[0] in _NUMBERS else None
+    if found in ("min", "max"):
+        kind = type_of(call["children"][0])
+        plain = (
+            len(call["children"]) == 1 and not kind.endswith("]") and not kind.startswith(("STRUCT", "MAP"))
+        )
+        return found if plain else None
+    return found
+
+
+def _by_accumulators(
+    low: Lowering, source: Relation, groups: Sequence[Json], calls: Sequence[Json], functions: Sequence[str]
+) -> Relation:
+    keys = fresh_names(_names(groups, "group"))
+    wanted = [(n, render(g, source.columns), type_of(g)) for n, g in zip(keys, groups, strict=True)]
+    arguments: dict[str, str] = {}
+    aggs: list[Agg] = []
+    outs = fresh_names([c.get("alias") or c["qname"]["path"][-1] for c in calls], keys)
+    always = not groups
+    taken = [*keys, *outs]
+    if always:
+        (live,) = fresh_names([LIVE], taken)
+        taken.append(live)
+        wanted.append((live, "1", "INTEGER"))
+    for out, call, function in zip(outs, calls, functions, strict=True):
+        text = render(call["children"][0], source.columns) if call["children"] else None
+        if call.get("filter"):
+            condition = render(call["filter"], source.columns)
+            text = f"CASE WHEN {condition} THEN {text if text is not None else '1'} END"
+        if text is None:
+            aggs.append(Agg(out, "count", live if always else None))
+            continue
+        if text not in arguments:
+            (name,) = fresh_names([f"{out}_of"], taken)
+            taken.append(name)
+            arguments[text] = name
+            kind = type_of(call["children"][0]) if call["children"] else "INTEGER"
+            wanted.append((name, text, kind))
+        distinct = call.get("aggregate_type") == "DISTINCT" and function not in ("min", "max")
+        aggs.append(Agg(out, function, arguments[text], distinct))
+    rows = low.compute(source, wanted, "arguments")
+    if always:
+        rows = _with_nothing(low, rows)
+    feeds = feeds_for(aggs, low.builder.shape(rows.step).append_only)
+    inputs = []
+    for feed in feeds:
+        if feed.kind != "distinct":
+            inputs.append(rows.step)
+            continue
+        assert feed.column is not None
+        given = low.add(Filter(f"{quoted(feed.column)} IS NOT NULL"), (rows.step,), "given")
+        columns = tuple(dict.fromkeys((*keys, feed.column)))
+        inputs.append(low.add(Distinct(columns), (given,), "distinct"))
+    step = low.add(Aggregate(tuple(keys), tuple(aggs), feeds), tuple(inputs), "group")
+    made = [Column(n, type_of(g)) for n, g in zip(keys, groups, strict=True)]
+    made += [Column(n, type_text(c["return_type"])) for n, c in zip(outs, calls, strict=True)]
+    return _typed(low, Relation(step, tuple(made)), len(keys))
+
+
+def _typed(low: Lowering, found: Relation, keys: int) -> Relation:
+    """Aggregates in the types that SQL gives them, where the accumulators give others."""
+    schema = low.builder.shape(found.step).schema
+    from millpond.operators.expressions import compile_expressions
+
+    wanted, changed = [], False
+    for number, column in enumerate(found.columns):
+        bare = quoted(column.name)
+        if number < keys:
+            wanted.append((column.name, bare, column.type))
+            continue
+        cast = f"CAST({bare} AS {column.type})"
+        kind = compile_expressions(schema, {"x": cast}).field("x").type
+        if kind == schema.field(column.name).type:
+            wanted.append((column.name, bare, column.type))
+        else:
+            wanted.append((column.name, cast, column.type))
+            changed = True
+    return low.compute(found, wanted, "typed") if changed else found
+
+
+def _with_nothing(low: Lowering, rows: Relation) -> Relation:
+    """The rows and one more whose values are all NULL."""
+    listed = ", ".join(f"CAST(NULL AS {c.type}) AS {quoted(c.name)}" for c in rows.columns)
+    nothing = constant(low, f"select {listed}", rows.names, [c.type for c in rows.columns])
+    schema = low.builder.shape(rows.step).schema
+    if low.builder.shape(nothing.step).schema != schema:
+        nothing = low.compute(
+            nothing, [(c.name, f"CAST({quoted(c.name)} AS {c.type})", c.type) for c in rows.columns]
+        )
+    return Relation(low.add(Union(), (rows.step, nothing.step), "always"), rows.columns)
+
+
+def _by_query(low: Lowering, source: Relation, groups: Sequence[Json], calls: Sequence[Json]) -> Relation:
+    """Any aggregate: the rows of a group are kept, and computed again when one changes."""
+    keys = fresh_names(_names(groups, "group"))
+    wanted = [(n, render(g, source.columns), type_of(g)) for n, g in zip(keys, groups, strict=True)]
+    taken = list(keys)
+
+    def column(node: Json, base: str) -> Column:
+        (name,) = fresh_names([base], taken)
+        taken.append(name)
+        wanted.append((name, render(node, source.columns), type_of(node)))
+        return Column(name, type_of(node))
+
+    (live,) = fresh_names([LIVE], taken)
+    taken.append(live)
+    wanted.append((live, "1", "INTEGER"))
+    outs = fresh_names([c.get("alias") or c["qname"]["path"][-1] for c in calls], taken)
+    taken += outs
+    texts = []
+    for out, call in zip(outs, calls, strict=True):
+        texts.append(f"{_call(call, column, live)} AS {quoted(out)}")
+    rows = low.compute(source, wanted, "arguments")
+    if not groups:
+        rows = _with_nothing(low, rows)
+    listed = [f"{quoted(k)}" for k in keys]
+    grouped = f" GROUP BY {', '.join(listed)}" if listed else ""
+    step = low.add(
+        PerKey(tuple(keys), sql=f"select {', '.join([*listed, *texts])} from input{grouped}"),
+        (rows.step,),
+        "group",
+    )
+    made = [Column(n, type_of(g)) for n, g in zip(keys, groups, strict=True)]
+    made += [Column(n, type_text(c["return_type"])) for n, c in zip(outs, calls, strict=True)]
+    return Relation(step, tuple(made))
+
+
+def _call(call: Json, column: object, live: str) -> str:
+    """The text of one aggregate over columns that `column` makes."""
+    assert callable(column)
+    name = call["qname"]["path"][-1]
+    if (call.get("function_data") or {}).get("bind_info") is not None:
+        refuse(call, "is not supported in a materialized view")
+    filters = [f"{quoted(live)} IS NOT NULL"]
+    if call.get("filter"):
+        filters.append(column(call["filter"], "filter").sql)
+    parts = []
+    for child in call["children"]:
+        constant_text = None if list(references(child)) else render(child, ())
+        parts.append(constant_text if constant_text is not None else column(child, "argument").sql)
+    word = "DISTINCT " if call.get("aggregate_type") == "DISTINCT" else ""
+    orders = (call.get("order_bys") or {}).get("orders") or []
+    by = ""
+    if orders:
+        by = " ORDER BY " + ", ".join(f"{column(o['expression'], 'by').sql} {direction(o)}" for o in orders)
+    inner = "*" if name == "count_star" else ", ".join(parts)
+    shown = "count" if name == "count_star" else name
+    return f"{quoted(shown)}({word}{inner}{by}) FILTER (WHERE {' AND '.join(filters)})"

@@ -1,0 +1,26 @@
+"""DISTINCT, and DISTINCT ON as the first row of each key."""
+
+from __future__ import annotations
+
+from millpond.operators.distinct import Distinct
+from millpond.operators.top_n import TopN
+from millpond.ordering import Order
+from millpond.sql.lowering import Lowering
+from millpond.sql.refusal import refuse
+from millpond.sql.relation import Relation
+from millpond.sql.rules.limit import orders
+from millpond.sql.types import Json
+
+
+def lower(low: Lowering, node: Json) -> Relation:
+    source = low.exact(low.lower(node["children"][0]))
+    if node["distinct_type"] == "DISTINCT":
+        return Relation(low.add(Distinct(tuple(source.names)), (source.step,), "distinct"), source.columns)
+    targets = node["distinct_targets"]
+    by = (node.get("order_by") or {}).get("orders") or []
+    held, keys = low.extended(source, targets, "on")
+    if not all(k in source.names for k in keys):
+        refuse({"type": "distinct on"}, "takes columns of the query's result")
+    held, order = orders(low, held, by)
+    rank = TopN(tuple(dict.fromkeys(keys)), order or (Order(source.names[0]),), 1)
+    return Relation(low.add(rank, (held.step,), "first"), source.columns)

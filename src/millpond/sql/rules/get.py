@@ -1,0 +1,29 @@
+"""A table, source or view that is read."""
+
+from __future__ import annotations
+
+from millpond.sql.expressions import Column
+from millpond.sql.lowering import Lowering
+from millpond.sql.refusal import refuse
+from millpond.sql.relation import Relation
+from millpond.sql.rules import unnest, values
+from millpond.sql.types import Json
+
+ROW_ID = 2**64 - 1
+
+
+def lower(low: Lowering, node: Json) -> Relation:
+    data = node.get("function_data") or {}
+    table = data.get("table") if isinstance(data, dict) else None
+    if table is None:
+        if not node["children"] and node.get("parameters"):
+            return values.lower_function(low, node)
+        if node["children"] and node["qname"]["path"][-1] == "unnest":
+            return unnest.lower_function(low, node)
+        refuse(node, "is a function that reads rows, and is not supported here")
+    source = low.relations[table]
+    wanted = [int(c["index"]) for c in node["column_indexes"]]
+    nothing = Column(source.columns[0].name, source.columns[0].type)  # counted, never read
+    return Relation(
+        source.step, tuple(nothing if n >= len(source.columns) else source.columns[n] for n in wanted)
+    )

@@ -1,0 +1,302 @@
+"""Joins of all kinds; IN, EXISTS and scalar subqueries come as joins, too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from millpond.operators.aggregate import Agg, Aggregate, feeds_for
+from millpond.operators.filter import Filter
+from millpond.operators.join import Join, Kind
+from millpond.operators.per_key import PerKey
+from millpond.operators.union import Union
+from millpond.sql.expressions import Column, comparison, render, type_of
+from millpond.sql.lowering import Lowering
+from millpond.sql.refusal import refuse
+from millpond.sql.relation import Relation, fresh_names
+from millpond.sql.types import Json, quoted, text_literal
+
+Pair = tuple[Json, Json, str]  # an expression of the left, one of the right, how they compare
+
+_KINDS: dict[str, Kind] = {
+    "INNER": "inner",
+    "LEFT": "left",
+    "RIGHT": "right",
+    "OUTER": "full",
+    "FULL": "full",
+    "SEMI": "semi",
+    "ANTI": "anti",
+}
+_EQUAL = ("COMPARE_EQUAL", "COMPARE_NOT_DISTINCT_FROM")
+MORE_THAN_ONE = "more than one row returned by a subquery used as an expression"
+
+
+def lower(low: Lowering, node: Json) -> Relation:
+    if node["join_type"] == "MARK":
+        return lower_mark(low, node, ())
+    left, right = (low.lower(c) for c in node["children"])
+    pairs = [(c["left"], c["right"], c["comparison"]) for c in node["conditions"]]
+    if node["join_type"] == "SINGLE":
+        joined = _single(low, left, right, pairs)
+    elif node["join_type"] in _KINDS:
+        joined = _join(low, left, right, pairs, (), _KINDS[node["join_type"]])
+    else:
+        refuse({"type": f"a join of kind {node['join_type'].lower()}"}, "is not supported")
+    return _mapped(node, joined, len(left.columns), len(right.columns))
+
+
+def lower_any(low: Lowering, node: Json) -> Relation:
+    """A join whose condition pairs nothing by itself."""
+    left, right = (low.lower(c) for c in node["children"])
+    kind = _KINDS.get(node["join_type"])
+    if kind is None:
+        refuse({"type": f"a join of kind {node['join_type'].lower()}"}, "is not supported")
+    joined = _join(low, left, right, (), (node["condition"],), kind)
+    return _mapped(node, joined, len(left.columns), len(right.columns))
+
+
+def lower_cross(low: Lowering, node: Json) -> Relation:
+    left, right = (low.lower(c) for c in node["children"])
+    return _join(low, left, right, (), (), "inner")
+
+
+def inner(
+    low: Lowering, left: Relation, right: Relation, pairs: Sequence[Pair], rest: Sequence[Json]
+) -> Relation:
+    """An inner join; `rest` are conditions over the columns of both."""
+    return _join(low, left, right, pairs, rest, "inner")
+
+
+def _mapped(node: Json, joined: Relation, left: int, right: int) -> Relation:
+    """Only the columns that the node says it gives."""
+    keep_left = node.get("left_projection_map") or list(range(left))
+    keep_right = node.get("right_projection_map") or list(range(right))
+    if node["join_type"] in ("SEMI", "ANTI"):
+        return joined.pick(keep_left)
+    return joined.pick([*keep_left, *(left + n for n in keep_right)])
+
+
+def _join(
+    low: Lowering,
+    left: Relation,
+    right: Relation,
+    pairs: Sequence[Pair],
+    rest: Sequence[Json],
+    kind: Kind,
+) -> Relation:
+    equal = [p for p in pairs if p[2] in _EQUAL]
+    uneven = [p for p in pairs if p[2] not in _EQUAL]
+    left_held, left_on = _keyed(low, left, [(p[0], p[2]) for p in equal])
+    right_held, right_on = _keyed(low, right, [(p[1], p[2]) for p in equal])
+    names = fresh_names([*(c.name for c in left.columns), *(c.name for c in right.columns)])
+    width = len(left.columns)
+    columns = [(n, 0, c.name) for n, c in zip(names[:width], left.columns, strict=True)]
+    columns += [(n, 1, c.name) for n, c in zip(names[width:], right.columns, strict=True)]
+    out = [Column(n, c.type) for n, c in zip(names, (*left.columns, *right.columns), strict=True)]
+    conditions = [
+        f"({render(a, out[:width])} {comparison(how)} {render(b, out[width:])})" for a, b, how in uneven
+    ]
+    conditions += [render(c, out) for c in rest]
+    if not columns:
+        columns, out = [(fresh_names(["nothing"])[0], 0, low.builder.shape(left.step).schema.names[0])], []
+    operator = Join(
+        tuple(left_on),
+        tuple(right_on),
+        kind,
+        tuple(columns),
+        " AND ".join(conditions) if conditions else None,
+    )
+    step = low.add(operator, (left_held.step, right_held.step), "join")
+    shown = out[:width] if kind in ("semi", "anti") else out
+    return Relation(step, tuple(shown))
+
+
+def _keyed(low: Lowering, side: Relation, keys: Sequence[tuple[Json, str]]) -> tuple[Relation, list[str]]:
+    """The relation with the columns it is joined by; NULLs that count as equal become values."""
+    plain: list[tuple[str, str, str] | str] = []
+    for number, (node, how) in enumerate(keys):
+        bare = side.columns[int(node["index"])].name if node["expression_class"] == "BOUND_REF" else None
+        text = quoted(bare) if bare is not None else render(node, side.columns)
+        if how == "COMPARE_EQUAL":
+            plain.append(bare if bare is not None else (f"key_{number}", text, type_of(node)))
+        else:
+            kind = type_of(node)
+            shown = render(node, side.columns)
+            plain.append((f"null_{number}", f"({text} IS NULL)", "BOOLEAN"))
+            plain.append(
+                (
+                    f"key_{number}",
+                    f"COALESCE({shown}, {zero(kind)})"
+                    if zero(kind)
+                    else f"COALESCE(CAST({shown} AS VARCHAR), '')",
+                    kind if zero(kind) else "VARCHAR",
+                )
+            )
+    made = [p for p in plain if not isinstance(p, str)]
+    if not made:
+        return side, [p for p in plain if isinstance(p, str)]
+    own = {c.name: c for c in side.columns}
+    names = iter(fresh_names([n for n, _, _ in made], own))
+    wanted = [(n, quoted(n), c.type) for n, c in own.items()]
+    on = []
+    for part in plain:
+        if isinstance(part, str):
+            on.append(part)
+        else:
+            name = next(names)
+            wanted.append((name, part[1], part[2]))
+            on.append(name)
+    return Relation(low.compute(side, wanted, "keys").step, side.columns), on
+
+
+def zero(kind: str) -> str | None:
+    """Any value of a type, to stand where there is none."""
+    if kind in ("VARCHAR",):
+        return "''"
+    if kind == "BOOLEAN":
+        return "false"
+    if kind == "DATE":
+        return "DATE '1970-01-01'"
+    if kind.startswith("TIMESTAMP") and "ZONE" not in kind:
+        return f"CAST('1970-01-01' AS {kind})"
+    if kind.startswith("DECIMAL") or kind in (
+        "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT",
+        "DOUBLE", "FLOAT",
+    ):  # fmt: skip
+        return f"CAST(0 AS {kind})"
+    return None
+
+
+# -- subqueries -----------------------------------------------------------------------
+
+
+def _single(low: Lowering, left: Relation, right: Relation, pairs: Sequence[Pair]) -> Relation:
+    """A scalar subquery: at most one row for each row outside; a second one is an error row."""
+    held, on = _keyed(low, right, [(p[1], p[2]) for p in pairs if p[2] in _EQUAL])
+    key = low.builder.shape(held.step).key
+    if any(p[2] not in _EQUAL for p in pairs):
+        refuse({"type": "this correlated subquery"}, "is not supported")
+    by = {c.name for c in right.columns if c.name in on} | set(on)
+    values_by = {p[1]["index"]: True for p in pairs if p[1]["expression_class"] == "BOUND_REF"}
+    told = {right.columns[int(i)].name for i in values_by} | by
+    if key is not None and set(key) <= told:
+        return _join(low, left, right, pairs, (), "left")
+    names = list(dict.fromkeys(low.builder.shape(held.step).schema.names))
+    guard = f"count(*) OVER ({'PARTITION BY ' + ', '.join(quoted(n) for n in on) if on else ''})"
+    picked = ", ".join(
+        f"CASE WHEN {guard} > 1 THEN error({text_literal(MORE_THAN_ONE)}) ELSE {quoted(n)} END AS {quoted(n)}"
+        if n not in on
+        else quoted(n)
+        for n in names
+    )
+    one = low.add(PerKey(tuple(on), sql=f"select {picked} from input"), (held.step,), "only")
+    return _join(low, left, Relation(one, right.columns), pairs, (), "left")
+
+
+def lower_mark(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:
+    """x IN (…), EXISTS: all rows of the left, and whether they have a partner, which can be unknown.
+
+    A condition on the mark itself needs only the rows that meet it.
+    """
+    from millpond.sql.rules.filter import kept
+
+    left, right = (low.lower(c) for c in node["children"])
+    place = len(left.columns)
+    pairs = [(c["left"], c["right"], c["comparison"]) for c in node["conditions"]]
+    wanted, rest = None, []
+    for condition in conditions:
+        if _is_ref(condition, place) and wanted is None:
+            wanted = True
+        elif (
+            condition.get("type") == "OPERATOR_NOT"
+            and _is_ref(condition["children"][0], place)
+            and wanted is None
+        ):
+            wanted = False
+        else:
+            rest.append(condition)
+    mark = fresh_names(["mark"], left.names)[0]
+    parts = []
+    if wanted is not False:
+        yes = _join(low, left, right, pairs, (), "semi")
+        parts.append(_marked(low, yes, left, mark, "true"))
+    if wanted is not True:
+        no = _join(low, left, right, pairs, (), "anti")
+        parts.append(_unmatched(low, no, left, right, pairs, mark))
+    step = parts[0].step if len(parts) == 1 else low.add(Union(), tuple(p.step for p in parts), "marked")
+    found = Relation(step, (*parts[0].columns[:place], Column(mark, "BOOLEAN")))
+    if wanted is False:
+        found = Relation(low.add(Filter(f"NOT {quoted(mark)}"), (found.step,), "where"), found.columns)
+    return kept(low, found, rest)
+
+
+def _is_ref(node: Json, place: int) -> bool:
+    return node["expression_class"] == "BOUND_REF" and int(node["index"]) == place
+
+
+def _marked(low: Lowering, rows: Relation, like: Relation, mark: str, value: str) -> Relation:
+    names = fresh_names(like.names)
+    wanted = [(n, quoted(c.name), c.type) for n, c in zip(names, rows.columns, strict=True)]
+    return low.compute(rows, [*wanted, (mark, value, "BOOLEAN")], "mark")
+
+
+def _unmatched(
+    low: Lowering, rows: Relation, left: Relation, right: Relation, pairs: Sequence[Pair], mark: str
+) -> Relation:
+    """False, or unknown where a NULL on either side could have been the partner."""
+    asked = [p for p in pairs if p[2] != "COMPARE_NOT_DISTINCT_FROM"]
+    if not asked:
+        return _marked(low, rows, left, mark, "false")
+    if len(asked) > 1 or asked[0][2] != "COMPARE_EQUAL":
+        return _perhaps(low, rows, left, right, pairs, mark)
+    within = [p for p in pairs if p[2] == "COMPARE_NOT_DISTINCT_FROM"]
+    (ours, theirs, _) = asked[0]
+    held, on = _keyed(low, right, [(p[1], p[2]) for p in within])
+    value = fresh_names(["value"], [*on, *right.names])[0]
+    wanted = [(n, quoted(n), "") for n in on] + [(value, render(theirs, right.columns), type_of(theirs))]
+    narrow = low.compute(held, wanted, "values")
+    aggs = (Agg("rows_in", "count"), Agg("given_in", "count", value))
+    on_names = [c.name for c in narrow.columns[: len(on)]]
+    shape = low.builder.shape(narrow.step)
+    if shape.schema.names[-1] != value:
+        aggs = (Agg("rows_in", "count"), Agg("given_in", "count", narrow.columns[-1].name))
+    facts = low.add(
+        Aggregate(tuple(on_names), aggs, feeds_for(aggs, shape.append_only)), (narrow.step,), "facts"
+    )
+    ours_held, ours_on = _keyed(low, rows, [(p[0], p[2]) for p in within])
+    names = fresh_names([*rows.names, "rows_in", "given_in"])
+    columns = [(n, 0, c.name) for n, c in zip(names, rows.columns, strict=False)]
+    columns += [(names[-2], 1, "rows_in"), (names[-1], 1, "given_in")]
+    known = low.add(
+        Join(tuple(ours_on), tuple(on_names), "left", tuple(columns)), (ours_held.step, facts), "known"
+    )
+    out = [Column(n, c.type) for n, c in zip(names, rows.columns, strict=False)]
+    n, given = quoted(names[-2]), quoted(names[-1])
+    unknown = f"{render(ours, out)} IS NULL OR {given} < {n}"
+    value_sql = f"CASE WHEN {n} IS NULL OR {n} = 0 THEN false WHEN {unknown} THEN NULL ELSE false END"
+    return _marked(low, Relation(known, tuple(out)), left, mark, value_sql)
+
+
+def _perhaps(
+    low: Lowering, rows: Relation, left: Relation, right: Relation, pairs: Sequence[Pair], mark: str
+) -> Relation:
+    """Unknown where some row of the right does not say no: every comparison is true or NULL."""
+    within = [p for p in pairs if p[2] == "COMPARE_NOT_DISTINCT_FROM"]
+    asked = [p for p in pairs if p[2] != "COMPARE_NOT_DISTINCT_FROM"]
+    width = len(rows.columns)
+    parts = []
+    for kind, value in (("semi", "NULL"), ("anti", "false")):
+        left_held, left_on = _keyed(low, rows, [(p[0], p[2]) for p in within])
+        right_held, right_on = _keyed(low, right, [(p[1], p[2]) for p in within])
+        names = fresh_names([*rows.names, *right.names])
+        columns = [(n, 0, c.name) for n, c in zip(names[:width], rows.columns, strict=True)]
+        columns += [(n, 1, c.name) for n, c in zip(names[width:], right.columns, strict=True)]
+        out = [Column(n, c.type) for n, c in zip(names, (*rows.columns, *right.columns), strict=True)]
+        text = " AND ".join(
+            f"(({render(a, out[:width])} {comparison(how)} {render(b, out[width:])}) IS NOT FALSE)"
+            for a, b, how in asked
+        )
+        operator = Join(tuple(left_on), tuple(right_on), kind, tuple(columns), text)  # type: ignore[arg-type]
+        step = low.add(operator, (left_held.step, right_held.step), "perhaps")
+        parts.append(_marked(low, Relation(step, tuple(out[:width])), left, mark, f"{value}::BOOLEAN"))
+    step = low.add(Union(), tuple(p.step for p in parts), "marked")
+    return Relation(step, parts[0].columns)

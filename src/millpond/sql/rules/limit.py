@@ -1,0 +1,65 @@
+"""ORDER BY and LIMIT inside a view: a maintained top-N."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from millpond.flow.stream import GLOBAL_BUCKETS
+from millpond.operators.top_n import TopN
+from millpond.ordering import Order
+from millpond.sql.lowering import Lowering
+from millpond.sql.refusal import NotSupported
+from millpond.sql.relation import Relation
+from millpond.sql.types import Json
+
+ALL = 2**31 - 1
+
+
+def lower_order(low: Lowering, node: Json) -> Relation:
+    """A view has no order of its own; whoever reads it may ask for one."""
+    return low.lower(node["children"][0])
+
+
+def lower(low: Lowering, node: Json) -> Relation:
+    n, offset = _constant(node["limit_val"], "LIMIT"), _constant(node["offset_val"], "OFFSET") or 0
+    child = node["children"][0]
+    by: Sequence[Json] = ()
+    if child["type"] == "LOGICAL_ORDER_BY":
+        by, child = child["orders"], child["children"][0]
+    return top(low, low.lower(child), by, ALL if n is None else n, offset)
+
+
+def top(
+    low: Lowering, source: Relation, by: Sequence[Json], n: int, offset: int, ties: bool = False
+) -> Relation:
+    held, order = orders(low, source, by)
+    if not by:
+        order = tuple(Order(name) for name in dict.fromkeys(source.names))
+    if n == 0:
+        from millpond.operators.filter import Filter
+
+        return Relation(low.add(Filter("false"), (source.step,), "none"), source.columns)
+    whole = TopN((), order, n, offset, ties)
+    step = held.step
+    if not ties and n < ALL:
+        first, whole = whole.split(GLOBAL_BUCKETS)
+        step = low.add(first, (step,), "top.buckets")
+    return Relation(low.add(whole, (step,), "top"), source.columns)
+
+
+def orders(low: Lowering, source: Relation, by: Sequence[Json]) -> tuple[Relation, tuple[Order, ...]]:
+    """The relation with the columns it is ordered by, and the order."""
+    held, names = low.extended(source, [o["expression"] for o in by], "by")
+    found = tuple(
+        Order(name, descending=o["type"] == "DESCENDING", nulls_first=o["null_order"] == "NULLS FIRST")
+        for name, o in zip(names, by, strict=True)
+    )
+    return held, found
+
+
+def _constant(value: Json, what: str) -> int | None:
+    if value["type"] == "UNSET":
+        return None
+    if value["type"] != "CONSTANT_VALUE":
+        raise NotSupported(f"{what} in a materialized view must be a number", hint="write it as a constant")
+    return int(value["constant_integer"])

@@ -1,0 +1,49 @@
+"""UNION ALL, EXCEPT and INTERSECT; DISTINCT above a union is a step of its own."""
+
+from __future__ import annotations
+
+from millpond.operators.aggregate import Agg, Aggregate, feeds_for
+from millpond.operators.filter import Filter
+from millpond.operators.union import Union
+from millpond.operators.unnest import Unnest
+from millpond.sql.lowering import Lowering
+from millpond.sql.relation import Relation, fresh_names
+from millpond.sql.types import Json, quoted
+
+
+def lower(low: Lowering, node: Json) -> Relation:
+    sides = [low.lower(child) for child in node["children"]]
+    names = fresh_names(c.name for c in sides[0].columns)
+    if node["type"] == "LOGICAL_UNION":
+        parts = [low.exact(side, names) for side in sides]
+        return Relation(low.add(Union(), tuple(p.step for p in parts), "union"), parts[0].columns)
+    return _counted(low, node, sides, names)
+
+
+def _counted(low: Lowering, node: Json, sides: list[Relation], names: list[str]) -> Relation:
+    """How often each row is on either side decides how often it stays."""
+    left, right = fresh_names(["left", "right"], names)
+    parts = []
+    for number, side in enumerate(sides):
+        wanted = [(n, quoted(c.name), c.type) for n, c in zip(names, side.columns, strict=True)]
+        flags = [("1", "NULL::INTEGER"), ("NULL::INTEGER", "1")][number]
+        wanted += [(left, flags[0], "INTEGER"), (right, flags[1], "INTEGER")]
+        parts.append(low.compute(side, wanted, "side"))
+    both = low.add(Union(), tuple(p.step for p in parts), "union")
+    aggs = (Agg(left, "count", left), Agg(right, "count", right))
+    feeds = feeds_for(aggs, low.builder.shape(both).append_only)
+    counted = low.add(Aggregate(tuple(names), aggs, feeds), (both,), "counted")
+    a, b = quoted(left), quoted(right)
+    every = node.get("setop_all", False)
+    if node["type"] == "LOGICAL_EXCEPT":
+        kept = f"{a} > {b}" if every else f"{a} > 0 AND {b} = 0"
+        times = f"{a} - {b}"
+    else:
+        kept = f"{a} > 0 AND {b} > 0"
+        times = f"least({a}, {b})"
+    step = low.add(Filter(kept), (counted,), "kept")
+    if every:
+        copy = fresh_names(["copy"], [*names, left, right])[0]
+        step = low.add(Unnest(((copy, f"range({times})"),)), (step,), "copies")
+    columns = parts[0].columns[: len(names)]
+    return low.exact(Relation(step, columns))

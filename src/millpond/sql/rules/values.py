@@ -1,0 +1,73 @@
+"""Rows that stand in the query itself."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from millpond.operators.scan import Scan
+from millpond.sources.constant import ConstantSource
+from millpond.sql.expressions import Column, references, render, type_of
+from millpond.sql.lowering import Lowering
+from millpond.sql.refusal import refuse
+from millpond.sql.relation import Relation, fresh_names
+from millpond.sql.types import Json, quoted, type_text
+
+NOTHING = Column("nothing", "BOOLEAN")
+
+
+def lower(low: Lowering, node: Json) -> Relation:
+    rows = node["expressions"]
+    if any(list(references(e)) for row in rows for e in row):
+        refuse({"type": "VALUES"}, "cannot read columns of other tables here")
+    kinds = [type_text(t) for t in node["expr_types"]]
+    names = fresh_names(f"col{n}" for n in range(len(kinds)))
+    texts = [f"({', '.join(render(e, ()) for e in row)})" for row in rows]
+    listed = ", ".join(quoted(n) for n in names)
+    return constant(low, f"select * from (values {', '.join(texts)}) as v({listed})", names, kinds)
+
+
+def lower_nothing(low: Lowering, node: Json) -> Relation:
+    """One row without columns: `select 1` stands on it."""
+    found = constant(low, "select true as nothing", ["nothing"], ["BOOLEAN"])
+    return Relation(found.step, ())
+
+
+def lower_empty(low: Lowering, node: Json) -> Relation:
+    kinds = [type_text(t) for t in node["return_types"]]
+    names = fresh_names(f"col{n}" for n in range(len(kinds)))
+    listed = ", ".join(f"CAST(NULL AS {k}) AS {quoted(n)}" for n, k in zip(names, kinds, strict=True))
+    return constant(low, f"select {listed} where false", names, kinds)
+
+
+def lower_function(low: Lowering, node: Json) -> Relation:
+    """A table function of constants, such as generate_series."""
+    name = node["qname"]["path"][-1]
+    given = ", ".join(
+        render({"expression_class": "BOUND_CONSTANT", "value": p}, ()) for p in node["parameters"]
+    )
+    names = fresh_names(node["names"])
+    kinds = [type_text(t) for t in node["returned_types"]]
+    wanted = [int(c["index"]) for c in node["column_indexes"]]
+    listed = ", ".join(quoted(n) for n in names)
+    found = constant(low, f"select * from {quoted(name)}({given}) as f({listed})", names, kinds)
+    return found.pick([n if n < len(names) else 0 for n in wanted])
+
+
+def constant(low: Lowering, sql: str, names: list[str], kinds: list[str]) -> Relation:
+    """A query that reads nothing: its rows come once."""
+    rows: pa.Table = low.binder.constant(_stored(sql, names, kinds))
+    source = ConstantSource.of(rows)
+    step = low.builder.constant(f"{low.name}.values", Scan(source, source.schema, True))
+    return Relation(step, tuple(Column(n, k) for n, k in zip(names, kinds, strict=True)))
+
+
+def _stored(sql: str, names: list[str], kinds: list[str]) -> str:
+    from millpond.operators.expressions import storable_text
+
+    listed = ", ".join(
+        f"CAST({quoted(n)} AS {storable_text(k)}) AS {quoted(n)}" for n, k in zip(names, kinds, strict=True)
+    )
+    return f"select {listed} from ({sql})"
+
+
+__all__ = ["constant", "lower", "lower_empty", "lower_function", "lower_nothing", "type_of"]

@@ -1,0 +1,55 @@
+"""DuckDB's logical types as the text that names them, from the JSON of a bound plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Json = dict[str, Any]
+
+# What Arrow and our state hold differs from the logical type: a reference is cast back to it.
+_RESTORED = ("HUGEINT", "UHUGEINT", "BIGNUM", "UUID", "ENUM", "BIT", "TIME WITH TIME ZONE", "JSON")
+
+
+def type_text(kind: Json) -> str:
+    """
+    >>> type_text({"id": "DECIMAL", "type_info": {"width": 10, "scale": 2}})
+    'DECIMAL(10,2)'
+    """
+    name, info = str(kind["id"]), kind.get("type_info") or {}
+    if info.get("alias") == "JSON":
+        return "JSON"
+    if name == "DECIMAL":
+        return f"DECIMAL({info['width']},{info['scale']})"
+    if name == "LIST":
+        return f"{type_text(info['child_type'])}[]"
+    if name == "ARRAY":
+        return f"{type_text(info['child_type'])}[{info['size']}]"
+    if name == "MAP":
+        pair = {c["first"]: c["second"] for c in info["child_type"]["type_info"]["child_types"]}
+        return f"MAP({type_text(pair['key'])}, {type_text(pair['value'])})"
+    if name in ("STRUCT", "TUPLE"):
+        parts = info["child_types"]
+        if all(not part["first"] for part in parts):
+            inner = ", ".join(f"{quoted(f'v{n}')} {type_text(p['second'])}" for n, p in enumerate(parts, 1))
+        else:
+            inner = ", ".join(f"{quoted(part['first'])} {type_text(part['second'])}" for part in parts)
+        return f"STRUCT({inner})"
+    if name == "ENUM":
+        values = info.get("values") or []
+        return f"ENUM({', '.join(text_literal(v) for v in values)})" if values else "VARCHAR"
+    if name in ("NULL", "SQLNULL", "UNKNOWN", "INVALID"):
+        return "INTEGER"
+    return name
+
+
+def restored(text: str) -> bool:
+    """Must a column of this type be cast back to it before it is used?"""
+    return any(word in text for word in _RESTORED)
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def text_literal(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
