@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
+import cloudpickle
 import pyarrow as pa
 import pytest
 
 import millpond
-from millpond import BroadcastState, MapState, Process, ValueState
+from millpond import BroadcastState, ListState, MapState, Process, ValueState
 from millpond.clock import ManualClock
 from millpond.errors import InvalidError
 from millpond.operators.process import handles
+from millpond.operators.process.spec import StateSpec
 from millpond.pond import Pond
 from millpond.sources.memory import MemorySource
 from tests.oracle.process_model import Collections, LivingUntimed, Values
@@ -202,3 +205,73 @@ def test_a_key_may_be_called_like_the_entries_of_a_broadcast(pond: Pond, clock: 
     pond.drain()
     found = sorted((r["entry"], r["n"]) for r in pond.read("out").to_pylist())
     assert found == [("a", -1), ("a", 1), ("b", 1)]
+
+
+def test_fields_without_default_of_a_class_that_came_by_value() -> None:
+    """Workers get a user's dataclass by value; its MISSING is then no longer the one of this process."""
+    by_value = cloudpickle.loads(cloudpickle.dumps(_local_record()))
+    spec = StateSpec("r", "value", "record", pa.schema([("a", pa.int64()), ("b", pa.int64())]), by_value)
+    assert spec.defaults == (("b", 4),)
+
+
+def _local_record() -> type:
+    @dataclass
+    class Record:
+        a: int
+        b: int = 4
+
+    return Record
+
+
+@dataclass
+class Leaf:
+    n: int
+
+
+@dataclass
+class Tree:
+    one: Leaf | None
+    many: list[Leaf]
+    named: dict[str, Leaf]
+    row: tuple[int, ...]
+
+
+class Pair(NamedTuple):
+    leaf: Leaf
+    n: int
+
+
+TREE = Tree(Leaf(1), [Leaf(2), Leaf(3)], {"a": Leaf(4)}, (5, 6))
+
+
+class Grows(Process):
+    tree = ValueState(Tree)
+    leaves = ValueState(list[Leaf])
+    named = ValueState(dict[str, Leaf])
+    counts = ValueState(dict[str, int])
+    row = ValueState(tuple[int, ...])
+    pair = ValueState(Pair)
+    trees = ListState(Tree)
+    by_name = MapState(str, Pair)
+
+    def on_row(self, row: Any, ctx: Any) -> Any:
+        held: list[Any] = [self.tree, self.leaves, self.named, self.counts, self.row, self.pair]
+        if row.x == 0:
+            values = [TREE, TREE.many, TREE.named, {"b": 7}, TREE.row, Pair(Leaf(8), 9)]
+            for state, value in zip(held, values, strict=True):
+                state.value = value
+            self.trees.append(TREE)
+            self.by_name.put("p", Pair(Leaf(8), 9))
+        return {"seen": repr([*(state.value for state in held), *self.trees, self.by_name["p"]])}
+
+
+def test_a_value_is_the_same_in_the_next_epoch(pond: Pond) -> None:
+    """Records inside of records, lists and dicts come back as what they were, not as dicts and lists."""
+    source = MemorySource(SCHEMA)
+    pond.stream("in", source).key_by("k").process(Grows, {"seen": str}, id="grows").view("out")
+    for x in (0, 1):
+        source.push([{"k": "a", "x": x}])
+        pond.drain()
+    first, second = pond.read("out")["seen"].to_pylist()
+    assert first == second
+    assert pond.errors().num_rows == 0

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from millpond.errors import InvalidError
+from millpond.operators.process.nested import Rebuilt
 from millpond.ordering import Order
 from millpond.state.table_spec import TableSpec
 
@@ -59,6 +60,7 @@ class StateSpec:
     default: Any = None  # of a value; a function makes a new one each time
     adds: Adds | None = None
     ttl: Ttl | None = None
+    rebuilt: Rebuilt | None = None  # what to make of what Arrow gives, where that differs
 
     @property
     def mutable(self) -> bool:
@@ -124,13 +126,18 @@ class StateSpec:
         found: dict[str, Any] = {}
         if self.record is not None and dataclasses.is_dataclass(self.record):
             for f in dataclasses.fields(self.record):
-                if f.default is not dataclasses.MISSING:
+                if _given(f.default):
                     found[f.name] = f.default
-                elif f.default_factory is not dataclasses.MISSING:
-                    found[f.name] = f.default_factory()
+                elif _given(f.default_factory):
+                    found[f.name] = f.default_factory()  # type: ignore[misc]
         elif self.record is not None:
             found = dict(getattr(self.record, "_field_defaults", {}))
         return tuple((name, value) for name, value in found.items() if value is not None)
+
+
+def _given(default: Any) -> bool:
+    """Of a field; a class that came by value has a MISSING of its own."""
+    return not isinstance(default, type(dataclasses.MISSING))
 
 
 def sweep_name(step: str, state: str, tier: int) -> str:

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, get_type_hints
+from typing import Any
 
 import cloudpickle
 import pyarrow as pa
 
 from millpond.errors import InvalidError
 from millpond.operators.flat_map import arrow_values, python_values
+from millpond.operators.process.nested import Rebuilt, maker
 from millpond.operators.process.spec import StateSpec
 
 HOLDS = "a state holds picklable values: no locks, files, connections or generators"
@@ -27,9 +28,18 @@ def decode(spec: StateSpec, table: pa.Table) -> list[Any]:
     if spec.form == "pickle":
         return [None if raw is None else pickle.loads(raw) for raw in columns[0]]
     if spec.form == "scalar":
-        return columns[0]
+        return columns[0] if spec.rebuilt is None else _made(spec.rebuilt, columns[0])
+    inner = dict(spec.rebuilt.fields) if spec.rebuilt is not None else {}
+    for place, name in enumerate(spec.fields.names):
+        if (of := inner.get(name)) is not None:
+            columns[place] = _made(of, columns[place])
     make = _maker(spec.record, tuple(spec.fields.names))
     return [make(values) for values in zip(*columns, strict=True)]
+
+
+def _made(of: Rebuilt, values: list[Any]) -> list[Any]:
+    make = maker(of)
+    return [None if value is None else make(value) for value in values]
 
 
 def encode(spec: StateSpec, values: Sequence[Any], step: str, tell: Callable[[int], str]) -> list[pa.Array]:
@@ -90,33 +100,9 @@ def _maker(record: type | None, names: tuple[str, ...]) -> Callable[[tuple[Any, 
     """From the values of the columns to the record."""
     if record is None or _is_typed_dict(record):
         return lambda values: dict(zip(names, values, strict=True))
-    hints = get_type_hints(record)
-    inner = {
-        place: hint
-        for place, name in enumerate(names)
-        if isinstance(hint := hints.get(name), type)
-        and (dataclasses.is_dataclass(hint) or hasattr(hint, "_fields"))
-    }
-
-    def make(values: tuple[Any, ...]) -> Any:
-        if inner:
-            values = tuple(
-                _nested(inner[place], value) if place in inner else value
-                for place, value in enumerate(values)
-            )
-        return record(**dict(zip(names, values, strict=True)))
-
-    positional = hasattr(record, "_fields") or (
+    if hasattr(record, "_fields") or (
         dataclasses.is_dataclass(record)
         and [f.name for f in dataclasses.fields(record) if f.init and not f.kw_only] == list(names)
-    )
-    if positional and not inner:
+    ):
         return lambda values: record(*values)
-    return make
-
-
-def _nested(record: type, value: Mapping[str, Any] | None) -> Any:
-    if value is None:
-        return None
-    names = tuple(value)
-    return _maker(record, names)(tuple(value.values()))
+    return lambda values: record(**dict(zip(names, values, strict=True)))
