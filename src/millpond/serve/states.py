@@ -60,7 +60,8 @@ def state_name(table: TableSpec) -> str:
 def find_state(plan: Plan, step: str, name: str) -> TableSpec:
     node = plan.nodes.get(step)
     if node is None:
-        near = difflib.get_close_matches(step, plan.nodes, 1)
+        ends = [known for known in plan.nodes if known.endswith(f".{step}")]  # an id that was derived
+        near = ends or difflib.get_close_matches(step, plan.nodes, 1)
         raise InvalidError(
             f"no step named {step!r}",
             detail=f"steps are {', '.join(plan.nodes) or 'none'}",

@@ -206,3 +206,17 @@ def test_a_broadcast_map_does_too(tmp_path: Path) -> None:
         pond.drain()
         assert pond.errors().num_rows == 0
         assert {row["k"]: row["n"] for row in pond.read("v").to_pylist()} == {"x": 7, "y": 3}
+
+
+def test_a_derived_id_is_found_by_its_end(tmp_path: Path) -> None:
+    def best(row: Any, n: Any = ValueState(int, 0)) -> Any:
+        n.value = max(n.value, row.x)
+
+    source = MemorySource({"k": str, "x": int})
+    source.push(ROWS)
+    with millpond.open(tmp_path, engine="inline") as pond:
+        pond.stream("s", source).key_by("k").process(best, GIVES).view("bests")
+        pond.drain()
+        assert pond.state("s.best", "n").to_pylist() == [{"k": "a", "n": 2}]
+        with pytest.raises(InvalidError, match=re.escape("did you mean 's.best'?")):
+            pond.state("best", "n")
