@@ -28,7 +28,7 @@ from millpond.engine.shell import INBOX, TABLE_KEY
 from millpond.engine.spec import EpochSpec, Report
 from millpond.engine.watching import OnError, OnInput, telling_errors, watched
 from millpond.engine.worker import Worker
-from millpond.errors import InvalidError
+from millpond.errors import DataError, InvalidError, UnavailableError
 from millpond.operators.materialize import ERRORS
 from millpond.operators.operator import Inputs
 from millpond.operators.scan import Scan
@@ -122,7 +122,8 @@ def _base(reader: Reader, manifest: Manifest) -> Manifest:
             "fork": "began the fork",
             "takeover": "took the pond over",
             "rollback": f"went back to epoch {manifest.restores}",
-        }[manifest.kind]
+            "change": "changed the program",
+        }.get(manifest.kind, f"is of kind {manifest.kind!r}")
         raise InvalidError(
             f"epoch {manifest.epoch} computed nothing: it {what}",
             hint="replay an epoch of kind 'epoch'; `millpond epochs` lists them",
@@ -233,8 +234,19 @@ def _run(
         watermarks=base.watermarks,
         roots=base.roots,
     )
-    with telling_errors(plan, on_error):
-        reports = InlineEngine(worker).run(spec)
+    try:
+        with telling_errors(plan, on_error):
+            reports = InlineEngine(worker).run(spec)
+    except (UnavailableError, DataError) as error:
+        if error.step not in splits:
+            raise
+        raise InvalidError(
+            f"the input of epoch {manifest.epoch} cannot be read again: {error.message}",
+            detail=error.detail,
+            hint="put it back as it was, or replay an epoch whose input is still there",
+            step=error.step,
+            epoch=manifest.epoch,
+        ) from error
     return _compared(reader, manifest, base, stored, plan, worker, reports, given)
 
 

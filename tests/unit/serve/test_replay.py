@@ -16,7 +16,7 @@ import millpond
 from millpond import MapState, Process, ValueState
 from millpond.clock import ManualClock
 from millpond.engine.watching import user_codes
-from millpond.errors import InvalidError, MillpondError
+from millpond.errors import InvalidError
 from millpond.pond import Pond
 from millpond.serve.replay import difference
 from millpond.sources.files import FileSource
@@ -149,9 +149,13 @@ def test_files_are_read_again_and_a_lost_one_is_told(tmp_path: Path) -> None:
     found = reader.replay(epoch)
     assert found.same, found  # what the coordinator refused is not counted to the tasks
     (folder / "one.parquet").unlink()
-    with pytest.raises(MillpondError, match=r"one.parquet.* is gone") as told:
+    message = f"the input of epoch {epoch} cannot be read again: file 'one.parquet' is gone"
+    with pytest.raises(InvalidError, match=message) as told:
         reader.replay(epoch)
     assert told.value.step == "s" and told.value.epoch == epoch
+    pq.write_table(pa.table({"k": ["a", "b"], "v": [1, 3]}), folder / "one.parquet")
+    with pytest.raises(InvalidError, match="cannot be read again: file 'one.parquet' changed"):
+        reader.replay(epoch)
 
 
 def test_what_cannot_be_replayed_is_refused(tmp_path: Path) -> None:

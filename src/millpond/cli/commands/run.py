@@ -128,7 +128,8 @@ def run(
         "ended": why,
         "pond": opened.store.uri,
     }
-    output.write(Said(f"{count(made.rows)} rows in {made.epochs} epochs, now at epoch {last}: {told}", facts))
+    some = f"{count(made.rows)} rows in {made.epochs} epoch{'s' * (made.epochs != 1)}"
+    output.write(Said(f"{some}, now at epoch {last}: {told}", facts))
     if why == "forced":
         raise typer.Exit(FORCED)
 
