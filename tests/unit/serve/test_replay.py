@@ -154,7 +154,7 @@ def test_files_are_read_again_and_a_lost_one_is_told(tmp_path: Path) -> None:
         reader.replay(epoch)
     assert told.value.step == "s" and told.value.epoch == epoch
     pq.write_table(pa.table({"k": ["a", "b"], "v": [1, 3]}), folder / "one.parquet")
-    with pytest.raises(InvalidError, match="cannot be read again: file 'one.parquet' changed"):
+    with pytest.raises(InvalidError, match=r"cannot be read again: file 'one\.parquet' changed"):
         reader.replay(epoch)
 
 
