@@ -3,7 +3,7 @@
 Each reading is guessed before its truth is learnt from, so the accuracy is that on rows never seen
 (progressive validation).  A model of `river` is a Python object: untyped state holds it as a pickle.
 
-    pip install "millpond[examples]"; python examples/online_learning.py
+    pip install -e ".[examples]" && python examples/online_learning.py
 
 It runs on Spark and needs Java 17.  With engine="inline" it runs in this process and gives the same.
 """
