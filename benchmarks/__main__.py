@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from benchmarks import data, headline
-from benchmarks.peers import flink
+from benchmarks import data, headline, keyed_state
+from benchmarks.peers import bytewax_state, flink, spark_state
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 Rows = Annotated[int, typer.Option(min=1, help="rows of input")]
@@ -19,7 +19,13 @@ Cores = Annotated[int, typer.Option(min=1, help="processors each contender may u
 Rounds = Annotated[int, typer.Option(min=1, help="turns; the best of each contender counts")]
 Millpond = Annotated[bool, typer.Option(help="run Millpond beside its peers")]
 Tune = Annotated[bool, typer.Option(help="try every variant of a peer, not only the first")]
+KeyCounts = Annotated[str, typer.Option(help="distinct auctions, comma-separated: one table for each")]
 PEERS = ",".join(name for name in headline.CONTENDERS if name != "millpond")
+STATE_PEERS = ",".join(name for name in keyed_state.CONTENDERS if not name.startswith("millpond"))
+
+
+def _console() -> Console:
+    return Console() if sys.stdout.isatty() else Console(width=120)  # a file has no width
 
 
 @app.command("headline")
@@ -33,9 +39,24 @@ def run_headline(
     millpond: Millpond = True,
 ) -> None:
     """count(*) and sum(price) by auction over bids in Parquet, with durable state."""
-    console = Console() if sys.stdout.isatty() else Console(width=120)  # a file has no width
     with headline.alone():
-        headline.run(data.Input(rows, keys), against.split(","), millpond, cores, rounds, tune, console)
+        headline.run(data.Input(rows, keys), against.split(","), millpond, cores, rounds, tune, _console())
+
+
+@app.command("keyed-state")
+def run_keyed_state(
+    rows: Rows = 10_000_000,
+    keys: KeyCounts = "1000000,1000",
+    against: Peers = STATE_PEERS,
+    cores: Cores = 2,
+    rounds: Rounds = 1,
+    tune: Tune = True,
+    millpond: Millpond = True,
+) -> None:
+    """Python reads and updates a state of its key for each record, durably; slow peers get fewer rows."""
+    inputs = [keyed_state.input_of(rows, int(one)) for one in keys.split(",")]
+    with headline.alone():
+        keyed_state.run(inputs, against.split(","), millpond, cores, rounds, tune, _console())
 
 
 @app.command("prepare")
@@ -43,6 +64,8 @@ def prepare(rows: Rows = 20_000_000, keys: Keys = 1_000_000) -> None:
     """Make the input and fetch the peers, so that a later run needs no network."""
     flink.python()
     flink.jars()
+    bytewax_state.python()
+    spark_state.python()
     data.ensure(headline.SMALL)
     data.ensure(data.Input(rows, keys))
 
