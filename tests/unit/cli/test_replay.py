@@ -45,7 +45,7 @@ def pond(tmp_path: Path) -> str:
 def test_the_stored_code_gives_the_same(pond: str) -> None:
     found = ask_json("replay", pond, "1")
     assert found["same"] and found["tables_compared"] == 2 and found["differing_tables"] == []
-    assert {s["step"] for s in found["steps"]} == {"bids", "half", "bids.by-auction"}
+    assert {s["step"] for s in found["steps"]} >= {"bids", "half", "bids.by-auction"}
     said = ask("replay", pond, "1", "--step", "half", "--rows", "-n", "3")
     assert said.code == 0 and "epoch 1 came out the same: 2 tables compared" in said.out
     assert "3 of 184 rows of step half" in said.out and "by-auction" not in said.out
