@@ -11,6 +11,7 @@ from millpond.operators.operator import Operator
 from millpond.operators.user_code import name_of
 from millpond.plan.levels import Edge, Levels
 from millpond.plan.nodes import Node, Plan
+from millpond.state.table_spec import TableSpec
 
 COLUMNS_MAX = 8  # of a schema on one line
 TYPE_CHARS_MAX = 40
@@ -30,12 +31,7 @@ def explain_text(plan: Plan, levels: Levels) -> str:
             for source, index in ((s, i) for i, s in enumerate(node.inputs)):
                 edge = _edge(levels, step, index)
                 lines.append(f"    from {source}" + (f"  [{describe_edge(edge)}]" if edge else ""))
-            for table in node.binding.tables:
-                order = f", order {', '.join(o.column for o in table.order)}" if table.order else ""
-                time = f", buckets of {table.bucket_width} us by {table.time}" if table.time else ""
-                lines.append(
-                    f"    state {table.name}: {table.rule}, key ({', '.join(table.key)}){order}{time}"
-                )
+            lines += _state_lines(node)
             if used[step]:
                 lines.append(f"    view {', '.join(used[step])}")
     for sink in plan.sinks.values():
@@ -44,6 +40,22 @@ def explain_text(plan: Plan, levels: Levels) -> str:
     if shared:
         lines.append(f"shared: {', '.join(shared)}")
     return "\n".join(lines)
+
+
+def _state_lines(node: Node) -> list[str]:
+    """A line for each table; tables that hold the same by buckets of several widths are one line."""
+    found: dict[str, list[TableSpec]] = {}
+    for table in node.binding.tables:
+        name, _, tier = table.name.rpartition(".")
+        found.setdefault(name if table.time and tier.isdigit() else table.name, []).append(table)
+    lines = []
+    for name, tables in found.items():
+        first = tables[0]
+        order = f", order {', '.join(o.column for o in first.order)}" if first.order else ""
+        widths = f"{first.bucket_width} us" if len(tables) == 1 else f"{len(tables)} widths"
+        time = f", buckets of {widths} by {first.time}" if first.time else ""
+        lines.append(f"    state {name}: {first.rule}, key ({', '.join(first.key)}){order}{time}")
+    return lines
 
 
 def mermaid(plan: Plan, levels: Levels) -> str:
@@ -91,6 +103,10 @@ def label(operator: Operator) -> str:
     function = getattr(operator, "function", None)
     if callable(function):
         facts.append(_function_text(function))
+    code = getattr(operator, "code", None)
+    if code is not None:
+        target = code.target
+        facts.append(_function_text(target) if callable(target) else type(target).__name__)
     return f"{name} {' '.join(facts)}".strip()
 
 

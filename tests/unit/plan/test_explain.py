@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
+import millpond
+from millpond import Process, ValueState
 from millpond.flow.builder import Builder
 from millpond.flow.stream import Stream
 from millpond.operators.scan import Scan
@@ -67,3 +72,29 @@ def test_the_drawing_has_a_box_a_level_and_an_arrow_an_input(plan: Plan) -> None
 def test_an_empty_plan_can_be_explained() -> None:
     assert explain_text(Plan(), cut(Plan())) == "level 0"
     assert mermaid(Plan(), cut(Plan())).splitlines()[0] == "flowchart LR"
+
+
+def test_a_process_step_is_named_by_its_code_and_its_times_are_one_line(tmp_path: Path) -> None:
+    class Quiet(Process):
+        last = ValueState(int, ttl="1h", clock="processing")
+
+        def on_row(self, row: Any, ctx: Any) -> None: ...
+
+        def on_timer(self, timer: Any, ctx: Any) -> None: ...
+
+    def tally(row: Any, n: Any = ValueState(int, 0)) -> None: ...
+
+    with millpond.open(tmp_path, engine="inline") as pond:
+        keyed = pond.stream("s", MemorySource({"k": str})).key_by("k")
+        keyed.process(Quiet, {"k": str}, id="quiet").view("quiet")
+        keyed.process(tally, {"k": str}, id="tally").view("tally")
+        lines = pond.explain().splitlines()
+    assert "  quiet: KeyedProcess by (k) Quiet -> k string" in lines
+    assert "  tally: KeyedProcess by (k) tally() -> k string" in lines
+    assert [line for line in lines if "state quiet/" in line] == [
+        "    state quiet/last: latest, key (k)",
+        "    state quiet/ttl.last: latest, key (k), buckets of 7 widths by at",
+        "    state quiet/timers: latest, key (k), order timer",
+        "    state quiet/due.event: latest, key (k), order timer, at, buckets of 6 widths by at",
+        "    state quiet/due.processing: latest, key (k), order timer, at, buckets of 6 widths by at",
+    ]
