@@ -98,8 +98,9 @@ def _by_position(node: Any) -> Any:
 
 def told(error: duckdb.Error, sql: str, before: int = 0) -> InvalidError:
     """DuckDB's refusal in our words, with the place in the text."""
+    whole = str(error)
     try:
-        facts: Mapping[str, Any] = json.loads(str(error).split("\n\n")[0])
+        facts: Mapping[str, Any] = json.loads(whole[max(whole.find("{"), 0) :].split("\n\n")[0])
     except ValueError:
         return InvalidError(str(error).split("\n")[0], detail=sql if len(sql) < 400 else None)
     message = str(facts.get("exception_message", error))

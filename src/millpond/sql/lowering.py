@@ -24,12 +24,19 @@ class Lowering:
     """The lowering of one query; `name` is what its steps are called after."""
 
     def __init__(
-        self, builder: Builder, binder: Binder, relations: Mapping[str, Relation], name: str
+        self,
+        builder: Builder,
+        binder: Binder,
+        relations: Mapping[str, Relation],
+        name: str,
+        emit_on_close: bool = False,
     ) -> None:
         self.builder = builder
         self.binder = binder
         self.relations = relations
         self.name = name
+        self.emit_on_close = emit_on_close
+        self.closed = False  # is there an aggregate that shows closed windows only?
         self.ctes: dict[int, Relation] = {}
 
     def lower(self, node: Json) -> Relation:
@@ -67,10 +74,7 @@ class Lowering:
         if names is None and all(e["expression_class"] == "BOUND_REF" for e in expressions):
             return source.pick([int(e["index"]) for e in expressions])
         called = names or [e.get("alias") or _named(e, source) for e in expressions]
-        wanted = [
-            (name, _bare(e, source) or render(e, source.columns), type_of(e))
-            for name, e in zip(called, expressions, strict=True)
-        ]
+        wanted = [(name, bare(e, source), type_of(e)) for name, e in zip(called, expressions, strict=True)]
         return self.compute(source, wanted)
 
     def exact(self, source: Relation, names: Sequence[str] | None = None) -> Relation:
@@ -104,11 +108,11 @@ class Lowering:
         return Relation(made.step, source.columns), [name for name in found if name is not None]
 
 
-def _bare(node: Json, source: Relation) -> str | None:
-    """A plain reference needs no cast back and forth."""
+def bare(node: Json, source: Relation) -> str:
+    """The text of an expression; a plain reference needs no cast back and forth."""
     if node["expression_class"] == "BOUND_REF":
         return quoted(source.columns[int(node["index"])].name)
-    return None
+    return render(node, source.columns)
 
 
 def _named(node: Json, source: Relation) -> str:

@@ -14,9 +14,10 @@ from millpond.operators.filter import Filter
 from millpond.operators.per_key import PerKey
 from millpond.operators.union import Union
 from millpond.sql.expressions import Column, direction, references, render, type_of
-from millpond.sql.lowering import Lowering
+from millpond.sql.lowering import Lowering, bare
 from millpond.sql.refusal import refuse
 from millpond.sql.relation import Relation, fresh_names
+from millpond.sql.rules import time_window
 from millpond.sql.rules.values import constant
 from millpond.sql.types import Json, quoted, type_text
 
@@ -127,7 +128,7 @@ def _by_accumulators(
     low: Lowering, source: Relation, groups: Sequence[Json], calls: Sequence[Json], functions: Sequence[str]
 ) -> Relation:
     keys = fresh_names(_names(groups, "group"))
-    wanted = [(n, render(g, source.columns), type_of(g)) for n, g in zip(keys, groups, strict=True)]
+    wanted = [(n, bare(g, source), type_of(g)) for n, g in zip(keys, groups, strict=True)]
     arguments: dict[str, str] = {}
     aggs: list[Agg] = []
     outs = fresh_names([c.get("alias") or c["qname"]["path"][-1] for c in calls], keys)
@@ -166,7 +167,9 @@ def _by_accumulators(
         given = low.add(Filter(f"{quoted(feed.column)} IS NOT NULL"), (rows.step,), "given")
         columns = tuple(dict.fromkeys((*keys, feed.column)))
         inputs.append(low.add(Distinct(columns), (given,), "distinct"))
-    step = low.add(Aggregate(tuple(keys), tuple(aggs), feeds), tuple(inputs), "group")
+    closes = time_window.closing(low, keys, rows.step) if low.emit_on_close else None
+    low.closed |= closes is not None
+    step = low.add(Aggregate(tuple(keys), tuple(aggs), feeds, closes), tuple(inputs), "group")
     made = [Column(n, type_of(g)) for n, g in zip(keys, groups, strict=True)]
     made += [Column(n, type_text(c["return_type"])) for n, c in zip(outs, calls, strict=True)]
     return _typed(low, Relation(step, tuple(made)), len(keys))

@@ -1,0 +1,132 @@
+"""TUMBLE, HOP and SESSION: the projection that `time_windows.py` marked becomes the operator.
+
+Sessions are computed again for a key whose rows change: its rows in the order
+of time, a new session after every gap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from millpond.operators.aggregate import Close
+from millpond.operators.filter import Filter
+from millpond.operators.operator import Operator
+from millpond.operators.per_key import PerKey
+from millpond.operators.window import END as WINDOW_END
+from millpond.operators.window import START as WINDOW_START
+from millpond.operators.window import Hop, Tumble
+from millpond.plan.nodes import Plan
+from millpond.sql.expressions import Column, references, render, type_of
+from millpond.sql.lowering import Lowering
+from millpond.sql.refusal import NotSupported
+from millpond.sql.relation import Relation, fresh_names
+from millpond.sql.time_windows import END, KEY, KIND, MARK, SIZE, SLIDE, START
+from millpond.sql.types import Json, quoted, text_literal
+
+
+def is_marked(expressions: Sequence[Json]) -> bool:
+    return any(e.get("alias") == KIND for e in expressions)
+
+
+def lower(low: Lowering, source: Relation, expressions: Sequence[Json]) -> Relation:
+    """The relation with the columns of the projection; marks other than the window itself are never read."""
+    marks = {e["alias"]: e for e in expressions if str(e.get("alias")).startswith(MARK)}
+    time = marks[START]
+    if not type_of(time).startswith("TIMESTAMP"):
+        raise NotSupported(
+            f"the time of a window must be a timestamp, this one is {type_of(time)}", hint="cast it"
+        )
+    own = [e for e in expressions if e.get("alias") not in marks]
+    places = [int(e["index"]) for e in own]
+    names = fresh_names([source.columns[p].name for p in places], [WINDOW_START, WINDOW_END])
+    wanted = [
+        (n, quoted(source.columns[p].name), source.columns[p].type)
+        for n, p in zip(names, places, strict=True)
+    ]
+    used = []
+    for node in [time, *(marks[name] for name in sorted(marks) if name.startswith(KEY))]:
+        if node["expression_class"] == "BOUND_REF":  # as it is: it may be what the watermark bounds
+            used.append(names[places.index(int(node["index"]))])
+            continue
+        (name,) = fresh_names(["by"], [*(n for n, _, _ in wanted), WINDOW_START, WINDOW_END])
+        wanted.append((name, render(node, source.columns), type_of(node)))
+        used.append(name)
+    held = low.compute(source, wanted, "rows")
+    kind, size = str(marks[KIND]["value"]["value"]), _micros(low, marks[SIZE])
+    if kind == "session":
+        step = _session(low, held, used, size)
+    else:
+        operator: Operator = Tumble(used[0], size)
+        if kind == "hop":
+            operator = Hop(used[0], size, _micros(low, marks[SLIDE]))
+        step = low.add(operator, (held.step,), kind)
+    at = iter(zip(names, places, strict=True))
+    out = []
+    for node in expressions:
+        alias = node.get("alias")
+        if alias not in marks:
+            name, place = next(at)
+            out.append(Column(name, source.columns[place].type))
+        else:
+            out.append(Column(WINDOW_END if alias == END else WINDOW_START, type_of(time)))
+    return Relation(step, tuple(out))
+
+
+def _micros(low: Lowering, node: Json) -> int:
+    """The length of a constant interval; months have none."""
+    if list(references(node)):
+        raise NotSupported("the length of a window must be a constant", hint="write INTERVAL '10 minutes'")
+    text = render(node, ())
+    answer = low.binder.constant(
+        f"select epoch_us(i), datepart('year', i) * 12 + datepart('month', i) from (select {text} as i)"
+    )
+    length, months = (c[0].as_py() for c in answer.columns)
+    if length is None or months:
+        raise NotSupported("the length of a window must be of days or less", hint="write INTERVAL '30 days'")
+    return int(length)
+
+
+def _session(low: Lowering, held: Relation, used: Sequence[str], gap: int) -> str:
+    time, *keys = used
+    at = quoted(time)
+    told = text_literal(f"time column '{time}' is NULL")
+    given = low.add(Filter(f"CASE WHEN {at} IS NULL THEN error({told}) ELSE true END"), (held.step,), "timed")
+    by = ", ".join(quoted(k) for k in dict.fromkeys(keys))
+    part = f"PARTITION BY {by} " if by else ""
+    listed = ", ".join(quoted(n) for n in held.names)
+    (number,) = fresh_names(["session"], held.names)
+    n = quoted(number)
+    width = f"to_microseconds({gap})"
+    starts = f"CASE WHEN {at} - lag({at}) OVER ({part}ORDER BY {at}) <= {width} THEN 0 ELSE 1 END"
+    within = f"PARTITION BY {by + ', ' if by else ''}{n}"
+    sql = (
+        f"select {listed}, min({at}) OVER ({within}) AS {WINDOW_START},"
+        f" max({at}) OVER ({within}) + {width} AS {WINDOW_END} from (select {listed}, sum(started) OVER"
+        f" ({part}ORDER BY {at} RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS {n}"
+        f" from (select {listed}, {starts} AS started from input))"
+    )
+    return low.add(PerKey(tuple(dict.fromkeys(keys)), sql=sql), (given,), "session")
+
+
+def closing(low: Lowering, keys: Sequence[str], step: str) -> Close | None:
+    """How the groups of an aggregate close, if they are windows that a watermark bounds."""
+    shape = low.builder.shape(step)
+    if shape.time not in keys or shape.watermark is None:
+        return None
+    assert shape.time is not None
+    width = _slide(low.builder.plan, step)
+    return None if width is None else Close(shape.time, shape.watermark, width)
+
+
+def _slide(plan: Plan, step: str) -> int | None:
+    """What all window ends are multiples of."""
+    while True:
+        node = plan.nodes[step]
+        if isinstance(node.operator, Hop):
+            return math.gcd(node.operator.size_us, node.operator.slide_us)
+        if isinstance(node.operator, Tumble):
+            return node.operator.size_us
+        if not node.inputs:
+            return None
+        step = node.inputs[0]
