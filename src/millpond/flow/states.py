@@ -54,6 +54,9 @@ class State:
         self._adds: Adds | None = None
         self._entry: Any = None
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(...)"
+
     def spec(self, attribute: str, shape: Shape, step: str) -> StateSpec:
         """The state made concrete for a stream."""
         name = self._name or attribute

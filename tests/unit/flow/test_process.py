@@ -220,3 +220,13 @@ def test_a_derived_id_is_found_by_its_end(tmp_path: Path) -> None:
         assert pond.state("s.best", "n").to_pylist() == [{"k": "a", "n": 2}]
         with pytest.raises(InvalidError, match=re.escape("did you mean 's.best'?")):
             pond.state("best", "n")
+
+
+def test_a_parameter_without_a_state_is_told(tmp_path: Path) -> None:
+    def odd(row: Any, context: Any, n: Any = ValueState(int, 0)) -> Any: ...
+
+    with pytest.raises(InvalidError) as caught:
+        run(tmp_path, odd)
+    assert caught.value.detail is not None and caught.value.hint is not None
+    assert "n: 'Any' = ValueState(...)" in caught.value.detail
+    assert "'context' has no default" in caught.value.detail and "then ctx if wanted" in caught.value.hint
