@@ -551,7 +551,7 @@ class Model:
             return
         world = copy.deepcopy(self.worlds[manifest.epoch - 1])
         self.worlds[manifest.epoch] = world
-        if manifest.kind != "epoch":
+        if manifest.kind != "epoch" or "tasks" not in manifest.metrics:  # a command: no step is run
             return
         rows: list[dict[str, Any]] = []
         told_bound = NEVER

@@ -2,11 +2,13 @@
 
 After every epoch the outputs, the side outputs, the error rows, the states and
 the timers are what a naive model says, across restarts, rescales, compactions,
-rollbacks and forks.
+rollbacks and forks.  MILLPOND_PROCESS_EXAMPLES says how many histories the slow
+test plays for each kind of step.
 """
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -18,9 +20,10 @@ from hypothesis import strategies as st
 from tests.oracle.process_model import Collections, Living, LivingUntimed, Plays, Timed, Values
 from tests.oracle.process_world import World, histories, run, settings_of
 
+EXAMPLES = int(os.environ.get("MILLPOND_PROCESS_EXAMPLES", "300"))
 KINDS = [Values, Collections, Timed, Living, LivingUntimed]
 CAREFULLY = dict(
-    deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate, Phase.shrink]
+    deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.reuse, Phase.generate, Phase.shrink]
 )
 
 
@@ -38,7 +41,7 @@ def test_states_are_dicts_and_timers_a_sorted_list(kind: type[Plays], data: st.D
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-@settings(max_examples=300, **CAREFULLY)
+@settings(max_examples=EXAMPLES, **CAREFULLY)
 @given(data=st.data())
 def test_the_same_for_longer(kind: type[Plays], data: st.DataObject) -> None:
     check(kind, data.draw(settings_of(kind)), data.draw(histories(kind, steps=12)))
