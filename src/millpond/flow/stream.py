@@ -35,6 +35,7 @@ from millpond.operators.materialize import Materialize
 from millpond.operators.operator import Shape
 from millpond.operators.per_key import PerKey
 from millpond.operators.reduce import Reduce
+from millpond.operators.shard import SHARD, Shard
 from millpond.operators.top_n import TopN
 from millpond.operators.union import Union
 from millpond.operators.watermark import Watermark
@@ -213,6 +214,14 @@ class Stream:
             )
         pairs = [*computed.items(), *((c, _quoted(c)) for c in self.columns)]
         return KeyedStream(self._then(id, Map(tuple(pairs)), "key_by"), (*columns, *computed))
+
+    def shards(self, n: int, *by: str, id: str | None = None) -> KeyedStream:
+        """Deal the rows to n shards, for state that belongs to no key: keyed by the new column `shard`.
+
+        A row's shard follows from the columns `by`, or from all of them.
+        """
+        self._known(by)
+        return KeyedStream(self._then(id, Shard(n, tuple(by)), "shards"), (SHARD,))
 
     def aggregate(self, *, id: str | None = None, **aggregates: str) -> Stream:
         """Over all rows: one row, without a key."""
