@@ -28,12 +28,14 @@ from millpond.clock import Clock, SystemClock
 from millpond.control import lease
 from millpond.control.admission import Bounds
 from millpond.engine import watermarks
+from millpond.engine.backfill import OnProgress, Progress
 from millpond.engine.bootstrap import Rows, bootstrap
 from millpond.engine.coordinator import Coordinator, Policy, require_parallelism
 from millpond.engine.engine import Engine
 from millpond.engine.inline import InlineEngine
 from millpond.engine.lives import tables_of
 from millpond.engine.migration import Functions, asked_for, migrate, plan_moves, state_table
+from millpond.engine.programs import program_of, save_plan
 from millpond.engine.protocol import Rewrite
 from millpond.engine.rewrite import Rewriter
 from millpond.engine.runner import Runner
@@ -48,13 +50,13 @@ from millpond.flow.stream import Stream, ViewHandle
 from millpond.operators.bag import Bag
 from millpond.operators.scan import Scan
 from millpond.operators.upsert import Upsert
-from millpond.plan import codec
-from millpond.plan.compatible import check_compatible
+from millpond.plan.backfill import backfill_plan
+from millpond.plan.change import check_whole, plan_change, renamed, restored, swapped, within, without_views
+from millpond.plan.compatible import check_compatible, fed_by_what_was_read
 from millpond.plan.evolution import known_tables
 from millpond.plan.explain import explain_text, mermaid
 from millpond.plan.levels import cut
 from millpond.plan.nodes import Plan
-from millpond.plan.tables import table_specs, table_wakes
 from millpond.serve.moment import Moment
 from millpond.serve.reader import Delta, Reader
 from millpond.serve.replay import Replay
@@ -166,6 +168,8 @@ class Pond:
         self._told: dict[str, int] = {}  # errors/<step> -> error rows that need not be told on the log
         self._lock = threading.RLock()  # of whoever drives the chain in the foreground
         self._driver: int | None = None  # the thread that is doing so
+        self._progress: Progress | None = None
+        self._on_progress: OnProgress | None = None
         self._reader = Reader(self._worker, clock=self._clock, reader_ms=self.settings.reader_ms)
 
     def __enter__(self) -> Pond:
@@ -199,9 +203,12 @@ class Pond:
 
     @property
     def plan(self) -> Plan:
-        """What this process defined, or else what the pond was last run with."""
+        """What this process runs or defined, or else what the pond was last run with."""
         if self._builder.plan.nodes:
             return self._builder.plan
+        runner = self._runner
+        if runner is not None:
+            return runner.shell.plan
         head = history.read_head(self.store)
         return Plan() if head is None else self._reader.plan_of(head)
 
@@ -209,6 +216,124 @@ class Pond:
         """The plan with its levels, exchanges and state tables, as text or as a drawing."""
         plan = self.plan
         return mermaid(plan, cut(plan)) if format == "mermaid" else explain_text(plan, cut(plan))
+
+    # -- changing the program -----------------------------------------------------------
+
+    def change(self, plan: Plan, *, on_progress: OnProgress | None = None) -> int:
+        """Go on with another plan, while it runs; the epoch that holds it.
+
+        Steps that are new are filled from what the pond holds, and those that are not in it any more go, in
+        one commit: from that epoch on every view is what it would be, had it been there from the beginning.
+        Steps that stay must mean what they meant.  `on_progress` is called while rows are taken in.
+
+        From `on_epoch` this returns at once, and the change comes after the epoch that is running.  Where
+        another process runs the pond, that one changes it; it is not waited for.
+        """
+        check_whole(plan)
+        self._require_open()
+        self._check()
+        if self._runner is None:
+            if history.read_head(self.store) is None:
+                self._builder.reopen(plan)
+                return self._boot_now()
+            if self._written_elsewhere() is None:
+                self._boot_now()
+        runner = self._runner
+        running = self._reader.plan_of(self._reader.head()) if runner is None else runner.shell.plan
+        change = plan_change(running, plan)
+        backfill_plan(running, change.plan, change.new, self._reader.head().positions)
+        self._on_progress = on_progress
+        try:
+            return self._change_to(save_plan(self._worker, change.plan))
+        finally:
+            self._on_progress = None
+
+    def _change_to(self, catalog: str) -> int:
+        number = self._command("change", {"catalog": catalog})
+        if self._executed() <= number:
+            return self._reader.head().epoch  # from on_epoch, or another process does it
+        epoch, refused = self._epoch_of_entry(number)
+        if refused is not None:
+            raise InvalidError("the program was not changed", detail=refused, epoch=epoch)
+        return epoch
+
+    def _epoch_of_entry(self, number: int) -> tuple[int, str | None]:
+        """The epoch that executed an inbox entry, and why it was refused, if it was."""
+        head = self._reader.head()
+        while head.epoch > head.floor:
+            before = history.find_manifest(self.store, head.epoch - 1)
+            if before is None or int(before.positions.get("inbox", 0)) <= number:
+                break
+            head = before
+        return head.epoch, head.metrics.get("refused")
+
+    def _boot_now(self) -> int:
+        with self._turn() as runner:
+            assert runner.coordinator.head is not None
+            return runner.coordinator.head.epoch
+
+    @contextlib.contextmanager
+    def changing(self, *, on_progress: OnProgress | None = None) -> Iterator[Pond]:
+        """Define more, and drop views, while the pond runs; all of it holds from one epoch on.
+
+        The block's end is where it is done; an exception inside leaves all as it was.
+
+        >>> pond = open("memory://", engine="inline")
+        >>> orders = pond.table("orders", pa.schema([("who", pa.string()), ("n", pa.int64())]))
+        >>> pond.insert("orders", [{"who": "ann", "n": 2}, {"who": "ann", "n": 3}])
+        0
+        >>> _ = pond.drain()
+        >>> with pond.changing():
+        ...     _ = orders.key_by("who").aggregate(total="sum(n)").view("totals")
+        >>> pond.read("totals").to_pylist()
+        [{'who': 'ann', 'total': 5}]
+        """
+        builder = self._builder
+        before, sealed = builder.plan, builder.sealed
+        builder.reopen(self.plan)
+        try:
+            yield self
+            wanted = builder.plan
+        except BaseException:
+            builder.reopen(before)
+            if sealed:
+                builder.seal()
+            raise
+        if not sealed and history.read_head(self.store) is None:
+            return  # nothing runs yet: these are definitions like any other
+        builder.reopen(before)
+        if sealed:
+            builder.seal()
+        self.change(wanted, on_progress=on_progress)
+
+    def drop_view(self, name: str, *, cascade: bool = False) -> None:
+        """Drop a view and the steps that only it needs; refused when others use it, unless they go too."""
+        self._edit(lambda plan: without_views(plan, [name], cascade=cascade))
+
+    def rename_view(self, name: str, to: str) -> None:
+        """Give a view another name, in one commit; its sinks follow it."""
+        self._edit(lambda plan: renamed(plan, name, to))
+
+    def swap_views(self, one: str, other: str) -> None:
+        """Give two views each other's name, in one commit; sinks stay with the name they read."""
+        self._edit(lambda plan: swapped(plan, one, other))
+
+    def _edit(self, edit: Callable[[Plan], Plan]) -> None:
+        """At once, or together with the rest inside of `changing()`."""
+        if self._builder.plan.nodes and not self._builder.sealed:
+            self._builder.change(edit)
+        else:
+            self.change(edit(self.plan))
+
+    @property
+    def progress(self) -> Progress | None:
+        """How far the backfill is that is running, if one is."""
+        return self._progress
+
+    def _progressed(self, progress: Progress) -> None:
+        self._progress = progress
+        if self._on_progress is not None:
+            self._on_progress(progress)
 
     # -- running -----------------------------------------------------------------------
 
@@ -638,7 +763,7 @@ class Pond:
             return
         old, now = self._reader.plan_of(target), self._reader.plan_of(head)
         try:
-            check_compatible(old, now, set(target.positions))
+            restored(old, now)
         except InvalidError as error:
             raise InvalidError(
                 f"this pipeline cannot go on from epoch {epoch}",
@@ -653,19 +778,19 @@ class Pond:
         if self._runner is not None and not self._closed:
             return self._runner
         rewritten = () if rewrite is None else rewrite.tables
-        self._checked_plan(history.read_head(self.store), rewritten)
+        self._plans_to_run(history.read_head(self.store), rewritten)
         self._wait_for_lease()
         if self._closed:
             raise InvalidError("this pond is closed", hint="open it again with millpond.open(...)")
         head = history.read_head(self.store)  # a standby has waited: the pond went on
-        plan = self._checked_plan(head, rewritten)
+        plan, wanted = self._plans_to_run(head, rewritten)
         if head is None:
             prove_put_new(self.store)
         self._told = {} if head is None else dict(head.counts)
         engine = self.engine
         if self._builder.plan.nodes:
             self._builder.seal()
-        catalog = self._save_plan(plan)
+        program = program_of(save_plan(self._worker, plan), plan)
         policy = Policy(
             bounds=Bounds(
                 rows_max=self.settings.epoch_rows_max,
@@ -681,50 +806,70 @@ class Pond:
         )
         coordinator = Coordinator(
             pond=uuid.uuid4().hex,
-            catalog=catalog,
-            sources=[n.step for n in plan.nodes.values() if isinstance(n.operator, Scan)],
-            sinks=list(plan.sinks),
+            catalog=program.catalog,
+            sources=program.sources,
+            sinks=program.sinks,
             parallelism=self._parallelism or (None if head else engine.default_parallelism),
             policy=policy,
             ids=lambda: uuid.uuid4().hex,
             now_us=self._clock.now_us(),
-            wakes=table_wakes(plan),
-            tables=table_specs(plan),
+            wakes=program.wakes,
+            tables=program.tables,
             rewrite=rewrite,
+            change=None if wanted is plan else save_plan(self._worker, wanted),
+            based_on=None if head is None else head.catalog,
         )
         shell = Shell(
             self._worker,
             engine,
             plan,
             cut(plan),
-            catalog,
+            program.catalog,
             self._clock,
             checks=self.settings.checks,
             options=self._options,
+            backfill_bytes=self.settings.epoch_bytes_max,
+            on_progress=self._progressed,
         )
         runner = Runner(coordinator, shell, on_commit=self._committed)
         try:
             runner.boot()
             self._keeper = lease.Keeper(self.store, self.settings.lease_ms)
+            runner.make_ready()
         except BaseException:
             runner.close()
+            keeper, self._keeper = self._keeper, None
+            if keeper is not None:
+                keeper.release()
             raise
         self._runner = runner
         return runner
 
-    def _checked_plan(self, head: Manifest | None, rewritten: Sequence[str] = ()) -> Plan:
-        """The plan to run: what this process defined, if the pond can go on with it, or else its own."""
+    def _require_open(self) -> None:
         if self._closed:
             raise InvalidError("this pond is closed", hint="open it again with millpond.open(...)")
+
+    def _plans_to_run(self, head: Manifest | None, rewritten: Sequence[str] = ()) -> tuple[Plan, Plan]:
+        """The plan to take the pond over with, and the one to go on to once its new steps are filled.
+
+        They are what this process defined, if the pond can go on with it, or else the pond's own.
+        """
+        self._require_open()
         plan = self._builder.plan
         if not plan.nodes:
             if head is None:
                 raise InvalidError("there is nothing to run", hint="define a stream and a view first")
-            return self._reader.plan_of(head)
-        if head is not None and head.catalog is not None:
-            old = self._reader.plan_of(head)
-            return check_compatible(old, plan, set(head.positions), rewritten=rewritten)
-        return plan
+            stored = self._reader.plan_of(head)
+            return stored, stored
+        if head is None or head.catalog is None:
+            return plan, plan
+        old = self._reader.plan_of(head)
+        if rewritten or not fed_by_what_was_read(old, plan, head.positions):
+            plan = check_compatible(old, plan, set(head.positions), rewritten=rewritten)
+            return plan, plan
+        wanted = check_compatible(old, plan, set())
+        backfill_plan(old, wanted, wanted.nodes.keys() - old.nodes.keys(), head.positions)
+        return within(wanted, old.nodes.keys()), wanted
 
     def _wait_for_lease(self) -> None:
         """Do not take over from a coordinator that is alive, unless as its standby once it is silent."""
@@ -748,14 +893,12 @@ class Pond:
             return None
         return None if _silent_within(self.store, last, self.settings.lease_ms / 1000) else last
 
-    def _save_plan(self, plan: Plan) -> str:
-        raw = codec.dumps(plan)
-        name = f"catalog/{hashlib.blake2b(raw, digest_size=12).hexdigest()}"
-        self.store.put_new(name, raw)
-        self._worker.know_plan(name, plan)
-        return name
-
     def _committed(self, manifest: Manifest) -> None:
+        runner = self._runner
+        if runner is not None and manifest.kind in ("change", "rollback") and self._builder.plan.nodes:
+            self._builder.reopen(runner.shell.plan)
+            self._builder.seal()
+        self._progress = None
         for name, count in manifest.counts.items():
             kind, _, step = name.partition("/")
             if kind == "errors" and count > self._told.get(name, 0):
@@ -764,18 +907,19 @@ class Pond:
         if self._on_epoch is not None:
             self._on_epoch(manifest)
 
-    def _command(self, kind: str, args: Mapping[str, Any]) -> None:
+    def _command(self, kind: str, args: Mapping[str, Any]) -> int:
         """Through the inbox, like from any process; executed before this returns if we are the runner."""
         self._check()
         number = self._append(kind, args, b"")
         runner, me = self._runner, threading.current_thread()
         if runner is None or me is self._thread or me.ident == self._driver:
-            return  # from on_epoch: this very thread executes it, once that returns
+            return number  # from on_epoch: this very thread executes it, once that returns
         if self._thread is not None:
             self._wait_until(lambda: self._executed() > number, DRAIN_S, f"inbox entry {number}")
-            return
+            return number
         with self._turn() as runner:
             runner.drain(until=lambda: self._executed() > number)
+        return number
 
     def _append(self, kind: str, args: Mapping[str, Any], payload: bytes) -> int:
         head = history.read_head(self.store)

@@ -18,6 +18,9 @@ from typing import Any
 
 from millpond.control.admission import Bounds, Pace, admit, budget_rows
 from millpond.engine.protocol import (
+    Changed,
+    ChangeFailed,
+    ChangePlan,
     Collect,
     Collected,
     Compact,
@@ -33,6 +36,7 @@ from millpond.engine.protocol import (
     Outcome,
     Polled,
     PollSources,
+    Program,
     PutLost,
     PutManifest,
     PutUnknown,
@@ -115,7 +119,13 @@ class Coordinator:
         wakes: Mapping[str, Wake] | None = None,
         tables: Container[str] | None = None,
         rewrite: Rewrite | None = None,
+        change: str | None = None,
+        based_on: str | None = None,
     ) -> None:
+        """`change` is the catalog of a plan to go on to as soon as the pond is taken over.
+
+        `based_on` is the catalog of the head against which all this was checked, if it was.
+        """
         self.policy = policy
         self.catalog = catalog
         self.head: Manifest | None = None
@@ -133,6 +143,10 @@ class Coordinator:
         self._wakes = dict(wakes or {})  # by table
         self._tables = tables  # those that the plan has: others are never merged; None for all
         self._rewrite = rewrite
+        self._change = change
+        self._based_on = based_on
+        self._changing: tuple[ChangePlan, Manifest, str] | None = None  # what, the child-to-be, the refusal
+        self._program: Program | None = None  # that the draft goes on with
         self._idled: Idled | None = None
         self._pages: dict[str, tuple[RunRef, ...]] = {}
         self._draft: PutManifest | None = None
@@ -170,6 +184,10 @@ class Coordinator:
                 return self._on_ran(outcome)
             case RunFailed(error):
                 return self._on_run_failed(error)
+            case Changed():
+                return self._on_changed(event)
+            case ChangeFailed(error):
+                return self._on_change_failed(error)
             case PutWon():
                 return self._on_won()
             case PutLost():
@@ -224,6 +242,17 @@ class Coordinator:
             return self._put(first, {}, {}, ())
         self._adopt(event)
         head = event.manifest
+        if self._based_on is not None and head.catalog not in (self._based_on, self.catalog):
+            return [
+                Halt(
+                    ConflictError(
+                        "the program of the pond changed while it was being taken over",
+                        detail=f"its newest epoch is {head.epoch} now; nothing was changed",
+                        hint="open the pond again",
+                        epoch=head.epoch,
+                    )
+                )
+            ]
         self.token = head.token + 1
         taken = replace(
             self._child(head, "takeover", max(self._now_us, head.now_us)),
@@ -348,7 +377,10 @@ class Coordinator:
                     child = replace(child, floor=max(child.floor, floor))
                     self._collect_at = 0
             case "rollback" if event.rollback_to is not None:
-                return self._roll_back(event.rollback_to, child)
+                return self._roll_back(event.rollback_to, child, event.program)
+            case "change" if isinstance(command.args.get("catalog"), str):
+                if command.args["catalog"] != head.catalog:
+                    return self._begin_change(command.args["catalog"], child, f"inbox {command.number}")
             case "rollback":
                 refused = command.args.get("refused") or f"epoch {command.args.get('epoch')!r} is not kept"
             case "savepoint" | "drop_savepoint":
@@ -361,8 +393,76 @@ class Coordinator:
             child = replace(child, metrics={"refused": reason})
         return self._commit(child, added=(), removed=())
 
-    def _roll_back(self, target: HeadRead, child: Manifest) -> list[Instruction]:
-        """A forward commit that names the files of an older epoch."""
+    # -- another program ------------------------------------------------------
+
+    def _begin_change(self, catalog: str, child: Manifest, asked_by: str) -> list[Instruction]:
+        head = self._head()
+        rows = self.policy.bounds.rows_max
+        ask = ChangePlan(head, child.epoch, self.token, child.now_us, head.parallelism, catalog, rows)
+        self._changing = (ask, child, asked_by)
+        self._tries = 0
+        return [ask, *self._beside()]
+
+    def _on_changed(self, event: Changed) -> list[Instruction]:
+        """One commit: the new program, the state of what came, and the end of what went (law 2)."""
+        assert self._changing is not None
+        _, child, _ = self._changing
+        self._changing, self._change = None, None
+        gone = event.steps_gone
+        counts = {n: c for n, c in child.counts.items() if n.partition("/")[2] not in gone}
+        for name, count in event.counts.items():
+            counts[name] = counts.get(name, 0) + count
+        sinks = {*event.program.sinks}
+        for sink in [s for s in self._sinks if s not in sinks]:
+            self._forget_sink(sink)
+        child = replace(
+            child,
+            kind="change",
+            catalog=event.program.catalog,
+            positions={**{s: p for s, p in child.positions.items() if s not in gone}, **event.positions},
+            watermarks={**{s: w for s, w in child.watermarks.items() if s not in gone}, **event.watermarks},
+            cursors=dict(self._cursors),
+            counts=counts,
+            metrics=event.metrics,
+        )
+        over = tuple(run_id(r) for r in self.live.values() if r.table in event.tables_gone)
+        self._program = event.program
+        return self._commit(child, added=event.runs, removed=over)
+
+    def _on_change_failed(self, error: MillpondError) -> list[Instruction]:
+        assert self._changing is not None
+        ask, child, asked_by = self._changing
+        self._tries += 1
+        retry = isinstance(error, UnavailableError | InternalError)
+        if retry and self._tries < self.policy.tries:
+            return [ask]
+        self._changing = None
+        if self._change is not None:  # it was opened with that program, and has no other
+            return [Halt(error)]
+        told = "; ".join(part for part in (error.message, error.detail) if part)
+        child = replace(child, metrics={"refused": f"{asked_by}: change refused: {told}"})
+        return self._commit(child, added=(), removed=())
+
+    def _forget_sink(self, sink: str) -> None:
+        for known in (self._cursors, self._delivering, self._resting):
+            known.pop(sink, None)
+
+    def _go_on_with(self, program: Program) -> None:
+        self.catalog = program.catalog
+        self._sources = program.sources
+        self._sinks = program.sinks
+        self._wakes = dict(program.wakes)
+        self._tables = program.tables
+
+    @property
+    def ready(self) -> bool:
+        """Is the pond this process's to write, with the program that it was opened with?"""
+        return self.owner and self._change is None
+
+    # -- back in time ---------------------------------------------------------
+
+    def _roll_back(self, target: HeadRead, child: Manifest, program: Program | None) -> list[Instruction]:
+        """A forward commit that names the files of an older epoch, and its program."""
         old = target.manifest
         assert old is not None
         back = {run_id(r): r for r in target.runs}
@@ -376,7 +476,9 @@ class Coordinator:
             positions=positions,
             watermarks=old.watermarks,
             counts=old.counts,
+            catalog=child.catalog if program is None else program.catalog,
         )
+        self._program = program
         self._merged = []  # merges of the abandoned future do not stand
         return self._commit(child, added=added, removed=removed)
 
@@ -502,11 +604,17 @@ class Coordinator:
         self._draft = None
         self.owner = True
         self._tries = 0
+        if self._program is not None:
+            self._go_on_with(self._program)
+            self._program = None
         if is_empty(draft.manifest):
             # Nothing to show: no sink needs to hear of it, and no commit to remember that it did not.
             for sink in self._sinks:
                 if self._cursors.get(sink, -1) == draft.manifest.epoch - 1 and sink not in self._delivering:
                     self._cursors[sink] = draft.manifest.epoch
+        if self._change is not None:
+            child = self._child(draft.manifest, "change", draft.manifest.now_us)
+            return self._begin_change(self._change, child, "opening the pond")
         return [self._poll(), *self._beside()]
 
     def _on_doubt(self, error: MillpondError) -> list[Instruction]:
@@ -575,9 +683,10 @@ class Coordinator:
         return found
 
     def _on_deliver_failed(self, sink: str, error: MillpondError) -> list[Instruction]:
-        self._delivering.pop(sink, None)
         if isinstance(error, DataError):  # the pond's own files are wrong, not the target
             return [Halt(error)]
+        if self._delivering.pop(sink, None) is None or sink not in self._sinks:
+            return []  # it was dropped meanwhile
         before = self._resting.get(sink)
         tries = 1 if before is None else before.tries + 1
         rest_us = min(self.policy.sink_rest_us_max, self.policy.sink_rest_us * 2 ** min(tries - 1, 20))
@@ -585,7 +694,8 @@ class Coordinator:
         return []
 
     def _on_delivered(self, sink: str, epoch: int) -> list[Instruction]:
-        self._delivering.pop(sink, None)
+        if self._delivering.pop(sink, None) is None or sink not in self._sinks:
+            return []  # it was dropped meanwhile
         self._resting.pop(sink, None)
         self._cursors[sink] = epoch
         self._moved += 1
@@ -636,7 +746,7 @@ class Coordinator:
 
 def is_empty(manifest: Manifest) -> bool:
     """Does an epoch show nothing new in any view?"""
-    return manifest.kind != "rollback" and not any(r.kind == "delta" for r in manifest.added)
+    return manifest.kind not in ("rollback", "change") and not any(r.kind == "delta" for r in manifest.added)
 
 
 def require_parallelism(n: Any) -> int:

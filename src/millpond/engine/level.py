@@ -25,6 +25,7 @@ from millpond.errors import InternalError, MillpondError
 from millpond.operators.materialize import ERRORS, ERRORS_SPEC
 from millpond.operators.operator import Binding, Change, Placement, Result
 from millpond.operators.scan import Scan, with_origin
+from millpond.operators.state_scan import StateScan
 from millpond.plan.levels import Edge, Levels
 from millpond.plan.nodes import Node, Plan
 from millpond.sources.source import BOUND
@@ -135,6 +136,8 @@ class TaskRun:
             with blamed(step, self.spec.epoch):
                 if isinstance(node.operator, Scan):
                     out = self._scan(node, node.operator)
+                elif isinstance(node.operator, StateScan):
+                    out = self._held(node, node.operator)
                 else:
                     out = self._apply(node, outputs, arrived)
             if out is not None and out.num_rows:
@@ -174,6 +177,24 @@ class TaskRun:
         self.rows_in += rows
         self._count(f"rows/{node.step}", rows)
         return concat(parts) if parts else None
+
+    def _held(self, node: Node, scan: StateScan) -> pa.Table | None:
+        """Rows of a table of the epoch that a backfill starts from."""
+        past = self.spec.past
+        if past is None:
+            raise InternalError("a table is scanned outside of a backfill", step=node.step)
+        splits = [split for step, _, split in self.spec.splits[self.task] if step == node.step]
+        if not splits:
+            return None
+        runs = Listing(live_runs(past.pages, past.recent, past.gone, self.worker.pages)).runs(scan.table.name)
+        columns = self.levels.columns[node.step]
+        parts = []
+        for split in splits:
+            table = Table(scan.table, runs, self.worker.open_file, split.what["h_min"], split.what["h_max"])
+            parts.append(table.scan(columns).select([*columns, "_w"]))
+        rows = concat(parts)
+        self.rows_in += rows.num_rows
+        return rows
 
     def _apply(
         self, node: Node, outputs: Mapping[str, pa.Table], arrived: Mapping[tuple[str, int], list[pa.Table]]
@@ -318,8 +339,9 @@ def run_task(
     sources = [(k, t) for k in hears(run.levels, level, depth) for t in range(spec.parallelism[k])]
     received = frames.receive(level, task, incoming, sources)
     for key in sorted(received.headers):
-        watermarks.merge(run.heard, received.headers[key].watermarks)
-    run.watermarks = dict(run.heard)
+        watermarks.merge(run.watermarks, received.headers[key].watermarks)
+    if spec.past is None:
+        run.heard = dict(run.watermarks)
     outputs = run.run_nodes(received.tables)
 
     last = level == depth - 1

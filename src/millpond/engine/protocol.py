@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from millpond.errors import MillpondError
+from millpond.operators.operator import Wake
 from millpond.sources.source import Advance, Poll, Split
 from millpond.state.compaction import MergeJob
 from millpond.state.manifest import Manifest, RunId
@@ -44,6 +45,19 @@ class RunEpoch:
     admitted: Mapping[str, tuple[Split, ...]]
     rejects: Mapping[str, tuple[tuple[str, str], ...]]
     due: frozenset[str] = frozenset()  # tables whose time has come: their steps run without input too
+
+
+@dataclass(frozen=True)
+class ChangePlan:
+    """Make all that a wanted plan has beyond that of `base`. Answer: Changed or ChangeFailed."""
+
+    base: Manifest
+    epoch: int
+    token: int
+    now_us: int
+    parallelism: int
+    catalog: str  # of the wanted plan
+    rows_max: int  # taken in at once
 
 
 @dataclass(frozen=True)
@@ -101,7 +115,17 @@ class Halt:
 
 
 Instruction = (
-    ReadHead | PollSources | RunEpoch | PutManifest | ReadBack | Deliver | Compact | Collect | Wait | Halt
+    ReadHead
+    | PollSources
+    | RunEpoch
+    | ChangePlan
+    | PutManifest
+    | ReadBack
+    | Deliver
+    | Compact
+    | Collect
+    | Wait
+    | Halt
 )
 BACKGROUND = (Deliver, Compact, Collect)
 
@@ -114,6 +138,17 @@ class Rewrite:
     tables: tuple[str, ...]
     added: tuple[RunRef, ...]
     removed: tuple[RunId, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a coordinator must know of the plan that it runs."""
+
+    catalog: str
+    sources: tuple[str, ...]
+    sinks: tuple[str, ...]
+    wakes: Mapping[str, Wake]  # by table
+    tables: frozenset[str] | None  # those that may be merged; None for all
 
 
 # -- events -------------------------------------------------------------------
@@ -141,6 +176,7 @@ class Polled:
     polls: Mapping[str, Poll]
     commands: Sequence[Command] = ()  # the first control entry beyond the admitted rows, if any
     rollback_to: HeadRead | None = None  # for a rollback command: the epoch it names
+    program: Program | None = None  # and the program of that epoch, where it is another than today's
 
 
 @dataclass(frozen=True)
@@ -162,6 +198,25 @@ class Ran:
 
 @dataclass(frozen=True)
 class RunFailed:
+    error: MillpondError
+
+
+@dataclass(frozen=True)
+class Changed:
+    """All that one commit must hold for the pond to go on with another plan."""
+
+    program: Program
+    runs: tuple[RunRef, ...]
+    steps_gone: frozenset[str]
+    tables_gone: frozenset[str]
+    counts: Mapping[str, int]
+    watermarks: Mapping[str, Any]
+    positions: Mapping[str, Any]  # that sources have from now on
+    metrics: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ChangeFailed:
     error: MillpondError
 
 
@@ -233,6 +288,8 @@ Event = (
     | Polled
     | Ran
     | RunFailed
+    | Changed
+    | ChangeFailed
     | PutWon
     | PutLost
     | PutUnknown

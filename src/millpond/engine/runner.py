@@ -17,6 +17,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from millpond.engine.coordinator import Coordinator
 from millpond.engine.protocol import (
     BACKGROUND,
+    ChangeFailed,
     Event,
     Halt,
     Instruction,
@@ -66,6 +67,11 @@ class Runner:
         while not self.coordinator.owner:
             self.step()
 
+    def make_ready(self) -> None:
+        """Go on to the program that the pond was opened with, where that takes a backfill."""
+        while not self.coordinator.ready:
+            self.step()
+
     def step(self) -> None:
         """One instruction of the chain, and whatever was heard from beside it."""
         if self.broken:
@@ -86,7 +92,7 @@ class Runner:
             return
         self.polls += isinstance(instruction, PollSources)
         event = self.shell.perform(instruction)
-        failed = isinstance(event, Unanswered | PutUnknown | RunFailed)
+        failed = isinstance(event, Unanswered | PutUnknown | RunFailed | ChangeFailed)
         if failed:
             self._failed += 1
         elif not isinstance(event, ReadBackDone):  # that settles a doubt, it does not mend what caused it

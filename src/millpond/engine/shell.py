@@ -19,9 +19,14 @@ import pyarrow as pa
 from millpond.clock import Clock
 from millpond.control.admission import spread
 from millpond.engine import watermarks
+from millpond.engine.backfill import OnProgress, Setting, backfill, errors_taken_back
 from millpond.engine.compactor import compact
 from millpond.engine.engine import Engine
+from millpond.engine.programs import program_of, save_plan, with_live_parts
 from millpond.engine.protocol import (
+    Changed,
+    ChangeFailed,
+    ChangePlan,
     Collect,
     Collected,
     Command,
@@ -37,6 +42,7 @@ from millpond.engine.protocol import (
     Outcome,
     Polled,
     PollSources,
+    Program,
     PutLost,
     PutManifest,
     PutUnknown,
@@ -50,11 +56,12 @@ from millpond.engine.protocol import (
     Unanswered,
 )
 from millpond.engine.spec import EpochSpec, Report
+from millpond.engine.view_changes import all_rows, held_by, view_changes
 from millpond.engine.worker import Worker
 from millpond.errors import InternalError, InvalidError, MillpondError, UnavailableError
 from millpond.operators.materialize import ERRORS_SPEC
 from millpond.operators.scan import Scan
-from millpond.plan.compatible import check_compatible
+from millpond.plan.change import plan_change, restored, same_program
 from millpond.plan.levels import Levels
 from millpond.plan.nodes import Plan
 from millpond.plan.tables import table_specs
@@ -68,6 +75,7 @@ from millpond.state.run_ref import RunRef
 from millpond.state.snapshot import Snapshot
 from millpond.state.store import Put
 
+BACKFILL_BYTES = 256 << 20  # of rows that a backfill takes in at once
 INBOX = "inbox"  # the step under which the inbox is polled, admitted and kept in positions
 TABLE_KEY, ROWS_KEY = "table", "rows"  # in the args of an inbox entry: for which table, how many
 
@@ -84,24 +92,31 @@ class Shell:
         *,
         checks: bool = False,
         options: Mapping[str, Any] | None = None,
+        backfill_bytes: int = BACKFILL_BYTES,
+        on_progress: OnProgress | None = None,
     ) -> None:
         self.worker = worker
         self.store = worker.store
         self.engine = engine
-        self.plan = plan
-        self.levels = levels
-        self.catalog = catalog
         self.clock = clock
         self.checks = checks
         self.options = dict(options or {})
+        self.backfill_bytes = backfill_bytes
+        self.on_progress = on_progress
+        self._go_on_with(catalog, plan, levels)
+        self._head: Manifest | None = None
+        self._facts: Facts = {}  # what collections have read of manifests
+        self._seen: dict[str, tuple[str, pa.Table]] = {}  # step -> (nonce it is true for, rows)
+
+    def _go_on_with(self, catalog: str, plan: Plan, levels: Levels) -> None:
+        self.catalog = catalog
+        self.plan = plan
+        self.levels = levels
         self.specs = table_specs(plan)
         self.sources: dict[str, Source] = {
             n.step: n.operator.source for n in plan.nodes.values() if isinstance(n.operator, Scan)
         }
         self._owners = {t.name: n.step for n in plan.nodes.values() for t in n.binding.tables}
-        self._head: Manifest | None = None
-        self._facts: Facts = {}  # what collections have read of manifests
-        self._seen: dict[str, tuple[str, pa.Table]] = {}  # step -> (nonce it is true for, rows)
 
     def perform(self, instruction: Instruction) -> Event:
         match instruction:
@@ -117,6 +132,8 @@ class Shell:
                     )
             case RunEpoch():
                 return self._run(instruction)
+            case ChangePlan():
+                return self._change(instruction)
             case PutManifest():
                 return self._put(instruction)
             case Deliver():
@@ -163,12 +180,12 @@ class Shell:
             polls[step] = source.poll(
                 ask.positions.get(step), self._seen_rows(step, source, head), ask.max_rows
             )
-        command, rollback = self._poll_inbox(ask, polls)
-        return Polled(self.clock.now_us(), polls, command, rollback)
+        command, rollback, program = self._poll_inbox(ask, polls)
+        return Polled(self.clock.now_us(), polls, command, rollback, program)
 
     def _poll_inbox(
         self, ask: PollSources, polls: dict[str, Poll]
-    ) -> tuple[tuple[Command, ...], HeadRead | None]:
+    ) -> tuple[tuple[Command, ...], HeadRead | None, Program | None]:
         """What comes first: some entries with rows, some that no table can take, or one command.
 
         The inbox is one source however many tables there are: it is admitted in its own order, so that no
@@ -181,10 +198,13 @@ class Shell:
                 if splits or rejects:
                     break
                 target = self._rollback_target(entry)
-                refused = None if target is None else self._unreadable(target)
-                if refused is not None:
-                    target, entry = None, replace(entry, args={**entry.args, "refused": refused})
-                return (Command(entry.number, entry.kind, entry.args),), target
+                program = None
+                try:
+                    program = None if target is None else self._program_of(target)
+                except InvalidError as error:
+                    told = f"{error.message}, {error.detail}"
+                    target, entry = None, replace(entry, args={**entry.args, "refused": told})
+                return (Command(entry.number, entry.kind, entry.args),), target, program
             reason = self._refusal(entry)
             if reason is None and not rejects:
                 what = {"entry": entry.number, **entry.args}
@@ -195,7 +215,7 @@ class Shell:
             else:
                 break
         polls[INBOX] = Poll(tuple(splits), tuple(rejects))
-        return (), None
+        return (), None, None
 
     def _refusal(self, entry: inbox.Entry) -> str | None:
         """Why a table cannot read an entry with rows, if so: another process may know another plan."""
@@ -223,16 +243,58 @@ class Shell:
         target = history.find_manifest(self.store, epoch)
         return None if target is None else self._opened(target)
 
-    def _unreadable(self, target: HeadRead) -> str | None:
-        """Why this pipeline cannot go on with the state of an epoch that another wrote, if so."""
+    def _program_of(self, target: HeadRead) -> Program | None:
+        """The program to go on with from an older epoch; None for that of today.
+
+        InvalidError when the code of today cannot read the state of that epoch.
+        """
         manifest = target.manifest
         if manifest is None or manifest.catalog is None or manifest.catalog == self.catalog:
             return None
+        plan = restored(self.worker.plan(manifest.catalog)[0], self.plan)
+        if same_program(plan, self.plan):
+            return None
+        return program_of(save_plan(self.worker, plan), plan)
+
+    # -- another program ------------------------------------------------------------
+
+    def _change(self, ask: ChangePlan) -> Event:
         try:
-            check_compatible(self.worker.plan(manifest.catalog)[0], self.plan, set(manifest.positions))
-        except InvalidError as error:
-            return f"{error.message}, {error.detail}"
-        return None
+            wanted = with_live_parts(self.worker.plan(ask.catalog)[0], self.plan)
+            change = plan_change(self.plan, wanted)
+            setting = Setting(
+                self.worker,
+                self.engine,
+                ask.base,
+                ask.epoch,
+                ask.token,
+                ask.now_us,
+                ask.parallelism,
+                ask.rows_max,
+                self.backfill_bytes,
+                self.checks,
+                self.options,
+                self.on_progress,
+            )
+            filled = backfill(setting, self.plan, change)
+            ended = errors_taken_back(setting, change.gone)
+            catalog = save_plan(self.worker, change.plan)
+        except MillpondError as error:
+            return ChangeFailed(error)
+        except OSError as error:
+            told = f"{type(error).__name__}: {error}"
+            return ChangeFailed(UnavailableError("the program could not be changed", detail=told))
+        metrics = {"backfill": dict(filled.metrics)} if change.new else {}
+        return Changed(
+            program_of(catalog, change.plan),
+            (*filled.runs, *ended),
+            change.gone,
+            change.tables_gone,
+            filled.counts,
+            filled.watermarks,
+            filled.positions,
+            {**metrics, "came": sorted(change.new), "went": sorted(change.gone)},
+        )
 
     def _run(self, ask: RunEpoch) -> Event:
         started = time.perf_counter()
@@ -360,6 +422,8 @@ class Shell:
 
     def committed(self, manifest: Manifest) -> None:
         """The coordinator knows that this manifest is the head."""
+        if manifest.catalog is not None and manifest.catalog != self.catalog:
+            self._go_on_with(manifest.catalog, *self.worker.plan(manifest.catalog))
         self._head = manifest
 
     def _seen_rows(self, step: str, source: Source, head: Manifest) -> pa.Table | None:
@@ -383,14 +447,17 @@ class Shell:
     # -- beside the chain ---------------------------------------------------------------
 
     def _deliver(self, ask: Deliver) -> Event:
-        node = self.plan.sinks[ask.sink]
+        node = self.plan.sinks.get(ask.sink)
+        if node is None:
+            gone = UnavailableError("the sink was dropped", detail=ask.sink)
+            return DeliverFailed(ask.sink, ask.epoch, gone)
         try:
             manifest = history.read_manifest(self.store, ask.epoch)
-            delta = self._to_deliver(manifest, node.view, ask.whole)
+            delta = self._to_deliver(manifest, ask.sink, node.view, ask.whole)
         except MillpondError as error:
             return DeliverFailed(ask.sink, ask.epoch, error)
         try:
-            if delta.num_rows:
+            if delta is not None and delta.num_rows:
                 node.sink.deliver(manifest.pond, ask.epoch, delta)
         except MillpondError as error:  # its kind says who must act
             told = type(error)(
@@ -412,13 +479,20 @@ class Shell:
             return DeliverFailed(ask.sink, ask.epoch, wrapped)
         return Delivered(ask.sink, ask.epoch)
 
-    def _to_deliver(self, manifest: Manifest, name: str, whole: bool) -> pa.Table:
-        view = self.plan.views[name]
-        spec, columns = self.specs[view.table], self.plan.shape(view.step).schema.names
+    def _to_deliver(self, manifest: Manifest, sink: str, view: str, whole: bool) -> pa.Table | None:
+        """Rows of the view that the sink had in that epoch; of the one it has now, if it is newer."""
+        plan = self._plan_of(manifest)
+        name = plan.sinks[sink].view if sink in plan.sinks else view
         snapshot = self.snapshot(manifest)
         if whole:
-            return snapshot.table(spec).scan().select([*columns, "_w"])
-        return snapshot.changes(spec, columns)
+            held = held_by(plan, name)
+            return None if held is None else all_rows(snapshot, held)
+        return view_changes(snapshot, name, self._plan_of)
+
+    def _plan_of(self, manifest: Manifest) -> Plan:
+        if manifest.catalog is None or manifest.catalog == self.catalog:
+            return self.plan
+        return self.worker.plan(manifest.catalog)[0]
 
     def _compact(self, ask: Compact) -> Event:
         spec = self.specs.get(ask.job.table)

@@ -18,6 +18,15 @@ from millpond.state.run_ref import RunRef
 
 
 @dataclass(frozen=True)
+class Past:
+    """The epoch that a backfill reads from: its listing."""
+
+    pages: tuple[Page, ...]
+    recent: tuple[RunRef, ...]
+    gone: tuple[RunId, ...]
+
+
+@dataclass(frozen=True)
 class EpochSpec:
     store: str  # uri
     catalog: str  # name of the plan in the store
@@ -35,6 +44,9 @@ class EpochSpec:
     checks: bool = False
     durable: bool = True
     options: Mapping[str, Any] = field(default_factory=dict)
+    # Of a backfill: where tables are read from.  Its rows come in no order of time, so what they tell of
+    # watermarks is reported, and acted upon by nobody.
+    past: Past | None = None
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,9 @@ class Worker:
         """The driver already holds the plan, with its live objects."""
         self._plans[catalog] = (plan, cut(plan))
 
+    def forget_plan(self, catalog: str) -> None:
+        self._plans.pop(catalog, None)
+
 
 def local_name(name: str) -> str:
     return name.rpartition("!")[2]

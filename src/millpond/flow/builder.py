@@ -37,13 +37,22 @@ class Builder:
         if self._sealed:
             raise InvalidError(
                 "the pipeline is already running",
-                hint="define all streams and views before drain(), start() or run()",
+                hint="define all of it before drain(), start() or run(), or inside `with pond.changing():`",
             )
         self.plan = edit(self.plan)
 
     def seal(self) -> Plan:
         self._sealed = True
         return self.plan
+
+    @property
+    def sealed(self) -> bool:
+        return self._sealed
+
+    def reopen(self, plan: Plan) -> None:
+        """Take definitions again, from this plan on."""
+        self._sealed = False
+        self.plan = plan
 
     def shape(self, step: str) -> Shape:
         return self.plan.shape(step)

@@ -2,7 +2,7 @@
 
 A multiset of rows (rule *weights*), written where the rows are: sums need no
 placement, so a view over a plain stream costs no exchange.  The key only
-serves lookups.
+serves lookups.  What is built on the view gets its rows on: a delta is linear.
 """
 
 from __future__ import annotations
@@ -49,4 +49,4 @@ class Materialize:
         if deltas.HASH in delta.column_names:  # of another key than the table's
             delta = delta.drop_columns([deltas.HASH])
         rows = delta if binding.shape.append_only else deltas.consolidate(delta)
-        return Result(changes=(Change(binding.tables[0].name, rows),))
+        return Result(rows if ctx.wanted else None, (Change(binding.tables[0].name, rows),))

@@ -1,13 +1,14 @@
 """May a pond go on with another plan?  Only if every old step still means the same.
 
 A new step over a source that was already read would miss its rows, so that is
-refused rather than answered wrongly (law 1).  A step whose operator has a
-`meaning()` may change its state as `plan.evolution` says.
+refused rather than answered wrongly (law 1), unless the caller fills it from what
+the pond holds (`plan.change`).  A step whose operator has a `meaning()` may
+change its state as `plan.evolution` says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection, Container
 from typing import Any
 
 from millpond.errors import InvalidError
@@ -30,10 +31,10 @@ def check_compatible(
             raise InvalidError(
                 f"step {step!r} is in the pond but not in this pipeline",
                 detail=f"the pond's steps are {', '.join(old.nodes)}",
-                hint="keep the step, or open a new pond",
+                hint="define the step as before, or drop its view with pond.change() or DROP",
                 step=step,
             )
-        if _meaning(mine) != _meaning(node):
+        if not same_meaning(mine, node):
             raise InvalidError(
                 f"step {step!r} means something else than when the pond was made",
                 detail=_difference(node, mine),
@@ -42,18 +43,31 @@ def check_compatible(
             )
         if evolves(node):
             check_state(old, new, step, rewritten)
+    for step, source in fed_by_what_was_read(old, new, positions).items():
+        raise InvalidError(
+            f"step {step!r} is new, but source {source!r} was already read",
+            detail="the new step would miss the rows that came before it",
+            hint="let it be filled with pond.change(), open a new pond for it, or read the source anew",
+            step=step,
+        )
+    return carried(old, new, rewritten)
+
+
+def fed_by_what_was_read(old: Plan, new: Plan, positions: Collection[str]) -> dict[str, str]:
+    """The steps that are new over a source that was already read, each with such a source."""
+    found = {}
     for step, node in new.nodes.items():
         if step in old.nodes or isinstance(node.operator, Scan):
             continue
         read = sorted(s for s in _scans(new, step) if s in old.nodes and _position(new.nodes[s]) in positions)
         if read:
-            raise InvalidError(
-                f"step {step!r} is new, but source {read[0]!r} was already read",
-                detail="the new step would miss the rows that came before it",
-                hint="open a new pond for it, or read the source under a new name",
-                step=step,
-            )
-    return carried(old, new, rewritten)
+            found[step] = read[0]
+    return found
+
+
+def same_meaning(one: Node, other: Node) -> bool:
+    """Can either go on with the state of the other, as far as its definition says?"""
+    return bool(_meaning(one) == _meaning(other))
 
 
 def _meaning(node: Node) -> Any:

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from millpond import delta as deltas
 from millpond.clock import Clock, SystemClock
+from millpond.engine.view_changes import view_changes, view_difference
 from millpond.engine.worker import Worker
 from millpond.errors import DataError, InvalidError
 from millpond.operators.materialize import ERRORS_SPEC
@@ -30,7 +31,7 @@ from millpond.serve.states import StateInfo
 from millpond.state import history
 from millpond.state.manifest import Manifest, is_kept
 from millpond.state.pins import pin, unpin
-from millpond.state.snapshot import Snapshot, difference
+from millpond.state.snapshot import Snapshot
 from millpond.state.store import MissingError
 from millpond.state.table_spec import TableSpec
 
@@ -174,9 +175,13 @@ class Reader:
             return deltas.negate(self.diff(view, last, first))
         with self._stretch(first, last) as (before, after):
             _, spec, columns = self._view(after.manifest, view)
-            if first < self.head().floor:  # a savepoint: the epochs between may be gone
-                return difference(before, after, spec, columns)
-            parts = [after.at(e).changes(spec, columns) for e in range(first + 1, last + 1)]
+            apart = before.manifest.catalog != after.manifest.catalog  # the name may mean another table
+            if apart or first < self.head().floor:  # a savepoint: the epochs between may be gone
+                found = view_difference(before, after, view, self.plan_of)
+                assert found is not None
+                return found
+            told = (view_changes(after.at(e), view, self.plan_of) for e in range(first + 1, last + 1))
+            parts = [rows for rows in told if rows is not None]
             if not parts:
                 return _empty(spec, columns)
             return deltas.consolidate(deltas.concat(parts))
@@ -215,7 +220,8 @@ class Reader:
             _, spec, columns = self._view(after.manifest, view)
             while at < last and sum(d.table.nbytes for d in found) < CHANGES_BYTES:
                 at += 1
-                found.append(Delta(at, after.at(at).changes(spec, columns)))
+                rows = view_changes(after.at(at), view, self.plan_of)
+                found.append(Delta(at, _empty(spec, columns) if rows is None else rows))
         return found
 
     @contextlib.contextmanager

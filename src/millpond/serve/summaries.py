@@ -75,6 +75,10 @@ def note(manifest: Manifest, savepoints: Mapping[str, int]) -> str | None:
         found.append(f"taken over, token {manifest.token}")
     if manifest.kind == "fork":
         found.append(f"forked from epoch {manifest.metrics.get('parent_epoch')}")
+    if manifest.kind == "change":
+        came = ", ".join(manifest.metrics.get("came", ())) or "nothing"
+        went = ", ".join(manifest.metrics.get("went", ())) or "nothing"
+        found.append(f"the program changed: {came} came, {went} went")
     if "refused" in manifest.metrics:
         found.append(str(manifest.metrics["refused"]))
     merges = sum(r.kind == "merge" for r in manifest.added)

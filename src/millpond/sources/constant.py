@@ -18,6 +18,7 @@ class ConstantSource:
     rows: bytes  # an Arrow stream
 
     append_only: ClassVar[bool] = True
+    constant: ClassVar[bool] = True  # there is nothing to wait for: a backfill takes it in
 
     @staticmethod
     def of(table: pa.Table) -> ConstantSource:
@@ -40,6 +41,10 @@ class ConstantSource:
         with pa.ipc.open_stream(self.rows) as stream:
             count = stream.read_all().num_rows
         return Split({}, count, len(self.rows))
+
+    def history(self, position: Any, seen: pa.Table | None, rows: int) -> Iterator[Split]:
+        if position:
+            yield self.again({})
 
     def advance(
         self, position: Any, admitted: Sequence[Split], rejects: Sequence[tuple[str, str]]

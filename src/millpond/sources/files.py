@@ -166,6 +166,37 @@ class FileSource:
         seen = pa.Table.from_pylist(done, schema=SEEN) if done else None
         return Advance({"files": files, "partial": partial}, seen)
 
+    def history(self, position: Any, seen: pa.Table | None, rows: int) -> Iterator[Split]:
+        """All pieces of the files that were read, the oldest first; each must be as it was then."""
+        read = [] if seen is None else [f for f in seen.to_pylist() if f["etag"] is not None]
+        for then in sorted(read, key=lambda f: (f["mtime_us"], f["path"])):
+            yield from self._pieces_again(then, None, rows)
+        partial = _partial(position, str(self.path))
+        if partial is not None:
+            yield from self._pieces_again(partial, partial["next"], rows)
+
+    def _pieces_again(self, then: dict[str, Any], end: int | None, rows: int) -> Iterator[Split]:
+        """A file that was read, up to a place or whole."""
+        path = then["path"]
+        file = self._folder.find(path)
+        try:
+            facts = None if file is None else self._look(file)
+        except (FileNotFoundError, BadFileError):
+            facts = None
+        if file is None or facts is None or facts.etag != then["etag"]:
+            raise InvalidError(
+                f"file {path!r} was read, and is {'gone' if file is None else 'another'} now",
+                detail=f"its etag was {then['etag']} in {str(self.path)!r}; its rows cannot be read again",
+                hint="put the file back as it was, or build on a view that holds the rows",
+            )
+        first, end = facts.start, facts.end if end is None else end
+        while first < end:
+            piece = self._format.cut(self._folder, file, facts, first, max(1, rows))
+            last = min(piece.last, end)
+            what = {**_identity(file, facts), "first": first, "last": last, "end": facts.end}
+            yield Split({**what, "rows": facts.rows}, piece.rows, piece.bytes)
+            first = last
+
     # -- in a task ------------------------------------------------------------
 
     def read(self, split: Split, columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -351,6 +382,10 @@ def _sort_out(
         else:
             fresh.append(file)
     return fresh, changed
+
+
+def _identity(file: Found, facts: Facts) -> dict[str, Any]:
+    return {"path": file.path, "size": file.size, "mtime_us": file.mtime_us, "etag": facts.etag}
 
 
 def _partial(position: Any, path: str) -> dict[str, Any] | None:

@@ -140,6 +140,19 @@ class MemorySource:
             )
         return self._split(number, int(what["marks"]), self.items[number])
 
+    def history(self, position: Any, seen: pa.Table | None, rows: int) -> Iterator[Split]:
+        """All items up to a position; only this process has them."""
+        taken = int(position or 0)
+        if taken > len(self.items):
+            raise InvalidError(
+                "the test source no longer has the items that were taken",
+                detail=f"{taken} items were taken, it has {len(self.items)}",
+                hint="give the test source the same items as before",
+            )
+        for number, item in enumerate(self.items[:taken]):
+            if isinstance(item, pa.Table | Bound):
+                yield self._split(number, 0, item)
+
     def read(self, split: Split, columns: Sequence[str]) -> Iterator[pa.Table]:
         if "bound" in split.what:
             yield pa.table({BOUND: pa.array([split.what["bound"]], pa.int64())})

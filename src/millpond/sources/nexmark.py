@@ -94,6 +94,15 @@ class NexmarkSource:
         start = {"start_us": what["start_us"]} if "start_us" in what else {}
         return Advance({"next": what["last"], **start})
 
+    def history(self, position: Any, seen: pa.Table | None, rows: int) -> Iterator[Split]:
+        end = _next(position)
+        step = max(1, rows * CYCLE // _KINDS[self.kind][1])
+        for first in range(0, end, step):
+            last = min(end, first + step)
+            count = self._rows(first, last)
+            what = {"first": first, "last": last}
+            yield Split(what, count, count * getattr(self.config, f"{self.kind}_bytes"))
+
     def read(self, split: Split, columns: Sequence[str]) -> Iterator[pa.Table]:
         # The generator makes at least one column; the number of the event is the cheapest.
         wanted = list(columns) or ["_event"]

@@ -77,6 +77,16 @@ class Source(Protocol):
         """
 
 
+class History(Protocol):
+    """A source that can give all that was admitted once more, for steps that came later."""
+
+    def history(self, position: Any, seen: pa.Table | None, rows: int) -> Iterator[Split]:
+        """Every split up to a position, in pieces of about so many rows: what was admitted, and no more.
+
+        InvalidError when something of it is no longer there, or not as it was.
+        """
+
+
 class Again(Protocol):
     """A source whose splits carry data that `what` does not say: it can make one anew, for a replay."""
 

@@ -27,7 +27,7 @@ _SEAL_BYTES = len(_SEAL % 0)
 PAGE_RUNS = 256  # runs in one page, at most
 FOLD_AT = 96  # entries in recent + gone that make us write pages
 
-Kind = Literal["create", "takeover", "epoch", "rollback", "fork"]
+Kind = Literal["create", "takeover", "epoch", "change", "rollback", "fork"]
 RunId = tuple[str, int, int]  # file, segment, h_min: names one ref within a listing
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import millpond
 from millpond.operators.materialize import Materialize
 from millpond.operators.operator import HERE, Shape
 from millpond.plan import codec
+from millpond.sources.memory import MemorySource
 from tests.unit.operators.harness import (
     OperatorRun,
     assert_same_rows,
@@ -66,6 +69,17 @@ def test_rows_come_back_by_the_key() -> None:
 
     keys = KeySet.of(pa.table({"s": ["a", "c"]}), ["s"])
     assert run.table("step/rows").lookup(keys).table.select(["k", "_w"]).to_pylist() == [{"k": 2, "_w": 1}]
+
+
+def test_what_is_built_on_a_view_gets_its_rows(tmp_path: Path) -> None:
+    schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
+    source = MemorySource(schema)
+    with millpond.open(tmp_path / "pond", engine="inline", checks=True, durable=False) as pond:
+        some = pond.stream("in", source).filter("v > 1").view("some")
+        some.key_by("k").aggregate(n="count(*)").view("n")
+        source.push([{"k": 1, "v": 1}, {"k": 1, "v": 2}, {"k": 1, "v": 3}])
+        pond.drain()
+        assert pond.read("n").to_pylist() == [{"k": 1, "n": 2}]
 
 
 def test_the_plan_keeps_it() -> None:

@@ -62,7 +62,7 @@ manifests = st.builds(
     token=st.integers(1, 10**6),
     nonce=names,
     now_us=st.integers(0, 2**62),
-    kind=st.sampled_from(["create", "takeover", "epoch", "rollback", "fork"]),
+    kind=st.sampled_from(["create", "takeover", "epoch", "change", "rollback", "fork"]),
     catalog=st.none() | names,
     parallelism=st.integers(1, 32768),
     positions=st.dictionaries(names, jsonish, max_size=3),

@@ -1,0 +1,46 @@
+"""Programs of a pond: plans under `catalog/`, named by their content.
+
+A process that defined a plan knows it with its live objects; others read it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+from millpond.engine.protocol import Program
+from millpond.engine.worker import Worker
+from millpond.operators.scan import Scan
+from millpond.plan import codec
+from millpond.plan.nodes import Node, Plan
+from millpond.plan.tables import table_specs, table_wakes
+
+
+def save_plan(worker: Worker, plan: Plan) -> str:
+    """Store a plan; the name it has in the catalog."""
+    raw = codec.dumps(plan)
+    name = f"catalog/{hashlib.blake2b(raw, digest_size=12).hexdigest()}"
+    worker.store.put_new(name, raw)
+    worker.know_plan(name, plan)
+    return name
+
+
+def program_of(catalog: str, plan: Plan) -> Program:
+    return Program(
+        catalog,
+        tuple(n.step for n in plan.nodes.values() if isinstance(n.operator, Scan)),
+        tuple(plan.sinks),
+        table_wakes(plan),
+        frozenset(table_specs(plan)),
+    )
+
+
+def with_live_parts(plan: Plan, running: Plan) -> Plan:
+    """A plan in which sources and sinks that run already are the very objects that run."""
+    nodes: dict[str, Node] = dict(plan.nodes)
+    for step, node in plan.nodes.items():
+        mine = running.nodes.get(step)
+        if mine is not None and isinstance(node.operator, Scan) and node.operator == mine.operator:
+            nodes[step] = replace(node, operator=mine.operator)
+    sinks = {n: running.sinks[n] if running.sinks.get(n) == s else s for n, s in plan.sinks.items()}
+    return replace(plan, nodes=nodes, sinks=sinks)

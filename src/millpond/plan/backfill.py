@@ -1,0 +1,182 @@
+"""The plan of a backfill: how new steps get all that old steps ever gave them.
+
+Law: each input of a new step is the sum of the deltas that it would have had
+from the beginning.  For an old step it is found, in this order:
+
+1. in a table: the step's own view table, or that of a view over it;
+2. for a watermark's late rows, in the table that keeps them;
+3. by a copy of the step over inputs that are found in the same way; a watermark
+   is copied as `OnTime`, which leaves out exactly what was late;
+4. from a source that can be read again up to its position.
+
+What was given in an order that nobody holds any more (to a process step), or
+by a step that is no function of its input's sum, cannot be found; then the
+change is refused with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from millpond.delta import ORIGIN
+from millpond.errors import InvalidError
+from millpond.operators.late import LateRows
+from millpond.operators.materialize import Materialize
+from millpond.operators.on_time import OnTime
+from millpond.operators.operator import Operator, Shape
+from millpond.operators.scan import Scan
+from millpond.operators.state_scan import StateScan
+from millpond.operators.watermark import Watermark
+from millpond.plan.nodes import Node, Plan
+from millpond.state.table_spec import TableSpec
+
+
+@dataclass(frozen=True)
+class BackfillPlan:
+    plan: Plan
+    first: tuple[str, ...]  # scans that must be read whole before the others: late rows
+    tables: tuple[str, ...]  # scans of tables
+    sources: tuple[str, ...]  # scans of sources that are read again
+    constants: tuple[str, ...]  # new scans whose rows are all there: they need not wait for an epoch
+
+
+def backfill_plan(old: Plan, plan: Plan, new: Collection[str], positions: Collection[str]) -> BackfillPlan:
+    """What to run for the `new` steps of `plan` over what `old` gave; `positions` tell what was read."""
+    return _Finder(old, plan, new, positions).found()
+
+
+class _Finder:
+    def __init__(self, old: Plan, plan: Plan, new: Collection[str], positions: Collection[str]) -> None:
+        self.old = old
+        self.plan = plan
+        self.new = new
+        self.positions = positions
+        self.nodes: dict[str, Node] = {}
+        self.first: list[str] = []
+        self.tables: list[str] = []
+        self.sources: list[str] = []
+
+    def found(self) -> BackfillPlan:
+        for node in self.plan.topological():
+            if node.step not in self.new:
+                continue
+            for source in node.inputs:
+                self._take(source)
+            self._add_new(node)
+        views = {n: v for n, v in self.plan.views.items() if v.step in self.nodes and v.step in self.new}
+        plan = Plan(self.nodes, views)
+        constants = tuple(
+            step
+            for step, node in self.nodes.items()
+            if step in self.new and getattr(getattr(node.operator, "source", None), "constant", False)
+        )
+        return BackfillPlan(plan, tuple(self.first), tuple(self.tables), tuple(self.sources), constants)
+
+    def _add_new(self, node: Node) -> None:
+        mark = node.operator.watermark if isinstance(node.operator, LateRows) else None
+        if mark is not None and mark not in self.new:
+            self._read(node.step, self._late(mark), node.binding.shape)
+            return
+        if self._remembers_order(node) and self._was_read(node):
+            raise InvalidError(
+                f"step {node.step!r} is new, and what it reads was already read",
+                detail="it sees rows in the order in which they come, and the pond does not hold their order",
+                hint="open a new pond for it, or read the source under a new name",
+                step=node.step,
+            )
+        self.nodes[node.step] = node
+
+    def _take(self, step: str) -> None:
+        """What a step gave, under its own name in the new plan."""
+        if step in self.nodes or step in self.new:
+            return
+        node = self.old.nodes[step]
+        held = self._held(node)
+        if held is not None:
+            self._read(step, held, node.binding.shape)
+        elif isinstance(node.operator, LateRows):
+            self._read(step, self._late(node.operator.watermark), node.binding.shape)
+        elif isinstance(node.operator, Scan):
+            self._read_again(node, node.operator)
+        elif isinstance(node.operator, Watermark):
+            self._take(node.inputs[0])
+            late = f"{step}!late"  # no step of a user has such a name
+            self._read(late, self._late(step), node.binding.shape)
+            self.first.append(late)
+            self._add(step, OnTime(node.operator.time, node.binding.shape), (node.inputs[0], late))
+        elif self._remembers_order(node):
+            raise InvalidError(
+                f"what step {step!r} gave so far is nowhere",
+                detail="no view holds it, and it depends on the order in which rows came",
+                hint="a view of its output, defined before the first run, would hold it",
+                step=step,
+            )
+        else:
+            for source in node.inputs:
+                self._take(source)
+            self.nodes[step] = node
+
+    def _read(self, step: str, table: TableSpec, shape: Shape) -> None:
+        self.tables.append(step)
+        self._add(step, StateScan(table, shape), ())
+
+    def _read_again(self, node: Node, scan: Scan) -> None:
+        name = "inbox" if getattr(scan.source, "inbox", False) else node.step
+        if name in self.positions:
+            if not hasattr(scan.source, "history"):
+                raise InvalidError(
+                    f"source {node.step!r} was already read, and cannot be read again",
+                    detail=f"no view holds its rows, and a {type(scan.source).__name__} gives them once",
+                    hint="build on a table or a view that holds the rows, or open a new pond",
+                    step=node.step,
+                )
+            self.sources.append(node.step)
+        self.nodes[node.step] = node
+
+    def _add(self, step: str, operator: Operator, inputs: tuple[str, ...]) -> None:
+        shapes = tuple(self.nodes[i].binding.shape for i in inputs)
+        self.nodes[step] = Node(step, operator, inputs, operator.bind(step, shapes))
+
+    def _held(self, node: Node) -> TableSpec | None:
+        """The table whose rows are what the step gave, if there is one."""
+        found = _view_table(node)
+        if found is not None:
+            return found
+        for other in self.old.nodes.values():
+            if isinstance(other.operator, Materialize) and other.inputs == (node.step,):
+                return _view_table(other)
+        return None
+
+    def _late(self, step: str) -> TableSpec:
+        (late,) = (t for t in self.old.nodes[step].binding.tables if t.name == f"{step}/late")
+        return late
+
+    def _remembers_order(self, node: Node) -> bool:
+        if not node.inputs:
+            return False
+        names = frozenset(node.binding.shape.schema.names)
+        return any(ORIGIN in columns for columns in node.operator.requires(node.binding, names))
+
+    def _was_read(self, node: Node) -> bool:
+        """Is anything behind the step that the pond has read before?"""
+        seen: set[str] = set()
+        waiting = list(node.inputs)
+        while waiting:
+            step = waiting.pop()
+            if step in seen:
+                continue
+            seen.add(step)
+            operator = self.plan.nodes[step].operator
+            if isinstance(operator, Scan) and step not in self.new:
+                name = "inbox" if getattr(operator.source, "inbox", False) else step
+                if name in self.positions:
+                    return True
+            waiting += self.plan.nodes[step].inputs
+        return False
+
+
+def _view_table(node: Node) -> TableSpec | None:
+    spec = next((t for t in node.binding.tables if t.name == node.binding.view), None)
+    names = node.binding.shape.schema.names
+    return spec if spec is not None and all(n in spec.schema.names for n in names) else None

@@ -1,0 +1,172 @@
+"""A program that changes: what comes, what goes, and what is only called otherwise.
+
+Steps that stay must mean what they meant (`plan.compatible`), since their state
+was computed that way.  A step that comes is filled from what the pond holds
+(`plan.backfill`); one that goes takes its tables with it.  Names are a matter of
+the plan alone: to rename a view, or to swap two, moves no row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+
+from millpond.errors import InvalidError
+from millpond.operators.materialize import ERRORS
+from millpond.plan.compatible import check_compatible, same_meaning
+from millpond.plan.nodes import Plan, View
+from millpond.plan.tables import table_specs
+
+
+@dataclass(frozen=True)
+class PlanChange:
+    plan: Plan  # to go on with: what was wanted, and what the pond remembers of its state
+    new: frozenset[str]
+    gone: frozenset[str]
+    tables_gone: frozenset[str]
+
+
+def plan_change(old: Plan, wanted: Plan) -> PlanChange:
+    """What it takes to go on with another plan; refused where a step that stays means something else."""
+    check_whole(wanted)
+    kept = within(old, old.nodes.keys() & wanted.nodes.keys())
+    gone = frozenset(old.nodes.keys() - wanted.nodes.keys())
+    tables = set(table_specs(within(old, gone))) - {ERRORS}
+    tables |= {name for name in old.left if name.rpartition("/")[0] in gone}
+    return PlanChange(
+        check_compatible(kept, wanted, set()),
+        frozenset(wanted.nodes.keys() - old.nodes.keys()),
+        gone,
+        frozenset(tables),
+    )
+
+
+def check_whole(plan: Plan) -> None:
+    """Refuse a plan that lacks what its own parts use."""
+    uses = [(f"step {n.step!r}", i) for n in plan.nodes.values() for i in n.inputs if i not in plan.nodes]
+    uses += [(f"view {v.name!r}", v.step) for v in plan.views.values() if v.step not in plan.nodes]
+    uses += [(f"sink {s.name!r}", s.view) for s in plan.sinks.values() if s.view not in plan.views]
+    if uses:
+        lacking = uses[0][1]
+        raise InvalidError(
+            f"{lacking!r} cannot go, others use it",
+            detail=", ".join(sorted(user for user, what in uses if what == lacking)),
+            hint="drop these first, or together with it",
+            step=lacking,
+        )
+
+
+def within(plan: Plan, steps: Collection[str]) -> Plan:
+    """The part of a plan that these steps make up, with what names it; inputs may lie outside."""
+    views = {name: view for name, view in plan.views.items() if view.step in steps}
+    return replace(
+        plan,
+        nodes={step: node for step, node in plan.nodes.items() if step in steps},
+        views=views,
+        sinks={name: sink for name, sink in plan.sinks.items() if sink.view in views},
+    )
+
+
+def dependants(plan: Plan, names: Iterable[str]) -> tuple[str, ...]:
+    """The views and sinks that are built on some views, in order; those views themselves left out."""
+    asked = set(names)
+    roots = {plan.views[name].step for name in asked}
+    found = []
+    for view in plan.views.values():
+        below = upstream(plan, [view.step]) - {view.step}
+        if view.name not in asked and roots & below:
+            found.append(view.name)
+    found += [sink.name for sink in plan.sinks.values() if sink.view in {*asked, *found}]
+    return tuple(found)
+
+
+def without_views(
+    plan: Plan, names: Iterable[str], *, cascade: bool = False, keep: Collection[str] = ()
+) -> Plan:
+    """The plan without some views, and without the steps that only they needed.
+
+    Refused with the list of dependants when views or sinks are built on them, unless these go as well
+    (`cascade`).  Steps in `keep` stay, whoever needs them.
+    """
+    asked = list(dict.fromkeys(names))
+    for name in asked:
+        require_view(plan, name)
+    others = dependants(plan, asked)
+    if others and not cascade:
+        raise InvalidError(
+            f"view {asked[0]!r} cannot be dropped, others use it" if len(asked) == 1 else "others use them",
+            detail=", ".join(others),
+            hint="drop these first, or all of them at once with cascade",
+        )
+    leaving = {*asked, *(name for name in others if name in plan.views)}
+    views = {name: view for name, view in plan.views.items() if name not in leaving}
+    sinks = {name: sink for name, sink in plan.sinks.items() if sink.view in views}
+    idle = upstream(plan, [plan.views[name].step for name in leaving])
+    idle -= upstream(plan, [*(view.step for view in views.values()), *(s for s in keep if s in plan.nodes)])
+    readers = plan.consumers()
+    while used := {s for s in idle if any(reader not in idle for reader, _ in readers[s])}:
+        idle -= upstream(plan, used)  # a step without a view reads it
+    nodes = {step: node for step, node in plan.nodes.items() if step not in idle}
+    return replace(plan, nodes=nodes, views=views, sinks=sinks)
+
+
+def renamed(plan: Plan, name: str, to: str) -> Plan:
+    """The plan with another name for a view; its sinks follow it."""
+    view = require_view(plan, name)
+    if to in plan.views:
+        raise InvalidError(f"there is a view {to!r} already", hint="swap the two, or drop that one first")
+    views = {v.name: v for v in (View(to, o.step, o.table) if o is view else o for o in plan.views.values())}
+    sinks = {n: replace(s, view=to) if s.view == name else s for n, s in plan.sinks.items()}
+    return replace(plan, views=views, sinks=sinks)
+
+
+def swapped(plan: Plan, one: str, other: str) -> Plan:
+    """The plan in which two views have each other's name; sinks stay with the name they read."""
+    a, b = require_view(plan, one), require_view(plan, other)
+    return replace(
+        plan, views={**plan.views, one: View(one, b.step, b.table), other: View(other, a.step, a.table)}
+    )
+
+
+def restored(then: Plan, now: Plan) -> Plan:
+    """The program of an older epoch, with the code of today in every step that still means the same."""
+    nodes = {}
+    for step, node in then.nodes.items():
+        mine = now.nodes.get(step)
+        nodes[step] = mine if mine is not None and same_meaning(mine, node) else node
+    sinks = {}
+    for name, sink in then.sinks.items():
+        held = now.sinks.get(name)
+        sinks[name] = sink if held is None else replace(sink, sink=held.sink)
+    wanted = Plan(nodes, then.views, sinks, objects=then.objects)
+    return check_compatible(then, wanted, set())
+
+
+def same_program(one: Plan, other: Plan) -> bool:
+    """Are they the same but for the code in their steps?"""
+    return (
+        one.nodes.keys() == other.nodes.keys()
+        and one.views == other.views
+        and one.objects == other.objects
+        and {n: s.view for n, s in one.sinks.items()} == {n: s.view for n, s in other.sinks.items()}
+    )
+
+
+def require_view(plan: Plan, name: str) -> View:
+    view = plan.views.get(name)
+    if view is None:
+        known = ", ".join(sorted(plan.views)) or "none"
+        raise InvalidError(f"no view named {name!r}", detail=f"views are {known}")
+    return view
+
+
+def upstream(plan: Plan, steps: Iterable[str]) -> set[str]:
+    """These steps and all that they are computed from."""
+    found: set[str] = set()
+    waiting = list(steps)
+    while waiting:
+        step = waiting.pop()
+        if step not in found:
+            found.add(step)
+            waiting += plan.nodes[step].inputs
+    return found
