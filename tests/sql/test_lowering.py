@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-import collections
 import datetime
 import decimal
 import random
+import re
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 
-import millpond
-from millpond.flow.stream import Stream
-from millpond.sql.bind import Binder
-from millpond.sql.expressions import Column
-from millpond.sql.lowering import Lowering
-from millpond.sql.relation import Relation
+from tests.sql.world import World
 
 TABLES = {
-    "t": {
-        "id": "INTEGER", "a": "INTEGER", "b": "VARCHAR", "ts": "TIMESTAMP", "d": "DECIMAL(10,2)", "f": "DOUBLE",
-        "l": "INTEGER[]",
-    },
-    "u": {"id": "INTEGER", "a": "INTEGER", "c": "DOUBLE", "s": "VARCHAR"},
+    "t": (
+        {
+            "id": "INTEGER", "a": "INTEGER", "b": "VARCHAR", "ts": "TIMESTAMP", "d": "DECIMAL(10,2)",
+            "f": "DOUBLE", "l": "INTEGER[]",
+        },
+        "id",
+    ),
+    "u": ({"id": "INTEGER", "a": "INTEGER", "c": "DOUBLE", "s": "VARCHAR"}, "id"),
 }  # fmt: skip
+AT_ONCE = 6  # queries that are views of one pond
 
-QUERIES = [q.strip() for q in (Path(__file__).parent / "queries.sql").read_text().split(";") if q.strip()]
+TEXT = re.sub(r"^--.*$", "", (Path(__file__).parent / "queries.sql").read_text(), flags=re.M)
+QUERIES = [q.strip() for q in TEXT.split(";") if q.strip()]
 
 
 def row(table: str, rng: random.Random) -> dict[str, Any]:
@@ -49,48 +48,25 @@ def row(table: str, rng: random.Random) -> dict[str, Any]:
     }
 
 
-def plain(rows: list[tuple[Any, ...]]) -> collections.Counter[tuple[Any, ...]]:
-    def shown(value: Any) -> Any:
-        if isinstance(value, float | decimal.Decimal | int) and not isinstance(value, bool):
-            return float(round(value, 9))
-        return None if value is None else str(value)
+def change(world: World, rng: random.Random, most: int = 6) -> None:
+    """Some rows put, some of them over others, and sometimes one taken."""
+    for name in TABLES:
+        schema = world.con.sql(f"from {name}").to_arrow_table().schema
+        fresh = {r["id"]: r for r in (row(name, rng) for _ in range(rng.randrange(most)))}
+        world.put(name, pa.Table.from_pylist(list(fresh.values()), schema=schema))
+        held = world.con.sql(f"from {name} order by id").to_arrow_table()
+        if held.num_rows and rng.random() < 0.5:
+            world.take(name, held.slice(rng.randrange(held.num_rows), 1))
 
-    return collections.Counter(tuple(shown(v) for v in r) for r in rows)
 
-
-@pytest.mark.parametrize("number", range(len(QUERIES)))
-def test_a_view_is_the_batch_query(number: int, tmp_path: Path) -> None:
-    query = QUERIES[number]
-    rng = random.Random(number)
-    con = duckdb.connect()
-    pond = millpond.open(tmp_path / "pond", engine="inline", parallelism=rng.choice([1, 3]), checks=True)
-    binder, relations, schemas = Binder(), {}, {}
-    for name, columns in TABLES.items():
-        con.execute(f"create table {name} ({', '.join(f'{c} {k}' for c, k in columns.items())})")
-        schemas[name] = con.sql(f"select * from {name}").to_arrow_table().schema
-        step = pond.table(name, schemas[name], key="id").step
-        relations[name] = Relation(step, tuple(Column(c, k) for c, k in columns.items()))
-        binder.table(name, relations[name].columns)
-    lowering = Lowering(pond._builder, binder, relations, "v")
-    found = lowering.lower(binder.plan(query))
-    found = lowering.exact(found, [f"o{n}" for n in range(len(found.columns))])
-    Stream(pond._builder, found.step).view("v")
-
-    live: dict[str, dict[int, dict[str, Any]]] = {name: {} for name in TABLES}
+@pytest.mark.parametrize("first", range(0, len(QUERIES), AT_ONCE))
+def test_views_are_the_batch_queries(first: int, tmp_path: Path) -> None:
+    rng = random.Random(first)
+    world = World(tmp_path / "pond", TABLES, parallelism=rng.choice([1, 3]))
+    for number, query in enumerate(QUERIES[first : first + AT_ONCE], first):
+        world.view(f"v{number}", query)
+    world.check("empty")
     for epoch in range(5):
-        for name, rows in live.items():
-            fresh = {r["id"]: r for r in (row(name, rng) for _ in range(rng.randrange(6)))} if epoch else {}
-            if fresh:
-                pond.insert(name, list(fresh.values()))
-                rows.update(fresh)
-            if rows and rng.random() < 0.5:
-                pond.delete(name, [rows.pop(rng.choice(list(rows)))])
-        pond.drain()
-        for name, rows in live.items():
-            con.execute(f"delete from {name}")
-            con.register("fresh", pa.Table.from_pylist(list(rows.values()), schema=schemas[name]))
-            con.execute(f"insert into {name} select * from fresh")
-        wanted = plain(con.execute(query).fetchall())
-        given = plain([tuple(r.values()) for r in pond.read("v").to_pylist()])
-        assert given == wanted, f"epoch {epoch}: {query}\nerrors: {pond.errors().to_pylist()[:3]}"
-    pond.close()
+        change(world, rng)
+        world.check(f"epoch {epoch}")
+    world.close()

@@ -7,7 +7,7 @@ references are cast back to their logical type where our state holds another.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from millpond.sql.literals import literal
@@ -78,18 +78,27 @@ def children(node: Json) -> Iterator[Json]:
 
 def shifted(node: Json, by: int) -> Json:
     """The same expression over columns that lie so much further to the left."""
+    return _changed(node, lambda place: place - by)
+
+
+def moved(node: Json, places: Mapping[int, int]) -> Json:
+    """The same expression where each column stands at another place."""
+    return _changed(node, places.__getitem__)
+
+
+def _changed(node: Json, place: Callable[[int], int]) -> Json:
     if node["expression_class"] == "BOUND_REF":
-        return {**node, "index": int(node["index"]) - by}
+        return {**node, "index": place(int(node["index"]))}
     found = dict(node)
     if node.get("children"):
-        found["children"] = [shifted(c, by) for c in node["children"]]
+        found["children"] = [_changed(c, place) for c in node["children"]]
     if node.get("case_checks"):
         found["case_checks"] = [
-            {k: shifted(v, by) for k, v in check.items()} for check in node["case_checks"]
+            {k: _changed(v, place) for k, v in check.items()} for check in node["case_checks"]
         ]
     for name in ("else_expr", "child"):
         if node.get(name):
-            found[name] = shifted(node[name], by)
+            found[name] = _changed(node[name], place)
     return found
 
 

@@ -47,6 +47,10 @@ class Lowering:
             refuse({"type": node["type"].removeprefix("LOGICAL_")}, "is not supported in a materialized view")
         return rule(self, node)
 
+    def define(self, node: Json) -> None:
+        """Lower the definition of a common table expression, for those who read it by its number."""
+        self.ctes[int(node["table_index"])] = self.lower(node["children"][0])
+
     def add(self, operator: Operator, inputs: tuple[str, ...], verb: str) -> str:
         return self.builder.add(None, operator, inputs, f"{self.name}.{verb}")
 

@@ -8,9 +8,8 @@ from millpond.sql.types import Json
 
 
 def lower(low: Lowering, node: Json) -> Relation:
-    definition, body = node["children"]
-    low.ctes[int(node["table_index"])] = low.lower(definition)
-    return low.lower(body)
+    low.define(node)
+    return low.lower(node["children"][1])
 
 
 def lower_reference(low: Lowering, node: Json) -> Relation:

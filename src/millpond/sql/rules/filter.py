@@ -1,31 +1,54 @@
-"""Conditions; those over a product of two relations become its join."""
+"""Conditions, each looked at as early as can be.
+
+Products and inner joins below them are taken apart and put together again:
+what speaks of one relation goes below, equalities become keys, and relations
+are joined in an order in which each is paired with one before it, where the
+text allows that.  Only what is paired with nothing is multiplied.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from millpond.operators.filter import Filter
-from millpond.sql.expressions import conjuncts, references, render, shifted
+from millpond.sql.expressions import conjuncts, moved, references, render, shifted
 from millpond.sql.lowering import Lowering
 from millpond.sql.relation import Relation
 from millpond.sql.rules import join
 from millpond.sql.types import Json
 
+_EQUAL = ("COMPARE_EQUAL", "COMPARE_NOT_DISTINCT_FROM")
+
 
 def lower(low: Lowering, node: Json) -> Relation:
-    found = filtered(low, node["children"][0], list(conjuncts(node["expressions"])))
+    found = filtered(low, node["children"][0], list(_factored(node["expressions"])))
     kept = node.get("projection_map") or []
     return found.pick(kept) if kept else found
 
 
+def lower_product(low: Lowering, node: Json) -> Relation:
+    return _joined(low, node, ())
+
+
 def filtered(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:
-    """The rows of a node for which all conditions hold, each looked at as early as can be."""
-    if node["type"] == "LOGICAL_CROSS_PRODUCT":
+    """The rows of a node for which all conditions hold."""
+    if not conditions:
+        return low.lower(node)
+    kind = node["type"]
+    if is_product(node):
         return _joined(low, node, conditions)
-    if node["type"] == "LOGICAL_FILTER" and not node.get("projection_map"):
-        return filtered(low, node["children"][0], [*conjuncts(node["expressions"]), *conditions])
-    if node["type"] == "LOGICAL_COMPARISON_JOIN" and node["join_type"] == "MARK":
-        return join.lower_mark(low, node, conditions)
+    if kind == "LOGICAL_FILTER" and not node.get("projection_map"):
+        return filtered(low, node["children"][0], [*_factored(node["expressions"]), *conditions])
+    if kind == "LOGICAL_MATERIALIZED_CTE":
+        low.define(node)
+        return filtered(low, node["children"][1], conditions)
+    if kind == "LOGICAL_PROJECTION":
+        return _below_projection(low, node, conditions)
+    if kind == "LOGICAL_COMPARISON_JOIN" and node["join_type"] == "MARK":
+        return _below_mark(low, node, conditions)
+    if kind in ("LOGICAL_COMPARISON_JOIN", "LOGICAL_ANY_JOIN"):
+        return _below_join(low, node, conditions)
     return kept(low, low.lower(node), conditions)
 
 
@@ -36,41 +59,178 @@ def kept(low: Lowering, source: Relation, conditions: Sequence[Json]) -> Relatio
     return Relation(low.add(Filter(text), (source.step,), "where"), source.columns)
 
 
-def _joined(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:
-    """A product under conditions: those of one side go below, equalities become keys, the rest stays."""
-    left_node, right_node = node["children"]
-    width = width_of(low, left_node)
+def _factored(nodes: Sequence[Json]) -> list[Json]:
+    """The conditions that must all hold; what all branches of an OR ask for is one of them, too."""
+    found: list[Json] = []
+    for node in conjuncts(nodes):
+        if node["expression_class"] == "BOUND_CONJUNCTION":
+            branches = [list(conjuncts([c])) for c in node["children"]]
+            texts = [{_text(c) for c in branch} for branch in branches]
+            found += [c for c in branches[0] if all(_text(c) in t for t in texts[1:])]
+        found.append(node)
+    return found
+
+
+def _text(node: Json) -> str:
+    """Equal for equal expressions, wherever they stand in the query."""
+    if isinstance(node, dict):
+        return repr([(k, _text(v)) for k, v in node.items() if not k.startswith("query_location")])
+    return repr([_text(n) for n in node]) if isinstance(node, list) else repr(node)
+
+
+# -- through one node -------------------------------------------------------------------
+
+
+def _below_projection(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:
+    """Conditions on columns that are only passed on hold below as well."""
+    places = {
+        n: int(e["index"]) for n, e in enumerate(node["expressions"]) if e["expression_class"] == "BOUND_REF"
+    }
+    below = [c for c in conditions if places.keys() >= set(references(c))]
+    if not below:
+        return kept(low, low.lower(node), conditions)
+    from millpond.sql.rules import time_window
+
+    if time_window.is_marked(node["expressions"]):  # errors of rows without a time are told whatever is asked
+        return kept(low, low.lower(node), conditions)
+    source = filtered(low, node["children"][0], [moved(c, places) for c in below])
+    rest = [c for c in conditions if not any(c is b for b in below)]
+    return kept(low, low.project(source, node["expressions"]), rest)
+
+
+def _below_mark(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:
+    place = width_of(low, node["children"][0])
+    below = [c for c in conditions if place not in set(references(c))]
+    rest = [c for c in conditions if place in set(references(c))]
+    return join.lower_mark(low, node, rest, filtered(low, node["children"][0], below))
+
+
+def _below_join(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:
+    """Of an outer join the side that is kept whole can be asked before; so can the left of semi and anti."""
+    picked = node.get("left_projection_map") or (
+        node.get("right_projection_map") and node["join_type"] != "SINGLE"
+    )
+    if picked:
+        return kept(low, low.lower(node), conditions)
+    width = width_of(low, node["children"][0])
     left: list[Json] = []
     right: list[Json] = []
-    both: list[Json] = []
+    rest: list[Json] = []
     for condition in conditions:
         used = set(references(condition))
-        if used and max(used) < width:
+        if used and max(used) < width and node["join_type"] in ("LEFT", "SINGLE", "SEMI", "ANTI"):
             left.append(condition)
-        elif used and min(used) >= width:
+        elif used and min(used) >= width and node["join_type"] == "RIGHT":
             right.append(shifted(condition, width))
         else:
-            both.append(condition)
-    a, b = filtered(low, left_node, left), filtered(low, right_node, right)
-    keys, rest = [], []
-    for condition in both:
-        pair = _equality(condition, width)
-        if pair is None:
             rest.append(condition)
-        else:
-            keys.append(pair)
-    return join.inner(low, a, b, keys, rest)
+    sides = (filtered(low, node["children"][0], left), filtered(low, node["children"][1], right))
+    return kept(low, join.lower_sides(low, node, *sides), rest)
 
 
-def _equality(condition: Json, width: int) -> tuple[Json, Json, str] | None:
-    """(left expression, right expression, comparison) of a condition that pairs the two sides."""
-    if condition["type"] not in ("COMPARE_EQUAL", "COMPARE_NOT_DISTINCT_FROM"):
+# -- products -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Relations that are joined already: where each column of the whole product stands in it."""
+
+    relation: Relation
+    places: dict[int, int]
+
+    def holds(self, columns: set[int]) -> bool:
+        return columns <= self.places.keys()
+
+
+def is_product(node: Json) -> bool:
+    if node["type"] == "LOGICAL_CROSS_PRODUCT":
+        return True
+    return (
+        node["type"] in ("LOGICAL_COMPARISON_JOIN", "LOGICAL_ANY_JOIN")
+        and node["join_type"] == "INNER"
+        and not node.get("left_projection_map")
+        and not node.get("right_projection_map")
+    )
+
+
+def _leaves(low: Lowering, node: Json, at: int, asked: list[Json]) -> list[tuple[Json, int, int]]:
+    """(node, first column, width) of what a product is made of; its own conditions are added to `asked`."""
+    if (
+        node["type"] == "LOGICAL_FILTER"
+        and not node.get("projection_map")
+        and is_product(node["children"][0])
+    ):
+        asked += [shifted(c, -at) for c in _factored(node["expressions"])]
+        return _leaves(low, node["children"][0], at, asked)
+    if not is_product(node):
+        return [(node, at, width_of(low, node))]
+    left = _leaves(low, node["children"][0], at, asked)
+    middle = left[-1][1] + left[-1][2]
+    right = _leaves(low, node["children"][1], middle, asked)
+    for c in node.get("conditions") or ():
+        asked.append(_comparison(shifted(c["left"], -at), shifted(c["right"], -middle), c["comparison"]))
+    if node.get("condition"):
+        asked += [shifted(c, -at) for c in _factored([node["condition"]])]
+    return [*left, *right]
+
+
+def _comparison(left: Json, right: Json, how: str) -> Json:
+    return {
+        "expression_class": "BOUND_FUNCTION", "type": how, "children": [left, right],
+        "qname": {"path": [how]}, "return_type": {"id": "BOOLEAN", "type_info": None},
+    }  # fmt: skip
+
+
+def _joined(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:
+    asked: list[Json] = []
+    leaves = _leaves(low, node, 0, asked)
+    asked += conditions
+    groups, used = [], set()
+    for leaf, first, width in leaves:
+        own = {first + n for n in range(width)}
+        below = [n for n, c in enumerate(asked) if (r := set(references(c))) and r <= own]
+        used |= set(below)
+        relation = filtered(low, leaf, [shifted(asked[n], first) for n in below])
+        groups.append(_Group(relation, {first + n: n for n in range(width)}))
+    rest = [c for n, c in enumerate(asked) if n not in used]
+    while len(groups) > 1:
+        a, b = _next(groups, rest)
+        one, two = groups[a], groups[b]
+        width = len(one.relation.columns)
+        places = {**one.places, **{c: width + p for c, p in two.places.items()}}
+        ready = [c for c in rest if places.keys() >= set(references(c)) and set(references(c))]
+        pairs, others = [], []
+        for condition in ready:
+            pair = _pair(condition, one, two)
+            if pair is None:
+                others.append(moved(condition, places))
+            else:
+                pairs.append(pair)
+        rest = [c for c in rest if not any(c is r for r in ready)]
+        groups[a] = _Group(join.inner(low, one.relation, two.relation, pairs, others), places)
+        del groups[b]
+    (whole,) = groups
+    total = leaves[-1][1] + leaves[-1][2]
+    return kept(low, whole.relation.pick([whole.places[n] for n in range(total)]), rest)
+
+
+def _next(groups: Sequence[_Group], conditions: Sequence[Json]) -> tuple[int, int]:
+    """The first two that an equality pairs, else the first two."""
+    for a, one in enumerate(groups):
+        for b in range(a + 1, len(groups)):
+            if any(_pair(c, one, groups[b]) is not None for c in conditions):
+                return a, b
+    return 0, 1
+
+
+def _pair(condition: Json, one: _Group, two: _Group) -> join.Pair | None:
+    """(expression of one, expression of the other, comparison) of a condition that pairs the two."""
+    if condition["type"] not in _EQUAL:
         return None
-    one, two = condition["children"]
-    for a, b in ((one, two), (two, one)):
+    for a, b in (condition["children"], reversed(condition["children"])):
         left, right = set(references(a)), set(references(b))
-        if left and right and max(left) < width <= min(right):
-            return a, shifted(b, width), condition["type"]
+        if left and right and one.holds(left) and two.holds(right):
+            return moved(a, one.places), moved(b, two.places), condition["type"]
     return None
 
 
@@ -80,7 +240,7 @@ def width_of(low: Lowering, node: Json) -> int:
     if kind in ("LOGICAL_PROJECTION",):
         return len(node["expressions"])
     if kind == "LOGICAL_GET":
-        return len(node["column_indexes"])
+        return len(node["column_indexes"]) + len(node.get("projected_input") or [])
     if kind == "LOGICAL_CROSS_PRODUCT":
         return sum(width_of(low, c) for c in node["children"])
     if kind == "LOGICAL_FILTER":
@@ -97,11 +257,13 @@ def width_of(low: Lowering, node: Json) -> int:
         return width_of(low, node["children"][0]) + len(node["expressions"])
     if kind == "LOGICAL_EXPRESSION_GET":
         return len(node["expr_types"])
+    if kind == "LOGICAL_EMPTY_RESULT":
+        return len(node["return_types"])
     if kind == "LOGICAL_DUMMY_SCAN":
         return 0
     if kind == "LOGICAL_MATERIALIZED_CTE":
         return width_of(low, node["children"][1])
-    if kind in ("LOGICAL_COMPARISON_JOIN", "LOGICAL_ANY_JOIN"):
+    if kind in ("LOGICAL_COMPARISON_JOIN", "LOGICAL_ANY_JOIN", "LOGICAL_ASOF_JOIN"):
         left, right = (width_of(low, c) for c in node["children"])
         left = len(node.get("left_projection_map") or []) or left
         right = len(node.get("right_projection_map") or []) or right

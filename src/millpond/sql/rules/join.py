@@ -31,32 +31,27 @@ MORE_THAN_ONE = "more than one row returned by a subquery used as an expression"
 
 
 def lower(low: Lowering, node: Json) -> Relation:
+    from millpond.sql.rules import filter
+
     if node["join_type"] == "MARK":
-        return lower_mark(low, node, ())
+        return lower_mark(low, node, (), low.lower(node["children"][0]))
+    if filter.is_product(node):
+        return filter.lower_product(low, node)
     left, right = (low.lower(c) for c in node["children"])
-    pairs = [(c["left"], c["right"], c["comparison"]) for c in node["conditions"]]
-    if node["join_type"] == "SINGLE":
+    return lower_sides(low, node, left, right)
+
+
+def lower_sides(low: Lowering, node: Json, left: Relation, right: Relation) -> Relation:
+    """A join of two relations by the conditions of a node."""
+    pairs = [(c["left"], c["right"], c["comparison"]) for c in node.get("conditions") or ()]
+    rest = [node["condition"]] if node.get("condition") else []
+    if node["join_type"] == "SINGLE" and not rest:
         joined = _single(low, left, right, pairs)
     elif node["join_type"] in _KINDS:
-        joined = _join(low, left, right, pairs, (), _KINDS[node["join_type"]])
+        joined = _join(low, left, right, pairs, rest, _KINDS[node["join_type"]])
     else:
         refuse({"type": f"a join of kind {node['join_type'].lower()}"}, "is not supported")
     return _mapped(node, joined, len(left.columns), len(right.columns))
-
-
-def lower_any(low: Lowering, node: Json) -> Relation:
-    """A join whose condition pairs nothing by itself."""
-    left, right = (low.lower(c) for c in node["children"])
-    kind = _KINDS.get(node["join_type"])
-    if kind is None:
-        refuse({"type": f"a join of kind {node['join_type'].lower()}"}, "is not supported")
-    joined = _join(low, left, right, (), (node["condition"],), kind)
-    return _mapped(node, joined, len(left.columns), len(right.columns))
-
-
-def lower_cross(low: Lowering, node: Json) -> Relation:
-    left, right = (low.lower(c) for c in node["children"])
-    return _join(low, left, right, (), (), "inner")
 
 
 def inner(
@@ -192,14 +187,14 @@ def _single(low: Lowering, left: Relation, right: Relation, pairs: Sequence[Pair
     return _join(low, left, Relation(one, right.columns), pairs, (), "left")
 
 
-def lower_mark(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:
+def lower_mark(low: Lowering, node: Json, conditions: Sequence[Json], left: Relation) -> Relation:
     """x IN (…), EXISTS: all rows of the left, and whether they have a partner, which can be unknown.
 
     A condition on the mark itself needs only the rows that meet it.
     """
     from millpond.sql.rules.filter import kept
 
-    left, right = (low.lower(c) for c in node["children"])
+    right = low.lower(node["children"][1])
     place = len(left.columns)
     pairs = [(c["left"], c["right"], c["comparison"]) for c in node["conditions"]]
     wanted, rest = None, []

@@ -1,0 +1,108 @@
+"""The same tables twice: in a pond, with queries over them as views, and in DuckDB, which asks them again."""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import decimal
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+import millpond
+from millpond.flow.stream import Stream
+from millpond.sql.bind import Binder
+from millpond.sql.expressions import Column
+from millpond.sql.query import lower_query
+from millpond.sql.relation import Relation
+
+Rows = collections.Counter[tuple[Any, ...]]
+
+
+class World:
+    """Tables by name: columns with their SQL types, and which of them are the key."""
+
+    def __init__(
+        self, path: Path, tables: Mapping[str, tuple[Mapping[str, str], str | Sequence[str]]], **pond: Any
+    ) -> None:
+        self.con = duckdb.connect()
+        self.con.execute("set timezone = 'UTC'")
+        self.binder = Binder()
+        self.pond = millpond.open(path, engine="inline", **{"checks": True, **pond})
+        self.relations: dict[str, Relation] = {}
+        self.keys: dict[str, list[str]] = {}
+        self.queries: dict[str, str] = {}
+        for name, (columns, key) in tables.items():
+            self.con.execute(f"create table {name} ({', '.join(f'{c} {k}' for c, k in columns.items())})")
+            schema = self.con.sql(f"select * from {name}").to_arrow_table().schema
+            step = self.pond.table(name, schema, key=key).step
+            self.relations[name] = Relation(step, tuple(Column(c, k) for c, k in columns.items()))
+            self.binder.table(name, self.relations[name].columns)
+            self.keys[name] = [key] if isinstance(key, str) else list(key)
+
+    def view(self, name: str, query: str, batch: str | None = None, **options: Any) -> Relation:
+        """A query as a view; `batch` is what it is compared with, when DuckDB cannot run it as it is."""
+        found = lower_query(self.pond._builder, self.binder, self.relations, name, query, **options)
+        Stream(self.pond._builder, found.step).view(name)
+        self.queries[name] = batch or query
+        return found
+
+    def put(self, table: str, rows: pa.Table) -> None:
+        """Insert rows; those of an old key take its place."""
+        if rows.num_rows:
+            self.pond.insert(table, rows)
+            self._without(table, rows)
+            self.con.execute(f"insert into {table} select * from fresh")
+
+    def take(self, table: str, rows: pa.Table) -> None:
+        if rows.num_rows:
+            self.pond.delete(table, rows)
+            self._without(table, rows)
+
+    def _without(self, table: str, rows: pa.Table) -> None:
+        self.con.register("fresh", rows)
+        same = " and ".join(f"fresh.{k} = {table}.{k}" for k in self.keys[table])
+        self.con.execute(f"delete from {table} where exists (select 1 from fresh where {same})")
+
+    def check(self, context: str = "") -> None:
+        """Every view is the batch query over the tables as they are (law 1)."""
+        self.pond.drain()
+        for name, query in self.queries.items():
+            given = plain(tuple(r.values()) for r in self.pond.read(name).to_pylist())
+            wanted = plain(self.con.execute(query).fetchall())
+            if given != wanted:
+                raise AssertionError(
+                    f"{context} {name}: {query}\nmissing: {list((wanted - given).items())[:5]}\n"
+                    f"too many: {list((given - wanted).items())[:5]}\n"
+                    f"errors: {self.pond.errors().to_pylist()[:3]}"
+                )
+
+    def close(self) -> None:
+        self.pond.close()
+
+
+def plain(rows: Any) -> Rows:
+    """Rows as a multiset of values that compare: floats to ten digits, all else exactly."""
+    return collections.Counter(tuple(_plain(v) for v in row) for row in rows)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, float):
+        return "nan" if math.isnan(value) else float(f"{value:.10g}") + 0.0
+    if isinstance(value, int | decimal.Decimal):
+        return decimal.Decimal(value).normalize()
+    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        return value.astimezone(datetime.UTC)
+    if isinstance(value, Mapping):
+        return tuple((_plain(k), _plain(v)) for k, v in value.items())
+    if isinstance(value, list | tuple):
+        return tuple(_plain(v) for v in value)
+    if isinstance(value, bytes | datetime.date | datetime.time | datetime.timedelta):
+        return value
+    return str(value)
