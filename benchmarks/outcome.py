@@ -1,8 +1,9 @@
 """What one contender reports about one run: the JSON every peer, and Millpond, writes.
 
-Law: two outcomes may be compared only if they agree on `rows` and `cores`; `run_seconds` covers the whole
-input: it begins after start-up, when the system could take its first row, and ends when the last row is in
-durable state (or, for a batch engine, in the result).
+Law: two outcomes may be compared only if they agree on `cores`, and on `rows` or else tell both (the
+keyed-state benchmark compares rates over prefixes of one input); `run_seconds` covers the whole input given:
+it begins after start-up, when the system could take its first row, and ends when the last row is in durable
+state (or, for a batch engine, in the result).
 """
 
 from __future__ import annotations

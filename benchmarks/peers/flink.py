@@ -92,7 +92,8 @@ def settings(backend: str, cores: int, phase: str, mini_batch_rows: int, checkpo
 class Log:
     """What the run's log says, in seconds of the wall clock."""
 
-    running: float
+    running: float  # the first task
+    all_running: float  # and the last
     finished: float
     checkpoints: int
 
@@ -106,8 +107,8 @@ def read_log(lines: Iterator[str]) -> Log:
     ...         at(3, "CheckpointCoordinator", "Completed checkpoint 1 for job a (7 bytes)."),
     ...         at(4, "ExecutionGraph", "Job x (a) switched from state RUNNING to FINISHED.")]
     >>> log = read_log(iter(text))
-    >>> log.finished - log.running, log.checkpoints
-    (3.0, 1)
+    >>> log.finished - log.running, log.finished - log.all_running, log.checkpoints
+    (3.0, 2.0, 1)
     """
     running: list[float] = []
     finished: list[float] = []
@@ -130,7 +131,7 @@ def read_log(lines: Iterator[str]) -> Log:
         raise RuntimeError(
             f"one finished job expected; the log has {len(running)} starts, {len(finished)} ends"
         )
-    return Log(running[0], finished[0], checkpoints)
+    return Log(running[0], running[-1], finished[0], checkpoints)
 
 
 def start(work: Path, folder: Path, wanted: dict[str, str], collect: Path | None) -> subprocess.Popen[bytes]:
