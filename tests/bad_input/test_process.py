@@ -277,7 +277,7 @@ def test_state_that_cannot_be_stored(pond: Pond, name: str, hold: Callable[[Any]
 
 
 def test_none_in_lists_and_maps(pond: Pond) -> None:
-    def hold(row: Any, items: Any = ListState(int), m: Any = MapState(str, int)) -> Any:  # noqa: B008
+    def hold(row: Any, items: Any = ListState(int), m: Any = MapState(str, int)) -> Any:
         if row.v == 1:
             items.append(None)
         elif row.v == 2:

@@ -203,13 +203,13 @@ def _absolute(clock: str, seconds: float) -> int:
     return start + int(seconds * SECOND)
 
 
-# What a timer of a name does when it fires; at most three in a row.
+# What a timer of a name does when it fires.
 ON_TIMER: Mapping[str, Sequence[Sequence[Any]]] = {
     "plain": [],
     "count": [["n", "increase"], ["l", "append", 7], ["l", "len"]],
     "chain": [["ctx", "after", "plain", "event", 2.0], ["ctx", "after", "plain", "processing", 2.0]],
     "past": [["ctx", "after", "plain", "event", -5.0], ["ctx", "after", "plain", "processing", -5.0]],
-    "again": [["ctx", "after", "again", "event", 3.0]],
+    "again": [["ctx", "after", "again", "event", 40.0]],
     "drop": [["ctx", "delete", "plain", "event"], ["ctx", "delete", "count", "processing"]],
     "fail": [["n", "increase"], ["l", "append", 8], ["ctx", "after", "plain", "event", 1.0], ["ctx", "fail"]],
     "living": [["e", "get"], ["p", "get"], ["le", "len"], ["me", "len"], ["ctx", "watermark"]],

@@ -101,6 +101,7 @@ class World:
         self.forks = 0
         self.told = self.checked = -1
         self.nows: dict[int, int] = {}
+        self.ran: set[int] = set()  # epochs in which steps were called
         self._stack = contextlib.ExitStack()
         self._stack.enter_context(mock.patch.object(handles, "NEAR", near))
         self._stack.enter_context(mock.patch.object(handles, "PAGE", page))
@@ -123,6 +124,8 @@ class World:
         if manifest.epoch > self.told:
             self.model.commit(manifest, self.source.items, "in")
             self.nows[manifest.epoch] = manifest.now_us
+            if "tasks" in manifest.metrics:
+                self.ran.add(manifest.epoch)
             self.told = manifest.epoch
 
     def close(self) -> None:
@@ -170,6 +173,7 @@ class World:
             self.folder = folder
             self.model.worlds = {0: self.model.worlds[target]}
             self.nows = {0: self.nows[target]}
+            self.ran = set()
             self.told = self.checked = 0
             self.pond = self._open(None)
         elif what == "bound" and self.event_time:
@@ -200,6 +204,9 @@ class World:
             want = self.model.stored(epoch, name, self.nows[epoch])
             held = self._stored(name, spec.kind, epoch)
             assert held == want, _differ(f"state {name!r}", epoch, held, want)
+            if spec.ttl is not None and epoch in self.ran and epoch - 1 in self.model.worlds:
+                before = self.model.worlds[epoch - 1].bound  # what began and ended since waits for the next
+                self._check_swept(name, epoch, before if spec.clock == "event" else self.nows[epoch])
         if self.model.fires:
             timers = Counter(
                 (told(tuple(r[k] for k in self.key)), r["timer"], (r["at"] - EPOCH) // US)
@@ -208,6 +215,15 @@ class World:
             assert timers == self.model.timers(epoch), _differ(
                 "timers", epoch, timers, self.model.timers(epoch)
             )
+
+    def _check_swept(self, name: str, epoch: int, over: int) -> None:
+        """What ended in seconds that are wholly over does not lie around."""
+        plan = self.pond.plan
+        spec = next(t for t in plan.nodes["plays"].binding.tables if t.name == f"plays/{name}")
+        with self.pond._reader.pinned(epoch) as snapshot:
+            ends = snapshot.table(spec).scan().column("expires").to_pylist()
+        left = [end for end in ends if (end - EPOCH) // US // SECOND < over // SECOND]
+        assert not left, f"state {name!r} at epoch {epoch} still holds what ended at {left}, it is {over}"
 
     def _stored(self, name: str, kind: str, epoch: int) -> Counter[tuple[Any, ...]]:
         found: Counter[tuple[Any, ...]] = Counter()
@@ -249,6 +265,8 @@ def _op(name: str, verb: str, *args: Any) -> st.SearchStrategy[list[Any]]:
     )
 
 
+SOON = [0.0, 0.0, 0.25, 1.0, 2.5, -1.5, 4.0]
+FAR = [0.0, 0.0004, 0.03, 0.5, 2.0, 3.0, 40.0, 250.0, 1000.0, 20_000.0, -1.0]  # every width of bucket
 SMALL = st.integers(0, 9)
 ENTRIES = st.sampled_from(["e000", "e001", "e004", "e007", "x"])
 NUMBERS = st.sampled_from([0, 1, 2, 40])
@@ -301,6 +319,7 @@ def _timer(names: Sequence[str]) -> st.SearchStrategy[list[Any]]:
     name = st.sampled_from(names)
     return st.one_of(
         _op("ctx", "after", name, CLOCKS, st.sampled_from([0.0, 0.0005, 1.0, 3.0, 70.0, -2.0])),
+        _op("ctx", "after", name, CLOCKS, st.sampled_from(FAR)),
         _op("ctx", "at", name, CLOCKS, st.sampled_from([-5.0, 0.0, 2.0, 6.0, 9.5, 300.0])),
         _op("ctx", "delete", name, CLOCKS),
         _op("ctx", "timer", name, CLOCKS),
@@ -312,41 +331,49 @@ SAID = st.one_of(
 )
 BAD = st.sampled_from(["fail", "fail", "misfit", "misfit side", "no side"]).map(lambda verb: ["ctx", verb])
 
-OPS: dict[type[Plays], st.SearchStrategy[list[Any]]] = {
-    Values: st.one_of(
-        SAID, *map(_value, ("n", "f", "s", "b", "t", "d", "y", "r", "o", "top", "mean", "many"))
-    ),
-    Collections: st.one_of(_list("l"), _list("q", _op("q", "points", SMALL)), _map("m"), _growing()),
-    Timed: st.one_of(_timer(TIMERS), _timer(TIMERS), _value("n"), _list("l"), SAID),
-    Living: st.one_of(
-        *map(_value, ("e", "er", "p", "pr", "es")),
-        *map(_list, ("le", "lp")),
-        *(_map(name, read=name != "me") for name in ("me", "mr", "mp")),
-        _timer(("plain", "living")),
-    ),
-    LivingUntimed: st.one_of(_value("e"), _list("le"), _map("me")),
+OPS: dict[type[Plays], dict[str, st.SearchStrategy[list[Any]]]] = {
+    Values: {n: _value(n) for n in ("n", "f", "s", "b", "t", "d", "y", "r", "o", "top", "mean", "many")},
+    Collections: {
+        "l": _list("l"),
+        "q": _list("q", _op("q", "points", SMALL)),
+        "m": _map("m"),
+        "g": _growing(),
+    },
+    Timed: {"timers": _timer(TIMERS), "again": _timer(TIMERS), "n": _value("n"), "l": _list("l")},
+    Living: {
+        **{name: _value(name) for name in ("e", "er", "p", "pr", "es")},
+        **{name: _list(name) for name in ("le", "lp")},
+        **{name: _map(name, read=name != "me") for name in ("me", "mr", "mp")},
+        "timers": _timer(("plain", "living")),
+    },
+    LivingUntimed: {"e": _value("e"), "le": _list("le"), "me": _map("me")},
 }
 
 
-def programs(kind: type[Plays]) -> st.SearchStrategy[list[Any]]:
+def programs(kind: type[Plays], focus: Sequence[str] | None = None) -> st.SearchStrategy[list[Any]]:
     """Mostly good ones; some fail after what they did."""
-    good = st.lists(OPS[kind], min_size=1, max_size=5)
+    ops = [OPS[kind][name] for name in focus or OPS[kind]]
+    good = st.lists(st.one_of(*ops, *ops, *ops, SAID), min_size=1, max_size=5)
     bad = st.tuples(good, BAD).map(lambda both: [*both[0], both[1]])
     return st.one_of(good, good, good, good, bad)
 
 
-def histories(
-    kind: type[Plays],
-    steps: int = 6,
-    whats: Sequence[str] = ("restart", "rescale", "compact", "roll back", "fork"),
-) -> st.SearchStrategy[list[Any]]:
-    """Steps of a pond: rows, splits, how far the clock goes on, and what else happens."""
-    seconds = st.sampled_from([0.0, 0.0, 0.25, 1.0, 2.5, -1.5, 4.0])
-    rows = st.lists(st.tuples(st.integers(0, 3), seconds, programs(kind)), max_size=8)
-    what = st.sampled_from(["", "", "bound", *whats])
-    clock = st.sampled_from([0, 0, 400_000, 1_000_000, 2_500_000, 5_000_000])
-    step = st.tuples(rows, st.integers(1, 3), clock, what, st.integers(0, 50))
-    return st.lists(step, min_size=1, max_size=steps)
+WHATS = ("restart", "rescale", "compact", "roll back", "fork")
+
+
+@st.composite
+def histories(draw: st.DrawFn, kind: type[Plays], steps: int = 6) -> list[Any]:
+    """Steps of a pond: rows, splits, how far the clock goes on, and what else happens; about a few states."""
+    names = st.sampled_from(sorted(OPS[kind]))
+    focus = draw(st.lists(names, min_size=1, max_size=3, unique=True))
+    if kind is Timed:
+        focus = sorted({*focus, "timers"})
+    seconds = FAR if kind is Timed else SOON
+    row = st.tuples(st.sampled_from([0, 0, 0, 1, 2, 3]), st.sampled_from(seconds), programs(kind, focus))
+    what = st.sampled_from(["", "", "bound", *WHATS])
+    clock = st.sampled_from([0, 0, *(int(s * SECOND) for s in seconds if s >= 0)])
+    step = st.tuples(st.lists(row, max_size=8), st.integers(1, 3), clock, what, st.integers(0, 50))
+    return draw(st.lists(step, min_size=1, max_size=steps))
 
 
 def settings_of(kind: type[Plays]) -> st.SearchStrategy[dict[str, Any]]:

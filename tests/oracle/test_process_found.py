@@ -87,7 +87,7 @@ def test_what_was_changed_in_place_is_as_before_when_the_row_fails(tmp_path: Pat
 
 
 def test_entries_come_in_the_order_of_the_table_whatever_was_asked_before(pond: Pond) -> None:
-    def entries(row: Any, m: Any = MapState(str, int)) -> Any:  # noqa: B008
+    def entries(row: Any, m: Any = MapState(str, int)) -> Any:
         if row.x == 0:
             for n in range(9):
                 m.put(f"e{n}", n)
@@ -275,3 +275,17 @@ def test_a_value_is_the_same_in_the_next_epoch(pond: Pond) -> None:
     first, second = pond.read("out")["seen"].to_pylist()
     assert first == second
     assert pond.errors().num_rows == 0
+
+
+@pytest.mark.parametrize("state", ["e", "le", "me"])
+def test_a_life_that_begins_and_ends_in_one_epoch_leaves_nothing(tmp_path: Path, state: str) -> None:
+    """Its end would lie in a bucket that this epoch drops, because another life ended there."""
+    begin = {"e": ["e", "increase"], "le": ["le", "append", 1], "me": ["me", "put", "x", 1]}[state]
+    with World(tmp_path / "pond", LivingUntimed) as world:
+        world.push([(0, 0.0, [begin])])
+        world.drain()
+        world.push([(1, 0.0, [begin]), (0, 5.0, [["e", "get"]])])
+        world.drain()
+        for _ in range(2):  # the world looks at what is stored after every epoch
+            world.push([(0, 1.0, [["e", "get"]])])
+            world.drain()

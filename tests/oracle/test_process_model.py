@@ -33,7 +33,7 @@ def check(kind: type[Plays], options: dict[str, Any], history: list[Any]) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-@settings(max_examples=12, derandomize=True, **CAREFULLY)
+@settings(max_examples=20, derandomize=True, **CAREFULLY)
 @given(data=st.data())
 def test_states_are_dicts_and_timers_a_sorted_list(kind: type[Plays], data: st.DataObject) -> None:
     check(kind, data.draw(settings_of(kind)), data.draw(histories(kind)))

@@ -100,7 +100,11 @@ class Handle(ABC):
 
     @abstractmethod
     def changes(self, skip: Bools) -> list[Change]:
-        """What is to be written, but for the keys to skip."""
+        """What is to be written, but for the keys to skip.
+
+        The clocks show the end of the epoch.  What is over by then is not written: the bucket in which its
+        end would lie goes with this epoch, and nothing would ever sweep it.
+        """
 
     def _until(self) -> int:
         ttl = self._home.spec.ttl
@@ -309,6 +313,13 @@ class LivingValueHandle(ValueHandle):
         """The bucket of this key's end has passed: let go of the value if it still ends there."""
         self.at = at
         self._held()
+
+    def changes(self, skip: Bools) -> list[Change]:
+        now = self._now()
+        for at in np.flatnonzero(np.frombuffer(self._touched, np.uint8)).tolist():
+            if self._ends_at[at] <= now:
+                self._values[at] = None
+        return super().changes(skip)
 
     def _encoded(self, rows: Ints, values: list[Any], there: Bools) -> list[pa.Array]:
         ends = np.array([self._ends_at[i] for i in rows.tolist()], np.int64)
@@ -533,9 +544,10 @@ class ListHandle(Handle):
         gone_keys: list[Ints] = []
         gone: list[Ints] = []
         for at in sorted(self._cells):
-            cell = self._cells[at]
             if skip[at]:
                 continue
+            self.at = at
+            cell = self._cell()
             for lo, hi in cell.dropped:
                 gone.append(np.arange(lo, hi))
                 gone_keys.append(np.full(hi - lo, at))
@@ -764,6 +776,8 @@ class MapHandle(Handle, _LikeDict):
             if skip[at] or not cell.changed:
                 continue
             for entry, value in cell.changed.items():
+                if home.spec.ttl is not None and value is not _GONE and cell.ends[entry] <= self._now():
+                    value = _GONE
                 if value is _GONE and cell.whole and entry not in cell.held:
                     continue  # came and went within the epoch
                 keys.append(at)
