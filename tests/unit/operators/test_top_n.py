@@ -220,9 +220,9 @@ class Read:
         self.rows = 0
         taken = Segment.take
 
-        def counted(segment: Segment, name: str, positions: Any) -> pa.Array:
+        def counted(segment: Segment, name: str, positions: Any, *fill: Any) -> pa.Array:
             self.rows += len(positions)
-            return taken(segment, name, positions)
+            return taken(segment, name, positions, *fill)
 
         monkeypatch.setattr(Segment, "take", counted)
 
