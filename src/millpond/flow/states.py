@@ -10,7 +10,7 @@ can be pickled will do.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Generic, Literal, NoReturn, TypeVar
+from typing import Any, Generic, Literal, NoReturn, TypeVar, overload
 
 import pyarrow as pa
 
@@ -117,6 +117,10 @@ class ValueState(State, Generic[T]):
 
     value: T
 
+    @overload
+    def __init__(self: ValueState[T], type: type[T], default: Any = None, **settings: Any) -> None: ...
+    @overload
+    def __init__(self: ValueState[Any], type: Any = None, default: Any = None, **settings: Any) -> None: ...
     def __init__(self, type: Any = None, default: Any = None, **settings: Any) -> None:
         super().__init__(type, **settings)
         self._default = default
@@ -136,7 +140,15 @@ class ReducingState(State, Generic[T]):
 
     value: T
 
-    def __init__(self, function: Callable[[T, T], T], type: Any = None, **settings: Any) -> None:
+    @overload
+    def __init__(
+        self: ReducingState[T], function: Callable[[T, T], T], type: type[T], **settings: Any
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: ReducingState[Any], function: Callable[[Any, Any], Any], type: Any = None, **settings: Any
+    ) -> None: ...
+    def __init__(self, function: Callable[[Any, Any], Any], type: Any = None, **settings: Any) -> None:
         super().__init__(type, **settings)
         self._adds = Adds(function)
 
@@ -185,6 +197,13 @@ class ListState(State, Generic[T]):
 
     kind: Kind = "list"
 
+    @overload
+    def __init__(self: ListState[T], type: type[T], **settings: Any) -> None: ...
+    @overload
+    def __init__(self: ListState[Any], type: Any = None, **settings: Any) -> None: ...
+    def __init__(self, type: Any = None, **settings: Any) -> None:
+        super().__init__(type, **settings)
+
     def append(self, item: T) -> None:
         _outside(self)
 
@@ -217,6 +236,10 @@ class MapState(State, Generic[K, V]):
 
     kind: Kind = "map"
 
+    @overload
+    def __init__(self: MapState[K, V], entry: type[K], type: type[V], **settings: Any) -> None: ...
+    @overload
+    def __init__(self: MapState[Any, Any], entry: Any = str, type: Any = None, **settings: Any) -> None: ...
     def __init__(self, entry: Any = str, type: Any = None, **settings: Any) -> None:
         super().__init__(type, **settings)
         self._entry = entry
