@@ -10,10 +10,10 @@ import pytest
 
 from millpond.engine import shell as shells
 from millpond.engine.coordinator import Coordinator
-from millpond.engine.protocol import Collect, Compact, Compacted, PutLost, PutUnknown, PutWon
+from millpond.engine.protocol import ChangePlan, Collect, Compact, Compacted, PutLost, PutUnknown, PutWon
 from millpond.engine.shell import Shell
 from millpond.state import fork as forks
-from millpond.state import garbage
+from millpond.state import garbage, history
 from millpond.state.live import LiveRuns
 
 from .world import World
@@ -66,11 +66,45 @@ def merges_join_whatever_became_of_their_inputs(monkeypatch: pytest.MonkeyPatch)
 def a_rollback_forgets_positions(monkeypatch: pytest.MonkeyPatch) -> None:
     back = Coordinator._roll_back
 
-    def forget(self: Coordinator, target: Any, child: Any) -> Any:
+    def forget(self: Coordinator, target: Any, *rest: Any) -> Any:
         kept = replace(target.manifest, positions=self._head().positions)
-        return back(self, replace(target, manifest=kept), child)
+        return back(self, replace(target, manifest=kept), *rest)
 
     monkeypatch.setattr(Coordinator, "_roll_back", forget)
+
+
+def a_rollback_keeps_the_program_of_today(monkeypatch: pytest.MonkeyPatch) -> None:
+    back = Coordinator._roll_back
+    monkeypatch.setattr(
+        Coordinator, "_roll_back", lambda self, target, child, program: back(self, target, child, None)
+    )
+
+
+def what_was_dropped_stays_in_the_listing(monkeypatch: pytest.MonkeyPatch) -> None:
+    changed = Coordinator._on_changed
+    monkeypatch.setattr(
+        Coordinator, "_on_changed", lambda self, e: changed(self, replace(e, tables_gone=frozenset()))
+    )
+
+
+def a_backfill_sees_the_epoch_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    change = Shell._change
+
+    def stale(shell: Shell, ask: ChangePlan) -> Any:
+        before = history.find_manifest(shell.store, ask.base.epoch - 1)
+        return change(shell, ask if before is None else replace(ask, base=before))
+
+    monkeypatch.setattr(Shell, "_change", stale)
+
+
+def a_program_is_not_looked_at_again_by_who_takes_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    head = Coordinator._on_head
+
+    def blind(self: Coordinator, event: Any) -> Any:
+        self._based_on = None
+        return head(self, event)
+
+    monkeypatch.setattr(Coordinator, "_on_head", blind)
 
 
 def a_cursor_runs_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,6 +148,10 @@ MUTATIONS: list[Callable[[pytest.MonkeyPatch], None]] = [
     the_collector_spares_nothing,
     merges_join_whatever_became_of_their_inputs,
     a_rollback_forgets_positions,
+    a_rollback_keeps_the_program_of_today,
+    what_was_dropped_stays_in_the_listing,
+    a_backfill_sees_the_epoch_before,
+    a_program_is_not_looked_at_again_by_who_takes_over,
     a_cursor_runs_ahead,
     the_floor_does_not_wait_for_readers,
     nothing_is_ever_due,

@@ -3,7 +3,7 @@
 One pond in memory, written by a coordinator that is killed at any storage
 call and taken over, sometimes while the old one (a zombie) still lives; read
 by readers, forked, rescaled, rolled back, compacted and collected meanwhile;
-over storage that fails before or after it acts, and answers twice.
+given another program, with views that come and go; over storage that fails before or after it acts, and answers twice.
 
 What must hold, at every committed epoch and at the end:
 every view equals the batch answer over the items that the epoch's position
@@ -25,6 +25,7 @@ from millpond.clock import ManualClock
 from millpond.control.admission import Bounds
 from millpond.engine.coordinator import Coordinator, Policy
 from millpond.engine.inline import InlineEngine
+from millpond.engine.programs import program_of
 from millpond.engine.protocol import BACKGROUND, Event, Halt, Instruction, Wait, Woke
 from millpond.engine.shell import Shell
 from millpond.engine.worker import Worker
@@ -34,9 +35,9 @@ from millpond.operators.bag import Bag
 from millpond.operators.materialize import Materialize
 from millpond.operators.scan import Scan
 from millpond.plan import codec
+from millpond.plan.change import without_views
 from millpond.plan.levels import cut
 from millpond.plan.nodes import Plan, SinkNode, View
-from millpond.plan.tables import table_wakes
 from millpond.serve.reader import Reader
 from millpond.sources.memory import MemorySource
 from millpond.state import history, inbox
@@ -51,6 +52,8 @@ from .baton import Actor, Baton, Killed
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 WIDTH_US = 200_000
 CATALOG = "catalog/sim"
+PROGRAMS = (CATALOG, "catalog/more", "catalog/other")
+VIEWS = ("by_key", "total", "by_v", "sizes")
 RETAIN = 4
 
 
@@ -113,6 +116,9 @@ class OnceSink:
         self.shown: dict[tuple[str, int], Counter[tuple[Any, ...]]] = {}
         self.pause = pause
 
+    def __reduce__(self) -> Any:
+        return OnceSink, (int,)  # as a plan keeps it: the target, not the world around it
+
     def deliver(self, pond: str, epoch: int, delta: pa.Table) -> None:
         rows: Counter[tuple[Any, ...]] = Counter()
         for row in delta.to_pylist():
@@ -146,7 +152,13 @@ class World:
         self.alive: list[tuple[int, int]] = []
         self.sink = OnceSink(self.baton.pause)
         self.plan = self._plan()
-        self.store.put_new(CATALOG, codec.dumps(self.plan))
+        self.full = self._more(self.plan)
+        self.plans = dict(
+            zip(PROGRAMS, (self.plan, self.full, without_views(self.full, ["total", "sizes"])), strict=True)
+        )
+        for name, plan in self.plans.items():
+            self.store.put_new(name, codec.dumps(plan))
+        self.changed = 0  # epochs that changed the program
         self.forks: list[tuple[MemoryStore, int]] = []
         self.events: list[str] = []
         self.readers_done = 0
@@ -170,6 +182,26 @@ class World:
         plan = plan.with_view(View("out", "out", "out/rows"))
         return plan.with_sink(SinkNode("out", "by_key", self.sink))
 
+    def _more(self, plan: Plan) -> Plan:
+        """Views over what a table holds, and over what a view holds."""
+        aggs = (Agg("n", "count"), Agg("hi", "max", "k"))
+        by_v = Aggregate(("v",), aggs, feeds_for(aggs, False))
+        plan, _ = plan.with_node("by_v", by_v, ("rows",) * len(by_v.feeds))
+        aggs = (Agg("keys", "count"),)
+        sizes = Aggregate(("n",), aggs, feeds_for(aggs, False))
+        plan, _ = plan.with_node("sizes", sizes, ("by_key",) * len(sizes.feeds))
+        plan = plan.with_view(View("by_v", "by_v", "by_v/groups"))
+        return plan.with_view(View("sizes", "sizes", "sizes/groups"))
+
+    def plan_of(self, catalog: str | None) -> Plan:
+        """A program with the sources of this world."""
+        name = catalog or CATALOG
+        if name not in self.plans:
+            stored: Plan = codec.loads(self.store.get(name))
+            nodes = {step: self.full.nodes[step] for step in stored.nodes}
+            self.plans[name] = Plan(nodes, stored.views, self.full.sinks)
+        return self.plans[name]
+
     # -- the oracle -----------------------------------------------------------------
 
     def expected(self, position: int) -> dict[str, Counter[tuple[Any, ...]]]:
@@ -185,15 +217,34 @@ class World:
         groups = {k: vs for k, vs in groups.items() if vs}
         by_key = Counter({(k, len(vs), sum(vs), min(vs)): 1 for k, vs in groups.items()})
         total = Counter({(len(groups), sum(len(v) for v in groups.values())): 1}) if groups else Counter()
-        return {"by_key": by_key, "total": total}
+        by_v: dict[int, list[int]] = {}
+        for k, vs in groups.items():
+            for v in vs:
+                by_v.setdefault(v, []).append(k)
+        return {
+            "by_key": by_key,
+            "total": total,
+            "by_v": Counter({(v, len(ks), max(ks)): 1 for v, ks in by_v.items()}),
+            "sizes": Counter({(n, c): 1 for n, c in Counter(map(len, groups.values())).items()}),
+        }
 
     def check_snapshot(self, snapshot: Snapshot, view: str) -> None:
-        node = self.plan.views[view]
-        shape = self.plan.shape(node.step)
-        spec = next(t for t in self.plan.nodes[node.step].binding.tables if t.name == node.table)
+        plan = self.plan_of(snapshot.manifest.catalog)
+        node = plan.views.get(view)
+        if node is None:
+            mine = {t.name for t in self.full.nodes[view].binding.tables}
+            assert not mine & set(snapshot.listing.tables()), f"{view} was dropped, and its runs are there"
+            return
+        shape = plan.shape(node.step)
+        spec = next(t for t in plan.nodes[node.step].binding.tables if t.name == node.table)
         got = Counter(tuple(r.values()) for r in snapshot.scan(spec, shape.schema.names).to_pylist())
         want = self.expected(int(snapshot.manifest.positions.get("in", 0)))[view]
         assert got == want, f"epoch {snapshot.epoch} {view}: got {got}, want {want}"
+
+    def check_views(self, snapshot: Snapshot) -> None:
+        for view in VIEWS:
+            self.check_snapshot(snapshot, view)
+        self.check_held(snapshot)
 
     def check_held(self, snapshot: Snapshot) -> None:
         """Every tick that came in is held, or came out when its time was over."""
@@ -215,12 +266,18 @@ class World:
         self, store: FaultyStore | MemoryStore, *, sinks: bool = True
     ) -> tuple[Coordinator, Shell]:
         worker = Worker(store)
-        worker.know_plan(CATALOG, self.plan)
+        base = store.base if isinstance(store, FaultyStore) else store
+        head = history.read_head(base)
+        catalog = CATALOG if head is None or head.catalog is None else head.catalog
+        plan = self.plan_of(catalog)
+        for name, known in self.plans.items():
+            worker.know_plan(name, known)
+        program = program_of(catalog, plan)
         coordinator = Coordinator(
             pond=f"{self.rng.getrandbits(64):x}",
-            catalog=CATALOG,
-            sources=["in", "ticks"],
-            sinks=["out"] if sinks else [],
+            catalog=catalog,
+            sources=program.sources,
+            sinks=program.sinks if sinks else [],
             parallelism=None,
             policy=Policy(
                 bounds=Bounds(rows_max=self.rng.choice([1, 3, 100]), rows_min=1),
@@ -232,11 +289,10 @@ class World:
             ),
             ids=lambda: f"{self.rng.getrandbits(64):016x}",
             now_us=self.clock.now_us(),
-            wakes=table_wakes(self.plan),
+            wakes=program.wakes,
+            based_on=None if head is None else catalog,
         )
-        shell = Shell(
-            worker, InlineEngine(worker), self.plan, cut(self.plan), CATALOG, self.clock, checks=True
-        )
+        shell = Shell(worker, InlineEngine(worker), plan, cut(plan), catalog, self.clock, checks=True)
         return coordinator, shell
 
     def run_coordinator(self, family: list[Actor]) -> None:
@@ -253,6 +309,8 @@ class World:
 
         def take(instructions: list[Instruction]) -> None:
             if coordinator.head is not None:
+                if coordinator.head is not shell._head:
+                    self.changed += coordinator.head.kind == "change"
                 shell.committed(coordinator.head)
             for instruction in instructions:
                 if isinstance(instruction, Halt):
@@ -279,7 +337,7 @@ class World:
     def run_reader(self) -> None:
         """Reads one epoch slowly; must see it right, whatever is collected meanwhile."""
         reader = Reader(Worker(self.faulty()), clock=self.clock)
-        for view in ("by_key", "total"):
+        for view in VIEWS:
             try:
                 with reader.pinned() as snapshot:
                     for _ in range(self.rng.randrange(4)):
@@ -322,7 +380,9 @@ class World:
                     self._command("rescale", {"parallelism": self.rng.randint(1, 5)})
                 elif roll < 0.22 and head is not None:
                     self._command("rollback", {"epoch": self.rng.randint(max(0, head.floor), head.epoch)})
-                elif roll < 0.30:
+                elif roll < 0.45:
+                    self._command("change", {"catalog": self.rng.choice(PROGRAMS)})
+                elif roll < 0.53:
                     self._command("savepoint", {"name": f"s{self.rng.randint(0, 2)}"})
             except UnavailableError:
                 continue
@@ -387,9 +447,7 @@ class World:
         for epoch in history.epochs(self.store):
             if epoch >= head.floor or epoch in head.savepoints.values():
                 snapshot = shell.snapshot(history.read_manifest(self.store, epoch))
-                self.check_snapshot(snapshot, "by_key")
-                self.check_snapshot(snapshot, "total")
-                self.check_held(snapshot)
+                self.check_views(snapshot)
         want = self.expected(len(self.log.items))["by_key"]
         assert self.sink.total(head.pond) == want, "the sink's changes do not add up to the view"
         self._check_forks()
@@ -425,15 +483,10 @@ class World:
         """Every fork is as its parent was, and goes on by itself to where all items are in."""
         for child, _ in self.forks:
             coordinator, shell = self.coordinator(child, sinks=False)
-            first = shell.snapshot(history.read_manifest(child, 0))
-            self.check_snapshot(first, "by_key")
-            self.check_snapshot(first, "total")
-            self.check_held(first)
+            self.check_views(shell.snapshot(history.read_manifest(child, 0)))
             self._finish(coordinator, shell)
             assert coordinator.head is not None
-            self.check_snapshot(shell.snapshot(coordinator.head), "by_key")
-            self.check_snapshot(shell.snapshot(coordinator.head), "total")
-            self.check_held(shell.snapshot(coordinator.head))
+            self.check_views(shell.snapshot(coordinator.head))
 
 
 def _allowed(actor: Actor) -> bool:

@@ -56,6 +56,7 @@ from millpond.engine.protocol import (
     Unanswered,
 )
 from millpond.engine.spec import EpochSpec, Report
+from millpond.engine.turns import made_split
 from millpond.engine.view_changes import all_rows, held_by, view_changes
 from millpond.engine.worker import Worker
 from millpond.errors import InternalError, InvalidError, MillpondError, UnavailableError
@@ -66,6 +67,7 @@ from millpond.plan.levels import Levels
 from millpond.plan.nodes import Plan
 from millpond.plan.tables import table_specs
 from millpond.sources.source import Advance, Poll, Source, Split
+from millpond.sql.change_rows import KIND as SQL
 from millpond.state import history, inbox
 from millpond.state.garbage import Facts, collect
 from millpond.state.listing import live_runs
@@ -194,6 +196,10 @@ class Shell:
         splits: list[Split] = []
         rejects: list[tuple[str, str]] = []
         for entry in inbox.beyond(self.store, int(ask.positions.get(INBOX, 0))):
+            if entry.kind == SQL:
+                if not splits and not rejects:
+                    self._execute(ask, entry, splits, rejects)
+                break
             if entry.kind != "rows":
                 if splits or rejects:
                     break
@@ -217,6 +223,17 @@ class Shell:
         polls[INBOX] = Poll(tuple(splits), tuple(rejects))
         return (), None, None
 
+    def _execute(
+        self, ask: PollSources, entry: inbox.Entry, splits: list[Split], rejects: list[tuple[str, str]]
+    ) -> None:
+        """A change that is logic, over the state that all before it left: an epoch of its own."""
+        assert self._head is not None
+        try:
+            splits.append(made_split(self.plan, self.snapshot(self._head), entry))
+        except InvalidError as error:
+            told = " ".join(part for part in (error.message, error.detail) if part)
+            rejects.append((str(entry.number), f"{entry.args.get('sql')}: {told}"))
+
     def _refusal(self, entry: inbox.Entry) -> str | None:
         """Why a table cannot read an entry with rows, if so: another process may know another plan."""
         source = self.sources.get(str(entry.args.get(TABLE_KEY)))
@@ -232,6 +249,10 @@ class Shell:
         if given != wanted or not isinstance(entry.args.get(ROWS_KEY), int):
             shown = ", ".join(f"{f.name} {f.type}" for f in given)
             return f"its rows have other columns than the table: {shown}"
+        if source.append_only:  # type: ignore[union-attr]
+            with pa.ipc.open_stream(entry.payload) as stream:
+                if pa.compute.min(stream.read_all().column("_w")).as_py() == -1:
+                    return "the table is append-only, and the entry deletes"
         return None
 
     def _rollback_target(self, entry: inbox.Entry) -> HeadRead | None:
@@ -278,7 +299,11 @@ class Shell:
             )
             filled = backfill(setting, self.plan, change)
             ended = errors_taken_back(setting, change.gone)
-            catalog = save_plan(self.worker, change.plan)
+            catalog = ask.catalog
+            if change.plan is wanted:
+                self.worker.know_plan(catalog, wanted)
+            else:
+                catalog = save_plan(self.worker, change.plan)
         except MillpondError as error:
             return ChangeFailed(error)
         except OSError as error:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from millpond.errors import InvalidError
 from millpond.operators.operator import Operator, Shape
-from millpond.plan.nodes import Plan
+from millpond.plan.nodes import Node, Plan
 
 
 class Builder:
     def __init__(self) -> None:
         self.plan = Plan()
         self._sealed = False
+        self._before: Mapping[str, Node] = {}
 
     def add(self, step: str | None, operator: Operator, inputs: tuple[str, ...], default: str) -> str:
         """Add a step; its id, which is that of an equal step when there is one."""
         self.change(lambda plan: plan)
-        name = step if step is not None else self._fresh(default)
+        name = step if step is not None else self._fresh(default, operator, inputs)
         if not name or name == "inbox" or name.startswith("_") or "/" in name or "!" in name:
             raise InvalidError(
                 f"{name!r} cannot be a step id",
@@ -53,14 +54,22 @@ class Builder:
         """Take definitions again, from this plan on."""
         self._sealed = False
         self.plan = plan
+        self._before = plan.nodes
 
     def shape(self, step: str) -> Shape:
         return self.plan.shape(step)
 
-    def _fresh(self, base: str) -> str:
-        """A good default id: what it does, on what; numbered when taken by another step."""
+    def _fresh(self, base: str, operator: Operator, inputs: tuple[str, ...]) -> str:
+        """A good default id: what it does, on what; numbered when taken by another step.
+
+        A step that was dropped since the builder was opened again keeps its id for itself.
+        """
         name, number = base, 2
-        while name in self.plan.nodes:
+        while name in self.plan.nodes or self._was_another(name, operator, inputs):
             name = f"{base}-{number}"
             number += 1
         return name
+
+    def _was_another(self, name: str, operator: Operator, inputs: tuple[str, ...]) -> bool:
+        node = self._before.get(name)
+        return node is not None and (node.operator != operator or node.inputs != inputs)

@@ -174,12 +174,12 @@ class Reader:
         if first > last:
             return deltas.negate(self.diff(view, last, first))
         with self._stretch(first, last) as (before, after):
-            _, spec, columns = self._view(after.manifest, view)
             apart = before.manifest.catalog != after.manifest.catalog  # the name may mean another table
             if apart or first < self.head().floor:  # a savepoint: the epochs between may be gone
                 found = view_difference(before, after, view, self.plan_of)
-                assert found is not None
-                return found
+                if found is not None:
+                    return found
+            _, spec, columns = self._view(after.manifest, view)
             told = (view_changes(after.at(e), view, self.plan_of) for e in range(first + 1, last + 1))
             parts = [rows for rows in told if rows is not None]
             if not parts:
