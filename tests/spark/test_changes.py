@@ -1,0 +1,62 @@
+"""A program that changes on Spark: the same as inline, law 1 at every epoch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import millpond
+from millpond.engine.backfill import Progress
+from millpond.sources.files import FileSource
+from tests.oracle import pipeline
+from tests.oracle.test_changes import ChangingWorld
+
+SEEDS = int(os.environ.get("MILLPOND_ENGINE_SEEDS", "2"))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def functions_by_value() -> Iterator[None]:
+    """The workers cannot import the tests: what a view's Python is goes with the plan."""
+    cloudpickle.register_pickle_by_value(pipeline)
+    yield
+    cloudpickle.unregister_pickle_by_value(pipeline)
+
+
+@pytest.mark.parametrize("seed", range(8000, 8000 + SEEDS))
+def test_views_come_and_go(seed: int, session: Any, tmp_path: Path) -> None:
+    world = ChangingWorld(tmp_path / "pond", seed, engine="spark", spark=session)
+    try:
+        world.run(steps=5)
+        assert world.changes
+    finally:
+        world.close()
+
+
+def test_files_are_read_again_and_views_read_in_chunks(session: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for n in range(4):
+        rows = pa.table({"k": [i % 7 for i in range(500)], "v": list(range(n * 500, n * 500 + 500))})
+        pq.write_table(rows, folder / f"{n}.parquet")
+    options: dict[str, Any] = {"durable": False, "epoch_rows_max": 600, "parallelism": 3}
+    with millpond.open(tmp_path / "pond", engine="spark", spark=session, **options) as pond:
+        stream = pond.stream("in", FileSource(folder))
+        kept = stream.filter("v % 2 = 0").view("even")
+        pond.drain()
+        told: list[Progress] = []
+        with pond.changing(on_progress=told.append):
+            stream.key_by("k").aggregate(n="count(*)", s="sum(v)").view("sums")
+            kept.top_n(3, "v desc").view("top")
+        assert len(told) > 3
+        assert told[-1].rows == told[-1].total == 3000
+        found = pond.read("sums")
+        assert sum(found["n"].to_pylist()) == 2000
+        assert sum(found["s"].to_pylist()) == sum(range(2000))
+        assert sorted(pond.read("top")["v"].to_pylist()) == [1994, 1996, 1998]
