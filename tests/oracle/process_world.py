@@ -353,7 +353,7 @@ OPS: dict[type[Plays], dict[str, st.SearchStrategy[list[Any]]]] = {
 def programs(kind: type[Plays], focus: Sequence[str] | None = None) -> st.SearchStrategy[list[Any]]:
     """Mostly good ones; some fail after what they did."""
     ops = [OPS[kind][name] for name in focus or OPS[kind]]
-    good = st.lists(st.one_of(*ops, *ops, *ops, SAID), min_size=1, max_size=5)
+    good = st.lists(st.one_of(*ops, *ops, *ops, SAID), min_size=1, max_size=6)
     bad = st.tuples(good, BAD).map(lambda both: [*both[0], both[1]])
     return st.one_of(good, good, good, good, bad)
 
@@ -362,7 +362,7 @@ WHATS = ("restart", "rescale", "compact", "roll back", "fork")
 
 
 @st.composite
-def histories(draw: st.DrawFn, kind: type[Plays], steps: int = 6) -> list[Any]:
+def histories(draw: st.DrawFn, kind: type[Plays], steps: int = 6, rows_min: int = 0) -> list[Any]:
     """Steps of a pond: rows, splits, how far the clock goes on, and what else happens; about a few states."""
     names = st.sampled_from(sorted(OPS[kind]))
     focus = draw(st.lists(names, min_size=1, max_size=3, unique=True))
@@ -372,8 +372,10 @@ def histories(draw: st.DrawFn, kind: type[Plays], steps: int = 6) -> list[Any]:
     row = st.tuples(st.sampled_from([0, 0, 0, 1, 2, 3]), st.sampled_from(seconds), programs(kind, focus))
     what = st.sampled_from(["", "", "bound", *WHATS])
     clock = st.sampled_from([0, 0, *(int(s * SECOND) for s in seconds if s >= 0)])
-    step = st.tuples(st.lists(row, max_size=8), st.integers(1, 3), clock, what, st.integers(0, 50))
-    return draw(st.lists(step, min_size=1, max_size=steps))
+    step = st.tuples(
+        st.lists(row, min_size=rows_min, max_size=8), st.integers(1, 3), clock, what, st.integers(0, 50)
+    )
+    return draw(st.lists(step, min_size=steps if rows_min else 1, max_size=steps))
 
 
 def settings_of(kind: type[Plays]) -> st.SearchStrategy[dict[str, Any]]:

@@ -33,10 +33,17 @@ def check(kind: type[Plays], options: dict[str, Any], history: list[Any]) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-@settings(max_examples=20, derandomize=True, **CAREFULLY)
+@settings(max_examples=12, derandomize=True, **CAREFULLY)
 @given(data=st.data())
 def test_states_are_dicts_and_timers_a_sorted_list(kind: type[Plays], data: st.DataObject) -> None:
     check(kind, data.draw(settings_of(kind)), data.draw(histories(kind)))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@settings(max_examples=4, derandomize=True, **CAREFULLY)
+@given(data=st.data())
+def test_the_same_over_many_epochs(kind: type[Plays], data: st.DataObject) -> None:
+    check(kind, data.draw(settings_of(kind)), data.draw(histories(kind, steps=12, rows_min=4)))
 
 
 @pytest.mark.slow
@@ -44,4 +51,8 @@ def test_states_are_dicts_and_timers_a_sorted_list(kind: type[Plays], data: st.D
 @settings(max_examples=EXAMPLES, **CAREFULLY)
 @given(data=st.data())
 def test_the_same_for_longer(kind: type[Plays], data: st.DataObject) -> None:
-    check(kind, data.draw(settings_of(kind)), data.draw(histories(kind, steps=12)))
+    check(
+        kind,
+        data.draw(settings_of(kind)),
+        data.draw(histories(kind, steps=12, rows_min=data.draw(st.sampled_from([0, 3])))),
+    )
