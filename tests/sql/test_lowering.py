@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from millpond.errors import InvalidError
 from tests.sql.world import World
 
 TABLES = {
@@ -24,7 +25,7 @@ TABLES = {
     ),
     "u": ({"id": "INTEGER", "a": "INTEGER", "c": "DOUBLE", "s": "VARCHAR"}, "id"),
 }  # fmt: skip
-AT_ONCE = 6  # queries that are views of one pond
+AT_ONCE = 24  # queries that are views of one pond
 
 TEXT = re.sub(r"^--.*$", "", (Path(__file__).parent / "queries.sql").read_text(), flags=re.M)
 QUERIES = [q.strip() for q in TEXT.split(";") if q.strip()]
@@ -66,7 +67,21 @@ def test_views_are_the_batch_queries(first: int, tmp_path: Path) -> None:
     for number, query in enumerate(QUERIES[first : first + AT_ONCE], first):
         world.view(f"v{number}", query)
     world.check("empty")
-    for epoch in range(5):
+    for epoch in range(4):
         change(world, rng)
         world.check(f"epoch {epoch}")
+    world.close()
+
+
+REFUSED = re.findall(
+    r"^-- (?P<why>.*)\n(?P<query>(?:[^-].*\n?)+)", (Path(__file__).parent / "refused.sql").read_text(), re.M
+)
+
+
+@pytest.mark.parametrize(("why", "query"), REFUSED)
+def test_what_cannot_be_kept_is_refused(why: str, query: str, tmp_path: Path) -> None:
+    world = World(tmp_path / "pond", TABLES)
+    with pytest.raises(InvalidError, match=re.escape(why)) as told:
+        world.view("v", query.strip().rstrip(";"))
+    assert "in the query" in str(told.value) or "in the expression" in str(told.value)
     world.close()

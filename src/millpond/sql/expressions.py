@@ -46,6 +46,13 @@ class Column:
         return f"CAST({quoted(self.name)} AS {self.type})" if restored(self.type) else quoted(self.name)
 
 
+@dataclass(frozen=True)
+class _Parameter:
+    """What stands for a column inside a lambda."""
+
+    sql: str
+
+
 def comparison(name: str) -> str:
     return _COMPARISONS[name]
 
@@ -116,7 +123,7 @@ def conjuncts(nodes: Sequence[Json]) -> Iterator[Json]:
             yield node
 
 
-def render(node: Json, columns: Sequence[Column]) -> str:
+def render(node: Json, columns: Sequence[Column | _Parameter]) -> str:
     """The text of an expression over these columns."""
     match node["expression_class"]:
         case "BOUND_REF":
@@ -135,6 +142,9 @@ def render(node: Json, columns: Sequence[Column]) -> str:
         case "BOUND_OPERATOR":
             return _operator(node, [render(c, columns) for c in node["children"]])
         case "BOUND_FUNCTION":
+            for place, child in enumerate(node["children"]):
+                if child["expression_class"] == "BOUND_LAMBDA":
+                    return _with_lambda(node, columns, place)
             return _function(node, [render(c, columns) for c in node["children"]])
     refuse(node, "is not supported in a materialized view")
 
@@ -175,13 +185,24 @@ def _function(node: Json, parts: list[str]) -> str:
     if named:
         plain = len(parts) - len(named)
         parts = parts[:plain] + [f"{quoted(n)} := {p}" for n, p in zip(named, parts[plain:], strict=True)]
-    if any(c["expression_class"] == "BOUND_LAMBDA" for c in node.get("children") or ()) or _has_lambda(node):
-        refuse(node, "takes a lambda, which is not supported in a materialized view")
     if name == "struct_extract" and len(parts) == 2:
         return f"struct_extract({parts[0]}, {parts[1]})"
     return f"{quoted(name)}({', '.join(parts)})"
 
 
-def _has_lambda(node: Json) -> bool:
-    data = node.get("function_data") or {}
-    return isinstance(data, dict) and data.get("lambda_expr") is not None
+def _with_lambda(node: Json, columns: Sequence[Column | _Parameter], place: int) -> str:
+    """A function of a list and a lambda; what the lambda takes from around it follows as arguments.
+
+    Inside, the parameters come first, the last of them at 0, and what is taken from around after them.
+    """
+    kids = node["children"]
+    maker = kids[place]
+    initial = 1 if (node.get("function_data") or {}).get("has_initial") else 0
+    around = [_Parameter(render(c, columns)) for c in kids[place + 1 + initial :]]
+    depth = sum(isinstance(c, _Parameter) for c in columns)
+    names = [f"p{depth}_{n}" for n in range(int(maker["parameter_count"]))]
+    inside = [*(_Parameter(n) for n in reversed(names)), *around]
+    given = [render(c, columns) for c in kids[:place]]
+    given.append(f"lambda {', '.join(names)}: {render(maker['lambda_expr'], inside)}")
+    given += [render(c, columns) for c in kids[place + 1 : place + 1 + initial]]
+    return f"{quoted(node['qname']['path'][-1])}({', '.join(given)})"

@@ -63,14 +63,27 @@ def literal(constant: Json) -> str:
             f"(to_months({value['months']}) + to_days({value['days']}) + to_microseconds({value['micros']}))"
         )
     if name in ("LIST", "ARRAY"):
-        return f"CAST([{', '.join(literal(c) for c in value['children'])}] AS {text})"
+        element = kind["type_info"]["child_type"]
+        return f"CAST([{', '.join(_inner(c, element) for c in value['children'])}] AS {text})"
     if name == "STRUCT":
-        names = [c["first"] for c in kind["type_info"]["child_types"]]
-        parts = zip(names, value["children"], strict=True)
-        return f"CAST({{{', '.join(f'{text_literal(n)}: {literal(c)}' for n, c in parts)}}} AS {text})"
+        parts = zip(kind["type_info"]["child_types"], value["children"], strict=True)
+        inner = ", ".join(f"{text_literal(k['first'])}: {_inner(c, k['second'])}" for k, c in parts)
+        return f"CAST({{{inner}}} AS {text})"
+    if name == "TUPLE":
+        parts = zip(kind["type_info"]["child_types"], value["children"], strict=True)
+        return f"CAST(row({', '.join(_inner(c, k['second']) for k, c in parts)}) AS {text})"
+    if name == "MAP":
+        pair = kind["type_info"]["child_type"]
+        entries = ", ".join(_inner(c, pair) for c in value["children"])
+        return f"CAST(map_from_entries([{entries}]) AS {text})"
     if name == "UUID":
         return f"CAST({text_literal(str(value))} AS UUID)"
     raise InvalidError(f"a constant of type {text} is not supported here", detail=str(value)[:80])
+
+
+def _inner(constant: Json, kind: Json) -> str:
+    """An element of a nested constant: it has the type that the whole one says."""
+    return literal({"type": kind, "value": None, **constant})
 
 
 def _wide(value: Any) -> int:

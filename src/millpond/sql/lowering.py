@@ -6,16 +6,16 @@ its place in the text.  Equal sub-plans become one step, as everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from millpond.flow.builder import Builder
 from millpond.operators.map import Map
 from millpond.operators.operator import Operator, Shape
 from millpond.sql.bind import Binder
 from millpond.sql.expressions import Column, render, type_of
-from millpond.sql.refusal import refuse
+from millpond.sql.refusal import NotSupported, refuse
 from millpond.sql.relation import Relation, fresh_names
-from millpond.sql.types import Json, quoted
+from millpond.sql.types import Json, as_stored, quoted, told_apart
 
 Rule = Callable[["Lowering", Json], Relation]
 
@@ -43,6 +43,8 @@ class Lowering:
         from millpond.sql.rules.table import RULES  # the rules call back
 
         rule = RULES.get(node["type"])
+        if node["type"] == "LOGICAL_RECURSIVE_CTE":
+            raise NotSupported("WITH RECURSIVE is not supported in a materialized view")
         if rule is None:
             refuse({"type": node["type"].removeprefix("LOGICAL_")}, "is not supported in a materialized view")
         return rule(self, node)
@@ -50,6 +52,15 @@ class Lowering:
     def define(self, node: Json) -> None:
         """Lower the definition of a common table expression, for those who read it by its number."""
         self.ctes[int(node["table_index"])] = self.lower(node["children"][0])
+
+    def keyed(self, kinds: Iterable[str], what: str) -> None:
+        """Refuse keys of types whose equal values can be stored as different ones."""
+        for kind in kinds:
+            if not told_apart(kind):
+                raise NotSupported(
+                    f"{what} cannot take values of type {kind} in a materialized view",
+                    hint="cast them to text, or to a number of microseconds with epoch_us(...)",
+                )
 
     def add(self, operator: Operator, inputs: tuple[str, ...], verb: str) -> str:
         return self.builder.add(None, operator, inputs, f"{self.name}.{verb}")
@@ -66,9 +77,11 @@ class Lowering:
         names = fresh_names(name for name, _, _ in wanted)
         columns = tuple(Column(n, kind) for n, (_, _, kind) in zip(names, wanted, strict=True))
         held = list(self.builder.shape(source.step).schema.names)
+        held_as = {quoted(n) for n in held}
         if [sql for _, sql, _ in wanted] == [quoted(n) for n in names] and names == held:
             return Relation(source.step, columns)
-        operator = Map(tuple((n, sql) for n, (_, sql, _) in zip(names, wanted, strict=True)))
+        texts = [sql if sql in held_as else as_stored(sql, kind) for _, sql, kind in wanted]
+        operator = Map(tuple(zip(names, texts, strict=True)))
         return Relation(self.add(operator, (source.step,), verb), columns)
 
     def project(

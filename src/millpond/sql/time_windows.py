@@ -12,9 +12,8 @@ projections knows the marks and puts the operator there (`rules/time_window.py`)
 
 from __future__ import annotations
 
-from sqlglot import tokenize
+from sqlglot import Token, TokenType, tokenize
 from sqlglot.errors import TokenError
-from sqlglot.tokens import Token, TokenType
 
 from millpond.errors import InvalidError
 from millpond.operators.expressions import picture

@@ -7,7 +7,17 @@ from typing import Any
 Json = dict[str, Any]
 
 # What Arrow and our state hold differs from the logical type: a reference is cast back to it.
-_RESTORED = ("HUGEINT", "UHUGEINT", "BIGNUM", "UUID", "ENUM", "BIT", "TIME WITH TIME ZONE", "JSON")
+_RESTORED = (
+    "HUGEINT",
+    "UHUGEINT",
+    "BIGNUM",
+    "UUID",
+    "ENUM",
+    "BIT",
+    "TIME WITH TIME ZONE",
+    "JSON",
+    "INTERVAL",
+)
 
 
 def type_text(kind: Json) -> str:
@@ -30,9 +40,8 @@ def type_text(kind: Json) -> str:
     if name in ("STRUCT", "TUPLE"):
         parts = info["child_types"]
         if all(not part["first"] for part in parts):
-            inner = ", ".join(f"{quoted(f'v{n}')} {type_text(p['second'])}" for n, p in enumerate(parts, 1))
-        else:
-            inner = ", ".join(f"{quoted(part['first'])} {type_text(part['second'])}" for part in parts)
+            return f"TUPLE({', '.join(type_text(part['second']) for part in parts)})"
+        inner = ", ".join(f"{quoted(part['first'])} {type_text(part['second'])}" for part in parts)
         return f"STRUCT({inner})"
     if name == "ENUM":
         values = info.get("values") or []
@@ -45,6 +54,23 @@ def type_text(kind: Json) -> str:
 def restored(text: str) -> bool:
     """Must a column of this type be cast back to it before it is used?"""
     return any(word in text for word in _RESTORED)
+
+
+def as_stored(sql: str, kind: str) -> str:
+    """An expression of this type, as the state can hold it: an interval is kept as text.
+
+    >>> as_stored("a - b", "INTERVAL")
+    'CAST(a - b AS VARCHAR)'
+    """
+    return f"CAST({sql} AS {kind.replace('INTERVAL', 'VARCHAR')})" if "INTERVAL" in kind else sql
+
+
+def told_apart(text: str) -> bool:
+    """Are two values of the type equal just when what the state holds of them is?
+
+    One month equals thirty days, and noon in London equals one o'clock in Paris.
+    """
+    return "INTERVAL" not in text and "TIME WITH TIME ZONE" not in text.replace("TIMESTAMP WITH", "")
 
 
 def quoted(name: str) -> str:

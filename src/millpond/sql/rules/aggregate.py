@@ -19,7 +19,7 @@ from millpond.sql.refusal import refuse
 from millpond.sql.relation import Relation, fresh_names
 from millpond.sql.rules import time_window
 from millpond.sql.rules.values import constant
-from millpond.sql.types import Json, quoted, type_text
+from millpond.sql.types import Json, as_stored, quoted, type_text
 
 _FAST = {
     "count_star": "count",
@@ -91,6 +91,12 @@ def _grouping_set(
 
 
 def _grouped(low: Lowering, source: Relation, groups: Sequence[Json], calls: Sequence[Json]) -> Relation:
+    low.keyed((type_of(g) for g in groups), "GROUP BY")
+    apart = [c for c in calls if c.get("aggregate_type") == "DISTINCT"]
+    low.keyed((type_of(a) for c in apart for a in c["children"]), "DISTINCT in an aggregate")
+    if not groups and not calls:
+        found = constant(low, "select true as nothing", ["nothing"], ["BOOLEAN"])
+        return Relation(found.step, ())
     if groups and not calls:
         made = low.project(source, groups, _names(groups, "group"))
         return Relation(low.add(Distinct(tuple(made.names)), (made.step,), "groups"), made.columns)
@@ -110,18 +116,20 @@ def _fast(call: Json) -> str | None:
     if (call.get("order_bys") or {}).get("orders"):
         return None
     if name in _ANY and len(call["children"]) == 1:
-        kind = type_of(call["children"][0])
-        return "min" if not kind.endswith("[]") and not kind.startswith(("STRUCT", "MAP")) else None
+        return "min" if _ordered_as_stored(type_of(call["children"][0])) else None
     found = _FAST.get(name)
     if found in ("sum", "avg", "var_samp", "var_pop", "stddev_samp", "stddev_pop"):
         return found if type_of(call["children"][0]).split("(")[0] in _NUMBERS else None
     if found in ("min", "max"):
-        kind = type_of(call["children"][0])
-        plain = (
-            len(call["children"]) == 1 and not kind.endswith("]") and not kind.startswith(("STRUCT", "MAP"))
-        )
+        plain = len(call["children"]) == 1 and _ordered_as_stored(type_of(call["children"][0]))
         return found if plain else None
     return found
+
+
+def _ordered_as_stored(kind: str) -> bool:
+    """Is the order of what the state holds the order of the values?"""
+    words = ("STRUCT", "TUPLE", "MAP", "UNION", "ENUM", "BIT", "INTERVAL", "TIME WITH TIME ZONE")
+    return not kind.endswith("]") and not kind.startswith(words)
 
 
 def _by_accumulators(
@@ -214,11 +222,16 @@ def _by_query(low: Lowering, source: Relation, groups: Sequence[Json], calls: Se
     wanted = [(n, render(g, source.columns), type_of(g)) for n, g in zip(keys, groups, strict=True)]
     taken = list(keys)
 
+    made_of: dict[str, Column] = {}
+
     def column(node: Json, base: str) -> Column:
-        (name,) = fresh_names([base], taken)
-        taken.append(name)
-        wanted.append((name, render(node, source.columns), type_of(node)))
-        return Column(name, type_of(node))
+        text = render(node, source.columns)
+        if text not in made_of:
+            (name,) = fresh_names([base], taken)
+            taken.append(name)
+            wanted.append((name, text, type_of(node)))
+            made_of[text] = Column(name, type_of(node))
+        return made_of[text]
 
     (live,) = fresh_names([LIVE], taken)
     taken.append(live)
@@ -227,7 +240,8 @@ def _by_query(low: Lowering, source: Relation, groups: Sequence[Json], calls: Se
     taken += outs
     texts = []
     for out, call in zip(outs, calls, strict=True):
-        texts.append(f"{_call(call, column, live)} AS {quoted(out)}")
+        text = as_stored(_call(call, column, live), type_text(call["return_type"]))
+        texts.append(f"{text} AS {quoted(out)}")
     rows = low.compute(source, wanted, "arguments")
     if not groups:
         rows = _with_nothing(low, rows)
@@ -247,8 +261,8 @@ def _call(call: Json, column: object, live: str) -> str:
     """The text of one aggregate over columns that `column` makes."""
     assert callable(column)
     name = call["qname"]["path"][-1]
-    if (call.get("function_data") or {}).get("bind_info") is not None:
-        refuse(call, "is not supported in a materialized view")
+    if name.startswith("reservoir"):
+        refuse(call, "draws rows by chance, and gives another value every time", "use quantile_cont")
     filters = [f"{quoted(live)} IS NOT NULL"]
     if call.get("filter"):
         filters.append(column(call["filter"], "filter").sql)

@@ -14,6 +14,7 @@ from millpond.sql.types import Json
 
 def lower(low: Lowering, node: Json) -> Relation:
     source = low.exact(low.lower(node["children"][0]))
+    low.keyed((c.type for c in source.columns), "DISTINCT")
     if node["distinct_type"] == "DISTINCT":
         return Relation(low.add(Distinct(tuple(source.names)), (source.step,), "distinct"), source.columns)
     targets = node["distinct_targets"]

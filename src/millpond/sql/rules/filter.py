@@ -168,6 +168,9 @@ def _leaves(low: Lowering, node: Json, at: int, asked: list[Json]) -> list[tuple
     middle = left[-1][1] + left[-1][2]
     right = _leaves(low, node["children"][1], middle, asked)
     for c in node.get("conditions") or ():
+        if c["right"] is None:  # any condition over both
+            asked.append(shifted(c["left"], -at))
+            continue
         asked.append(_comparison(shifted(c["left"], -at), shifted(c["right"], -middle), c["comparison"]))
     if node.get("condition"):
         asked += [shifted(c, -at) for c in _factored([node["condition"]])]

@@ -9,7 +9,7 @@ from millpond.sql.relation import Relation
 from millpond.sql.rules import unnest, values
 from millpond.sql.types import Json
 
-ROW_ID = 2**64 - 1
+_LISTS = ("unnest", "range", "generate_series")  # functions that give a row for each element
 
 
 def lower(low: Lowering, node: Json) -> Relation:
@@ -18,7 +18,7 @@ def lower(low: Lowering, node: Json) -> Relation:
     if table is None:
         if not node["children"] and node.get("parameters"):
             return values.lower_function(low, node)
-        if node["children"] and node["qname"]["path"][-1] == "unnest":
+        if node["children"] and node["qname"]["path"][-1] in _LISTS:
             return unnest.lower_function(low, node)
         refuse(node, "is a function that reads rows, and is not supported here")
     source = low.relations[table]

@@ -43,8 +43,10 @@ def lower(low: Lowering, node: Json) -> Relation:
 
 def lower_sides(low: Lowering, node: Json, left: Relation, right: Relation) -> Relation:
     """A join of two relations by the conditions of a node."""
-    pairs = [(c["left"], c["right"], c["comparison"]) for c in node.get("conditions") or ()]
-    rest = [node["condition"]] if node.get("condition") else []
+    asked = node.get("conditions") or ()
+    pairs = [(c["left"], c["right"], c["comparison"]) for c in asked if c["right"] is not None]
+    rest = [c["left"] for c in asked if c["right"] is None]  # any condition over both
+    rest += [node["condition"]] if node.get("condition") else []
     if node["join_type"] == "SINGLE" and not rest:
         joined = _single(low, left, right, pairs)
     elif node["join_type"] in _KINDS:
@@ -107,6 +109,7 @@ def _join(
 
 def _keyed(low: Lowering, side: Relation, keys: Sequence[tuple[Json, str]]) -> tuple[Relation, list[str]]:
     """The relation with the columns it is joined by; NULLs that count as equal become values."""
+    low.keyed((type_of(node) for node, _ in keys), "an equality of a join")
     plain: list[tuple[str, str, str] | str] = []
     for number, (node, how) in enumerate(keys):
         bare = side.columns[int(node["index"])].name if node["expression_class"] == "BOUND_REF" else None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from millpond.flow.stream import GLOBAL_BUCKETS
 from millpond.operators.top_n import TopN
 from millpond.ordering import Order
+from millpond.sql.expressions import type_of
 from millpond.sql.lowering import Lowering
 from millpond.sql.refusal import NotSupported
 from millpond.sql.relation import Relation
@@ -49,12 +50,24 @@ def top(
 
 def orders(low: Lowering, source: Relation, by: Sequence[Json]) -> tuple[Relation, tuple[Order, ...]]:
     """The relation with the columns it is ordered by, and the order."""
-    held, names = low.extended(source, [o["expression"] for o in by], "by")
+    low.keyed((type_of(o["expression"]) for o in by), "ORDER BY with LIMIT")
+    held, names = low.extended(source, [_ranked(o["expression"]) for o in by], "by")
     found = tuple(
         Order(name, descending=o["type"] == "DESCENDING", nulls_first=o["null_order"] == "NULLS FIRST")
         for name, o in zip(names, by, strict=True)
     )
     return held, found
+
+
+def _ranked(node: Json) -> Json:
+    """What has the order of an expression: the state holds an ENUM as text."""
+    if not type_of(node).startswith("ENUM"):
+        return node
+    kind = {"id": "INTEGER", "type_info": None}
+    return {
+        "expression_class": "BOUND_FUNCTION", "type": "BOUND_FUNCTION", "return_type": kind,
+        "qname": {"path": ["enum_code"]}, "children": [node],
+    }  # fmt: skip
 
 
 def _constant(value: Json, what: str) -> int | None:

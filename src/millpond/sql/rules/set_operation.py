@@ -17,6 +17,7 @@ def lower(low: Lowering, node: Json) -> Relation:
     if node["type"] == "LOGICAL_UNION":
         parts = [low.exact(side, names) for side in sides]
         return Relation(low.add(Union(), tuple(p.step for p in parts), "union"), parts[0].columns)
+    low.keyed((c.type for c in sides[0].columns), "EXCEPT and INTERSECT")
     return _counted(low, node, sides, names)
 
 

@@ -3,6 +3,7 @@
 from millpond.sql.lowering import Rule
 from millpond.sql.rules import (
     aggregate,
+    asof,
     cte,
     distinct,
     filter,
@@ -23,6 +24,7 @@ RULES: dict[str, Rule] = {
     "LOGICAL_AGGREGATE_AND_GROUP_BY": aggregate.lower,
     "LOGICAL_COMPARISON_JOIN": join.lower,
     "LOGICAL_ANY_JOIN": join.lower,
+    "LOGICAL_ASOF_JOIN": asof.lower,
     "LOGICAL_CROSS_PRODUCT": filter.lower_product,
     "LOGICAL_DISTINCT": distinct.lower,
     "LOGICAL_UNION": set_operation.lower,

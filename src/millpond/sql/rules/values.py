@@ -65,7 +65,8 @@ def _stored(sql: str, names: list[str], kinds: list[str]) -> str:
     from millpond.operators.expressions import storable_text
 
     listed = ", ".join(
-        f"CAST({quoted(n)} AS {storable_text(k)}) AS {quoted(n)}" for n, k in zip(names, kinds, strict=True)
+        f"CAST({quoted(n)} AS {storable_text(k.replace('INTERVAL', 'VARCHAR'))}) AS {quoted(n)}"
+        for n, k in zip(names, kinds, strict=True)
     )
     return f"select {listed} from ({sql})"
 

@@ -13,7 +13,7 @@ from millpond.sql.expressions import Column, direction, references, render
 from millpond.sql.lowering import Lowering
 from millpond.sql.refusal import refuse
 from millpond.sql.relation import Relation, fresh_names
-from millpond.sql.types import Json, quoted, type_text
+from millpond.sql.types import Json, as_stored, quoted, type_text
 
 _PLAIN = {
     "WINDOW_ROW_NUMBER": "row_number", "WINDOW_RANK": "rank", "WINDOW_RANK_DENSE": "dense_rank",
@@ -60,7 +60,8 @@ def _one_partition(
     outs = fresh_names([calls[n].get("alias") or "over" for n in numbers], names)
     texts = []
     for out, n in zip(outs, numbers, strict=True):
-        texts.append(f"{_call(calls[n], own.columns, keys, names)} AS {quoted(out)}")
+        text = as_stored(_call(calls[n], own.columns, keys, names), type_text(calls[n]["return_type"]))
+        texts.append(f"{text} AS {quoted(out)}")
         found[n] = Column(out, type_text(calls[n]["return_type"]))
     listed = ", ".join([*(quoted(n) for n in names), *texts])
     step = low.add(
@@ -95,15 +96,15 @@ def _call(call: Json, columns: Sequence[Column], keys: Sequence[str], names: Seq
     if call.get("ignore_nulls"):
         inner += " IGNORE NULLS"
     shown = f"{quoted(name)}({inner})" if kind == "WINDOW_AGGREGATE" else f"{name}({inner})"
-    if call.get("filter_expr"):
-        shown += f" FILTER (WHERE {render(call['filter_expr'], columns)})"
+    if call.get("filters"):
+        shown += f" FILTER (WHERE {render(call['filters'], columns)})"
     by = call.get("orders") or []
     frame, rows = _frame(call, by, columns)
     parts = []
     if keys:
         parts.append("PARTITION BY " + ", ".join(quoted(k) for k in keys))
     listed = [_orders(by, columns)] if by else []
-    if name in _BY_PLACE or rows:
+    if (name in _BY_PLACE or rows) and name != "fill":
         used = {columns[r].name for o in by for r in references(o["expression"])}
         listed += [quoted(n) for n in names if n not in used]
     if listed:

@@ -1,0 +1,66 @@
+"""ASOF joins: to each row on the left the last row on the right that is not after it.
+
+Rows of both sides with one key are kept together and joined again when one of
+them changes.  Of rows on the right that are equally late the first by all
+columns is taken, so that the same rows always give the same answer (law 3).
+"""
+
+from __future__ import annotations
+
+from millpond.operators.per_key import PerKey
+from millpond.operators.union import Union
+from millpond.sql.expressions import Column, comparison, render, type_of
+from millpond.sql.lowering import Lowering
+from millpond.sql.refusal import NotSupported
+from millpond.sql.relation import Relation
+from millpond.sql.types import Json, quoted
+
+_WORDS = {"INNER": "", "LEFT": "LEFT "}
+_EARLIER = ("COMPARE_GREATERTHAN", "COMPARE_GREATERTHANOREQUALTO")
+_LATER = ("COMPARE_LESSTHAN", "COMPARE_LESSTHANOREQUALTO")
+
+
+def lower(low: Lowering, node: Json) -> Relation:
+    left, right = (low.lower(c) for c in node["children"])
+    conditions = node["conditions"]
+    keys = [c for c in conditions if c["comparison"] == "COMPARE_EQUAL"]
+    times = [c for c in conditions if c["comparison"] in (*_EARLIER, *_LATER)]
+    if node["join_type"] not in _WORDS or len(times) != 1 or len(keys) + 1 != len(conditions):
+        raise NotSupported(
+            "this ASOF join is not supported in a materialized view",
+            hint="write ASOF JOIN or ASOF LEFT JOIN with equalities and one comparison",
+        )
+    (time,) = times
+    names = [f"key_{n}" for n in range(len(keys))]
+    parts = []
+    for number, (side, which) in enumerate(((left, "left"), (right, "right"))):
+        wanted = [("side", str(number), "INTEGER")]
+        wanted += [
+            (n, render(c[which], side.columns), type_of(c[which])) for n, c in zip(names, keys, strict=True)
+        ]
+        wanted.append(("at_time", render(time[which], side.columns), type_of(time[which])))
+        for of, columns in enumerate((left.columns, right.columns)):
+            for n, column in enumerate(columns):
+                text = quoted(column.name) if of == number else f"CAST(NULL AS {column.type})"
+                wanted.append((f"{'lr'[of]}{n}", text, column.type))
+        parts.append(low.compute(side, wanted, which))
+    both = low.add(Union(), tuple(p.step for p in parts), "sides")
+    ours = [f"l{n}" for n in range(len(left.columns))]
+    theirs = [f"r{n}" for n in range(len(right.columns))]
+    on = [f"l.{n} = r.{n}" for n in names]
+    on.append(f"l.at_time {comparison(time['comparison'])} r.at_time")
+    unique = ", ".join([*names, "at_time"])
+    order = ", ".join([unique, *theirs])
+    shown = ", ".join([f"{n}" for n in names] + ["at_time", *theirs])
+    sql = (
+        f"select {', '.join([*(f'l.{n}' for n in ours), *(f'r.{n}' for n in theirs)])}"
+        f" from (select * from input where side = 0) l ASOF {_WORDS[node['join_type']]}JOIN"
+        f" (select distinct on ({unique}) {shown} from input where side = 1 order by {order}) r"
+        f" ON {' AND '.join(on)}"
+    )
+    step = low.add(PerKey(tuple(names), sql=sql), (both,), "asof")
+    columns = [Column(n, c.type) for n, c in zip(ours, left.columns, strict=True)]
+    columns += [Column(n, c.type) for n, c in zip(theirs, right.columns, strict=True)]
+    kept = node.get("left_projection_map") or list(range(len(ours)))
+    kept_right = node.get("right_projection_map") or list(range(len(theirs)))
+    return Relation(step, tuple(columns)).pick([*kept, *(len(ours) + n for n in kept_right)])
