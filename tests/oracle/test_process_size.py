@@ -118,7 +118,7 @@ def check_list(play: Played, size: int, chunk: int) -> None:
         got, read, wrote = play(verb, n)
         assert got == found, (verb, n)
         assert wrote == written, (verb, n)
-        assert read <= 1500, (verb, n, read)
+        assert read <= 500 * (size // chunk), (verb, n, read)  # a few of each run
 
 
 @pytest.fixture

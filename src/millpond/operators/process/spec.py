@@ -129,7 +129,8 @@ class StateSpec:
                 if _given(f.default):
                     found[f.name] = f.default
                 elif _given(f.default_factory):
-                    found[f.name] = f.default_factory()  # type: ignore[misc]
+                    make: Any = f.default_factory
+                    found[f.name] = make()
         elif self.record is not None:
             found = dict(getattr(self.record, "_field_defaults", {}))
         return tuple((name, value) for name, value in found.items() if value is not None)
