@@ -293,6 +293,27 @@ def test_none_in_lists_and_maps(pond: Pond) -> None:
     assert all("takes no None" in e["reason"] for e in pond.errors().to_pylist())
 
 
+class Gone:
+    """A class that the next version no longer has."""
+
+
+def test_state_made_of_a_class_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def keep(row: Any, thing: Any = ValueState()) -> Any:
+        if thing.value is None:
+            thing.value = Gone()
+        return {"k": row.k, "v": row.v}
+
+    with open_pond(tmp_path / "pond") as pond:
+        source = build(pond, keep)
+        source.push(rows(("a", 1)))
+        pond.drain()
+        monkeypatch.delitem(globals(), "Gone")
+        source.push(rows(("a", 2)))
+        with pytest.raises(InvalidError, match="what is stored of state 'thing' cannot be read") as caught:
+            pond.drain()
+        assert caught.value.step == "mine" and "Gone" in (caught.value.detail or "")
+
+
 # ---------------------------------------------------------------- rows that fail
 
 

@@ -126,7 +126,7 @@ class ValueHandle(Handle):
         super().__init__(home)
         spec = home.spec
         self._found, self._rows = home.table.lookup_one(home.keys)
-        self._values = _spread(decode(spec, _some(self._rows, self._found)), self._found)
+        self._values = _spread(decode(spec, _some(self._rows, self._found), home.step), self._found)
         self._touched = bytearray(len(home.keys))
         self._eager = spec.mutable
         self._make = _factory(spec.default)
@@ -474,7 +474,7 @@ class ListHandle(Handle):
         home = self._home
         rows = home.table.range(home.one(self.at), pa.array([lo]), pa.array([hi])).table
         ends = _micros(rows, EXPIRES) if home.spec.ttl is not None else []
-        return decode(home.spec, rows), ends
+        return decode(home.spec, rows, home.step), ends
 
     def _cell(self) -> _List:
         cell = self._cells.get(self.at)
@@ -735,7 +735,9 @@ class MapHandle(Handle, _LikeDict):
 
     def _take(self, cell: _Map, rows: pa.Table) -> list[Any]:
         entries = python_values(rows.column(ENTRY))
-        for place, (entry, value) in enumerate(zip(entries, decode(self._home.spec, rows), strict=True)):
+        for place, (entry, value) in enumerate(
+            zip(entries, decode(self._home.spec, rows, self._home.step), strict=True)
+        ):
             if entry not in cell.held:
                 cell.held[entry] = value
                 if self._home.spec.ttl is not None and entry not in cell.ends:
@@ -819,7 +821,9 @@ class BroadcastHandle(_LikeDict):
     def _all(self) -> dict[Any, Any]:
         if self._held is None:
             rows = self._table.scan()
-            self._held = dict(zip(python_values(rows.column(ENTRY)), decode(self._spec, rows), strict=True))
+            self._held = dict(
+                zip(python_values(rows.column(ENTRY)), decode(self._spec, rows, self._step), strict=True)
+            )
         return self._held
 
     def get(self, entry: Any, default: Any = None) -> Any:
@@ -903,7 +907,7 @@ class _Near:
         self._starts = np.searchsorted(rows.key_index, np.arange(len(home.keys) + 1)).tolist()
         name = home.table.spec.order[0].column
         self.order = python_values(rows.table.column(name))
-        self.values = decode(home.spec, rows.table)
+        self.values = decode(home.spec, rows.table, home.step)
         self.ends = _micros(rows.table, EXPIRES) if home.spec.ttl is not None else []
 
     def span(self, at: int) -> tuple[int, int]:

@@ -22,8 +22,20 @@ from millpond.operators.process.spec import StateSpec
 HOLDS = "a state holds picklable values: no locks, files, connections or generators"
 
 
-def decode(spec: StateSpec, table: pa.Table) -> list[Any]:
+def decode(spec: StateSpec, table: pa.Table, step: str | None = None) -> list[Any]:
     """One Python value per row."""
+    try:
+        return _decoded(spec, table)
+    except Exception as error:  # a user's class may be gone, or raise anything when it is made
+        raise InvalidError(
+            f"what is stored of state {spec.name!r} cannot be read",
+            detail=f"{type(error).__name__}: {' '.join(str(error).split())}",
+            hint="bring back the class it was made of, under its name, or rewrite the state: pond.migrate()",
+            step=step,
+        ) from error
+
+
+def _decoded(spec: StateSpec, table: pa.Table) -> list[Any]:
     columns = [python_values(table.column(f.name)) for f in spec.fields]
     if spec.form == "pickle":
         return [None if raw is None else pickle.loads(raw) for raw in columns[0]]
