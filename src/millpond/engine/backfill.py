@@ -282,8 +282,8 @@ class _Backfill:
                     detail=f"{left.num_rows} of them, in {owed}",
                     step=step.removesuffix("!late"),
                 )
-        if not any(hasattr(node.operator, "due") for node in self.plan.nodes.values()):
-            return
+        if not any(ref.bucket is not None for ref in self.runs):
+            return  # nothing waits for time
         marks = dict(self.setting.base.watermarks)
         watermarks.merge(marks, {s: m for s, m in self.marks.items() if s in self.new})
         self._run([], marks)

@@ -67,6 +67,9 @@ from millpond.state.manifest import Manifest, Page, RunId, check, fold, run_id
 from millpond.state.run_ref import RunRef
 
 
+CHUNK_ROWS = 4_000_000  # that a backfill takes in at once, at most
+
+
 @dataclass(frozen=True)
 class Policy:
     """What a coordinator may decide by itself."""
@@ -397,7 +400,7 @@ class Coordinator:
 
     def _begin_change(self, catalog: str, child: Manifest, asked_by: str) -> list[Instruction]:
         head = self._head()
-        rows = self.policy.bounds.rows_max
+        rows = min(self.policy.bounds.rows_max, CHUNK_ROWS)
         ask = ChangePlan(head, child.epoch, self.token, child.now_us, head.parallelism, catalog, rows)
         self._changing = (ask, child, asked_by)
         self._tries = 0

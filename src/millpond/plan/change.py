@@ -146,6 +146,7 @@ def same_program(one: Plan, other: Plan) -> bool:
     """Are they the same but for the code in their steps?"""
     return (
         one.nodes.keys() == other.nodes.keys()
+        and all(same_meaning(node, other.nodes[step]) for step, node in one.nodes.items())
         and one.views == other.views
         and one.objects == other.objects
         and {n: s.view for n, s in one.sinks.items()} == {n: s.view for n, s in other.sinks.items()}

@@ -274,6 +274,37 @@ def test_what_cannot_be_found_again_is_refused_and_changes_nothing(pond: Pond) -
     assert pond.views() == ["n"]
 
 
+def test_what_process_steps_gave_is_read_from_the_views_that_hold_it(pond: Pond) -> None:
+    source = MemorySource(SCHEMA)
+    stream = pond.stream("in", source)
+
+    def last(row: Any, seen: Any = millpond.ValueState(int, default=0)) -> Iterator[Any]:
+        seen.value += 1
+        yield {"k": row["k"], "n": seen.value}
+
+    schema = pa.schema([("k", pa.int64()), ("n", pa.int64())])
+    given = stream.key_by("k").process(last, schema, id="given")
+    given.view("given")
+
+    def other(row: Any) -> Iterator[Any]:
+        yield {"k": row["k"], "n": row["v"]}
+
+    bare = stream.key_by("k").process(other, schema, id="bare")
+    source.push(some((1, 1), (1, 2), (2, 1)))
+    pond.drain()
+    with pond.changing():
+        given.key_by("k").aggregate(most="max(n)").view("most")
+    assert rows(pond.read("most")) == [(1, 2), (2, 1)]
+    source.push(some((1, 1)))
+    pond.drain()
+    assert rows(pond.read("most")) == [(1, 3), (2, 1)]
+    with pytest.raises(InvalidError, match="what step 'bare' gave so far is nowhere"), pond.changing():
+        bare.key_by("k").aggregate(most="max(n)").view("never")
+    source.push(some((2, 1)))
+    pond.drain()
+    assert rows(pond.read("most")) == [(1, 3), (2, 2)]
+
+
 # -- when ------------------------------------------------------------------------------
 
 
