@@ -11,12 +11,14 @@ import contextlib
 import difflib
 import hashlib
 import logging
+import math
 import os
 import sys
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 from urllib.parse import unquote
@@ -51,7 +53,7 @@ from millpond.operators.bag import Bag
 from millpond.operators.scan import Scan
 from millpond.operators.upsert import Upsert
 from millpond.plan.backfill import backfill_plan
-from millpond.plan.change import check_whole, plan_change, renamed, restored, swapped, within, without_views
+from millpond.plan.change import check_whole, plan_change, renamed, restored, swapped, without_views
 from millpond.plan.compatible import check_compatible, fed_by_what_was_read
 from millpond.plan.evolution import known_tables
 from millpond.plan.explain import explain_text, mermaid
@@ -249,7 +251,7 @@ class Pond:
             self._on_progress = None
 
     def _change_to(self, catalog: str) -> int:
-        number = self._command("change", {"catalog": catalog})
+        number = self._command("change", {"catalog": catalog}, wait_s=math.inf)
         if self._executed() <= number:
             return self._reader.head().epoch  # from on_epoch, or another process does it
         epoch, refused = self._epoch_of_entry(number)
@@ -869,7 +871,8 @@ class Pond:
             return plan, plan
         wanted = check_compatible(old, plan, set())
         backfill_plan(old, wanted, wanted.nodes.keys() - old.nodes.keys(), head.positions)
-        return within(wanted, old.nodes.keys()), wanted
+        sinks = {name: sink for name, sink in old.sinks.items() if name in wanted.sinks}
+        return restored(replace(old, sinks=sinks), wanted), wanted
 
     def _wait_for_lease(self) -> None:
         """Do not take over from a coordinator that is alive, unless as its standby once it is silent."""
@@ -895,7 +898,8 @@ class Pond:
 
     def _committed(self, manifest: Manifest) -> None:
         runner = self._runner
-        if runner is not None and manifest.kind in ("change", "rollback") and self._builder.plan.nodes:
+        known = self._builder.sealed and self._builder.plan.nodes  # and not in the middle of changing()
+        if runner is not None and known and manifest.kind in ("change", "rollback"):
             self._builder.reopen(runner.shell.plan)
             self._builder.seal()
         self._progress = None
@@ -907,7 +911,7 @@ class Pond:
         if self._on_epoch is not None:
             self._on_epoch(manifest)
 
-    def _command(self, kind: str, args: Mapping[str, Any]) -> int:
+    def _command(self, kind: str, args: Mapping[str, Any], wait_s: float = DRAIN_S) -> int:
         """Through the inbox, like from any process; executed before this returns if we are the runner."""
         self._check()
         number = self._append(kind, args, b"")
@@ -915,7 +919,7 @@ class Pond:
         if runner is None or me is self._thread or me.ident == self._driver:
             return number  # from on_epoch: this very thread executes it, once that returns
         if self._thread is not None:
-            self._wait_until(lambda: self._executed() > number, DRAIN_S, f"inbox entry {number}")
+            self._wait_until(lambda: self._executed() > number, wait_s, f"inbox entry {number}")
             return number
         with self._turn() as runner:
             runner.drain(until=lambda: self._executed() > number)
