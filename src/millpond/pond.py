@@ -67,6 +67,10 @@ from millpond.serve.states import StateInfo
 from millpond.serve.summaries import EpochSummary, summaries
 from millpond.settings import Settings, make_settings
 from millpond.sources.inbox_table import ROWS_MAX, SEQUENCE, InboxTable
+from millpond.sql.catalog import Catalog
+from millpond.sql.parameters import Params
+from millpond.sql.result import Result
+from millpond.sql.session import Session
 from millpond.state import history, inbox
 from millpond.state.fork import fork as make_fork
 from millpond.state.manifest import Manifest
@@ -171,6 +175,7 @@ class Pond:
         self._lock = threading.RLock()  # of whoever drives the chain in the foreground
         self._driver: int | None = None  # the thread that is doing so
         self._progress: Progress | None = None
+        self._session: Session | None = None
         self._on_progress: OnProgress | None = None
         self._reader = Reader(self._worker, clock=self._clock, reader_ms=self.settings.reader_ms)
 
@@ -203,6 +208,12 @@ class Pond:
             step = self._builder.add(None, Upsert(columns, SEQUENCE), (scan,), f"{name}.rows")
         return Stream(self._builder, step).view(name)
 
+    def stream_of(self, name: str) -> Stream:
+        """What has this name, in SQL or here, to go on from: a table, a source or a materialized view."""
+        found = Catalog(self.plan).get(name, "table", "source", "materialized view")
+        assert found.step is not None
+        return Stream(self._builder, found.step)
+
     @property
     def plan(self) -> Plan:
         """What this process runs or defined, or else what the pond was last run with."""
@@ -218,6 +229,21 @@ class Pond:
         """The plan with its levels, exchanges and state tables, as text or as a drawing."""
         plan = self.plan
         return mermaid(plan, cut(plan)) if format == "mermaid" else explain_text(plan, cut(plan))
+
+    def sql(self, text: str, *, params: Params = None, dialect: str = "postgres") -> Result:
+        """Run one or several statements; what the last one answers.
+
+        Definitions are committed, and changes durable, when this returns.  Parameters (`?`, `$1`, `:name`)
+        are values and never become part of the text.
+
+        >>> pond = open("memory://", engine="inline")
+        >>> _ = pond.sql("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 2); FLUSH")
+        >>> pond.sql("SELECT n FROM t WHERE id = ?", params=[1]).fetchall()
+        [(2,)]
+        """
+        if self._session is None:
+            self._session = Session(self)
+        return self._session.run(text, params, dialect)
 
     # -- changing the program -----------------------------------------------------------
 

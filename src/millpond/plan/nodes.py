@@ -13,6 +13,7 @@ from typing import Any
 
 from millpond.errors import InvalidError
 from millpond.operators.operator import Binding, Operator, Shape
+from millpond.plan.objects import SqlObject
 from millpond.state.table_spec import TableSpec
 
 
@@ -48,6 +49,7 @@ class Plan:
     views: Mapping[str, View] = field(default_factory=dict)
     sinks: Mapping[str, SinkNode] = field(default_factory=dict)
     left: Mapping[str, TableSpec] = field(default_factory=dict)  # what runs hold beyond it: plan.evolution
+    objects: Mapping[str, SqlObject] = field(default_factory=dict)  # what SQL knows by name
 
     def shape(self, step: str) -> Shape:
         return self.nodes[step].binding.shape
@@ -99,6 +101,9 @@ class Plan:
         if old is not None and old != view:
             raise InvalidError(f"view {view.name!r} is defined twice", hint="give one of them another name")
         return replace(self, views={**self.views, view.name: view})
+
+    def with_object(self, made: SqlObject) -> Plan:
+        return replace(self, objects={**self.objects, made.name: made})
 
     def with_sink(self, sink: SinkNode) -> Plan:
         if sink.name in self.sinks and self.sinks[sink.name] != sink:

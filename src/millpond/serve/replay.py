@@ -26,6 +26,7 @@ from millpond.engine.inline import InlineEngine
 from millpond.engine.level import concat
 from millpond.engine.shell import INBOX, TABLE_KEY
 from millpond.engine.spec import EpochSpec, Report
+from millpond.engine.turns import MADE, made_split
 from millpond.engine.watching import OnError, OnInput, telling_errors, watched
 from millpond.engine.worker import Worker
 from millpond.errors import DataError, InvalidError, UnavailableError
@@ -40,11 +41,12 @@ from millpond.serve.reader import Reader
 from millpond.sources.source import Split
 from millpond.state import history
 from millpond.state.inbox import entry_name
+from millpond.state.inbox import read as read_entry
 from millpond.state.listing import Listing
 from millpond.state.manifest import Manifest, is_kept, run_id
 from millpond.state.overlay_store import OverlayStore
 from millpond.state.run_ref import RunRef
-from millpond.state.snapshot import OpenFile, concat_runs
+from millpond.state.snapshot import OpenFile, Snapshot, concat_runs
 from millpond.state.table_spec import TableSpec
 
 ONLY, GONE = "_only", "_gone"  # columns of a difference: in which of the two, and is it an end of a row?
@@ -108,7 +110,7 @@ def replay(
             )
         if "tasks" not in manifest.metrics:  # a command, or merges, or sinks' cursors: no level was run
             return Replay(manifest.epoch, {}, {}, {}, {}, {}, {})
-        splits = _splits(reader, manifest, chosen)
+        splits = _splits(reader, manifest, chosen, base, stored)
         return _run(
             reader, manifest, base, stored, chosen, plan is not None, splits, step, on_input, on_error
         )
@@ -152,7 +154,9 @@ def _with_sources(stored: Plan, live: Plan | None) -> Plan:
     return replace(stored, nodes=nodes)
 
 
-def _splits(reader: Reader, manifest: Manifest, plan: Plan) -> dict[str, list[Split]]:
+def _splits(
+    reader: Reader, manifest: Manifest, plan: Plan, base: Manifest, stored: Plan
+) -> dict[str, list[Split]]:
     """The input of the epoch, by the scan that reads it."""
     found: dict[str, list[Split]] = {}
     for step, whats in manifest.admitted.items():
@@ -165,7 +169,9 @@ def _splits(reader: Reader, manifest: Manifest, plan: Plan) -> dict[str, list[Sp
                     hint="replay with the pipeline that the epoch was run with",
                     epoch=manifest.epoch,
                 )
-            split = _entry(reader, what) if step == INBOX else _split(node.operator.source, what)
+            split = (
+                _entry(reader, what, base, stored) if step == INBOX else _split(node.operator.source, what)
+            )
             if split is None:
                 raise InvalidError(
                     f"inbox entry {what['entry']}, which epoch {manifest.epoch} read, is no longer kept",
@@ -176,9 +182,12 @@ def _splits(reader: Reader, manifest: Manifest, plan: Plan) -> dict[str, list[Sp
     return found
 
 
-def _entry(reader: Reader, what: Mapping[str, Any]) -> Split | None:
+def _entry(reader: Reader, what: Mapping[str, Any], base: Manifest, stored: Plan) -> Split | None:
     name = entry_name(int(what["entry"]))
     size = reader.store.size(name)
+    if size is not None and what.get(MADE):
+        before = Snapshot(reader.store, base, reader.worker.pages, reader.worker.open_file)
+        return made_split(stored, before, read_entry(reader.store, int(what["entry"])))
     return None if size is None else Split(what, int(what["rows"]), size, blob=name)
 
 

@@ -47,5 +47,7 @@ class InboxTable:
         entry = parse(int(split.what["entry"]), split.data)
         with pa.ipc.open_stream(pa.py_buffer(entry.payload)) as reader:
             rows = reader.read_all()
+        if self.append_only:
+            rows = rows.drop_columns(["_w"])  # the shell takes no entry that deletes
         sequence = entry.number * ROWS_MAX + np.arange(rows.num_rows, dtype=np.int64)
         yield rows.append_column(SEQUENCE, pa.array(sequence))

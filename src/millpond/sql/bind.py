@@ -49,11 +49,11 @@ class Binder:
     def macro(self, sql: str) -> None:
         self.run(sql, sql)
 
-    def run(self, statement: str, shown: str) -> Any:
+    def run(self, statement: str, shown: str, before: int = 0) -> Any:
         try:
             return self._con.execute(statement)
         except duckdb.Error as error:
-            raise told(error, shown) from error
+            raise told(error, shown, before) from error
 
     def plan(self, sql: str) -> Json:
         """The bound plan of one query."""
@@ -116,7 +116,7 @@ def told(error: duckdb.Error, sql: str, before: int = 0) -> InvalidError:
         line.strip() for line in rest.splitlines() if line.strip() and "LINE" not in line and "^" not in line
     ]
     return InvalidError(
-        first[:1].lower() + first[1:].rstrip("!. "),
+        (first if first[1:2].isupper() else first[:1].lower() + first[1:]).rstrip("!. "),
         detail="in the query\n" + picture(sql, at),
         hint=hints[0] if hints else None,
     )

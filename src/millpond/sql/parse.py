@@ -1,0 +1,347 @@
+"""Statements out of a text: where each begins, its words, and the clauses that are our own.
+
+sqlglot's tokenizer tells words from texts and comments.  What DuckDB can read is
+handed to it as it was written, so that its messages point into the user's text;
+what it cannot, and every other dialect, is translated first.
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import re
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import duckdb
+import sqlglot
+from sqlglot import Token, TokenType
+from sqlglot.errors import SqlglotError
+
+from millpond.errors import InvalidError
+from millpond.operators.expressions import picture
+from millpond.sql.bind import told
+
+OWN = ("postgres", "duckdb")  # dialects whose text is tried as it is
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some words of a text, in order; positions are those of the text."""
+
+    text: str
+    tokens: tuple[Token, ...]
+    dialect: str = "postgres"
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def start(self) -> int:
+        return self.tokens[0].start if self.tokens else len(self.text)
+
+    @property
+    def sql(self) -> str:
+        """The words as they were written, with what stands between them."""
+        return self.text[self.start : self.tokens[-1].end + 1] if self.tokens else ""
+
+    def word(self, place: int) -> str:
+        """A word in capitals; nothing for texts, quoted names, and beyond the end."""
+        if not 0 <= place < len(self.tokens):
+            return ""
+        token = self.tokens[place]
+        if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
+            return ""
+        return str(token.text).upper()
+
+    def has(self, place: int, *words: str) -> bool:
+        return all(self.word(place + n) == word for n, word in enumerate(words))
+
+    def part(self, start: int, stop: int | None = None) -> Piece:
+        return replace(self, tokens=self.tokens[start:stop])
+
+    def find(self, *words: str, start: int = 0) -> int | None:
+        """Where some words stand outside of all brackets."""
+        return next((n for n in self.outside(start) if self.has(n, *words)), None)
+
+    def outside(self, start: int = 0) -> Iterator[int]:
+        depth = 0
+        for place in range(start, len(self.tokens)):
+            kind = self.tokens[place].token_type
+            if kind in _CLOSING:
+                depth -= 1
+            if depth == 0:
+                yield place
+            if kind in _OPENING:
+                depth += 1
+
+    def bracket(self, place: int) -> tuple[Piece, int]:
+        """What stands in the brackets that open here, and the place behind them."""
+        if self.word(place) != "(":
+            self.fail("a bracket should open here", place)
+        depth = 0
+        for n in range(place, len(self.tokens)):
+            depth += (self.tokens[n].token_type in _OPENING) - (self.tokens[n].token_type in _CLOSING)
+            if depth == 0:
+                return self.part(place + 1, n), n + 1
+        self.fail("the bracket that opens here is never closed", place)
+        raise AssertionError
+
+    def split(self) -> list[Piece]:
+        """The parts between commas."""
+        cuts = [n for n in self.outside() if self.tokens[n].token_type is TokenType.COMMA]
+        edges = [-1, *cuts, len(self.tokens)]
+        return [self.part(a + 1, b) for a, b in itertools.pairwise(edges)]
+
+    def rewritten(self, edits: Iterable[tuple[int, int, str]]) -> Piece:
+        """The words with some stretches of their text, given in order, written otherwise."""
+        text, at = "", self.start
+        for start, end, fresh in edits:
+            text += self.text[at:start] + fresh
+            at = end
+        text += self.text[at : self.tokens[-1].end + 1]
+        return Piece(text, tuple(tokens_of(text, self.dialect)), self.dialect)
+
+    def fail(self, message: str, place: int = 0, hint: str | None = None) -> None:
+        token = self.tokens[place] if 0 <= place < len(self.tokens) else None
+        if token is not None:
+            at = (
+                len(self.text[: token.start].encode()),
+                len(self.text[token.start : token.end + 1].encode()),
+            )
+        else:
+            last = self.tokens[-1].end + 1 if self.tokens else len(self.text)
+            at = (len(self.text[:last].encode()), 1)
+        raise InvalidError(message, detail="in the statement\n" + picture(self.text, at), hint=hint)
+
+
+_OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
+_CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
+
+
+def statements(text: str, dialect: str) -> list[Piece]:
+    """The statements of a text.
+
+    >>> [s.sql for s in statements("select 1; -- done; \\nselect ';' ;", "postgres")]
+    ['select 1', "select ';'"]
+    """
+    tokens = tokens_of(text, dialect)
+    found: list[Piece] = []
+    edges = [n for n, t in enumerate(tokens) if t.token_type is TokenType.SEMICOLON]
+    for a, b in zip([-1, *edges], [*edges, len(tokens)], strict=True):
+        if words := tokens[a + 1 : b]:
+            found.append(Piece(text, tuple(words), dialect))
+    return found
+
+
+def tokens_of(text: str, dialect: str) -> list[Token]:
+    """The words of a text; sqlglot swallows what follows some verbs, and joins words that belong together."""
+    try:
+        found = list(sqlglot.tokenize(text, read=dialect))
+    except ValueError as error:
+        if isinstance(error, SqlglotError):
+            raise InvalidError("this is not SQL", detail=str(error).split("\n")[0]) from error
+        known = sorted(d for d in sqlglot.Dialect.classes if d)
+        near = difflib.get_close_matches(dialect, known, 1)
+        raise InvalidError(
+            f"no SQL dialect named {dialect!r}",
+            detail=f"dialects are {', '.join(known)}",
+            hint=f"did you mean {near[0]!r}?" if near else None,
+        ) from error
+    except SqlglotError as error:
+        raise InvalidError(
+            "a text or a name in quotes is never closed", detail=str(error).split("\n")[0]
+        ) from error
+    for n, token in enumerate(found):
+        first = n == 0 or found[n - 1].token_type is TokenType.SEMICOLON
+        if first and token.token_type in _SWALLOWING and n + 1 < len(found):
+            behind = token.end + 1
+            rest = tokens_of("x" + text[behind:], dialect)[1:]  # behind a word nothing is swallowed
+            found = [*found[: n + 1], *(_moved(t, behind - 1) for t in rest)]
+            break
+    return [word for token in found for word in _single(token, text)]
+
+
+_SWALLOWING = (TokenType.COMMAND, TokenType.SHOW, TokenType.EXECUTE, TokenType.FETCH, TokenType.RENAME)
+
+
+def _moved(token: Token, by: int) -> Token:
+    return Token(token.token_type, token.text, token.line, token.col, token.start + by, token.end + by)
+
+
+def _single(token: Token, text: str) -> Iterator[Token]:
+    quoted = token.token_type in (TokenType.STRING, TokenType.IDENTIFIER)
+    if quoted or " " not in token.text or not token.text.replace(" ", "").isalpha():
+        yield token
+        return
+    for match in re.finditer(r"\w+", text[token.start : token.end + 1]):
+        start = token.start + match.start()
+        yield Token(TokenType.VAR, match[0], token.line, token.col, start, start + len(match[0]) - 1)
+
+
+class Words:
+    """A piece that is read from left to right."""
+
+    def __init__(self, piece: Piece, at: int = 0) -> None:
+        self.piece = piece
+        self.at = at
+
+    @property
+    def over(self) -> bool:
+        return self.at >= len(self.piece)
+
+    @property
+    def rest(self) -> Piece:
+        return self.piece.part(self.at)
+
+    def take(self, *words: str) -> bool:
+        """Go on behind these words, if they are next."""
+        if not self.piece.has(self.at, *words):
+            return False
+        self.at += len(words)
+        return True
+
+    def need(self, *words: str) -> None:
+        if not self.take(*words):
+            self.fail(f"{' '.join(words)} should stand here")
+
+    def name(self, what: str = "name") -> str:
+        """An identifier: quoted, or a plain word; `main.x` is `x`."""
+        if self.over:
+            self.fail(f"the {what} is missing")
+        token = self.piece.tokens[self.at]
+        plain = token.text[:1].isalpha() or token.text[:1] == "_"
+        if token.token_type is not TokenType.IDENTIFIER and (
+            token.token_type is TokenType.STRING or not plain
+        ):
+            self.fail(f"the {what} should stand here")
+        self.at += 1
+        if self.piece.word(self.at) == ".":
+            self.at += 1
+            return self.name(what)
+        return str(token.text)
+
+    def number(self) -> int:
+        token = None if self.over else self.piece.tokens[self.at]
+        if token is None or not token.text.isdecimal():
+            self.fail("a number should stand here")
+            raise AssertionError
+        self.at += 1
+        return int(token.text)
+
+    def text(self) -> str:
+        """A text in quotes, a number or a word: the value of an option."""
+        if self.over:
+            self.fail("a value should stand here")
+        token = self.piece.tokens[self.at]
+        self.at += 1
+        if token.text == "-" and not self.over:
+            return "-" + self.text()
+        return str(token.text)
+
+    def names(self) -> list[str]:
+        inner, self.at = self.piece.bracket(self.at)
+        return [Words(part).only_name() for part in inner.split()]
+
+    def only_name(self) -> str:
+        found = self.name()
+        self.end()
+        return found
+
+    def options(self) -> dict[str, str]:
+        """`(name = value, …)`; a name may have dots."""
+        inner, self.at = self.piece.bracket(self.at)
+        found: dict[str, str] = {}
+        for part in inner.split() if inner.tokens else []:
+            words = Words(part)
+            key = words.text()
+            while words.take("."):
+                key += "." + words.text()
+            words.need("=")
+            found[key.lower()] = words.text()
+            words.end()
+        return found
+
+    def if_not_exists(self) -> bool:
+        return self.take("IF", "NOT", "EXISTS")
+
+    def if_exists(self) -> bool:
+        return self.take("IF", "EXISTS")
+
+    def end(self) -> None:
+        if not self.over:
+            self.fail("nothing more should stand here")
+
+    def fail(self, message: str, hint: str | None = None) -> None:
+        self.piece.fail(message, self.at, hint)
+
+
+def readable(piece: Piece) -> str:
+    """The text of a query or a change as DuckDB reads it; as it was written, where that is possible."""
+    return readable_text(piece.sql, piece.dialect)
+
+
+def readable_text(sql: str, dialect: str) -> str:
+    failed: duckdb.Error | None = None
+    if dialect in OWN:
+        failed = _syntax_error(sql)
+        if failed is None:
+            return sql
+    try:
+        made = sqlglot.transpile(sql, read=dialect, write="duckdb")
+    except (SqlglotError, ValueError) as error:
+        if failed is not None:
+            raise told(failed, sql) from error
+        raise InvalidError("this is not SQL", detail=_place(error, sql)) from error
+    if len(made) != 1:
+        raise InvalidError("one statement is needed", detail=f"there are {len(made)}")
+    again = _syntax_error(made[0])
+    if again is not None:
+        raise told(failed or again, sql if failed else made[0])
+    return str(made[0])
+
+
+def _syntax_error(sql: str) -> duckdb.Error | None:
+    try:
+        parser().extract_statements(sql)
+    except duckdb.Error as error:
+        return error
+    return None
+
+
+_OWN = threading.local()
+
+
+def parser() -> duckdb.DuckDBPyConnection:
+    """A database that only reads texts; one for each thread."""
+    found: duckdb.DuckDBPyConnection | None = getattr(_OWN, "parser", None)
+    if found is None:
+        found = _OWN.parser = duckdb.connect(":memory:", config={"threads": 1})
+        found.execute("set errors_as_json = true")
+    return found
+
+
+def ask(sql: str, params: list[Any] | None = None) -> Any:
+    """The one value that a query over nothing gives."""
+    (row,) = parser().execute(sql, params).fetchall() if params else parser().execute(sql).fetchall()
+    return row[0]
+
+
+def _place(error: Exception, sql: str) -> str:
+    for found in getattr(error, "errors", ()):
+        line, column = found.get("line"), found.get("col")
+        if line and column:
+            lines = sql.splitlines() or [""]
+            start = sum(len(row.encode()) + 1 for row in lines[: line - 1])
+            mark = str(found.get("highlight") or "x")
+            begin = start + len(lines[min(line, len(lines)) - 1][: column - len(mark)].encode())
+            return f"{found.get('description', error)}, in the query\n" + picture(sql, (begin, len(mark)))
+    return str(error).split("\n")[0]
+
+
+def near_miss(name: str, known: Sequence[str]) -> str | None:
+    lower = {k.lower(): k for k in known}
+    near = difflib.get_close_matches(name.lower(), lower, 1)
+    return f"did you mean {lower[near[0]]!r}?" if near else None

@@ -1,0 +1,162 @@
+"""What a statement answers: rows with their logical types, or only a status.
+
+Rows are Arrow inside; Python values come in the type that SQL gave them: a
+HUGEINT is an int, a UUID a uuid.UUID.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+Row = tuple[Any, ...]
+Convert = Callable[[Any], Any]
+
+
+class Result:
+    """The answer of one statement.
+
+    >>> found = Result.of_rows(["n"], ["HUGEINT"], pa.table({"n": pa.array([1], pa.decimal128(38, 0))}))
+    >>> found.columns, found.fetchall(), found.fetchone()
+    (['n'], [(1,)], None)
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[str],
+        types: Sequence[str],
+        table: pa.Table | None,
+        status: str,
+        *,
+        epoch: int | None = None,
+        more: Callable[[bool], Iterator[pa.Table]] | None = None,
+    ) -> None:
+        self.columns = list(columns)
+        self.types = list(types)
+        self.status = status
+        self.epoch = epoch  # that was read
+        self._table = table
+        self._more = more  # of a subscription: (follow) -> tables, one after the other
+        self._rows: Iterator[Row] | None = None
+
+    @staticmethod
+    def said(status: str, epoch: int | None = None) -> Result:
+        return Result([], [], None, status, epoch=epoch)
+
+    @staticmethod
+    def of_rows(
+        columns: Sequence[str], types: Sequence[str], table: pa.Table, epoch: int | None = None
+    ) -> Result:
+        return Result(columns, types, table, f"SELECT {table.num_rows}", epoch=epoch)
+
+    def __repr__(self) -> str:
+        return f"Result({self.status!r}, columns={self.columns})"
+
+    def arrow(self) -> pa.Table:
+        """All rows, as Arrow; wide integers are decimals there, and uuids text."""
+        if self._more is not None:
+            parts = list(self._more(False))
+            return pa.concat_tables(parts) if parts else self._empty()
+        return self._table if self._table is not None else self._empty()
+
+    def _empty(self) -> pa.Table:
+        return self._table.slice(0, 0) if self._table is not None else pa.table({})
+
+    def __iter__(self) -> Iterator[Row]:
+        """The rows one by one; those of a subscription go on as epochs are committed."""
+        if self._rows is None:
+            follow = self._more is not None
+            self._rows = self._all(self._more(True) if follow and self._more else [self.arrow()])
+        return self._rows
+
+    def __next__(self) -> Row:
+        return next(iter(self))
+
+    def _all(self, tables: Any) -> Iterator[Row]:
+        converts = [converter(t) for t in self.types]
+        for table in tables:
+            yield from rows_of(table, converts)
+
+    def fetchone(self) -> Row | None:
+        """The next row; None after the last one."""
+        return next(iter(self), None)
+
+    def fetchall(self) -> list[Row]:
+        """The rows that are left; of a subscription those that are there by now."""
+        if self._more is not None and self._rows is None:
+            return list(self._all(self._more(False)))
+        return list(iter(self))
+
+    def fetchmany(self, n: int) -> list[Row]:
+        rows = iter(self)
+        return [row for _, row in zip(range(n), rows, strict=False)]
+
+    def close(self) -> None:
+        """Let a subscription go."""
+        rows = self._rows
+        if rows is not None and hasattr(rows, "close"):
+            rows.close()
+
+
+def rows_of(table: pa.Table, converts: Sequence[Convert | None]) -> Iterator[Row]:
+    if not table.num_columns:
+        return
+    lists = []
+    for column, convert in zip(table.columns, converts, strict=True):
+        values = column.to_pylist(maps_as_pydicts="lossy")
+        lists.append(values if convert is None else [None if v is None else convert(v) for v in values])
+    yield from zip(*lists, strict=True)
+
+
+def converter(kind: str) -> Convert | None:
+    """How Arrow's Python value becomes that of a logical type; None where they are the same."""
+    base = kind.upper()
+    if base.endswith("]"):
+        inner = converter(kind[: kind.rindex("[")])
+        return None if inner is None else lambda values: [None if v is None else inner(v) for v in values]
+    if base.startswith("STRUCT("):
+        parts = {name: converter(text) for name, text in _fields(kind)}
+        if not any(parts.values()):
+            return None
+        return lambda row: {
+            n: v if v is None or parts.get(n) is None else parts[n](v)  # type: ignore[misc]
+            for n, v in row.items()
+        }
+    if base in ("HUGEINT", "UHUGEINT", "BIGNUM"):
+        return int
+    if base == "UUID":
+        return uuid.UUID
+    if base == "INTERVAL":
+        return _interval
+    if base.startswith("TIMESTAMP WITH TIME ZONE") or base == "TIMESTAMPTZ":
+        return lambda at: at.astimezone(datetime.UTC)
+    return None
+
+
+def _interval(value: Any) -> datetime.timedelta:
+    """Months count as 30 days, as DuckDB's own client has it."""
+    if isinstance(value, datetime.timedelta):
+        return value
+    months, days, nanoseconds = value
+    return datetime.timedelta(days=months * 30 + days, microseconds=nanoseconds // 1000)
+
+
+def _fields(kind: str) -> list[tuple[str, str]]:
+    """The names and types of a struct's text."""
+    found, depth, part = [], 0, ""
+    for sign in kind[kind.index("(") + 1 : kind.rindex(")")] + ",":
+        depth += (sign in "([") - (sign in ")]")
+        if sign == "," and depth == 0:
+            match = re.match(r'\s*("(?:[^"]|"")*"|\S+)\s+(.*)', part, re.S)
+            if match:
+                name = match[1]
+                found.append((name[1:-1].replace('""', '"') if name[0] == '"' else name, match[2].strip()))
+            part = ""
+        else:
+            part += sign
+    return found

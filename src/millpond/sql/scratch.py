@@ -1,0 +1,150 @@
+"""A DuckDB that sees rows of ours for the time of one statement.
+
+It has no files, no network and no variables of Python: a text can name only what
+it was shown.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from millpond.operators.expressions import storable_text
+from millpond.plan.objects import SqlColumn, SqlObject
+from millpond.sql.bind import told
+from millpond.sql.expressions import Column
+from millpond.sql.types import quoted, restored
+
+PLACE = "__place"  # of a row of the table that a statement changes
+
+
+class Scratch:
+    def __init__(self, threads: int = 1) -> None:
+        self._con = duckdb.connect(
+            ":memory:",
+            config={
+                "threads": threads,
+                "autoinstall_known_extensions": False,
+                "autoload_known_extensions": False,
+                "enable_external_access": False,
+                "python_enable_replacements": False,
+            },
+        )
+        self._con.execute("set errors_as_json = true")
+        self._con.execute("set timezone = 'UTC'")
+        self._lock = threading.RLock()
+        self._made: list[tuple[str, str]] = []
+
+    @contextmanager
+    def turn(self) -> Iterator[Scratch]:
+        """For one statement; what it was shown is gone afterwards."""
+        with self._lock:
+            try:
+                yield self
+            finally:
+                for kind, name in reversed(self._made):
+                    if kind == "rows":
+                        self._con.unregister(name)
+                    else:
+                        self._con.execute(f"drop {kind} if exists {quoted(name)} cascade")
+                self._made = []
+
+    def run(self, sql: str, params: Any = None, shown: str | None = None, before: int = 0) -> Any:
+        """DuckDB's connection with the answer; its refusal points into the text that was shown to it."""
+        try:
+            return self._con.execute(sql, params) if params else self._con.execute(sql)
+        except duckdb.Error as error:
+            raise told(error, shown if shown is not None else sql, before) from error
+
+    def arrow(self, sql: str, shown: str | None = None) -> pa.Table:
+        return self.query(sql, shown=shown)[1]
+
+    def query(
+        self, sql: str, params: Any = None, shown: str | None = None
+    ) -> tuple[list[tuple[str, str]], pa.Table]:
+        """The names and logical types of the columns, and the rows."""
+        try:
+            found = self._con.sql(sql, params=params or None)
+            names = [(n, str(t)) for n, t in zip(found.columns, found.types, strict=True)]
+            return names, found.to_arrow_table()
+        except duckdb.Error as error:
+            raise told(error, shown if shown is not None else sql) from error
+
+    # -- what it is shown -----------------------------------------------------------
+
+    def rows(self, rows: pa.Table) -> str:
+        name = f"rows_{len(self._made)}"
+        self._con.register(name, rows)
+        self._made.append(("rows", name))
+        return name
+
+    def relation(self, found: SqlObject, rows: pa.Table) -> None:
+        """Rows as we keep them, under their name and with their logical types."""
+        listed = ", ".join(f"{Column(c.name, c.type).sql} AS {quoted(c.name)}" for c in found.columns)
+        self.view(found.name, f"select {listed} from {self.rows(rows)}")
+
+    def view(self, name: str, sql: str) -> None:
+        self.run(f"create view {quoted(name)} as {sql}")
+        self._made.append(("view", name))
+
+    def table(
+        self,
+        found: SqlObject,
+        rows: pa.Table | None = None,
+        *,
+        key: bool = False,
+        places: bool = False,
+        defaults: bool = True,
+    ) -> None:
+        """A table that can be changed; with `places` each row knows its number among `rows`."""
+        listed = [_defined(c, defaults) for c in found.columns if c.generated is None]
+        if places:
+            listed.append(f"{quoted(PLACE)} BIGINT DEFAULT -1")
+        if key and found.key:
+            listed.append(f"PRIMARY KEY ({', '.join(quoted(k) for k in found.key)})")
+        self.run(f"create table {quoted(found.name)} ({', '.join(listed)})")
+        self._made.append(("table", found.name))
+        if rows is not None and rows.num_rows:
+            held = [c for c in found.columns if c.generated is None]
+            wanted = ", ".join(Column(c.name, c.type).sql for c in held)
+            place = ""
+            if places:
+                rows = rows.append_column(PLACE, pa.array(range(rows.num_rows), pa.int64()))
+                place = f", {quoted(PLACE)}"
+            self.run(f"insert into {quoted(found.name)} select {wanted}{place} from {self.rows(rows)}")
+
+
+def _defined(column: SqlColumn, defaults: bool) -> str:
+    text = f"{quoted(column.name)} {column.type}"
+    if column.required:
+        text += " NOT NULL"
+    if defaults and column.default is not None:
+        text += f" DEFAULT ({column.default})"
+    return text
+
+
+def returned(columns: Sequence[SqlColumn]) -> str:
+    """What RETURNING lists to give rows as we keep them."""
+    parts = []
+    for c in columns:
+        value = quoted(c.name) if c.generated is None else f"CAST(({c.generated}) AS {c.type})"
+        if restored(c.type):
+            value = f"CAST({value} AS {storable_text(c.type)})"
+        parts.append(f"{value} AS {quoted(c.name)}")
+    return ", ".join(parts)
+
+
+_OWN = threading.local()
+
+
+def own_scratch() -> Scratch:
+    """One for each thread."""
+    found: Scratch | None = getattr(_OWN, "scratch", None)
+    if found is None:
+        found = _OWN.scratch = Scratch()
+    return found

@@ -1,0 +1,1 @@
+"""What each statement does, a file for each verb; `table.py` says which is for which."""

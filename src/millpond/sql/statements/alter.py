@@ -1,0 +1,98 @@
+"""ALTER: names that change.  Rows do not move, whatever is built on them goes on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millpond.errors import InvalidError
+from millpond.plan.change import renamed, swapped
+from millpond.plan.nodes import Plan
+from millpond.plan.objects import SqlObject
+from millpond.sql.catalog import Catalog
+from millpond.sql.parse import Words
+from millpond.sql.result import Result
+from millpond.sql.session import Session
+
+_KINDS = {
+    ("TABLE",): "table",
+    ("SOURCE",): "source",
+    ("VIEW",): "view",
+    ("MATERIALIZED", "VIEW"): "materialized view",
+    ("SINK",): "sink",
+    ("INDEX",): "index",
+}
+
+
+def run(session: Session, words: Words) -> Result:
+    kind = next((k for w, k in _KINDS.items() if words.take(*w)), None)
+    if kind is None:
+        words.fail("ALTER of what?", f"one of {', '.join(' '.join(w) for w in _KINDS)}")
+        raise AssertionError
+    exists = words.if_exists()
+    name = words.name(f"name of the {kind}")
+    catalog = session.catalog
+    if exists and catalog.find(name) is None:
+        return Result.said(f"ALTER_{kind.upper().replace(' ', '_')}: not there")
+    found = catalog.get(name, kind)
+    if words.take("RENAME", "TO"):
+        to = words.name("new name")
+        words.end()
+        _rename(session, catalog, found, to)
+    elif words.take("SWAP", "WITH"):
+        other = catalog.get(words.name("name of the other view"), "materialized view")
+        words.end()
+        _swap(session, found, other)
+    else:
+        words.fail(
+            "this change is not supported",
+            "RENAME TO and SWAP WITH are; for other columns create a new table and INSERT … SELECT",
+        )
+    return Result.said(f"ALTER_{kind.upper().replace(' ', '_')}")
+
+
+def _rename(session: Session, catalog: Catalog, found: SqlObject, to: str) -> None:
+    if to.lower() != found.name.lower():
+        catalog.free(to)
+    texts = [o.name for o in catalog.objects.values() if o.kind == "view" and found.name in o.uses]
+    if texts:
+        raise InvalidError(
+            f"{found.kind} {found.name!r} cannot be renamed, views name it in their text",
+            detail=", ".join(texts),
+            hint="drop these views first",
+        )
+
+    def edit(plan: Plan) -> Plan:
+        if found.name in plan.views:
+            plan = renamed(plan, found.name, to)
+        sinks = {
+            (to if n == found.name and found.kind == "sink" else n): (
+                replace(s, name=to) if n == found.name and found.kind == "sink" else s
+            )
+            for n, s in plan.sinks.items()
+        }
+        objects = {}
+        for o in {**plan.objects, found.name: found}.values():
+            uses = tuple(to if u == found.name else u for u in o.uses)
+            objects[to if o.name == found.name else o.name] = replace(
+                o, uses=uses, name=to if o.name == found.name else o.name
+            )
+        return replace(plan, sinks=sinks, objects=objects)
+
+    session.edit(edit)
+
+
+def _swap(session: Session, one: SqlObject, other: SqlObject) -> None:
+    if one.kind != "materialized view":
+        raise InvalidError("only materialized views can be swapped", detail=f"{one.name!r} is a {one.kind}")
+    names = {one.name: other.name, other.name: one.name}
+
+    def edit(plan: Plan) -> Plan:
+        plan = swapped(plan, one.name, other.name)
+        objects = {}
+        for o in {**plan.objects, one.name: one, other.name: other}.values():
+            if o.kind != "sink":  # a sink stays with the name it reads; others with the rows they read
+                o = replace(o, uses=tuple(names.get(u, u) for u in o.uses))
+            objects[names.get(o.name, o.name)] = replace(o, name=names.get(o.name, o.name))
+        return replace(plan, objects=objects)
+
+    session.edit(edit)

@@ -1,0 +1,45 @@
+"""CREATE INDEX: the rows of a table or view once more, found by other columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from millpond.errors import InvalidError
+from millpond.flow.builder import Builder
+from millpond.flow.stream import Stream
+from millpond.plan.objects import SqlObject
+from millpond.sql.parse import Words, near_miss
+from millpond.sql.result import Result
+from millpond.sql.session import Session
+from millpond.sql.statements.objects import create
+
+
+def run(replaces: bool) -> Callable[[Session, Words], Result]:
+    def called(session: Session, words: Words) -> Result:
+        exists = words.if_not_exists()
+        name = words.name("name of the index")
+        words.need("ON")
+        on = words.name("name of the table or view")
+        named = words.names()
+        words.end()
+
+        def make(builder: Builder) -> SqlObject:
+            found = session.catalog.get(on, "table", "materialized view")
+            known = {c.name.lower(): c.name for c in found.columns}
+            odd = [n for n in named if n.lower() not in known]
+            if odd:
+                raise InvalidError(
+                    f"{found.name!r} has no column {odd[0]!r}",
+                    detail=f"columns are {', '.join(known.values())}",
+                    hint=near_miss(odd[0], list(known.values())),
+                )
+            key = tuple(known[n.lower()] for n in named)
+            step = builder.plan.views[found.name].step
+            view = Stream(builder, step).view(name, key=key)
+            return SqlObject(
+                "index", name, found.columns, key, step=view.step, uses=(found.name,), said=words.piece.sql
+            )
+
+        return create(session, name, "index", exists=exists, replaces=replaces, make=make)
+
+    return called

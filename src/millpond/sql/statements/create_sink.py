@@ -1,0 +1,79 @@
+"""CREATE SINK: the changes of a view go to a target, after each commit.
+
+`connector = 'files'`: path, mode ('changes' with the weight of each row, or 'append').
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from millpond.errors import InvalidError
+from millpond.flow.builder import Builder
+from millpond.plan.nodes import SinkNode
+from millpond.plan.objects import SqlObject
+from millpond.sinks.parquet import ParquetSink
+from millpond.sql.parse import Words, near_miss, readable
+from millpond.sql.result import Result
+from millpond.sql.session import Session
+from millpond.sql.statements.create_source import need, over
+from millpond.sql.statements.create_view import materialize
+from millpond.sql.statements.objects import create
+
+_CONNECTORS = ("files",)
+
+
+def run(replaces: bool) -> Callable[[Session, Words], Result]:
+    def called(session: Session, words: Words) -> Result:
+        exists = words.if_not_exists()
+        name = words.name("name of the sink")
+        view = text = None
+        if words.take("FROM"):
+            view = words.name("name of the view")
+        else:
+            words.need("AS")
+            end = words.piece.find("WITH", "(", start=words.at + 1)
+            if end is None:
+                words.fail("WITH (connector = '…') is missing at the end")
+            text = readable(words.piece.part(words.at, end))
+            words.at = end or 0
+        words.need("WITH")
+        options = words.options()
+        words.end()
+
+        def make(builder: Builder) -> SqlObject:
+            left = dict(options)
+            sink = _sink(left)
+            if text is not None:
+                made = materialize(session, builder, name, text, False, "")
+                read, uses, step = name, made.uses, made.step
+            else:
+                assert view is not None
+                found = session.catalog.get(view, "table", "materialized view")
+                read, uses, step = found.name, (found.name,), None
+            builder.change(lambda plan: plan.with_sink(SinkNode(name, read, sink)))
+            return SqlObject(
+                "sink", name, step=step, uses=uses, options=options, text=text or "", said=words.piece.sql
+            )
+
+        return create(session, name, "sink", exists=exists, replaces=replaces, make=make)
+
+    return called
+
+
+def _sink(options: dict[str, str]) -> ParquetSink:
+    connector = need(options, "connector")
+    if connector not in _CONNECTORS:
+        raise InvalidError(
+            f"no connector for sinks named {connector!r}",
+            detail=f"there are {', '.join(_CONNECTORS)}",
+            hint=near_miss(connector, _CONNECTORS),
+        )
+    kind = options.pop("format", "parquet")
+    if kind != "parquet":
+        raise InvalidError("files are written as parquet", detail=f"got format {kind!r}")
+    mode = options.pop("mode", "changes")
+    if mode not in ("changes", "append"):
+        raise InvalidError(f"no mode named {mode!r}", hint="'changes' or 'append'")
+    made = ParquetSink(need(options, "path"), "append" if mode == "append" else "changes")
+    over(options, connector)
+    return made

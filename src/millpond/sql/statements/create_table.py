@@ -1,0 +1,76 @@
+"""CREATE TABLE: rows that any process can change.
+
+With PRIMARY KEY a row that is put again replaces the old one.  An APPEND ONLY
+table takes no UPDATE and no DELETE, and may have a watermark: what is built on it
+sees the rows that were on time, the table itself keeps all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from millpond.flow.builder import Builder
+from millpond.flow.stream import Stream
+from millpond.operators.bag import Bag
+from millpond.operators.map import Map
+from millpond.operators.scan import Scan
+from millpond.operators.upsert import Upsert
+from millpond.operators.watermark import Watermark
+from millpond.plan.objects import SqlObject
+from millpond.sources.inbox_table import SEQUENCE, InboxTable
+from millpond.sql.definitions import Definition, read_columns
+from millpond.sql.parse import Words
+from millpond.sql.result import Result
+from millpond.sql.session import Session
+from millpond.sql.statements.objects import create
+from millpond.sql.types import quoted
+
+
+def run(replaces: bool) -> Callable[[Session, Words], Result]:
+    def called(session: Session, words: Words) -> Result:
+        exists = words.if_not_exists()
+        name = words.name("name of the table")
+        if words.piece.word(words.at) != "(":
+            words.fail("the columns should stand here", "CREATE TABLE name (column type, …)")
+        inner, words.at = words.piece.bracket(words.at)
+        append_only = words.take("APPEND", "ONLY")
+        words.end()
+        found = read_columns(inner)
+        if append_only and found.key:
+            inner.fail(
+                "an APPEND ONLY table has no primary key", 0, "a row that is put again would replace one"
+            )
+        if found.time is not None and not append_only:
+            inner.fail("a watermark needs an APPEND ONLY table", 0, "CREATE TABLE … (…) APPEND ONLY")
+
+        def make(builder: Builder) -> SqlObject:
+            return _table(builder, name, found, append_only, words.piece.sql)
+
+        return create(session, name, "table", exists=exists, replaces=replaces, make=make)
+
+    return called
+
+
+def _table(builder: Builder, name: str, found: Definition, append_only: bool, said: str) -> SqlObject:
+    source = InboxTable(found.schema, append_only)
+    scan = builder.add(None, Scan(source, source.schema, append_only), (), name)
+    if append_only:
+        only = Map(tuple((c.name, quoted(c.name)) for c in found.columns))
+        step = builder.add(None, only, (scan,), f"{name}.rows")
+    elif found.key:
+        step = builder.add(None, Upsert(found.key, SEQUENCE), (scan,), f"{name}.rows")
+    else:
+        step = builder.add(None, Bag(SEQUENCE), (scan,), f"{name}.rows")
+    Stream(builder, step).view(name)
+    if found.time is not None:
+        step = builder.add(None, Watermark(found.time, found.delay_us), (step,), f"{name}.watermark")
+    return SqlObject(
+        "table",
+        name,
+        found.columns,
+        found.key,
+        step=step,
+        scan=scan,
+        append_only=append_only,
+        said=said,
+    )

@@ -1,0 +1,81 @@
+"""CREATE VIEW, a text under a name, and CREATE MATERIALIZED VIEW, its rows kept up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from millpond.errors import InvalidError
+from millpond.flow.builder import Builder
+from millpond.flow.stream import Stream
+from millpond.plan.objects import SqlColumn, SqlObject
+from millpond.sql.parse import Words, readable
+from millpond.sql.query import lower_query
+from millpond.sql.result import Result
+from millpond.sql.session import Session
+from millpond.sql.statements.objects import create
+from millpond.sql.time_windows import as_plain_sql
+from millpond.sql.types import quoted
+
+
+def run(replaces: bool) -> Callable[[Session, Words], Result]:
+    def called(session: Session, words: Words) -> Result:
+        exists = words.if_not_exists()
+        name = words.name("name of the view")
+        text, _ = view_text(words, closes=False)
+
+        def make(builder: Builder) -> SqlObject:
+            catalog = session.catalog
+            sql = as_plain_sql(text)
+            catalog.binder.plan(sql)
+            columns = tuple(SqlColumn(n, t) for n, t in catalog.binder.describe(sql))
+            uses = tuple(o.name for o in catalog.read_by(sql))
+            return SqlObject("view", name, columns, text=sql, uses=uses, said=words.piece.sql)
+
+        return create(session, name, "view", exists=exists, replaces=replaces, make=make)
+
+    return called
+
+
+def run_materialized(replaces: bool) -> Callable[[Session, Words], Result]:
+    def called(session: Session, words: Words) -> Result:
+        exists = words.if_not_exists()
+        name = words.name("name of the view")
+        text, on_close = view_text(words, closes=True)
+
+        def make(builder: Builder) -> SqlObject:
+            return materialize(session, builder, name, text, on_close, words.piece.sql)
+
+        return create(session, name, "materialized view", exists=exists, replaces=replaces, make=make)
+
+    return called
+
+
+def materialize(
+    session: Session, builder: Builder, name: str, text: str, on_close: bool, said: str
+) -> SqlObject:
+    """The steps of a query, and a view of them."""
+    catalog = session.catalog
+    relation = lower_query(builder, catalog.binder, catalog.relations(), name, text, on_close)
+    view = Stream(builder, relation.step).view(name)
+    columns = tuple(SqlColumn(c.name, c.type) for c in relation.columns)
+    uses = tuple(o.name for o in catalog.read_by(as_plain_sql(text)))
+    return SqlObject("materialized view", name, columns, text=text, step=view.step, uses=uses, said=said)
+
+
+def view_text(words: Words, *, closes: bool) -> tuple[str, bool]:
+    """The query behind AS, and whether it ends in EMIT ON WINDOW CLOSE."""
+    names = words.names() if words.piece.word(words.at) == "(" else None
+    words.need("AS")
+    body = words.rest
+    on_close = len(body) > 4 and body.has(len(body) - 4, "EMIT", "ON", "WINDOW", "CLOSE")
+    if on_close:
+        if not closes:
+            raise InvalidError("only a materialized view can EMIT ON WINDOW CLOSE")
+        body = body.part(0, len(body) - 4)
+    if not body.tokens:
+        words.fail("a query should stand here")
+    text = readable(body)
+    if names is not None:
+        listed = ", ".join(quoted(n) for n in names)
+        text = f"select * from (\n{text}\n) as named({listed})"
+    return text, on_close

@@ -1,0 +1,25 @@
+"""DELETE: logic that is executed in its turn, like UPDATE."""
+
+from __future__ import annotations
+
+from millpond.sql.parameters import Params, with_literals
+from millpond.sql.parse import Piece, Words, readable
+from millpond.sql.result import Result
+from millpond.sql.session import Session
+from millpond.sql.statements.rows import at_this_time, dry_run, in_turn, keys_of, named, no_returning, target
+
+
+def run(session: Session, piece: Piece, params: Params) -> Result:
+    piece = at_this_time(session, with_literals(piece, params))
+    words = Words(piece, 1)
+    words.need("FROM")
+    found = target(session, words.name("name of the table"), "delete")
+    alias = None
+    if not words.over and piece.word(words.at) not in ("WHERE", "USING"):
+        words.take("AS")
+        alias = words.name("alias")
+    no_returning(piece)
+    catalog, sql = session.catalog, readable(piece)
+    reads = [o for o in named(catalog, words.rest) if o.name != found.name]
+    dry_run(catalog, found, reads, "delete", sql)
+    return in_turn(session, found, "delete", sql, reads, keys=keys_of(catalog, found, piece, alias))

@@ -1,0 +1,49 @@
+"""DESCRIBE: the columns of a name, or of a query."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from millpond.plan.objects import SqlColumn
+from millpond.sql.parse import Words, readable
+from millpond.sql.result import Result
+from millpond.sql.session import Session
+from millpond.sql.time_windows import as_plain_sql
+
+_QUERIES = ("SELECT", "WITH", "VALUES", "FROM", "(")
+
+
+def run(session: Session, words: Words) -> Result:
+    catalog = session.catalog
+    if words.piece.word(words.at) in _QUERIES:
+        sql = as_plain_sql(readable(words.rest))
+        catalog.binder.plan(sql)
+        return described([SqlColumn(n, t) for n, t in catalog.binder.describe(sql)], ())
+    words.take("MATERIALIZED", "VIEW") or words.take("VIEW") or words.take("TABLE") or words.take("SOURCE")
+    found = catalog.get(words.name())
+    words.end()
+    return described(list(found.columns), found.key)
+
+
+def described(columns: list[SqlColumn], key: tuple[str, ...]) -> Result:
+    rows = [
+        {
+            "column": c.name,
+            "type": c.type,
+            "null": not c.required,
+            "key": c.name in key,
+            "default": c.default if c.generated is None else f"generated always as ({c.generated})",
+        }
+        for c in columns
+    ]
+    schema = pa.schema(
+        [
+            ("column", pa.string()),
+            ("type", pa.string()),
+            ("null", pa.bool_()),
+            ("key", pa.bool_()),
+            ("default", pa.string()),
+        ]
+    )
+    types = ["VARCHAR", "VARCHAR", "BOOLEAN", "BOOLEAN", "VARCHAR"]
+    return Result.of_rows(schema.names, types, pa.Table.from_pylist(rows, schema=schema))

@@ -1,0 +1,40 @@
+"""DROP: refused with the list of what is built on it, unless that goes as well (CASCADE)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from millpond.plan.objects import dependants
+from millpond.sql.parse import Words
+from millpond.sql.result import Result
+from millpond.sql.session import Session
+from millpond.sql.statements.objects import all_objects_with_uses, refuse_dependants, without
+
+
+def run_for(kind: str) -> Callable[[Session, Words], Result]:
+    def called(session: Session, words: Words) -> Result:
+        exists = words.if_exists()
+        names = [words.name(f"name of the {kind}")]
+        while words.take(","):
+            names.append(words.name(f"name of the {kind}"))
+        cascade = words.take("CASCADE")
+        _ = cascade or words.take("RESTRICT")
+        words.end()
+        catalog = session.catalog
+        known = [n for n in names if catalog.find(n) is not None]
+        found = [catalog.get(n, kind) for n in (known if exists else names)]
+        status = f"DROP_{kind.upper().replace(' ', '_')}"
+        if not found:
+            return Result.said(f"{status}: not there")
+        leaving = [f.name for f in found]
+        objects = all_objects_with_uses(session.plan)
+        more = dependants(objects, leaving)
+        if not cascade and more:
+            indexes = [n for n in more if objects[n].kind == "index"]
+            if len(indexes) < len(more):
+                for one in found:
+                    refuse_dependants(without(session.plan, indexes), one, "dropped")
+        session.edit(lambda plan: without(plan, [*leaving, *more]))
+        return Result.said(status)
+
+    return called

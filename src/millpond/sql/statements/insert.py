@@ -1,0 +1,38 @@
+"""INSERT: rows that stand in the statement go to the inbox as rows; what reads tables waits for its turn."""
+
+from __future__ import annotations
+
+from millpond.sql.definitions import stored_schema
+from millpond.sql.parameters import Params, with_literals
+from millpond.sql.parse import Piece, Words, readable
+from millpond.sql.result import Result
+from millpond.sql.scratch import own_scratch, returned
+from millpond.sql.session import Session
+from millpond.sql.statements.rows import at_this_time, dry_run, in_turn, named, no_returning, target
+
+
+def run(session: Session, piece: Piece, params: Params) -> Result:
+    piece = with_literals(piece, params)
+    words = Words(piece, 1)
+    words.need("INTO")
+    found = target(session, words.name("name of the table"), "insert")
+    no_returning(piece)
+    conflict = piece.find("ON", "CONFLICT") is not None
+    if conflict and not found.key:
+        piece.fail("ON CONFLICT needs a table with a primary key", piece.find("ON", "CONFLICT") or 0)
+    catalog = session.catalog
+    rest = words.rest
+    looks = any(rest.word(n) in ("FROM", "TABLE", "JOIN") for n in range(len(rest)))
+    reads = named(catalog, rest) if looks else []
+    if reads or conflict:
+        piece = at_this_time(session, piece)
+        sql = readable(piece)
+        dry_run(catalog, found, reads, "insert", sql)
+        return in_turn(session, found, "insert", sql, reads, conflict=conflict)
+    sql = readable(piece)
+    with own_scratch().turn() as scratch:
+        scratch.table(found)
+        rows = scratch.arrow(f"{sql} RETURNING {returned(found.columns)}", shown=sql)
+    assert found.scan is not None
+    session.pond.insert(found.scan, rows.cast(stored_schema(found.columns)))
+    return Result.said(f"INSERT {rows.num_rows}")

@@ -1,0 +1,107 @@
+"""SELECT: DuckDB over the rows of one epoch; the pipeline has no part in it.
+
+Only the relations that a query names are opened, and of those with a condition on
+the key only the rows of that key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from millpond.errors import InvalidError
+from millpond.plan.objects import SqlObject
+from millpond.sql.catalog import Catalog
+from millpond.sql.keys import Keys, wanted_keys
+from millpond.sql.moments import as_of
+from millpond.sql.parameters import Params, for_duckdb
+from millpond.sql.parse import Piece, readable
+from millpond.sql.result import Result
+from millpond.sql.scratch import Scratch
+from millpond.sql.session import Session
+from millpond.sql.time_windows import MARK, as_plain_sql
+from millpond.state.snapshot import Snapshot
+from millpond.state.table_spec import TableSpec
+
+
+def run(session: Session, piece: Piece, params: Params) -> Result:
+    session.require_epoch()
+    piece, epoch = as_of(session.pond, piece, params)
+    asked, values = for_duckdb(piece, params)
+    sql = readable(asked)
+    if as_plain_sql(sql) != sql:
+        raise InvalidError(
+            "TUMBLE, HOP and SESSION are for materialized views",
+            hint="read such a view, or use time_bucket(INTERVAL '10 minutes', ts)",
+        )
+    reader = session.pond._reader
+    with reader.pinned(epoch) as snapshot:
+        catalog = session.catalog_of(reader.plan_of(snapshot.manifest))
+        with session.scratch.turn() as scratch:
+            names, table = answer(scratch, catalog, snapshot, sql, values or {})
+    return Result.of_rows([n for n, _ in names], [t for _, t in names], table, snapshot.epoch)
+
+
+def answer(
+    scratch: Scratch, catalog: Catalog, snapshot: Snapshot, sql: str, values: Any
+) -> tuple[list[tuple[str, str]], pa.Table]:
+    """The names and types of a query's columns, and its rows at a snapshot."""
+    named = catalog.expanded(catalog.read_by(sql))
+    kept: list[tuple[SqlObject, TableSpec]] = []
+    for found in named:
+        spec = catalog.stored(found)
+        if spec is not None and found.kind != "view":
+            kept.append((found, spec))
+    keys = wanted_keys(sql, [*kept, *_indexes(catalog, kept)], values) if kept else {}
+    for found in named:
+        _show(scratch, catalog, snapshot, found, keys)
+    try:
+        return scratch.query(sql, values)
+    except InvalidError:
+        catalog.binder.run(f"prepare checked as {sql}", sql, len("prepare checked as "))  # it knows all names
+        catalog.binder.run("deallocate checked", sql)
+        raise
+
+
+def _show(
+    scratch: Scratch, catalog: Catalog, snapshot: Snapshot, found: SqlObject, keys: Mapping[str, Keys]
+) -> None:
+    if found.kind == "view":
+        if MARK in found.text:
+            raise InvalidError(
+                f"view {found.name!r} has windows of time, which only materialized views have",
+                hint=f"CREATE MATERIALIZED VIEW … AS SELECT * FROM {found.name}",
+            )
+        scratch.view(found.name, found.text)
+        return
+    if found.kind in ("sink", "index"):
+        return
+    spec = catalog.stored(found)
+    if spec is None:
+        raise InvalidError(
+            f"the rows of {found.kind} {found.name!r} are not kept",
+            hint=f"CREATE MATERIALIZED VIEW … AS SELECT * FROM {found.name}",
+        )
+    columns = [c.name for c in found.columns]
+    for _, table in [(found, spec), *_indexes(catalog, [(found, spec)])]:
+        if table.name in keys:
+            schema = pa.schema([table.schema.field(k) for k in table.key])
+            rows = [dict(zip(table.key, k, strict=True)) for k in keys[table.name]]
+            wanted = pa.Table.from_pylist(rows, schema=schema)
+            scratch.relation(found, snapshot.lookup(table, wanted, columns))
+            return
+    scratch.relation(found, snapshot.scan(spec, columns))
+
+
+def _indexes(catalog: Catalog, kept: list[tuple[SqlObject, TableSpec]]) -> list[tuple[SqlObject, TableSpec]]:
+    """The tables of indexes on some relations, with the relation that each can be read for."""
+    relations = {o.name: o for o, _ in kept}
+    found = []
+    for one in catalog.objects.values():
+        if one.kind == "index" and one.uses and one.uses[0] in relations:
+            spec = catalog.stored(one)
+            if spec is not None:
+                found.append((relations[one.uses[0]], spec))
+    return found

@@ -1,0 +1,80 @@
+"""SHOW: what there is."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from millpond.sql.parse import Words, near_miss
+from millpond.sql.result import Result
+from millpond.sql.session import Session
+from millpond.sql.statements.objects import all_objects_with_uses
+
+_KINDS = {
+    "TABLES": ("table",),
+    "SOURCES": ("source",),
+    "VIEWS": ("view", "materialized view"),
+    "SINKS": ("sink",),
+    "INDEXES": ("index",),
+    "OBJECTS": ("table", "source", "view", "materialized view", "sink", "index"),
+}
+_EPOCHS = pa.schema(
+    [
+        ("epoch", pa.int64()),
+        ("kind", pa.string()),
+        ("at", pa.timestamp("us")),
+        ("rows", pa.int64()),
+        ("ms", pa.float64()),
+        ("note", pa.string()),
+    ]
+)
+
+
+def run(session: Session, words: Words) -> Result:
+    words.take("MATERIALIZED")
+    what = words.piece.word(words.at)
+    words.at += 1
+    if what == "CREATE":
+        words.take("MATERIALIZED", "VIEW") or words.take("VIEW") or words.take("TABLE") or words.take("SINK")
+        found = session.catalog.get(words.name())
+        words.end()
+        return _texts(["definition"], [[found.said or f"{found.kind} of the flow API"]])
+    words.end()
+    if what == "EPOCHS":
+        return _epochs(session)
+    if what == "SAVEPOINTS":
+        session.require_epoch()
+        rows = [[n, str(e)] for n, e in sorted(session.pond.savepoints().items())]
+        return _texts(["name", "epoch"], rows)
+    if what not in _KINDS:
+        names = [*_KINDS, "EPOCHS", "SAVEPOINTS", "CREATE"]
+        words.at -= 1
+        words.fail("SHOW what?", near_miss(what or "?", names) or f"one of {', '.join(names)}")
+    found_all = all_objects_with_uses(session.plan)
+    listed = [
+        [o.name, o.kind, ", ".join(f"{c.name} {c.type}" for c in o.columns)]
+        for o in found_all.values()
+        if o.kind in _KINDS[what]
+    ]
+    return _texts(["name", "kind", "columns"], sorted(listed))
+
+
+def _texts(names: list[str], rows: list[list[str]]) -> Result:
+    columns = [pa.array([row[n] for row in rows], pa.string()) for n in range(len(names))]
+    return Result.of_rows(names, ["VARCHAR"] * len(names), pa.table(columns, names=names))
+
+
+def _epochs(session: Session) -> Result:
+    session.require_epoch()
+    rows = [
+        {
+            "epoch": e.epoch,
+            "kind": e.kind,
+            "at": e.when.replace(tzinfo=None),
+            "rows": e.rows,
+            "ms": e.ms,
+            "note": e.note,
+        }
+        for e in session.pond.epochs()
+    ]
+    types = ["BIGINT", "VARCHAR", "TIMESTAMP", "BIGINT", "DOUBLE", "VARCHAR"]
+    return Result.of_rows(_EPOCHS.names, types, pa.Table.from_pylist(rows, schema=_EPOCHS))

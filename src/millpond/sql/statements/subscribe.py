@@ -1,0 +1,42 @@
+"""SUBSCRIBE view [SINCE EPOCH n] [UNTIL EPOCH m]: what changes, epoch by epoch.
+
+Each row has the epoch, the weight (1 came, -1 went) and the view's columns.
+Without SINCE it begins with all rows of the view.  Iterating goes on for as long as
+epochs come; fetchall() gives what is there by now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from millpond.sql.parse import Words
+from millpond.sql.result import Result
+from millpond.sql.session import Session
+
+
+def run(session: Session, words: Words) -> Result:
+    words.take("TO")
+    name = words.name("name of the view")
+    since = words.number() if words.take("SINCE", "EPOCH") else None
+    until = words.number() if words.take("UNTIL", "EPOCH") else None
+    words.end()
+    session.require_epoch()
+    found = session.catalog.get(name, "table", "materialized view")
+    pond = session.pond
+
+    def more(follow: bool) -> Iterator[pa.Table]:
+        for delta in pond.changes(found.name, since, follow=follow and until is None):
+            if until is not None and delta.epoch > until:
+                return
+            rows = delta.table
+            epoch = pa.array(np.full(rows.num_rows, delta.epoch, np.int64))
+            columns = [rows.column(c.name) for c in found.columns]
+            names = ["epoch", "weight", *(c.name for c in found.columns)]
+            yield pa.table([epoch, rows.column("_w"), *columns], names=names)
+
+    columns = ["epoch", "weight", *(c.name for c in found.columns)]
+    types = ["BIGINT", "BIGINT", *(c.type for c in found.columns)]
+    return Result(columns, types, None, f"SUBSCRIBE {found.name}", more=more)

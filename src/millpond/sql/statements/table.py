@@ -1,0 +1,100 @@
+"""Which file is for which statement, by its first words."""
+
+from __future__ import annotations
+
+from millpond.errors import InvalidError
+from millpond.sql.parse import Piece, near_miss
+from millpond.sql.statements import (
+    alter,
+    create_index,
+    create_savepoint,
+    create_sink,
+    create_source,
+    create_table,
+    create_view,
+    delete,
+    describe,
+    drop,
+    explain,
+    flush,
+    insert,
+    select,
+    show,
+    subscribe,
+    update,
+)
+from millpond.sql.statements.statement import Statement, defining, reading
+
+_CREATE = {
+    ("TABLE",): create_table.run,
+    ("SOURCE",): create_source.run,
+    ("VIEW",): create_view.run,
+    ("MATERIALIZED", "VIEW"): create_view.run_materialized,
+    ("SINK",): create_sink.run,
+    ("INDEX",): create_index.run,
+}
+_DROP = {
+    ("TABLE",): "table",
+    ("SOURCE",): "source",
+    ("VIEW",): "view",
+    ("MATERIALIZED", "VIEW"): "materialized view",
+    ("SINK",): "sink",
+    ("INDEX",): "index",
+}
+_OTHERS = {
+    "SELECT": Statement(select.run),
+    "WITH": Statement(select.run),
+    "VALUES": Statement(select.run),
+    "FROM": Statement(select.run),
+    "(": Statement(select.run),
+    "INSERT": Statement(insert.run),
+    "UPDATE": Statement(update.run),
+    "DELETE": Statement(delete.run),
+    "FLUSH": reading(1, flush.run),
+    "SUBSCRIBE": reading(1, subscribe.run),
+    "EXPLAIN": reading(1, explain.run),
+    "DESCRIBE": reading(1, describe.run),
+    "DESC": reading(1, describe.run),
+    "SHOW": reading(1, show.run),
+}
+VERBS = ("CREATE", "DROP", "ALTER", *(v for v in _OTHERS if v.isalpha()))
+
+
+def find(piece: Piece) -> Statement:
+    """The statement that a text is."""
+    first = piece.word(0)
+    if first == "CREATE":
+        return _create(piece)
+    if first == "DROP":
+        if piece.has(1, "SAVEPOINT"):
+            return reading(2, create_savepoint.run_drop)
+        for words, kind in _DROP.items():
+            if piece.has(1, *words):
+                return defining(1 + len(words), drop.run_for(kind))
+        piece.fail("DROP of what?", 1, f"one of {', '.join(' '.join(w) for w in _DROP)} or SAVEPOINT")
+    if first == "ALTER":
+        return defining(1, alter.run)
+    known = _OTHERS.get(first)
+    if known is not None:
+        return known
+    if first in ("WITH", "INSERT"):
+        raise AssertionError
+    try:
+        piece.fail(f"no statement begins with {piece.tokens[0].text}", 0, near_miss(first or "?", VERBS))
+    except InvalidError as error:
+        if error.hint is None:
+            error.hint = f"statements are {', '.join(VERBS)}"
+        raise
+    raise AssertionError
+
+
+def _create(piece: Piece) -> Statement:
+    replace = piece.has(1, "OR", "REPLACE")
+    at = 3 if replace else 1
+    if piece.has(at, "SAVEPOINT"):
+        return reading(at + 1, create_savepoint.run)
+    for words, run in _CREATE.items():
+        if piece.has(at, *words):
+            return defining(at + len(words), run(replace))
+    piece.fail("CREATE of what?", at, f"one of {', '.join(' '.join(w) for w in _CREATE)} or SAVEPOINT")
+    raise AssertionError

@@ -1,0 +1,25 @@
+"""UPDATE: logic that is executed in its turn, so that concurrent ones all count."""
+
+from __future__ import annotations
+
+from millpond.sql.parameters import Params, with_literals
+from millpond.sql.parse import Piece, Words, readable
+from millpond.sql.result import Result
+from millpond.sql.session import Session
+from millpond.sql.statements.rows import at_this_time, dry_run, in_turn, keys_of, named, no_returning, target
+
+
+def run(session: Session, piece: Piece, params: Params) -> Result:
+    piece = at_this_time(session, with_literals(piece, params))
+    words = Words(piece, 1)
+    found = target(session, words.name("name of the table"), "update")
+    alias = None
+    if not words.piece.has(words.at, "SET"):
+        words.take("AS")
+        alias = words.name("alias")
+    words.need("SET")
+    no_returning(piece)
+    catalog, sql = session.catalog, readable(piece)
+    reads = [o for o in named(catalog, words.rest) if o.name != found.name]
+    dry_run(catalog, found, reads, "update", sql)
+    return in_turn(session, found, "update", sql, reads, keys=keys_of(catalog, found, piece, alias))
