@@ -65,7 +65,18 @@ KEYS: dict[str, list[Any]] = {
     "kd": [Decimal("1.5"), Decimal("-2"), Decimal("0"), None],
     "ky": [b"", b"\0", b"long enough to be elsewhere", None],
 }
-KEYED_BY = [("ki",), ("ks",), ("kf",), ("kb",), ("kt",), ("kd",), ("ky",), ("ks", "ki"), ("kb", "kt", "ks")]
+KEYED_BY = [
+    ("ki",),
+    ("ks",),
+    ("kf",),
+    ("kb",),
+    ("kt",),
+    ("kd",),
+    ("ky",),
+    ("ks", "ki"),
+    ("kb", "kt", "ks"),
+    (),
+]
 
 
 class World:
