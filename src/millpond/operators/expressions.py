@@ -31,6 +31,7 @@ _NOWHERE = 2**64 - 1
 # DuckDB reads these words as functions where no column has the name.
 _CLOCK_WORDS = frozenset(
     {"current_date", "current_time", "current_timestamp", "localtime", "localtimestamp", "today", "now"}
+    | {"current_localtime", "current_localtimestamp"}  # DuckDB calls them steady
 )
 # Only raises; DuckDB calls it volatile so that it is not evaluated ahead of time.
 _HARMLESS = frozenset({"error"})
@@ -282,7 +283,7 @@ class _Bind:
         arrow = con.sql(f"select {sql} from input limit 0").to_arrow_table().schema.field(0).type
         try:
             hashing.hash_array(pa.array([], arrow))
-        except InvalidError:
+        except (InvalidError, pa.ArrowNotImplementedError):
             self._fail(
                 f"{self.name!r} is {kind}, which cannot be stored",
                 at=(len(_OPEN), len(self.sql.strip().encode())),

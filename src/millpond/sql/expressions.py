@@ -198,6 +198,8 @@ def _with_lambda(node: Json, columns: Sequence[Column | _Parameter], place: int)
     kids = node["children"]
     maker = kids[place]
     initial = 1 if (node.get("function_data") or {}).get("has_initial") else 0
+    if node["qname"]["path"][-1] == "invoke":
+        initial = int(maker["parameter_count"])
     around = [_Parameter(render(c, columns)) for c in kids[place + 1 + initial :]]
     depth = sum(isinstance(c, _Parameter) for c in columns)
     names = [f"p{depth}_{n}" for n in range(int(maker["parameter_count"]))]

@@ -105,6 +105,8 @@ def test_a_bare_column_keeps_its_arrow_type() -> None:
         ("", "empty expression", None, None),
         ("-- nothing", "empty expression", None, None),
         ("interval 1 day", "cannot be stored", "^^^^^^^^^^^^^^", "cast"),
+        ("union_value(k := 1)", "cannot be stored", "^^^^^^^^^^^^^^^^^^^", "cast"),
+        ("current_localtime()", "reads the clock", "^^^^^^^^^^^^^^^^^^^", "time column"),
     ],
 )
 def test_a_wrong_expression_is_refused_with_its_place(
