@@ -255,7 +255,7 @@ class Pond:
         Steps that stay must mean what they meant.  `on_progress` is called while rows are taken in.
 
         From `on_epoch` this returns at once, and the change comes after the epoch that is running.  Where
-        another process runs the pond, that one changes it; it is not waited for.
+        another process runs the pond, that one does it, and is waited for.
         """
         check_whole(plan)
         self._require_open()
@@ -278,8 +278,10 @@ class Pond:
 
     def _change_to(self, catalog: str) -> int:
         number = self._command("change", {"catalog": catalog}, wait_s=math.inf)
-        if self._executed() <= number:
-            return self._reader.head().epoch  # from on_epoch, or another process does it
+        if self._runner is None:  # another process does it
+            self._wait_until(lambda: self._executed() > number, math.inf, f"inbox entry {number}")
+        elif self._executed() <= number:
+            return self._reader.head().epoch  # from on_epoch
         epoch, refused = self._epoch_of_entry(number)
         if refused is not None:
             raise InvalidError("the program was not changed", detail=refused, epoch=epoch)

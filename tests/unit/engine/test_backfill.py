@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -373,24 +375,29 @@ def test_a_process_that_defines_more_fills_it_when_it_takes_over(tmp_path: Path)
 
 
 def test_another_process_may_ask_for_it(tmp_path: Path) -> None:
-    with opened(tmp_path / "p") as pond:
+    with opened(tmp_path / "p", lease_ms=200) as pond:
         t = pond.table("t", SCHEMA)
-        t.key_by("k").aggregate(n="count(*)").view("n")
-        pond.insert("t", some((1, 1)))
+        t.key_by("k").aggregate(n="count(*)", id="by_k").view("n")
+        pond.insert("t", some((1, 1), (1, 2)))
         pond.start()
         pond.flush()
-        other = opened(tmp_path / "p", lease_ms=100)
-        # As a client that knows nothing but the store.
-        plan = without_views(other.plan, ["n"])
-        from millpond.engine.programs import save_plan
-        from millpond.state import inbox
-
-        catalog = save_plan(other._worker, plan)
-        inbox.append(other.store, "change", {"catalog": catalog})
+        program = """
+import sys, millpond
+from millpond.flow.stream import Stream
+with millpond.open(sys.argv[1], engine="inline", durable=False, lease_ms=200) as pond:
+    with pond.changing():
+        Stream(pond._builder, "t.rows").key_by("v").aggregate(s="sum(k)").view("s")
+        pond.drop_view("n")
+    print(pond.views(), pond.read("s").num_rows)
+"""
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(tmp_path / "p")], capture_output=True, text=True, timeout=60
+        )
+        assert done.stdout == "['s', 't'] 2\n", done.stderr
+        assert pond.views() == ["s", "t"]
+        pond.insert("t", some((5, 2)))
         pond.flush()
-        assert pond.views() == ["t"]
-        assert other.views() == ["t"]
-        other.close()
+        assert rows(pond.read("s")) == [(1, 1), (2, 6)]
 
 
 # -- what goes -------------------------------------------------------------------------

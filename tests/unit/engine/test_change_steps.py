@@ -1,0 +1,149 @@
+"""A change of the program, step by step of the coordinator: asked for, made, committed, taken up; or refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millpond.engine.coordinator import CHUNK_ROWS
+from millpond.engine.protocol import (
+    Changed,
+    ChangeFailed,
+    ChangePlan,
+    Deliver,
+    Delivered,
+    Halt,
+    HeadRead,
+    PollSources,
+    Program,
+    PutLost,
+    PutManifest,
+    PutUnknown,
+    PutWon,
+    ReadBack,
+    ReadBackDone,
+    ReadHead,
+)
+from millpond.errors import ConflictError, InvalidError
+from millpond.state.manifest import is_kept, run_id
+from tests.unit.engine.test_coordinator import DOWN, command, created, epoch, head, made, none, one, ref
+
+PROGRAM = Program("catalog/2", ("in",), ("s2",), {}, frozenset({"t", "new"}))
+CHANGED = Changed(
+    PROGRAM,
+    (ref(2, "new"),),
+    frozenset({"old"}),
+    frozenset({"old/rows"}),
+    {"late/w": 1},
+    {},
+    {"c": 1},
+    {"came": ["w"]},
+)
+
+
+def asked() -> tuple[object, ChangePlan]:
+    coordinator = created(sinks=["s1"])
+    epoch(
+        coordinator,
+        ref(1),
+        ref(1, "old/rows"),
+        counts={"errors/old": 2, "errors/in": 1},
+        watermarks={"old": {"max": 1, "bound": 1}},
+    )
+    return coordinator, one(coordinator.handle(command("change", number=6, catalog="catalog/2")), ChangePlan)
+
+
+def test_one_commit_holds_the_program_what_came_and_the_end_of_what_went() -> None:
+    coordinator, ask = asked()
+    assert (ask.epoch, ask.catalog, ask.base, ask.rows_max) == (2, "catalog/2", head(coordinator), CHUNK_ROWS)
+    m = one(coordinator.handle(CHANGED), PutManifest).manifest
+    assert (m.epoch, m.kind, m.catalog) == (2, "change", "catalog/2")
+    assert (m.added, m.removed) == ((ref(2, "new"),), (run_id(ref(1, "old/rows")),))
+    assert m.positions == {"in": 1, "inbox": 7, "c": 1}
+    assert m.counts == {"errors/in": 1, "late/w": 1}
+    assert m.watermarks == {}
+    assert coordinator.catalog == "catalog/1", "not before it is won"
+    asked_for = coordinator.handle(PutWon())
+    one(asked_for, PollSources)
+    assert coordinator.catalog == "catalog/2"
+    assert [d.sink for d in asked_for if isinstance(d, Deliver)] == ["s2"]
+    assert coordinator.handle(Delivered("s1", 1)) == [], "that sink is gone"
+    assert is_kept(head(coordinator), 1)
+
+
+def test_a_doubt_is_settled_like_any_other() -> None:
+    coordinator, _ = asked()
+    put = one(coordinator.handle(CHANGED), PutManifest)
+    one(coordinator.handle(PutUnknown(DOWN)), ReadBack)
+    one(coordinator.handle(ReadBackDone(put.manifest)), PollSources)
+    assert coordinator.catalog == "catalog/2"
+    other, _ = asked()
+    put = one(other.handle(CHANGED), PutManifest)
+    one(other.handle(PutLost()), ReadBack)
+    lost = one(other.handle(ReadBackDone(replace(put.manifest, nonce="another"))), Halt)
+    assert isinstance(lost.error, ConflictError)
+    assert other.catalog == "catalog/1"
+
+
+def test_what_fails_for_now_is_tried_again_and_what_cannot_be_is_refused_on_record() -> None:
+    coordinator, ask = asked()
+    assert coordinator.handle(ChangeFailed(DOWN)) == [ask]
+    m = one(coordinator.handle(ChangeFailed(InvalidError("no", detail="never"))), PutManifest).manifest
+    assert (m.kind, m.catalog, m.positions["inbox"]) == ("epoch", "catalog/1", 7)
+    assert m.metrics == {"refused": "inbox 6: change refused: no; never"}
+    one(coordinator.handle(PutWon()), PollSources)
+    assert coordinator.catalog == "catalog/1"
+
+
+def test_a_program_that_is_there_already_moves_the_inbox_alone() -> None:
+    coordinator = created()
+    m = one(coordinator.handle(command("change", catalog="catalog/1")), PutManifest).manifest
+    assert (m.kind, m.positions) == ("epoch", {"inbox": 1})
+    refused = created()
+    m = one(refused.handle(command("change", catalog=7)), PutManifest).manifest
+    assert "no such command" in m.metrics["refused"]
+
+
+def test_who_opens_a_pond_with_more_takes_it_over_first() -> None:
+    old = head(created())
+    coordinator = made(catalog="catalog/1b", change="catalog/2", based_on="catalog/1")
+    assert coordinator.start() == [ReadHead()]
+    taken = one(coordinator.handle(HeadRead(old)), PutManifest).manifest
+    assert (taken.kind, taken.catalog, taken.token) == ("takeover", "catalog/1b", 2)
+    asked_for = coordinator.handle(PutWon())
+    none(asked_for, PollSources)
+    assert one(asked_for, ChangePlan).base == taken
+    assert not coordinator.ready
+    m = one(coordinator.handle(CHANGED), PutManifest).manifest
+    assert (m.epoch, m.token, m.catalog) == (2, 2, "catalog/2")
+    one(coordinator.handle(PutWon()), PollSources)
+    assert coordinator.ready
+
+
+def test_it_has_no_other_program_to_go_on_with() -> None:
+    old = head(created())
+    coordinator = made(change="catalog/2", based_on="catalog/1")
+    coordinator.start()
+    coordinator.handle(HeadRead(old))
+    coordinator.handle(PutWon())
+    error = InvalidError("no")
+    assert coordinator.handle(ChangeFailed(error)) == [Halt(error)]
+
+
+def test_a_program_that_changed_meanwhile_is_not_taken_over() -> None:
+    old = replace(head(created()), catalog="catalog/9")
+    coordinator = made(based_on="catalog/1")
+    coordinator.start()
+    halt = one(coordinator.handle(HeadRead(old)), Halt)
+    assert isinstance(halt.error, ConflictError)
+    assert "changed while it was being taken over" in halt.error.message
+
+
+def test_a_rollback_takes_up_the_program_of_its_epoch() -> None:
+    coordinator = created()
+    epoch(coordinator, ref(1))
+    target = HeadRead(head(coordinator), (ref(1),), {})
+    ask = replace(command("rollback", target=target, epoch=1), program=PROGRAM)
+    m = one(coordinator.handle(ask), PutManifest).manifest
+    assert (m.kind, m.catalog) == ("rollback", "catalog/2")
+    coordinator.handle(PutWon())
+    assert coordinator.catalog == "catalog/2"
