@@ -13,6 +13,8 @@ import pyarrow as pa
 import pytest
 
 from millpond.errors import InvalidError
+from millpond.operators.per_key import PerKey
+from millpond.operators.top_n import TopN
 from tests.sql.world import World
 
 TABLES = {
@@ -84,4 +86,29 @@ def test_what_cannot_be_kept_is_refused(why: str, query: str, tmp_path: Path) ->
     with pytest.raises(InvalidError, match=re.escape(why)) as told:
         world.view("v", query.strip().rstrip(";"))
     assert "in the query" in str(told.value) or "in the expression" in str(told.value)
+    world.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "n", "ties"),
+    [
+        ("select id from t qualify row_number() over (partition by a order by id) <= 2", 2, False),
+        ("select * from (select id, rank() over (partition by a order by f) r from t) where r < 4 and id > 1", 3, True),
+        ("select * from (select id, row_number() over (order by id desc) r from t) where 3 >= r and r > 1", 3, False),
+        ("select id from t qualify rank() over (partition by a+1, b order by f desc nulls last) = 1", 1, True),
+        ("select id, r from (select id, row_number() over (partition by a order by f, id) r from t) where r between 2 and 3", 3, False),
+    ],
+)  # fmt: skip
+def test_bounded_ranks_are_a_top_n(query: str, n: int, ties: bool, tmp_path: Path) -> None:
+    """Such a view costs the change, not the size of the partition (law 5)."""
+    world = World(tmp_path / "pond", TABLES)
+    world.view("v", query)
+    operators = [node.operator for node in world.pond._builder.plan.nodes.values()]
+    assert not any(isinstance(o, PerKey) for o in operators)
+    (last,) = [o for o in operators if isinstance(o, TopN) and o.buckets is None]
+    assert (last.n, last.with_ties) == (n, ties)
+    rng = random.Random(n)
+    for epoch in range(6):
+        change(world, rng)
+        world.check(f"epoch {epoch}")
     world.close()

@@ -15,7 +15,7 @@ from millpond.operators.filter import Filter
 from millpond.sql.expressions import conjuncts, moved, references, render, shifted
 from millpond.sql.lowering import Lowering
 from millpond.sql.relation import Relation
-from millpond.sql.rules import join
+from millpond.sql.rules import join, ranked
 from millpond.sql.types import Json
 
 _EQUAL = ("COMPARE_EQUAL", "COMPARE_NOT_DISTINCT_FROM")
@@ -43,6 +43,9 @@ def filtered(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:
     if kind == "LOGICAL_MATERIALIZED_CTE":
         low.define(node)
         return filtered(low, node["children"][1], conditions)
+    if kind == "LOGICAL_WINDOW":
+        found = ranked.lower(low, node, conditions, width_of(low, node["children"][0]))
+        return kept(low, low.lower(node) if found is None else found, conditions)
     if kind == "LOGICAL_PROJECTION":
         return _below_projection(low, node, conditions)
     if kind == "LOGICAL_COMPARISON_JOIN" and node["join_type"] == "MARK":
