@@ -78,11 +78,11 @@ def _written(sql: str, call: Token, parts: list[str]) -> str:
     wanted = {"tumble": 3, "hop": 4, "session": 3}[kind]
     if len(parts) < wanted or (len(parts) > wanted and kind != "session"):
         raise _wrong(sql, call, f"it takes {wanted} arguments, there are {len(parts)}")
-    rows, time, first = _without(parts[0], "table"), _described(parts[1]), parts[2]
+    rows, time, first = _without(parts[0], "table"), _named(_described(parts[1])), parts[2]
     marked = [(KIND, text_literal(kind)), (START, time), (END, time)]
     marked += [(SLIDE, first), (SIZE, parts[3])] if kind == "hop" else [(SIZE, first)]
     if kind == "session":
-        marked += [(f"{KEY}{n:03}", key) for n, key in enumerate(parts[3:])]
+        marked += [(f"{KEY}{n:03}", key) for n, key in enumerate(map(_named, parts[3:]))]
     listed = ", ".join(f"{text} AS {quoted(name)}" for name, text in marked)
     hidden = ", ".join(quoted(name) for name, _ in marked if name not in (START, END))
     return (
@@ -100,6 +100,11 @@ def _described(text: str) -> str:
     """DESCRIPTOR(ts) is ts, for those who come from Flink."""
     low = text.lower()
     return text[text.index("(") + 1 : -1].strip() if low.startswith("descriptor") and low[-1] == ")" else text
+
+
+def _named(text: str) -> str:
+    """A bare name may be a word of SQL."""
+    return quoted(text) if text.isidentifier() else text
 
 
 def _wrong(sql: str, call: Token, why: str) -> InvalidError:

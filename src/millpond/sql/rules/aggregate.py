@@ -15,7 +15,7 @@ from millpond.operators.per_key import PerKey
 from millpond.operators.union import Union
 from millpond.sql.expressions import Column, direction, references, render, type_of
 from millpond.sql.lowering import Lowering, bare
-from millpond.sql.refusal import refuse
+from millpond.sql.refusal import NotSupported, refuse
 from millpond.sql.relation import Relation, fresh_names
 from millpond.sql.rules import time_window
 from millpond.sql.rules.values import constant
@@ -99,6 +99,12 @@ def _grouped(low: Lowering, source: Relation, groups: Sequence[Json], calls: Seq
         return Relation(found.step, ())
     if groups and not calls:
         made = low.project(source, groups, _names(groups, "group"))
+        closes = time_window.closing(low, made.names, made.step) if low.emit_on_close else None
+        if closes is not None:
+            low.closed = True
+            counts = (Agg(fresh_names([LIVE], made.names)[0], "count"),)
+            operator = Aggregate(tuple(made.names), counts, feeds_for(counts, True), closes)
+            return Relation(low.add(operator, (made.step,), "groups"), made.columns)
         return Relation(low.add(Distinct(tuple(made.names)), (made.step,), "groups"), made.columns)
     fast = [_fast(call) for call in calls]
     if all(f is not None for f in fast):
@@ -219,7 +225,7 @@ def _with_nothing(low: Lowering, rows: Relation) -> Relation:
 def _by_query(low: Lowering, source: Relation, groups: Sequence[Json], calls: Sequence[Json]) -> Relation:
     """Any aggregate: the rows of a group are kept, and computed again when one changes."""
     keys = fresh_names(_names(groups, "group"))
-    wanted = [(n, render(g, source.columns), type_of(g)) for n, g in zip(keys, groups, strict=True)]
+    wanted = [(n, bare(g, source), type_of(g)) for n, g in zip(keys, groups, strict=True)]
     taken = list(keys)
 
     made_of: dict[str, Column] = {}
@@ -243,6 +249,12 @@ def _by_query(low: Lowering, source: Relation, groups: Sequence[Json], calls: Se
         text = as_stored(_call(call, column, live), type_text(call["return_type"]))
         texts.append(f"{text} AS {quoted(out)}")
     rows = low.compute(source, wanted, "arguments")
+    if low.emit_on_close and time_window.closing(low, keys, rows.step) is not None:
+        names = ", ".join(call["qname"]["path"][-1] for call in calls if _fast(call) is None)
+        raise NotSupported(
+            f"EMIT ON WINDOW CLOSE cannot be used with {names}",
+            hint="leave it out, or use count, sum, avg, min, max, variances and deviations",
+        )
     if not groups:
         rows = _with_nothing(low, rows)
     listed = [f"{quoted(k)}" for k in keys]

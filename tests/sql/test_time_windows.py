@@ -1,0 +1,138 @@
+"""TUMBLE, HOP and SESSION over changing tables and streams; windows shown once, when they are over (law 1)."""
+
+from __future__ import annotations
+
+import datetime
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import millpond
+from millpond.errors import InvalidError
+from millpond.flow.stream import Stream
+from millpond.sources.memory import MemorySource
+from millpond.sql.bind import Binder
+from millpond.sql.expressions import Column
+from millpond.sql.query import lower_query
+from millpond.sql.relation import Relation
+from tests.sql.test_lowering import TABLES, change
+from tests.sql.world import World
+
+TUMBLE = """(select *, time_bucket(interval 7 hour, ts, timestamp '1970-01-01') window_start,
+  time_bucket(interval 7 hour, ts, timestamp '1970-01-01') + interval 7 hour window_end from {} where ts is not null)"""
+HOP = """(select q.*, s window_start, s + interval 6 hour window_end
+  from {} q, unnest(generate_series(time_bucket(interval 2 hour, ts, timestamp '1970-01-01') - interval 4 hour, ts,
+                                    interval 2 hour)) x(s) where ts is not null)"""
+SESSION = """(select * exclude (n, gap), min(ts) over (partition by {key} n) window_start,
+    max(ts) over (partition by {key} n) + interval 3 hour window_end
+  from (select *, sum(gap) over ({by} order by ts range unbounded preceding) n
+    from (select *, case when ts - lag(ts) over ({by} order by ts) <= interval 3 hour then 0 else 1 end gap
+      from {rows} where ts is not null)))"""
+
+CASES = [
+    ("select window_start, window_end, count(*), sum(f) from {} group by all", "tumble(t, ts, interval 7 hour)",
+     TUMBLE.format("t")),
+    ("select w.window_end, w.id, w.b from {} w where w.a > 0", "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '7' HOUR)",
+     TUMBLE.format("t")),
+    ("select a, window_start, max(f) from {} group by all", "hop(t, ts, interval 2 hour, interval 6 hour)",
+     HOP.format("t")),
+    ("select x.id, y.id from {} x join {} y using (window_start) where x.id < y.id",
+     "tumble((select id, ts from t where a > 0), ts, interval 7 hour)",
+     TUMBLE.format("(select id, ts from t where a > 0)")),
+    ("with c as (select id, a, ts from t where id > 2) select * from {}", "hop(c, ts, interval 2 hour, interval 6 hour)",
+     HOP.format("c")),
+    ("select a, window_start, window_end, count(*), min(id) from {} group by all",
+     "session(t, ts, interval 3 hour, a)", SESSION.format(key="a,", by="partition by a", rows="t")),
+    ("select id, window_start, window_end from {}", "session(t, ts, interval 3 hour)",
+     SESSION.format(key="", by="", rows="t")),
+    ("select id, m, window_end from {}", "session((select *, a % 2 m from t), ts, interval 3 hour, m, b)",
+     SESSION.format(key="m, b,", by="partition by m, b", rows="(select *, a % 2 m from t)")),
+]  # fmt: skip
+
+
+def test_windows_over_tables(tmp_path: Path) -> None:
+    world = World(tmp_path / "pond", TABLES, parallelism=2)
+    for number, (query, ours, theirs) in enumerate(CASES):
+        world.view(f"v{number}", query.replace("{}", ours), query.replace("{}", theirs))
+    rng = random.Random(3)
+    for epoch in range(6):
+        change(world, rng)
+        world.check(f"epoch {epoch}")
+    world.close()
+
+
+ON_CLOSE = {
+    "counted": "select window_start, window_end, k, count(*) n, max(v) m from tumble(s, at, interval 10 second) group by all",
+    "apart": "select window_end, k from tumble(s, at, interval 10 second) group by window_end, k",
+    "best": """with c as (select k, count(*) n, window_end from hop(s, at, interval 5 second, interval 10 second)
+      group by k, window_end) select window_end, max(n) n from c group by window_end""",
+    "values": """select t.k, t.v, t.window_end from tumble(s, at, interval 10 second) t
+      join (select window_end, max(v) v from tumble(s, at, interval 10 second) group by window_end) m
+      on t.window_end = m.window_end and t.v = m.v""",
+}
+
+
+def test_windows_are_shown_once_when_they_are_over(tmp_path: Path) -> None:
+    schema = pa.schema([("k", pa.string()), ("at", pa.timestamp("us")), ("v", pa.int64())])
+    source = MemorySource(schema)
+    pond = millpond.open(tmp_path / "pond", engine="inline", parallelism=2, checks=True)
+    stream = pond.stream("s", source, event_time="at", delay="4s")
+    columns = (Column("k", "VARCHAR"), Column("at", "TIMESTAMP"), Column("v", "BIGINT"))
+    binder = Binder()
+    binder.table("s", columns)
+    relations = {"s": Relation(stream.step, columns)}
+    for name, query in ON_CLOSE.items():
+        found = lower_query(pond._builder, binder, relations, name, query, emit_on_close=True)
+        assert pond._builder.shape(found.step).append_only, f"{name} takes nothing back"
+        Stream(pond._builder, found.step).view(name)
+
+    start, rng, rows = datetime.datetime(2024, 1, 1), random.Random(1), []
+    for epoch in range(6):
+        fresh = [
+            {
+                "k": rng.choice("xy"),
+                "at": start + datetime.timedelta(seconds=epoch * 7 + rng.randrange(8)),
+                "v": rng.randrange(100),
+            }
+            for _ in range(12)
+        ]
+        source.push(fresh)
+        rows += fresh
+        pond.drain()
+        bound = max(r["at"] for r in rows) - datetime.timedelta(seconds=4)
+        expected = tumbled(rows, bound)
+        given = {(r["window_end"], r["k"], r["n"], r["m"]) for r in pond.read("counted").to_pylist()}
+        assert given == expected, f"epoch {epoch}"
+        assert {(r["window_end"], r["k"]) for r in pond.read("apart").to_pylist()} == {
+            e[:2] for e in expected
+        }
+        assert {r["window_end"] for r in pond.read("values").to_pylist()} == {e[0] for e in expected}
+        assert all(r["window_end"] <= bound for r in pond.read("best").to_pylist())
+    assert given, "some windows are over"
+    pond.close()
+
+
+def tumbled(rows: list[dict[str, Any]], bound: datetime.datetime) -> set[tuple[Any, ...]]:
+    groups: dict[tuple[Any, str], list[int]] = {}
+    for row in rows:
+        second = row["at"].second - row["at"].second % 10
+        end = row["at"].replace(second=second) + datetime.timedelta(seconds=10)
+        groups.setdefault((end, row["k"]), []).append(row["v"])
+    return {(end, k, len(v), max(v)) for (end, k), v in groups.items() if end <= bound}
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ("select count(*) from t", "EMIT ON WINDOW CLOSE needs windows"),
+        ("select window_end, count(*) from tumble(t, ts, interval 1 hour) group by 1", "EMIT ON WINDOW CLOSE needs windows"),
+    ],
+)  # fmt: skip
+def test_windows_that_never_close_are_refused(query: str, why: str, tmp_path: Path) -> None:
+    world = World(tmp_path / "pond", TABLES)
+    with pytest.raises(InvalidError, match=why):
+        world.view("v", query, emit_on_close=True)
+    world.close()
