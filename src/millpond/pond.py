@@ -32,7 +32,7 @@ from millpond.control.admission import Bounds
 from millpond.engine import watermarks
 from millpond.engine.backfill import OnProgress, Progress
 from millpond.engine.bootstrap import Rows, bootstrap
-from millpond.engine.coordinator import Coordinator, Policy, require_parallelism
+from millpond.engine.coordinator import CHANGED_MEANWHILE, Coordinator, Policy, require_parallelism
 from millpond.engine.engine import Engine
 from millpond.engine.inline import InlineEngine
 from millpond.engine.lives import tables_of
@@ -247,7 +247,7 @@ class Pond:
 
     # -- changing the program -----------------------------------------------------------
 
-    def change(self, plan: Plan, *, on_progress: OnProgress | None = None) -> int:
+    def change(self, plan: Plan, *, on_progress: OnProgress | None = None, base: str | None = None) -> int:
         """Go on with another plan, while it runs; the epoch that holds it.
 
         Steps that are new are filled from what the pond holds, and those that are not in it any more go, in
@@ -255,7 +255,8 @@ class Pond:
         Steps that stay must mean what they meant.  `on_progress` is called while rows are taken in.
 
         From `on_epoch` this returns at once, and the change comes after the epoch that is running.  Where
-        another process runs the pond, that one does it, and is waited for.
+        another process runs the pond, that one does it, and is waited for.  With `base`, the catalog of the
+        program that the plan was made of, it is refused when somebody else changed the program meanwhile.
         """
         check_whole(plan)
         self._require_open()
@@ -272,19 +273,21 @@ class Pond:
         backfill_plan(running, change.plan, change.new, self._reader.head().positions)
         self._on_progress = on_progress
         try:
-            return self._change_to(save_plan(self._worker, change.plan))
+            return self._change_to(save_plan(self._worker, change.plan), base)
         finally:
             self._on_progress = None
 
-    def _change_to(self, catalog: str) -> int:
-        number = self._command("change", {"catalog": catalog}, wait_s=math.inf)
+    def _change_to(self, catalog: str, base: str | None) -> int:
+        args = {"catalog": catalog} if base is None else {"catalog": catalog, "base": base}
+        number = self._command("change", args, wait_s=math.inf)
         if self._runner is None:  # another process does it
             self._wait_until(lambda: self._executed() > number, math.inf, f"inbox entry {number}")
         elif self._executed() <= number:
             return self._reader.head().epoch  # from on_epoch
         epoch, refused = self._epoch_of_entry(number)
         if refused is not None:
-            raise InvalidError("the program was not changed", detail=refused, epoch=epoch)
+            kind = ConflictError if CHANGED_MEANWHILE in refused else InvalidError
+            raise kind("the program was not changed", detail=refused, epoch=epoch)
         return epoch
 
     def _epoch_of_entry(self, number: int) -> tuple[int, str | None]:

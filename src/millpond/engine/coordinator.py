@@ -66,8 +66,9 @@ from millpond.state.live import LiveRuns
 from millpond.state.manifest import Manifest, Page, RunId, check, fold, run_id
 from millpond.state.run_ref import RunRef
 
-
 CHUNK_ROWS = 4_000_000  # that a backfill takes in at once, at most
+
+CHANGED_MEANWHILE = "the program was changed by somebody else meanwhile"
 
 
 @dataclass(frozen=True)
@@ -382,7 +383,9 @@ class Coordinator:
             case "rollback" if event.rollback_to is not None:
                 return self._roll_back(event.rollback_to, child, event.program)
             case "change" if isinstance(command.args.get("catalog"), str):
-                if command.args["catalog"] != head.catalog:
+                if command.args.get("base") not in (None, head.catalog):
+                    refused = CHANGED_MEANWHILE
+                elif command.args["catalog"] != head.catalog:
                     return self._begin_change(command.args["catalog"], child, f"inbox {command.number}")
             case "rollback":
                 refused = command.args.get("refused") or f"epoch {command.args.get('epoch')!r} is not kept"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from millpond.errors import ConflictError, InvalidError
@@ -20,12 +20,12 @@ from millpond.sql.parameters import Params
 from millpond.sql.parse import Piece, statements
 from millpond.sql.result import Result
 from millpond.sql.scratch import Scratch
-from millpond.state import history, inbox
+from millpond.state import history
 
 if TYPE_CHECKING:
     from millpond.pond import Pond
 
-CHANGE_S = 600.0  # how long another process may take to change the program
+TRIES = 10  # to change a program that others change as well
 
 
 class Session:
@@ -33,6 +33,8 @@ class Session:
         self.pond = pond
         self.on_progress: Callable[[Any], None] | None = None
         self._pending: Plan | None = None
+        self._base: str | None = None
+        self._said: list[tuple[Piece, Params]] = []  # the definitions that wait
         self._dropped = False
         self._shown = Shown()
         self._catalogs: list[Catalog] = []
@@ -57,17 +59,31 @@ class Session:
         with self._lock:
             if not statement.defines:
                 self.settle()
-            try:
                 return statement.run(self, piece, params)
+            try:
+                result = statement.run(self, piece, params)
             except BaseException:
                 self.settle()
                 raise
+            self._said.append((piece, params))
+            return result
 
     # -- the program ------------------------------------------------------------------
 
     @property
     def plan(self) -> Plan:
-        return self.pond.plan if self._pending is None else self._pending
+        return self._program()[0] if self._pending is None else self._pending
+
+    def _program(self) -> tuple[Plan, str | None]:
+        """The program of now, and its name in the catalog."""
+        pond = self.pond
+        runner = pond._runner
+        if runner is not None:
+            return runner.shell.plan, runner.shell.catalog
+        if pond._builder.plan.nodes:
+            return pond._builder.plan, None
+        head = history.read_head(pond.store)
+        return (Plan(), None) if head is None else (pond._reader.plan_of(head), head.catalog)
 
     @property
     def catalog(self) -> Catalog:
@@ -84,40 +100,48 @@ class Session:
         """Change the program to come; nothing is changed when the edit fails."""
         if self._dropped:
             self.settle()  # what comes under an old name is not what was there
-        builder = Builder()
-        builder.reopen(self.plan)
-        edit(builder)
-        self._pending = builder.plan
+        with self._begun() as plan:
+            builder = Builder()
+            builder.reopen(plan)
+            edit(builder)
+            self._pending = builder.plan
 
     def edit(self, edit: Callable[[Plan], Plan]) -> None:
-        self._pending = edit(self.plan)
+        with self._begun() as plan:
+            self._pending = edit(plan)
         self._dropped = True
 
-    def settle(self) -> None:
-        """Commit what was defined."""
-        plan = self._pending
-        if plan is None or (not plan.nodes and history.read_head(self.pond.store) is None):
-            return  # a program without steps cannot begin: its views wait for the first table
-        self._pending, self._dropped = None, False
-        self.pond.change(plan, on_progress=self.on_progress)
-        self._wait_for(plan)
+    @contextmanager
+    def _begun(self) -> Iterator[Plan]:
+        """One program for all that a definition looks at; as it was when the definition fails."""
+        before = self._pending, self._base
+        if self._pending is None:
+            self._pending, self._base = self._program()
+        try:
+            yield self._pending
+        except BaseException:
+            self._pending, self._base = before
+            raise
 
-    def _wait_for(self, plan: Plan) -> None:
-        """Another process may be the one that changes the program: until it has."""
-        names = self.pond.store.list(inbox.PREFIX)
-        last = int(names[-1].rsplit("/", 1)[1]) if names else -1
-        until = time.monotonic() + CHANGE_S
-        while self.pond._executed() <= last and self.pond._runner is None:
-            if time.monotonic() > until:
-                break
-            time.sleep(0.01)
-        now = self.pond.plan
-        if now.objects != plan.objects or now.views != plan.views:
-            raise ConflictError(
-                "the program was not changed as it was asked for",
-                detail=str(self.pond.head().metrics.get("refused") or "another process changed it as well"),
-                hint="look at SHOW TABLES and SHOW VIEWS, and try again",
-            )
+    def settle(self) -> None:
+        """Commit what was defined; once more over the program of then, if somebody else was faster."""
+        for _ in range(TRIES):
+            plan, base = self._pending, self._base
+            if plan is None or (not plan.nodes and history.read_head(self.pond.store) is None):
+                return  # a program without steps cannot begin: its views wait for the first table
+            said, self._said = self._said, []
+            self._pending, self._base, self._dropped = None, None, False
+            try:
+                self.pond.change(plan, on_progress=self.on_progress, base=base)
+                return
+            except ConflictError:
+                if not said or base is None:
+                    raise
+                for piece, params in said:
+                    self.run_one(piece, params)
+        raise ConflictError(
+            "the program is changed by others all the time", hint="try again when they are done"
+        )
 
     # -- rows ---------------------------------------------------------------------------
 
