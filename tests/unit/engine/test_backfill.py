@@ -177,6 +177,21 @@ def test_a_nexmark_stream_is_made_again(tmp_path: Path) -> None:
         assert rows(pond.read("all")) == [(sum(n for _, n in rows(pond.read("n"))),)]
 
 
+def test_errors_of_a_step_that_is_computed_again_are_on_record_already(pond: Pond) -> None:
+    t = pond.table("t", SCHEMA)
+    old = t.select("k", q="(CASE v WHEN 0 THEN 'no' ELSE '7' END)::bigint", id="old")
+    old.key_by("k").aggregate(n="count(*)").view("n")
+    pond.insert("t", some((1, 0), (2, 5)))
+    pond.drain()
+    errors, counts = rows(pond.errors()), pond.head().counts
+    assert len(errors) == 1
+    with pond.changing():
+        old.key_by("q").aggregate(n="count(*)").view("m")
+    assert rows(pond.read("m")) == [(7, 1)]
+    assert rows(pond.errors()) == errors
+    assert pond.head().counts == counts
+
+
 def test_errors_of_a_new_step_are_its_own_and_go_with_it(pond: Pond) -> None:
     t = pond.table("t", SCHEMA)
     t.select("k", q="(CASE v WHEN 0 THEN 'no' ELSE '10' END)::bigint", id="old").view("q")
@@ -237,20 +252,24 @@ def test_rows_that_were_late_do_not_come_back(pond: Pond) -> None:
     assert len(rows(pond.read("closed"))) == 3
 
 
-def test_a_new_watermark_takes_the_past_as_one_epoch(pond: Pond) -> None:
+def test_a_new_watermark_takes_the_past_as_one_epoch(tmp_path: Path) -> None:
+    """However it is cut into chunks: a window is shown once, and whole."""
     source = MemorySource(AT)
-    stream = pond.stream("in", source)
-    stream.key_by("k").aggregate(n="count(*)").view("n")
-    source.push([at(100, 1)], [at(3, 1)], Bound(0))
-    pond.drain()
-    with pond.changing():
-        marked = stream.watermark("t", "5s", id="w")
-        marked.tumble("10s").key_by("window_end").aggregate(n="count(*)", on_close=True).view("closed")
-    assert pond.late("w").num_rows == 0
-    assert len(rows(pond.read("closed"))) == 1
-    source.push([at(20, 1)])
-    pond.drain()
-    assert pond.late("w").num_rows == 1
+    with opened(tmp_path / "pond", epoch_rows_max=1) as pond:
+        stream = pond.stream("in", source)
+        stream.key_by("k").aggregate(n="count(*)").view("n")
+        source.push([at(100, 1), at(3, 1)], [at(3, 1)], Bound(0), [at(100, 1), at(4, 1)])
+        pond.drain()
+        with pond.changing():
+            marked = stream.watermark("t", "5s", id="w")
+            windows = marked.tumble("10s").key_by("window_end")
+            windows.aggregate(n="count(*)", on_close=True).view("closed")
+        assert pond.head().metrics["backfill"]["chunks"] > 3
+        assert pond.late("w").num_rows == 0
+        assert [r["n"] for r in pond.read("closed").to_pylist()] == [3]
+        source.push([at(20, 1)])
+        pond.drain()
+        assert pond.late("w").num_rows == 1
 
 
 def test_what_cannot_be_found_again_is_refused_and_changes_nothing(pond: Pond) -> None:
