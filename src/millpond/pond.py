@@ -241,9 +241,14 @@ class Pond:
         >>> pond.sql("SELECT n FROM t WHERE id = ?", params=[1]).fetchall()
         [(2,)]
         """
+        return self.session.run(text, params, dialect)
+
+    @property
+    def session(self) -> Session:
+        """Where statements run, one after the other."""
         if self._session is None:
             self._session = Session(self)
-        return self._session.run(text, params, dialect)
+        return self._session
 
     # -- changing the program -----------------------------------------------------------
 

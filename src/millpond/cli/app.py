@@ -23,6 +23,7 @@ from millpond.cli.commands.explain import explain
 from millpond.cli.commands.fork import fork
 from millpond.cli.commands.replay import replay
 from millpond.cli.commands.run import run
+from millpond.cli.commands.sql import sql
 from millpond.cli.commands.state import diff, export, get, ls
 from millpond.cli.commands.upkeep import compact, gc
 from millpond.cli.commands.version import version
@@ -47,7 +48,7 @@ EXIT_CODES: dict[type[MillpondError], int] = {
     InternalError: 70,
 }
 COMMANDS: dict[str, tuple[Command, ...]] = {
-    "Run": (demo, run),
+    "Run": (demo, run, sql),
     "Look": (epochs, show, views, read, errors, explain, replay),
     "Control": (rescale, savepoint, rollback, fork),
     "Upkeep": (compact, gc),

@@ -1,4 +1,4 @@
-"""A pipeline file: Python that defines `pipeline(pond)`, or opens a `pond` itself.
+"""A pipeline file: Python that defines `pipeline(pond)` or opens a `pond` itself, or definitions in SQL.
 
 The file is run like a module, so a block under ``if __name__ == "__main__"`` is
 left out.  Its functions and classes are stored by value: no worker, and no
@@ -52,12 +52,14 @@ class PipelineFile:
 
 
 def load(file: str) -> PipelineFile:
-    """Run the file; what it defines."""
+    """Run the file; what it defines.  One in SQL is run over the pond."""
     path = Path(file).expanduser().absolute()
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidError(f"{file} cannot be read", detail=f"{type(error).__name__}: {error}") from error
+    if path.suffix == ".sql":
+        return PipelineFile(path, lambda pond: pond.session.define_all(text), None)
     module = types.ModuleType("pipeline_" + re.sub(r"\W", "_", path.stem))
     module.__file__ = str(path)
     sys.modules[module.__name__] = module  # dataclasses and type hints look their module up

@@ -43,14 +43,29 @@ class Session:
 
     def run(self, text: str, params: Params = None, dialect: str = "postgres") -> Result:
         """Run all statements of a text; what the last one answers."""
+        results = list(self.run_each(text, params, dialect))
+        return results[-1] if results else Result.said("")
+
+    def run_each(self, text: str, params: Params = None, dialect: str = "postgres") -> Iterator[Result]:
+        """Run the statements of a text one by one; all that is defined is committed at the end."""
         if not isinstance(text, str):
             raise InvalidError("SQL is text", detail=f"got {type(text).__name__}")
-        result = Result.said("")
         for piece in statements(text, dialect):
-            result = self.run_one(piece, params)
+            yield self.run_one(piece, params)
         with self._lock:
             self.settle()
-        return result
+
+    def define_all(self, text: str, dialect: str = "postgres") -> None:
+        """Only definitions, as a pipeline has them; what is there already in the same words stays."""
+        from millpond.sql.statements.table import find
+
+        for piece in statements(text, dialect):
+            if not find(piece).defines:
+                piece.fail("a pipeline only defines", 0, "millpond sql POND -f FILE runs any statement")
+            if all(o.said != piece.sql for o in self.catalog.objects.values()):
+                self.run_one(piece)
+        with self._lock:
+            self.settle()
 
     def run_one(self, piece: Piece, params: Params = None) -> Result:
         from millpond.sql.statements.table import find  # the statements call back

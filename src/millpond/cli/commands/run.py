@@ -70,7 +70,10 @@ class Run:
 
 def run(
     file: Annotated[
-        str, typer.Argument(metavar="FILE.py", help="Defines pipeline(pond), or a pond.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="FILE", help="Python that defines pipeline(pond) or a pond, or SQL.", show_default=False
+        ),
     ],
     pond: Annotated[
         str | None,

@@ -1,0 +1,185 @@
+"""`millpond sql`: statements over a pond, typed, from a file or from the command line."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import millpond
+from millpond.cli.arguments import TEXT, PondArgument
+from millpond.cli.csv_output import CsvOutput
+from millpond.cli.output import Column, Output, Rows, Said, make_output
+from millpond.cli.prompt import history, texts
+from millpond.engine.backfill import Progress
+from millpond.errors import InvalidError, MillpondError
+from millpond.pond import Pond
+from millpond.sql.result import Result
+
+HELP = r"""\d        all tables, sources, views, sinks and indexes
+\d NAME   the columns of one
+\timing   show how long statements take, or no longer
+\q        quit (or Ctrl-D)
+A statement ends with ; and may take many lines; Ctrl-C drops what was typed."""
+
+
+def parse_sql_output(kind: str | Output) -> Output:
+    if not isinstance(kind, str):
+        return kind
+    if kind == "csv":
+        return CsvOutput()
+    try:
+        return make_output("text" if kind == "table" else kind)
+    except InvalidError as error:
+        raise typer.BadParameter(f"{error.message}: table, json or csv") from None
+
+
+SqlOutputOption = Annotated[
+    Output,
+    typer.Option(
+        "--output",
+        "-o",
+        parser=parse_sql_output,
+        metavar="table|json|csv",
+        help="table for people (the default), json or csv for scripts.",
+        show_default=False,
+    ),
+]
+
+
+def sql(
+    pond: PondArgument,
+    command: Annotated[
+        list[str] | None,
+        typer.Option("--command", "-c", metavar="TEXT", help="Run these statements.", show_default=False),
+    ] = None,
+    file: Annotated[
+        list[Path] | None,
+        typer.Option("--file", "-f", metavar="FILE", help="Run a file of statements.", show_default=False),
+    ] = None,
+    dialect: Annotated[
+        str, typer.Option("--dialect", metavar="NAME", help="Of the SQL: postgres, spark, duckdb, …")
+    ] = "postgres",
+    engine: Annotated[
+        str,
+        typer.Option("--engine", metavar="inline|spark", help="What runs epochs, where this process does."),
+    ] = "inline",
+    output: SqlOutputOption = TEXT,
+) -> None:
+    """Run SQL over a pond: a prompt, or with -c, -f or a pipe the statements given."""
+    kind: Any = engine
+    with millpond.open(pond, engine=kind) as opened:
+        given = [*(command or []), *(_read(f) for f in file or [])]
+        if not given and not sys.stdin.isatty():
+            given = [sys.stdin.read()]
+        if given:
+            for text in given:
+                for result in opened.session.run_each(text, dialect=dialect):
+                    show(result, output)
+        else:
+            Prompt(opened, output, dialect).run()
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidError(f"{path} cannot be read", detail=f"{type(error).__name__}: {error}") from error
+
+
+def show(result: Result, output: Output, ms: float | None = None) -> None:
+    """A result as the answer of a command."""
+    took = "" if ms is None else f"; {ms:.1f} ms"
+    if not result.columns:
+        if result.status:
+            output.write(Said(result.status + took, {"status": result.status}))
+        return
+    names = _told_apart(result.columns)
+    columns = [
+        Column(name, title, right=_is_number(kind))
+        for name, title, kind in zip(names, result.columns, result.types, strict=True)
+    ]
+    if result.status.startswith("SUBSCRIBE"):
+        for row in result:  # for as long as epochs come
+            output.write(Rows("rows", columns, [dict(zip(names, row, strict=True))]))
+        return
+    found = [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+    note = f"{len(found)} row{'' if len(found) == 1 else 's'}{took}"
+    output.write(Rows("rows", columns, found, note, {} if result.epoch is None else {"epoch": result.epoch}))
+
+
+def _told_apart(names: Sequence[str]) -> list[str]:
+    """
+    >>> _told_apart(["a", "b", "a"])
+    ['a', 'b', 'a_2']
+    """
+    found: list[str] = []
+    for name in names:
+        free, number = name, 2
+        while free in found:
+            free, number = f"{name}_{number}", number + 1
+        found.append(free)
+    return found
+
+
+def _is_number(kind: str) -> bool:
+    return kind.endswith("INT") or kind.startswith("DECIMAL") or kind in ("INTEGER", "DOUBLE", "FLOAT")
+
+
+class Prompt:
+    """Statements as they are typed; a mistake is told, and the prompt is back."""
+
+    def __init__(self, pond: Pond, output: Output, dialect: str) -> None:
+        self.pond = pond
+        self.output = output
+        self.dialect = dialect
+        self.timing = False
+
+    def run(self) -> None:
+        typer.echo(f"millpond {millpond.__version__}, {self.pond.store.uri}; \\? for help")
+        self.pond.session.on_progress = self._progress
+        with history(self._names):
+            for text in texts(input, typer.echo):
+                if text.startswith("\\"):
+                    if text == "\\q":
+                        return
+                    self._guarded(self._backslash(text))
+                else:
+                    self._guarded(self.pond.session.run_each(text, dialect=self.dialect))
+
+    def _guarded(self, results: Iterator[Result]) -> None:
+        try:
+            started = time.perf_counter()
+            for result in results:
+                ms = (time.perf_counter() - started) * 1000
+                show(result, self.output, ms if self.timing else None)
+                started = time.perf_counter()
+        except MillpondError as error:
+            self.output.error(error)
+        except KeyboardInterrupt:
+            typer.echo("interrupted")
+
+    def _backslash(self, text: str) -> Iterator[Result]:
+        word, _, rest = text.partition(" ")
+        if word == "\\timing":
+            self.timing = not self.timing
+            typer.echo(f"timing is {'on' if self.timing else 'off'}")
+        elif word == "\\d":
+            name = rest.strip().rstrip(";")
+            yield self.pond.sql(f"DESCRIBE {name}" if name else "SHOW OBJECTS")
+        else:
+            typer.echo(HELP)
+
+    def _names(self) -> list[str]:
+        objects = self.pond.session.catalog.objects.values()
+        return sorted({o.name for o in objects} | {c.name for o in objects for c in o.columns})
+
+    def _progress(self, progress: Progress) -> None:
+        if sys.stderr.isatty():
+            end = progress.rows >= progress.total
+            part = f"\rfilling views: {progress.rows:,} of at most {progress.total:,} rows"
+            typer.echo(part, err=True, nl=end)

@@ -1,0 +1,106 @@
+"""The prompt of `millpond sql`: lines become statements, with history and completion.
+
+A statement goes on until its `;`, whatever lines it takes.  Ctrl-C drops what was
+typed, Ctrl-D ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from sqlglot import TokenType
+
+from millpond.errors import MillpondError
+from millpond.sql.parse import tokens_of
+
+KEYWORDS = (
+    "ALTER", "AND", "APPEND", "AS", "BY", "CASCADE", "CREATE", "DELETE", "DESCRIBE", "DISTINCT", "DROP",
+    "EMIT", "EPOCH", "EPOCHS", "EXISTS", "EXPLAIN", "FLUSH", "FROM", "GROUP", "HAVING", "IF", "INDEX",
+    "INSERT", "INTERVAL", "INTO", "JOIN", "KEY", "LEFT", "LIMIT", "MATERIALIZED", "NOT", "NULL", "ON",
+    "ORDER", "PRIMARY", "RENAME", "REPLACE", "SAVEPOINT", "SELECT", "SET", "SHOW", "SINCE", "SINK",
+    "SINKS", "SOURCE", "SOURCES", "SUBSCRIBE", "TABLE", "TABLES", "UNION", "UPDATE", "VALUES", "VIEW",
+    "VIEWS", "WATERMARK", "WHERE", "WINDOW", "WITH",
+)  # fmt: skip
+FIRST, MORE = "millpond> ", "       -> "
+
+
+def is_whole(text: str) -> bool:
+    """Does a text end where a statement does?
+
+    >>> is_whole("select 1"), is_whole("select ';'"), is_whole("select 1; -- done"), is_whole("select '")
+    (False, False, True, False)
+    """
+    try:
+        tokens = tokens_of(text, "postgres")
+    except MillpondError:
+        return False  # a text in quotes goes on
+    return bool(tokens) and tokens[-1].token_type is TokenType.SEMICOLON
+
+
+def texts(read: Callable[[str], str], say: Callable[[str], None]) -> Iterator[str]:
+    """What people type, statement by statement; a line that begins with a backslash stands alone."""
+    lines: list[str] = []
+    while True:
+        try:
+            line = read(MORE if lines else FIRST)
+        except EOFError:
+            say("")
+            return
+        except KeyboardInterrupt:
+            say("")
+            lines = []
+            continue
+        if not lines and line.lstrip().startswith("\\"):
+            yield line.strip()
+            continue
+        if not lines and not line.strip():
+            continue
+        lines.append(line)
+        if is_whole("\n".join(lines)):
+            text, lines = "\n".join(lines), []
+            yield text
+
+
+def candidates(text: str, names: list[str]) -> list[str]:
+    """How a word may go on.
+
+    >>> candidates("sel", ["sells"]), candidates("SEL", ["sells"])
+    (['select', 'sells'], ['SELECT', 'sells'])
+    """
+    words = [k if text[:1].isupper() else k.lower() for k in KEYWORDS]
+    return sorted(w for w in [*words, *names] if text and w.lower().startswith(text.lower()))
+
+
+@contextlib.contextmanager
+def history(names: Callable[[], list[str]]) -> Iterator[None]:
+    """Inside, lines can be edited and found again, and Tab completes; where the system has that."""
+    try:
+        import readline
+    except ImportError:
+        yield
+        return
+    folder = Path(os.environ.get("XDG_STATE_HOME", Path.home() / ".local" / "state")) / "millpond"
+    file = folder / "sql_history"
+
+    def complete(text: str, number: int) -> str | None:
+        try:
+            found = candidates(text, names())
+        except MillpondError:
+            found = candidates(text, [])
+        return found[number] if number < len(found) else None
+
+    with contextlib.suppress(OSError):
+        readline.read_history_file(file)
+    readline.set_completer(complete)
+    readline.parse_and_bind("tab: complete")
+    try:
+        yield
+    finally:
+        readline.set_completer(None)
+        with contextlib.suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            readline.set_history_length(10_000)
+            readline.write_history_file(file)
