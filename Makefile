@@ -30,8 +30,9 @@ sim: $(STAMP) ## the seeded crash simulator over 2000 seeds
 chaos: $(STAMP) ## workers, executors and the driver killed on a small real cluster, 20 times in a row
 	MILLPOND_CHAOS_ROUNDS=20 $(PY) -m pytest -q -s tests/chaos
 
-fuzz: $(STAMP) ## the property tests against the oracles, the slow ones too
+fuzz: $(STAMP) ## the property tests against the oracles, the slow ones too, and thousands of random queries
 	$(PY) -m pytest -q tests/oracle
+	MILLPOND_FUZZ_PONDS=200 $(PY) -m pytest -q tests/sql/test_fuzz.py
 
 demo: $(STAMP) ## run the main job from end to end
 	.venv/bin/millpond demo

@@ -330,3 +330,6 @@ select case when a > 1 then 1::bigint else 2.5 end, coalesce(a, f, 0), greatest(
 select id, max(ts - timestamp '2024-01-01') over (partition by a), interval 1 month, [interval 1 day, ts - ts] from t;
 select id, i + interval 1 hour, j from (select id, unnest([interval 1 day, ts - timestamp '2024-01-01']) i, {'k': ts - ts} j from t);
 select t.id, v.i, ts + v.i from t, (values (interval 1 day), (interval '2 hours')) v(i);
+select a, string_agg(distinct 'a', ',' order by 'a') from t group by a;
+select t.id, u.c, u.s from t asof left join u on t.a = u.a and t.f >= u.c;
+select t.id, u.c, t.b from t asof join u on t.id >= u.id;

@@ -284,6 +284,7 @@ def _call(call: Json, column: object, live: str) -> str:
         parts.append(constant_text if constant_text is not None else column(child, "argument").sql)
     word = "DISTINCT " if call.get("aggregate_type") == "DISTINCT" else ""
     orders = (call.get("order_bys") or {}).get("orders") or []
+    orders = [o for o in orders if list(references(o["expression"]))]  # a constant orders nothing
     by = ""
     if orders:
         by = " ORDER BY " + ", ".join(f"{column(o['expression'], 'by').sql} {direction(o)}" for o in orders)

@@ -59,8 +59,8 @@ def lower(low: Lowering, node: Json) -> Relation:
         f" ON {' AND '.join(on)}"
     )
     step = low.add(PerKey(tuple(names), sql=sql), (both,), "asof")
-    columns = [Column(n, c.type) for n, c in zip(ours, left.columns, strict=True)]
-    columns += [Column(n, c.type) for n, c in zip(theirs, right.columns, strict=True)]
+    shown_columns = [Column(n, c.type) for n, c in zip(ours, left.columns, strict=True)]
+    shown_columns += [Column(n, c.type) for n, c in zip(theirs, right.columns, strict=True)]
     kept = node.get("left_projection_map") or list(range(len(ours)))
     kept_right = node.get("right_projection_map") or list(range(len(theirs)))
-    return Relation(step, tuple(columns)).pick([*kept, *(len(ours) + n for n in kept_right)])
+    return Relation(step, tuple(shown_columns)).pick([*kept, *(len(ours) + n for n in kept_right)])
