@@ -418,9 +418,13 @@ class Coordinator:
         counts = {n: c for n, c in child.counts.items() if n.partition("/")[2] not in gone}
         for name, count in event.counts.items():
             counts[name] = counts.get(name, 0) + count
-        sinks = {*event.program.sinks}
-        for sink in [s for s in self._sinks if s not in sinks]:
-            self._forget_sink(sink)
+        for sink in set(self._sinks) ^ set(event.program.sinks):
+            self._delivering.pop(sink, None)
+            self._resting.pop(sink, None)
+            if (
+                sink in event.program.sinks
+            ):  # it begins here; the cursor of one that goes waits for a rollback
+                self._cursors[sink] = child.epoch - 1
         child = replace(
             child,
             kind="change",
@@ -448,10 +452,6 @@ class Coordinator:
         told = "; ".join(part for part in (error.message, error.detail) if part)
         child = replace(child, metrics={"refused": f"{asked_by}: change refused: {told}"})
         return self._commit(child, added=(), removed=())
-
-    def _forget_sink(self, sink: str) -> None:
-        for known in (self._cursors, self._delivering, self._resting):
-            known.pop(sink, None)
 
     def _go_on_with(self, program: Program) -> None:
         self.catalog = program.catalog

@@ -56,8 +56,8 @@ from millpond.engine.protocol import (
     Unanswered,
 )
 from millpond.engine.spec import EpochSpec, Report
-from millpond.engine.turns import made_split
-from millpond.engine.view_changes import all_rows, held_by, view_changes
+from millpond.engine.turns import made_split, stretch
+from millpond.engine.view_changes import all_rows, read_by, sink_changes
 from millpond.engine.worker import Worker
 from millpond.errors import InternalError, InvalidError, MillpondError, UnavailableError
 from millpond.operators.materialize import ERRORS_SPEC
@@ -195,10 +195,14 @@ class Shell:
         """
         splits: list[Split] = []
         rejects: list[tuple[str, str]] = []
-        for entry in inbox.beyond(self.store, int(ask.positions.get(INBOX, 0))):
+        entries = inbox.beyond(self.store, int(ask.positions.get(INBOX, 0)))
+        for entry in entries:
             if entry.kind == SQL:
-                if not splits and not rejects:
-                    self._execute(ask, entry, splits, rejects)
+                if not splits and not rejects:  # over the state that all before it left
+                    assert self._head is not None
+                    made, refused = made_split(self.plan, self.snapshot(self._head), stretch(entries))
+                    splits += [] if made is None else [made]
+                    rejects += refused
                 break
             if entry.kind != "rows":
                 if splits or rejects:
@@ -222,17 +226,6 @@ class Shell:
                 break
         polls[INBOX] = Poll(tuple(splits), tuple(rejects))
         return (), None, None
-
-    def _execute(
-        self, ask: PollSources, entry: inbox.Entry, splits: list[Split], rejects: list[tuple[str, str]]
-    ) -> None:
-        """A change that is logic, over the state that all before it left: an epoch of its own."""
-        assert self._head is not None
-        try:
-            splits.append(made_split(self.plan, self.snapshot(self._head), entry))
-        except InvalidError as error:
-            told = " ".join(part for part in (error.message, error.detail) if part)
-            rejects.append((str(entry.number), f"{entry.args.get('sql')}: {told}"))
 
     def _refusal(self, entry: inbox.Entry) -> str | None:
         """Why a table cannot read an entry with rows, if so: another process may know another plan."""
@@ -478,7 +471,7 @@ class Shell:
             return DeliverFailed(ask.sink, ask.epoch, gone)
         try:
             manifest = history.read_manifest(self.store, ask.epoch)
-            delta = self._to_deliver(manifest, ask.sink, node.view, ask.whole)
+            delta = self._to_deliver(manifest, ask.sink, ask.whole)
         except MillpondError as error:
             return DeliverFailed(ask.sink, ask.epoch, error)
         try:
@@ -504,15 +497,13 @@ class Shell:
             return DeliverFailed(ask.sink, ask.epoch, wrapped)
         return Delivered(ask.sink, ask.epoch)
 
-    def _to_deliver(self, manifest: Manifest, sink: str, view: str, whole: bool) -> pa.Table | None:
-        """Rows of the view that the sink had in that epoch; of the one it has now, if it is newer."""
-        plan = self._plan_of(manifest)
-        name = plan.sinks[sink].view if sink in plan.sinks else view
+    def _to_deliver(self, manifest: Manifest, sink: str, whole: bool) -> pa.Table | None:
+        """What a sink is told of an epoch, by the program of that epoch."""
         snapshot = self.snapshot(manifest)
-        if whole:
-            held = held_by(plan, name)
-            return None if held is None else all_rows(snapshot, held)
-        return view_changes(snapshot, name, self._plan_of)
+        if not whole:
+            return sink_changes(snapshot, sink, self._plan_of)
+        held = read_by(self._plan_of(manifest), sink)
+        return None if held is None else all_rows(snapshot, held)
 
     def _plan_of(self, manifest: Manifest) -> Plan:
         if manifest.catalog is None or manifest.catalog == self.catalog:

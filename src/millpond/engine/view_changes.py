@@ -3,6 +3,8 @@
 Law 2: a program is part of the epoch.  So the change of a view is told between
 what its name meant before and what it means now: a view that came begins with
 all its rows, one that went ends with them, and after a swap it is the difference.
+For a sink it is between what the sink read before and what it reads now, so
+whatever it was told adds up to what its view holds (law 7).
 """
 
 from __future__ import annotations
@@ -20,6 +22,23 @@ from millpond.state.table_spec import TableSpec
 
 PlanOf = Callable[[Manifest], Plan]
 Held = tuple[TableSpec, list[str]]  # the table of a view, and the columns that are seen
+OTHER_PROGRAM = ("change", "rollback", "takeover")  # kinds of epochs that may bring one
+
+
+def view_changes(snapshot: Snapshot, view: str, plan_of: PlanOf) -> pa.Table | None:
+    """The delta of one epoch; None where the view is neither there nor was."""
+    return _changes(snapshot, lambda manifest: held_by(plan_of(manifest), view))
+
+
+def sink_changes(snapshot: Snapshot, sink: str, plan_of: PlanOf) -> pa.Table | None:
+    """What a sink is told of one epoch: nothing before it is there, and all rows when it comes."""
+    return _changes(snapshot, lambda manifest: read_by(plan_of(manifest), sink))
+
+
+def view_difference(before: Snapshot, after: Snapshot, view: str, plan_of: PlanOf) -> pa.Table | None:
+    """after - before for one view, by reading only what the two do not share."""
+    was, now = (held_by(plan_of(snapshot.manifest), view) for snapshot in (before, after))
+    return _between(before, was, after, now)
 
 
 def held_by(plan: Plan, view: str) -> Held | None:
@@ -30,18 +49,26 @@ def held_by(plan: Plan, view: str) -> Held | None:
     return table_specs(plan)[found.table], list(plan.shape(found.step).schema.names)
 
 
-def view_changes(snapshot: Snapshot, view: str, plan_of: PlanOf) -> pa.Table | None:
-    """The delta of one epoch; None where the view is neither there nor was."""
-    now = held_by(plan_of(snapshot.manifest), view)
-    if snapshot.manifest.kind not in ("change", "rollback", "takeover") or snapshot.epoch == 0:
+def read_by(plan: Plan, sink: str) -> Held | None:
+    """The table that a sink reads, in a plan; None where there is no such sink."""
+    found = plan.sinks.get(sink)
+    return None if found is None else held_by(plan, found.view)
+
+
+def all_rows(snapshot: Snapshot, held: Held) -> pa.Table:
+    spec, columns = held
+    return snapshot.table(spec).scan(columns).select([*columns, "_w"])
+
+
+def _changes(snapshot: Snapshot, held: Callable[[Manifest], Held | None]) -> pa.Table | None:
+    now = held(snapshot.manifest)
+    if snapshot.manifest.kind not in OTHER_PROGRAM or snapshot.epoch == 0:
         return None if now is None else snapshot.changes(*now)
     before = snapshot.at(snapshot.epoch - 1)
-    return view_difference(before, snapshot, view, plan_of)
+    return _between(before, held(before.manifest), snapshot, now)
 
 
-def view_difference(before: Snapshot, after: Snapshot, view: str, plan_of: PlanOf) -> pa.Table | None:
-    """after - before for one view, by reading only what the two do not share."""
-    was, now = held_by(plan_of(before.manifest), view), held_by(plan_of(after.manifest), view)
+def _between(before: Snapshot, was: Held | None, after: Snapshot, now: Held | None) -> pa.Table | None:
     if was is not None and now is not None and was[0].name == now[0].name and was[1] == now[1]:
         if after.epoch == before.epoch + 1:
             return after.changes(*now)
@@ -55,8 +82,3 @@ def view_difference(before: Snapshot, after: Snapshot, view: str, plan_of: PlanO
         return deltas.consolidate(deltas.concat(parts))
     # With other columns nothing is equal: whoever follows sees the rows of today.
     return parts[-1] if parts else None
-
-
-def all_rows(snapshot: Snapshot, held: Held) -> pa.Table:
-    spec, columns = held
-    return snapshot.table(spec).scan(columns).select([*columns, "_w"])
