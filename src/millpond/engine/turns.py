@@ -2,26 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import duckdb
 import pyarrow as pa
 
+from millpond.errors import InvalidError
 from millpond.plan.nodes import Plan
 from millpond.sources.source import Split
-from millpond.sql.change_rows import changed_rows
+from millpond.sql.change_rows import KIND, STRETCH, changed_rows, goes_with
 from millpond.state.inbox import Entry
 from millpond.state.snapshot import Snapshot
 
-MADE = "made"  # in a split: its rows were made from an entry and the epoch before, and travel with it
+MADE = "made"  # in a split: the first of the entries whose changes its rows are
+Rejects = tuple[tuple[str, str], ...]
 
 
-def made_split(plan: Plan, before: Snapshot, entry: Entry) -> Split:
-    """The rows that a change puts in and takes out, as an entry with rows would bring them.
+def stretch(entries: Sequence[Entry]) -> list[Entry]:
+    """The first of some entries, and those that can be executed together with it."""
+    found = [entries[0]]
+    for entry in entries[1:STRETCH]:
+        if entry.kind != KIND or not _well_formed(found[0]) or not _well_formed(entry):
+            break
+        if not goes_with(found[0].args, entry.args):
+            break
+        found.append(entry)
+    return found
 
-    InvalidError when the statement cannot be executed: nothing of it is.
+
+def _well_formed(entry: Entry) -> bool:
+    return {"table", "name", "verb", "sql", "reads"} <= entry.args.keys()
+
+
+def made_split(plan: Plan, before: Snapshot, entries: Sequence[Entry]) -> tuple[Split | None, Rejects]:
+    """The rows that a stretch of changes takes out and puts in, as an entry with rows would bring them.
+
+    A change that cannot be executed is refused with the reason, and nothing of it is done.
     """
-    rows = changed_rows(plan, before, entry.args)
+    first, last = entries[0], entries[-1]
+    if not _well_formed(first):
+        return None, ((str(first.number), "it is no change that this version knows"),)
+    try:
+        changed = changed_rows(plan, before, [e.args for e in entries])
+    except InvalidError as error:
+        reason = " ".join(part for part in (error.message, error.detail) if part)
+        return None, tuple(_rejected(e, reason) for e in entries)
+    except (pa.ArrowException, duckdb.Error, LookupError, TypeError, ValueError) as error:
+        # Whatever a text from outside can do: it must not come back as the first entry for ever.
+        return None, tuple(_rejected(e, f"{type(error).__name__}: {error}") for e in entries)
+    rejects = tuple(_rejected(entries[n], reason) for n, reason in changed.refused.items())
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_table(rows)
+    with pa.ipc.new_stream(sink, changed.rows.schema) as writer:
+        writer.write_table(changed.rows)
     payload = b'{"kind": "rows", "args": {}}\n' + sink.getvalue().to_pybytes()
-    what = {"entry": entry.number, "table": entry.args["table"], "rows": rows.num_rows, MADE: True}
-    return Split(what, rows.num_rows, len(payload), data=payload)
+    rows = changed.rows.num_rows
+    what = {"entry": last.number, "table": first.args["table"], "rows": rows, MADE: first.number}
+    return Split(what, rows, len(payload), data=payload), rejects
+
+
+def _rejected(entry: Entry, reason: str) -> tuple[str, str]:
+    return str(entry.number), f"{entry.args.get('sql')}: {reason}"

@@ -185,9 +185,10 @@ def _splits(
 def _entry(reader: Reader, what: Mapping[str, Any], base: Manifest, stored: Plan) -> Split | None:
     name = entry_name(int(what["entry"]))
     size = reader.store.size(name)
-    if size is not None and what.get(MADE):
+    if size is not None and MADE in what:
         before = Snapshot(reader.store, base, reader.worker.pages, reader.worker.open_file)
-        return made_split(stored, before, read_entry(reader.store, int(what["entry"])))
+        numbers = range(int(what[MADE]), int(what["entry"]) + 1)
+        return made_split(stored, before, [read_entry(reader.store, n) for n in numbers])[0]
     return None if size is None else Split(what, int(what["rows"]), size, blob=name)
 
 

@@ -1,17 +1,21 @@
 """INSERT, UPDATE and DELETE as logic: executed when their turn in the inbox comes.
 
 Law: a change sees the table as all changes before it left it, and nothing of
-those after it, whoever sent them.  DuckDB runs the very statement over the rows
-that it may touch; what it returns are the rows that come, and what stood at
-their places are the rows that go.  The same entry over the same epoch gives the
-same rows (law 3): time was written into the text when the statement was made,
-and functions of chance are refused there.
+those after it, whoever sent them.  DuckDB runs the very statements over the rows
+that they may touch; what stood at the touched places goes, what stands there then
+comes.  The same entries over the same epoch give the same rows (law 3): time was
+written into the text when the statement was made, and functions of chance are
+refused there.
+
+Changes of one table that follow each other and look at no other rows are one
+stretch: they run one after the other over the same rows, in one epoch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,75 +26,134 @@ from millpond.plan.objects import SqlObject
 from millpond.sql.catalog import Catalog
 from millpond.sql.scratch import PLACE, Scratch, own_scratch, returned
 from millpond.sql.types import quoted
+from millpond.state.snapshot import Snapshot
 from millpond.state.table_spec import TableSpec
 
 KIND = "sql"  # of the inbox entry
+STRETCH = 256  # changes in one epoch, at most
+
+Args = Mapping[str, Any]
 
 
-class Rows(Protocol):
-    """A snapshot."""
+@dataclass
+class Changed:
+    """Rows that go (`_w` -1) and come (1), in this order; and why changes were refused, by their place."""
 
-    def scan(self, spec: TableSpec, columns: Any) -> pa.Table: ...
+    rows: pa.Table
+    refused: dict[int, str] = field(default_factory=dict)
 
-    def lookup(self, spec: TableSpec, keys: pa.Table, columns: Any) -> pa.Table: ...
+
+def goes_with(first: Args, other: Args) -> bool:
+    """May two changes be executed in one stretch?"""
+    return first["table"] == other["table"] and _alone(first) and _alone(other)
 
 
-def changed_rows(plan: Plan, snapshot: Rows, args: Mapping[str, Any]) -> pa.Table:
-    """The rows of a table that a statement takes out (`_w` -1) and puts in (1), in this order."""
+def _alone(args: Args) -> bool:
+    return args["verb"] != "insert" and not args["reads"] and not args.get("moves")
+
+
+def changed_rows(plan: Plan, snapshot: Snapshot, stretch: Sequence[Args]) -> Changed:
+    """What some changes of one table do, one after the other; one that fails does nothing."""
     catalog = Catalog(plan)
-    target = next(
-        (o for o in catalog.objects.values() if o.kind == "table" and o.scan == args["table"]), None
-    )
-    if target is None:
-        raise InvalidError(f"the pond has no table {args['name']!r}")
-    if target.name != args["name"]:
-        raise InvalidError(f"table {args['name']!r} is called {target.name!r} now")
+    target = _target(catalog, stretch[0])
     spec = catalog.stored(target)
     assert spec is not None
-    names = [c.name for c in target.columns]
-    verb, reads = args["verb"], catalog.expanded([catalog.get(n) for n in args["reads"]])
-    looks = verb != "insert" or args.get("conflict") or target in reads
     with own_scratch().turn() as scratch:
-        before = _held(snapshot, spec, names, args) if looks else spec.schema.empty_table().select(names)
-        scratch.table(target, before, key=bool(args.get("conflict")), places=verb != "insert")
-        for found in reads:
-            if found.name != target.name:
-                _show(scratch, catalog, snapshot, found)
-        listed = [] if verb == "delete" else [returned(target.columns)]
-        listed += [] if verb == "insert" else [quoted(PLACE)]
-        rows = scratch.arrow(f"{args['sql']} RETURNING {', '.join(listed)}", shown=args["sql"])
-    return _delta(target, before, rows, names, verb)
+        if stretch[0]["verb"] == "insert":
+            return _inserted(scratch, catalog, snapshot, target, spec, stretch[0])
+        return _touched(scratch, catalog, snapshot, target, spec, stretch)
 
 
-def _held(snapshot: Rows, spec: TableSpec, names: list[str], args: Mapping[str, Any]) -> pa.Table:
-    keys = args.get("keys")
-    if keys is None:
-        return snapshot.scan(spec, names)
+def _target(catalog: Catalog, args: Args) -> SqlObject:
+    for found in catalog.objects.values():
+        if found.kind == "table" and found.scan == args["table"]:
+            if found.name != args["name"]:
+                raise InvalidError(f"table {args['name']!r} is called {found.name!r} now")
+            return found
+    raise InvalidError(f"the pond has no table {args['name']!r}")
+
+
+def _inserted(
+    scratch: Scratch, catalog: Catalog, snapshot: Snapshot, target: SqlObject, spec: TableSpec, args: Args
+) -> Changed:
+    names, reads = [c.name for c in target.columns], _reads(catalog, args)
+    looks = args.get("conflict") or any(o.name == target.name for o in reads)
+    before = snapshot.scan(spec, names) if looks else spec.schema.empty_table().select(names)
+    scratch.table(target, before, key=bool(args.get("conflict")))
+    _show(scratch, catalog, snapshot, target, reads)
+    rows = scratch.arrow(f"{args['sql']} RETURNING {returned(target.columns)}", shown=args["sql"])
+    return Changed(_weighted(before.slice(0, 0), rows.cast(before.schema)))
+
+
+def _touched(
+    scratch: Scratch,
+    catalog: Catalog,
+    snapshot: Snapshot,
+    target: SqlObject,
+    spec: TableSpec,
+    stretch: Sequence[Args],
+) -> Changed:
+    names = [c.name for c in target.columns]
+    before = _held(snapshot, spec, names, stretch)
+    scratch.table(target, before, places=True)
+    _show(scratch, catalog, snapshot, target, _reads(catalog, stretch[0]))
+    refused: dict[int, str] = {}
+    touched: list[pa.ChunkedArray] = []
+    for number, args in enumerate(stretch):
+        try:
+            with scratch.all_or_nothing():
+                keys = ", ".join(quoted(k) for k in (*target.key, PLACE))
+                found = scratch.arrow(f"{args['sql']} RETURNING {keys}", shown=args["sql"])
+                if args.get("moves"):
+                    _check_keys(target, found)
+        except InvalidError as error:
+            refused[number] = " ".join(part for part in (error.message, error.detail) if part)
+        else:
+            touched.append(found.column(PLACE))
+    places = pa.chunked_array([c for part in touched for c in part.chunks], pa.int64()).unique()
+    listed, place = scratch.rows(pa.table({"place": places})), quoted(PLACE)
+    there = f"{quoted(target.name)} where {place} in (select place from {listed}) order by {place}"
+    come = scratch.arrow(f"select {returned(target.columns)} from {there}")
+    return Changed(_weighted(before.take(places), come.cast(before.schema)), refused)
+
+
+def _held(snapshot: Snapshot, spec: TableSpec, names: list[str], stretch: Sequence[Args]) -> pa.Table:
+    """The rows that some changes may touch."""
+    keys: dict[tuple[Any, ...], None] = {}
+    for args in stretch:
+        if args.get("keys") is None:
+            return snapshot.scan(spec, names)
+        keys.update((tuple(k), None) for k in args["keys"])
     schema = pa.schema([spec.schema.field(k) for k in spec.key])
     wanted = pa.Table.from_pylist([dict(zip(spec.key, k, strict=True)) for k in keys], schema=schema)
     return snapshot.lookup(spec, wanted, names)
 
 
-def _show(scratch: Scratch, catalog: Catalog, snapshot: Rows, found: SqlObject) -> None:
-    if found.kind == "view":
-        scratch.view(found.name, found.text)
-        return
-    spec = catalog.stored(found)
-    if spec is None:
-        raise InvalidError(f"the rows of {found.kind} {found.name!r} are not kept")
-    scratch.relation(found, snapshot.scan(spec, [c.name for c in found.columns]))
+def _reads(catalog: Catalog, args: Args) -> list[SqlObject]:
+    return catalog.expanded([catalog.get(n) for n in args["reads"]])
 
 
-def _delta(target: SqlObject, before: pa.Table, found: pa.Table, names: list[str], verb: str) -> pa.Table:
-    gone = before.slice(0, 0) if verb == "insert" else before.take(found.column(PLACE))
-    come = found.select(names).cast(before.schema) if verb != "delete" else before.slice(0, 0)
-    if target.key and verb == "update":
-        _check_keys(target, come)
+def _show(
+    scratch: Scratch, catalog: Catalog, snapshot: Snapshot, target: SqlObject, reads: Sequence[SqlObject]
+) -> None:
+    for found in reads:
+        if found.name == target.name:
+            continue
+        if found.kind == "view":
+            scratch.view(found.name, found.text)
+            continue
+        spec = catalog.stored(found)
+        if spec is None:
+            raise InvalidError(f"the rows of {found.kind} {found.name!r} are not kept")
+        scratch.relation(found, snapshot.scan(spec, [c.name for c in found.columns]))
+
+
+def _weighted(gone: pa.Table, come: pa.Table) -> pa.Table:
     weights = np.concatenate((np.full(gone.num_rows, -1, np.int64), np.ones(come.num_rows, np.int64)))
     return pa.concat_tables([gone, come]).append_column("_w", pa.array(weights))
 
 
 def _check_keys(target: SqlObject, rows: pa.Table) -> None:
     keys = rows.select(list(target.key))
-    if keys.group_by(list(target.key)).aggregate([]).num_rows < keys.num_rows:
+    if target.key and keys.group_by(list(target.key)).aggregate([]).num_rows < keys.num_rows:
         raise InvalidError(f"two rows of {target.name!r} would get the same key {', '.join(target.key)}")

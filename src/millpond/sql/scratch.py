@@ -75,6 +75,17 @@ class Scratch:
         except duckdb.Error as error:
             raise told(error, shown if shown is not None else sql) from error
 
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """What is changed inside stays only if all of it succeeds."""
+        self._con.execute("begin")
+        try:
+            yield
+        except BaseException:
+            self._con.execute("rollback")
+            raise
+        self._con.execute("commit")
+
     # -- what it is shown -----------------------------------------------------------
 
     def rows(self, rows: pa.Table) -> str:

@@ -106,6 +106,7 @@ def in_turn(
     *,
     keys: list[Any] | None = None,
     conflict: bool = False,
+    moves: bool = False,
 ) -> Result:
     """Durable when this returns; executed after all changes before it."""
     args: dict[str, Any] = {
@@ -119,6 +120,8 @@ def in_turn(
         args["keys"] = [list(k) for k in keys]
     if conflict:
         args["conflict"] = True
+    if moves:
+        args["moves"] = True  # rows get other keys
     session.pond._check()
     session.pond._append(KIND, args, b"")
     runner = session.pond._runner

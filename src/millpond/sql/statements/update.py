@@ -22,4 +22,7 @@ def run(session: Session, piece: Piece, params: Params) -> Result:
     catalog, sql = session.catalog, readable(piece)
     reads = [o for o in named(catalog, words.rest) if o.name != found.name]
     dry_run(catalog, found, reads, "update", sql)
-    return in_turn(session, found, "update", sql, reads, keys=keys_of(catalog, found, piece, alias))
+    named_in = {t.text.lower() for t in piece.part(words.at, piece.find("WHERE", start=words.at)).tokens}
+    moves = any(k.lower() in named_in for k in found.key)
+    keys = keys_of(catalog, found, piece, alias)
+    return in_turn(session, found, "update", sql, reads, keys=keys, moves=moves)
