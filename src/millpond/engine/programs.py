@@ -40,7 +40,9 @@ def with_live_parts(plan: Plan, running: Plan) -> Plan:
     nodes: dict[str, Node] = dict(plan.nodes)
     for step, node in plan.nodes.items():
         mine = running.nodes.get(step)
-        if mine is not None and isinstance(node.operator, Scan) and node.operator == mine.operator:
+        if mine is None or mine is node or not isinstance(node.operator, Scan):
+            continue
+        if node.operator == mine.operator:
             nodes[step] = replace(node, operator=mine.operator)
     sinks = {n: running.sinks[n] if running.sinks.get(n) == s else s for n, s in plan.sinks.items()}
     return replace(plan, nodes=nodes, sinks=sinks)

@@ -302,6 +302,9 @@ class Shell:
         except OSError as error:
             told = f"{type(error).__name__}: {error}"
             return ChangeFailed(UnavailableError("the program could not be changed", detail=told))
+        except MemoryError:
+            hint = "take in less at once: epoch_rows_max and epoch_bytes_max bound a chunk of a backfill"
+            return ChangeFailed(InvalidError("a backfill does not fit into memory", hint=hint))
         metrics = {"backfill": dict(filled.metrics)} if change.new else {}
         return Changed(
             program_of(catalog, change.plan),

@@ -85,6 +85,8 @@ def encode(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         cls = type(value)
         if _findable(cls):
+            if getattr(cls, "encoded_once", False):
+                return _once(value)
             fields = {
                 f.name: encode(getattr(value, f.name))
                 for f in dataclasses.fields(value)
@@ -94,6 +96,17 @@ def encode(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {"$map": [[encode(k), encode(v)] for k, v in value.items()]}
     return {"$pickle": _b64(_pickled(value))}
+
+
+def _once(value: Any) -> Any:
+    """What was encoded before, kept with the object: a program is stored with every change of it."""
+    held = value.__dict__.get("_encoded")
+    if held is None:
+        cls = type(value)
+        fields = {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        held = {"$class": f"{cls.__module__}:{cls.__qualname__}", "fields": fields}
+        value.__dict__["_encoded"] = held
+    return held
 
 
 def decode(value: Any) -> Any:

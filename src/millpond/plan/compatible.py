@@ -67,7 +67,7 @@ def fed_by_what_was_read(old: Plan, new: Plan, positions: Collection[str]) -> di
 
 def same_meaning(one: Node, other: Node) -> bool:
     """Can either go on with the state of the other, as far as its definition says?"""
-    return bool(_meaning(one) == _meaning(other))
+    return one is other or bool(_meaning(one) == _meaning(other))
 
 
 def _meaning(node: Node) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from millpond.errors import InvalidError
 from millpond.operators.operator import Binding, Operator, Shape
@@ -23,6 +23,8 @@ class Node:
     operator: Operator
     inputs: tuple[str, ...]
     binding: Binding
+
+    encoded_once: ClassVar[bool] = True  # a plan of many is stored often: see `codec`
 
 
 @dataclass(frozen=True)

@@ -195,3 +195,12 @@ def test_another_process_reads_the_plan(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "w,d,j,f"
+
+
+def test_a_node_is_encoded_once_and_the_same() -> None:
+    source = MemorySource(pa.schema([("k", pa.int64())]))
+    plan, _ = Plan().with_node("in", Scan(source, source.schema, True), ())
+    first = codec.dumps(plan)
+    assert codec.dumps(plan) == first == codec.dumps(codec.loads(first))
+    again = codec.loads(first)
+    assert again.nodes["in"] == plan.nodes["in"]
