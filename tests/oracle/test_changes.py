@@ -147,3 +147,12 @@ def test_views_come_and_go_whatever_happens(seed: int, tmp_path: Path) -> None:
         world.run(steps=8)
     finally:
         world.close()
+
+
+@pytest.mark.parametrize("seed", range(1000, 1000 + max(1, SEEDS // 4)))
+def test_with_merges_and_collections_beside_the_chain(seed: int, tmp_path: Path) -> None:
+    world = ChangingWorld(tmp_path / "pond", seed, threads=True)
+    try:
+        world.run(steps=6)
+    finally:
+        world.close()
