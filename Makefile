@@ -4,10 +4,10 @@ PY := .venv/bin/python
 STAMP := .venv/.millpond-setup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock check test sim chaos fuzz demo bench clean
+.PHONY: help setup lock check test sim chaos fuzz demo bench bench-nexmark clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## create .venv with everything from the lock and this project, editable
 
@@ -39,6 +39,9 @@ demo: $(STAMP) ## run the main job from end to end
 
 bench: $(STAMP) ## measure, with ratios against peers from the same run
 	$(PY) -m benchmarks
+
+bench-nexmark: $(STAMP) ## the queries of Nexmark against Flink, Spark and DuckDB; hours: see benchmarks/README.md
+	$(PY) -m benchmarks nexmark $(ARGS)
 
 clean: ## remove everything that make and the tests created
 	rm -rf .venv .bench build dist spark-warehouse metastore_db derby.log

@@ -9,6 +9,10 @@ import typer
 from rich.console import Console
 
 from benchmarks import data, headline, keyed_state
+from benchmarks.nexmark import events as nexmark_events
+from benchmarks.nexmark import on_flink
+from benchmarks.nexmark import queries as nexmark_queries
+from benchmarks.nexmark import run as nexmark
 from benchmarks.peers import bytewax_state, flink, spark_state
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
@@ -20,8 +24,13 @@ Rounds = Annotated[int, typer.Option(min=1, help="turns; the best of each conten
 Millpond = Annotated[bool, typer.Option(help="run Millpond beside its peers")]
 Tune = Annotated[bool, typer.Option(help="try every variant of a peer, not only the first")]
 KeyCounts = Annotated[str, typer.Option(help="distinct auctions, comma-separated: one table for each")]
+Queries = Annotated[str, typer.Option(help="comma-separated, q0 to q22, or all")]
+NumberOfEvents = Annotated[int, typer.Option(min=1, help="events of input: people, auctions and bids")]
+VerifyOnly = Annotated[bool, typer.Option(help="check the answers on the small input and time nothing")]
 PEERS = ",".join(name for name in headline.CONTENDERS if name != "millpond")
 STATE_PEERS = ",".join(name for name in keyed_state.CONTENDERS if not name.startswith("millpond"))
+
+NEXMARK_PEERS = ",".join(name for name in nexmark.CONTENDERS if name != "millpond")
 
 
 def _console() -> Console:
@@ -59,15 +68,34 @@ def run_keyed_state(
         keyed_state.run(inputs, against.split(","), millpond, cores, rounds, tune, _console())
 
 
+@app.command("nexmark")
+def run_nexmark(
+    queries: Queries = "all",
+    events: NumberOfEvents = 20_000_000,
+    against: Peers = NEXMARK_PEERS,
+    cores: Cores = 2,
+    rounds: Rounds = 2,
+    millpond: Millpond = True,
+    verify_only: VerifyOnly = False,
+) -> None:
+    """The queries of Nexmark over files, each system in turn, with durable state and sinks that discard."""
+    wanted = nexmark_events.of_size(events)
+    asked = nexmark_queries.choose(queries)
+    with headline.alone():
+        nexmark.run(wanted, asked, against.split(","), millpond, cores, rounds, verify_only, _console())
+
+
 @app.command("prepare")
 def prepare(rows: Rows = 20_000_000, keys: Keys = 1_000_000) -> None:
     """Make the input and fetch the peers, so that a later run needs no network."""
     flink.python()
     flink.jars()
+    on_flink.library()
     bytewax_state.python()
     spark_state.python()
     data.ensure(headline.SMALL)
     data.ensure(data.Input(rows, keys))
+    nexmark_events.ensure(nexmark.SMALL)
 
 
 app(prog_name="python -m benchmarks")

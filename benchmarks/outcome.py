@@ -30,6 +30,8 @@ class Outcome:
     peak_rss_anon_bytes: int  # the same without files and mapped pages of the page cache
     checkpoints: int | None  # durable commits completed in the run; None for a system that has none
     settings: Mapping[str, str]
+    query: str | None = None  # where a benchmark has several
+    state_bytes: int | None = None  # durable state at its largest or at the end, as the system counts it
 
     def __post_init__(self) -> None:
         for name in ("rows", "cores", "run_seconds", "peak_rss_bytes"):

@@ -1,0 +1,9 @@
+WITH won AS (
+    SELECT a.id, a.seller, a.expires, MAX(b.price) AS price
+    FROM auction AS a JOIN bid AS b ON a.id = b.auction
+    WHERE b.date_time BETWEEN a.date_time AND a.expires
+    GROUP BY a.id, a.seller, a.expires
+), ranked AS (
+    SELECT seller, price, ROW_NUMBER() OVER (PARTITION BY seller ORDER BY expires DESC, id DESC) AS n FROM won
+)
+SELECT seller, AVG(CAST(price AS DOUBLE)) AS average FROM ranked WHERE n <= 10 GROUP BY seller

@@ -1,0 +1,5 @@
+SELECT auction, bidder, price, channel, url, date_time, extra
+FROM (
+    SELECT *, row_number() OVER (PARTITION BY bidder, auction ORDER BY date_time DESC) AS n FROM bid
+) AS ranked
+WHERE n = 1

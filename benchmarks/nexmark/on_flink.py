@@ -1,0 +1,173 @@
+"""Flink SQL in streaming mode over the same files: mini-batches, exactly-once checkpoints every 5 s.
+
+Law: as of `peers/flink.py`, whose settings these are: the run is what Flink's own log says it was. State
+bytes are those of its largest completed checkpoint. One class is not Flink's
+(`flink/LocalityAwareSplitAssigner.java`): files are given to readers in their order, for in any other most
+events would be late.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from benchmarks import data
+from benchmarks.measure import Sampler, confine, usage
+from benchmarks.nexmark import command, events, queries
+from benchmarks.nexmark.queries import Query
+from benchmarks.outcome import Outcome
+from benchmarks.peers import flink
+from benchmarks.peers.command import work_folder
+
+_JOB = Path(__file__).with_name("flink_job.py")
+_ORDERED = queries.HERE / "flink" / "LocalityAwareSplitAssigner.java"
+_COMPLETED = re.compile(r"Completed checkpoint \d+ for job \S+ \((\d+) bytes")
+_ROOT_CAUSE = re.compile(
+    r"^(?:Caused by: |: )?((?:org\.apache|java)\.[\w.$]+(?:Exception|Error): .*)$", re.MULTILINE
+)
+
+
+def home() -> Path:
+    """Where Flink is in the environment of PyFlink."""
+    (found,) = flink.python().parent.parent.glob("lib/python*/site-packages/pyflink")
+    return found
+
+
+def library() -> Path:
+    """Flink's own jars, with the one class in its place; made on first use."""
+    folder = data.scratch() / f"flink-lib-ordered-{flink.VERSION}"
+    if folder.exists():
+        return folder
+    site = home() / "lib"
+    making = folder.with_name(f".{folder.name}.{os.getpid()}")
+    making.mkdir()
+    try:
+        files = making / f"flink-connector-files-{flink.VERSION}.jar"
+        for jar in site.glob("*.jar"):
+            if jar.name == files.name:
+                shutil.copy(jar, files)
+            else:
+                (making / jar.name).symlink_to(jar)
+        classes = making / "classes"
+        path = os.pathsep.join(str(jar) for jar in site.glob("*.jar"))
+        subprocess.run(["javac", "-cp", path, "-d", classes, _ORDERED], check=True)
+        subprocess.run(["jar", "uf", files, "-C", classes, "."], check=True)
+        shutil.rmtree(classes)
+        making.rename(folder)
+    except BaseException:
+        shutil.rmtree(making, ignore_errors=True)
+        raise
+    return folder
+
+
+def start(
+    work: Path, folder: Path, wanted: Mapping[str, str], asked: Sequence[Query], collect: Path | None
+) -> subprocess.Popen[bytes]:
+    task = work / "task.json"
+    content = {
+        "settings": wanted,
+        "input": str(folder.resolve()),
+        "queries": {query.name: queries.text("flink", query.name) for query in asked},
+        "collect": collect and str(collect),
+    }
+    task.write_text(json.dumps(content))
+    environment = {
+        **os.environ,
+        "TZ": "UTC",  # log times are local times
+        "JVM_ARGS": flink.JVM,
+        "FLINK_HOME": str(home()),  # without it PyFlink would not look at the next line
+        "FLINK_LIB_DIR": str(library()),
+        "FLINK_LOG_DIR": str(work),
+        "FLINK_IDENT_STRING": "bench",
+        "HADOOP_CLASSPATH": os.pathsep.join(str(path) for path in flink.jars()),
+    }
+    with (work / "output").open("wb") as output:
+        return subprocess.Popen([flink.python(), _JOB, task], env=environment, stdout=output, stderr=output)
+
+
+def settings(backend: str, cores: int, work: Path) -> dict[str, str]:
+    wanted = flink.settings(backend, cores, "TWO_PHASE", 50_000, work / "checkpoints")
+    # Aggregates of distinct values are spread over the tasks, as its guide of performance says.
+    return {**wanted, "table.optimizer.distinct-agg.split.enabled": "true", "table.local-time-zone": "UTC"}
+
+
+def measured(query: Query, folder: Path, backend: str, cores: int) -> Outcome:
+    load = os.getloadavg()[0]
+    flink.python(), flink.jars(), library()  # made before the clock starts
+    with work_folder(f"flink-{backend}") as work:
+        wanted = settings(backend, cores, work)
+        began = time.time()
+        process = start(work, folder, wanted, [query], None)
+        with Sampler(process.pid) as sampler:
+            flink.wait(process, work)
+        (path,) = work.glob("*.log")
+        lines = path.read_text(errors="replace").splitlines()
+    log = flink.read_log(iter(lines))
+    sizes = [int(match[1]) for line in lines if (match := _COMPLETED.search(line))]
+    used = usage(sampler.samples, log.running, log.finished)
+    shown = {name: value for name, value in wanted.items() if name != "execution.checkpointing.dir"}
+    return Outcome(
+        name="flink" if backend == "heap" else f"flink-{backend}",
+        system=f"Flink SQL {flink.VERSION}, {flink.BACKENDS[backend]} state",
+        rows=events.count(folder),
+        cores=cores,
+        startup_seconds=log.running - began,
+        run_seconds=log.finished - log.running,
+        cpu_seconds=used.cpu_seconds,
+        other_cpu_seconds=used.other_cpu_seconds,
+        load_before=load,
+        peak_rss_bytes=used.peak_rss_bytes,
+        peak_rss_anon_bytes=used.peak_rss_anon_bytes,
+        checkpoints=log.checkpoints,
+        settings={**shown, "java": flink.JVM},
+        query=query.name,
+        state_bytes=max(sizes, default=None),
+    )
+
+
+def _rows(path: Path) -> pa.Table:
+    names, *rows = [json.loads(line) for line in path.read_text().splitlines()]
+    columns = [pa.array((row[n] for row in rows), pa.string()) for n in range(len(names))]
+    return pa.table(columns, names=names)
+
+
+def _told(text: str) -> str:
+    """The innermost reason of a Java stack trace."""
+    found: list[str] = _ROOT_CAUSE.findall(text)
+    return found[-1] if found else text
+
+
+def verified(asked: Sequence[tuple[Query, Path]], folder: Path, backend: str, cores: int) -> None:
+    with work_folder(f"flink-{backend}-verify") as work:
+        collect = work / "collect"
+        collect.mkdir()
+        wanted = {**settings(backend, cores, work), "execution.checkpointing.interval": "1s"}
+        flink.wait(start(work, folder, wanted, [query for query, _ in asked], collect), work)
+        for query, place in asked:
+            refused, rows = collect / f"{query.name}.refused", collect / f"{query.name}.jsonl"
+            command.hand_over(_told(refused.read_text()) if refused.exists() else _rows(rows), place)
+
+
+def main() -> None:
+    parser = command.parser(__doc__ or "")
+    parser.add_argument("--backend", choices=sorted(flink.BACKENDS), default="heap")
+    arguments = parser.parse_args()
+    confine(arguments.cores)
+    asked = list(command.asked(arguments))
+    if arguments.verify:
+        verified(asked, arguments.input, arguments.backend, arguments.cores)
+    else:
+        ((query, place),) = asked
+        measured(query, arguments.input, arguments.backend, arguments.cores).write(place)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""Millpond: a query over files as a view on Spark, every commit synced to disk.
+
+Law: what is timed is what was verified, but for the last step: timed, the rows meet a filter that asks for
+every column and lets none pass, so that nothing but the state of the query is kept; verified, they are the
+view. Start-up is the Spark session and its first, empty job; the run begins when the pond is opened and ends
+when the last row is in a committed epoch.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pyarrow as pa
+
+import millpond
+from benchmarks import data
+from benchmarks.measure import Sampler, confine, usage
+from benchmarks.nexmark import command, events, queries
+from benchmarks.nexmark.queries import ON_CLOSE, Query
+from benchmarks.outcome import Outcome
+from benchmarks.peers.command import work_folder
+from millpond.engine.spark import SparkEngine
+from millpond.engine.spark_session import make_session
+from millpond.errors import MillpondError
+from millpond.flow.stream import Stream
+from millpond.sources.files import FileSource
+from millpond.sql.catalog import Catalog
+from millpond.sql.query import lower_query
+
+
+def define(pond: millpond.Pond, query: Query, folder: Path, keep: bool) -> None:
+    """The tables that the query reads, and the query as a view of its own name."""
+    for table in query.reads:
+        source = FileSource(str(folder / table))
+        if table in events.TABLES:
+            pond.stream(table, source, event_time="date_time", delay="4s")
+        else:
+            pond.stream(table, source)
+    text = queries.text("millpond", query.name)
+    on_close = text.endswith(ON_CLOSE)
+    text = text.removesuffix(ON_CLOSE).strip()
+    catalog = Catalog(pond.plan)
+    builder = pond._builder
+    found = lower_query(builder, catalog.binder, catalog.relations(), query.name, text, on_close)
+    rows = Stream(builder, found.step)
+    if not keep:
+        none = " AND ".join(f'"{column.name}" IS NULL' for column in found.columns)
+        rows = rows.filter(none, id="discarded")
+    rows.view(query.name)
+
+
+def run(query: Query, folder: Path, place: Path, session: object, cores: int, keep: bool) -> millpond.Pond:
+    pond = millpond.open(place, spark=session, parallelism=cores)
+    define(pond, query, folder, keep)
+    pond.drain()
+    return pond
+
+
+def measured(query: Query, folder: Path, cores: int) -> Outcome:
+    load, began = os.getloadavg()[0], time.time()
+    with work_folder("millpond") as place, Sampler(os.getpid(), interval_seconds=0.05) as sampler:
+        session = make_session(f"local[{cores}]")
+        SparkEngine(session).map(bytes, [b""] * cores)
+        started = time.time()
+        pond = run(query, folder, place / "pond", session, cores, keep=False)
+        ended = time.time()
+        epochs, counts = pond.epoch, pond.head().counts
+        state = sum(one.bytes for one in pond.states())
+        pond.close()
+        session.stop()
+    for table in query.reads:
+        read, there = counts[f"rows/{table}"], data.count(folder / table)
+        if read != there:
+            raise RuntimeError(f"{query.name} read {read} rows of {there} of {table}")
+    used = usage(sampler.samples, started, ended)
+    return Outcome(
+        name="millpond",
+        system=f"Millpond {millpond.__version__}",
+        rows=events.count(folder),
+        cores=cores,
+        startup_seconds=started - began,
+        run_seconds=ended - started,
+        cpu_seconds=used.cpu_seconds,
+        other_cpu_seconds=used.other_cpu_seconds,
+        load_before=load,
+        peak_rss_bytes=used.peak_rss_bytes,
+        peak_rss_anon_bytes=used.peak_rss_anon_bytes,
+        checkpoints=epochs,
+        settings={"parallelism": str(cores), "durable": "fsync"},
+        query=query.name,
+        state_bytes=state,
+    )
+
+
+def verified(query: Query, folder: Path, session: object, cores: int) -> pa.Table | str:
+    """The view at the end, or why there is none."""
+    if not queries.path("millpond", query.name).exists():
+        return "there is no processing time in SQL yet"
+    with work_folder("millpond-verify") as place:
+        try:
+            pond = run(query, folder, place / "pond", session, cores, keep=True)
+        except MillpondError as error:  # told in the table of results, as the refusals of peers are
+            return str(error)
+        failed = pond.errors()
+        if failed.num_rows:
+            raise RuntimeError(f"{query.name} has error rows, such as {failed.slice(0, 1).to_pylist()}")
+        found = pond.read(query.name)
+        pond.close()
+    return found
+
+
+def main() -> None:
+    arguments = command.parser(__doc__ or "").parse_args()
+    confine(arguments.cores)
+    if not arguments.verify:
+        for query, place in command.asked(arguments):
+            measured(query, arguments.input, arguments.cores).write(place)
+        return
+    session = make_session(f"local[{arguments.cores}]")
+    for query, place in command.asked(arguments):
+        command.hand_over(verified(query, arguments.input, session, arguments.cores), place)
+    session.stop()
+
+
+if __name__ == "__main__":
+    main()

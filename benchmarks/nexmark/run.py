@@ -1,0 +1,144 @@
+"""Nexmark against peers: every query on every system, the same files, the same cores, in turns.
+
+Law: a process times one query of one system, and never two run at once; turn by turn the systems follow each
+other on a query. Nothing is timed whose answer on a small input differs from DuckDB's: what a system refuses,
+and what it gets wrong, is told beside the numbers. A run that fails is told as well and ends that system's
+part in the query, not the benchmark.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks import data, outcome
+from benchmarks.nexmark import command, compare, events
+from benchmarks.nexmark.queries import Query
+from benchmarks.nexmark.report import Record
+from benchmarks.outcome import Outcome
+
+# At 200 events a second of event time the small input spans 100 s: windows open and close in it, and no two
+# bids have the same time, so every query has one answer.
+SMALL = events.Events(20_000, events_per_file=4_000, events_per_second=200)
+
+
+@dataclass(frozen=True)
+class Contender:
+    name: str
+    module: str
+    arguments: tuple[str, ...] = ()
+
+
+CONTENDERS = {
+    one.name: one
+    for one in (
+        Contender("millpond", "benchmarks.nexmark.on_millpond"),
+        Contender("flink", "benchmarks.nexmark.on_flink", ("--backend", "heap")),
+        Contender("flink-rocksdb", "benchmarks.nexmark.on_flink", ("--backend", "rocksdb")),
+        Contender("spark", "benchmarks.nexmark.on_spark"),
+        Contender("duckdb", "benchmarks.nexmark.on_duckdb"),
+    )
+}
+
+
+class FailedError(RuntimeError):
+    """A contender's process did not end as it should."""
+
+
+def choose(names: Sequence[str], millpond: bool) -> list[Contender]:
+    unknown = [name for name in names if name not in CONTENDERS]
+    if unknown:
+        raise ValueError(f"unknown contender {', '.join(unknown)}; there are {', '.join(CONTENDERS)}")
+    return [one for one in CONTENDERS.values() if one.name in names or (millpond and one.name == "millpond")]
+
+
+def _call(contender: Contender, folder: Path, asked: Sequence[Query], cores: int, *arguments: str) -> None:
+    names = ",".join(query.name for query in asked)
+    how = ["--input", str(folder), "--queries", names, "--cores", str(cores), *contender.arguments]
+    words = [sys.executable, "-m", contender.module, *how, *arguments]
+    ended = subprocess.run(
+        words, cwd=data.ROOT.parent, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace"
+    )
+    if ended.returncode:
+        tail = ended.stdout[-4000:]
+        raise FailedError(f"its process ended with code {ended.returncode}; the end of what it said:\n{tail}")
+
+
+def check(contender: Contender, asked: Sequence[Query], folder: Path, cores: int) -> dict[str, str]:
+    """Why a query is not timed, by its name: what the system said instead of an answer, or what is wrong."""
+    connection = compare.connect(folder, cores)
+    found: dict[str, str] = {}
+    with tempfile.TemporaryDirectory() as place:
+        try:
+            _call(contender, folder, asked, cores, "--verify", place)
+        except FailedError as error:
+            return {query.name: f"failed: {error}" for query in asked}
+        for query in asked:
+            answer = command.answer(Path(place), query)
+            if isinstance(answer, str):
+                found[query.name] = f"refused: {answer}"
+            elif wrong := compare.differences(connection, query, answer):
+                found[query.name] = f"wrong: {'; '.join(wrong)}"
+    return found
+
+
+def timed(contender: Contender, query: Query, folder: Path, cores: int) -> Outcome | str:
+    """The outcome, or why there is none."""
+    with tempfile.TemporaryDirectory() as place:
+        out = Path(place, "outcome.json")
+        try:
+            _call(contender, folder, [query], cores, "--out", str(out))
+        except FailedError as error:
+            return f"failed: {error}"
+        return outcome.read(out)
+
+
+def run(
+    wanted: events.Events,
+    asked: Sequence[Query],
+    against: Sequence[str],
+    millpond: bool,
+    cores: int,
+    rounds: int,
+    verify_only: bool,
+    console: Console,
+) -> None:
+    """Verify, time in turns, save and show."""
+    contenders = choose(against, millpond)
+    small = events.ensure(SMALL)
+    record = Record(datetime.now().astimezone(), wanted, [one.name for one in contenders])
+    for contender in contenders:
+        console.print(f"verify {contender.name}")
+        left = check(contender, asked, small, cores)
+        for query in asked:
+            if query.name in left:
+                console.print(f"  {query.name} {left[query.name]}", markup=False, highlight=False)
+                record.leave_out(contender.name, query.name, left[query.name])
+        console.print(f"  {len(asked) - len(left)} of {len(asked)} queries are right")
+    if verify_only:
+        return
+    folder = events.ensure(wanted)
+    events.warm(folder)
+    for query in asked:
+        for turn in range(rounds):
+            for contender in contenders:
+                if record.left_out(contender.name, query.name):
+                    continue
+                console.print(f"{query.name}, turn {turn + 1}: {contender.name}")
+                result = timed(contender, query, folder, cores)
+                if isinstance(result, str):
+                    console.print(f"  {result}", markup=False, highlight=False)
+                    record.leave_out(contender.name, query.name, result)
+                else:
+                    used = f"{result.cpu_seconds:.1f} CPU s, {result.other_cpu_seconds:.1f} by others"
+                    console.print(f"  {result.rows_per_second:,.0f} events/s, {used}")
+                    record.outcomes.append(result)
+                record.save()
+    record.show(console)
