@@ -367,10 +367,13 @@ class ModelState:
         self.key, self.name, self.spec, self.times = key, name, spec, times
 
     def _end(self) -> int | None:
-        return None if self.spec.ttl is None else self.times[self.spec.clock] + self.spec.ttl
+        return None if self.spec.ttl is None else self._now() + self.spec.ttl
+
+    def _now(self) -> int:
+        return self.times["here" if self.spec.clock == "event" else "processing"]
 
     def _lives(self, one: list[Any]) -> bool:
-        return one[1] is None or one[1] > self.times[self.spec.clock]
+        return one[1] is None or one[1] > self._now()
 
     def _read(self, one: list[Any]) -> Any:
         if self.spec.on_read:
@@ -415,13 +418,18 @@ class ModelState:
         return kept
 
     @property
+    def all_entries(self) -> dict[Any, list[Any]]:
+        return self.key.held.setdefault(self.name, {})  # type: ignore[no-any-return]
+
+    @property
     def entries(self) -> dict[Any, list[Any]]:
-        kept = {e: one for e, one in self.key.held.get(self.name, {}).items() if self._lives(one)}
-        self.key.held[self.name] = kept
-        return kept
+        return {e: one for e, one in self.all_entries.items() if self._lives(one)}
 
     def append(self, item: Any) -> None:
-        self.items_.append([item, self._end()])
+        items, end = self.items_, self._end()
+        if end is not None and items:
+            end = max(end, items[-1][1])  # none outlives the next
+        items.append([item, end])
 
     def extend(self, items: Any) -> None:
         for item in items:
@@ -437,10 +445,10 @@ class ModelState:
         self.key.held.pop(self.name, None)
 
     def put(self, entry: Any, value: Any) -> None:
-        self.entries[entry] = [value, self._end()]
+        self.all_entries[entry] = [value, self._end()]
 
     def remove(self, entry: Any) -> None:
-        self.entries.pop(entry, None)
+        self.all_entries.pop(entry, None)
 
     def get(self, entry: Any, default: Any = None) -> Any:
         one = self.entries.get(entry)
@@ -580,7 +588,7 @@ class Model:
     def _run(
         self, world: World, of: tuple[Any, ...], rows: list[dict[str, Any]], before: int, now: int
     ) -> None:
-        times = {"event": before, "processing": now}
+        times = {"event": before, "here": before, "processing": now}
 
         def fire(clock: str, upto: int) -> bool:
             timers = world.keys[of].timers if of in world.keys else {}
@@ -591,6 +599,7 @@ class Model:
             del world.keys[of].timers[clock, name]
             if clock == "event":
                 times["event"] = max(times["event"], at)
+            times["here"] = times["event"]
             moment = (EPOCH if clock == "event" else EPOCH_UTC) + at * US
             self._call(world, of, times, ON_TIMER[name], times["event"], (name, clock, moment))
             return True
@@ -605,6 +614,7 @@ class Model:
                 while fire("event", upto):
                     pass
                 times["event"] = max(times["event"], upto)
+                times["here"] = at
             self._call(world, of, times, json.loads(row["program"]), at, row["id"])
         while fire("event", world.bound) or fire("processing", now):
             pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -289,3 +290,24 @@ def test_a_life_that_begins_and_ends_in_one_epoch_leaves_nothing(tmp_path: Path,
         for _ in range(2):  # the world looks at what is stored after every epoch
             world.push([(0, 1.0, [["e", "get"]])])
             world.drain()
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_life_by_event_time_does_not_depend_on_epochs(tmp_path: Path, cut: bool) -> None:
+    def once(row: Any, seen: Any = ValueState(bool, ttl="10s")) -> Any:
+        new = seen.value is None
+        seen.value = True
+        return {"s": row.ts.second, "new": new}
+
+    pond = millpond.open(tmp_path / "pond", engine="inline", checks=True)
+    source = MemorySource(pa.schema([("k", pa.string()), ("ts", pa.timestamp("us"))]))
+    stream = pond.stream("in", source, event_time="ts", delay="1m")
+    stream.key_by("k").process(once, {"s": int, "new": bool}, id="once").view("out")
+    for second in (0, 9, 20, 29, 40):
+        source.push([{"k": "a", "ts": datetime.datetime(2024, 1, 1, 0, 10, second)}])
+        if cut:
+            pond.drain()
+    pond.drain()
+    found = {row["s"]: row["new"] for row in pond.read("out").to_pylist()}
+    assert found == {0: True, 9: False, 20: True, 29: False, 40: True}
+    pond.close()

@@ -156,7 +156,8 @@ class Batch:
             ctx.place = place
             ctx.calls += 1
             if at is not None:
-                times.event = max(times.event, min(at[place], bound))
+                times.here = at[place]
+                times.event = max(times.event, min(times.here, bound))
             if guard is not None:
                 guard(on_row, self.rows[place], key, "")
                 continue
@@ -180,7 +181,7 @@ class Batch:
         call = guard or self._call
         on_row, on_timer = self.calls["on_row"], self.calls["on_timer"]
         at, bound, now = self.row_times, self.limits["event"], self.limits["processing"]
-        times.event = self.event_before
+        times.event = times.here = self.event_before
         fired = 0
 
         def fire(clock: Any, upto: int) -> bool:
@@ -195,6 +196,7 @@ class Batch:
             ctx.calls += 1
             if clock == "event":
                 times.event = max(times.event, due[0])
+            times.here = times.event
             call(on_timer, Timer(due[1], ctx.moment(clock, due[0]), clock), key, due[1] or clock)
             return True
 
@@ -206,6 +208,7 @@ class Batch:
                 while fire("event", upto):
                     pass
                 times.event = max(times.event, upto)
+                times.here = at[place]
             ctx.place = place
             ctx.calls += 1
             call(on_row, self.rows[place], key, "")

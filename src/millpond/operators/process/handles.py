@@ -42,16 +42,22 @@ FOREVER = 2**62
 
 
 class Times:
-    """What the clocks show while user code runs, in microseconds; -2**62 where there is no watermark."""
+    """What the clocks show while user code runs, in microseconds; -2**62 where there is no watermark.
 
-    __slots__ = ("event", "processing")
+    `event` is the watermark, as far as the key has come; `here` the time of the row or timer at hand, from
+    which lives by event time count and by which they end.  The watermark is never later than a row that is
+    yet to come, so what it has passed nobody sees again.
+    """
+
+    __slots__ = ("event", "here", "processing")
 
     def __init__(self, event: int, processing: int) -> None:
         self.event = event
+        self.here = event
         self.processing = processing
 
     def of(self, clock: str) -> int:
-        return self.event if clock == "event" else self.processing
+        return self.here if clock == "event" else self.processing
 
 
 @dataclass(frozen=True)
@@ -292,9 +298,8 @@ class LivingValueHandle(ValueHandle):
         if end == FOREVER:  # there was no time to live yet: it begins now
             self._ends_at[self.at] = self._until()
             self._touched[self.at] = 1
-        elif end <= self._now():
-            found = self._values[self.at] = None
-            self._touched[self.at] = 1
+        elif end <= self._now():  # for this row; one of before may still come
+            return None
         return found
 
     def _absent(self) -> Any:
@@ -312,7 +317,9 @@ class LivingValueHandle(ValueHandle):
     def sweep(self, at: int) -> None:
         """The bucket of this key's end has passed: let go of the value if it still ends there."""
         self.at = at
-        self._held()
+        if self._values[at] is not None and self._ends_at[at] <= self._now():
+            self._values[at] = None
+            self._touched[at] = 1
 
     def changes(self, skip: Bools) -> list[Change]:
         now = self._now()
@@ -360,8 +367,8 @@ class ListHandle(Handle):
             raise TypeError(f"list state {self._home.spec.name!r} takes no None")
         cell = self._cell()
         cell.items.append(item)
-        if self._home.spec.ttl is not None:
-            cell.ends.append(self._until())
+        if self._home.spec.ttl is not None:  # none outlives the next
+            cell.ends.append(max(self._until(), cell.ends[-1]) if cell.ends else self._until())
 
     def extend(self, items: Iterable[Any]) -> None:
         for item in items:
@@ -647,7 +654,6 @@ class MapHandle(Handle, _LikeDict):
         ttl = self._home.spec.ttl
         if ttl is not None:
             if cell.ends[entry] <= self._now():
-                cell.changed[entry] = _GONE
                 return default
             if ttl.reset == "read" or cell.ends[entry] == FOREVER:
                 cell.ends[entry] = self._until()
@@ -702,6 +708,13 @@ class MapHandle(Handle, _LikeDict):
 
     def __bool__(self) -> bool:
         return next(self.items(), None) is not None
+
+    def clear(self) -> None:
+        cell = self._cell()
+        if not cell.whole:
+            self._load(cell)
+        for entry in [*cell.held, *cell.changed]:
+            cell.changed[entry] = _GONE
 
     def _cell(self) -> _Map:
         cell = self._cells.get(self.at)

@@ -572,7 +572,8 @@ class _Epoch:
         self, batch: Batch, skip: Bools, out: dict[str, Output], keys: KeySet, swept: Mapping[str, pa.Table]
     ) -> None:
         # What ended is let go of after the rows: those of before its end still saw it.
-        batch.times.event, batch.times.processing = self.limits["event"], self.limits["processing"]
+        batch.times.event = batch.times.here = self.limits["event"]
+        batch.times.processing = self.limits["processing"]
         keyed = [s for s in self.op.states if s.kind != "broadcast"]
         for state, handle in zip(keyed, batch.handles, strict=True):
             if state.name in swept:
