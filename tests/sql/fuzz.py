@@ -69,7 +69,7 @@ def value(kind: str, rng: random.Random) -> Any:
     if kind == "VARCHAR":
         return rng.choice(["", "a", "b", "ab", "A", "é%_"])
     if kind == "DOUBLE":
-        return rng.choice([0.0, -0.0, 0.5, -1.25, 3.0])
+        return rng.choice([0.0, -0.0, 0.5, -1.25, 3.0, 0.5, 3.0, float("nan"), float("inf")])
     if kind == "DECIMAL(10,2)":
         return decimal.Decimal(rng.randrange(-300, 300)) / 100
     if kind == "BOOLEAN":

@@ -330,6 +330,17 @@ select case when a > 1 then 1::bigint else 2.5 end, coalesce(a, f, 0), greatest(
 select id, max(ts - timestamp '2024-01-01') over (partition by a), interval 1 month, [interval 1 day, ts - ts] from t;
 select id, i + interval 1 hour, j from (select id, unnest([interval 1 day, ts - timestamp '2024-01-01']) i, {'k': ts - ts} j from t);
 select t.id, v.i, ts + v.i from t, (values (interval 1 day), (interval '2 hours')) v(i);
-select a, string_agg(distinct 'a', ',' order by 'a') from t group by a;
-select t.id, u.c, u.s from t asof left join u on t.a = u.a and t.f >= u.c;
+select a, string_agg(distinct upper('a'), ',' order by upper('a')) from t group by a;
+select t.id, u.c, t.b from t asof left join u on t.a = u.a and t.f >= u.c;
 select t.id, u.c, t.b from t asof join u on t.id >= u.id;
+select id from t where f > (select avg(c) from u);
+select id, f - (select avg(c) from u) from t;
+select id, (select count(*) from u) from t;
+select id, (select max(c) from u where c > 100) from t;
+select id, a in (select max(a) from u) from t;
+select count(*) from t, (select avg(c) m from u) x where t.f < x.m;
+select t.id, x.m from t left join (select avg(c) m from u) x on t.f < x.m;
+select id from t where f < (select avg(f) from t) and a > (select min(a) from u);
+select id from t where a not in (select max(a) from u where c > 1);
+select id from t where f in (cast('nan' as double), cast('inf' as double), 0.5) or f > any (select case when c > 1 then 'nan'::double else 'inf'::double end from u) or list_contains(['-inf'::double, f], f)
+;

@@ -8,6 +8,7 @@ decorrelated, each reference by its position.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,10 @@ from millpond.errors import InvalidError
 from millpond.operators.expressions import picture
 from millpond.sql.expressions import Column
 from millpond.sql.types import Json, quoted
+
+_NO_NUMBER = re.compile(
+    r'"value":(-?(?:nan|inf(?:inity)?))\b', re.IGNORECASE
+)  # DuckDB writes them as they are
 
 
 class Binder:
@@ -58,7 +63,7 @@ class Binder:
     def plan(self, sql: str) -> Json:
         """The bound plan of one query."""
         (answer,) = self._con.execute("select json_serialize_plan(?)", [sql]).fetchall()
-        found: Json = json.loads(answer[0])
+        found: Json = json.loads(_NO_NUMBER.sub(r'"value":"\1"', answer[0]))
         if not found["error"]:
             plans = found["plans"]
             if len(plans) != 1:

@@ -26,6 +26,7 @@ _KINDS: dict[str, Kind] = {
     "SEMI": "semi",
     "ANTI": "anti",
 }
+_LEFT_KINDS = ("inner", "left", "semi", "anti")  # a row of the right needs no one to be shown
 _EQUAL = ("COMPARE_EQUAL", "COMPARE_NOT_DISTINCT_FROM")
 MORE_THAN_ONE = "more than one row returned by a subquery used as an expression"
 
@@ -95,12 +96,15 @@ def _join(
     conditions += [render(c, out) for c in rest]
     if not columns:
         columns, out = [(fresh_names(["nothing"])[0], 0, low.builder.shape(left.step).schema.names[0])], []
+    # One row for all, such as the answer of a scalar subquery, goes to where the others are.
+    single = not right_on and low.builder.shape(right_held.step).key == () and kind in _LEFT_KINDS
     operator = Join(
         tuple(left_on),
         tuple(right_on),
         kind,
         tuple(columns),
         " AND ".join(conditions) if conditions else None,
+        "right" if single else None,
     )
     step = low.add(operator, (left_held.step, right_held.step), "join")
     shown = out[:width] if kind in ("semi", "anti") else out
