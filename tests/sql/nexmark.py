@@ -1,0 +1,65 @@
+"""All of Nexmark in one pond over its generator, compared with the batch answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from benchmarks.nexmark import compare, queries
+from millpond.flow.stream import Stream
+from millpond.pond import Pond
+from millpond.sources.nexmark import NexmarkSource
+from millpond.sources.nexmark_events import NexmarkConfig, generate
+from millpond.sql.bind import Binder
+from millpond.sql.expressions import Column
+from millpond.sql.query import lower_query
+from millpond.sql.relation import Relation
+
+EVENTS = 6000
+CONFIG = NexmarkConfig(events_per_second=200)  # half a minute, and no two events at one time
+KINDS = ("person", "auction", "bid")
+SIDE = pa.table({"key": pa.array(range(10_000), pa.int64()), "value": [f"side-{n}" for n in range(10_000)]})
+BY_THE_CLOCK = ("q12",)  # windows of processing time: there is no batch answer
+
+
+def names() -> list[str]:
+    return [name for name in queries.QUERIES if name not in BY_THE_CLOCK]
+
+
+def batch() -> duckdb.DuckDBPyConnection:
+    con = duckdb.connect()
+    con.execute("set timezone = 'UTC'")
+    for kind in KINDS:
+        con.register("rows", generate(kind, 0, EVENTS, CONFIG))
+        con.execute(f"create table {kind} as from rows")
+    con.register("rows", SIDE)
+    con.execute("create table side_input as from rows")
+    return con
+
+
+def define(pond: Pond, con: duckdb.DuckDBPyConnection) -> None:
+    """The sources and every query as a view of its own name."""
+    binder, relations = Binder(), {}
+    for table in (*KINDS, "side_input"):
+        found = con.sql(f"from {table}")
+        columns = tuple(Column(n, str(k)) for n, k in zip(found.columns, found.types, strict=True))
+        if table == "side_input":
+            step = pond.table(table, SIDE.schema, key="key").step
+        else:
+            source: Any = NexmarkSource(table, EVENTS, CONFIG)
+            step = pond.stream(table, source, event_time="date_time", delay="4s").step
+        relations[table] = Relation(step, columns)
+        binder.table(table, columns)
+    for name in names():
+        text = queries.text("millpond", name)
+        asked = text.removesuffix(queries.ON_CLOSE).strip()
+        view = lower_query(pond._builder, binder, relations, name, asked, text != asked)
+        Stream(pond._builder, view.step).view(name)
+    pond.insert("side_input", SIDE)
+
+
+def differences(pond: Pond, con: duckdb.DuckDBPyConnection) -> dict[str, list[str]]:
+    found = {n: compare.differences(con, queries.QUERIES[n], pond.read(n)) for n in names()}
+    return {name: wrong for name, wrong in found.items() if wrong}
