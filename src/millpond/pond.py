@@ -288,6 +288,11 @@ class Pond:
         if self._runner is None:  # another process does it
             self._wait_until(lambda: self._executed() > number, math.inf, f"inbox entry {number}")
         elif self._executed() <= number:
+            if threading.get_ident() not in (self._driver, getattr(self._thread, "ident", None)):
+                raise UnavailableError(
+                    "the pond was stopped before its program changed",
+                    hint="nothing is lost: it changes when the pond runs again",
+                )
             return self._reader.head().epoch  # from on_epoch
         epoch, refused = self._epoch_of_entry(number)
         if refused is not None:
@@ -868,6 +873,7 @@ class Pond:
             options=self._options,
             backfill_bytes=self.settings.epoch_bytes_max,
             on_progress=self._progressed,
+            stopped=lambda: self._thread is not None and self._stop.is_set(),
         )
         runner = Runner(coordinator, shell, on_commit=self._committed)
         try:
@@ -955,7 +961,9 @@ class Pond:
         if runner is None or me is self._thread or me.ident == self._driver:
             return number  # from on_epoch: this very thread executes it, once that returns
         if self._thread is not None:
-            self._wait_until(lambda: self._executed() > number, wait_s, f"inbox entry {number}")
+            self._wait_until(
+                lambda: self._executed() > number or self._thread is None, wait_s, f"inbox entry {number}"
+            )
             return number
         with self._turn() as runner:
             runner.drain(until=lambda: self._executed() > number)

@@ -31,7 +31,7 @@ from millpond.engine.compactor import compact
 from millpond.engine.engine import Engine
 from millpond.engine.spec import EpochSpec, Past, Report
 from millpond.engine.worker import Worker
-from millpond.errors import InternalError
+from millpond.errors import InternalError, UnavailableError
 from millpond.operators.materialize import ERRORS, ERRORS_SPEC
 from millpond.operators.scan import Scan
 from millpond.operators.state_scan import StateScan
@@ -94,6 +94,11 @@ class Setting:
     checks: bool = False
     options: Mapping[str, Any] | None = None
     on_progress: OnProgress | None = None
+    stopped: Callable[[], bool] = lambda: False  # asked before every chunk
+
+
+class StoppedError(UnavailableError):
+    """Somebody stopped the pond: the backfill begins anew when it runs again."""
 
 
 def backfill(setting: Setting, old: Plan, change: PlanChange) -> Filled:
@@ -208,6 +213,8 @@ class _Backfill:
 
     def _run(self, chunk: list[tuple[str, Split]], marks: Mapping[str, Any]) -> None:
         setting = self.setting
+        if setting.stopped():
+            raise StoppedError("the pond was stopped while views were filled")
         by_step = {step: [s for _, s in part] for step, part in groupby(chunk, key=lambda pair: pair[0])}
         first = max(1, min(setting.parallelism, len(chunk)))
         base = setting.base

@@ -190,8 +190,8 @@ class Coordinator:
                 return self._on_run_failed(error)
             case Changed():
                 return self._on_changed(event)
-            case ChangeFailed(error):
-                return self._on_change_failed(error)
+            case ChangeFailed(error, stopped):
+                return self._on_change_failed(error, stopped)
             case PutWon():
                 return self._on_won()
             case PutLost():
@@ -439,9 +439,11 @@ class Coordinator:
         self._program = event.program
         return self._commit(child, added=event.runs, removed=over)
 
-    def _on_change_failed(self, error: MillpondError) -> list[Instruction]:
+    def _on_change_failed(self, error: MillpondError, stopped: bool) -> list[Instruction]:
         assert self._changing is not None
         ask, child, asked_by = self._changing
+        if stopped:
+            return [ask]
         self._tries += 1
         retry = isinstance(error, UnavailableError | InternalError)
         if retry and self._tries < self.policy.tries:

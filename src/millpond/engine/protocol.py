@@ -218,6 +218,7 @@ class Changed:
 @dataclass(frozen=True)
 class ChangeFailed:
     error: MillpondError
+    stopped: bool = False  # by whoever runs the pond: nothing is wrong, and it is asked for again
 
 
 @dataclass(frozen=True)

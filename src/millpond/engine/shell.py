@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 from millpond.clock import Clock
 from millpond.control.admission import spread
 from millpond.engine import watermarks
-from millpond.engine.backfill import OnProgress, Setting, backfill, errors_taken_back
+from millpond.engine.backfill import OnProgress, Setting, StoppedError, backfill, errors_taken_back
 from millpond.engine.compactor import compact
 from millpond.engine.engine import Engine
 from millpond.engine.programs import program_of, save_plan, with_live_parts
@@ -96,6 +96,7 @@ class Shell:
         options: Mapping[str, Any] | None = None,
         backfill_bytes: int = BACKFILL_BYTES,
         on_progress: OnProgress | None = None,
+        stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         self.worker = worker
         self.store = worker.store
@@ -105,6 +106,7 @@ class Shell:
         self.options = dict(options or {})
         self.backfill_bytes = backfill_bytes
         self.on_progress = on_progress
+        self.stopped = stopped
         self._go_on_with(catalog, plan, levels)
         self._head: Manifest | None = None
         self._facts: Facts = {}  # what collections have read of manifests
@@ -289,6 +291,7 @@ class Shell:
                 self.checks,
                 self.options,
                 self.on_progress,
+                self.stopped,
             )
             filled = backfill(setting, self.plan, change)
             ended = errors_taken_back(setting, change.gone)
@@ -297,6 +300,8 @@ class Shell:
                 self.worker.know_plan(catalog, wanted)
             else:
                 catalog = save_plan(self.worker, change.plan)
+        except StoppedError as error:
+            return ChangeFailed(error, stopped=True)
         except MillpondError as error:
             return ChangeFailed(error)
         except OSError as error:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -364,6 +366,39 @@ def test_in_the_background_and_from_on_epoch(tmp_path: Path) -> None:
         pond.flush()
         assert rows(pond.read("m")) == [(1, 1), (2, 2)]
         assert rows(pond.read("n")) == [(1, 3)]
+
+
+def test_a_pond_that_is_stopped_does_not_wait_for_a_long_backfill(tmp_path: Path) -> None:
+    with opened(tmp_path / "p", epoch_rows_max=1) as pond:
+        t = pond.table("t", SCHEMA)
+        pond.insert("t", some(*[(n, n) for n in range(30)]))
+        pond.drain()
+        pond.start()
+        chunks: list[int] = []
+        failed: list[BaseException] = []
+
+        def slowly(progress: Progress) -> None:
+            chunks.append(progress.chunks)
+            pond._stop.set()
+
+        def ask() -> None:
+            try:
+                with pond.changing(on_progress=slowly):
+                    t.key_by("k").aggregate(n="count(*)").view("n")
+            except BaseException as error:
+                failed.append(error)
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        while not chunks:
+            time.sleep(0.005)
+        pond.stop()
+        asking.join(30)
+        assert chunks == [1]
+        assert "stopped before its program changed" in str(failed[0])
+        assert "n" not in pond.views()
+        pond.drain()  # it is in the inbox: it goes on
+        assert len(rows(pond.read("n"))) == 30
 
 
 def test_a_process_that_defines_more_fills_it_when_it_takes_over(tmp_path: Path) -> None:
