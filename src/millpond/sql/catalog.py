@@ -60,7 +60,7 @@ class Catalog:
         self.plan = plan
         self.objects = all_objects(plan)
         self._lower = {name.lower(): name for name in self.objects}
-        self._shown = shown or Shown()
+        self._shown = shown
 
     # -- names ----------------------------------------------------------------------
 
@@ -103,6 +103,8 @@ class Catalog:
     @property
     def binder(self) -> Binder:
         """DuckDB with all these names, empty."""
+        if self._shown is None:
+            self._shown = Shown()
         return self._shown.of(self.objects)
 
     def read_by(self, sql: str) -> list[SqlObject]:
@@ -176,7 +178,13 @@ def _types(schema: pa.Schema) -> tuple[str, ...]:
 
 def table_names(sql: str) -> set[str]:
     """The names of tables in a query; those of its own CTEs may be among them."""
-    return set(_base_tables(json.loads(ask("select json_serialize_sql(?)", [sql]))))
+    return set(_base_tables(tree_of(sql)))
+
+
+@lru_cache(maxsize=256)
+def tree_of(sql: str) -> Any:
+    """A query as DuckDB parses it; not to be changed."""
+    return json.loads(ask("select json_serialize_sql(?)", [sql]))
 
 
 def _base_tables(node: Any) -> Iterable[str]:

@@ -6,14 +6,15 @@ read.  So a key is taken only where SQL compares it by its own type.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import product
 from typing import Any
 
 import duckdb
 
 from millpond.plan.objects import SqlObject
+from millpond.sql.catalog import tree_of
 from millpond.sql.parse import ask
 from millpond.sql.types import text_literal
 from millpond.state.table_spec import TableSpec
@@ -22,17 +23,16 @@ Json = Mapping[str, Any]
 Keys = list[tuple[Any, ...]]
 
 KEYS_MAX = 10_000
-_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64}
+_BOUNDS = {name: (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for name, bits in _BITS.items()}
+_BOUNDS |= {f"U{name}": (0, 2**bits - 1) for name, bits in _BITS.items()}
 
 
 def wanted_keys(
     sql: str, objects: Sequence[tuple[SqlObject, TableSpec]], params: Mapping[str, Any]
 ) -> dict[str, Keys]:
     """By name of a table of state: the only keys that the query can need; others are read whole."""
-    tree = json.loads(ask("select json_serialize_sql(?)", [sql]))
-    uses = [n for n in _walk(tree) if n.get("type") == "BASE_TABLE"]
-    selects = [n for n in _walk(tree) if n.get("type") == "SELECT_NODE"]
-    hidden = {str(n.get("key", "")).lower() for n in _walk(tree) if "key" in n and "value" in n}
+    uses, selects, hidden = _parts(sql)
     found: dict[str, Keys] = {}
     for made, spec in objects:
         mine = [n for n in uses if str(n["table_name"]).lower() == made.name.lower()]
@@ -45,6 +45,16 @@ def wanted_keys(
                 if keys is not None:
                     found[spec.name] = keys
     return found
+
+
+@lru_cache(maxsize=256)
+def _parts(sql: str) -> tuple[list[Json], list[Json], set[str]]:
+    """The tables that a query names, its selects, and the names of its own CTEs."""
+    tree = tree_of(sql)
+    uses = [n for n in _walk(tree) if n.get("type") == "BASE_TABLE"]
+    selects = [n for n in _walk(tree) if n.get("type") == "SELECT_NODE"]
+    hidden = {str(n.get("key", "")).lower() for n in _walk(tree) if "key" in n and "value" in n}
+    return uses, selects, hidden
 
 
 def constant_keys(where: str, made: SqlObject, spec: TableSpec) -> Keys | None:
@@ -111,19 +121,24 @@ def _value(node: Json, kind: str, params: Mapping[str, Any]) -> tuple[Any] | Non
         number, text = isinstance(value, int) and not isinstance(value, bool), isinstance(value, str)
         if kind == "VARCHAR" and text:
             return (value,)
-        return (value,) if kind in _NUMBERS and number and value == _cast(str(value), kind) else None
+        return _whole(int(value), kind) if number and value is not None else None
     if node.get("class") != "CONSTANT" or "literal" not in node:
         return None
     literal = node["literal"]
     if kind == "VARCHAR":
         return (literal["text"],) if literal["kind"] == "STRING" else None
-    if kind in _NUMBERS and literal["kind"] in ("INTEGER", "STRING"):
-        cast = _cast(str(literal["text"]), kind)
-        return None if cast is None else (cast,)
+    text = str(literal["text"])
+    if kind in _BOUNDS and literal["kind"] in ("INTEGER", "STRING"):
+        return _whole(int(text), kind) if text.removeprefix("-").isdecimal() else None
     if kind in ("DATE", "UUID") and literal["kind"] == "STRING":
-        cast = _cast(str(literal["text"]), kind)
+        cast = _cast(text, kind)
         return None if cast is None else ((str(cast) if kind == "UUID" else cast),)
     return None
+
+
+def _whole(value: int, kind: str) -> tuple[int] | None:
+    low, high = _BOUNDS.get(kind, (1, 0))
+    return (value,) if low <= value <= high else None
 
 
 def _cast(text: str, kind: str) -> Any:

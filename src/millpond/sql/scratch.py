@@ -23,6 +23,22 @@ from millpond.sql.types import quoted, restored
 PLACE = "__place"  # of a row of the table that a statement changes
 
 
+SMALL = 10_000  # rows that are handed over whole: to look what of them is needed would cost more
+
+
+class _Stream:
+    """An Arrow table that DuckDB reads through, without asking for parts of it."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self._rows = rows
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._rows.__arrow_c_stream__()
+
+    def __arrow_c_schema__(self) -> object:
+        return self._rows.schema.__arrow_c_schema__()
+
+
 class Scratch:
     def __init__(self, threads: int = 1) -> None:
         self._con = duckdb.connect(
@@ -88,14 +104,17 @@ class Scratch:
 
     # -- what it is shown -----------------------------------------------------------
 
-    def rows(self, rows: pa.Table) -> str:
-        name = f"rows_{len(self._made)}"
-        self._con.register(name, rows)
+    def rows(self, rows: pa.Table, name: str | None = None) -> str:
+        name = name or f"rows_{len(self._made)}"
+        self._con.register(name, rows if rows.num_rows > SMALL else _Stream(rows))
         self._made.append(("rows", name))
         return name
 
     def relation(self, found: SqlObject, rows: pa.Table) -> None:
         """Rows as we keep them, under their name and with their logical types."""
+        if not any(restored(c.type) for c in found.columns):
+            self.rows(rows.select([c.name for c in found.columns]), found.name)
+            return
         listed = ", ".join(f"{Column(c.name, c.type).sql} AS {quoted(c.name)}" for c in found.columns)
         self.view(found.name, f"select {listed} from {self.rows(rows)}")
 

@@ -36,6 +36,7 @@ class Session:
         self._base: str | None = None
         self._said: list[tuple[Piece, Params]] = []  # the definitions that wait
         self._dropped = False
+        self._read = False  # is there an epoch, as far as is known?
         self._shown = Shown()
         self._catalogs: list[Catalog] = []
         self._scratch: Scratch | None = None
@@ -74,7 +75,11 @@ class Session:
         with self._lock:
             if not statement.defines:
                 self.settle()
-                return statement.run(self, piece, params)
+                if not statement.waits:
+                    return statement.run(self, piece, params)
+        if statement.waits:
+            return statement.run(self, piece, params)
+        with self._lock:
             try:
                 result = statement.run(self, piece, params)
             except BaseException:
@@ -169,7 +174,10 @@ class Session:
     def require_epoch(self) -> None:
         """There must be a pond to be read."""
         self.settle()
+        if self._read:
+            return
         if history.read_head(self.pond.store) is None:
             if not self.plan.nodes:
                 raise InvalidError("there is nothing to read yet", hint="create a table first")
             self.pond._boot_now()
+        self._read = True

@@ -16,10 +16,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Statement:
-    """`defines`: it only changes the program to come, and may wait for the next ones."""
+    """`defines`: it only changes the program to come, and may wait for the next ones.
+
+    `waits`: other threads may run statements meanwhile.
+    """
 
     run: Callable[[Session, Piece, Params], Result]
     defines: bool = False
+    waits: bool = False
 
 
 def defining(words_at: int, run: Callable[[Session, Words], Result]) -> Statement:
@@ -31,10 +35,10 @@ def defining(words_at: int, run: Callable[[Session, Words], Result]) -> Statemen
     return Statement(call, defines=True)
 
 
-def reading(words_at: int, run: Callable[[Session, Words], Result]) -> Statement:
+def reading(words_at: int, run: Callable[[Session, Words], Result], *, waits: bool = False) -> Statement:
     """It answers with what is there."""
 
     def call(session: Session, piece: Piece, params: Params) -> Result:
         return run(session, Words(with_literals(piece, params), words_at))
 
-    return Statement(call)
+    return Statement(call, waits=waits)

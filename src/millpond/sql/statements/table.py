@@ -50,7 +50,7 @@ _OTHERS = {
     "INSERT": Statement(insert.run),
     "UPDATE": Statement(update.run),
     "DELETE": Statement(delete.run),
-    "FLUSH": reading(1, flush.run),
+    "FLUSH": reading(1, flush.run, waits=True),
     "SUBSCRIBE": reading(1, subscribe.run),
     "EXPLAIN": reading(1, explain.run),
     "DESCRIBE": reading(1, describe.run),
