@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import re
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -136,6 +137,10 @@ def test_an_append_only_table_with_a_watermark(pond: Pond) -> None:
     pond.sql("INSERT INTO e VALUES (4, '2024-01-01 00:00:03'); FLUSH")
     assert rows(pond, "SELECT * FROM closed") == [(datetime.datetime(2024, 1, 1), 2)]
     assert rows(pond, "SELECT count(*) FROM e") == [(4,)], "the table keeps what is late, too"
+    assert rows(pond, "SELECT k FROM e_late") == [(4,)]
+    assert [r[0] for r in rows(pond, "SHOW LATE")] == ["e_late"] and [
+        r[0] for r in rows(pond, "SHOW TABLES")
+    ] == ["e"]
     assert "APPEND ONLY" in refused(pond, "UPDATE e SET k = 1")
     assert "APPEND ONLY" in refused(pond, "DELETE FROM e")
     assert "APPEND ONLY" in refused(pond, "CREATE TABLE f (ts timestamp, WATERMARK FOR ts AS ts)")
@@ -398,6 +403,9 @@ def test_explain_describe_and_show(pond: Pond) -> None:
     assert any("v.view: Materialize" in line for (line,) in rows(pond, "EXPLAIN v"))
     assert any("Aggregate" in line for (line,) in rows(pond, "EXPLAIN SELECT x, count(*) FROM t GROUP BY x"))
     assert [r[0] for r in rows(pond, "SHOW VIEWS")] == ["v"], "an EXPLAIN defines nothing"
+    pond.sql("INSERT INTO t VALUES (1, 1); FLUSH")
+    told = "\n".join(line for (line,) in rows(pond, "EXPLAIN ANALYZE v"))
+    assert re.search(r"v.view: \d+\.\d+ ms in 1 epochs, 1 rows and \d+ bytes of state", told), told
     assert rows(pond, "DESCRIBE t") == [
         ("id", "INTEGER", False, True, None),
         ("x", "INTEGER", True, False, "3"),

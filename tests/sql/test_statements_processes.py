@@ -110,6 +110,36 @@ def test_a_plan_made_of_an_older_program_is_refused(tmp_path: Path) -> None:
         assert [r[0] for r in rows(pond, "SHOW TABLES")] == ["t", "u"]
 
 
+def test_no_change_stops_the_inbox(tmp_path: Path) -> None:
+    with opened(tmp_path) as pond:
+        pond.sql("CREATE TABLE t (id int PRIMARY KEY, x int); INSERT INTO t VALUES (1, 1); FLUSH")
+        good: dict[str, Any] = {
+            "table": "t",
+            "name": "t",
+            "verb": "update",
+            "reads": [],
+            "sql": "UPDATE t SET x = 7",
+        }
+        bad: list[dict[str, Any]] = [
+            {},
+            {"table": "t"},
+            {**good, "table": "nope"},
+            {**good, "name": "old"},
+            {**good, "sql": "SELECT 1"},
+            {**good, "sql": "UPDATE nope SET x = 1"},
+            {**good, "sql": "UPDATE t SET x = 1; DROP TABLE t"},
+            {**good, "reads": ["nope"]},
+            {**good, "reads": 5},
+            {**good, "keys": [["x"]]},
+            {**good, "keys": 5},
+        ]
+        for args in [*bad, {**good, "sql": "UPDATE t SET x = x + 1"}]:
+            pond._append("sql", args, b"")
+        pond.sql("FLUSH")
+        assert rows(pond, "SELECT * FROM t") == [(1, 2)]
+        assert pond.errors().num_rows == len(bad), pond.errors().to_pylist()
+
+
 def test_threads_of_one_process(tmp_path: Path) -> None:
     with opened(tmp_path) as pond:
         pond.sql("CREATE TABLE t (id int PRIMARY KEY, x int); INSERT INTO t VALUES (1, 0)")

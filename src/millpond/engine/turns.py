@@ -44,12 +44,12 @@ def made_split(plan: Plan, before: Snapshot, entries: Sequence[Entry]) -> tuple[
         return None, ((str(first.number), "it is no change that this version knows"),)
     try:
         changed = changed_rows(plan, before, [e.args for e in entries])
-    except InvalidError as error:
-        reason = " ".join(part for part in (error.message, error.detail) if part)
-        return None, tuple(_rejected(e, reason) for e in entries)
-    except (pa.ArrowException, duckdb.Error, LookupError, TypeError, ValueError) as error:
+    except (InvalidError, pa.ArrowException, duckdb.Error, LookupError, TypeError, ValueError) as error:
         # Whatever a text from outside can do: it must not come back as the first entry for ever.
-        return None, tuple(_rejected(e, f"{type(error).__name__}: {error}") for e in entries)
+        if len(entries) > 1:
+            return made_split(plan, before, entries[:1])  # the others have their own turn
+        reason = str(error) if isinstance(error, InvalidError) else f"{type(error).__name__}: {error}"
+        return None, (_rejected(first, reason),)
     rejects = tuple(_rejected(entries[n], reason) for n, reason in changed.refused.items())
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, changed.rows.schema) as writer:

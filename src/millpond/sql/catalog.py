@@ -18,6 +18,7 @@ from millpond.errors import InvalidError
 from millpond.operators.bag import Bag
 from millpond.operators.scan import Scan
 from millpond.operators.upsert import Upsert
+from millpond.operators.watermark import Watermark
 from millpond.plan.nodes import Plan
 from millpond.plan.objects import SqlColumn, SqlObject
 from millpond.sql.bind import Binder
@@ -126,6 +127,9 @@ class Catalog:
 
     def stored(self, found: SqlObject) -> TableSpec | None:
         """The table that keeps the rows of an object, if one does."""
+        if found.kind == "late rows":
+            tables = self.plan.nodes[found.options["watermark"]].binding.tables
+            return next(t for t in tables if t.name == f"{found.options['watermark']}/late")
         view = self.plan.views.get(found.name)
         if view is None or found.kind in ("source", "sink"):
             return None
@@ -152,6 +156,18 @@ def all_objects(plan: Plan) -> dict[str, SqlObject]:
             step = end or node.step
             columns = columns_of(plan.shape(step).schema)
             found[node.step] = SqlObject("source", node.step, columns, step=step, scan=node.step)
+    return found | _late_rows(plan, found)
+
+
+def _late_rows(plan: Plan, objects: Mapping[str, SqlObject]) -> dict[str, SqlObject]:
+    """What came too late for a table or source with a watermark, under its name and `_late`."""
+    found = {}
+    for one in objects.values():
+        name = f"{one.name}_late"
+        node = plan.nodes.get(one.step or "")
+        taken = name.lower() in {n.lower() for n in objects}
+        if node is not None and isinstance(node.operator, Watermark) and not taken:
+            found[name] = SqlObject("late rows", name, one.columns, options={"watermark": node.step})
     return found
 
 

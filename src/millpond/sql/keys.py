@@ -118,10 +118,9 @@ def _value(node: Json, kind: str, params: Mapping[str, Any]) -> tuple[Any] | Non
     """A constant as a value of the column's type; None where its equality is not that type's own."""
     if node.get("class") == "PARAMETER":
         value = params.get(str(node["identifier"]))
-        number, text = isinstance(value, int) and not isinstance(value, bool), isinstance(value, str)
-        if kind == "VARCHAR" and text:
-            return (value,)
-        return _whole(int(value), kind) if number and value is not None else None
+        if kind == "VARCHAR":
+            return (value,) if isinstance(value, str) else None
+        return _whole(value, kind) if isinstance(value, int) and not isinstance(value, bool) else None
     if node.get("class") != "CONSTANT" or "literal" not in node:
         return None
     literal = node["literal"]

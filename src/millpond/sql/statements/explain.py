@@ -14,8 +14,12 @@ from millpond.sql.result import Result
 from millpond.sql.session import Session
 from millpond.sql.statements.create_view import materialize, view_text
 
+EPOCHS = 20  # that ANALYZE looks back at
+
 
 def run(session: Session, words: Words) -> Result:
+    if words.take("ANALYZE"):
+        return _analyze(session, words)
     if words.over:
         return _text(session.plan)
     if words.piece.word(words.at) == "CREATE":
@@ -43,10 +47,39 @@ def run(session: Session, words: Words) -> Result:
     return _text(_part(builder.plan, [made.step]))
 
 
+def _analyze(session: Session, words: Words) -> Result:
+    """The plan of what runs; for each of its steps the time of the last epochs and the size of its state."""
+    words.take("MATERIALIZED", "VIEW") or words.take("VIEW") or words.take("TABLE")
+    named = None if words.over else session.catalog.get(words.name("name of the view"))
+    words.end()
+    session.require_epoch()
+    reader = session.pond._reader
+    with reader.pinned() as snapshot:
+        plan = reader.plan_of(snapshot.manifest)
+        if named is not None:
+            step = plan.views[named.name].step if named.name in plan.views else named.step
+            plan = _part(plan, [] if step is None else [step])
+        first = max(snapshot.manifest.floor, snapshot.epoch - EPOCHS + 1)
+        runs = [snapshot.at(e).manifest.metrics for e in range(first, snapshot.epoch + 1)]
+        lines = explain_text(plan, cut(plan)).rstrip("\n").split("\n")
+        lines += ["", f"epochs {first} to {snapshot.epoch}"]
+        for node in plan.topological():
+            us = [m["steps_us"][node.step] for m in runs if node.step in m.get("steps_us", {})]
+            held = [r for t in node.binding.tables for r in snapshot.listing.runs(t.name)]
+            took = f"{sum(us) / 1000:.3f} ms in {len(us)} epochs" if us else "did not run"
+            state = f", {sum(r.rows for r in held)} rows and {sum(r.bytes for r in held)} bytes of state"
+            lines.append(f"  {node.step}: {took}{state if node.binding.tables else ''}")
+    return _lines(lines)
+
+
 def _part(plan: Plan, steps: list[str]) -> Plan:
     return within(plan, upstream(plan, steps))
 
 
 def _text(plan: Plan) -> Result:
     lines = explain_text(plan, cut(plan)).rstrip("\n").split("\n") if plan.nodes else ["nothing is defined"]
+    return _lines(lines)
+
+
+def _lines(lines: list[str]) -> Result:
     return Result.of_rows(["plan"], ["VARCHAR"], pa.table({"plan": pa.array(lines, pa.string())}))

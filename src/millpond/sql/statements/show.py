@@ -15,6 +15,7 @@ _KINDS = {
     "VIEWS": ("view", "materialized view"),
     "SINKS": ("sink",),
     "INDEXES": ("index",),
+    "LATE": ("late rows",),
     "OBJECTS": ("table", "source", "view", "materialized view", "sink", "index"),
 }
 _EPOCHS = pa.schema(
