@@ -483,6 +483,10 @@ def test_parameters_are_values_and_never_text(pond: Pond) -> None:
         ("SELECT 'abc", "never closed"),
         ("SELECT 1 AS OF EPOCH x", "a number should stand here"),
         ("FLUSH NOW", "nothing more should stand here"),
+        ("INSERT INTO t VALUES ({: 1})", "syntax error"),
+        ("WITH a AS (SELECT 1) INSERT INTO t SELECT 1, 2", "only a query can begin like this"),
+        ("SELECT * FROM TUMBLE(t, id, INTERVAL '1 day')", "for materialized views"),
+        ("SELECT " + "(" * 3000 + "1" + ")" * 3000, "depth limit"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_place(pond: Pond, sql: str, told: str) -> None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import duckdb
 import pyarrow as pa
 import sqlglot
-from sqlglot.errors import SqlglotError
 
 from millpond.errors import InvalidError
 from millpond.operators.expressions import picture, storable_text
@@ -150,7 +149,7 @@ def _spellings(said: str, dialect: str) -> list[str]:
     found = [said] if dialect in ("postgres", "duckdb") else []
     try:
         found.append(sqlglot.exp.DataType.build(said, dialect=dialect).sql("duckdb"))
-    except (SqlglotError, ValueError):
+    except Exception:  # it is DuckDB that tells what is wrong with a type
         return found or [said]
     return found
 

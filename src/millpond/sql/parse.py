@@ -291,7 +291,7 @@ def readable_text(sql: str, dialect: str) -> str:
             return sql
     try:
         made = sqlglot.transpile(sql, read=dialect, write="duckdb")
-    except (SqlglotError, ValueError) as error:
+    except Exception as error:  # on a wrong text sqlglot also breaks in ways that it does not foresee
         if failed is not None:
             raise told(failed, sql) from error
         raise InvalidError("this is not SQL", detail=_place(error, sql)) from error
@@ -301,6 +301,12 @@ def readable_text(sql: str, dialect: str) -> str:
     if again is not None:
         raise told(failed or again, sql if failed else made[0])
     return str(made[0])
+
+
+def reads_only(sql: str) -> bool:
+    """Is a text that DuckDB can read one query, and no change?"""
+    found = parser().extract_statements(sql)
+    return len(found) == 1 and found[0].type == duckdb.StatementType.SELECT
 
 
 def _syntax_error(sql: str) -> duckdb.Error | None:

@@ -100,8 +100,8 @@ class Session:
         runner = pond._runner
         if runner is not None:
             return runner.shell.plan, runner.shell.catalog
-        if pond._builder.plan.nodes:
-            return pond._builder.plan, None
+        if pond._builder.plan.nodes and not pond._builder.sealed:
+            return pond._builder.plan, None  # defined here, and not run yet
         head = history.read_head(pond.store)
         return (Plan(), None) if head is None else (pond._reader.plan_of(head), head.catalog)
 

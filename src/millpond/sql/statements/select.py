@@ -17,7 +17,7 @@ from millpond.sql.catalog import Catalog
 from millpond.sql.keys import Keys, wanted_keys
 from millpond.sql.moments import as_of
 from millpond.sql.parameters import Params, for_duckdb
-from millpond.sql.parse import Piece, readable
+from millpond.sql.parse import Piece, readable, reads_only
 from millpond.sql.result import Result
 from millpond.sql.scratch import Scratch
 from millpond.sql.session import Session
@@ -31,6 +31,10 @@ def run(session: Session, piece: Piece, params: Params) -> Result:
     piece, epoch = as_of(session.pond, piece, params)
     asked, values = for_duckdb(piece, params)
     sql = readable(asked)
+    if not reads_only(sql):
+        piece.fail(
+            "only a query can begin like this", 0, "begin with INSERT, UPDATE or DELETE to change rows"
+        )
     if as_plain_sql(sql) != sql:
         raise InvalidError(
             "TUMBLE, HOP and SESSION are for materialized views",

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from millpond.errors import InvalidError
 from millpond.sql.parse import Words
 from millpond.sql.result import Result
 from millpond.sql.session import Session
@@ -32,6 +33,13 @@ def run(session: Session, words: Words) -> Result:
             if until is not None and delta.epoch > until:
                 return
             rows = delta.table
+            if not {c.name for c in found.columns} <= set(rows.column_names):
+                raise InvalidError(
+                    f"{found.name!r} had other columns then",
+                    detail=f"columns were {', '.join(n for n in rows.column_names if n != '_w')}",
+                    hint="subscribe SINCE a later EPOCH",
+                    epoch=delta.epoch,
+                )
             epoch = pa.array(np.full(rows.num_rows, delta.epoch, np.int64))
             columns = [rows.column(c.name) for c in found.columns]
             names = ["epoch", "weight", *(c.name for c in found.columns)]
