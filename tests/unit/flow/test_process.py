@@ -157,7 +157,7 @@ def test_every_door_takes_a_dict_of_types(tmp_path: Path) -> None:
 
 
 def test_a_map_does_what_a_dict_does(tmp_path: Path) -> None:
-    def counts(row: Any, m: MapState[str, int] = MapState(str, int)) -> Any:  # noqa: B008
+    def counts(row: Any, m: MapState[str, int] = MapState(str, int)) -> Any:
         assert m.setdefault("a", 5) == 5
         m.update({"b": row.x, "c": 0})
         assert m.pop("c") == 0 and m.pop("c") is None and m.pop("c", 7) == 7
