@@ -127,10 +127,14 @@ def verified(spark: SparkSession, query: Query) -> pa.Table | str:
             return str(error).split("JVM stacktrace")[0]
         keys = KEYS.get(query.name)
         last = f"QUALIFY batch = max(batch) OVER (PARTITION BY {', '.join(keys)})" if keys else ""
-        return duckdb.connect().sql(
-            f"SELECT * EXCLUDE (batch) FROM (SELECT * FROM read_parquet('{collect}/*/*.parquet',"
-            f" hive_partitioning = true, hive_types = {{'batch': BIGINT}}) {last})"
-        ).to_arrow_table()
+        return (
+            duckdb.connect()
+            .sql(
+                f"SELECT * EXCLUDE (batch) FROM (SELECT * FROM read_parquet('{collect}/*/*.parquet',"
+                f" hive_partitioning = true, hive_types = {{'batch': BIGINT}}) {last})"
+            )
+            .to_arrow_table()
+        )
 
 
 def main() -> None:

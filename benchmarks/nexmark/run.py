@@ -42,7 +42,7 @@ CONTENDERS = {
         Contender("millpond", "benchmarks.nexmark.on_millpond"),
         Contender("flink", "benchmarks.nexmark.on_flink", ("--backend", "heap")),
         Contender("flink-rocksdb", "benchmarks.nexmark.on_flink", ("--backend", "rocksdb")),
-        Contender("spark", "benchmarks.nexmark.on_spark"),
+        Contender("spark", "benchmarks.nexmark.on_spark", ("--files-per-trigger", "4")),
         Contender("duckdb", "benchmarks.nexmark.on_duckdb"),
     )
 }
