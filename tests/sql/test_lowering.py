@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from millpond.errors import InvalidError
+from millpond.operators.join import Join
 from millpond.operators.per_key import PerKey
 from millpond.operators.top_n import TopN
 from tests.sql.world import World
@@ -109,6 +110,24 @@ def test_bounded_ranks_are_a_top_n(query: str, n: int, ties: bool, tmp_path: Pat
     assert (last.n, last.with_ties) == (n, ties)
     rng = random.Random(n)
     for epoch in range(6):
+        change(world, rng)
+        world.check(f"epoch {epoch}")
+    world.close()
+
+
+def test_joins_keep_only_what_is_read(tmp_path: Path) -> None:
+    """What only a condition below a join looks at is no part of its state."""
+    world = World(tmp_path / "pond", TABLES)
+    world.view("v", "select t.id from t join u on t.a = u.a where u.c > 1 and t.f > 0 and t.b <> u.s")
+    world.view("w", "select id from t where exists (select * from u where u.a = t.a and u.c > t.f)")
+    joins = [n.operator for n in world.pond._builder.plan.nodes.values() if isinstance(n.operator, Join)]
+    assert [(j.left_on, {c for _, side, c in j.columns if side == 0}) for j in joins[:1]] == [
+        (("a",), {"id", "a", "b"})
+    ]
+    assert {c for _, side, c in joins[0].columns if side == 1} == {"a", "s"}
+    assert {c for _, side, c in joins[1].columns if side == 0} <= {"a", "c", "f"}
+    rng = random.Random(1)
+    for epoch in range(4):
         change(world, rng)
         world.check(f"epoch {epoch}")
     world.close()

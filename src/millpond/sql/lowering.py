@@ -38,6 +38,7 @@ class Lowering:
         self.emit_on_close = emit_on_close
         self.closed = False  # is there an aggregate that shows closed windows only?
         self.ctes: dict[int, Relation] = {}
+        self._needed: dict[int, frozenset[int]] = {}
 
     def lower(self, node: Json) -> Relation:
         from millpond.sql.rules.table import RULES  # the rules call back
@@ -48,6 +49,19 @@ class Lowering:
         if rule is None:
             refuse({"type": node["type"].removeprefix("LOGICAL_")}, "is not supported in a materialized view")
         return rule(self, node)
+
+    # -- what is read ------------------------------------------------------------------
+
+    def need(self, node: Json, columns: Iterable[int]) -> None:
+        """Say which columns of a node will be read; products below it keep no others."""
+        wanted = frozenset(columns)
+        while node["type"] == "LOGICAL_FILTER" and not node.get("projection_map"):
+            node = node["children"][0]
+        self._needed[id(node)] = wanted
+
+    def needed(self, node: Json) -> frozenset[int] | None:
+        """The columns that will be read, if somebody said so."""
+        return self._needed.get(id(node))
 
     def define(self, node: Json) -> None:
         """Lower the definition of a common table expression, for those who read it by its number."""

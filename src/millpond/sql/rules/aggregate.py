@@ -6,7 +6,7 @@ for nothing stands among the others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from millpond.operators.aggregate import Agg, Aggregate, feeds_for
 from millpond.operators.distinct import Distinct
@@ -49,6 +49,7 @@ LIVE = "live"
 
 
 def lower(low: Lowering, node: Json) -> Relation:
+    low.need(node["children"][0], _read(node))
     source = low.lower(node["children"][0])
     groups, calls = node["groups"], node["expressions"]
     sets = [sorted(s) for s in node.get("grouping_sets") or []]
@@ -64,6 +65,18 @@ def lower(low: Lowering, node: Json) -> Relation:
         exact = [low.exact(p, names) for p in parts]
         return Relation(low.add(Union(), tuple(p.step for p in exact), "sets"), exact[0].columns)
     return _grouped(low, source, groups, calls)
+
+
+def _read(node: Json) -> Iterator[int]:
+    """The columns that groups and aggregates read."""
+    for group in node["groups"]:
+        yield from references(group)
+    for call in node["expressions"]:
+        yield from references(call)
+        if call.get("filter"):
+            yield from references(call["filter"])
+        for order in (call.get("order_bys") or {}).get("orders") or []:
+            yield from references(order["expression"])
 
 
 def _grouping_set(

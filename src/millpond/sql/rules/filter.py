@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from millpond.operators.filter import Filter
-from millpond.sql.expressions import conjuncts, moved, references, render, shifted
+from millpond.sql.expressions import Column, conjuncts, moved, references, render, shifted
 from millpond.sql.lowering import Lowering
 from millpond.sql.relation import Relation
 from millpond.sql.rules import join, ranked
@@ -90,15 +90,19 @@ def _below_projection(low: Lowering, node: Json, conditions: Sequence[Json]) -> 
         n: int(e["index"]) for n, e in enumerate(node["expressions"]) if e["expression_class"] == "BOUND_REF"
     }
     below = [c for c in conditions if places.keys() >= set(references(c))]
+    if (wanted := low.needed(node)) is not None:
+        above = (c for c in conditions if not any(c is b for b in below))
+        low.need(node, wanted | {r for c in above for r in references(c)})
     if not below:
         return kept(low, low.lower(node), conditions)
-    from millpond.sql.rules import time_window
+    from millpond.sql.rules import project, time_window
 
     if time_window.is_marked(node["expressions"]):  # errors of rows without a time are told whatever is asked
         return kept(low, low.lower(node), conditions)
-    source = filtered(low, node["children"][0], [moved(c, places) for c in below])
     rest = [c for c in conditions if not any(c is b for b in below)]
-    return kept(low, low.project(source, node["expressions"]), rest)
+    expressions = project.read(low, node)
+    source = filtered(low, node["children"][0], [moved(c, places) for c in below])
+    return kept(low, low.project(source, expressions), rest)
 
 
 def _below_mark(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:
@@ -191,7 +195,12 @@ def _joined(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:
     asked: list[Json] = []
     leaves = _leaves(low, node, 0, asked)
     asked += conditions
-    groups, used = [], set()
+    total = leaves[-1][1] + leaves[-1][2]
+    wanted = low.needed(node)
+    if wanted is None:
+        wanted = frozenset(range(total))
+    groups: list[_Group] = []
+    used: set[int] = set()
     for leaf, first, width in leaves:
         own = {first + n for n in range(width)}
         below = [n for n, c in enumerate(asked) if (r := set(references(c))) and r <= own]
@@ -199,6 +208,7 @@ def _joined(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:
         relation = filtered(low, leaf, [shifted(asked[n], first) for n in below])
         groups.append(_Group(relation, {first + n: n for n in range(width)}))
     rest = [c for n, c in enumerate(asked) if n not in used]
+    groups = [_narrow(group, wanted, rest) for group in groups]
     while len(groups) > 1:
         a, b = _next(groups, rest)
         one, two = groups[a], groups[b]
@@ -213,11 +223,25 @@ def _joined(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:
             else:
                 pairs.append(pair)
         rest = [c for c in rest if not any(c is r for r in ready)]
-        groups[a] = _Group(join.inner(low, one.relation, two.relation, pairs, others), places)
+        made = _Group(join.inner(low, one.relation, two.relation, pairs, others), places)
+        groups[a] = _narrow(made, wanted, rest)
         del groups[b]
     (whole,) = groups
-    total = leaves[-1][1] + leaves[-1][2]
-    return kept(low, whole.relation.pick([whole.places[n] for n in range(total)]), rest)
+    found = kept(low, whole.relation, [moved(c, whole.places) for c in rest])
+    nothing = found.columns[0] if found.columns else Column(low.shape(found).schema.names[0], "BOOLEAN")
+    return Relation(
+        found.step,
+        tuple(found.columns[whole.places[n]] if n in whole.places else nothing for n in range(total)),
+    )
+
+
+def _narrow(group: _Group, wanted: frozenset[int], rest: Sequence[Json]) -> _Group:
+    """Only the columns that are read above, or by a condition that is still to be looked at."""
+    read = wanted | {r for condition in rest for r in references(condition)}
+    places = sorted(p for c, p in group.places.items() if c in read)
+    moved_to = {p: n for n, p in enumerate(places)}
+    kept_places = {c: moved_to[p] for c, p in group.places.items() if c in read}
+    return _Group(group.relation.pick(places), kept_places)
 
 
 def _next(groups: Sequence[_Group], conditions: Sequence[Json]) -> tuple[int, int]:

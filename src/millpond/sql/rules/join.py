@@ -9,7 +9,7 @@ from millpond.operators.filter import Filter
 from millpond.operators.join import Join, Kind
 from millpond.operators.per_key import PerKey
 from millpond.operators.union import Union
-from millpond.sql.expressions import Column, comparison, render, type_of
+from millpond.sql.expressions import Column, comparison, references, render, type_of
 from millpond.sql.lowering import Lowering
 from millpond.sql.refusal import refuse
 from millpond.sql.relation import Relation, fresh_names
@@ -201,6 +201,7 @@ def lower_mark(low: Lowering, node: Json, conditions: Sequence[Json], left: Rela
     """
     from millpond.sql.rules.filter import kept
 
+    low.need(node["children"][1], (r for c in node["conditions"] for r in references(c["right"])))
     right = low.lower(node["children"][1])
     place = len(left.columns)
     pairs = [(c["left"], c["right"], c["comparison"]) for c in node["conditions"]]

@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
+from millpond.sql.expressions import references
 from millpond.sql.lowering import Lowering
 from millpond.sql.relation import Relation
 from millpond.sql.rules import time_window
 from millpond.sql.types import Json
 
+NOBODY_READS: Json = {
+    "expression_class": "BOUND_CONSTANT", "type": "VALUE_CONSTANT", "alias": "",
+    "value": {"type": {"id": "BOOLEAN", "type_info": None}, "is_null": True, "value": None},
+}  # fmt: skip
+
 
 def lower(low: Lowering, node: Json) -> Relation:
     if time_window.is_marked(node["expressions"]):
         return time_window.lower(low, low.lower(node["children"][0]), node["expressions"])
-    return low.project(low.lower(node["children"][0]), node["expressions"])
+    expressions = read(low, node)
+    return low.project(low.lower(node["children"][0]), expressions)
+
+
+def read(low: Lowering, node: Json) -> list[Json]:
+    """The expressions of a projection, a constant in place of those that nobody reads.
+
+    What the others read is needed of the node below.
+    """
+    wanted = low.needed(node)
+    found = list(node["expressions"])
+    if wanted is not None:
+        found = [
+            e if n in wanted or e["expression_class"] == "BOUND_REF" else NOBODY_READS
+            for n, e in enumerate(found)
+        ]
+        low.need(node["children"][0], (r for n in wanted for r in references(found[n])))
+    else:
+        low.need(node["children"][0], (r for e in found for r in references(e)))
+    return found

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from millpond.operators.scan import Scan
+from millpond.operators.union import Union
 from millpond.sources.constant import ConstantSource
 from millpond.sql.expressions import Column, references, render, type_of
 from millpond.sql.lowering import Lowering
-from millpond.sql.refusal import refuse
 from millpond.sql.relation import Relation, fresh_names
 from millpond.sql.types import Json, quoted, type_text
 
@@ -17,13 +19,29 @@ NOTHING = Column("nothing", "BOOLEAN")
 
 def lower(low: Lowering, node: Json) -> Relation:
     rows = node["expressions"]
-    if any(list(references(e)) for row in rows for e in row):
-        refuse({"type": "VALUES"}, "cannot read columns of other tables here")
     kinds = [type_text(t) for t in node["expr_types"]]
     names = fresh_names(f"col{n}" for n in range(len(kinds)))
+    if any(list(references(e)) for row in rows for e in row):
+        return _beside(low, low.lower(node["children"][0]), rows, names, kinds)
     texts = [f"({', '.join(render(e, ()) for e in row)})" for row in rows]
     listed = ", ".join(quoted(n) for n in names)
     return constant(low, f"select * from (values {', '.join(texts)}) as v({listed})", names, kinds)
+
+
+def _beside(
+    low: Lowering, source: Relation, rows: Sequence[Sequence[Json]], names: list[str], kinds: list[str]
+) -> Relation:
+    """Rows made of the columns of another relation: each of them for every row there."""
+    parts = []
+    for row in rows:
+        wanted = [
+            (n, f"CAST({render(e, source.columns)} AS {k})", k)
+            for n, e, k in zip(names, row, kinds, strict=True)
+        ]
+        parts.append(low.compute(source, wanted, "row"))
+    if len(parts) == 1:
+        return parts[0]
+    return Relation(low.add(Union(), tuple(p.step for p in parts), "rows"), parts[0].columns)
 
 
 def lower_nothing(low: Lowering, node: Json) -> Relation:
