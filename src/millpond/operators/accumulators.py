@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from millpond.errors import InvalidError
 from millpond.identity import canonical, one_chunk, take
 from millpond.operators import exact_sum, int128
+from millpond.operators.dense import Places
 from millpond.ordering import Order, ranks
 
 Ints = npt.NDArray[np.int64]
@@ -126,6 +127,9 @@ class Count(_Linear):
     def partial(self, arg: pa.Array | None, weights: Ints | None, starts: Ints, counts: Ints) -> Fields:
         return {"n": counts if arg is None else _count_valid(arg, weights, starts, counts)}
 
+    def dense(self, arg: pa.Array | None, places: Places) -> Fields | None:
+        return {"n": places.counts} if arg is None or not arg.null_count else None
+
     def finish(self, fields: Fields, rows: Ints) -> pa.Array:
         return pa.array(fields["n"])
 
@@ -157,6 +161,14 @@ class IntSum:
         else:
             nulls = np.zeros(len(starts), np.int64)
         return {"lo": total[1], "hi": total[0], "nulls": nulls}
+
+    def dense(self, arg: pa.Array | None, places: Places) -> Fields | None:
+        """Only what is not zero: all but `lo` is, without NULLs and within 53 bits."""
+        assert arg is not None
+        if arg.null_count or arg.type == pa.uint64():
+            return None
+        total = places.sums(_integers(arg)[1])
+        return None if total is None else {"lo": total}
 
     def combine(self, fields: Fields, starts: Ints) -> Fields:
         hi, lo = int128.group_sum(fields["hi"], fields["lo"], starts)

@@ -33,6 +33,7 @@ from millpond import delta as deltas
 from millpond import hashing
 from millpond.errors import InvalidError
 from millpond.identity import equal_rows, one_chunk, take
+from millpond.operators import dense
 from millpond.operators.accumulators import EXTREMES, Accumulator, Fields, accumulator, is_number
 from millpond.operators.kernel import error_rows, join_errors
 from millpond.operators.map import check_names
@@ -203,6 +204,9 @@ class Aggregate:
         if feed.kind == "values":
             return self._value_rows(feed, delta)
         key = {k: one_chunk(delta.column(k)) for k in self.key}
+        by_place = self._by_place(binding, index, key, delta)
+        if by_place is not None:
+            return by_place
         hashes = hashing.hash_columns(list(key.values()), delta.num_rows)
         order, starts, group_hashes = _group(hashes, key)
         weights = None if "_w" not in delta.column_names else deltas.weights(delta)
@@ -225,6 +229,31 @@ class Aggregate:
                 if not (isinstance(values, np.ndarray) and not values.any()):
                     columns[f"_a{i}_{field}"] = values  # a field of zeros need not travel
         columns["_h"] = group_hashes
+        return pa.table(columns)
+
+    def _by_place(
+        self, binding: Binding, index: int, key: Mapping[str, pa.Array], delta: pa.Table
+    ) -> pa.Table | None:
+        """The partial rows without sorting, where the key and all aggregates allow it."""
+        feed = self.feeds[index]
+        if len(key) != 1 or "_w" in delta.column_names:
+            return None
+        kinds = binding.extra
+        if not all(hasattr(kinds[i], "dense") for i in feed.aggs):
+            return None
+        (name,) = key
+        found = dense.places(key[name])
+        if found is None:
+            return None
+        columns: dict[str, Any] = {name: found.keys, self._feed_count(index): found.counts}
+        for i in feed.aggs:
+            argument = self.aggs[i].argument
+            column = None if argument is None else one_chunk(delta.column(argument))
+            fields = kinds[i].dense(column, found)
+            if fields is None:
+                return None
+            columns.update({f"_a{i}_{field}": values for field, values in fields.items()})
+        columns["_h"] = found.hashes
         return pa.table(columns)
 
     def _feed_count(self, index: int) -> str:

@@ -1,0 +1,85 @@
+"""Groups by place give what groups by sorting give, bit for bit (law 3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from millpond.operators import dense
+from millpond.operators.aggregate import Agg, Aggregate, feeds_for
+from millpond.operators.operator import Shape
+
+AGGS = (Agg("n", "count"), Agg("some", "count", "x"), Agg("total", "sum", "x"), Agg("mean", "avg", "x"))
+
+
+def prepared(
+    rows: pa.Table, monkeypatch: pytest.MonkeyPatch, *, by_place: bool
+) -> tuple[pa.Table, list[Any]]:
+    operator = Aggregate(("k",), AGGS, feeds_for(AGGS, append_only=True))
+    binding = operator.bind("g", (Shape(rows.schema, append_only=True),))
+    used = []
+    with monkeypatch.context() as patch:
+        patch.setattr(dense, "ROWS_MIN", 1 if by_place else 10**9)
+        original = dense.places
+
+        def noted(key: pa.Array) -> Any:
+            found = original(key)
+            used.append(found)
+            return found
+
+        patch.setattr(dense, "places", noted)
+        return operator.prepare(binding, 0, rows), used
+
+
+def same(one: pa.Table, two: pa.Table) -> bool:
+    """Columns of zeros may be left out."""
+    names = {*one.column_names, *two.column_names}
+    zeros = pa.array(np.zeros(one.num_rows, np.int64))
+    return all(
+        pa.chunked_array([one[n].combine_chunks() if n in one.column_names else zeros]).equals(
+            pa.chunked_array([two[n].combine_chunks() if n in two.column_names else zeros])
+        )
+        for n in names
+    )
+
+
+@pytest.mark.parametrize("low", [-50, 0, 10**12])
+@pytest.mark.parametrize("kind", [pa.int64(), pa.int32()])
+def test_dense_keys(low: int, kind: pa.DataType, monkeypatch: pytest.MonkeyPatch) -> None:
+    if kind == pa.int32() and low == 10**12:
+        low = 2**31 - 200
+    rng = np.random.default_rng(3)
+    keys = pa.array(rng.integers(low, low + 150, 1000)).cast(kind)
+    rows = pa.table({"k": keys, "x": rng.integers(-(10**9), 10**9, 1000)})
+    fast, used = prepared(rows, monkeypatch, by_place=True)
+    slow, _ = prepared(rows, monkeypatch, by_place=False)
+    assert used and used[0] is not None
+    assert same(fast, slow)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pa.table({"k": [1, 2, None, 2], "x": [1, 2, 3, 4]}),  # a key without a value
+        pa.table({"k": [1, 2, 1, 2], "x": [1, None, 3, 4]}),  # a value that is NULL
+        pa.table({"k": [1, 10**9, 1, 2], "x": [1, 2, 3, 4]}),  # far apart
+        pa.table({"k": [1, 2, 1, 2], "x": [2**52, 2**52, 2**52, 1]}),  # sums beyond what doubles hold
+        pa.table({"k": ["a", "b", "a", "b"], "x": [1, 2, 3, 4]}),  # no integers
+    ],
+)
+def test_what_is_not_dense_is_sorted(rows: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    fast, _ = prepared(rows, monkeypatch, by_place=True)
+    slow, _ = prepared(rows, monkeypatch, by_place=False)
+    assert same(fast, slow)
+    assert fast.column_names == slow.column_names
+
+
+def test_largest_sums_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 4000
+    top = (dense.EXACT - 1) // count
+    rows = pa.table({"k": np.zeros(count, np.int64), "x": np.full(count, top)})
+    fast, used = prepared(rows, monkeypatch, by_place=True)
+    assert used[0] is not None and fast["_a2_lo"].to_pylist() == [top * count]
