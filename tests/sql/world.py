@@ -96,6 +96,7 @@ class World:
 
     def close(self) -> None:
         self.pond.close()
+        self.con.close()
 
 
 def plain(rows: Any) -> Rows:

@@ -81,8 +81,7 @@ def _join(
     rest: Sequence[Json],
     kind: Kind,
 ) -> Relation:
-    equal = [p for p in pairs if p[2] in _EQUAL]
-    uneven = [p for p in pairs if p[2] not in _EQUAL]
+    equal, uneven = _keys(left, right, pairs)
     left_held, left_on = _keyed(low, left, [(p[0], p[2]) for p in equal])
     right_held, right_on = _keyed(low, right, [(p[1], p[2]) for p in equal])
     names = fresh_names([*(c.name for c in left.columns), *(c.name for c in right.columns)])
@@ -109,6 +108,26 @@ def _join(
     step = low.add(operator, (left_held.step, right_held.step), "join")
     shown = out[:width] if kind in ("semi", "anti") else out
     return Relation(step, tuple(shown))
+
+
+def _keys(left: Relation, right: Relation, pairs: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
+    """The equalities that become keys, and the other comparisons; a column is in the key once."""
+    equal: list[Pair] = []
+    others: list[Pair] = []
+    met: set[tuple[int, str]] = set()
+    for pair in pairs:
+        plain = pair[2] == "COMPARE_EQUAL"
+        names = {
+            (side, relation.columns[int(node["index"])].name)
+            for side, (relation, node) in enumerate(((left, pair[0]), (right, pair[1])))
+            if plain and node["expression_class"] == "BOUND_REF"
+        }
+        if pair[2] in _EQUAL and not names & met:
+            equal.append(pair)
+            met |= names
+        else:
+            others.append(pair)
+    return equal, others
 
 
 def _keyed(low: Lowering, side: Relation, keys: Sequence[tuple[Json, str]]) -> tuple[Relation, list[str]]:
