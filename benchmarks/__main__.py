@@ -26,6 +26,7 @@ Tune = Annotated[bool, typer.Option(help="try every variant of a peer, not only 
 KeyCounts = Annotated[str, typer.Option(help="distinct auctions, comma-separated: one table for each")]
 Queries = Annotated[str, typer.Option(help="comma-separated, q0 to q22, or all")]
 NumberOfEvents = Annotated[int, typer.Option(min=1, help="events of input: people, auctions and bids")]
+Minutes = Annotated[float, typer.Option(min=0.1, help="what a run may take; one that takes longer is ended")]
 VerifyOnly = Annotated[bool, typer.Option(help="check the answers on the small input and time nothing")]
 PEERS = ",".join(name for name in headline.CONTENDERS if name != "millpond")
 STATE_PEERS = ",".join(name for name in keyed_state.CONTENDERS if not name.startswith("millpond"))
@@ -75,6 +76,7 @@ def run_nexmark(
     against: Peers = NEXMARK_PEERS,
     cores: Cores = 2,
     rounds: Rounds = 2,
+    minutes: Minutes = 30.0,
     millpond: Millpond = True,
     verify_only: VerifyOnly = False,
 ) -> None:
@@ -82,7 +84,8 @@ def run_nexmark(
     wanted = nexmark_events.of_size(events)
     asked = nexmark_queries.choose(queries)
     with headline.alone():
-        nexmark.run(wanted, asked, against.split(","), millpond, cores, rounds, verify_only, _console())
+        peers, limit_s = against.split(","), minutes * 60
+        nexmark.run(wanted, asked, peers, millpond, cores, rounds, limit_s, verify_only, _console())
 
 
 @app.command("prepare")

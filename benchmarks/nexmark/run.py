@@ -3,11 +3,13 @@
 Law: a process times one query of one system, and never two run at once; turn by turn the systems follow each
 other on a query. Nothing is timed whose answer on a small input differs from DuckDB's: what a system refuses,
 and what it gets wrong, is told beside the numbers. A run that fails is told as well and ends that system's
-part in the query, not the benchmark.
+part in the query, not the benchmark; so is one that takes too long.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -27,6 +29,7 @@ from benchmarks.outcome import Outcome
 # At 200 events a second of event time the small input spans 100 s: windows open and close in it, and no two
 # bids have the same time, so every query has one answer.
 SMALL = events.Events(20_000, events_per_file=4_000, events_per_second=200)
+VERIFY_S = 3600.0
 
 
 @dataclass(frozen=True)
@@ -59,16 +62,29 @@ def choose(names: Sequence[str], millpond: bool) -> list[Contender]:
     return [one for one in CONTENDERS.values() if one.name in names or (millpond and one.name == "millpond")]
 
 
-def _call(contender: Contender, folder: Path, asked: Sequence[Query], cores: int, *arguments: str) -> None:
+def _call(
+    contender: Contender, folder: Path, asked: Sequence[Query], cores: int, limit_s: float, *arguments: str
+) -> None:
+    """A contender's process, from start to end; it and all it started end with this call."""
     names = ",".join(query.name for query in asked)
     how = ["--input", str(folder), "--queries", names, "--cores", str(cores), *contender.arguments]
     words = [sys.executable, "-m", contender.module, *how, *arguments]
-    ended = subprocess.run(
-        words, cwd=data.ROOT.parent, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace"
-    )
-    if ended.returncode:
-        tail = ended.stdout[-4000:]
-        raise FailedError(f"its process ended with code {ended.returncode}; the end of what it said:\n{tail}")
+    with tempfile.TemporaryFile("w+", errors="replace") as said:
+        process = subprocess.Popen(
+            words, cwd=data.ROOT.parent, stdout=said, stderr=said, start_new_session=True
+        )
+        try:
+            code = process.wait(limit_s)
+        except subprocess.TimeoutExpired as error:
+            raise FailedError(f"it took more than {limit_s:.0f} s") from error
+        finally:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        if code:
+            said.seek(0)
+            tail = said.read()[-4000:]
+            raise FailedError(f"its process ended with code {code}; the end of what it said:\n{tail}")
 
 
 def check(contender: Contender, asked: Sequence[Query], folder: Path, cores: int) -> dict[str, str]:
@@ -77,7 +93,7 @@ def check(contender: Contender, asked: Sequence[Query], folder: Path, cores: int
     found: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as place:
         try:
-            _call(contender, folder, asked, cores, "--verify", place)
+            _call(contender, folder, asked, cores, VERIFY_S, "--verify", place)
         except FailedError as error:
             return {query.name: f"failed: {error}" for query in asked}
         for query in asked:
@@ -89,12 +105,12 @@ def check(contender: Contender, asked: Sequence[Query], folder: Path, cores: int
     return found
 
 
-def timed(contender: Contender, query: Query, folder: Path, cores: int) -> Outcome | str:
+def timed(contender: Contender, query: Query, folder: Path, cores: int, limit_s: float) -> Outcome | str:
     """The outcome, or why there is none."""
     with tempfile.TemporaryDirectory() as place:
         out = Path(place, "outcome.json")
         try:
-            _call(contender, folder, [query], cores, "--out", str(out))
+            _call(contender, folder, [query], cores, limit_s, "--out", str(out))
         except FailedError as error:
             return f"failed: {error}"
         return outcome.read(out)
@@ -107,6 +123,7 @@ def run(
     millpond: bool,
     cores: int,
     rounds: int,
+    limit_s: float,
     verify_only: bool,
     console: Console,
 ) -> None:
@@ -132,7 +149,7 @@ def run(
                 if record.left_out(contender.name, query.name):
                     continue
                 console.print(f"{query.name}, turn {turn + 1}: {contender.name}")
-                result = timed(contender, query, folder, cores)
+                result = timed(contender, query, folder, cores, limit_s)
                 if isinstance(result, str):
                     console.print(f"  {result}", markup=False, highlight=False)
                     record.leave_out(contender.name, query.name, result)
