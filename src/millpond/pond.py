@@ -20,7 +20,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 from urllib.parse import unquote
 
 import numpy as np
@@ -67,14 +67,15 @@ from millpond.serve.states import StateInfo
 from millpond.serve.summaries import EpochSummary, summaries
 from millpond.settings import Settings, make_settings
 from millpond.sources.inbox_table import ROWS_MAX, SEQUENCE, InboxTable
-from millpond.sql.catalog import Catalog
-from millpond.sql.parameters import Params
-from millpond.sql.result import Result
-from millpond.sql.session import Session
 from millpond.state import history, inbox
 from millpond.state.fork import fork as make_fork
 from millpond.state.manifest import Manifest
 from millpond.state.store import Store, open_store, prove_put_new
+
+if TYPE_CHECKING:
+    from millpond.sql.parameters import Params
+    from millpond.sql.result import Result
+    from millpond.sql.session import Session
 
 EngineName = Literal["spark", "inline"]
 log = logging.getLogger(__name__)
@@ -210,6 +211,8 @@ class Pond:
 
     def stream_of(self, name: str) -> Stream:
         """What has this name, in SQL or here, to go on from: a table, a source or a materialized view."""
+        from millpond.sql.catalog import Catalog
+
         found = Catalog(self.plan).get(name, "table", "source", "materialized view")
         assert found.step is not None
         return Stream(self._builder, found.step)
@@ -247,6 +250,8 @@ class Pond:
     def session(self) -> Session:
         """Where statements run, one after the other."""
         if self._session is None:
+            from millpond.sql.session import Session  # SQL is loaded where it is used
+
             self._session = Session(self)
         return self._session
 

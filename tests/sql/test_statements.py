@@ -523,5 +523,6 @@ def test_sql_and_flow_meet_by_name(pond: Pond) -> None:
     assert pond.read("s").to_pylist() == [{"s": 6}]
     with pond.changing():
         pond.stream_of("s").select(double="s * 2").view("doubled")
+        assert "inside of" in refused(pond, "CREATE TABLE inside (a int)")
     assert rows(pond, "SELECT double FROM doubled") == [(12,)]
     assert "flowed" in refused(pond, "DROP TABLE t")

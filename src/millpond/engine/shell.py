@@ -56,7 +56,6 @@ from millpond.engine.protocol import (
     Unanswered,
 )
 from millpond.engine.spec import EpochSpec, Report
-from millpond.engine.turns import made_split, stretch
 from millpond.engine.view_changes import all_rows, read_by, sink_changes
 from millpond.engine.worker import Worker
 from millpond.errors import InternalError, InvalidError, MillpondError, UnavailableError
@@ -67,7 +66,6 @@ from millpond.plan.levels import Levels
 from millpond.plan.nodes import Plan
 from millpond.plan.tables import table_specs
 from millpond.sources.source import Advance, Poll, Source, Split
-from millpond.sql.change_rows import KIND as SQL
 from millpond.state import history, inbox
 from millpond.state.garbage import Facts, collect
 from millpond.state.listing import live_runs
@@ -199,8 +197,10 @@ class Shell:
         rejects: list[tuple[str, str]] = []
         entries = inbox.beyond(self.store, int(ask.positions.get(INBOX, 0)))
         for entry in entries:
-            if entry.kind == SQL:
+            if entry.kind == inbox.LOGIC:
                 if not splits and not rejects:  # over the state that all before it left
+                    from millpond.engine.turns import made_split, stretch  # SQL is loaded where it is used
+
                     assert self._head is not None
                     made, refused = made_split(self.plan, self.snapshot(self._head), stretch(entries))
                     splits += [] if made is None else [made]

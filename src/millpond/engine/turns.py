@@ -10,8 +10,8 @@ import pyarrow as pa
 from millpond.errors import InvalidError
 from millpond.plan.nodes import Plan
 from millpond.sources.source import Split
-from millpond.sql.change_rows import KIND, STRETCH, changed_rows, goes_with
-from millpond.state.inbox import Entry
+from millpond.sql.change_rows import STRETCH, changed_rows, goes_with
+from millpond.state.inbox import LOGIC, Entry
 from millpond.state.snapshot import Snapshot
 
 MADE = "made"  # in a split: the first of the entries whose changes its rows are
@@ -22,7 +22,7 @@ def stretch(entries: Sequence[Entry]) -> list[Entry]:
     """The first of some entries, and those that can be executed together with it."""
     found = [entries[0]]
     for entry in entries[1:STRETCH]:
-        if entry.kind != KIND or not _well_formed(found[0]) or not _well_formed(entry):
+        if entry.kind != LOGIC or not _well_formed(found[0]) or not _well_formed(entry):
             break
         if not goes_with(found[0].args, entry.args):
             break

@@ -26,7 +26,6 @@ from millpond.engine.inline import InlineEngine
 from millpond.engine.level import concat
 from millpond.engine.shell import INBOX, TABLE_KEY
 from millpond.engine.spec import EpochSpec, Report
-from millpond.engine.turns import MADE, made_split
 from millpond.engine.watching import OnError, OnInput, telling_errors, watched
 from millpond.engine.worker import Worker
 from millpond.errors import DataError, InvalidError, UnavailableError
@@ -185,7 +184,9 @@ def _splits(
 def _entry(reader: Reader, what: Mapping[str, Any], base: Manifest, stored: Plan) -> Split | None:
     name = entry_name(int(what["entry"]))
     size = reader.store.size(name)
-    if size is not None and MADE in what:
+    if size is not None and "made" in what:
+        from millpond.engine.turns import MADE, made_split  # SQL is loaded where it is used
+
         before = Snapshot(reader.store, base, reader.worker.pages, reader.worker.open_file)
         numbers = range(int(what[MADE]), int(what["entry"]) + 1)
         return made_split(stored, before, [read_entry(reader.store, n) for n in numbers])[0]

@@ -29,7 +29,6 @@ from millpond.sql.types import quoted
 from millpond.state.snapshot import Snapshot
 from millpond.state.table_spec import TableSpec
 
-KIND = "sql"  # of the inbox entry
 STRETCH = 256  # changes in one epoch, at most
 
 Args = Mapping[str, Any]

@@ -134,6 +134,11 @@ class Session:
     @contextmanager
     def _begun(self) -> Iterator[Plan]:
         """One program for all that a definition looks at; as it was when the definition fails."""
+        builder = self.pond._builder
+        if self.pond._runner is not None and builder.plan.nodes and not builder.sealed:
+            raise InvalidError(
+                "SQL cannot define inside of `with pond.changing():`", hint="do it before or after the block"
+            )
         before = self._pending, self._base
         if self._pending is None:
             self._pending, self._base = self._program()

@@ -16,6 +16,7 @@ from millpond.errors import DataError, UnavailableError
 from millpond.state.store import MissingError, Put, PutUnknownError, Store, StoreError
 
 PREFIX = "inbox/"
+LOGIC = "sql"  # the kind of an entry that changes rows by a statement, when its turn comes
 
 
 def entry_name(number: int) -> str:

@@ -10,7 +10,6 @@ from sqlglot import TokenType
 from millpond.errors import InvalidError
 from millpond.plan.objects import SqlObject
 from millpond.sql.catalog import Catalog
-from millpond.sql.change_rows import KIND
 from millpond.sql.keys import constant_keys
 from millpond.sql.parameters import literal_of
 from millpond.sql.parse import Piece
@@ -18,6 +17,7 @@ from millpond.sql.result import Result
 from millpond.sql.scratch import PLACE, own_scratch, returned
 from millpond.sql.session import Session
 from millpond.sql.types import quoted
+from millpond.state.inbox import LOGIC
 
 _NOW = ("NOW", "CURRENT_TIMESTAMP", "TRANSACTION_TIMESTAMP", "GET_CURRENT_TIMESTAMP")
 _TODAY = ("CURRENT_DATE", "TODAY")
@@ -123,7 +123,7 @@ def in_turn(
     if moves:
         args["moves"] = True  # rows get other keys
     session.pond._check()
-    session.pond._append(KIND, args, b"")
+    session.pond._append(LOGIC, args, b"")
     runner = session.pond._runner
     if runner is not None:
         runner.wake()
