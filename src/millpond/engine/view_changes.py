@@ -68,8 +68,14 @@ def _changes(snapshot: Snapshot, held: Callable[[Manifest], Held | None]) -> pa.
     return _between(before, held(before.manifest), snapshot, now)
 
 
+def _still(was: Held, now: Held) -> bool:
+    """Is it the same table, perhaps with more columns?"""
+    return was[0].name == now[0].name and set(was[1]) <= set(now[1])
+
+
 def _between(before: Snapshot, was: Held | None, after: Snapshot, now: Held | None) -> pa.Table | None:
-    if was is not None and now is not None and was[0].name == now[0].name and was[1] == now[1]:
+    if was is not None and now is not None and _still(was, now):
+        # Columns that a table gained since hold their defaults in what was before.
         if after.epoch == before.epoch + 1:
             return after.changes(*now)
         return difference(before, after, *now)
