@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from millpond.sources.source import Split
 
-FIRST_ROWS = 500_000  # of an epoch about whose speed nothing is known yet
+FIRST_ROWS = 2_000_000  # of an epoch about whose speed nothing is known yet
 
 
 @dataclass(frozen=True)
