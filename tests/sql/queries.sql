@@ -369,7 +369,7 @@ select t.id, exists (select 1 from u where u.id = t.id union all select 1 from t
 select t.id, (select list(x order by x) from unnest(t.l) q(x) where x >= t.a) from t;
 select coalesce(x.a, y.a), x.n, y.n from (select a, count(*) n from t group by a) x full join (select a, count(*) n from u group by a) y using (a) where coalesce(x.n, 0) <> coalesce(y.n, 0);
 select a from (select a from t except select a from u) intersect select id from t;
-(select a, 1 w from t) union all (select a, 2 from u) order by a limit 5;
+(select a, 1 w from t) union all (select a, 2 from u) order by a, w limit 5;
 select t.id, u.id from t join u on t.a = u.a and t.id <> u.id where t.f is null or u.c is null or t.f < u.c;
 select * from (select id, a, lead(a) over (order by id) nxt from t) where a is distinct from nxt;
 select a, b, rank() over (partition by a order by count(*) desc) from t group by a, b;
