@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import millpond
 from millpond.clock import ManualClock
-from millpond.operators.process import handles
+from millpond.operators.process import handle
 from millpond.pond import Pond
 from millpond.sources.memory import Bound, MemorySource
 from tests.oracle.process_model import (
@@ -92,8 +92,8 @@ class World:
         delay_s: int = 0,
         parallelism: int = 1,
         engine: Any = "inline",
-        near: int = handles.NEAR,
-        page: int = handles.PAGE,
+        near: int = handle.NEAR,
+        page: int = handle.PAGE,
         **options: Any,
     ) -> None:
         self.folder, self.kind, self.key, self.event_time, self.delay_s = (
@@ -114,8 +114,8 @@ class World:
         self.nows: dict[int, int] = {}
         self.ran: set[int] = set()  # epochs in which steps were called
         self._stack = contextlib.ExitStack()
-        self._stack.enter_context(mock.patch.object(handles, "NEAR", near))
-        self._stack.enter_context(mock.patch.object(handles, "PAGE", page))
+        self._stack.enter_context(mock.patch.object(handle, "NEAR", near))
+        self._stack.enter_context(mock.patch.object(handle, "PAGE", page))
         self.pond: Pond = self._open(parallelism)
 
     def _open(self, parallelism: int | None) -> Pond:

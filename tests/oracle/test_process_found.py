@@ -18,7 +18,7 @@ import millpond
 from millpond import BroadcastState, ListState, MapState, Process, ValueState
 from millpond.clock import ManualClock
 from millpond.errors import InvalidError
-from millpond.operators.process import handles
+from millpond.operators.process import handle
 from millpond.operators.process.spec import StateSpec
 from millpond.pond import Pond
 from millpond.sources.memory import MemorySource
@@ -101,7 +101,7 @@ def test_entries_come_in_the_order_of_the_table_whatever_was_asked_before(pond: 
 
     source = MemorySource(SCHEMA)
     pond.stream("in", source).key_by("k").process(entries, {"seen": str}).view("out")
-    with mock.patch.object(handles, "NEAR", 2):
+    with mock.patch.object(handle, "NEAR", 2):
         source.push([{"k": "a", "x": 0}])
         pond.drain()
         source.push([{"k": "a", "x": 1}])

@@ -21,7 +21,7 @@ from millpond.errors import InvalidError
 from millpond.operators.flat_map import Row
 from millpond.operators.process.context import ProcessContext, Timer
 from millpond.operators.process.function import Code
-from millpond.operators.process.handles import Handle, Times
+from millpond.operators.process.handle import Handle, Times
 from millpond.operators.process.timers import NEVER, Timers
 from millpond.operators.process.watchdog import TooLong
 from millpond.operators.user_code import FATAL, told

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from millpond.delta import HASH
+from millpond.delta import HASH, ORIGIN
 from millpond.errors import InvalidError
 from millpond.identity import one_chunk
 from millpond.operators.kernel import canonical_rows
@@ -24,7 +24,7 @@ from millpond.operators.map import check_names
 from millpond.operators.operator import Binding, Context, Inputs, Result, Shape, by_key
 from millpond.operators.process import in_order
 from millpond.operators.process.columns import ColumnHandle
-from millpond.operators.process.in_order import ORIGIN, plain_rows
+from millpond.operators.process.in_order import plain_rows
 from millpond.operators.process.spec import StateSpec
 from millpond.operators.user_code import FATAL, conformed, name_of, told
 from millpond.operators.watermark import stored

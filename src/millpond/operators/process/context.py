@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from millpond.operators.flat_map import Row, python_rows
-from millpond.operators.process.handles import Times
+from millpond.operators.process.handle import Times
 from millpond.operators.process.spec import Clock
 from millpond.operators.process.timers import CLOCKS, NEVER, Timers
 

@@ -10,14 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from millpond.delta import HASH, WEIGHT, arrange, weights
+from millpond.delta import HASH, ORIGIN, WEIGHT, arrange, weights
 from millpond.identity import one_chunk
 from millpond.operators.event_time import micros
 from millpond.operators.kernel import visible
 
 Ints = npt.NDArray[np.int64]
-
-ORIGIN = "_o"
 
 
 def plain_rows(delta: pa.Table) -> pa.Table:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from millpond.delta import HASH, WEIGHT, concat, with_weights
+from millpond.delta import HASH, ORIGIN, WEIGHT, concat, with_weights
 from millpond.delta import weights as weights_of
 from millpond.errors import InvalidError
 from millpond.identity import equal_rows, one_chunk
@@ -40,20 +40,13 @@ from millpond.operators.operator import (
 )
 from millpond.operators.process import in_order
 from millpond.operators.process.batch import Batch, Failure, Output
+from millpond.operators.process.broadcast_handle import BroadcastHandle
 from millpond.operators.process.context import ProcessContext
 from millpond.operators.process.function import Code
-from millpond.operators.process.handles import (
-    BroadcastHandle,
-    Handle,
-    Home,
-    ListHandle,
-    LivingValueHandle,
-    MapHandle,
-    Times,
-    ValueHandle,
-    with_result,
-)
-from millpond.operators.process.in_order import ORIGIN, plain_rows
+from millpond.operators.process.handle import Handle, Home, Times
+from millpond.operators.process.in_order import plain_rows
+from millpond.operators.process.list_handle import ListHandle
+from millpond.operators.process.map_handle import MapHandle
 from millpond.operators.process.outputs import NOT_ARROW, check_fits, columns, misfits
 from millpond.operators.process.spec import ENTRY, POSITION, SWEEPS, StateSpec, sweep_name
 from millpond.operators.process.timers import (
@@ -66,6 +59,7 @@ from millpond.operators.process.timers import (
     set_table,
     wakes,
 )
+from millpond.operators.process.value_handle import LivingValueHandle, ValueHandle, with_result
 from millpond.operators.process.watchdog import limited
 from millpond.operators.user_code import FATAL, told
 from millpond.operators.watermark import stored

@@ -6,7 +6,7 @@ for nothing stands among the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from millpond.operators.aggregate import Agg, Aggregate, feeds_for
 from millpond.operators.distinct import Distinct
@@ -282,9 +282,8 @@ def _by_query(low: Lowering, source: Relation, groups: Sequence[Json], calls: Se
     return Relation(step, tuple(made))
 
 
-def _call(call: Json, column: object, live: str) -> str:
+def _call(call: Json, column: Callable[[Json, str], Column], live: str) -> str:
     """The text of one aggregate over columns that `column` makes."""
-    assert callable(column)
     name = call["qname"]["path"][-1]
     if name.startswith("reservoir"):
         refuse(call, "draws rows by chance, and gives another value every time", "use quantile_cont")

@@ -1,0 +1,269 @@
+"""One value per key, with or without a time to live."""
+
+from __future__ import annotations
+
+import copy
+import datetime
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millpond.identity import equal_rows, one_chunk
+from millpond.operators.operator import Change
+from millpond.operators.process.handle import (
+    FOREVER,
+    Handle,
+    Home,
+    end_rows,
+    instants,
+    micros,
+    rows_of,
+)
+from millpond.operators.process.spec import EXPIRES
+from millpond.operators.process.values import decode, encode
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+class ValueHandle(Handle):
+    """`value` to read and set, `clear()`; None is no value."""
+
+    __slots__ = ("_default", "_eager", "_found", "_make", "_rows", "_touched", "_values")
+
+    def __init__(self, home: Home) -> None:
+        super().__init__(home)
+        spec = home.spec
+        self._found, self._rows = home.table.lookup_one(home.keys)
+        self._values = _spread(decode(spec, _some(self._rows, self._found), home.step), self._found)
+        self._touched = bytearray(len(home.keys))
+        self._eager = spec.mutable
+        self._make = _factory(spec.default)
+        self._default = None if self._make is not None else spec.default
+
+    @property
+    def value(self) -> Any:
+        found = self._values[self.at]
+        if found is None:
+            return self._absent()
+        if self._eager:
+            self._touched[self.at] = 1
+        return found
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        self._values[self.at] = value
+        self._touched[self.at] = 1
+
+    def get(self) -> Any:
+        return self.value
+
+    def set(self, value: Any) -> None:
+        self.value = value
+
+    def clear(self) -> None:
+        self.value = None
+
+    def _is_no_value(self, *others: Any) -> Any:
+        """A handle is always true and equal to nothing: who asks meant its value."""
+        name = self._home.spec.name
+        raise TypeError(f"{name} is a state, not its value: write {name}.value")
+
+    __bool__ = __eq__ = __lt__ = __le__ = __gt__ = __ge__ = _is_no_value
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _is_no_value
+    __len__ = __iter__ = __contains__ = __getitem__ = __setitem__ = __int__ = __float__ = _is_no_value
+    __hash__ = object.__hash__
+
+    def add(self, item: Any) -> None:
+        """Of a reducing or aggregating state: take one more item in."""
+        adds = self._adds()
+        held = self._values[self.at] if self._home.spec.ttl is None else self._held()
+        if held is None:
+            if adds.create is None:
+                self.value = item
+                return
+            held = adds.create()
+        self.value = adds.add(held, item)
+
+    def _adds(self) -> Any:
+        adds = self._home.spec.adds
+        if adds is None:
+            raise TypeError(
+                f"state {self._home.spec.name!r} is a ValueState: set .value, or declare a ReducingState"
+            )
+        return adds
+
+    def _held(self) -> Any:
+        return self._values[self.at]
+
+    def _absent(self) -> Any:
+        if self._make is None:
+            return self._default
+        made = self._values[self.at] = self._make()
+        self._touched[self.at] = 1
+        return made
+
+    def save(self) -> Any:
+        return copy.deepcopy(self._values[self.at]), self._touched[self.at]
+
+    def restore(self, saved: Any) -> None:
+        self._values[self.at], self._touched[self.at] = saved
+
+    def changes(self, skip: Bools) -> list[Change]:
+        home = self._home
+        rows = np.flatnonzero((np.frombuffer(self._touched, np.uint8) != 0) & ~skip)
+        if not len(rows):
+            return []
+        values = self._values if len(rows) == len(self._values) else [self._values[i] for i in rows.tolist()]
+        there = np.array([v is not None for v in values], np.bool_)
+        arrays = self._encoded(rows, values, there)
+        old = [one_chunk(self._rows.column(n)).take(pa.array(rows)) for n in home.table.spec.rest]
+        same = equal_rows(arrays, old, len(rows)) & self._found[rows] & there
+        write = ~same & (there | self._found[rows])
+        if not write.any():
+            return []
+        if not write.all():
+            kept = pa.array(np.flatnonzero(write))
+            arrays, rows, there = [a.take(kept) for a in arrays], rows[write], there[write]
+        found = [Change(home.table.spec.name, rows_of(home, rows, arrays, home.table.spec.rest, there), True)]
+        return found + self._ends(rows, arrays, there)
+
+    def _encoded(self, rows: Ints, values: list[Any], there: Bools) -> list[pa.Array]:
+        home = self._home
+        if there.all():
+            return encode(home.spec, values, home.step, lambda n: home.tell(int(rows[n])))
+        kept = np.flatnonzero(there)
+        arrays = encode(
+            home.spec, [values[i] for i in kept.tolist()], home.step, lambda n: home.tell(int(rows[kept[n]]))
+        )
+        place = np.cumsum(there) - 1
+        return [a.take(pa.array(place, mask=~there)) for a in arrays]
+
+    def _ends(self, rows: Ints, arrays: list[pa.Array], there: Bools) -> list[Change]:
+        return []
+
+
+def with_result(kind: type[ValueHandle]) -> type[ValueHandle]:
+    """Such a handle whose `value` is the result of an aggregation."""
+
+    class Aggregating(kind):  # type: ignore[valid-type, misc]
+        __slots__ = ()
+
+        @property
+        def value(self) -> Any:
+            held = self._held()
+            if held is None:
+                return self._default
+            return self._adds().result(super().value)
+
+        @value.setter
+        def value(self, value: Any) -> None:
+            kind.value.fset(self, value)  # type: ignore[attr-defined]
+
+    return Aggregating
+
+
+class LivingValueHandle(ValueHandle):
+    """A value with a time to live."""
+
+    __slots__ = ("_ends_at", "_on_read")
+
+    def __init__(self, home: Home) -> None:
+        super().__init__(home)
+        assert home.spec.ttl is not None
+        self._ends_at = micros(self._rows, EXPIRES)
+        self._on_read = home.spec.ttl.reset == "read"
+
+    @property
+    def value(self) -> Any:
+        if self._held() is None:
+            return self._absent()
+        if self._on_read:
+            self._ends_at[self.at] = self._until()
+            self._touched[self.at] = 1
+        elif self._eager:
+            self._touched[self.at] = 1
+        return self._values[self.at]
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        self._values[self.at] = value
+        self._ends_at[self.at] = self._until()
+        self._touched[self.at] = 1
+
+    def _held(self) -> Any:
+        found = self._values[self.at]
+        if found is None:
+            return None
+        end = self._ends_at[self.at]
+        if end == FOREVER:  # there was no time to live yet: it begins now
+            self._ends_at[self.at] = self._until()
+            self._touched[self.at] = 1
+        elif end <= self._now():  # for this row; one of before may still come
+            return None
+        return found
+
+    def _absent(self) -> Any:
+        if self._make is not None:
+            self._ends_at[self.at] = self._until()
+        return super()._absent()
+
+    def save(self) -> Any:
+        return super().save(), self._ends_at[self.at]
+
+    def restore(self, saved: Any) -> None:
+        inner, self._ends_at[self.at] = saved
+        super().restore(inner)
+
+    def sweep(self, at: int) -> None:
+        """The bucket of this key's end has passed: let go of the value if it still ends there."""
+        self.at = at
+        if self._values[at] is not None and self._ends_at[at] <= self._now():
+            self._values[at] = None
+            self._touched[at] = 1
+
+    def changes(self, skip: Bools) -> list[Change]:
+        now = self._now()
+        for at in np.flatnonzero(np.frombuffer(self._touched, np.uint8)).tolist():
+            if self._ends_at[at] <= now:
+                self._values[at] = None
+        return super().changes(skip)
+
+    def _encoded(self, rows: Ints, values: list[Any], there: Bools) -> list[pa.Array]:
+        ends = np.array([self._ends_at[i] for i in rows.tolist()], np.int64)
+        return [*super()._encoded(rows, values, there), instants(ends)]
+
+    def _ends(self, rows: Ints, arrays: list[pa.Array], there: Bools) -> list[Change]:
+        kept = np.flatnonzero(there)
+        ends = arrays[-1].take(pa.array(kept))
+        return end_rows(self._home, rows[kept], {}, ends)
+
+
+def _some(rows: pa.Table, found: Bools) -> pa.Table:
+    return rows if found.all() else rows.filter(pa.array(found))
+
+
+def _spread(values: list[Any], found: Bools) -> list[Any]:
+    """The values at their places among all keys; None elsewhere."""
+    if len(values) == len(found):
+        return values
+    spread: list[Any] = [None] * len(found)
+    for place, value in zip(np.flatnonzero(found).tolist(), values, strict=True):
+        spread[place] = value
+    return spread
+
+
+def _factory(default: Any) -> Callable[[], Any] | None:
+    """A function that makes a default that must not be shared, or None for one that may be."""
+    if default is None or isinstance(default, bool | int | float | str | bytes | tuple | frozenset):
+        return None
+    if isinstance(default, Decimal | datetime.date | datetime.time | datetime.timedelta):
+        return None
+    if callable(default):
+        make: Callable[[], Any] = default
+        return make
+    return lambda: copy.deepcopy(default)
