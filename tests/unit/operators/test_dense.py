@@ -66,7 +66,7 @@ def test_dense_keys(low: int, kind: pa.DataType, monkeypatch: pytest.MonkeyPatch
         pa.table({"k": [1, 2, None, 2], "x": [1, 2, 3, 4]}),  # a key without a value
         pa.table({"k": [1, 2, 1, 2], "x": [1, None, 3, 4]}),  # a value that is NULL
         pa.table({"k": [1, 10**9, 1, 2], "x": [1, 2, 3, 4]}),  # far apart
-        pa.table({"k": [1, 2, 1, 2], "x": [2**52, 2**52, 2**52, 1]}),  # sums beyond what doubles hold
+        pa.table({"k": [1, 2, 1, 2], "x": [2**53 + 1, 5, 2, 1]}),  # sums beyond what doubles hold
         pa.table({"k": ["a", "b", "a", "b"], "x": [1, 2, 3, 4]}),  # no integers
     ],
 )
