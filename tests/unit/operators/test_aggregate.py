@@ -184,8 +184,8 @@ def as_json(group: tuple[Any, ...], key: Sequence[str]) -> str:
     """A key as error rows show it."""
     parts = []
     for name, value in zip(key, group, strict=True):
-        # JSON by DuckDB: a decimal with its digits, but for zero.
-        text = (str(value) if value else "0.0") if isinstance(value, Decimal) else json.dumps(value)
+        # DuckDB writes decimals into JSON as numbers: 0.0 and -1.1, without the zeros behind.
+        text = json.dumps(float(value) if isinstance(value, Decimal) else value)
         parts.append(f"{json.dumps(name)}:{text}")
     return "{" + ",".join(parts) + "}"
 
