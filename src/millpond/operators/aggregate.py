@@ -35,6 +35,7 @@ from millpond.errors import InvalidError
 from millpond.identity import equal_rows, one_chunk, take
 from millpond.operators import dense
 from millpond.operators.accumulators import EXTREMES, Accumulator, Fields, accumulator, is_number
+from millpond.operators.bounds import Bound, among, buckets_of, closed, kept_by
 from millpond.operators.kernel import error_rows, join_errors
 from millpond.operators.map import check_names
 from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
@@ -74,6 +75,11 @@ class Close:
     column: str
     watermark: str
     bucket_us: int
+    marks: tuple[tuple[str, int], ...] = ()  # where several watermarks must pass, each moved by a time
+
+    @property
+    def bound(self) -> Bound:
+        return Bound(self.column, self.marks or ((self.watermark, 0),), self.bucket_us, grid=True)
 
 
 def feeds_for(aggs: Sequence[Agg], append_only: bool, *, staged: bool = False) -> tuple[Feed, ...]:
@@ -108,8 +114,14 @@ class Aggregate:
     aggs: tuple[Agg, ...]
     feeds: tuple[Feed, ...]
     closes: Close | None = None
+    expires: Bound | None = None  # groups behind it are over, and nobody reads the table
 
     canonical: ClassVar[bool] = True
+
+    @property
+    def until(self) -> Bound | None:
+        """By what the state of a group ends."""
+        return self.expires if self.closes is None else self.closes.bound
 
     # -- declaration -----------------------------------------------------------------
 
@@ -147,8 +159,7 @@ class Aggregate:
             f"{step}/groups",
             pa.schema([*key_fields, *visible, *hidden]),
             key=self.key,
-            time=self.closes.column if self.closes else None,
-            bucket_width=self.closes.bucket_us if self.closes else None,
+            **kept_by(self.until),
         )
         tables = [groups]
         for j, feed in enumerate(self.feeds):
@@ -171,15 +182,22 @@ class Aggregate:
             key=self.key,
             time=self.closes.column if self.closes else None,
             watermark=self.closes.watermark if self.closes else None,
+            bounds=self._bounds(first),
         )
         return Binding(
             shape,
             tuple(by_key(*self.key) for _ in self.feeds),
             tuple(tables),
-            view=None if self.closes else groups.name,
+            view=None if self.until else groups.name,
             placed_by=self.key,
             extra=tuple(kinds),
         )
+
+    def _bounds(self, shape: Shape) -> tuple[Bound, ...]:
+        found = among(shape.bounds, self.key)
+        if self.closes is None or self.closes.column not in {b.column for b in found}:
+            return found
+        return closed(found, self.closes.bound)
 
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         out = []
@@ -275,9 +293,12 @@ class Aggregate:
     def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
         groups = binding.tables[0]
         changed = self._touch(ctx, binding, inputs)
-        if self.closes is None:
-            return changed if changed is not None else Result()
-        return self._close(ctx, binding, groups, changed)
+        if self.closes is not None:
+            return self._close(ctx, binding, groups, changed)
+        changed = changed if changed is not None else Result()
+        if self.expires is None:
+            return changed
+        return replace(changed, drops=self.expires.drops(ctx.watermark, *binding.tables))
 
     def _touch(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result | None:
         """Add this epoch's partial rows to the groups they touch."""
@@ -288,9 +309,7 @@ class Aggregate:
         kinds = binding.extra
         keys = _keys(live, self.key)
         length = len(keys)
-        buckets = None
-        if self.closes is not None:
-            buckets = frozenset(np.unique(groups.buckets(keys.columns)).tolist())
+        buckets = buckets_of(groups, keys.columns)
         found, old = ctx.table(groups.name, buckets=buckets).lookup_one(keys)
         fresh: dict[str, Any] = {}
         changes: list[Change] = []
@@ -443,20 +462,17 @@ class Aggregate:
     def due(
         self, binding: Binding, earliest: Mapping[str, int], watermarks: Mapping[str, int], now_us: int
     ) -> bool:
-        if self.closes is None or self.closes.watermark not in watermarks:
-            return False
-        first = earliest.get(binding.tables[0].name)
-        bound = watermarks[self.closes.watermark]
-        return first is not None and first < closed_below(bound, self.closes.bucket_us)
+        return self.until is not None and self.until.is_due(binding.tables[0].name, earliest, watermarks)
 
     def _close(self, ctx: Context, binding: Binding, groups: TableSpec, changed: Result | None) -> Result:
         """Show the windows that ended, whole and once, and drop their buckets."""
         assert self.closes is not None
         changed = changed if changed is not None else Result()
-        bound = ctx.watermark(self.closes.watermark)
-        if bound is None:
+        bound = self.closes.bound
+        reached = bound.limit(ctx.watermark)
+        if reached is None:
             return changed
-        limit = closed_below(bound, self.closes.bucket_us)
+        limit = bound.first_open(reached)
         names = binding.shape.schema.names
         parts = []
         fresh = next((c.rows for c in changed.changes if c.table == groups.name), None)
@@ -477,15 +493,6 @@ class Aggregate:
         drops = tuple((t.name, limit) for t in binding.tables)
         out = pa.concat_tables(parts) if parts else None
         return Result(out, changed.changes, changed.errors, drops, changed.counts)
-
-
-def closed_below(bound_us: int, bucket_us: int) -> int:
-    """The first bucket whose windows are still open: a window that ends at `bound` or before is over.
-
-    >>> closed_below(20_000_000, 10_000_000), closed_below(19_999_999, 10_000_000)
-    (3, 2)
-    """
-    return bound_us // bucket_us + 1
 
 
 def _unreplaced(rows: pa.Table, fresh: pa.Table, key: Sequence[str]) -> pa.Table:

@@ -8,6 +8,7 @@ they travel.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,6 +20,7 @@ from millpond import hashing
 from millpond.delta import HASH, WEIGHT, consolidate, weights, with_weights
 from millpond.errors import InternalError, InvalidError
 from millpond.identity import canonical, one_chunk
+from millpond.operators.bounds import Bound, among, buckets_of, kept_by
 from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
 from millpond.operators.watermark import stored
 from millpond.state.table import KeySet
@@ -32,6 +34,7 @@ class Distinct:
     """Over some columns, which are then the whole output; over all of them when None."""
 
     columns: tuple[str, ...] | None = None
+    expires: Bound | None = None  # rows behind it are over, and nobody reads the table
 
     canonical: ClassVar[bool] = True
 
@@ -47,7 +50,8 @@ class Distinct:
                 step=step,
             )
         schema = stored(pa.schema([shape.schema.field(name) for name in names]))
-        table = TableSpec(f"{step}/out", schema.append(pa.field(COUNT, pa.int64())), key=names)
+        counted = schema.append(pa.field(COUNT, pa.int64()))
+        table = TableSpec(f"{step}/out", counted, key=names, **kept_by(self.expires))
         bounded = shape.time in names
         return Binding(
             Shape(
@@ -56,10 +60,11 @@ class Distinct:
                 key=names,
                 time=shape.time if bounded else None,
                 watermark=shape.watermark if bounded else None,
+                bounds=among(shape.bounds, names),
             ),
             (by_key(*names),),
             (table,),
-            view=table.name,
+            view=None if self.expires else table.name,
             placed_by=names,
             wire=schema,
         )
@@ -75,15 +80,22 @@ class Distinct:
         hashed = summed.append_column(pa.field(HASH, pa.uint64()), pa.array(hashes))
         return hashed.take(pa.array(np.argsort(hashes)))
 
+    def due(
+        self, binding: Binding, earliest: Mapping[str, int], watermarks: Mapping[str, int], now_us: int
+    ) -> bool:
+        return self.expires is not None and self.expires.is_due(binding.tables[0].name, earliest, watermarks)
+
     def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
         (delta,) = inputs
+        (spec,) = binding.tables
+        drops = () if self.expires is None else self.expires.drops(ctx.watermark, spec)
         if delta is None:
-            return Result()
+            return Result(drops=drops)
         names = binding.shape.schema.names
         keys = KeySet.of(delta, names, delta.column(HASH).to_numpy())
         added = np.zeros(len(keys), np.int64)
         np.add.at(added, keys.inverse, weights(delta))
-        _, state = ctx.table(binding.tables[0].name).lookup_one(keys, [COUNT])
+        _, state = ctx.table(spec.name, buckets=buckets_of(spec, keys.columns)).lookup_one(keys, [COUNT])
         before = state.column(COUNT).to_numpy()
         after = before + added
         if (after < 0).any():
@@ -99,7 +111,7 @@ class Distinct:
         counted = rows.append_column(pa.field(COUNT, pa.int64()), pa.array(after)).take(pa.array(changed))
         change = with_weights(counted, (after[changed] > 0).astype(np.int64))
         out = with_weights(rows.take(pa.array(turned)), np.where(after[turned] > 0, 1, -1))
-        return Result(out if ctx.wanted else None, (Change(binding.tables[0].name, change),))
+        return Result(out if ctx.wanted else None, (Change(spec.name, change),), drops=drops)
 
 
 def _summed(delta: pa.Table, names: list[str]) -> pa.Table:

@@ -31,10 +31,15 @@ range, whoever wrote them, so each row is met once, and a hot key is met by
 many tasks at once.  A change of the small side looks up 16 keys for each of
 its own.  What a side without a partner shows depends on all rows of the other,
 which no single task sees here, so the small side cannot be the kept one.
+
+Time: where watermarks bound both sides and the condition speaks of time, a row
+that no later row can meet leaves its side's table (`bounds`, see
+`sql.time_bounds`); it needs no partner any more, and nothing takes it back.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -44,6 +49,7 @@ import pyarrow as pa
 from millpond import hashing
 from millpond.delta import HASH, WEIGHT
 from millpond.errors import InvalidError
+from millpond.operators.bounds import Bound, kept_by
 from millpond.operators.join_epoch import MATCHED, SPREAD, JoinEpoch, Side, Sides, lacks_key, receive
 from millpond.operators.join_match import Matcher
 from millpond.operators.kernel import compile_predicate
@@ -52,7 +58,6 @@ from millpond.operators.map import check_names
 from millpond.operators.operator import (
     BROADCAST,
     HERE,
-    NOTHING,
     Binding,
     Change,
     Context,
@@ -83,6 +88,9 @@ class Join:
     columns: tuple[tuple[str, int, str], ...]
     residual: str | None = None
     broadcast: Literal["left", "right"] | None = None
+    bounds: tuple[
+        tuple[int, Bound], ...
+    ] = ()  # (side, what its rows that can still have partners lie behind)
 
     canonical: ClassVar[bool] = True
 
@@ -98,6 +106,7 @@ class Join:
             self._visible(schema),
             append_only=self.kind in ("inner", "semi") and all(i.append_only for i in inputs),
             key=self._key(inputs),
+            bounds=self._bounds(),
         )
         residual = None
         if self.residual is not None:
@@ -192,6 +201,17 @@ class Join:
             marked=self.residual is not None and shows != "nothing",
             way=way,
             loose=shows == "alone" and way == "hash" and may_lack,
+            bound=next((b for of, b in self.bounds if of == side and b.column in columns), None),
+        )
+
+    def _bounds(self) -> tuple[Bound, ...]:
+        """A later row of the output has a later row of either side in it."""
+        padded = {0: self.kind in ("right", "full"), 1: self.kind in ("left", "full", "semi", "anti")}
+        return tuple(
+            replace(b, column=name)
+            for name, side, column in self.columns
+            for of, b in self.bounds
+            if side == of and column == b.column and not padded[side]
         )
 
     def _schema(self, inputs: tuple[Shape, ...]) -> pa.Schema:
@@ -216,10 +236,12 @@ class Join:
             key = (*key, SPREAD)
         if side.marked:  # last, so that in table order a row and its mark are neighbours
             fields.append(pa.field(MATCHED, pa.bool_()))
-        tables = [TableSpec(side.table, pa.schema(fields), key, rule="weights")]
+        kept = kept_by(side.bound)
+        tables = [TableSpec(side.table, pa.schema(fields), key, rule="weights", **kept)]
         if side.counts is not None and side.counts != side.table:
             own = [inputs[number].schema.field(name) for name in side.on]
-            tables.append(TableSpec(side.counts, pa.schema(own), side.on, rule="weights"))
+            kept = kept if side.keyed_by_time else {}
+            tables.append(TableSpec(side.counts, pa.schema(own), side.on, rule="weights", **kept))
         return tables
 
     def _placed_by(self, left: Side, right: Side) -> tuple[str, ...] | None:
@@ -303,12 +325,20 @@ class Join:
 
     # -- one epoch ---------------------------------------------------------------------
 
+    def due(
+        self, binding: Binding, earliest: Mapping[str, int], watermarks: Mapping[str, int], now_us: int
+    ) -> bool:
+        sides: Sides = binding.extra
+        bounded = [side for side in (sides.left, sides.right) if side.bound is not None]
+        return any(s.bound.is_due(s.table, earliest, watermarks) for s in bounded if s.bound is not None)
+
     def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
         sides: Sides = binding.extra
+        drops = tuple(d for side in (sides.left, sides.right) for d in side.drops(ctx, binding.tables))
         schemas = {table.name: table.schema for table in binding.tables}
         came = [receive(sides[n], inputs[n], schemas[sides[n].table]) for n in (0, 1)]
         if not any(keyed.num_rows or bare.num_rows for keyed, bare in came):
-            return NOTHING
+            return Result(drops=drops)
         work = JoinEpoch(ctx, sides, came[0][0], came[1][0])
         work.pairs(self.residual is not None or sides.matcher.emits)
         changes: list[Change] = []
@@ -322,4 +352,4 @@ class Join:
             elif side.shows != "nothing":
                 work.show_by_key(n)
             changes += work.changes(n)
-        return Result(work.output(), tuple(changes), work.errors)
+        return Result(work.output(), tuple(changes), work.errors, drops)

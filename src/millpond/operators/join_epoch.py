@@ -17,11 +17,14 @@ import pyarrow as pa
 from millpond import hashing
 from millpond.delta import HASH, WEIGHT, concat, consolidate, with_weights
 from millpond.identity import nulls, one_chunk, ties
+from millpond.operators.bounds import Bound
+from millpond.operators.event_time import micros
 from millpond.operators.join_match import Matcher, Met
 from millpond.operators.kernel import join_errors
 from millpond.operators.keyed import Keyed, some_keys
 from millpond.operators.operator import Change, Context
 from millpond.state.table import KeySet, Table
+from millpond.state.table_spec import TableSpec
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -43,11 +46,20 @@ class Side:
     marked: bool  # the table holds weights of pairs too
     way: Literal["hash", "broadcast", "here"]
     loose: bool  # rows without a key are kept, and lie anywhere
+    bound: Bound | None = None  # rows behind it are over
 
     @property
     def wire(self) -> tuple[str, ...]:
         """The names of `columns` on the edge."""
         return tuple("__" + c if self.loose and c in self.on else c for c in self.columns)
+
+    @property
+    def keyed_by_time(self) -> bool:
+        return self.bound is not None and self.bound.column in self.on
+
+    def drops(self, ctx: Context, tables: Sequence[TableSpec]) -> tuple[tuple[str, int], ...]:
+        own = [t for t in tables if t.time is not None and t.name in (self.table, self.counts)]
+        return () if self.bound is None else self.bound.drops(ctx.watermark, *own)
 
 
 @dataclass(frozen=True)
@@ -88,7 +100,11 @@ class JoinEpoch:
     # -- reading state -----------------------------------------------------------------
 
     def _table(self, name: str, side: Side) -> Table:
-        return self.ctx.table(name, everywhere=side.way == "broadcast")
+        buckets = None
+        if side.keyed_by_time and side.bound is not None:  # a key is in one bucket
+            at = micros(self.keys.columns.column(side.on.index(side.bound.column)))[0]
+            buckets = frozenset(np.unique(at // side.bound.width_us).tolist())
+        return self.ctx.table(name, everywhere=side.way == "broadcast", buckets=buckets)
 
     def fetch(self, number: int, which: Ints) -> Keyed:
         """The stored rows of one side with these keys, as far as this task is to meet them."""

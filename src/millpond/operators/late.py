@@ -28,7 +28,7 @@ class LateRows:
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         (shape,) = inputs
         check_time(shape.schema, self.time, step)
-        return Binding(replace(shape, time=None, watermark=None), (HERE,))
+        return Binding(replace(shape, time=None, watermark=None, bounds=()), (HERE,))
 
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (needed | {self.time},)

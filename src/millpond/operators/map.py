@@ -6,7 +6,7 @@ so retractions need no state.  A row whose expression fails is an error row.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import pyarrow as pa
@@ -45,7 +45,10 @@ class Map:
         time = renamed.get(shape.time) if shape.time is not None else None
         watermark = shape.watermark if time is not None else None
         schema = pa.schema([(name, e.type) for name, e in bound])
-        return Binding(Shape(schema, shape.append_only, key, time, watermark), (HERE,), extra=bound)
+        bounds = tuple(
+            replace(b, column=name) for name, e in bound for b in shape.bounds if e.column == b.column
+        )
+        return Binding(Shape(schema, shape.append_only, key, time, watermark, bounds), (HERE,), extra=bound)
 
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         columns = frozenset(column for name, e in binding.extra if name in needed for column in e.needs)

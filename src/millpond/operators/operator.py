@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 import pyarrow as pa
 
+from millpond.operators.bounds import Bound
 from millpond.state.table import Table
 from millpond.state.table_spec import TableSpec
 
@@ -57,6 +58,7 @@ class Shape:
     key: tuple[str, ...] | None = None  # at most one row per key, if known
     time: str | None = None  # event-time column, bounded by `watermark`
     watermark: str | None = None  # the step whose watermark bounds `time`
+    bounds: tuple[Bound, ...] = ()  # columns whose later values are known not to fall behind
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,9 @@ class Operator(Protocol):
     A linear operator that gives each row the origin `_o` of the row it was made of says
     ``carries_origin = True``, and asks its inputs for `_o` when it is needed.  No other is ever asked for
     it, and nobody gets it who did not ask.
+
+    An operator with all its inputs in one task may say ``alone = True``: its tables lie anywhere, and it
+    reads and writes them whole.
     """
 
     canonical: ClassVar[bool]

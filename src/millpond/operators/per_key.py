@@ -12,7 +12,7 @@ that faster operators are tested against, and the way out where there is none.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from millpond.delta import HASH, WEIGHT, assert_non_negative, concat, consolidate, negate
 from millpond.errors import InvalidError
+from millpond.operators.bounds import Bound, among, buckets_of, kept_by
 from millpond.operators.duck import reason, statement
 from millpond.operators.expressions import bind_query
 from millpond.operators.flat_map import Row, python_rows
@@ -53,6 +54,9 @@ class PerKey:
     schema: pa.Schema | None = None  # of what the function returns; a query has its own
     function: Callable[[Row, pa.Table], pa.Table] | None = None
     sql: str | None = None
+    apart: str | None = None  # a column of the key that the query does not know: it runs for each value alone
+    passes: tuple[str, ...] = ()  # key columns that the query gives as they are
+    expires: Bound | None = None  # keys behind it are over
 
     canonical: ClassVar[bool] = True
 
@@ -64,14 +68,21 @@ class PerKey:
                 detail=f"columns are {', '.join(shape.schema.names)}",
                 step=step,
             )
-        rows = TableSpec(f"{step}/rows", stored(shape.schema), key=self.key, rule="weights")
+        rows = TableSpec(
+            f"{step}/rows", stored(shape.schema), key=self.key, rule="weights", **kept_by(self.expires)
+        )
         schema, query = self._computation(rows.schema, step)
         check_names(schema.names, step)
-        return Binding(Shape(schema, append_only=False), (by_key(*self.key),), (rows,), extra=query)
+        given = Shape(schema, append_only=False, bounds=among(shape.bounds, self.passes))
+        return Binding(given, (by_key(*self.key),), (rows,), extra=query)
 
     def _computation(self, rows: pa.Schema, step: str) -> tuple[pa.Schema, str | None]:
         if (self.sql is None) == (self.function is None):
             raise InvalidError("a computation per key is either a query or a function", step=step)
+        if self.sql is not None and self.apart is not None:
+            place = rows.get_field_index(self.apart)
+            schema, query = bind_query(rows.remove(place), self.sql, step=step)
+            return schema.append(rows.field(place)), query
         if self.sql is not None:
             return bind_query(rows, self.sql, step=step)
         if self.schema is None:
@@ -85,13 +96,19 @@ class PerKey:
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (frozenset(binding.tables[0].schema.names),)
 
+    def due(
+        self, binding: Binding, earliest: Mapping[str, int], watermarks: Mapping[str, int], now_us: int
+    ) -> bool:
+        return self.expires is not None and self.expires.is_due(binding.tables[0].name, earliest, watermarks)
+
     def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
         (delta,) = inputs
-        if delta is None:
-            return Result()
         spec = binding.tables[0]
+        drops = () if self.expires is None else self.expires.drops(ctx.watermark, spec)
+        if delta is None:
+            return Result(drops=drops)
         keys = KeySet.of(delta, self.key, delta.column(HASH).to_numpy())
-        held = ctx.table(spec.name).lookup(keys).table
+        held = ctx.table(spec.name, buckets=buckets_of(spec, keys.columns)).lookup(keys).table
         old = self._compute(ctx, binding, held)
         new = self._compute(ctx, binding, concat([held, delta.drop_columns([HASH])]))
         errors = join_errors(new[1], None if old[1] is None else negate(old[1]))
@@ -99,6 +116,7 @@ class PerKey:
             consolidate(concat([new[0], negate(old[0])])),
             (Change(spec.name, delta),),
             None if errors is None else consolidate(errors),
+            drops,
         )
 
     # ------------------------------------------------------------ one side
@@ -126,6 +144,9 @@ class PerKey:
     def _by_query(
         self, ctx: Context, binding: Binding, rows: pa.Table, keys: KeySet, starts: Ints
     ) -> tuple[list[pa.Table], dict[int, str]]:
+        whole, apart = rows, self.apart
+        if apart is not None:
+            rows = rows.drop_columns([apart])
         query = statement(
             ("per key", rows.schema, binding.extra),
             lambda view: binding.extra.format(input=view),
@@ -134,13 +155,17 @@ class PerKey:
         schema = binding.shape.schema
         found: list[pa.Table] = []
         failed: dict[int, str] = {}
-        pending = [(k, min(k + KEYS_PER_QUERY, len(keys))) for k in range(0, len(keys), KEYS_PER_QUERY)]
+        most = KEYS_PER_QUERY if apart is None else 1
+        pending = [(k, min(k + most, len(keys))) for k in range(0, len(keys), most)]
         while pending:
             first, last = pending.pop()
             start, stop = int(starts[first]), int(starts[last])
             try:
                 part = query.run(rows.slice(start, stop - start))
-                found.append(pa.table(part.columns, schema=schema))
+                columns = part.columns
+                if apart is not None:
+                    columns = [*columns, pa.repeat(whole.column(apart)[start], part.num_rows)]
+                found.append(pa.table(columns, schema=schema))
             except ROW_ERRORS as error:
                 if last - first == 1:
                     failed[first] = reason(error)

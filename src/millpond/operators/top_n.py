@@ -20,7 +20,7 @@ A hot or global key is ranked in two stages, `split(buckets)`: the heads of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -32,9 +32,10 @@ from millpond import hashing
 from millpond.delta import HASH, WEIGHT, consolidate
 from millpond.errors import InvalidError
 from millpond.identity import one_chunk, take
+from millpond.operators.bounds import Bound, among, buckets_of, kept_by
 from millpond.operators.keyed import Keyed, as_declared, some_keys
 from millpond.operators.map import check_names
-from millpond.operators.operator import NOTHING, Binding, Change, Context, Inputs, Result, Shape, by_key
+from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
 from millpond.operators.ranked import Counted, Ranked, rank
 from millpond.operators.watermark import stored
 from millpond.ordering import Order
@@ -57,6 +58,7 @@ class TopN:
     with_ties: bool = False
     rank_column: str | None = None
     buckets: int | None = None  # the first of two stages: rank within (key, bucket)
+    expires: Bound | None = None  # keys behind it are over
 
     canonical: ClassVar[bool] = True
 
@@ -82,12 +84,18 @@ class TopN:
             key,
             order=self.order,
             rule="weights",
+            **kept_by(self.expires),
         )
         shown = list(fields)
         if self.rank_column is not None:
             shown.append(pa.field(self.rank_column, pa.int64()))
         return Binding(
-            Shape(pa.schema(shown), append_only=False, key=self._key(shape)),
+            Shape(
+                pa.schema(shown),
+                append_only=False,
+                key=self._key(shape),
+                bounds=among(shape.bounds, self.key),
+            ),
             (by_key(*key),),
             (table,),
             placed_by=self.key if self.buckets is None else None,
@@ -143,20 +151,26 @@ class TopN:
 
     # -- one epoch ---------------------------------------------------------------------
 
+    def due(
+        self, binding: Binding, earliest: Mapping[str, int], watermarks: Mapping[str, int], now_us: int
+    ) -> bool:
+        return self.expires is not None and self.expires.is_due(binding.tables[0].name, earliest, watermarks)
+
     def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
         (spec,) = binding.tables
         names = spec.schema.names
+        drops = () if self.expires is None else self.expires.drops(ctx.watermark, spec)
         if inputs[0] is None:
-            return NOTHING
+            return Result(drops=drops)
         hidden = [name for name in (WEIGHT, HASH) if name in inputs[0].column_names]
         delta = consolidate(inputs[0].select([*names, *hidden]))
         if not delta.num_rows:
-            return NOTHING
+            return Result(drops=drops)
         hashes = one_chunk(delta.column(HASH)).to_numpy() if HASH in delta.column_names else None
         keys = KeySet.of(delta, spec.key, hashes)
         part = Keyed.of(delta, names, keys.inverse)
         gone = np.bincount(part.key[part.weights < 0], minlength=len(keys))
-        table = ctx.table(spec.name)
+        table = ctx.table(spec.name, buckets=buckets_of(spec, keys.columns))
 
         pending = np.arange(len(keys))
         wanted = np.full(len(keys), self.last)
@@ -181,7 +195,7 @@ class TopN:
         out = pa.concat_tables(shown)
         change = pa.concat_tables(kept) if binding.extra else delta
         changes = (Change(spec.name, change),) if change.num_rows else ()
-        return Result(out if out.num_rows else None, changes)
+        return Result(out if out.num_rows else None, changes, drops=drops)
 
     def _orders(self, spec: TableSpec) -> tuple[tuple[Order, ...], tuple[Order, ...]]:
         """How rows of a key are ranked, and how ties are broken: together, the table's order."""

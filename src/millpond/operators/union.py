@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from millpond.delta import HASH, concat
 from millpond.errors import InvalidError
+from millpond.operators.bounds import of_all
 from millpond.operators.operator import HERE, Binding, Context, Inputs, Result, Shape
 
 
@@ -30,7 +31,8 @@ class Union:
         time, watermark = times.pop() if len(times) == 1 else (None, None)
         append_only = all(shape.append_only for shape in inputs)
         key = first.key if len(inputs) == 1 else None
-        return Binding(Shape(first.schema, append_only, key, time, watermark), (HERE,) * len(inputs))
+        bounds = of_all([shape.bounds for shape in inputs])
+        return Binding(Shape(first.schema, append_only, key, time, watermark, bounds), (HERE,) * len(inputs))
 
     def _check(self, step: str, first: pa.Schema, place: int, other: pa.Schema) -> None:
         if other.names != first.names:

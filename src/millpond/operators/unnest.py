@@ -49,7 +49,8 @@ class Unnest:
                     step=step,
                 )
         fields = [*shape.schema, *(pa.field(name, e.type.value_type) for name, e in bound)]
-        return Binding(Shape(pa.schema(fields), shape.append_only), (HERE,), extra=bound)
+        given = Shape(pa.schema(fields), shape.append_only, bounds=shape.bounds)
+        return Binding(given, (HERE,), extra=bound)
 
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         own = {name for name, _ in binding.extra}

@@ -19,9 +19,12 @@ import pyarrow as pa
 
 from millpond.delta import HASH, ORIGIN, without_origin
 from millpond.errors import InvalidError
+from millpond.operators.bounds import Bound
 from millpond.operators.event_time import check_time, micros, without_time
 from millpond.operators.operator import HERE, Binding, Change, Context, Inputs, Result, Shape
 from millpond.state.table_spec import TableSpec
+
+LEAST_WIDTH_US = 1_000_000  # of the buckets in which rows by this time are kept
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,11 @@ class Watermark:
                 "the delay of a watermark cannot be negative", detail=f"got {self.delay_us} us", step=step
             )
         late = TableSpec(f"{step}/late", stored(shape.schema), key=(self.time,), rule="weights")
-        return Binding(replace(shape, time=self.time, watermark=step), (HERE,), (late,))
+        bounds: tuple[Bound, ...] = ()
+        if pa.types.is_timestamp(shape.schema.field(self.time).type):
+            bounds = (Bound(self.time, ((step, 0),), max(self.delay_us, LEAST_WIDTH_US)),)
+        given = replace(shape, time=self.time, watermark=step, bounds=bounds)
+        return Binding(given, (HERE,), (late,))
 
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         # A late row is kept whole, for whoever wants to look at it.

@@ -9,13 +9,15 @@ becomes the time of the output.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from millpond.errors import InvalidError
+from millpond.operators.bounds import Bound
 from millpond.operators.event_time import LIMIT_US, Ints, check_time, micros, without_time
 from millpond.operators.operator import HERE, Binding, Context, Inputs, Result, Shape
 
@@ -37,7 +39,7 @@ class Tumble:
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         (shape,) = inputs
         _check_positive("size", self.size_us, step)
-        return _bind(shape, self.time, shape.key, step)
+        return _bind(shape, self.time, shape.key, step, self.size_us, self.size_us, self.offset_us)
 
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (needed - {START, END} | {self.time},)
@@ -70,7 +72,7 @@ class Hop:
                 step=step,
             )
         key = None if shape.key is None else (*shape.key, START)
-        return _bind(shape, self.time, key, step)
+        return _bind(shape, self.time, key, step, self.size_us, self.slide_us, self.offset_us)
 
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (needed - {START, END} | {self.time},)
@@ -89,7 +91,9 @@ def _check_positive(what: str, value: int, step: str) -> None:
         )
 
 
-def _bind(shape: Shape, time: str, key: tuple[str, ...] | None, step: str) -> Binding:
+def _bind(
+    shape: Shape, time: str, key: tuple[str, ...] | None, step: str, size: int, slide: int, offset: int
+) -> Binding:
     kind = check_time(shape.schema, time, step)
     taken = [name for name in (START, END) if name in shape.schema.names]
     if taken:
@@ -100,10 +104,25 @@ def _bind(shape: Shape, time: str, key: tuple[str, ...] | None, step: str) -> Bi
         )
     schema = shape.schema.append(pa.field(START, kind)).append(pa.field(END, kind))
     bounded = shape.time == time and shape.watermark is not None
-    return Binding(
-        Shape(schema, shape.append_only, key, END if bounded else None, shape.watermark if bounded else None),
-        (HERE,),
+    given = Shape(
+        schema,
+        shape.append_only,
+        key,
+        END if bounded else None,
+        shape.watermark if bounded else None,
+        (*shape.bounds, *_ends(shape, time, step, size, slide, offset)),
     )
+    return Binding(given, (HERE,))
+
+
+def _ends(shape: Shape, time: str, step: str, size: int, slide: int, offset: int) -> tuple[Bound, ...]:
+    """The end of a window lies after the times in it, and its start a fixed time before that."""
+    found = next((b for b in shape.bounds if b.column == time), None)
+    if found is None:
+        return ()
+    width = math.gcd(size, slide)
+    end = Bound(END, found.marks, width, offset % width == 0, "open", step)
+    return (end, replace(end, column=START, marks=found.moved(size)))
 
 
 def _assign(binding: Binding, inputs: Inputs, time: str, size: int, slide: int, offset: int) -> Result:

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from millpond import hashing
 from millpond.delta import concat, consolidate, weights, with_weights
 from millpond.errors import InvalidError
-from millpond.operators.aggregate import Agg, Aggregate, Close, closed_below, feeds_for
+from millpond.operators.aggregate import Agg, Aggregate, Close, feeds_for
 from millpond.operators.distinct import Distinct
 from millpond.operators.operator import Shape
 from millpond.operators.per_key import PerKey
@@ -561,7 +561,7 @@ class WindowRun:
         closed = "false" if self.bound is None else f"epoch_us(window_end) <= {self.bound}"
         self.run.check_against(self.query.format(closed))
         if self.bound is not None:
-            limit = closed_below(self.bound, self.operator.closes.bucket_us)  # type: ignore[union-attr]
+            limit = self.operator.closes.bound.first_open(self.bound)  # type: ignore[union-attr]
             assert all(ref.bucket is None or ref.bucket >= limit for ref in self.run.refs)
 
 
