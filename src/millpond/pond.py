@@ -582,11 +582,21 @@ class Pond:
 
     def insert(self, table: str, rows: pa.Table | Iterable[Mapping[str, Any]]) -> int:
         """Put rows into a table; durable when it returns. The number of its inbox entry."""
-        return self._rows(table, rows, 1)
+        return self._rows(table, self._held(table, rows), 1)
 
     def delete(self, table: str, rows: pa.Table | Iterable[Mapping[str, Any]]) -> int:
         """Take rows out: by key if the table has one, else equal rows."""
-        return self._rows(table, rows, -1)
+        return self._rows(table, self._held(table, rows), -1)
+
+    def _held(self, table: str, rows: pa.Table | Iterable[Mapping[str, Any]]) -> Any:
+        """Rows under the names that their columns are kept by, where SQL calls them otherwise."""
+        found = (o for o in self.plan.objects.values() if o.kind == "table" and o.scan == table)
+        names = {c.name: c.held for o in found for c in o.columns}
+        if all(name == held for name, held in names.items()):
+            return rows
+        if isinstance(rows, pa.Table):
+            return rows.rename_columns([names.get(n, n) for n in rows.column_names])
+        return [{names.get(n, n): v for n, v in row.items()} for row in rows]
 
     def _rows(self, name: str, rows: pa.Table | Iterable[Mapping[str, Any]], weight: int) -> int:
         node = self.plan.nodes.get(name)
@@ -595,7 +605,7 @@ class Pond:
             raise InvalidError(
                 f"no table named {name!r}", hint="define it with pond.table(name, schema, key=...)"
             )
-        table = _to_table(name, rows, source.columns)
+        table = _to_table(name, rows, source)
         if table.num_rows > ROWS_MAX:
             raise InvalidError(
                 "too many rows in one call", detail=f"{table.num_rows} rows, at most {ROWS_MAX}"
@@ -1032,11 +1042,14 @@ def _silent_within(store: Store, last: lease.Beat, silence_s: float) -> bool:
     return True
 
 
-def _to_table(name: str, rows: pa.Table | Iterable[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+def _to_table(name: str, rows: pa.Table | Iterable[Mapping[str, Any]], source: InboxTable) -> pa.Table:
     """Rows as the table declares them, or an error that says what differs."""
+    schema = source.columns
     try:
         if isinstance(rows, pa.Table):
             _match_columns(name, rows.column_names, schema)
+            may_lack = {n for n, _ in source.fill} - set(rows.column_names)
+            schema = pa.schema([f for f in schema if f.name not in may_lack])
             missing = [c for c in schema.names if c not in rows.column_names]
             if missing:
                 raise InvalidError(

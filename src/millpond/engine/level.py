@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from millpond import hashing
-from millpond.delta import without_origin
+from millpond.delta import HASH, ORIGIN, WEIGHT, without_origin
 from millpond.engine import checks, frames, watermarks
 from millpond.engine.spec import EpochSpec, Report
 from millpond.engine.worker import Worker
@@ -37,6 +37,7 @@ from millpond.state.table import Table
 from millpond.state.table_spec import TableSpec
 
 LAST_HASH = (1 << 64) - 1
+OWN_COLUMNS = (WEIGHT, HASH, ORIGIN)  # beside those of users
 
 
 class LevelTask:
@@ -228,8 +229,15 @@ class TaskRun:
         return out
 
     def _asked(self, node: Node, index: int, delta: pa.Table | None) -> pa.Table | None:
-        """An input as the step asked for it: the origin of rows is for those alone who need it."""
-        return delta if delta is None or (node.step, index) in self.levels.origins else without_origin(delta)
+        """An input as the step knows it: origins are for those who ask, columns that came later for others."""
+        if delta is None:
+            return None
+        if (node.step, index) not in self.levels.origins:
+            delta = without_origin(delta)
+        known = node.reads[index] if node.reads else None
+        if known is None:
+            return delta
+        return delta.select([n for n in delta.column_names if n in known or n in OWN_COLUMNS])
 
     def _due(self, node: Node) -> bool:
         due = getattr(node.operator, "due", None)

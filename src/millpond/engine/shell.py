@@ -234,14 +234,13 @@ class Shell:
         source = self.sources.get(str(entry.args.get(TABLE_KEY)))
         if not getattr(source, "inbox", False):
             return f"the pond has no table {entry.args.get(TABLE_KEY)!r}"
-        columns: pa.Schema = source.columns  # type: ignore[union-attr]
-        wanted = columns.append(pa.field("_w", pa.int64()))
         try:
             with pa.ipc.open_stream(entry.payload) as stream:
                 given = stream.schema
         except pa.ArrowInvalid as broken:
             return f"its rows cannot be read: {broken}"
-        if given != wanted or not isinstance(entry.args.get(ROWS_KEY), int):
+        fits = source.takes(given)  # type: ignore[union-attr]
+        if not fits or not isinstance(entry.args.get(ROWS_KEY), int):
             shown = ", ".join(f"{f.name} {f.type}" for f in given)
             return f"its rows have other columns than the table: {shown}"
         if source.append_only:  # type: ignore[union-attr]

@@ -27,18 +27,26 @@ OTHER_PROGRAM = ("change", "rollback", "takeover")  # kinds of epochs that may b
 
 def view_changes(snapshot: Snapshot, view: str, plan_of: PlanOf) -> pa.Table | None:
     """The delta of one epoch; None where the view is neither there nor was."""
-    return _changes(snapshot, lambda manifest: held_by(plan_of(manifest), view))
+    found = _changes(snapshot, lambda manifest: held_by(plan_of(manifest), view))
+    return _shown(found, plan_of(snapshot.manifest), view)
 
 
 def sink_changes(snapshot: Snapshot, sink: str, plan_of: PlanOf) -> pa.Table | None:
     """What a sink is told of one epoch: nothing before it is there, and all rows when it comes."""
-    return _changes(snapshot, lambda manifest: read_by(plan_of(manifest), sink))
+    found = _changes(snapshot, lambda manifest: read_by(plan_of(manifest), sink))
+    plan = plan_of(snapshot.manifest)
+    return _shown(found, plan, plan.sinks[sink].view) if sink in plan.sinks else found
 
 
 def view_difference(before: Snapshot, after: Snapshot, view: str, plan_of: PlanOf) -> pa.Table | None:
     """after - before for one view, by reading only what the two do not share."""
     was, now = (held_by(plan_of(snapshot.manifest), view) for snapshot in (before, after))
-    return _between(before, was, after, now)
+    return _shown(_between(before, was, after, now), plan_of(after.manifest), view)
+
+
+def _shown(rows: pa.Table | None, plan: Plan, view: str) -> pa.Table | None:
+    found = plan.views.get(view)
+    return rows if rows is None or found is None else found.shown(rows)
 
 
 def held_by(plan: Plan, view: str) -> Held | None:
@@ -46,7 +54,7 @@ def held_by(plan: Plan, view: str) -> Held | None:
     found = plan.views.get(view)
     if found is None:
         return None
-    return table_specs(plan)[found.table], list(plan.shape(found.step).schema.names)
+    return table_specs(plan)[found.table], found.held(plan.shape(found.step).schema.names)
 
 
 def read_by(plan: Plan, sink: str) -> Held | None:

@@ -23,16 +23,20 @@ from millpond.state.table_spec import TableSpec
 
 @dataclass(frozen=True)
 class Bag:
-    """`sequence` names a column of the input that is not part of the row, if there is one."""
+    """`sequence` names a column of the input that is not part of the row, if there is one.
+
+    Rows lie by their plain columns, or by `key`: those of them that the table had when it was made.
+    """
 
     sequence: str | None = None
+    key: tuple[str, ...] | None = None
 
     canonical: ClassVar[bool] = True
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         (shape,) = inputs
         schema = stored(pa.schema([f for f in shape.schema if f.name != self.sequence]))
-        key = tuple(f.name for f in schema if not pa.types.is_nested(f.type))
+        key = self.key or tuple(f.name for f in schema if not pa.types.is_nested(f.type))
         table = TableSpec(f"{step}/rows", schema, key=key, rule="weights")
         return Binding(
             Shape(schema, append_only=False), (by_key(*key),), (table,), view=table.name, placed_by=key

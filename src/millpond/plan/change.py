@@ -115,7 +115,7 @@ def renamed(plan: Plan, name: str, to: str) -> Plan:
     view = require_view(plan, name)
     if to in plan.views:
         raise InvalidError(f"there is a view {to!r} already", hint="swap the two, or drop that one first")
-    views = {v.name: v for v in (View(to, o.step, o.table) if o is view else o for o in plan.views.values())}
+    views = {v.name: v for v in (replace(o, name=to) if o is view else o for o in plan.views.values())}
     sinks = {n: replace(s, view=to) if s.view == name else s for n, s in plan.sinks.items()}
     return replace(plan, views=views, sinks=sinks)
 
@@ -123,9 +123,7 @@ def renamed(plan: Plan, name: str, to: str) -> Plan:
 def swapped(plan: Plan, one: str, other: str) -> Plan:
     """The plan in which two views have each other's name; sinks stay with the name they read."""
     a, b = require_view(plan, one), require_view(plan, other)
-    return replace(
-        plan, views={**plan.views, one: View(one, b.step, b.table), other: View(other, a.step, a.table)}
-    )
+    return replace(plan, views={**plan.views, one: replace(b, name=one), other: replace(a, name=other)})
 
 
 def restored(then: Plan, now: Plan) -> Plan:

@@ -16,6 +16,7 @@ from millpond.operators.scan import Scan
 from millpond.plan import codec
 from millpond.plan.evolution import carried, check_state, evolves
 from millpond.plan.nodes import Node, Plan
+from millpond.plan.widened import widens
 
 
 def check_compatible(
@@ -34,7 +35,7 @@ def check_compatible(
                 hint="define the step as before, or drop its view with pond.change() or DROP",
                 step=step,
             )
-        if not same_meaning(mine, node):
+        if not same_meaning(mine, node) and not widens(old, new, step):
             raise InvalidError(
                 f"step {step!r} means something else than when the pond was made",
                 detail=_difference(node, mine),

@@ -7,9 +7,11 @@ node is made, and stored with it.  SQL and the flow API build the same plan.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
+
+import pyarrow as pa
 
 from millpond.errors import InvalidError
 from millpond.operators.operator import Binding, Operator, Shape
@@ -23,6 +25,7 @@ class Node:
     operator: Operator
     inputs: tuple[str, ...]
     binding: Binding
+    reads: tuple[tuple[str, ...] | None, ...] = ()  # of inputs that gained columns since: those it knows
 
     encoded_once: ClassVar[bool] = True  # a plan of many is stored often: see `codec`
 
@@ -34,6 +37,16 @@ class View:
     name: str
     step: str
     table: str
+    columns: tuple[tuple[str, str], ...] = ()  # (shown, held) where that is not all, under its own name
+
+    def held(self, names: Iterable[str]) -> list[str]:
+        """Those of the table's columns that are seen."""
+        return [held for _, held in self.columns] if self.columns else list(names)
+
+    def shown(self, rows: pa.Table) -> pa.Table:
+        """Rows under the names by which their columns are seen."""
+        names = {held: shown for shown, held in self.columns}
+        return rows.rename_columns([names.get(n, n) for n in rows.column_names]) if names else rows
 
 
 @dataclass(frozen=True)
@@ -86,7 +99,8 @@ class Plan:
         position of its own.
         """
         for node in self.nodes.values():
-            if node.inputs == inputs and node.operator == operator and (inputs or node.step == step):
+            same = node.inputs == inputs and node.operator == operator and not node.reads
+            if same and (inputs or node.step == step):
                 return self, node.step
         if step in self.nodes:
             raise InvalidError(

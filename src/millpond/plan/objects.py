@@ -19,6 +19,12 @@ class SqlColumn:
     default: str | None = None  # expressions, as text
     generated: str | None = None
     required: bool = False
+    stored: str | None = None  # what rows call it, where that is another name
+
+    @property
+    def held(self) -> str:
+        """The column of the rows: a name that never comes to mean another one."""
+        return self.name if self.stored is None else self.stored
 
 
 @dataclass(frozen=True)

@@ -146,7 +146,8 @@ class Reader:
                 detail=f"views are {', '.join(sorted(plan.views)) or 'none'}",
                 hint=f"did you mean {near[0]!r}?" if near else None,
             )
-        return view, self._specs_of(manifest)[view.table], list(plan.shape(view.step).schema.names)
+        columns = view.held(plan.shape(view.step).schema.names)
+        return view, self._specs_of(manifest)[view.table], columns
 
     def _specs_of(self, manifest: Manifest) -> dict[str, TableSpec]:
         key = manifest.catalog or ""
@@ -158,14 +159,15 @@ class Reader:
 
     def read(self, view: str, epoch: int | str | None = None) -> pa.Table:
         with self.pinned(epoch) as snapshot:
-            _, spec, columns = self._view(snapshot.manifest, view)
-            return snapshot.scan(spec, columns)
+            found, spec, columns = self._view(snapshot.manifest, view)
+            return found.shown(snapshot.scan(spec, columns))
 
     def lookup(self, view: str, key: Any, epoch: int | str | None = None) -> pa.Table:
         """The rows of one key, or of many: a value, a dict, a list of them, or a table of keys."""
         with self.pinned(epoch) as snapshot:
-            _, spec, columns = self._view(snapshot.manifest, view)
-            return snapshot.lookup(spec, keys_table(spec, key), columns)
+            found, spec, columns = self._view(snapshot.manifest, view)
+            held = {shown: name for shown, name in found.columns}
+            return found.shown(snapshot.lookup(spec, keys_table(spec, _held(key, held)), columns))
 
     def diff(self, view: str, e1: int | str, e2: int | str) -> pa.Table:
         """What changed from epoch e1 to epoch e2, consolidated; backwards when e2 is before e1."""
@@ -179,11 +181,11 @@ class Reader:
                 found = view_difference(before, after, view, self.plan_of)
                 if found is not None:
                     return found
-            _, spec, columns = self._view(after.manifest, view)
+            found_view, spec, columns = self._view(after.manifest, view)
             told = (view_changes(after.at(e), view, self.plan_of) for e in range(first + 1, last + 1))
             parts = [rows for rows in told if rows is not None]
             if not parts:
-                return _empty(spec, columns)
+                return found_view.shown(_empty(spec, columns))
             return deltas.consolidate(deltas.concat(parts))
 
     def changes(
@@ -196,10 +198,10 @@ class Reader:
         """
         if since is None:
             with self.pinned() as snapshot:
-                _, spec, columns = self._view(snapshot.manifest, view)
+                found_view, spec, columns = self._view(snapshot.manifest, view)
                 rows = snapshot.table(spec).scan()
                 at = snapshot.epoch
-            yield Delta(at, rows.select([*columns, "_w"]))
+            yield Delta(at, found_view.shown(rows.select([*columns, "_w"])))
         else:
             at = self._resolve(self.head(), since)
         while True:
@@ -217,11 +219,12 @@ class Reader:
         """The changes of the epochs after `at`, at least one, until they are many bytes."""
         found: list[Delta] = []
         with self._stretch(at, last) as (_, after):
-            _, spec, columns = self._view(after.manifest, view)
+            found_view, spec, columns = self._view(after.manifest, view)
+            nothing = found_view.shown(_empty(spec, columns))
             while at < last and sum(d.table.nbytes for d in found) < CHANGES_BYTES:
                 at += 1
                 rows = view_changes(after.at(at), view, self.plan_of)
-                found.append(Delta(at, _empty(spec, columns) if rows is None else rows))
+                found.append(Delta(at, nothing if rows is None else rows))
         return found
 
     @contextlib.contextmanager
@@ -327,6 +330,15 @@ def keys_table(spec: TableSpec, key: Any) -> pa.Table:
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         shown = ", ".join(f"{f.name} {f.type}" for f in schema)
         raise InvalidError("the key is of another type", detail=f"the key is ({shown}): {error}") from error
+
+
+def _held(key: Any, names: Mapping[str, str]) -> Any:
+    """Keys under the names that rows have, where people see them under others."""
+    if isinstance(key, pa.Table):
+        return key.rename_columns([names.get(n, n) for n in key.column_names])
+    if isinstance(key, list):
+        return [_held(one, names) for one in key]
+    return {names.get(n, n): v for n, v in key.items()} if isinstance(key, Mapping) else key
 
 
 def _key_row(spec: TableSpec, one: Any) -> Mapping[str, Any]:

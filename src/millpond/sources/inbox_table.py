@@ -2,6 +2,7 @@
 
 The entry's number and the row's place in it are the order in which changes
 apply; they travel as `__seq` until the table's own operator has used them.
+Rows may lack columns that the table gained after they were written.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class InboxTable:
     columns: pa.Schema
     append_only: bool = False
     inbox: bool = True
+    fill: tuple[tuple[str, Any], ...] = ()  # columns that an entry may lack, and what its rows have there
 
     @property
     def schema(self) -> pa.Schema:
@@ -47,7 +49,27 @@ class InboxTable:
         entry = parse(int(split.what["entry"]), split.data)
         with pa.ipc.open_stream(pa.py_buffer(entry.payload)) as reader:
             rows = reader.read_all()
+        rows = self.filled(rows)
         if self.append_only:
             rows = rows.drop_columns(["_w"])  # the shell takes no entry that deletes
         sequence = entry.number * ROWS_MAX + np.arange(rows.num_rows, dtype=np.int64)
         yield rows.append_column(SEQUENCE, pa.array(sequence))
+
+    def filled(self, rows: pa.Table) -> pa.Table:
+        """Rows of an entry with all columns: whoever wrote it may not have known those that came since."""
+        if len(rows.column_names) == len(self.columns) + 1:
+            return rows
+        fill = dict(self.fill)
+        arrays = [
+            rows.column(f.name)
+            if f.name in rows.column_names
+            else pa.array([fill[f.name]], f.type).take(pa.array(np.zeros(rows.num_rows, np.int64)))
+            for f in self.columns
+        ]
+        return pa.table(arrays, schema=self.columns).append_column("_w", rows.column("_w"))
+
+    def takes(self, given: pa.Schema) -> bool:
+        """Are these the columns of rows, but for some that may be lacking, and the weight?"""
+        may_lack = {name for name, _ in self.fill}
+        wanted = [f for f in self.columns if f.name in given.names or f.name not in may_lack]
+        return bool(given == pa.schema([*wanted, pa.field("_w", pa.int64())]))

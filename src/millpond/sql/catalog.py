@@ -96,7 +96,7 @@ class Catalog:
 
     def relations(self) -> dict[str, Relation]:
         return {
-            o.name: Relation(o.step, tuple(Column(c.name, c.type) for c in o.columns))
+            o.name: Relation(o.step, tuple(Column(c.held, c.type) for c in o.columns))
             for o in self.objects.values()
             if o.step is not None and o.kind not in ("sink", "index")
         }

@@ -14,7 +14,7 @@ stretch: they run one after the other over the same rows, in one epoch.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,8 @@ class Changed:
 
 def goes_with(first: Args, other: Args) -> bool:
     """May two changes be executed in one stretch?"""
-    return first["table"] == other["table"] and _alone(first) and _alone(other)
+    same = first["table"] == other["table"] and first.get("columns") == other.get("columns")
+    return same and _alone(first) and _alone(other)
 
 
 def _alone(args: Args) -> bool:
@@ -68,14 +69,26 @@ def _target(catalog: Catalog, args: Args) -> SqlObject:
         if found.kind == "table" and found.scan == args["table"]:
             if found.name != args["name"]:
                 raise InvalidError(f"table {args['name']!r} is called {found.name!r} now")
-            return found
+            return _as_it_was(found, args)
     raise InvalidError(f"the pond has no table {args['name']!r}")
+
+
+def _as_it_was(found: SqlObject, args: Args) -> SqlObject:
+    """The table with the columns that a change was made for: it means the same as before they changed."""
+    pairs = args.get("columns")
+    if pairs is None or args.get("conflict") or any(c.generated for c in found.columns):
+        return found
+    now = {c.held: c for c in found.columns}
+    then = {held: name for name, held in pairs}
+    columns = tuple(replace(now[held], name=name) for held, name in then.items() if held in now)
+    held_by = {c.name: c.held for c in found.columns}
+    return replace(found, columns=columns, key=tuple(then.get(held_by[k], k) for k in found.key))
 
 
 def _inserted(
     scratch: Scratch, catalog: Catalog, snapshot: Snapshot, target: SqlObject, spec: TableSpec, args: Args
 ) -> Changed:
-    names, reads = [c.name for c in target.columns], _reads(catalog, args)
+    names, reads = [c.held for c in target.columns], _reads(catalog, args)
     looks = args.get("conflict") or any(o.name == target.name for o in reads)
     before = snapshot.scan(spec, names) if looks else spec.schema.empty_table().select(names)
     scratch.table(target, before, key=bool(args.get("conflict")))
@@ -92,8 +105,9 @@ def _touched(
     spec: TableSpec,
     stretch: Sequence[Args],
 ) -> Changed:
-    names = [c.name for c in target.columns]
-    before = _held(snapshot, spec, names, stretch)
+    names = [c.held for c in target.columns]
+    unseen = [n for n in spec.schema.names if n not in names]  # dropped: what they hold stays as it is
+    before = _held(snapshot, spec, [*names, *unseen], stretch)
     scratch.table(target, before, places=True)
     _show(scratch, catalog, snapshot, target, _reads(catalog, stretch[0]))
     refused: dict[int, str] = {}
@@ -112,7 +126,9 @@ def _touched(
     places = pa.chunked_array([c for part in touched for c in part.chunks], pa.int64()).unique()
     listed, place = scratch.rows(pa.table({"place": places})), quoted(PLACE)
     there = f"{quoted(target.name)} where {place} in (select place from {listed}) order by {place}"
-    come = scratch.arrow(f"select {returned(target.columns)} from {there}")
+    come = scratch.arrow(f"select {returned(target.columns)}, {place} from {there}")
+    kept = before.select(unseen).take(come.column(PLACE))
+    come = pa.table([*come.select(names).columns, *kept.columns], names=before.column_names)
     return Changed(_weighted(before.take(places), come.cast(before.schema)), refused)
 
 
@@ -144,7 +160,7 @@ def _show(
         spec = catalog.stored(found)
         if spec is None:
             raise InvalidError(f"the rows of {found.kind} {found.name!r} are not kept")
-        scratch.relation(found, snapshot.scan(spec, [c.name for c in found.columns]))
+        scratch.relation(found, snapshot.scan(spec, [c.held for c in found.columns]))
 
 
 def _weighted(gone: pa.Table, come: pa.Table) -> pa.Table:

@@ -52,7 +52,7 @@ def read_columns(inner: Piece) -> Definition:
         elif part.has(0, "CONSTRAINT") or (part.word(0) in _REFUSED and part.word(1) in ("KEY", "(")):
             part.fail(f"{part.word(0)} is not supported", 0, "tables have PRIMARY KEY and NOT NULL")
         else:
-            column, is_key = _column(words)
+            column, is_key = read_column(words)
             if any(c.name.lower() == column.name.lower() for c in columns):
                 part.fail(f"column {column.name!r} is defined twice")
             columns.append(column)
@@ -70,7 +70,7 @@ def read_columns(inner: Piece) -> Definition:
             )
     key = tuple(known[k.lower()] for k in key)
     made = tuple(_required(c) if c.name in key else c for c in columns)
-    _check_expressions(made)
+    check_expressions(made)
     if mark is None:
         return Definition(made, key)
     time = known[mark[0].lower()]
@@ -87,7 +87,7 @@ def _required(column: SqlColumn) -> SqlColumn:
     return SqlColumn(column.name, column.type, column.default, column.generated, True)
 
 
-def _column(words: Words) -> tuple[SqlColumn, bool]:
+def read_column(words: Words) -> tuple[SqlColumn, bool]:
     piece = words.piece
     name = words.name("name of a column")
     end = next((n for n in piece.outside(words.at) if piece.word(n) in _AFTER_TYPE), len(piece))
@@ -105,9 +105,8 @@ def _column(words: Words) -> tuple[SqlColumn, bool]:
         elif words.take("NULL"):
             continue
         elif words.take("DEFAULT"):
-            end = next(
-                (n for n in piece.outside(words.at + 1) if piece.word(n) in _AFTER_TYPE[:4]), len(piece)
-            )
+            ends = (n for n in piece.outside(words.at) if n > words.at and piece.word(n) in _AFTER_TYPE[:4])
+            end = next(ends, len(piece))
             default = readable_text(f"select {piece.part(words.at, end).sql}", piece.dialect)[7:]
             words.at = end
         elif words.take("GENERATED", "ALWAYS", "AS") or words.take("AS"):
@@ -156,7 +155,7 @@ def _spellings(said: str, dialect: str) -> list[str]:
 
 def stored_schema(columns: Sequence[SqlColumn]) -> pa.Schema:
     """Arrow's types for rows of these columns, as we keep them."""
-    listed = ", ".join(f"cast(null as {_held(c.type)}) as {quoted(c.name)}" for c in columns)
+    listed = ", ".join(f"cast(null as {_held(c.type)}) as {quoted(c.held)}" for c in columns)
     schema = parser().sql(f"select {listed} limit 0").to_arrow_table().schema
     return pa.schema([pa.field(f.name, _utc(f.type)) for f in schema])
 
@@ -173,7 +172,7 @@ def _utc(kind: pa.DataType) -> pa.DataType:
 # -- expressions -----------------------------------------------------------------------
 
 
-def _check_expressions(columns: Sequence[SqlColumn]) -> None:
+def check_expressions(columns: Sequence[SqlColumn]) -> None:
     """Defaults stand alone; generated columns read the others."""
     plain = ", ".join(f"cast(null as {c.type}) as {quoted(c.name)}" for c in columns if c.generated is None)
     for column in columns:

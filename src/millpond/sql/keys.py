@@ -74,6 +74,7 @@ def _keys(
     params: Mapping[str, Any],
 ) -> Keys | None:
     types = {c.name.lower(): c.type for c in made.columns}
+    held = {c.name.lower(): c.held.lower() for c in made.columns}
     called = str(table.get("alias") or table["table_name"]).lower()
     values: dict[str, list[Any]] = {}
     for part in _conjuncts(where):
@@ -83,7 +84,7 @@ def _keys(
                 continue
             made_of = [_value(g, types[path[-1]], params) for g in given]
             if all(m is not None for m in made_of):
-                values.setdefault(path[-1], [m[0] for m in made_of if m is not None])
+                values.setdefault(held[path[-1]], [m[0] for m in made_of if m is not None])
     if any(k.lower() not in values for k in spec.key):
         return None
     lists = [values[k.lower()] for k in spec.key]

@@ -112,10 +112,10 @@ class Scratch:
 
     def relation(self, found: SqlObject, rows: pa.Table) -> None:
         """Rows as we keep them, under their name and with their logical types."""
-        if not any(restored(c.type) for c in found.columns):
+        if not any(restored(c.type) or c.held != c.name for c in found.columns):
             self.rows(rows.select([c.name for c in found.columns]), found.name)
             return
-        listed = ", ".join(f"{Column(c.name, c.type).sql} AS {quoted(c.name)}" for c in found.columns)
+        listed = ", ".join(f"{Column(c.held, c.type).sql} AS {quoted(c.name)}" for c in found.columns)
         self.view(found.name, f"select {listed} from {self.rows(rows)}")
 
     def view(self, name: str, sql: str) -> None:
@@ -141,7 +141,7 @@ class Scratch:
         self._made.append(("table", found.name))
         if rows is not None and rows.num_rows:
             held = [c for c in found.columns if c.generated is None]
-            wanted = ", ".join(Column(c.name, c.type).sql for c in held)
+            wanted = ", ".join(Column(c.held, c.type).sql for c in held)
             place = ""
             if places:
                 rows = rows.append_column(PLACE, pa.array(range(rows.num_rows), pa.int64()))
@@ -165,7 +165,7 @@ def returned(columns: Sequence[SqlColumn]) -> str:
         value = quoted(c.name) if c.generated is None else f"CAST(({c.generated}) AS {c.type})"
         if restored(c.type):
             value = f"CAST({value} AS {storable_text(c.type)})"
-        parts.append(f"{value} AS {quoted(c.name)}")
+        parts.append(f"{value} AS {quoted(c.held)}")
     return ", ".join(parts)
 
 

@@ -63,7 +63,8 @@ class Session:
         for piece in statements(text, dialect):
             if not find(piece).defines:
                 piece.fail("a pipeline only defines", 0, "millpond sql POND -f FILE runs any statement")
-            if all(o.said != piece.sql for o in self.catalog.objects.values()):
+            known = self.catalog.objects.values()
+            if all(piece.sql not in (o.said, *o.options.get("altered", ())) for o in known):
                 self.run_one(piece)
         with self._lock:
             self.settle()

@@ -1,4 +1,4 @@
-"""ALTER: names that change.  Rows do not move, whatever is built on them goes on."""
+"""ALTER: names and columns that change.  Rows do not move, whatever is built on them goes on."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from millpond.errors import InvalidError
 from millpond.plan.change import renamed, swapped
 from millpond.plan.nodes import Plan
 from millpond.plan.objects import SqlObject
-from millpond.sql.catalog import Catalog
+from millpond.sql.catalog import Catalog, all_objects
 from millpond.sql.parse import Words
 from millpond.sql.result import Result
 from millpond.sql.session import Session
+from millpond.sql.statements import alter_columns
 
 _KINDS = {
     ("TABLE",): "table",
@@ -42,12 +43,28 @@ def run(session: Session, words: Words) -> Result:
         other = catalog.get(words.name("name of the other view"), "materialized view")
         words.end()
         _swap(session, found, other)
+    elif kind == "table" and words.piece.word(words.at) in ("ADD", "DROP", "RENAME"):
+        _alter_columns(session, words, found)
     else:
+        hints = "RENAME TO, SWAP WITH and, for tables, ADD, DROP and RENAME COLUMN are"
         words.fail(
-            "this change is not supported",
-            "RENAME TO and SWAP WITH are; for other columns create a new table and INSERT … SELECT",
+            "this change is not supported", f"{hints}; for others create a new table and INSERT … SELECT"
         )
     return Result.said(f"ALTER_{kind.upper().replace(' ', '_')}")
+
+
+def _alter_columns(session: Session, words: Words, found: SqlObject) -> None:
+    said = words.piece.sql
+    actions = alter_columns.edits(session, words, found.name)
+
+    def edit(plan: Plan) -> Plan:
+        for action in actions:
+            plan = action(plan)
+        made = all_objects(plan)[found.name]
+        altered = (*made.options.get(alter_columns.ALTERED, ()), said)
+        return plan.with_object(replace(made, options={**made.options, alter_columns.ALTERED: altered}))
+
+    session.edit(edit)
 
 
 def _rename(session: Session, catalog: Catalog, found: SqlObject, to: str) -> None:

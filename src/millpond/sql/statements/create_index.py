@@ -26,6 +26,7 @@ def run(replaces: bool) -> Callable[[Session, Words], Result]:
         def make(builder: Builder) -> SqlObject:
             found = session.catalog.get(on, "table", "materialized view")
             known = {c.name.lower(): c.name for c in found.columns}
+            held = {c.name.lower(): c.held for c in found.columns}
             odd = [n for n in named if n.lower() not in known]
             if odd:
                 raise InvalidError(
@@ -35,7 +36,7 @@ def run(replaces: bool) -> Callable[[Session, Words], Result]:
                 )
             key = tuple(known[n.lower()] for n in named)
             step = builder.plan.views[found.name].step
-            view = Stream(builder, step).view(name, key=key)
+            view = Stream(builder, step).view(name, key=[held[n.lower()] for n in named])
             return SqlObject(
                 "index", name, found.columns, key, step=view.step, uses=(found.name,), said=words.piece.sql
             )

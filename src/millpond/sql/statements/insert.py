@@ -34,5 +34,5 @@ def run(session: Session, piece: Piece, params: Params) -> Result:
         scratch.table(found)
         rows = scratch.arrow(f"{sql} RETURNING {returned(found.columns)}", shown=sql)
     assert found.scan is not None
-    session.pond.insert(found.scan, rows.cast(stored_schema(found.columns)))
+    session.pond._rows(found.scan, rows.cast(stored_schema(found.columns)), 1)
     return Result.said(f"INSERT {rows.num_rows}")

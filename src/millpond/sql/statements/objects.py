@@ -8,7 +8,7 @@ from dataclasses import replace
 from millpond.errors import InvalidError
 from millpond.flow.builder import Builder
 from millpond.plan.change import upstream
-from millpond.plan.nodes import Plan, View
+from millpond.plan.nodes import Plan
 from millpond.plan.objects import SqlObject, dependants
 from millpond.sql.catalog import all_objects
 from millpond.sql.result import Result
@@ -97,8 +97,7 @@ def _aside(plan: Plan, old: SqlObject) -> Plan:
     objects[name] = replace(old, name=name)
     views = {n: v for n, v in plan.views.items() if n != old.name}
     if old.name in plan.views:
-        view = plan.views[old.name]
-        views[name] = View(name, view.step, view.table)
+        views[name] = replace(plan.views[old.name], name=name)
     sinks = {n: s for n, s in plan.sinks.items() if n != old.name}
     return replace(plan, objects=objects, views=views, sinks=sinks)
 

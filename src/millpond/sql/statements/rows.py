@@ -115,6 +115,7 @@ def in_turn(
         "verb": verb,
         "sql": sql,
         "reads": [o.name for o in reads],
+        "columns": [[c.name, c.held] for c in found.columns],
     }
     if keys is not None:
         args["keys"] = [list(k) for k in keys]

@@ -88,7 +88,7 @@ def _show(
             f"the rows of {found.kind} {found.name!r} are not kept",
             hint=f"CREATE MATERIALIZED VIEW … AS SELECT * FROM {found.name}",
         )
-    columns = [c.name for c in found.columns]
+    columns = [c.held for c in found.columns]
     for _, table in [(found, spec), *_indexes(catalog, [(found, spec)])]:
         if table.name in keys:
             schema = pa.schema([table.schema.field(k) for k in table.key])

@@ -38,7 +38,8 @@ def run(session: Session, words: Words) -> Result:
         words.take("MATERIALIZED", "VIEW") or words.take("VIEW") or words.take("TABLE") or words.take("SINK")
         found = session.catalog.get(words.name())
         words.end()
-        return _texts(["definition"], [[found.said or f"{found.kind} of the flow API"]])
+        said = [found.said or f"{found.kind} of the flow API", *found.options.get("altered", ())]
+        return _texts(["definition"], [[";\n".join(said)]])
     words.end()
     if what == "EPOCHS":
         return _epochs(session)

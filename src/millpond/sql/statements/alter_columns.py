@@ -1,0 +1,318 @@
+"""ALTER TABLE … ADD, DROP and RENAME COLUMN.
+
+No row is written anew.  Rows from before a column have its default of the time when
+it came.  A column that is dropped is not seen any more; what it holds stays in the
+rows until the table goes.  Whatever was built on the table before sees it as it was,
+plain views too: their text is read over the columns that they knew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from millpond.errors import InvalidError
+from millpond.plan.change import upstream
+from millpond.plan.nodes import Plan
+from millpond.plan.objects import SqlColumn, SqlObject, dependants
+from millpond.plan.widened import may_lack, views_reading, with_column
+from millpond.sql.bind import Binder
+from millpond.sql.catalog import all_objects
+from millpond.sql.definitions import check_expressions, read_column, stored_schema
+from millpond.sql.expressions import Column
+from millpond.sql.parse import Piece, Words, near_miss, statements, tokens_of
+from millpond.sql.scratch import own_scratch, returned
+from millpond.sql.session import Session
+from millpond.sql.statements.objects import all_objects_with_uses, without
+from millpond.sql.statements.rows import at_this_time
+from millpond.sql.types import quoted
+
+Edit = Callable[[Plan], Plan]
+KNEW, TEXT, ALTERED = "knew", "text", "altered"  # in the options of objects
+
+
+def edits(session: Session, words: Words, name: str) -> list[Edit]:
+    """What the actions of an ALTER TABLE, between commas, do to the plan, one after the other."""
+    return [_action(session, Words(part), name) for part in words.rest.split()]
+
+
+def _action(session: Session, words: Words, name: str) -> Edit:
+    if words.take("ADD"):
+        words.take("COLUMN")
+        exists = words.if_not_exists()
+        column, is_key = read_column(words)
+        if is_key or column.generated is not None:
+            words.piece.fail(
+                "a column that is added is neither key nor generated",
+                0,
+                "compute it in a view, or make a new table",
+            )
+        default = _default_now(session, words.piece, column)
+        if column.required and default is None:
+            words.piece.fail("the rows that are there need a value: NOT NULL needs a DEFAULT")
+        return lambda plan: _add(plan, name, column, default, exists)
+    if words.take("DROP"):
+        words.take("COLUMN")
+        exists = words.if_exists()
+        column_name = words.name("name of the column")
+        cascade = words.take("CASCADE")
+        _ = cascade or words.take("RESTRICT")
+        words.end()
+        return lambda plan: _drop(plan, name, column_name, exists, cascade)
+    words.need("RENAME")
+    words.take("COLUMN")
+    old = words.name("name of the column")
+    words.need("TO")
+    new = words.name("new name")
+    words.end()
+    return lambda plan: _rename(plan, name, old, new)
+
+
+# -- one action -------------------------------------------------------------------------------
+
+
+def _add(plan: Plan, name: str, column: SqlColumn, default: Any, exists: bool) -> Plan:
+    found = _table(plan, name)
+    if any(c.name.lower() == column.name.lower() for c in found.columns):
+        if exists:
+            return plan
+        raise InvalidError(
+            f"table {name!r} has a column {column.name!r} already", hint="or say IF NOT EXISTS"
+        )
+    own = own_steps(plan, found)
+    held = _unused(column.name, plan.shape(found.scan or "").schema.names)
+    column = replace(column, stored=None if held == column.name else held)
+    columns = (*found.columns, column)
+    check_expressions(columns)
+    views = {
+        v.name: v if v.columns or v.step not in own else replace(v, columns=_as_they_are(plan, v.step))
+        for v in plan.views.values()
+    }
+    (field,) = stored_schema([column])
+    plan = with_column(replace(plan, views=views), own, field, default)
+    return _with_columns(plan, found, columns, found.key)
+
+
+def _drop(plan: Plan, name: str, column: str, exists: bool, cascade: bool) -> Plan:
+    found = _table(plan, name)
+    gone = _column_of(found, column, must=not exists)
+    if gone is None:
+        return plan
+    left = tuple(c for c in found.columns if c is not gone)
+    _check_droppable(plan, found, gone, left)
+    objects = all_objects_with_uses(plan)
+    mine = [o for o in objects.values() if o.kind == "index" and found.name in o.uses]
+    indexes = [o.name for o in mine if gone.name in o.key]
+    users = _users(plan, found, gone, {o.name for o in mine})
+    users += [n for n in dependants(objects, users) if n not in users]
+    if users and not cascade:
+        raise InvalidError(
+            f"column {gone.name!r} of table {name!r} cannot be dropped, others use it",
+            detail=", ".join(n for n in objects if n in users),
+            hint="drop these first, or say CASCADE",
+        )
+    plan = without(plan, [*users, *indexes])
+    plan = may_lack(plan, found.scan or "", gone.held)
+    return _with_columns(plan, found, left, found.key)
+
+
+def _check_droppable(plan: Plan, found: SqlObject, gone: SqlColumn, left: Sequence[SqlColumn]) -> None:
+    what = f"column {gone.name!r} of table {found.name!r} cannot be dropped"
+    if gone.name in found.key:
+        raise InvalidError(
+            f"{what}, it is part of the primary key", hint="make a new table, and INSERT … SELECT"
+        )
+    time = plan.shape(found.step or "").time
+    if time == gone.held:
+        raise InvalidError(f"{what}, the watermark goes by it", hint="make a new table, and INSERT … SELECT")
+    if not left:
+        raise InvalidError(f"{what}, it is the only one", hint="DROP TABLE")
+    try:
+        check_expressions(left)
+    except InvalidError as error:
+        raise InvalidError(f"{what}, a generated column reads it", detail=error.message) from error
+
+
+def _rename(plan: Plan, name: str, old: str, new: str) -> Plan:
+    found = _table(plan, name)
+    column = _column_of(found, old)
+    assert column is not None
+    if any(c is not column and c.name.lower() == new.lower() for c in found.columns):
+        raise InvalidError(f"table {name!r} has a column {new!r} already")
+    columns = tuple(
+        replace(c, name=new, stored=c.held)
+        if c is column
+        else replace(c, generated=_with_name(c.generated, column.name, new))
+        for c in found.columns
+    )
+    check_expressions(columns)
+    return _with_columns(plan, found, columns, tuple(new if k == column.name else k for k in found.key))
+
+
+# -- the table ---------------------------------------------------------------------------------
+
+
+def _table(plan: Plan, name: str) -> SqlObject:
+    return all_objects(plan)[name]
+
+
+def _column_of(found: SqlObject, name: str, must: bool = True) -> SqlColumn | None:
+    column = next((c for c in found.columns if c.name.lower() == name.lower()), None)
+    if column is None and must:
+        known = [c.name for c in found.columns]
+        raise InvalidError(
+            f"table {found.name!r} has no column {name!r}",
+            detail=f"columns are {', '.join(known)}",
+            hint=near_miss(name, known),
+        )
+    return column
+
+
+def own_steps(plan: Plan, found: SqlObject) -> set[str]:
+    """The steps that keep the rows of a table, and its indexes."""
+    indexes = [o.name for o in plan.objects.values() if o.kind == "index" and found.name in o.uses]
+    ends = [plan.views[n].step for n in (found.name, *indexes)]
+    return upstream(plan, [*ends, found.step or ends[0]])
+
+
+def _as_they_are(plan: Plan, step: str) -> tuple[tuple[str, str], ...]:
+    return tuple((n, n) for n in plan.shape(step).schema.names)
+
+
+def _unused(name: str, taken: Sequence[str]) -> str:
+    """A name for the column in rows; those of columns that were dropped are never used again."""
+    lower, held, number = {n.lower() for n in taken}, name, 2
+    while held.lower() in lower:
+        held, number = f"{name} {number}", number + 1
+    return held
+
+
+def _with_columns(plan: Plan, found: SqlObject, columns: tuple[SqlColumn, ...], key: tuple[str, ...]) -> Plan:
+    """The plan in which a table shows these columns, and plain views of it what they showed."""
+    names = {c.held: c.name for c in columns}
+    made = replace(found, columns=columns, key=key)
+    objects = {**plan.objects, found.name: made}
+    for one in plan.objects.values():
+        if one.kind == "index" and found.name in one.uses:
+            held = {c.name: c.held for c in one.columns}
+            objects[one.name] = replace(one, columns=columns, key=tuple(names[held[k]] for k in one.key))
+        elif one.kind == "view" and found.name in one.uses:
+            objects[one.name] = _still(one, found, made, objects)
+    rows = plan.shape(plan.views[found.name].step).schema.names
+    shown = tuple((c.name, c.held) for c in columns)
+    view = replace(plan.views[found.name], columns=() if [(n, n) for n in rows] == list(shown) else shown)
+    return replace(plan, objects=objects, views={**plan.views, found.name: view})
+
+
+def _still(
+    view: SqlObject, before: SqlObject, after: SqlObject, objects: Mapping[str, SqlObject]
+) -> SqlObject:
+    """A plain view that goes on over the columns it knew."""
+    left = {c.held for c in after.columns}
+    knew = dict(view.options.get(KNEW, {}))
+    knew[before.name] = [p for p in _known(view, before) if p[1] in left]
+    text = str(view.options.get(TEXT, view.text))
+    tables = []
+    for name, pairs in knew.items():
+        now = objects[name].columns
+        if [tuple(p) for p in pairs] != [(c.name, c.held) for c in now]:
+            called = {c.held: c.name for c in now}
+            listed = ", ".join(f"{quoted(called[held])} as {quoted(n)}" for n, held in pairs)
+            tables.append(f"{quoted(name)} as (select {listed} from main.{quoted(name)})")
+    whole = f"with {', '.join(tables)} select * from (\n{text}\n)" if tables else text
+    return replace(view, text=whole, options={**view.options, KNEW: knew, TEXT: text})
+
+
+def _known(view: SqlObject, table: SqlObject) -> list[tuple[str, str]]:
+    """The columns of a table as a plain view calls them, and as rows do."""
+    found = view.options.get(KNEW, {}).get(table.name)
+    pairs = [(c.name, c.held) for c in table.columns] if found is None else found
+    return [(name, held) for name, held in pairs]
+
+
+# -- who uses a column --------------------------------------------------------------------------
+
+
+def _users(plan: Plan, found: SqlObject, column: SqlColumn, indexes: set[str]) -> list[str]:
+    """The views and sinks that show or read a column of a table."""
+    own = own_steps(plan, found)
+    users = [n for n in views_reading(plan, own, column.held) if n not in indexes]
+    for view in plan.views.values():
+        if view.step in own and view.name != found.name and view.name not in indexes:
+            users += [view.name] if column.held in view.held(plan.shape(view.step).schema.names) else []
+    users += [s.name for s in plan.sinks.values() if s.view == found.name]
+    objects = all_objects(plan)
+    for one in plan.objects.values():
+        if one.kind == "view" and found.name in one.uses:
+            users += [one.name] if column.held in _read(one, found, objects) else []
+    return list(dict.fromkeys(users))
+
+
+def _read(view: SqlObject, table: SqlObject, objects: Mapping[str, SqlObject]) -> set[str]:
+    """The columns of a table, as rows call them, that the text of a plain view reads."""
+    pairs = _known(view, table)
+    binder = Binder()
+    for name in view.uses:
+        if name not in objects:
+            continue
+        types = {c.held: c.type for c in objects[name].columns}
+        binder.table(name, [Column(n, types[held]) for n, held in _known(view, objects[name])])
+    try:
+        plan = binder.plan(str(view.options.get(TEXT, view.text)))
+    except (
+        InvalidError
+    ):  # it uses what this binder does not know, a function say: then it may read all of them
+        return {held for _, held in pairs}
+    found: set[str] = set()
+    for node in _nodes(plan):
+        data = node.get("function_data")
+        if isinstance(data, Mapping) and str(data.get("table", "")).lower() == table.name.lower():
+            places = (int(c["index"]) for c in node["column_indexes"])
+            found |= {pairs[n][1] for n in places if n < len(pairs)}
+    return found
+
+
+def _nodes(tree: Any) -> Iterator[Mapping[str, Any]]:
+    if isinstance(tree, Mapping):
+        yield tree
+        for value in tree.values():
+            yield from _nodes(value)
+    elif isinstance(tree, list):
+        for value in tree:
+            yield from _nodes(value)
+
+
+# -- expressions -----------------------------------------------------------------------------------
+
+
+def _default_now(session: Session, piece: Piece, column: SqlColumn) -> Any:
+    """What the rows that are there get: the default, computed once."""
+    if column.default is None:
+        return None
+    (asked,) = statements(f"select {column.default}", piece.dialect)
+    value = at_this_time(session, asked).sql[len("select ") :]
+    inner = f"select cast(({value}) as {column.type}) as {quoted(column.name)}"
+    with own_scratch().turn() as scratch:
+        rows = scratch.arrow(f"select {returned([column])} from ({inner})", shown=inner)
+    found: pa.Table = rows.cast(stored_schema([column]))
+    return found.column(0)[0].as_py()
+
+
+def _with_name(text: str | None, old: str, new: str) -> str | None:
+    """An expression over columns of a table, with one of them called otherwise."""
+    if text is None:
+        return None
+    made, at = "", 0
+    tokens = tokens_of(text, "duckdb")
+    for n, token in enumerate(tokens):
+        after = tokens[n + 1].text if n + 1 < len(tokens) else ""
+        begun = token.start
+        quotes = text[begun] == '"'
+        plain = token.text.isidentifier() and after != "(" and text[begun] != "'"
+        if token.text.lower() == old.lower() and (quotes or plain):
+            made += text[at:begun] + quoted(new)
+            at = token.end + 1
+    return made + text[at:]
