@@ -21,8 +21,34 @@ select id from t order by ts - timestamp '2024-01-01' limit 1;
 select reservoir_quantile(f, 0.5) from t;
 -- random
 select id, random() from t;
--- now
-select id from t where ts > now();
+-- now() can only be compared with columns
+select id, now() from t;
+-- now() can only be compared with columns
+select id, ts > now() as late from t;
+-- now() can only be compared with columns
+select count(*) filter (where ts > now()) from t;
+-- now() can only be compared with columns
+select id from t where extract(hour from now()) = a;
+-- now() can only be compared with columns
+select id from t where case when a > 1 then ts > now() else true end;
+-- now() can only be compared with columns
+select id from t order by now() - ts limit 3;
+-- now() can only be compared with columns
+select t.id from t left join u on t.a = u.a and t.ts > now();
+-- conditions on now() on both sides of OR must bound time on the same side
+select id from t where ts > now() or ts < now() - interval '1 day';
+-- has no one interval
+select id from t where ts <> now();
+-- only a constant of days or less can be added to now()
+select id from t where ts > now() - interval '1 month';
+-- only a constant of days or less can be added to now()
+select id from t where ts > now() - a * interval '1 hour';
+-- now() cannot stand here
+select id from t limit extract(hour from now());
+-- now() can only be compared with columns
+select * from range(timestamp '2024-01-01', localtimestamp, interval 1 day);
+-- now() can only be compared with columns
+select id from t where b = current_date::varchar;
 -- TUMBLE cannot be read: it takes 3 arguments, there are 2
 select * from tumble(t, ts);
 -- the length of a window must be of days or less

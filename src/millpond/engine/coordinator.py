@@ -259,7 +259,7 @@ class Coordinator:
             ]
         self.token = head.token + 1
         taken = replace(
-            self._child(head, "takeover", max(self._now_us, head.now_us)),
+            self._child(head, "takeover", self._standing(max(self._now_us, head.now_us))),
             token=self.token,
             catalog=self.catalog,
             parallelism=self._parallelism or head.parallelism,
@@ -339,6 +339,13 @@ class Coordinator:
         found = ((table, wake, self.live.earliest(table)) for table, wake in self._wakes.items())
         return frozenset(t for t, wake, bucket in found if bucket is not None and wake.due(bucket, now_us))
 
+    def _standing(self, now_us: int) -> int:
+        """The time of a commit that runs no step: time stands while something waits for it to pass.
+
+        Otherwise views would show what no longer holds at the time of their epoch (law 1).
+        """
+        return self._head().now_us if self._due(now_us) else now_us
+
     def _idle(self, due: frozenset[str], now_us: int, last: Idled | None) -> Idled:
         """What an epoch without input is run for; refused when the one before it changed nothing of it."""
         runs = {t: frozenset(run_id(r) for r in self.live.at((t, self.live.earliest(t)))) for t in due}
@@ -358,7 +365,7 @@ class Coordinator:
         head = self._head()
         command = event.commands[0]
         positions = {**head.positions, "inbox": command.number + 1}
-        child = replace(self._child(head, "epoch", now_us), positions=positions)
+        child = replace(self._child(head, "epoch", self._standing(now_us)), positions=positions)
         name, refused = command.args.get("name"), ""
         match command.kind:
             case "rescale":

@@ -16,7 +16,8 @@ import duckdb
 
 from millpond.errors import InvalidError
 from millpond.operators.expressions import picture
-from millpond.sql.expressions import Column
+from millpond.sql.clock import macros
+from millpond.sql.expressions import CLOCK, CLOCK_HINT, Column
 from millpond.sql.types import Json, quoted
 
 _NO_NUMBER = re.compile(
@@ -32,6 +33,8 @@ class Binder:
         self._con.execute("set errors_as_json = true")
         self._con.execute("pragma disable_optimizer")
         self._con.execute("set timezone = 'UTC'")
+        for statement in macros():  # its own time must not get into a plan
+            self._con.execute(statement)
 
     def table(self, name: str, columns: Sequence[Column]) -> None:
         self.drop(name)
@@ -81,7 +84,11 @@ class Binder:
 
     def describe(self, sql: str) -> list[tuple[str, str]]:
         """The names and logical types of a query's columns."""
-        relation = self._con.sql(f"select * from (\n{sql}\n) limit 0")
+        try:
+            relation = self._con.sql(f"select * from (\n{sql}\n) limit 0")
+        except duckdb.Error:
+            self.plan(sql)  # whose refusal knows the place
+            raise
         return [(n, str(t)) for n, t in zip(relation.columns, relation.types, strict=True)]
 
     def constant(self, sql: str) -> Any:
@@ -117,6 +124,8 @@ def told(error: duckdb.Error, sql: str, before: int = 0) -> InvalidError:
         at = (begin - before, length)
     elif start is not None:
         at = (int(start) - before, 1)
+    if CLOCK in message:
+        return InvalidError(CLOCK, detail="in the query\n" + picture(sql, at), hint=CLOCK_HINT)
     hints = [
         line.strip() for line in rest.splitlines() if line.strip() and "LINE" not in line and "^" not in line
     ]

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 from millpond.sql.literals import literal
-from millpond.sql.refusal import refuse
+from millpond.sql.refusal import NotSupported, place_of, refuse
 from millpond.sql.types import Json, quoted, restored, type_text
 
 _INFIX = frozenset(
@@ -32,6 +33,9 @@ _COMPARISONS = {
     "COMPARE_NOT_DISTINCT_FROM": "IS NOT DISTINCT FROM",
     "COMPARE_DISTINCT_FROM": "IS DISTINCT FROM",
 }
+
+CLOCK = "now() cannot stand here: a materialized view compares it with columns in WHERE, and nothing else"
+CLOCK_HINT = "write WHERE ts > now() - INTERVAL '1 hour', or put the time into rows with DEFAULT now()"
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,33 @@ def _changed(node: Json, place: Callable[[int], int]) -> Json:
     return found
 
 
+def is_clock(node: Json) -> bool:
+    """Is this now() as the binder marks it (`sql.clock`), or a cast of it?"""
+    if node["expression_class"] != "BOUND_FUNCTION" or not is_cast(node):
+        return False
+    (inner,) = node["children"]
+    if inner["expression_class"] == "BOUND_CONSTANT":
+        return bool(inner["value"].get("value") == CLOCK)
+    return is_clock(inner)
+
+
+def reads_clock(node: Json) -> bool:
+    return is_clock(node) or any(reads_clock(child) for child in children(node))
+
+
+def refuse_clock(node: Json) -> NoReturn:
+    """now() where no interval of validity comes of it."""
+    raise NotSupported(
+        "now() can only be compared with columns, in conditions that must all hold",
+        at=place_of(node),
+        hint=CLOCK_HINT,
+    )
+
+
+def is_cast(node: Json) -> bool:
+    return node["type"] == "OPERATOR_CAST" or node["qname"]["path"][-1] == "__cast"
+
+
 def direction(order: Json) -> str:
     """DESC NULLS LAST, and the like."""
     return f"{'DESC' if order['type'] == 'DESCENDING' else 'ASC'} {order['null_order']}"
@@ -142,6 +173,8 @@ def render(node: Json, columns: Sequence[Column | _Parameter]) -> str:
         case "BOUND_OPERATOR":
             return _operator(node, [render(c, columns) for c in node["children"]])
         case "BOUND_FUNCTION":
+            if is_clock(node):
+                refuse_clock(node)
             for place, child in enumerate(node["children"]):
                 if child["expression_class"] == "BOUND_LAMBDA":
                     return _with_lambda(node, columns, place)
@@ -170,7 +203,7 @@ def _operator(node: Json, parts: list[str]) -> str:
 
 def _function(node: Json, parts: list[str]) -> str:
     name = node["qname"]["path"][-1]
-    if node["type"] == "OPERATOR_CAST" or name == "__cast":
+    if is_cast(node):
         word = "TRY_CAST" if (node.get("function_data") or {}).get("try_cast") else "CAST"
         return f"{word}({parts[0]} AS {type_text(node['return_type'])})"
     if node["type"] in _COMPARISONS:

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from millpond.operators.filter import Filter
-from millpond.sql.expressions import Column, conjuncts, moved, references, render, shifted
+from millpond.sql.expressions import Column, conjuncts, moved, reads_clock, references, render, shifted
 from millpond.sql.lowering import Lowering
 from millpond.sql.relation import Relation
-from millpond.sql.rules import join, ranked
+from millpond.sql.rules import join, ranked, temporal
 from millpond.sql.types import Json
 
 _EQUAL = ("COMPARE_EQUAL", "COMPARE_NOT_DISTINCT_FROM")
@@ -56,10 +56,12 @@ def filtered(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:
 
 
 def kept(low: Lowering, source: Relation, conditions: Sequence[Json]) -> Relation:
-    if not conditions:
-        return source
-    text = " AND ".join(render(c, source.columns) for c in conditions)
-    return Relation(low.add(Filter(text), (source.step,), "where"), source.columns)
+    timed = [c for c in conditions if reads_clock(c)]
+    plain = [c for c in conditions if not reads_clock(c)]
+    if plain:
+        text = " AND ".join(render(c, source.columns) for c in plain)
+        source = Relation(low.add(Filter(text), (source.step,), "where"), source.columns)
+    return temporal.lower(low, source, timed) if timed else source
 
 
 def _factored(nodes: Sequence[Json]) -> list[Json]:
@@ -214,7 +216,7 @@ def _joined(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:
         one, two = groups[a], groups[b]
         width = len(one.relation.columns)
         places = {**one.places, **{c: width + p for c, p in two.places.items()}}
-        ready = [c for c in rest if places.keys() >= set(references(c)) and set(references(c))]
+        ready = [c for c in rest if places.keys() >= (r := set(references(c))) and r and not reads_clock(c)]
         pairs, others = [], []
         for condition in ready:
             pair = _pair(condition, one, two)
