@@ -66,6 +66,7 @@ def test_another_process_changes_rows_and_the_program_while_this_one_runs(tmp_pa
             "FLUSH",
             "CREATE TABLE u (a int); CREATE MATERIALIZED VIEW v AS SELECT sum(x) AS s FROM t",
             "INSERT INTO u SELECT x FROM t; FLUSH",
+            "EXPECT 1 UPDATE t SET x = x WHERE id = 2 RETURNING x",
         )
         assert other.wait(timeout=60) == 0
         assert rows(pond, "SELECT * FROM t") == [(2, 3)]

@@ -1,4 +1,7 @@
-"""What another process does with a pond: statements, one after the other, some of them many times."""
+"""What another process does with a pond: statements, one after the other, some of them many times.
+
+`EXPECT 3 statement` asks how many rows it touched.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,11 @@ def main(path: str, times: int, *statements: str) -> None:
     with millpond.open(path, engine="inline") as pond:
         for _ in range(times):
             for sql in statements:
-                pond.sql(sql)
+                if sql.startswith("EXPECT "):
+                    _, count, asked = sql.split(" ", 2)
+                    assert pond.sql(asked).rowcount == int(count), asked
+                else:
+                    pond.sql(sql)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from millpond.state.inbox import LOGIC, Entry
 from millpond.state.snapshot import Snapshot
 
 MADE = "made"  # in a split: the first of the entries whose changes its rows are
+COUNTS = "counts"  # in a split: how many rows each of its entries touched
 Rejects = tuple[tuple[str, str], ...]
 
 
@@ -56,7 +57,9 @@ def made_split(plan: Plan, before: Snapshot, entries: Sequence[Entry]) -> tuple[
         writer.write_table(changed.rows)
     payload = b'{"kind": "rows", "args": {}}\n' + sink.getvalue().to_pybytes()
     rows = changed.rows.num_rows
+    counts = {str(entries[n].number): count for n, count in changed.counts.items()}
     what = {"entry": last.number, "table": first.args["table"], "rows": rows, MADE: first.number}
+    what[COUNTS] = counts
     return Split(what, rows, len(payload), data=payload), rejects
 
 

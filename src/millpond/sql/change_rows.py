@@ -29,9 +29,11 @@ from millpond.sql.types import quoted
 from millpond.state.snapshot import Snapshot
 from millpond.state.table_spec import TableSpec
 
+RETURNED = "__returned"  # the rows that RETURNING is about
 STRETCH = 256  # changes in one epoch, at most
 
 Args = Mapping[str, Any]
+Answer = tuple[list[tuple[str, str]], pa.Table]  # names and types, and the rows
 
 
 @dataclass
@@ -40,6 +42,8 @@ class Changed:
 
     rows: pa.Table
     refused: dict[int, str] = field(default_factory=dict)
+    counts: dict[int, int] = field(default_factory=dict)  # rows that each change touched
+    answers: dict[int, Answer] = field(default_factory=dict)  # what RETURNING gives
 
 
 def goes_with(first: Args, other: Args) -> bool:
@@ -94,7 +98,22 @@ def _inserted(
     scratch.table(target, before, key=bool(args.get("conflict")))
     _show(scratch, catalog, snapshot, target, reads)
     rows = scratch.arrow(f"{args['sql']} RETURNING {returned(target.columns)}", shown=args["sql"])
-    return Changed(_weighted(before.slice(0, 0), rows.cast(before.schema)))
+    rows = rows.cast(before.schema)
+    answers = {0: answer(scratch, target, rows, args["returning"])} if args.get("returning") else {}
+    return Changed(_weighted(before.slice(0, 0), rows), {}, {0: rows.num_rows}, answers)
+
+
+def answer(
+    scratch: Scratch, target: SqlObject, rows: pa.Table, returning: Sequence[str], number: int = 0
+) -> Answer:
+    """What RETURNING gives for rows of a table; it is called by its alias, if it has one."""
+    listed, called = returning
+    name = f"{RETURNED}_{number}"
+    scratch.relation(replace(target, name=name), rows)
+    sql = f"select {listed} from {quoted(name)} as {quoted(called)}"
+    if not rows.num_rows:
+        scratch.run(sql, shown=listed, before=len("select "))  # it tells best what is wrong
+    return scratch.query(sql, shown=listed)
 
 
 def _touched(
@@ -110,26 +129,36 @@ def _touched(
     before = _held(snapshot, spec, [*names, *unseen], stretch)
     scratch.table(target, before, places=True)
     _show(scratch, catalog, snapshot, target, _reads(catalog, stretch[0]))
-    refused: dict[int, str] = {}
+    found = Changed(before)
     touched: list[pa.ChunkedArray] = []
     for number, args in enumerate(stretch):
         try:
             with scratch.all_or_nothing():
-                keys = ", ".join(quoted(k) for k in (*target.key, PLACE))
-                found = scratch.arrow(f"{args['sql']} RETURNING {keys}", shown=args["sql"])
+                rows = scratch.arrow(_returning(target, args), shown=args["sql"])
                 if args.get("moves"):
-                    _check_keys(target, found)
+                    _check_keys(target, rows)
+                if args.get("returning"):
+                    whole = rows.select(names).cast(before.select(names).schema)
+                    found.answers[number] = answer(scratch, target, whole, args["returning"], number)
         except InvalidError as error:
-            refused[number] = " ".join(part for part in (error.message, error.detail) if part)
+            found.answers.pop(number, None)
+            found.refused[number] = " ".join(part for part in (error.message, error.detail) if part)
         else:
-            touched.append(found.column(PLACE))
+            found.counts[number] = rows.num_rows
+            touched.append(rows.column(PLACE))
     places = pa.chunked_array([c for part in touched for c in part.chunks], pa.int64()).unique()
     listed, place = scratch.rows(pa.table({"place": places})), quoted(PLACE)
     there = f"{quoted(target.name)} where {place} in (select place from {listed}) order by {place}"
     come = scratch.arrow(f"select {returned(target.columns)}, {place} from {there}")
     kept = before.select(unseen).take(come.column(PLACE))
     come = pa.table([*come.select(names).columns, *kept.columns], names=before.column_names)
-    return Changed(_weighted(before.take(places), come.cast(before.schema)), refused)
+    return replace(found, rows=_weighted(before.take(places), come.cast(before.schema)))
+
+
+def _returning(target: SqlObject, args: Args) -> str:
+    """The statement, so that it tells the places of the rows that it touched, and what else is asked."""
+    whole = f"{returned(target.columns)}, " if args.get("moves") or args.get("returning") else ""
+    return f"{args['sql']} RETURNING {whole}{quoted(PLACE)}"
 
 
 def _held(snapshot: Snapshot, spec: TableSpec, names: list[str], stretch: Sequence[Args]) -> pa.Table:
@@ -169,6 +198,6 @@ def _weighted(gone: pa.Table, come: pa.Table) -> pa.Table:
 
 
 def _check_keys(target: SqlObject, rows: pa.Table) -> None:
-    keys = rows.select(list(target.key))
-    if target.key and keys.group_by(list(target.key)).aggregate([]).num_rows < keys.num_rows:
+    held = [c.held for c in target.columns if c.name in target.key]
+    if held and rows.select(held).group_by(held).aggregate([]).num_rows < rows.num_rows:
         raise InvalidError(f"two rows of {target.name!r} would get the same key {', '.join(target.key)}")

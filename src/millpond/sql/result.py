@@ -16,6 +16,9 @@ import pyarrow as pa
 
 Row = tuple[Any, ...]
 Convert = Callable[[Any], Any]
+Later = Callable[[], tuple[int, int, pa.Table | None]]  # waits: the epoch, the count, the rows
+
+_CHANGES = ("INSERT", "UPDATE", "DELETE")
 
 
 class Result:
@@ -35,11 +38,15 @@ class Result:
         *,
         epoch: int | None = None,
         more: Callable[[bool], Iterator[pa.Table]] | None = None,
+        count: int | None = None,
+        later: Later | None = None,
     ) -> None:
         self.columns = list(columns)
         self.types = list(types)
-        self.status = status
-        self.epoch = epoch  # that was read
+        self.epoch = epoch  # that was read, or that holds the change
+        self._status = status
+        self._count = table.num_rows if count is None and table is not None else count
+        self._later = later  # of a change: what it did, known after its turn
         self._table = table
         self._more = more  # of a subscription: (follow) -> tables, one after the other
         self._rows: Iterator[Row] | None = None
@@ -47,6 +54,46 @@ class Result:
     @staticmethod
     def said(status: str, epoch: int | None = None) -> Result:
         return Result([], [], None, status, epoch=epoch)
+
+    @staticmethod
+    def changed(
+        verb: str,
+        count: int | None,
+        names: Sequence[tuple[str, str]] = (),
+        table: pa.Table | None = None,
+        later: Later | None = None,
+    ) -> Result:
+        """Of INSERT, UPDATE and DELETE; without a count `later` waits for it."""
+        columns, types = [n for n, _ in names], [t for _, t in names]
+        return Result(columns, types, table, verb, count=count, later=later)
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows a change touched or a query gave; -1 where there are none.
+
+        A change that waits for its turn is waited for, and what kept it from being done is raised.
+        """
+        self._settle()
+        return -1 if self._count is None else self._count
+
+    @property
+    def status(self) -> str:
+        """What was done, as PostgreSQL tells it; the number of rows once it is known."""
+        if self._status not in _CHANGES or self._count is None:
+            return self._status
+        return f"{self._status}{' 0' if self._status == 'INSERT' else ''} {self._count}"
+
+    def _settle(self) -> None:
+        later, self._later = self._later, None
+        if later is None:
+            return
+        try:
+            self.epoch, self._count, rows = later()
+        except BaseException:
+            self._later = later
+            raise
+        if rows is not None:
+            self._table = rows
 
     @staticmethod
     def of_rows(
@@ -59,6 +106,7 @@ class Result:
 
     def arrow(self) -> pa.Table:
         """All rows, as Arrow; wide integers are decimals there, and uuids text."""
+        self._settle()
         if self._more is not None:
             parts = list(self._more(False))
             return pa.concat_tables(parts) if parts else self._empty()

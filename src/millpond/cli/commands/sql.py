@@ -155,6 +155,7 @@ class Prompt:
         try:
             started = time.perf_counter()
             for result in results:
+                _ = result.rowcount  # a change is over when its turn was
                 ms = (time.perf_counter() - started) * 1000
                 show(result, self.output, ms if self.timing else None)
                 started = time.perf_counter()

@@ -6,7 +6,7 @@ from millpond.sql.parameters import Params, with_literals
 from millpond.sql.parse import Piece, Words, readable
 from millpond.sql.result import Result
 from millpond.sql.session import Session
-from millpond.sql.statements.rows import at_this_time, dry_run, in_turn, keys_of, named, no_returning, target
+from millpond.sql.statements.rows import at_this_time, cut_returning, dry_run, in_turn, keys_of, named, target
 
 
 def run(session: Session, piece: Piece, params: Params) -> Result:
@@ -15,11 +15,13 @@ def run(session: Session, piece: Piece, params: Params) -> Result:
     words.need("FROM")
     found = target(session, words.name("name of the table"), "delete")
     alias = None
-    if not words.over and piece.word(words.at) not in ("WHERE", "USING"):
+    if not words.over and piece.word(words.at) not in ("WHERE", "USING", "RETURNING"):
         words.take("AS")
         alias = words.name("alias")
-    no_returning(piece)
-    catalog, sql = session.catalog, readable(piece)
+    catalog = session.catalog
     reads = [o for o in named(catalog, words.rest) if o.name != found.name]
-    dry_run(catalog, found, reads, "delete", sql)
-    return in_turn(session, found, "delete", sql, reads, keys=keys_of(catalog, found, piece, alias))
+    piece, returning = cut_returning(piece, alias or found.name)
+    sql = readable(piece)
+    names = dry_run(catalog, found, reads, "delete", sql, returning)
+    keys = keys_of(catalog, found, piece, alias)
+    return in_turn(session, found, "delete", sql, reads, keys=keys, returning=returning, names=names)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from millpond.sql.change_rows import answer
 from millpond.sql.definitions import stored_schema
 from millpond.sql.parameters import Params, with_literals
 from millpond.sql.parse import Piece, Words, readable
 from millpond.sql.result import Result
 from millpond.sql.scratch import own_scratch, returned
 from millpond.sql.session import Session
-from millpond.sql.statements.rows import at_this_time, dry_run, in_turn, named, no_returning, target
+from millpond.sql.statements.rows import at_this_time, cut_returning, dry_run, in_turn, named, target
 
 
 def run(session: Session, piece: Piece, params: Params) -> Result:
@@ -16,7 +17,6 @@ def run(session: Session, piece: Piece, params: Params) -> Result:
     words = Words(piece, 1)
     words.need("INTO")
     found = target(session, words.name("name of the table"), "insert")
-    no_returning(piece)
     conflict = piece.find("ON", "CONFLICT") is not None
     if conflict and not found.key:
         piece.fail("ON CONFLICT needs a table with a primary key", piece.find("ON", "CONFLICT") or 0)
@@ -25,14 +25,20 @@ def run(session: Session, piece: Piece, params: Params) -> Result:
     looks = any(rest.word(n) in ("FROM", "TABLE", "JOIN") for n in range(len(rest)))
     reads = named(catalog, rest) if looks else []
     if reads or conflict:
-        piece = at_this_time(session, piece)
+    alias = words.name("alias") if words.take("AS") else found.name
+        piece, returning = cut_returning(at_this_time(session, piece), alias)
         sql = readable(piece)
-        dry_run(catalog, found, reads, "insert", sql)
-        return in_turn(session, found, "insert", sql, reads, conflict=conflict)
+        names = dry_run(catalog, found, reads, "insert", sql, returning)
+        return in_turn(
+            session, found, "insert", sql, reads, conflict=conflict, returning=returning, names=names
+        )
+    piece, returning = cut_returning(piece, alias)
     sql = readable(piece)
     with own_scratch().turn() as scratch:
         scratch.table(found)
         rows = scratch.arrow(f"{sql} RETURNING {returned(found.columns)}", shown=sql)
     assert found.scan is not None
-    session.pond._rows(found.scan, rows.cast(stored_schema(found.columns)), 1)
-    return Result.said(f"INSERT {rows.num_rows}")
+        rows = rows.cast(stored_schema(found.columns))
+        names, given = ([], None) if returning is None else answer(scratch, found, rows, returning)
+    session.pond._rows(found.scan, rows, 1)
+    return Result.changed("INSERT", rows.num_rows, names, given)

@@ -10,9 +10,12 @@ from sqlglot import TokenType
 from millpond.errors import InvalidError
 from millpond.plan.objects import SqlObject
 from millpond.sql.catalog import Catalog
+from millpond.sql.change_rows import answer
+from millpond.sql.definitions import stored_schema
+from millpond.sql.done import done
 from millpond.sql.keys import constant_keys
 from millpond.sql.parameters import literal_of
-from millpond.sql.parse import Piece
+from millpond.sql.parse import Piece, readable_text
 from millpond.sql.result import Result
 from millpond.sql.scratch import PLACE, own_scratch, returned
 from millpond.sql.session import Session
@@ -34,10 +37,16 @@ def target(session: Session, name: str, verb: str) -> SqlObject:
     return found
 
 
-def no_returning(piece: Piece) -> None:
+def cut_returning(piece: Piece, called: str) -> tuple[Piece, list[str] | None]:
+    """The change alone; and what stands behind its RETURNING, with the name the table has there."""
     at = piece.find("RETURNING")
-    if at is not None:
-        piece.fail("RETURNING is not supported", at, "the change is executed later, in its turn")
+    if at is None:
+        return piece, None
+    listed = piece.part(at + 1)
+    if not listed.tokens:
+        piece.fail("what should it give?", at, "RETURNING * or some of the columns")
+    text = readable_text(f"select {listed.sql}", piece.dialect)[len("select ") :]
+    return piece.part(0, at), [text, called]
 
 
 def named(catalog: Catalog, piece: Piece) -> list[SqlObject]:
@@ -78,8 +87,15 @@ def _now(session: Session) -> Any:
     return datetime.datetime.fromtimestamp(session.pond._clock.now_us() / 1e6, datetime.UTC)
 
 
-def dry_run(catalog: Catalog, found: SqlObject, reads: Sequence[SqlObject], verb: str, sql: str) -> None:
-    """The statement over empty tables: what is wrong with it is told now."""
+def dry_run(
+    catalog: Catalog,
+    found: SqlObject,
+    reads: Sequence[SqlObject],
+    verb: str,
+    sql: str,
+    returning: Sequence[str] | None = None,
+) -> list[tuple[str, str]]:
+    """The statement over empty tables: what is wrong with it is told now; the columns that it returns."""
     with own_scratch().turn() as scratch:
         scratch.table(found, places=verb != "insert", key=verb == "insert")
         for one in catalog.expanded(reads):
@@ -94,6 +110,9 @@ def dry_run(catalog: Catalog, found: SqlObject, reads: Sequence[SqlObject], verb
                 scratch.relation(one, spec.schema.empty_table())
         listed = [] if verb == "delete" else [returned(found.columns)]
         listed += [] if verb == "insert" else [quoted(PLACE)]
+        if returning is None:
+            return []
+        return answer(scratch, found, stored_schema(found.columns).empty_table(), returning)[0]
         scratch.arrow(f"{sql} RETURNING {', '.join(listed)}", shown=sql)
 
 
@@ -106,6 +125,8 @@ def in_turn(
     *,
     keys: list[Any] | None = None,
     conflict: bool = False,
+    returning: Sequence[str] | None = None,
+    names: Sequence[tuple[str, str]] = (),
     moves: bool = False,
 ) -> Result:
     """Durable when this returns; executed after all changes before it."""
@@ -122,13 +143,15 @@ def in_turn(
     if conflict:
         args["conflict"] = True
     if moves:
+    if returning is not None:
+        args["returning"] = list(returning)
         args["moves"] = True  # rows get other keys
     session.pond._check()
-    session.pond._append(LOGIC, args, b"")
+    number = session.pond._append(LOGIC, args, b"")
     runner = session.pond._runner
     if runner is not None:
         runner.wake()
-    return Result.said(verb.upper())
+    return Result.changed(verb.upper(), None, names, later=lambda: done(session.pond, number))
 
 
 def keys_of(catalog: Catalog, found: SqlObject, piece: Piece, alias: str | None) -> list[Any] | None:
