@@ -984,6 +984,22 @@ class Pond:
             runner.drain(until=lambda: self._executed() > number)
         return number
 
+    def _wait_executed(self, number: int, timeout_s: float = DRAIN_S) -> None:
+        """Until an inbox entry is executed: by this process, unless another one runs the pond."""
+        if self._has_executed(number):
+            return
+        if threading.get_ident() in (self._driver, getattr(self._thread, "ident", None)):
+            raise UnavailableError("a change cannot be waited for in on_epoch", hint="ask after it returned")
+        if self._thread is None and (self._runner is not None or self._written_elsewhere() is None):
+            with self._turn() as runner:
+                runner.drain(until=lambda: self._has_executed(number))
+            return
+        self._wait_until(lambda: self._has_executed(number), timeout_s, f"the turn of inbox entry {number}")
+
+    def _has_executed(self, number: int) -> bool:
+        head = history.read_head(self.store)
+        return head is not None and int(head.positions.get("inbox", 0)) > number
+
     def _append(self, kind: str, args: Mapping[str, Any], payload: bytes) -> int:
         head = history.read_head(self.store)
         start = 0 if head is None else int(head.positions.get("inbox", 0))
@@ -1036,22 +1052,6 @@ def _silent_within(store: Store, last: lease.Beat, silence_s: float) -> bool:
     until = time.monotonic() + silence_s
     while time.monotonic() < until:
         now = lease.latest(store)
-    def _wait_executed(self, number: int, timeout_s: float = DRAIN_S) -> None:
-        """Until an inbox entry is executed: by this process, unless another one runs the pond."""
-        if self._has_executed(number):
-            return
-        if threading.get_ident() in (self._driver, getattr(self._thread, "ident", None)):
-            raise UnavailableError("a change cannot be waited for in on_epoch", hint="ask after it returned")
-        if self._thread is None and (self._runner is not None or self._written_elsewhere() is None):
-            with self._turn() as runner:
-                runner.drain(until=lambda: self._has_executed(number))
-            return
-        self._wait_until(lambda: self._has_executed(number), timeout_s, f"the turn of inbox entry {number}")
-
-    def _has_executed(self, number: int) -> bool:
-        head = history.read_head(self.store)
-        return head is not None and int(head.positions.get("inbox", 0)) > number
-
         if now is not None and now != last:
             return now.released
         time.sleep(0.05)

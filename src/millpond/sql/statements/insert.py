@@ -24,8 +24,8 @@ def run(session: Session, piece: Piece, params: Params) -> Result:
     rest = words.rest
     looks = any(rest.word(n) in ("FROM", "TABLE", "JOIN") for n in range(len(rest)))
     reads = named(catalog, rest) if looks else []
-    if reads or conflict:
     alias = words.name("alias") if words.take("AS") else found.name
+    if reads or conflict:
         piece, returning = cut_returning(at_this_time(session, piece), alias)
         sql = readable(piece)
         names = dry_run(catalog, found, reads, "insert", sql, returning)
@@ -37,8 +37,8 @@ def run(session: Session, piece: Piece, params: Params) -> Result:
     with own_scratch().turn() as scratch:
         scratch.table(found)
         rows = scratch.arrow(f"{sql} RETURNING {returned(found.columns)}", shown=sql)
-    assert found.scan is not None
         rows = rows.cast(stored_schema(found.columns))
         names, given = ([], None) if returning is None else answer(scratch, found, rows, returning)
+    assert found.scan is not None
     session.pond._rows(found.scan, rows, 1)
     return Result.changed("INSERT", rows.num_rows, names, given)

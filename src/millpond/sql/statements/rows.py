@@ -110,10 +110,10 @@ def dry_run(
                 scratch.relation(one, spec.schema.empty_table())
         listed = [] if verb == "delete" else [returned(found.columns)]
         listed += [] if verb == "insert" else [quoted(PLACE)]
+        scratch.arrow(f"{sql} RETURNING {', '.join(listed)}", shown=sql)
         if returning is None:
             return []
         return answer(scratch, found, stored_schema(found.columns).empty_table(), returning)[0]
-        scratch.arrow(f"{sql} RETURNING {', '.join(listed)}", shown=sql)
 
 
 def in_turn(
@@ -125,9 +125,9 @@ def in_turn(
     *,
     keys: list[Any] | None = None,
     conflict: bool = False,
+    moves: bool = False,
     returning: Sequence[str] | None = None,
     names: Sequence[tuple[str, str]] = (),
-    moves: bool = False,
 ) -> Result:
     """Durable when this returns; executed after all changes before it."""
     args: dict[str, Any] = {
@@ -143,9 +143,9 @@ def in_turn(
     if conflict:
         args["conflict"] = True
     if moves:
+        args["moves"] = True  # rows get other keys
     if returning is not None:
         args["returning"] = list(returning)
-        args["moves"] = True  # rows get other keys
     session.pond._check()
     number = session.pond._append(LOGIC, args, b"")
     runner = session.pond._runner
