@@ -89,12 +89,6 @@ def test_windows_are_shown_once_when_they_are_over(tmp_path: Path) -> None:
         assert pond._builder.shape(found.step).append_only, f"{name} takes nothing back"
         Stream(pond._builder, found.step).view(name)
 
-    ordered = (
-        "select window_end, string_agg(k, ',' order by v) from tumble(s, at, interval 10 second) group by 1"
-    )
-    with pytest.raises(InvalidError, match="cannot be used with string_agg"):
-        lower_query(pond._builder, binder, relations, "ordered", ordered, emit_on_close=True)
-
     start, rng, rows = datetime.datetime(2024, 1, 1), random.Random(1), []
     for epoch in range(6):
         fresh = [

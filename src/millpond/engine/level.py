@@ -215,6 +215,7 @@ class TaskRun:
         if all(i is None for i in inputs) and not self._due(node):
             return None
         everywhere = all(p.kind == "here" for p in node.binding.placements)
+        everywhere |= getattr(node.operator, "alone", False)
         ctx = StepContext(self, node, everywhere)
         result: Result = node.operator.apply(ctx, node.binding, tuple(inputs))
         if self.spec.checks:
@@ -253,10 +254,10 @@ class TaskRun:
 
     def _keep(self, node: Node, result: Result) -> None:
         specs = {t.name: t for t in node.binding.tables}
-        for change in result.changes:
-            self._write(specs[change.table], change)
         for table, bucket in result.drops:
             self.drops[table] = max(bucket, self.drops.get(table, bucket))
+        for change in result.changes:
+            self._write(specs[change.table], change)
         for name, count in result.counts.items():
             self._count(f"{name}/{node.step}", count)
         if result.errors is not None and result.errors.num_rows:
@@ -275,7 +276,10 @@ class TaskRun:
             self.writer.add(spec, change.rows, presorted=change.presorted)
             return
         buckets = spec.buckets(change.rows)
+        over = self.drops.get(spec.name)
         for bucket in np.unique(buckets):
+            if over is not None and bucket < over:
+                continue  # it is dropped by the very epoch that writes it
             rows = change.rows.filter(pa.array(buckets == bucket))
             self.writer.add(spec, rows, bucket=int(bucket), presorted=change.presorted)
 

@@ -6,7 +6,8 @@ its place in the text.  Equal sub-plans become one step, as everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from millpond.flow.builder import Builder
 from millpond.operators.map import Map
@@ -15,7 +16,11 @@ from millpond.sql.bind import Binder
 from millpond.sql.expressions import Column, render, type_of
 from millpond.sql.refusal import NotSupported, refuse
 from millpond.sql.relation import Relation, fresh_names
+from millpond.sql.spans import Span
+from millpond.sql.time_bounds import fitted
 from millpond.sql.types import Json, as_stored, quoted, told_apart
+
+ROUNDS_MAX = 1_000  # of a recursion, when nobody said so
 
 Rule = Callable[["Lowering", Json], Relation]
 
@@ -30,13 +35,22 @@ class Lowering:
         relations: Mapping[str, Relation],
         name: str,
         emit_on_close: bool = False,
+        rounds_max: int = ROUNDS_MAX,
+        text: str = "",
+        together: Collection[str] = (),
+        kept: Sequence[Operator] = (),
     ) -> None:
         self.builder = builder
         self.binder = binder
         self.relations = relations
         self.name = name
         self.emit_on_close = emit_on_close
-        self.closed = False  # is there an aggregate that shows closed windows only?
+        self.rounds_max = rounds_max  # of a recursion
+        self._text = text
+        self.closed = False  # are there windows that are shown when they are over?
+        self.waited: set[str] = set()  # the watermarks that windows wait for
+        self.together = together  # those that all windows of the query wait for
+        self.kept = kept  # steps whose table is the view, and keeps what is over
         self.ctes: dict[int, Relation] = {}
         self._needed: dict[int, frozenset[int]] = {}
 
@@ -44,11 +58,16 @@ class Lowering:
         from millpond.sql.rules.table import RULES  # the rules call back
 
         rule = RULES.get(node["type"])
-        if node["type"] == "LOGICAL_RECURSIVE_CTE":
+        if node["type"] == "LOGICAL_RECURSIVE_CTE" and rule is None:
             raise NotSupported("WITH RECURSIVE is not supported in a materialized view")
         if rule is None:
             refuse({"type": node["type"].removeprefix("LOGICAL_")}, "is not supported in a materialized view")
         return rule(self, node)
+
+    def place_of(self, word: str) -> tuple[int, int] | None:
+        """Where a word first stands in the query, for a refusal that has no better place."""
+        found = re.search(rf"\b{word}\b", self._text, re.IGNORECASE)
+        return None if found is None else (len(self._text[: found.start()].encode()), len(word))
 
     # -- what is read ------------------------------------------------------------------
 
@@ -76,7 +95,17 @@ class Lowering:
                     hint="cast them to text, or to a number of microseconds with epoch_us(...)",
                 )
 
-    def add(self, operator: Operator, inputs: tuple[str, ...], verb: str) -> str:
+    def add(
+        self,
+        operator: Operator,
+        inputs: tuple[str, ...],
+        verb: str,
+        *,
+        spans: Iterable[Span] = (),
+        early: bool = False,
+    ) -> str:
+        """Add a step; `spans` is what a join knows of time, with `early` it sees windows before their end."""
+        operator, inputs = fitted(self, operator, inputs, spans, early)
         return self.builder.add(None, operator, inputs, f"{self.name}.{verb}")
 
     def shape(self, relation: Relation) -> Shape:

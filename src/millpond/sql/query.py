@@ -8,14 +8,16 @@ in its order, with their logical types.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from millpond.errors import InvalidError
 from millpond.flow.builder import Builder
 from millpond.operators.expressions import picture
 from millpond.sql.bind import Binder
-from millpond.sql.lowering import Lowering
+from millpond.sql.lowering import ROUNDS_MAX, Lowering
 from millpond.sql.refusal import NotSupported
 from millpond.sql.relation import Relation, fresh_names
+from millpond.sql.time_bounds import NO_WATERMARK, hold_whole, is_view_and_ends
 from millpond.sql.time_windows import as_plain_sql
 
 
@@ -26,23 +28,35 @@ def lower_query(
     name: str,
     sql: str,
     emit_on_close: bool = False,
+    rounds_max: int = ROUNDS_MAX,
 ) -> Relation:
     """The steps of a query, called after `name`; its columns stand as the query gives them.
 
-    With `emit_on_close` every aggregate by windows shows each of them once, when the watermark has passed
-    its end; a query that has no such aggregate is refused.
+    With `emit_on_close` windows are seen once, when the watermark has passed their end; a query without
+    such windows is refused. `rounds_max` bounds every WITH RECURSIVE.
     """
     text = as_plain_sql(sql)
-    lowering = Lowering(builder, binder, relations, name, emit_on_close)
+    names = fresh_names(column for column, _ in binder.describe(text))
+    before = builder.plan
+
+    def lowered(**known: Any) -> tuple[Lowering, Relation]:
+        builder.change(lambda _: before)
+        low = Lowering(builder, binder, relations, name, emit_on_close, rounds_max, text, **known)
+        found = low.lower(binder.plan(text))
+        found = Relation(hold_whole(low, found.step), found.columns) if emit_on_close else found
+        return low, low.exact(found, names)
+
     try:
-        found = lowering.lower(binder.plan(text))
-        if emit_on_close and not lowering.closed:
-            raise NotSupported(
-                "EMIT ON WINDOW CLOSE needs windows that end by a watermark",
-                hint="group by window_end of TUMBLE or HOP over a table with WATERMARK FOR its time",
-            )
+        low, found = lowered()
+        if emit_on_close and not low.closed:
+            raise NotSupported(NO_WATERMARK, hint="read TUMBLE, HOP or SESSION over rows with WATERMARK FOR")
+        together = low.waited
+        if len(together) > 1:  # a window is over when it is over for all
+            low, found = lowered(together=together)
+        if is_view_and_ends(builder.plan.nodes[found.step].operator):
+            low, found = lowered(together=together, kept=[builder.plan.nodes[found.step].operator])
     except NotSupported as error:
         raise InvalidError(
             error.message, detail="in the query\n" + picture(text, error.at), hint=error.hint
         ) from error
-    return lowering.exact(found, fresh_names(column for column, _ in binder.describe(text)))
+    return found

@@ -15,10 +15,10 @@ from millpond.operators.per_key import PerKey
 from millpond.operators.union import Union
 from millpond.sql.expressions import Column, direction, references, render, type_of
 from millpond.sql.lowering import Lowering, bare
-from millpond.sql.refusal import NotSupported, refuse
+from millpond.sql.refusal import refuse
 from millpond.sql.relation import Relation, fresh_names
-from millpond.sql.rules import time_window
 from millpond.sql.rules.values import constant
+from millpond.sql.time_bounds import closing
 from millpond.sql.types import Json, as_stored, quoted, type_text
 
 _FAST = {
@@ -112,17 +112,21 @@ def _grouped(low: Lowering, source: Relation, groups: Sequence[Json], calls: Seq
         return Relation(found.step, ())
     if groups and not calls:
         made = low.project(source, groups, _names(groups, "group"))
-        closes = time_window.closing(low, made.names, made.step) if low.emit_on_close else None
-        if closes is not None:
-            low.closed = True
-            counts = (Agg(fresh_names([LIVE], made.names)[0], "count"),)
-            operator = Aggregate(tuple(made.names), counts, feeds_for(counts, True), closes)
-            return Relation(low.add(operator, (made.step,), "groups"), made.columns)
-        return Relation(low.add(Distinct(tuple(made.names)), (made.step,), "groups"), made.columns)
+        return distinct_rows(low, made, "groups")
     fast = [_fast(call) for call in calls]
     if all(f is not None for f in fast):
         return _by_accumulators(low, source, groups, calls, [f for f in fast if f is not None])
     return _by_query(low, source, groups, calls)
+
+
+def distinct_rows(low: Lowering, rows: Relation, verb: str) -> Relation:
+    """Each row once; those of windows that close are groups of no other aggregate than a count."""
+    closes = closing(low, rows.names, rows.step)
+    if closes is None:
+        return Relation(low.add(Distinct(tuple(rows.names)), (rows.step,), verb), rows.columns)
+    counts = (Agg(fresh_names([LIVE], rows.names)[0], "count"),)
+    operator = Aggregate(tuple(rows.names), counts, feeds_for(counts, True), closes)
+    return Relation(low.add(operator, (rows.step,), verb), rows.columns)
 
 
 def _names(nodes: Sequence[Json], base: str) -> list[str]:
@@ -185,6 +189,7 @@ def _by_accumulators(
     if always:
         rows = _with_nothing(low, rows)
     feeds = feeds_for(aggs, low.builder.shape(rows.step).append_only)
+    closes = closing(low, keys, rows.step)
     inputs = []
     for feed in feeds:
         if feed.kind != "distinct":
@@ -193,9 +198,7 @@ def _by_accumulators(
         assert feed.column is not None
         given = low.add(Filter(f"{quoted(feed.column)} IS NOT NULL"), (rows.step,), "given")
         columns = tuple(dict.fromkeys((*keys, feed.column)))
-        inputs.append(low.add(Distinct(columns), (given,), "distinct"))
-    closes = time_window.closing(low, keys, rows.step) if low.emit_on_close else None
-    low.closed |= closes is not None
+        inputs.append(low.add(Distinct(columns), (given,), "distinct", early=closes is not None))
     step = low.add(Aggregate(tuple(keys), tuple(aggs), feeds, closes), tuple(inputs), "group")
     made = [Column(n, type_of(g)) for n, g in zip(keys, groups, strict=True)]
     made += [Column(n, type_text(c["return_type"])) for n, c in zip(outs, calls, strict=True)]
@@ -262,21 +265,12 @@ def _by_query(low: Lowering, source: Relation, groups: Sequence[Json], calls: Se
         text = as_stored(_call(call, column, live), type_text(call["return_type"]))
         texts.append(f"{text} AS {quoted(out)}")
     rows = low.compute(source, wanted, "arguments")
-    if low.emit_on_close and time_window.closing(low, keys, rows.step) is not None:
-        names = ", ".join(call["qname"]["path"][-1] for call in calls if _fast(call) is None)
-        raise NotSupported(
-            f"EMIT ON WINDOW CLOSE cannot be used with {names}",
-            hint="leave it out, or use count, sum, avg, min, max, variances and deviations",
-        )
     if not groups:
         rows = _with_nothing(low, rows)
     listed = [f"{quoted(k)}" for k in keys]
     grouped = f" GROUP BY {', '.join(listed)}" if listed else ""
-    step = low.add(
-        PerKey(tuple(keys), sql=f"select {', '.join([*listed, *texts])} from input{grouped}"),
-        (rows.step,),
-        "group",
-    )
+    sql = f"select {', '.join([*listed, *texts])} from input{grouped}"
+    step = low.add(PerKey(tuple(keys), sql=sql, passes=tuple(keys)), (rows.step,), "group")
     made = [Column(n, type_of(g)) for n, g in zip(keys, groups, strict=True)]
     made += [Column(n, type_text(c["return_type"])) for n, c in zip(outs, calls, strict=True)]
     return Relation(step, tuple(made))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from millpond.operators.distinct import Distinct
 from millpond.operators.top_n import TopN
 from millpond.ordering import Order
 from millpond.sql.lowering import Lowering
 from millpond.sql.refusal import refuse
 from millpond.sql.relation import Relation
+from millpond.sql.rules.aggregate import distinct_rows
 from millpond.sql.rules.limit import orders
 from millpond.sql.types import Json
 
@@ -16,7 +16,7 @@ def lower(low: Lowering, node: Json) -> Relation:
     source = low.exact(low.lower(node["children"][0]))
     low.keyed((c.type for c in source.columns), "DISTINCT")
     if node["distinct_type"] == "DISTINCT":
-        return Relation(low.add(Distinct(tuple(source.names)), (source.step,), "distinct"), source.columns)
+        return distinct_rows(low, source, "distinct")
     targets = node["distinct_targets"]
     by = (node.get("order_by") or {}).get("orders") or []
     held, keys = low.extended(source, targets, "on")

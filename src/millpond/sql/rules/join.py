@@ -9,10 +9,12 @@ from millpond.operators.filter import Filter
 from millpond.operators.join import Join, Kind
 from millpond.operators.per_key import PerKey
 from millpond.operators.union import Union
-from millpond.sql.expressions import Column, comparison, references, render, type_of
+from millpond.sql.expressions import Column, comparison, references, render, shifted, type_of
 from millpond.sql.lowering import Lowering
 from millpond.sql.refusal import refuse
 from millpond.sql.relation import Relation, fresh_names
+from millpond.sql.spans import comparison as compared
+from millpond.sql.spans import spans
 from millpond.sql.types import Json, quoted, text_literal
 
 Pair = tuple[Json, Json, str]  # an expression of the left, one of the right, how they compare
@@ -93,6 +95,8 @@ def _join(
         f"({render(a, out[:width])} {comparison(how)} {render(b, out[width:])})" for a, b, how in uneven
     ]
     conditions += [render(c, out) for c in rest]
+    timed = [compared(a, shifted(b, -width), how) for a, b, how in pairs]
+    known = tuple(spans([*timed, *rest], [*left.names, *right.names], width))
     if not columns:
         columns, out = [(fresh_names(["nothing"])[0], 0, low.builder.shape(left.step).schema.names[0])], []
     # One row for all, such as the answer of a scalar subquery, goes to where the others are.
@@ -105,7 +109,7 @@ def _join(
         " AND ".join(conditions) if conditions else None,
         "right" if single else None,
     )
-    step = low.add(operator, (left_held.step, right_held.step), "join")
+    step = low.add(operator, (left_held.step, right_held.step), "join", spans=known)
     shown = out[:width] if kind in ("semi", "anti") else out
     return Relation(step, tuple(shown))
 
@@ -209,7 +213,8 @@ def _single(low: Lowering, left: Relation, right: Relation, pairs: Sequence[Pair
         else quoted(n)
         for n in names
     )
-    one = low.add(PerKey(tuple(on), sql=f"select {picked} from input"), (held.step,), "only")
+    only = PerKey(tuple(on), sql=f"select {picked} from input", passes=tuple(on))
+    one = low.add(only, (held.step,), "only")
     return _join(low, left, Relation(one, right.columns), pairs, (), "left")
 
 

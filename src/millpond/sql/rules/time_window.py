@@ -1,26 +1,26 @@
 """TUMBLE, HOP and SESSION: the projection that `time_windows.py` marked becomes the operator.
 
 Sessions are computed again for a key whose rows change: its rows in the order
-of time, a new session after every gap.
+of time, a new session after every gap.  Where a watermark bounds the time, those
+that are over leave the state (`Session`).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from millpond.operators.aggregate import Close
 from millpond.operators.filter import Filter
 from millpond.operators.operator import Operator
 from millpond.operators.per_key import PerKey
+from millpond.operators.session import Session
 from millpond.operators.window import END as WINDOW_END
 from millpond.operators.window import START as WINDOW_START
 from millpond.operators.window import Hop, Tumble
-from millpond.plan.nodes import Plan
 from millpond.sql.expressions import Column, references, render, type_of
 from millpond.sql.lowering import Lowering
 from millpond.sql.refusal import NotSupported
 from millpond.sql.relation import Relation, fresh_names
+from millpond.sql.time_bounds import NO_WATERMARK
 from millpond.sql.time_windows import END, KEY, KIND, MARK, SIZE, SLIDE, START
 from millpond.sql.types import Json, quoted, text_literal
 
@@ -53,6 +53,8 @@ def lower(low: Lowering, source: Relation, expressions: Sequence[Json]) -> Relat
         wanted.append((name, render(node, source.columns), type_of(node)))
         used.append(name)
     held = low.compute(source, wanted, "rows")
+    if low.emit_on_close and all(b.column != used[0] for b in low.shape(held).bounds):
+        raise NotSupported(NO_WATERMARK, hint=f"write WATERMARK FOR {used[0]} AS … where the rows come in")
     kind, size = str(marks[KIND]["value"]["value"]), _micros(low, marks[SIZE])
     if kind == "session":
         step = _session(low, held, used, size)
@@ -91,6 +93,8 @@ def _session(low: Lowering, held: Relation, used: Sequence[str], gap: int) -> st
     time, *keys = used
     at = quoted(time)
     told = text_literal(f"time column '{time}' is NULL")
+    if any(b.column == time for b in low.shape(held).bounds):
+        return low.add(Session(tuple(dict.fromkeys(keys)), time, gap), (held.step,), "session")
     given = low.add(Filter(f"CASE WHEN {at} IS NULL THEN error({told}) ELSE true END"), (held.step,), "timed")
     by = ", ".join(quoted(k) for k in dict.fromkeys(keys))
     part = f"PARTITION BY {by} " if by else ""
@@ -107,26 +111,3 @@ def _session(low: Lowering, held: Relation, used: Sequence[str], gap: int) -> st
         f" from (select {listed}, {starts} AS started from input))"
     )
     return low.add(PerKey(tuple(dict.fromkeys(keys)), sql=sql), (given,), "session")
-
-
-def closing(low: Lowering, keys: Sequence[str], step: str) -> Close | None:
-    """How the groups of an aggregate close, if they are windows that a watermark bounds."""
-    shape = low.builder.shape(step)
-    if shape.time not in keys or shape.watermark is None:
-        return None
-    assert shape.time is not None
-    width = _slide(low.builder.plan, step)
-    return None if width is None else Close(shape.time, shape.watermark, width)
-
-
-def _slide(plan: Plan, step: str) -> int | None:
-    """What all window ends are multiples of."""
-    while True:
-        node = plan.nodes[step]
-        if isinstance(node.operator, Hop):
-            return math.gcd(node.operator.size_us, node.operator.slide_us)
-        if isinstance(node.operator, Tumble):
-            return node.operator.size_us
-        if not node.inputs:
-            return None
-        step = node.inputs[0]

@@ -64,9 +64,8 @@ def _one_partition(
         texts.append(f"{text} AS {quoted(out)}")
         found[n] = Column(out, type_text(calls[n]["return_type"]))
     listed = ", ".join([*(quoted(n) for n in names), *texts])
-    step = low.add(
-        PerKey(tuple(dict.fromkeys(keys)), sql=f"select {listed} from input"), (extended.step,), "over"
-    )
+    parted = tuple(dict.fromkeys(keys))
+    step = low.add(PerKey(parted, sql=f"select {listed} from input", passes=parted), (extended.step,), "over")
     extra = [
         Column(o, f.type) for o, f in zip(outs, (found[n] for n in numbers), strict=True) if f is not None
     ]

@@ -1,0 +1,167 @@
+"""Two streams with watermarks, views over their windows, and the same in DuckDB over the rows that were on time.
+
+The model decides by itself what is late and which windows are over: a row is late when it lies before the
+bound that the epoch before left behind, and the bound is the newest time on time less the delay.
+"""
+
+from __future__ import annotations
+
+import datetime
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+import millpond
+from tests.sql.world import plain
+
+DELAY_S = 4
+START = datetime.datetime(2024, 1, 1)
+SCHEMA = pa.schema([("k", pa.string()), ("ts", pa.timestamp("us")), ("v", pa.int64())])
+STREAMS = ("a", "b")
+
+OURS = {
+    "T": "TUMBLE({}, ts, INTERVAL '10 seconds')",
+    "H": "HOP({}, ts, INTERVAL '5 seconds', INTERVAL '10 seconds')",
+    "S": "SESSION({}, ts, INTERVAL '3 seconds', k)",
+}
+TUMBLED = "time_bucket(INTERVAL 10 SECOND, ts)"
+THEIRS = {
+    "T": f"(select * from (select *, {TUMBLED} window_start, {TUMBLED} + INTERVAL 10 SECOND window_end from {{0}}) where {{1}})",
+    "H": """(select * from (select q.*, s window_start, s + INTERVAL 10 SECOND window_end from {0} q, unnest(generate_series(
+      time_bucket(INTERVAL 5 SECOND, ts) - INTERVAL 5 SECOND, ts, INTERVAL 5 SECOND)) x(s)) where {1})""",
+    "S": """(select * exclude (n, gap) from (select *, min(ts) over (partition by k, n) window_start,
+      max(ts) over (partition by k, n) + INTERVAL 3 SECOND window_end
+      from (select *, sum(gap) over (partition by k order by ts range unbounded preceding) n
+        from (select *, case when ts - lag(ts) over (partition by k order by ts) <= INTERVAL 3 SECOND then 0 else 1 end gap
+          from {0}))) where {1})""",
+}  # fmt: skip
+WINDOW = re.compile(r"\b([THS])([ab])\b")
+
+
+class Streams:
+    """A query names windows as Ta, Hb, Sa: of ten seconds, of ten every five, sessions of three per k."""
+
+    def __init__(self, path: Path, seed: int, views: dict[str, str], on_close: dict[str, str]) -> None:
+        self.rng = random.Random(seed)
+        self.path = path
+        self.con = duckdb.connect()
+        self.con.execute("set timezone = 'UTC'")
+        self.now = 0.0
+        self.bounds: dict[str, datetime.datetime] = {}
+        self.late = dict.fromkeys(STREAMS, 0)
+        self.views, self.on_close = views, on_close
+        self.pond = self.opened()
+        for name in STREAMS:
+            self.con.execute(f"create table {name} (k varchar, ts timestamp, v bigint)")
+            self.pond.sql(
+                f"CREATE TABLE {name} (k text, ts timestamp, v bigint,"
+                f" WATERMARK FOR ts AS ts - INTERVAL '{DELAY_S} seconds') APPEND ONLY"
+            )
+        self.con.execute("create table d (k varchar, name varchar)")
+        self.pond.sql("CREATE TABLE d (k text PRIMARY KEY, name text)")
+        self.define()
+
+    def define(self) -> None:
+        texts = [f"CREATE MATERIALIZED VIEW {n} AS {self.ours(q)}" for n, q in self.views.items()]
+        texts += [
+            f"CREATE MATERIALIZED VIEW {n} AS {self.ours(q)} EMIT ON WINDOW CLOSE"
+            for n, q in self.on_close.items()
+        ]
+        self.pond.sql(";\n".join(texts))
+
+    def opened(self) -> millpond.Pond:
+        return millpond.open(self.path, engine="inline", parallelism=self.rng.choice([1, 2, 3]), checks=True)
+
+    # -- one epoch ------------------------------------------------------------------------
+
+    def epoch(self, rows: int = 12) -> None:
+        """Rows out of order, some of them late; a few changes of the table without time."""
+        rng = self.rng
+        self.now += rng.choice([0, 2, 5, 11])
+        for name in STREAMS:
+            fresh = [self.row() for _ in range(rng.choice([0, rows, rows]))]
+            if not fresh:
+                continue
+            self.pond.insert(name, pa.Table.from_pylist(fresh, SCHEMA))
+            bound = self.bounds.get(name)
+            on_time = [r for r in fresh if bound is None or r["ts"] >= bound]
+            self.late[name] += len(fresh) - len(on_time)
+            if on_time:
+                newest = max(r["ts"] for r in on_time) - datetime.timedelta(seconds=DELAY_S)
+                self.bounds[name] = newest if bound is None else max(bound, newest)
+                self.con.register("fresh", pa.Table.from_pylist(on_time, SCHEMA))
+                self.con.execute(f"insert into {name} from fresh")
+        if rng.random() < 0.3:
+            k, name = rng.choice("xyz"), rng.choice(["one", "two"])
+            self.pond.sql(f"INSERT INTO d VALUES ('{k}', '{name}')")
+            self.con.execute(f"delete from d where k = '{k}'")
+            self.con.execute(f"insert into d values ('{k}', '{name}')")
+        self.pond.drain()
+
+    def row(self) -> dict[str, Any]:
+        at = self.now + self.rng.choice([0, 1, 2, 3, 3.5, -2, -5, -9])
+        return {
+            "k": self.rng.choice("xyz"),
+            "ts": START + datetime.timedelta(seconds=max(at, 0)),
+            "v": self.rng.randrange(6),
+        }
+
+    def disturb(self) -> None:
+        """What must make no difference: restarts, compactions, another parallelism."""
+        what = self.rng.choice(["", "", "restart", "compact", "rescale"])
+        if what == "restart":
+            self.pond.close()
+            self.pond = self.opened()
+        elif what == "compact":
+            self.pond.compact()
+        elif what == "rescale":
+            self.pond.rescale(self.rng.choice([1, 2, 3]))
+
+    # -- what must be there -------------------------------------------------------------------
+
+    def ours(self, query: str) -> str:
+        return WINDOW.sub(lambda m: OURS[m[1]].format(m[2]), query)
+
+    def theirs(self, query: str, closed: bool) -> str:
+        used = {stream for _, stream in WINDOW.findall(query)}
+
+        def written(m: re.Match[str]) -> str:
+            if not closed:
+                return THEIRS[m[1]].format(m[2], "true")
+            if not used <= self.bounds.keys():
+                return THEIRS[m[1]].format(m[2], "false")
+            least = min(self.bounds[s] for s in used)
+            sign = "<" if m[1] == "S" else "<="
+            return THEIRS[m[1]].format(m[2], f"window_end {sign} TIMESTAMP '{least}'")
+
+        return WINDOW.sub(written, query)
+
+    def check(self, context: str) -> None:
+        for name, query in {**self.views, **self.on_close}.items():
+            wanted = plain(self.con.execute(self.theirs(query, name in self.on_close)).fetchall())
+            given = plain(self.pond.sql(f"SELECT * FROM {name}").fetchall())
+            assert given == wanted, (
+                f"{context} {name}: {query}\nmissing {list((wanted - given).items())[:4]}\n"
+                f"too many {list((given - wanted).items())[:4]}\nerrors {self.pond.errors().to_pylist()[:2]}"
+            )
+        for name in STREAMS:
+            found = self.pond.sql(f"SELECT count(*) FROM {name}_late").fetchone()
+            assert found == (self.late[name],), f"{context}: late rows of {name}"
+
+    def states(self) -> dict[str, int]:
+        """Rows of state by step and table; the tables that are views, and late rows, are left out."""
+        shown = {(v.step, v.table.rpartition("/")[2]) for v in self.pond.plan.views.values()}
+        self.pond.compact()
+        return {
+            f"{s.step}/{s.state}": s.rows
+            for s in self.pond.states()
+            if (s.step, s.state) not in shown and s.state != "late"
+        }
+
+    def close(self) -> None:
+        self.pond.close()
+        self.con.close()

@@ -1,0 +1,87 @@
+"""Event time in SQL: windows are shown once, when they are over; what is over leaves the state (laws 1, 5 and 8)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.sql.event_time import Streams
+
+WINDOWED = {
+    "counted": "select window_start, k, count(*) n, sum(v) s, max(v) m, count(distinct v) d from Ta group by window_start, window_end, k",
+    "by_start": "select window_start, count(*) n from Ta group by window_start",
+    "by_end": "select window_end, avg(v) n from Ha group by window_end having count(*) > 2",
+    "slow": "select window_end, median(v) m, quantile_disc(v, 0.9) o, string_agg(k, ',' order by v, k) t from Ta group by window_end",
+    "grouped": "select k, window_end from Ha group by all",
+    "apart": "select distinct k, window_start from Ta",
+    "only_rows": "select k, v from Ta where v > 1",
+    "computed": "select window_end, unnest([k, 'z']) u from Ta",
+    "top": """select window_end, k, v, n from (select *, row_number() over (partition by window_end order by v desc, k, ts) n
+      from Ta) where n <= 2""",
+    "over": "select window_end, k, v, sum(v) over (partition by window_end) s from Ta",
+    "best_bid": """select t.k, t.v from Ta t join (select window_end, max(v) v from Ta group by 1) m
+      on t.window_end = m.window_end and t.v = m.v""",
+    "hottest": """with c as (select k, count(*) n, window_start, window_end from Ha group by k, window_start, window_end)
+      select c.k, c.n, c.window_end from c join (select max(n) n, window_end from c group by 2) h
+      on c.window_end = h.window_end and c.n = h.n""",
+    "both": """select x.k, x.window_start from (select k, window_start, window_end from Ta group by all) x
+      join (select k, window_start, window_end from Tb group by all) y
+      on x.k = y.k and x.window_start = y.window_start and x.window_end = y.window_end""",
+    "paired": "select x.k, x.v, y.v w, x.window_end e from Ta x left join Tb y on x.window_end = y.window_end and x.k = y.k",
+    "all_of": "select x.v, y.v w from Ta x full join Tb y on x.window_start = y.window_start and x.k = y.k and x.v < y.v",
+    "alone": "select k, v, window_end from Ta x where not exists (select 1 from Tb y where y.window_end = x.window_end and y.k = x.k)",
+    "sessions": "select k, window_start, window_end, count(*) n, sum(v) s from Sa group by all",
+    "session_rows": "select k, v, window_start from Sa",
+    "session_medians": "select k, window_end, median(v) m from Sb group by all",
+    "all_rows": "select count(*) n, sum(v) s from Ta",
+    "sets": "select k, window_end, count(*) n from Ta group by grouping sets ((k, window_end), (k))",
+    "either": "select k, window_end from Ta union all select k, window_end from Tb",
+    "without": "select k, window_end from Ta except select k, window_end from Tb",
+    "named": "select window_end, name, count(*) n from Ta t join d on d.k = t.k group by all",
+    "follow": """select x.window_end, x.n - y.n as more from (select window_start, window_end, count(*) n from Ta group by all) x
+      join (select window_end, count(*) n from Ta group by all) y on x.window_start = y.window_end""",
+    "most": "select window_end, count(*) n from Ta group by 1 order by n desc, 1 limit 2",
+    "some": "select window_end, (select max(name) from d) m, count(*) filter (where v > 2) n from Tb group by 1",
+}  # fmt: skip
+
+TIMED = {
+    "near": "select x.k, x.v, y.v w from a x join b y on x.k = y.k and y.ts between x.ts and x.ts + interval '5 seconds'",
+    "near_left": """select x.k, x.v, y.v w from a x left join b y
+      on x.k = y.k and y.ts >= x.ts - interval '3 seconds' and y.ts < x.ts + interval '4 seconds'""",
+    "near_full": "select x.v, y.v w from a x full join b y on x.k = y.k and y.ts = x.ts and x.v <> y.v",
+    "met": "select x.k, x.ts, x.v from a x where exists (select 1 from b y where y.k = x.k and y.ts between x.ts and x.ts + interval '2 seconds')",
+    "unmet": "select x.k, x.v from a x where not exists (select 1 from b y where y.k = x.k and y.ts > x.ts and y.ts < x.ts + interval '6 seconds')",
+    "product": "select x.k, y.k l from a x, b y where y.ts > x.ts - interval '2 seconds' and x.ts >= y.ts",
+    "since": "select x.v, y.v w from a x join b y on x.k = y.k and y.ts >= x.ts",
+    "same_time": "select x.v, y.v w from a x join b y on x.ts = y.ts and x.k = y.k",
+    "counted_pairs": "select x.k, count(*) n from a x join b y on x.k = y.k and y.ts between x.ts and x.ts + interval '5 seconds' group by 1",
+    "times": "select distinct k, ts from a",
+    "latest": "select ts, k, v from (select *, row_number() over (partition by ts order by v desc, k) n from a) where n = 1",
+    "pairs_of_three": """select x.v, y.v w, z.v u from a x join b y on x.k = y.k and y.ts between x.ts and x.ts + interval '3 seconds'
+      join a z on z.k = y.k and z.ts between y.ts and y.ts + interval '3 seconds'""",
+}  # fmt: skip
+
+
+def test_windows_are_given_when_they_are_over(tmp_path: Path) -> None:
+    """Each view is the batch query over the rows that were on time, of the windows that are over."""
+    run(Streams(tmp_path / "pond", 1, {}, WINDOWED), epochs=6)
+
+
+def test_views_of_windows_and_of_joins_in_time(tmp_path: Path) -> None:
+    run(Streams(tmp_path / "pond", 2, {**WINDOWED, **TIMED}, {}), epochs=4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10, 20))
+def test_event_time_at_length(seed: int, tmp_path: Path) -> None:
+    shown = {f"all_{name}": query for name, query in {**WINDOWED, **TIMED}.items()}
+    run(Streams(tmp_path / "pond", seed, shown, WINDOWED), epochs=30)
+
+
+def run(streams: Streams, epochs: int) -> None:
+    for number in range(epochs):
+        streams.epoch()
+        streams.check(f"epoch {number}")
+        streams.disturb()
+    streams.close()
