@@ -61,7 +61,7 @@ from millpond.errors import (
     UnavailableError,
 )
 from millpond.operators.operator import Wake
-from millpond.state.compaction import FAN_IN, UNIT_BYTES, plan_merges
+from millpond.state.compaction import FAN_IN, UNIT_BYTES, MergeJob, plan_merges
 from millpond.state.live import LiveRuns
 from millpond.state.manifest import Manifest, Page, RunId, check, fold, run_id
 from millpond.state.run_ref import RunRef
@@ -718,6 +718,19 @@ class Coordinator:
             self._delivering[sink] = epoch + 1
             return [Deliver(sink, epoch + 1)]
         return []
+
+    @property
+    def compacting(self) -> MergeJob | None:
+        """The merge that is running, if one is."""
+        now = self._compacting
+        return None if now is None else now.job
+
+    @property
+    def behind(self) -> Mapping[str, int]:
+        """The sinks that have epochs to hear of, and the last that each was told."""
+        head = self.head
+        cursors = {sink: self._cursors.get(sink, -1) for sink in self._sinks}
+        return {s: e for s, e in cursors.items() if head is not None and e < head.epoch}
 
     @property
     def delivering(self) -> bool:

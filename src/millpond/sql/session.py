@@ -51,10 +51,14 @@ class Session:
         """Run the statements of a text one by one; all that is defined is committed at the end."""
         if not isinstance(text, str):
             raise InvalidError("SQL is text", detail=f"got {type(text).__name__}")
-        for piece in statements(text, dialect):
+        from millpond.sql.statements.table import find
+
+        pieces = statements(text, dialect)
+        for piece in pieces:
             yield self.run_one(piece, params)
-        with self._lock:
-            self.settle()
+        if not all(find(piece).beside for piece in pieces):
+            with self._lock:
+                self.settle()
 
     def define_all(self, text: str, dialect: str = "postgres") -> None:
         """Only definitions, as a pipeline has them; what is there already in the same words stays."""
@@ -73,6 +77,8 @@ class Session:
         from millpond.sql.statements.table import find  # the statements call back
 
         statement = find(piece)
+        if statement.beside:
+            return statement.run(self, piece, params)
         with self._lock:
             if not statement.defines:
                 self.settle()

@@ -31,7 +31,7 @@ _EPOCHS = pa.schema(
 
 
 def run(session: Session, words: Words) -> Result:
-    words.take("MATERIALIZED")
+    only_kept = words.take("MATERIALIZED")
     what = words.piece.word(words.at)
     words.at += 1
     if what == "CREATE":
@@ -48,14 +48,14 @@ def run(session: Session, words: Words) -> Result:
         rows = [[n, str(e)] for n, e in sorted(session.pond.savepoints().items())]
         return _texts(["name", "epoch"], rows)
     if what not in _KINDS:
-        names = [*_KINDS, "EPOCHS", "SAVEPOINTS", "CREATE"]
+        names = [*_KINDS, "EPOCHS", "SAVEPOINTS", "JOBS", "CREATE"]
         words.at -= 1
         words.fail("SHOW what?", near_miss(what or "?", names) or f"one of {', '.join(names)}")
     found_all = all_objects_with_uses(session.plan)
     listed = [
         [o.name, o.kind, ", ".join(f"{c.name} {c.type}" for c in o.columns)]
         for o in found_all.values()
-        if o.kind in _KINDS[what]
+        if o.kind in (("materialized view",) if only_kept else _KINDS[what])
     ]
     return _texts(["name", "kind", "columns"], sorted(listed))
 

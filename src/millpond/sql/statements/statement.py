@@ -19,11 +19,13 @@ class Statement:
     """`defines`: it only changes the program to come, and may wait for the next ones.
 
     `waits`: other threads may run statements meanwhile.
+    `beside`: it looks on, and is not kept waiting by what others do.
     """
 
     run: Callable[[Session, Piece, Params], Result]
     defines: bool = False
     waits: bool = False
+    beside: bool = False
 
 
 def defining(words_at: int, run: Callable[[Session, Words], Result]) -> Statement:
@@ -35,10 +37,12 @@ def defining(words_at: int, run: Callable[[Session, Words], Result]) -> Statemen
     return Statement(call, defines=True)
 
 
-def reading(words_at: int, run: Callable[[Session, Words], Result], *, waits: bool = False) -> Statement:
+def reading(
+    words_at: int, run: Callable[[Session, Words], Result], *, waits: bool = False, beside: bool = False
+) -> Statement:
     """It answers with what is there."""
 
     def call(session: Session, piece: Piece, params: Params) -> Result:
         return run(session, Words(with_literals(piece, params), words_at))
 
-    return Statement(call, waits=waits)
+    return Statement(call, waits=waits, beside=beside)

@@ -20,6 +20,7 @@ from millpond.sql.statements import (
     insert,
     select,
     show,
+    show_jobs,
     subscribe,
     update,
 )
@@ -74,6 +75,8 @@ def find(piece: Piece) -> Statement:
         piece.fail("DROP of what?", 1, f"one of {', '.join(' '.join(w) for w in _DROP)} or SAVEPOINT")
     if first == "ALTER":
         return defining(1, alter.run)
+    if piece.has(0, "SHOW", "JOBS"):
+        return reading(2, show_jobs.run, beside=True)
     known = _OTHERS.get(first)
     if known is not None:
         return known
