@@ -123,7 +123,13 @@ class Join:
             placements,
             tuple(tables),
             placed_by=self._placed_by(left, right),
-            extra=Sides(left, right, matcher, self._tells_apart(inputs, left, right)),
+            extra=Sides(
+                left,
+                right,
+                matcher,
+                self._tells_apart(inputs, left, right),
+                grows=self.kind == "inner" and shape.append_only,
+            ),
         )
 
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
@@ -336,7 +342,7 @@ class Join:
         sides: Sides = binding.extra
         drops = tuple(d for side in (sides.left, sides.right) for d in side.drops(ctx, binding.tables))
         schemas = {table.name: table.schema for table in binding.tables}
-        came = [receive(sides[n], inputs[n], schemas[sides[n].table]) for n in (0, 1)]
+        came = [receive(sides[n], inputs[n], schemas[sides[n].table], sides.grows) for n in (0, 1)]
         if not any(keyed.num_rows or bare.num_rows for keyed, bare in came):
             return Result(drops=drops)
         work = JoinEpoch(ctx, sides, came[0][0], came[1][0])

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millpond import hashing
-from millpond.delta import HASH, WEIGHT, concat, consolidate, with_weights
+from millpond.delta import HASH, WEIGHT, concat, consolidate, weights, with_weights
 from millpond.identity import nulls, one_chunk, ties
 from millpond.operators.bounds import Bound
 from millpond.operators.event_time import micros
@@ -68,6 +68,9 @@ class Sides:
     right: Side
     matcher: Matcher
     tells_apart: bool  # different pairs give different rows
+    grows: (
+        bool  # pairs of rows that only ever come: nothing can cancel, so nothing is summed up before a write
+    )
 
     def __getitem__(self, side: int) -> Side:
         return (self.left, self.right)[side]
@@ -247,13 +250,13 @@ class JoinEpoch:
             return None
         out = pa.concat_tables(self._out)
         # Pairs of one block are pairs of different rows; only several blocks can give one pair twice.
-        if not self.sides.tells_apart or self._blocks != 1:
+        if not self.sides.grows and (not self.sides.tells_apart or self._blocks != 1):
             out = consolidate(out)
         return out if out.num_rows else None
 
 
-def receive(side: Side, delta: pa.Table | None, schema: pa.Schema) -> tuple[pa.Table, pa.Table]:
-    """(rows with a key and its hash, rows without), consolidated."""
+def receive(side: Side, delta: pa.Table | None, schema: pa.Schema, grows: bool) -> tuple[pa.Table, pa.Table]:
+    """(rows with a key and its hash, rows without), consolidated unless they only ever come."""
     if delta is None:
         fields = [*(schema.field(name) for name in side.columns), pa.field(WEIGHT, pa.int64())]
         nothing = pa.schema([*fields, pa.field(HASH, pa.uint64())]).empty_table()
@@ -263,7 +266,7 @@ def receive(side: Side, delta: pa.Table | None, schema: pa.Schema) -> tuple[pa.T
     if side.way != "hash":  # a hash that is there is of another key
         hidden = [name for name in hidden if name != HASH]
     delta = delta.select([*names, *hidden]).rename_columns([*side.columns, *hidden])
-    delta = consolidate(delta)
+    delta = with_weights(delta, weights(delta)) if grows else consolidate(delta)
     lacks = lacks_key(delta, side.on)
     bare = delta.filter(pa.array(lacks)) if lacks.any() else delta.slice(0, 0)
     if lacks.any():
