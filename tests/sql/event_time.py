@@ -82,8 +82,17 @@ class Streams:
         """Rows out of order, some of them late; a few changes of the table without time."""
         rng = self.rng
         self.now += rng.choice([0, 2, 5, 11])
-        for name in STREAMS:
-            fresh = [self.row() for _ in range(rng.choice([0, rows, rows]))]
+        if rng.random() < 0.3:
+            k, name = rng.choice("xyz"), rng.choice(["one", "two"])
+            self.pond.sql(f"INSERT INTO d VALUES ('{k}', '{name}')")
+            self.con.execute(f"delete from d where k = '{k}'")
+            self.con.execute(f"insert into d values ('{k}', '{name}')")
+        self.push(*(rng.choice([0, rows, rows]) for _ in STREAMS))
+
+    def push(self, *rows: int) -> None:
+        """So many rows of each stream, in one epoch."""
+        for name, count in zip(STREAMS, rows if len(rows) > 1 else rows * len(STREAMS), strict=True):
+            fresh = [self.row() for _ in range(count)]
             if not fresh:
                 continue
             self.pond.insert(name, pa.Table.from_pylist(fresh, SCHEMA))
@@ -95,11 +104,6 @@ class Streams:
                 self.bounds[name] = newest if bound is None else max(bound, newest)
                 self.con.register("fresh", pa.Table.from_pylist(on_time, SCHEMA))
                 self.con.execute(f"insert into {name} from fresh")
-        if rng.random() < 0.3:
-            k, name = rng.choice("xyz"), rng.choice(["one", "two"])
-            self.pond.sql(f"INSERT INTO d VALUES ('{k}', '{name}')")
-            self.con.execute(f"delete from d where k = '{k}'")
-            self.con.execute(f"insert into d values ('{k}', '{name}')")
         self.pond.drain()
 
     def row(self) -> dict[str, Any]:

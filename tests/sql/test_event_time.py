@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import millpond
+from millpond.errors import InvalidError
 from tests.sql.event_time import Streams
 
 WINDOWED = {
@@ -85,3 +87,82 @@ def run(streams: Streams, epochs: int) -> None:
         streams.check(f"epoch {number}")
         streams.disturb()
     streams.close()
+
+
+BOUNDED = {
+    name: {**WINDOWED, **TIMED}[name]
+    for name in (
+        *("counted", "slow", "apart", "top", "over", "best_bid", "hottest", "both", "paired", "sessions"),
+        *("session_medians", "near", "near_left", "met", "counted_pairs", "times", "latest"),
+    )
+}
+
+
+def held(epochs: int, streams: Streams) -> tuple[dict[str, int], dict[str, int]]:
+    """The rows of state after a quarter of a long stream, and at its end."""
+    streams.rng.seed(5)
+    early: dict[str, int] = {}
+    for number in range(1, epochs + 1):
+        streams.now += 4
+        streams.push(8)
+        if number == epochs // 4:
+            early = streams.states()
+    return early, streams.states()
+
+
+@pytest.mark.parametrize(("epochs", "every"), [(20, 5), pytest.param(200, 1, marks=pytest.mark.slow)])
+def test_state_does_not_grow_with_the_stream(epochs: int, every: int, tmp_path: Path) -> None:
+    views = dict(list(BOUNDED.items())[::every])
+    closing = {f"on_close_{n}": q for n, q in views.items() if q == WINDOWED.get(n)}
+    streams = Streams(tmp_path / "pond", 5, {f"all_{n}": q for n, q in views.items()}, closing)
+    early, late = held(epochs, streams)
+    assert sum(late.values()) < 2 * sum(early.values())
+    # A table by itself may hold a few rows now and none then.
+    assert {t: n for t, n in late.items() if n > 2 * early.get(t, 0) + 60} == {}
+    streams.check("at the end")
+    streams.close()
+
+
+STREAM = """
+    CREATE TABLE a (k int, ts timestamp, WATERMARK FOR ts AS ts - INTERVAL '5 seconds') APPEND ONLY;
+    CREATE TABLE b (k int, ts timestamp) APPEND ONLY;
+    CREATE TABLE d (k int PRIMARY KEY, n text);
+"""
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("select a.k from a join b using (k)", "a join keeps every row of a and b for ever; bound the join in time"),
+        ("select a.k from a join d using (k)", "a join keeps every row of a for ever"),
+        ("select distinct k from b", "DISTINCT keeps every different row of b for ever; give the rows a WATERMARK FOR"),
+        ("select k, median(k) m from b group by k", "computed from all rows of a key keeps every row of b"),
+        ("select window_end, count(*) n from SESSION(b, ts, INTERVAL '1 minute', k) group by 1", "keeps every row of b"),
+        ("select distinct k, window_end from TUMBLE(a, ts, INTERVAL '1 minute')", None),
+        ("select x.k from a x join a y on x.k = y.k and y.ts between x.ts and x.ts + INTERVAL '1 minute'", None),
+        ("select window_end, median(k) m from TUMBLE(a, ts, INTERVAL '1 minute') group by 1", None),
+        ("select k, count(*) n, max(ts) m from b group by k", None),
+        ("select d.k, e.n from d join d e on d.n = e.n", None),
+    ],
+)  # fmt: skip
+def test_state_that_never_ends_is_told(query: str, told: str | None, tmp_path: Path) -> None:
+    """A warning, not an error; the last statement of a text tells those of all."""
+    with millpond.open(tmp_path / "pond", engine="inline") as pond:
+        assert pond.sql(STREAM).warnings == []
+        found = pond.sql(f"CREATE MATERIALIZED VIEW v AS {query}; FLUSH").warnings
+        assert len(found) == (told is not None) and (told is None or told in found[0])
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select count(*) n from a",
+        "select window_end, count(*) n from TUMBLE(b, ts, INTERVAL '1 minute') group by 1",
+        "select x.k from TUMBLE(a, ts, INTERVAL '1 minute') x join TUMBLE(b, ts, INTERVAL '1 minute') y using (window_end)",
+    ],
+)  # fmt: skip
+def test_windows_without_a_watermark_cannot_close(query: str, tmp_path: Path) -> None:
+    with millpond.open(tmp_path / "pond", engine="inline") as pond:
+        pond.sql(STREAM)
+        with pytest.raises(InvalidError, match="needs windows that end by a watermark"):
+            pond.sql(f"CREATE MATERIALIZED VIEW v AS {query} EMIT ON WINDOW CLOSE")

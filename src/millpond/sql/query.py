@@ -36,7 +36,6 @@ def lower_query(
     such windows is refused. `rounds_max` bounds every WITH RECURSIVE.
     """
     text = as_plain_sql(sql)
-    names = fresh_names(column for column, _ in binder.describe(text))
     before = builder.plan
 
     def lowered(**known: Any) -> tuple[Lowering, Relation]:
@@ -44,7 +43,7 @@ def lower_query(
         low = Lowering(builder, binder, relations, name, emit_on_close, rounds_max, text, **known)
         found = low.lower(binder.plan(text))
         found = Relation(hold_whole(low, found.step), found.columns) if emit_on_close else found
-        return low, low.exact(found, names)
+        return low, low.exact(found, fresh_names(column for column, _ in binder.describe(text)))
 
     try:
         low, found = lowered()

@@ -43,6 +43,7 @@ class Result:
     ) -> None:
         self.columns = list(columns)
         self.types = list(types)
+        self.warnings: list[str] = []  # of what is done, and may still surprise
         self.epoch = epoch  # that was read, or that holds the change
         self._status = status
         self._count = table.num_rows if count is None and table is not None else count

@@ -43,9 +43,11 @@ class Session:
         self._lock = threading.RLock()
 
     def run(self, text: str, params: Params = None, dialect: str = "postgres") -> Result:
-        """Run all statements of a text; what the last one answers."""
+        """Run all statements of a text; what the last one answers, with the warnings of all."""
         results = list(self.run_each(text, params, dialect))
-        return results[-1] if results else Result.said("")
+        last = results[-1] if results else Result.said("")
+        last.warnings = [warning for result in results for warning in result.warnings]
+        return last
 
     def run_each(self, text: str, params: Params = None, dialect: str = "postgres") -> Iterator[Result]:
         """Run the statements of a text one by one; all that is defined is committed at the end."""

@@ -34,6 +34,16 @@ def pond(tmp_path: Path) -> str:
     return path
 
 
+def test_warnings_are_shown(tmp_path: Path) -> None:
+    pond = str(tmp_path / "pond")
+    define = "CREATE TABLE s (k int) APPEND ONLY; CREATE MATERIALIZED VIEW {} AS SELECT DISTINCT k FROM s"
+    shown = call("sql", pond, "-c", define.format("v"))
+    assert shown.exit_code == 0 and "warning: DISTINCT keeps every different row of s" in shown.output
+    again = "CREATE MATERIALIZED VIEW w AS SELECT DISTINCT k + 1 AS k FROM s"
+    found = json.loads(call("sql", pond, "-c", again, "-o", "json").stdout)
+    assert found["status"] == "CREATE_MATERIALIZED_VIEW" and len(found["warnings"]) == 1
+
+
 def test_tables_json_and_csv(pond: str) -> None:
     read = ("sql", pond, "-c", "SELECT s, id, id FROM t ORDER BY id")
     assert "2 rows" in call(*read).output

@@ -96,7 +96,9 @@ def show(result: Result, output: Output, ms: float | None = None) -> None:
     took = "" if ms is None else f"; {ms:.1f} ms"
     if not result.columns:
         if result.status:
-            output.write(Said(result.status + took, {"status": result.status}))
+            more: dict[str, Any] = {"warnings": result.warnings} if result.warnings else {}
+            lines = [result.status + took, *(f"warning: {text}" for text in result.warnings)]
+            output.write(Said("\n".join(lines), {"status": result.status, **more}))
         return
     names = _told_apart(result.columns)
     columns = [

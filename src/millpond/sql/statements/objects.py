@@ -10,6 +10,7 @@ from millpond.flow.builder import Builder
 from millpond.plan.change import upstream
 from millpond.plan.nodes import Plan
 from millpond.plan.objects import SqlObject, dependants
+from millpond.sql import growth
 from millpond.sql.catalog import all_objects
 from millpond.sql.result import Result
 from millpond.sql.session import Session
@@ -29,7 +30,10 @@ def create(session: Session, name: str, kind: str, *, exists: bool, replaces: bo
     if old is not None and old.kind != kind:
         raise InvalidError(f"{old.name!r} is a {old.kind}, and is not replaced by a {kind}")
 
+    told: list[str] = []
+
     def edit(builder: Builder) -> None:
+        before = builder.plan.nodes.keys()
         if old is not None:
             refuse_dependants(builder.plan, old, "replaced")
             builder.plan = _aside(builder.plan, old)
@@ -37,9 +41,12 @@ def create(session: Session, name: str, kind: str, *, exists: bool, replaces: bo
         builder.plan = builder.plan.with_object(made)
         if old is not None:
             builder.plan = without(builder.plan, [_aside_name(old.name)])
+        told[:] = growth.warnings(builder.plan, [s for s in builder.plan.nodes if s not in before])
 
     session.define(edit)
-    return Result.said(f"CREATE_{word}")
+    result = Result.said(f"CREATE_{word}")
+    result.warnings = told
+    return result
 
 
 def refuse_dependants(plan: Plan, found: SqlObject, what: str) -> None:

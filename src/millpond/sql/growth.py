@@ -1,0 +1,54 @@
+"""State that grows with a stream for as long as there is one: told when a view is created, not refused.
+
+A step keeps rows of an append-only input when later rows may need them.  Where
+nothing bounds that in time, it keeps all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from millpond.operators.distinct import Distinct
+from millpond.operators.join import Join
+from millpond.operators.per_key import PerKey
+from millpond.operators.scan import Scan
+from millpond.plan.change import upstream
+from millpond.plan.nodes import Node, Plan
+
+_JOIN = (
+    "bound the join in time: WATERMARK FOR on both sides,"
+    " and equal windows or b.ts BETWEEN a.ts AND a.ts + INTERVAL …"
+)
+_KEYS = "give the rows a WATERMARK FOR, and let the query be by its windows (TUMBLE, HOP, SESSION)"
+
+
+def warnings(plan: Plan, steps: Collection[str]) -> tuple[str, ...]:
+    """What to tell about new steps of a plan, each thing once."""
+    found = [text for step in steps if step in plan.nodes for text in _told(plan, plan.nodes[step])]
+    return tuple(dict.fromkeys(found))
+
+
+def _told(plan: Plan, node: Node) -> Iterator[str]:
+    operator = node.operator
+    if isinstance(operator, Join):
+        kept = [s for n, s in enumerate(node.inputs) if node.binding.extra[n].bound is None]
+        if names := _streams(plan, kept):
+            yield f"a join keeps every row of {names} for ever; {_JOIN}"
+        return
+    what = ""
+    if isinstance(operator, Distinct) and not node.binding.shape.bounds:
+        what = "DISTINCT keeps every different row"
+    elif isinstance(operator, PerKey) and operator.expires is None:
+        what = "what is computed from all rows of a key keeps every row"
+    if what and (names := _streams(plan, node.inputs)):
+        yield f"{what} of {names} for ever; {_KEYS}"
+
+
+def _streams(plan: Plan, steps: Sequence[str]) -> str:
+    """The names of what has no end among the sources of steps whose rows only ever become more."""
+    found = set()
+    for step in upstream(plan, [s for s in steps if plan.shape(s).append_only]):
+        operator = plan.nodes[step].operator
+        if isinstance(operator, Scan) and not getattr(operator.source, "constant", False):
+            found.add(step)
+    return " and ".join(sorted(found))
