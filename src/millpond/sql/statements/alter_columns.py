@@ -199,31 +199,41 @@ def _with_columns(plan: Plan, found: SqlObject, columns: tuple[SqlColumn, ...], 
         if one.kind == "index" and found.name in one.uses:
             held = {c.name: c.held for c in one.columns}
             objects[one.name] = replace(one, columns=columns, key=tuple(names[held[k]] for k in one.key))
-        elif one.kind == "view" and found.name in one.uses:
-            objects[one.name] = _still(one, found, made, objects)
+        elif one.kind in ("view", "materialized view", "sink") and found.name in one.uses:
+            objects[one.name] = knowing(one, found, made)
+            if one.kind == "view":
+                text = known_text(objects[one.name], objects)
+                objects[one.name] = replace(objects[one.name], text=text)
     rows = plan.shape(plan.views[found.name].step).schema.names
     shown = tuple((c.name, c.held) for c in columns)
     view = replace(plan.views[found.name], columns=() if [(n, n) for n in rows] == list(shown) else shown)
     return replace(plan, objects=objects, views={**plan.views, found.name: view})
 
 
-def _still(
-    view: SqlObject, before: SqlObject, after: SqlObject, objects: Mapping[str, SqlObject]
-) -> SqlObject:
-    """A plain view that goes on over the columns it knew."""
-    left = {c.held for c in after.columns}
-    knew = dict(view.options.get(KNEW, {}))
-    knew[before.name] = [p for p in _known(view, before) if p[1] in left]
+def knowing(view: SqlObject, before: SqlObject, after: SqlObject) -> SqlObject:
+    """A view that goes on over the columns of a table that it knew, under their names in its text."""
+    now = {c.held: c.held for c in after.columns}
+    if after.kind != "table":  # another view has taken its place: columns are known by name
+        lower = {c.name.lower(): c.held for c in after.columns}
+        now = {c.held: lower[c.name.lower()] for c in before.columns if c.name.lower() in lower}
+    pairs = [(name, now[held]) for name, held in _known(view, before) if held in now]
+    options = {**view.options, KNEW: {**view.options.get(KNEW, {}), before.name: pairs}}
+    if view.kind == "view":
+        options.setdefault(TEXT, view.text)
+    return replace(view, options=options)
+
+
+def known_text(view: SqlObject, objects: Mapping[str, SqlObject]) -> str:
+    """The text of a view, over the columns that it knew."""
     text = str(view.options.get(TEXT, view.text))
     tables = []
-    for name, pairs in knew.items():
+    for name, pairs in view.options.get(KNEW, {}).items():
         now = objects[name].columns
         if [tuple(p) for p in pairs] != [(c.name, c.held) for c in now]:
             called = {c.held: c.name for c in now}
             listed = ", ".join(f"{quoted(called[held])} as {quoted(n)}" for n, held in pairs)
             tables.append(f"{quoted(name)} as (select {listed} from main.{quoted(name)})")
-    whole = f"with {', '.join(tables)} select * from (\n{text}\n)" if tables else text
-    return replace(view, text=whole, options={**view.options, KNEW: knew, TEXT: text})
+    return f"with {', '.join(tables)} select * from (\n{text}\n)" if tables else text
 
 
 def _known(view: SqlObject, table: SqlObject) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ from millpond.errors import InvalidError
 from millpond.flow.builder import Builder
 from millpond.flow.stream import Stream
 from millpond.plan.objects import SqlColumn, SqlObject
+from millpond.sql.catalog import Catalog
 from millpond.sql.parse import Words, readable
 from millpond.sql.query import lower_query
 from millpond.sql.result import Result
@@ -51,10 +52,16 @@ def run_materialized(replaces: bool) -> Callable[[Session, Words], Result]:
 
 
 def materialize(
-    session: Session, builder: Builder, name: str, text: str, on_close: bool, said: str
+    session: Session,
+    builder: Builder,
+    name: str,
+    text: str,
+    on_close: bool,
+    said: str,
+    catalog: Catalog | None = None,
 ) -> SqlObject:
-    """The steps of a query, and a view of them."""
-    catalog = session.catalog
+    """The steps of a query over the names of a catalog, and a view of them."""
+    catalog = catalog or session.catalog
     relation = lower_query(builder, catalog.binder, catalog.relations(), name, text, on_close)
     view = Stream(builder, relation.step).view(name)
     columns = tuple(SqlColumn(c.name, c.type) for c in relation.columns)

@@ -34,13 +34,13 @@ def create(session: Session, name: str, kind: str, *, exists: bool, replaces: bo
 
     def edit(builder: Builder) -> None:
         before = builder.plan.nodes.keys()
-        if old is not None:
-            refuse_dependants(builder.plan, old, "replaced")
-            builder.plan = _aside(builder.plan, old)
-        made = make(builder)
-        builder.plan = builder.plan.with_object(made)
-        if old is not None:
-            builder.plan = without(builder.plan, [_aside_name(old.name)])
+        if old is None:
+            made = make(builder)
+            builder.plan = builder.plan.with_object(made)
+        else:
+            from millpond.sql.statements.replacing import make_anew  # which calls back
+
+            make_anew(session, builder, old, make)
         told[:] = growth.warnings(builder.plan, [s for s in builder.plan.nodes if s not in before])
 
     session.define(edit)
@@ -97,9 +97,9 @@ def without(plan: Plan, names: Iterable[str]) -> Plan:
     )
 
 
-def _aside(plan: Plan, old: SqlObject) -> Plan:
+def aside(plan: Plan, old: SqlObject) -> Plan:
     """The plan with an object under a name that nobody uses, until it is dropped."""
-    name = _aside_name(old.name)
+    name = aside_name(old.name)
     objects = {n: o for n, o in plan.objects.items() if n != old.name}
     objects[name] = replace(old, name=name)
     views = {n: v for n, v in plan.views.items() if n != old.name}
@@ -109,5 +109,5 @@ def _aside(plan: Plan, old: SqlObject) -> Plan:
     return replace(plan, objects=objects, views=views, sinks=sinks)
 
 
-def _aside_name(name: str) -> str:
+def aside_name(name: str) -> str:
     return f"{name} (replaced)"
