@@ -246,6 +246,58 @@ class Pond:
         """
         return self.session.run(text, params, dialect)
 
+    def function(
+        self,
+        name: Any = None,
+        function: Any = None,
+        /,
+        *,
+        returns: Any = None,
+        arguments: Any = None,
+        kind: Literal["scalar", "aggregate", "table"] | None = None,
+        vectorised: bool = False,
+        nulls: bool = False,
+        init: Callable[[], Any] | None = None,
+        accumulate: Callable[..., Any] | None = None,
+        retract: Callable[..., Any] | None = None,
+        finish: Callable[[Any], Any] | None = None,
+    ) -> Any:
+        """Let SQL call a Python function; the function itself, so that this can be a decorator.
+
+        Types come from hints, or from `arguments` and `returns`: Python types, Arrow types or SQL's names.
+        A generator is a table function, a class with accumulate() and finish() an aggregate.  A vectorised
+        function takes and gives Arrow arrays.  With `nulls` it is called when an argument is NULL, too.
+
+        >>> pond = open("memory://", engine="inline")
+        >>> @pond.function
+        ... def shout(text: str, times: int = 1) -> str:
+        ...     return text.upper() + "!" * times
+        >>> _ = pond.sql("CREATE TABLE t (s text); INSERT INTO t VALUES ('ann'); FLUSH")
+        >>> pond.sql("SELECT shout(s, 2) FROM t").fetchall()
+        [('ANN!!',)]
+        """
+        from millpond.operators.python_function import Steps
+        from millpond.sql.python_functions import Registered, register
+
+        if function is None and accumulate is not None and finish is not None and init is not None:
+            function, kind = Steps(init, accumulate, finish, retract), kind or "aggregate"
+        elif any(part is not None for part in (init, accumulate, retract, finish)):
+            raise InvalidError(
+                "an aggregate of functions needs init, accumulate and finish",
+                hint="pass these three, and retract if there is one; or a class that has them",
+            )
+        if function is None and callable(name):
+            name, function = name.__name__, name
+
+        def made(given: Any) -> Any:
+            called = name if name is not None else given.__name__
+            register(
+                self.session, Registered(called, given, returns, arguments, kind, vectorised, nulls)
+            )
+            return given
+
+        return made if function is None else made(function)
+
     @property
     def session(self) -> Session:
         """Where statements run, one after the other."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from millpond.errors import InvalidError
 from millpond.operators.operator import Operator, Shape
+from millpond.operators.python_function import carrying
 from millpond.plan.nodes import Node, Plan
 
 
@@ -18,6 +19,7 @@ class Builder:
     def add(self, step: str | None, operator: Operator, inputs: tuple[str, ...], default: str) -> str:
         """Add a step; its id, which is that of an equal step when there is one."""
         self.change(lambda plan: plan)
+        operator = carrying(operator)
         name = step if step is not None else self._fresh(default, operator, inputs)
         if not name or name == "inbox" or name.startswith("_") or "/" in name or "!" in name:
             raise InvalidError(

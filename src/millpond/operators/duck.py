@@ -12,7 +12,9 @@ extensions from outside.
 from __future__ import annotations
 
 import atexit
+import inspect
 import os
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -30,6 +32,69 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": False,
     "enable_external_access": False,
 }
+
+
+class Told(Exception):
+    """What a user's function raised on a row, as text: the fault of that row."""
+
+
+class Stop(Exception):
+    """What a user's function raised that is not the fault of a row: the statement has to stop."""
+
+    def __init__(self, error: BaseException) -> None:
+        number = len(_stopped)
+        _stopped.append(error)
+        super().__init__(f"{_STOPPED}{number}")
+
+
+_TOLD = "executing the UDF: Told: "
+_STOPPED = "millpond was stopped by error "
+_stopped: list[BaseException] = []  # DuckDB hands on texts only
+_provided: dict[str, tuple[list[str], str, Callable[..., Any]]] = {}
+
+
+def provide(name: str, takes: list[str], gives: str, function: Callable[..., Any]) -> None:
+    """Let texts call a Python function over Arrow columns; no two have the same name."""
+    _provided.setdefault(name, (takes, gives, function))
+
+
+def provided() -> dict[str, Callable[..., Any]]:
+    return {name: function for name, (_, _, function) in _provided.items()}
+
+
+def equip(con: duckdb.DuckDBPyConnection, known: set[str]) -> None:
+    """Make the functions that were provided known to a connection; `known` are those that are."""
+    if len(known) < len(_provided):
+        for name in [n for n in _provided if n not in known]:
+            takes, gives, function = _provided[name]
+            con.create_function(
+                name,
+                _of(len(takes), function),
+                takes,  # type: ignore[arg-type]
+                gives,  # type: ignore[arg-type]
+                type="arrow",  # type: ignore[arg-type]
+                null_handling="special",  # type: ignore[arg-type]
+            )
+            known.add(name)
+
+
+def _of(number: int, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as one of so many parameters, as DuckDB wants to see it."""
+
+    def call(*columns: Any) -> Any:
+        return function(*columns)
+
+    place = inspect.Parameter.POSITIONAL_ONLY
+    parameters = [inspect.Parameter(f"a{n}", place) for n in range(number)]
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return call
+
+
+def stop_if_asked(error: duckdb.Error) -> None:
+    """Raise what made a user's function stop the statement, if that is why it failed."""
+    _, mark, rest = str(error).partition(_STOPPED)
+    if mark:
+        raise _stopped[int(re.match(r"\d+", rest)[0])] from error  # type: ignore[index]
 
 
 class _Feed:
@@ -76,6 +141,9 @@ class Statement:
             # connection copies the rows once more: twice the time, for a tiny table and for a large one.
             result = self._con._submit(f"execute {self._name}", None, "arrow", BATCH_ROWS)
             return result.arrow_table()
+        except duckdb.Error as error:
+            stop_if_asked(error)
+            raise
         finally:
             for feed in self._feeds:
                 feed.clear()
@@ -98,6 +166,7 @@ class _Session(threading.local):
         self.binder: duckdb.DuckDBPyConnection | None = None
         self.statements: OrderedDict[Hashable, Statement] = OrderedDict()
         self.made = 0
+        self.equipped: tuple[set[str], set[str]] = (set(), set())  # of the kernel, of the binder
 
 
 _session = _Session()
@@ -110,6 +179,7 @@ def _here() -> _Session:
         _session.pid = os.getpid()
         _session.kernel = _session.binder = None
         _session.statements = OrderedDict()
+        _session.equipped = (set(), set())
     return _session
 
 
@@ -125,6 +195,7 @@ def binder() -> duckdb.DuckDBPyConnection:
     if here.binder is None:
         here.binder = _connect()
         here.binder.execute("set errors_as_json = true")
+    equip(here.binder, here.equipped[1])
     return here.binder
 
 
@@ -141,6 +212,7 @@ def statement(key: Hashable, make: Callable[..., str], *schemas: pa.Schema) -> S
     if found is None:
         if here.kernel is None:
             here.kernel = _connect()
+        equip(here.kernel, here.equipped[0])
         here.made += 1
         found = here.statements[key] = Statement(here.kernel, here.made, make, *schemas)
         if len(here.statements) > STATEMENTS_MAX:
@@ -158,6 +230,7 @@ def close() -> None:
         if con is not None:
             con.close()
     here.kernel = here.binder = None
+    here.equipped = (set(), set())
 
 
 def reason(error: duckdb.Error) -> str:
@@ -167,7 +240,12 @@ def reason(error: duckdb.Error) -> str:
     "Conversion Error: bad 'x'"
     """
     text = str(error).split("\n\nLINE ")[0]
-    return " ".join(text.split())
+    return " ".join(without_wrapping(text).split())
+
+
+def without_wrapping(text: str) -> str:
+    """What a user's function raised, without what DuckDB says around it."""
+    return text.partition(_TOLD)[2] or text
 
 
 def quoted(name: str) -> str:

@@ -7,7 +7,7 @@ row whose condition fails is an error row.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from millpond.operators.kernel import compile_predicate, keep
 from millpond.operators.operator import HERE, Binding, Context, Inputs, Result, Shape
@@ -16,6 +16,7 @@ from millpond.operators.operator import HERE, Binding, Context, Inputs, Result, 
 @dataclass(frozen=True)
 class Filter:
     predicate: str  # SQL over the input's columns
+    functions: tuple[Any, ...] = ()  # in Python, that the text calls
 
     canonical: ClassVar[bool] = True
     carries_origin: ClassVar[bool] = True

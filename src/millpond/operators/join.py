@@ -41,7 +41,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -91,6 +91,7 @@ class Join:
     bounds: tuple[
         tuple[int, Bound], ...
     ] = ()  # (side, what its rows that can still have partners lie behind)
+    functions: tuple[Any, ...] = ()  # in Python, that the text calls
 
     canonical: ClassVar[bool] = True
 

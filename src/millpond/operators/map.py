@@ -7,7 +7,7 @@ so retractions need no state.  A row whose expression fails is an error row.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -27,6 +27,7 @@ class Map:
     """
 
     columns: tuple[tuple[str, str], ...]
+    functions: tuple[Any, ...] = ()  # in Python, that the text calls
 
     canonical: ClassVar[bool] = True
     carries_origin: ClassVar[bool] = True

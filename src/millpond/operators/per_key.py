@@ -57,6 +57,7 @@ class PerKey:
     apart: str | None = None  # a column of the key that the query does not know: it runs for each value alone
     passes: tuple[str, ...] = ()  # key columns that the query gives as they are
     expires: Bound | None = None  # keys behind it are over
+    functions: tuple[Any, ...] = ()  # in Python, that the text calls
 
     canonical: ClassVar[bool] = True
 

@@ -8,7 +8,7 @@ fails is an error row.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,7 @@ class Unnest:
     """All columns of the input, and the elements of these lists: (name, SQL expression)."""
 
     lists: tuple[tuple[str, str], ...]
+    functions: tuple[Any, ...] = ()  # in Python, that the text calls
 
     canonical: ClassVar[bool] = True
 

@@ -95,7 +95,7 @@ def encode(value: Any) -> Any:
             return {"$class": f"{cls.__module__}:{cls.__qualname__}", "fields": fields}
     if isinstance(value, Mapping):
         return {"$map": [[encode(k), encode(v)] for k, v in value.items()]}
-    return {"$pickle": _b64(_pickled(value))}
+    return {"$pickle": _b64(pickled(value))}
 
 
 def _once(value: Any) -> Any:
@@ -156,7 +156,7 @@ def _made(value: Mapping[str, Any]) -> Any:
         return Unloaded(value, f"a class that has other fields now: {value['$class']}", str(error))
 
 
-def _pickled(value: Any) -> bytes:
+def pickled(value: Any) -> bytes:
     try:
         return bytes(cloudpickle.dumps(value))
     except Exception as error:  # whatever the parts of a user's object raise

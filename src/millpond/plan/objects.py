@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-ObjectKind = Literal["table", "source", "view", "materialized view", "sink", "index", "late rows"]
+ObjectKind = Literal["table", "source", "view", "materialized view", "sink", "index", "function", "late rows"]
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import Any
 import duckdb
 
 from millpond.errors import InvalidError
+from millpond.operators.duck import equip, stop_if_asked, without_wrapping
 from millpond.operators.expressions import picture
 from millpond.sql.clock import macros
 from millpond.sql.expressions import CLOCK, CLOCK_HINT, Column
@@ -35,6 +36,7 @@ class Binder:
         self._con.execute("set timezone = 'UTC'")
         for statement in macros():  # its own time must not get into a plan
             self._con.execute(statement)
+        self._equipped: set[str] = set()
 
     def table(self, name: str, columns: Sequence[Column]) -> None:
         self.drop(name)
@@ -58,13 +60,16 @@ class Binder:
         self.run(sql, sql)
 
     def run(self, statement: str, shown: str, before: int = 0) -> Any:
+        equip(self._con, self._equipped)
         try:
             return self._con.execute(statement)
         except duckdb.Error as error:
+            stop_if_asked(error)
             raise told(error, shown, before) from error
 
     def plan(self, sql: str) -> Json:
         """The bound plan of one query."""
+        equip(self._con, self._equipped)
         (answer,) = self._con.execute("select json_serialize_plan(?)", [sql]).fetchall()
         found: Json = json.loads(_NO_NUMBER.sub(r'"value":"\1"', answer[0]))
         if not found["error"]:
@@ -84,6 +89,7 @@ class Binder:
 
     def describe(self, sql: str) -> list[tuple[str, str]]:
         """The names and logical types of a query's columns."""
+        equip(self._con, self._equipped)
         try:
             relation = self._con.sql(f"select * from (\n{sql}\n) limit 0")
         except duckdb.Error:
@@ -93,6 +99,7 @@ class Binder:
 
     def constant(self, sql: str) -> Any:
         """The rows of a query that reads nothing, as Arrow."""
+        equip(self._con, self._equipped)
         return self._con.sql(sql).to_arrow_table()
 
 
@@ -115,7 +122,7 @@ def told(error: duckdb.Error, sql: str, before: int = 0) -> InvalidError:
         facts: Mapping[str, Any] = json.loads(whole[max(whole.find("{"), 0) :].split("\n\n")[0])
     except ValueError:
         return InvalidError(str(error).split("\n")[0], detail=sql if len(sql) < 400 else None)
-    message = str(facts.get("exception_message", error))
+    message = without_wrapping(str(facts.get("exception_message", error)))
     first, _, rest = message.partition("\n")
     start = facts.get("position")
     at = None

@@ -123,7 +123,7 @@ class Catalog:
                 fresh = [n for n in found.uses if n in self.objects and n not in wanted]
                 wanted.update(fresh)
                 waiting += fresh
-        return [o for o in self.objects.values() if o.name in wanted]
+        return [o for o in self.objects.values() if o.name in wanted and o.kind != "function"]
 
     def stored(self, found: SqlObject) -> TableSpec | None:
         """The table that keeps the rows of an object, if one does."""

@@ -14,6 +14,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from millpond.operators.duck import equip, stop_if_asked
 from millpond.operators.expressions import storable_text
 from millpond.plan.objects import SqlColumn, SqlObject
 from millpond.sql.bind import told
@@ -55,11 +56,13 @@ class Scratch:
         self._con.execute("set timezone = 'UTC'")
         self._lock = threading.RLock()
         self._made: list[tuple[str, str]] = []
+        self._equipped: set[str] = set()
 
     @contextmanager
     def turn(self) -> Iterator[Scratch]:
         """For one statement; what it was shown is gone afterwards."""
         with self._lock:
+            equip(self._con, self._equipped)
             try:
                 yield self
             finally:
@@ -75,6 +78,7 @@ class Scratch:
         try:
             return self._con.execute(sql, params) if params else self._con.execute(sql)
         except duckdb.Error as error:
+            stop_if_asked(error)
             raise told(error, shown if shown is not None else sql, before) from error
 
     def arrow(self, sql: str, shown: str | None = None) -> pa.Table:
@@ -89,6 +93,7 @@ class Scratch:
             names = [(n, str(t)) for n, t in zip(found.columns, found.types, strict=True)]
             return names, found.to_arrow_table()
         except duckdb.Error as error:
+            stop_if_asked(error)
             raise told(error, shown if shown is not None else sql) from error
 
     @contextmanager

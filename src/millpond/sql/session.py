@@ -16,6 +16,7 @@ from millpond.errors import ConflictError, InvalidError
 from millpond.flow.builder import Builder
 from millpond.plan.nodes import Plan
 from millpond.sql.catalog import Catalog, Shown
+from millpond.sql.functions import suggesting
 from millpond.sql.parameters import Params
 from millpond.sql.parse import Piece, statements
 from millpond.sql.result import Result
@@ -85,12 +86,14 @@ class Session:
             if not statement.defines:
                 self.settle()
                 if not statement.waits:
-                    return statement.run(self, piece, params)
+                    with suggesting(lambda: self.catalog.objects):
+                        return statement.run(self, piece, params)
         if statement.waits:
             return statement.run(self, piece, params)
         with self._lock:
             try:
-                result = statement.run(self, piece, params)
+                with suggesting(lambda: self.catalog.objects):
+                    result = statement.run(self, piece, params)
             except BaseException:
                 self.settle()
                 raise

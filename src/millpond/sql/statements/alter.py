@@ -70,12 +70,13 @@ def _alter_columns(session: Session, words: Words, found: SqlObject) -> None:
 def _rename(session: Session, catalog: Catalog, found: SqlObject, to: str) -> None:
     if to.lower() != found.name.lower():
         catalog.free(to)
-    texts = [o.name for o in catalog.objects.values() if o.kind == "view" and found.name in o.uses]
+    named = [o for o in catalog.objects.values() if found.name in o.uses]
+    texts = [o.name for o in named if o.kind in ("view", "function")]
     if texts:
         raise InvalidError(
-            f"{found.kind} {found.name!r} cannot be renamed, views name it in their text",
+            f"{found.kind} {found.name!r} cannot be renamed, others name it in their text",
             detail=", ".join(texts),
-            hint="drop these views first",
+            hint="drop these first",
         )
 
     def edit(plan: Plan) -> Plan:

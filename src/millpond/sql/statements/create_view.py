@@ -9,6 +9,7 @@ from millpond.flow.builder import Builder
 from millpond.flow.stream import Stream
 from millpond.plan.objects import SqlColumn, SqlObject
 from millpond.sql.catalog import Catalog
+from millpond.sql.functions import inlined
 from millpond.sql.parse import Words, readable
 from millpond.sql.query import lower_query
 from millpond.sql.result import Result
@@ -26,11 +27,14 @@ def run(replaces: bool) -> Callable[[Session, Words], Result]:
 
         def make(builder: Builder) -> SqlObject:
             catalog = session.catalog
-            sql = as_plain_sql(text)
+            made = inlined(text, catalog.objects)
+            sql = as_plain_sql(made.sql)
             catalog.binder.plan(sql)
             columns = tuple(SqlColumn(n, t) for n, t in catalog.binder.describe(sql))
-            uses = tuple(o.name for o in catalog.read_by(sql))
-            return SqlObject("view", name, columns, text=sql, uses=uses, said=words.piece.sql)
+            uses = (*(o.name for o in catalog.read_by(sql)), *made.uses)
+            return SqlObject(
+                "view", name, columns, text=sql, uses=uses, options=made.options, said=words.piece.sql
+            )
 
         return create(session, name, "view", exists=exists, replaces=replaces, make=make)
 
@@ -62,11 +66,22 @@ def materialize(
 ) -> SqlObject:
     """The steps of a query over the names of a catalog, and a view of them."""
     catalog = catalog or session.catalog
+    made = inlined(text, catalog.objects)
+    text = made.sql
     relation = lower_query(builder, catalog.binder, catalog.relations(), name, text, on_close)
     view = Stream(builder, relation.step).view(name)
     columns = tuple(SqlColumn(c.name, c.type) for c in relation.columns)
-    uses = tuple(o.name for o in catalog.read_by(as_plain_sql(text)))
-    return SqlObject("materialized view", name, columns, text=text, step=view.step, uses=uses, said=said)
+    uses = (*(o.name for o in catalog.read_by(as_plain_sql(text))), *made.uses)
+    return SqlObject(
+        "materialized view",
+        name,
+        columns,
+        text=text,
+        step=view.step,
+        uses=uses,
+        options=made.options,
+        said=said,
+    )
 
 
 def view_text(words: Words, *, closes: bool) -> tuple[str, bool]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 
 from millpond.plan.objects import SqlColumn
+from millpond.sql.functions import inlined
 from millpond.sql.parse import Words, readable
 from millpond.sql.result import Result
 from millpond.sql.session import Session
+from millpond.sql.statements.show import described_functions
 from millpond.sql.time_windows import as_plain_sql
 
 _QUERIES = ("SELECT", "WITH", "VALUES", "FROM", "(")
@@ -16,9 +18,13 @@ _QUERIES = ("SELECT", "WITH", "VALUES", "FROM", "(")
 def run(session: Session, words: Words) -> Result:
     catalog = session.catalog
     if words.piece.word(words.at) in _QUERIES:
-        sql = as_plain_sql(readable(words.rest))
+        sql = as_plain_sql(inlined(readable(words.rest), catalog.objects).sql)
         catalog.binder.plan(sql)
         return described([SqlColumn(n, t) for n, t in catalog.binder.describe(sql)], ())
+    if len(words.rest) > 1 and words.take("FUNCTION"):
+        made = catalog.get(words.name(), "function")
+        words.end()
+        return described_functions([made])
     words.take("MATERIALIZED", "VIEW") or words.take("VIEW") or words.take("TABLE") or words.take("SOURCE")
     found = catalog.get(words.name())
     words.end()

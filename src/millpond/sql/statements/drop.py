@@ -14,9 +14,9 @@ from millpond.sql.statements.objects import all_objects_with_uses, refuse_depend
 def run_for(kind: str) -> Callable[[Session, Words], Result]:
     def called(session: Session, words: Words) -> Result:
         exists = words.if_exists()
-        names = [words.name(f"name of the {kind}")]
+        names = [_name(words, kind)]
         while words.take(","):
-            names.append(words.name(f"name of the {kind}"))
+            names.append(_name(words, kind))
         cascade = words.take("CASCADE")
         _ = cascade or words.take("RESTRICT")
         words.end()
@@ -38,3 +38,10 @@ def run_for(kind: str) -> Callable[[Session, Words], Result]:
         return Result.said(status)
 
     return called
+
+
+def _name(words: Words, kind: str) -> str:
+    name = words.name(f"name of the {kind}")
+    if kind == "function" and words.piece.word(words.at) == "(":  # names are unique
+        _, words.at = words.piece.bracket(words.at)
+    return name

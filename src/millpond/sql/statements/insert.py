@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from millpond.sql.change_rows import answer
 from millpond.sql.definitions import stored_schema
+from millpond.sql.functions import inlined_piece
 from millpond.sql.parameters import Params, with_literals
 from millpond.sql.parse import Piece, Words, readable
 from millpond.sql.result import Result
@@ -13,7 +14,7 @@ from millpond.sql.statements.rows import at_this_time, cut_returning, dry_run, i
 
 
 def run(session: Session, piece: Piece, params: Params) -> Result:
-    piece = with_literals(piece, params)
+    piece = inlined_piece(with_literals(piece, params), session.catalog.objects)
     words = Words(piece, 1)
     words.need("INTO")
     found = target(session, words.name("name of the table"), "insert")

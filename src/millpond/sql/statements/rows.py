@@ -52,9 +52,8 @@ def cut_returning(piece: Piece, called: str) -> tuple[Piece, list[str] | None]:
 def named(catalog: Catalog, piece: Piece) -> list[SqlObject]:
     """All objects whose names stand in a piece; a column of such a name does no harm."""
     words = {t.text.lower() for t in piece.tokens if t.token_type is not TokenType.STRING}
-    found = [
-        o for o in catalog.objects.values() if o.name.lower() in words and o.kind not in ("sink", "index")
-    ]
+    unread = ("sink", "index", "function")
+    found = [o for o in catalog.objects.values() if o.name.lower() in words and o.kind not in unread]
     for one in found:
         if one.kind == "source":
             raise InvalidError(

@@ -14,6 +14,7 @@ import pyarrow as pa
 from millpond.errors import InvalidError
 from millpond.plan.objects import SqlObject
 from millpond.sql.catalog import Catalog
+from millpond.sql.functions import inlined
 from millpond.sql.keys import Keys, wanted_keys
 from millpond.sql.moments import as_of
 from millpond.sql.parameters import Params, for_duckdb
@@ -43,6 +44,7 @@ def run(session: Session, piece: Piece, params: Params) -> Result:
     reader = session.pond._reader
     with reader.pinned(epoch) as snapshot:
         catalog = session.catalog_of(reader.plan_of(snapshot.manifest))
+        sql = inlined(sql, (catalog if epoch is None else session.catalog).objects).sql  # functions of now
         with session.scratch.turn() as scratch:
             names, table = answer(scratch, catalog, snapshot, sql, values or {})
     return Result.of_rows([n for n, _ in names], [t for _, t in names], table, snapshot.epoch)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from millpond.plan.objects import SqlObject
+from millpond.sql.functions import KIND, returns, signature
 from millpond.sql.parse import Words, near_miss
 from millpond.sql.result import Result
 from millpond.sql.session import Session
@@ -15,6 +17,7 @@ _KINDS = {
     "VIEWS": ("view", "materialized view"),
     "SINKS": ("sink",),
     "INDEXES": ("index",),
+    "FUNCTIONS": ("function",),
     "LATE": ("late rows",),
     "OBJECTS": ("table", "source", "view", "materialized view", "sink", "index"),
 }
@@ -36,6 +39,7 @@ def run(session: Session, words: Words) -> Result:
     words.at += 1
     if what == "CREATE":
         words.take("MATERIALIZED", "VIEW") or words.take("VIEW") or words.take("TABLE") or words.take("SINK")
+        _ = len(words.rest) > 1 and words.take("FUNCTION")
         found = session.catalog.get(words.name())
         words.end()
         said = [found.said or f"{found.kind} of the flow API", *found.options.get("altered", ())]
@@ -51,6 +55,8 @@ def run(session: Session, words: Words) -> Result:
         names = [*_KINDS, "EPOCHS", "SAVEPOINTS", "JOBS", "CREATE"]
         words.at -= 1
         words.fail("SHOW what?", near_miss(what or "?", names) or f"one of {', '.join(names)}")
+    if what == "FUNCTIONS":
+        return described_functions([o for o in session.catalog.objects.values() if o.kind == "function"])
     found_all = all_objects_with_uses(session.plan)
     listed = [
         [o.name, o.kind, ", ".join(f"{c.name} {c.type}" for c in o.columns)]
@@ -58,6 +64,12 @@ def run(session: Session, words: Words) -> Result:
         if o.kind in (("materialized view",) if only_kept else _KINDS[what])
     ]
     return _texts(["name", "kind", "columns"], sorted(listed))
+
+
+def described_functions(found: list[SqlObject]) -> Result:
+    """Functions, how they are called, and what they give."""
+    rows = [[f.name, f.options[KIND], f.options["language"], signature(f), returns(f)] for f in found]
+    return _texts(["name", "kind", "language", "call", "returns"], sorted(rows))
 
 
 def _texts(names: list[str], rows: list[list[str]]) -> Result:

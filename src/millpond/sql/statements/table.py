@@ -6,6 +6,7 @@ from millpond.errors import InvalidError
 from millpond.sql.parse import Piece, near_miss
 from millpond.sql.statements import (
     alter,
+    create_function,
     create_index,
     create_savepoint,
     create_sink,
@@ -33,6 +34,8 @@ _CREATE = {
     ("MATERIALIZED", "VIEW"): create_view.run_materialized,
     ("SINK",): create_sink.run,
     ("INDEX",): create_index.run,
+    ("FUNCTION",): create_function.run,
+    ("MACRO",): create_function.run,
 }
 _DROP = {
     ("TABLE",): "table",
@@ -41,6 +44,8 @@ _DROP = {
     ("MATERIALIZED", "VIEW"): "materialized view",
     ("SINK",): "sink",
     ("INDEX",): "index",
+    ("FUNCTION",): "function",
+    ("MACRO",): "function",
 }
 _OTHERS = {
     "SELECT": Statement(select.run),

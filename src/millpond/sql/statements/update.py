@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from millpond.sql.functions import inlined_piece
 from millpond.sql.parameters import Params, with_literals
 from millpond.sql.parse import Piece, Words, readable
 from millpond.sql.result import Result
@@ -10,7 +11,8 @@ from millpond.sql.statements.rows import at_this_time, cut_returning, dry_run, i
 
 
 def run(session: Session, piece: Piece, params: Params) -> Result:
-    piece = at_this_time(session, with_literals(piece, params))
+    piece = inlined_piece(with_literals(piece, params), session.catalog.objects)
+    piece = at_this_time(session, piece)
     words = Words(piece, 1)
     found = target(session, words.name("name of the table"), "update")
     alias = None

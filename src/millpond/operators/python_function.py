@@ -1,0 +1,172 @@
+"""A user's Python function that SQL kernels can call, by a name that no other function has.
+
+Law: what it gives depends on its arguments alone, so that a row that is taken back
+gives what it gave when it came.  What it raises is the fault of the row: told with
+the user's own line, while all other rows go on (law 9).  Operators whose texts call
+it hold it, so whoever can run the operator can run the function (law 4).
+
+A scalar function gives a value for each row; a vectorised one takes and gives whole
+Arrow arrays.  A table function gives rows, here as a list of them.  An aggregate
+gets a group as a list of rows of its arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from millpond.identity import one_chunk
+from millpond.operators import duck
+from millpond.operators.flat_map import arrow_values, python_values, row_values
+from millpond.operators.user_code import FATAL, told
+
+Kind = Literal["scalar", "table", "aggregate"]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """An aggregate made of functions: each gives the state anew, or changes the one that it got."""
+
+    init: Callable[[], Any]
+    accumulate: Callable[..., Any]
+    finish: Callable[[Any], Any]
+    retract: Callable[..., Any] | None = None
+
+
+@dataclass(frozen=True)
+class PythonFunction:
+    name: str  # what kernels call it: the user's name and a digest of all the rest
+    parameters: tuple[tuple[str, str], ...]  # names and types, as they are stored
+    returns: str  # the type of what it gives, as it is stored; of a table function: of one row
+    kind: Kind = "scalar"
+    vectorised: bool = False
+    nulls: bool = False  # is it called when an argument is NULL?
+    function: Any = field(default=None, compare=False)  # the name tells them apart
+
+    def __post_init__(self) -> None:
+        _ = self._type  # here, and not while a kernel runs: it asks DuckDB
+        duck.provide(self.name, self._takes, self._gives, self)
+
+    @property
+    def _takes(self) -> list[str]:
+        if self.kind == "aggregate":
+            inner = ", ".join(f"{duck.quoted(n)} {t}" for n, t in self.parameters)
+            return [f"STRUCT({inner})[]"]
+        return [t for _, t in self.parameters] or ["BOOLEAN"]  # rows are counted by it
+
+    @property
+    def _gives(self) -> str:
+        return f"{self.returns}[]" if self.kind == "table" else self.returns
+
+    @cached_property
+    def _type(self) -> pa.DataType:
+        found = duck.binder().sql(f"select cast(null as {self._gives}) as x limit 0")
+        return found.to_arrow_table().schema.field(0).type
+
+    @property
+    def _shown(self) -> Callable[..., Any]:
+        """Whose line is told."""
+        return self.function if self.kind != "aggregate" else self.function.accumulate  # type: ignore[no-any-return]
+
+    def __call__(self, *columns: pa.ChunkedArray) -> pa.Array:
+        """What a kernel calls: a column for each argument, a column back."""
+        try:
+            return self._run(columns)
+        except FATAL as error:
+            raise duck.Stop(error) from error
+        except Exception as error:
+            raise duck.Told(f"{self.name.rpartition('#')[0]}(): {told(error, self._shown)}") from error
+        except BaseException as error:  # an interrupt
+            raise duck.Stop(error) from error
+
+    def _run(self, columns: Sequence[pa.ChunkedArray]) -> pa.Array:
+        if self.vectorised:
+            return self._whole(columns)
+        rows = columns[0].__len__()
+        given = [python_values(c) for c in columns] if self.parameters else []
+        values = zip(*given, strict=True) if given else iter([()] * rows)
+        call = {"scalar": self._value, "table": self._rows, "aggregate": self._group}[self.kind]
+        return arrow_values([call(row) for row in values], self._type)
+
+    def _value(self, row: tuple[Any, ...]) -> Any:
+        return None if not self.nulls and _has_null(row) else self.function(*row)
+
+    def _whole(self, columns: Sequence[pa.ChunkedArray]) -> pa.Array:
+        rows = len(columns[0])
+        found = self.function(*(one_chunk(c) for c in columns[: len(self.parameters)]))
+        if isinstance(found, pa.ChunkedArray):
+            found = one_chunk(found)
+        if isinstance(found, pa.Scalar):
+            found = pa.repeat(found, rows)
+        if not isinstance(found, pa.Array):
+            found = arrow_values(list(found), self._type)
+        if len(found) != rows:
+            raise ValueError(f"returned {len(found)} values for {rows} rows")
+        return found if found.type == self._type else found.cast(self._type)
+
+    def _rows(self, row: tuple[Any, ...]) -> list[Any]:
+        if not self.nulls and _has_null(row):
+            return []
+        found = self.function(*row)
+        if found is None:
+            return []
+        if isinstance(found, str | dict) or not isinstance(found, Iterable):
+            raise TypeError(f"must give an iterable of rows, gave {type(found).__name__}")
+        names = tuple(f.name for f in self._type.value_type)
+        single = len(names) == 1
+        return [
+            {names[0]: item}
+            if single and not isinstance(item, tuple | list | dict)
+            else dict(zip(names, row_values(item, names), strict=True))
+            for item in found
+        ]
+
+    def _group(self, row: tuple[Any, ...]) -> Any:
+        (listed,) = row
+        rows = [tuple(item.values()) for item in listed or ()]
+        if not self.nulls:
+            rows = [each for each in rows if not _has_null(each)]
+        made = self.function
+        if isinstance(made, Steps):
+            state = made.init()
+            for each in rows:
+                state = _kept(state, made.accumulate(state, *each))
+            return made.finish(state)
+        state = made()
+        for each in rows:
+            state.accumulate(*each)
+        return state.finish()
+
+
+def _kept(state: Any, given: Any) -> Any:
+    """The state after a function that gives a new one, or changes the one it got."""
+    return state if given is None else given
+
+
+def _has_null(row: tuple[Any, ...]) -> bool:
+    return any(value is None for value in row)
+
+
+def carrying(operator: Any) -> Any:
+    """The operator with the Python functions that its texts call, so that they go where it goes."""
+    if not hasattr(operator, "functions"):
+        return operator
+    text = "".join(
+        t for f in fields(operator) if f.name != "functions" for t in _texts(getattr(operator, f.name))
+    )
+    if "#" not in text:
+        return operator
+    found = tuple(f for n, f in duck.provided().items() if duck.quoted(n) in text)
+    return replace(operator, functions=found) if found else operator
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from _texts(each)

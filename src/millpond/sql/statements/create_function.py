@@ -1,0 +1,264 @@
+"""CREATE FUNCTION: an expression or a query under a name, with parameters.
+
+    CREATE FUNCTION f(a BIGINT, b TEXT DEFAULT 'x') RETURNS TEXT LANGUAGE SQL AS 'SELECT …' | RETURN …
+    CREATE FUNCTION f(a BIGINT) RETURNS TABLE (x INT, y TEXT) LANGUAGE SQL AS $$ SELECT … $$
+    CREATE MACRO f(a, b := 1) AS … | AS TABLE SELECT …
+
+What is created with a function keeps it as it was then; OR REPLACE counts for what is
+created afterwards.  Functions in Python are registered by `pond.function`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sqlglot import TokenType
+
+from millpond.errors import InvalidError
+from millpond.flow.builder import Builder
+from millpond.plan.objects import SqlColumn, SqlObject
+from millpond.sql.catalog import Catalog, table_names
+from millpond.sql.definitions import type_of
+from millpond.sql.function_body import built_in, functions_in, read_query, read_scalar
+from millpond.sql.functions import CALLS, COLUMNS, KIND, RETURNS, SCALAR, STRICT, TABLE, Options, inlined
+from millpond.sql.parse import Piece, Words, near_miss, readable_text
+from millpond.sql.result import Result
+from millpond.sql.session import Session
+from millpond.sql.types import quoted
+
+_IGNORED = {"IMMUTABLE": 0, "STABLE": 0, "VOLATILE": 0, "LEAKPROOF": 0, "PARALLEL": 1, "COST": 1, "ROWS": 1}
+_CLAUSES = (*_IGNORED, "RETURNS", "LANGUAGE", "STRICT", "CALLED", "AS", "RETURN", "NOT", "SECURITY", "SET")
+_TEXTS = (TokenType.STRING, TokenType.HEREDOC_STRING, TokenType.RAW_STRING, TokenType.NATIONAL_STRING)
+
+
+@dataclass
+class _Read:
+    """What was said of a function."""
+
+    name: str
+    columns: tuple[SqlColumn, ...]
+    returns: str | None = None
+    rows: tuple[tuple[str, str], ...] | None = None  # RETURNS TABLE
+    table: bool = False  # AS TABLE
+    strict: bool = False
+    language: str | None = None
+    body: str | None = None
+    place: int = 0
+    more: dict[str, str] = field(default_factory=dict)
+
+
+def run(replaces: bool) -> Callable[[Session, Words], Result]:
+    def called(session: Session, words: Words) -> Result:
+        exists = words.if_not_exists()
+        found = _read(words)
+        old = session.catalog.find(found.name)
+        if old is not None and exists:
+            return Result.said(f"CREATE_FUNCTION {found.name}: there already")
+        check_name(session.catalog, found.name, replaces)
+
+        def edit(builder: Builder) -> None:
+            made = _made(session.catalog, found, words.piece.sql)
+            builder.plan = builder.plan.with_object(made)
+
+        session.define(edit)
+        return Result.said("CREATE_FUNCTION")
+
+    return called
+
+
+def check_name(catalog: Catalog, name: str, replaces: bool) -> None:
+    """Refuse a name that means something else already."""
+    old = catalog.find(name)
+    if old is not None and old.kind == "function" and replaces:
+        return
+    if old is not None and old.kind == "function":
+        raise InvalidError(
+            f"there is a function named {old.name!r} already", hint="say OR REPLACE, or IF NOT EXISTS"
+        )
+    catalog.free(name)
+    if name.lower() in built_in():
+        raise InvalidError(f"{name}() is built in, and stays what it is", hint="choose another name")
+
+
+# -- reading ---------------------------------------------------------------------------------
+
+
+def _read(words: Words) -> _Read:
+    name = words.name("name of the function")
+    piece = words.piece
+    inner, words.at = piece.bracket(words.at)
+    found = _Read(name, _parameters(inner))
+    while not words.over:
+        _clause(words, found)
+    if found.language not in (None, "sql"):
+        raise InvalidError(
+            f"functions in {found.language} cannot be created here",
+            hint=f'LANGUAGE SQL; for Python register it with pond.function("{name}", function)',
+        )
+    if found.body is None:
+        words.fail("the body of the function is missing", "AS 'SELECT …', AS $$ SELECT … $$ or RETURN …")
+    return found
+
+
+def _parameters(inner: Piece) -> tuple[SqlColumn, ...]:
+    found: list[SqlColumn] = []
+    for part in inner.split() if inner.tokens else []:
+        words = Words(part)
+        words.take("IN")
+        if part.word(words.at) in ("OUT", "INOUT", "VARIADIC"):
+            words.fail(f"{part.word(words.at)} is not supported", "RETURNS TABLE (…) gives several columns")
+        name = words.name("name of a parameter")
+        end = next((n for n in part.outside(words.at) if part.word(n) in ("DEFAULT", "=", ":=")), len(part))
+        kind = type_of(part.part(words.at, end)) if end > words.at else ""
+        default = None
+        if end < len(part):
+            default = readable_text(f"select {part.part(end + 1).sql}", part.dialect)[7:]
+        elif any(c.default is not None for c in found):
+            part.fail(f"parameter {name!r} needs a default, since one before it has one")
+        if any(c.name.lower() == name.lower() for c in found):
+            part.fail(f"parameter {name!r} is there twice")
+        found.append(SqlColumn(name, kind, default))
+    return tuple(found)
+
+
+def _clause(words: Words, found: _Read) -> None:
+    piece, at = words.piece, words.at
+    word = piece.word(at)
+    if words.take("RETURNS", "NULL", "ON", "NULL", "INPUT") or words.take("STRICT"):
+        found.strict = True
+    elif words.take("RETURNS", "TABLE"):
+        inner, words.at = piece.bracket(words.at)
+        found.rows = tuple((c.name, c.type) for c in _parameters(inner))
+        if not found.rows or any(not kind for _, kind in found.rows):
+            inner.fail("RETURNS TABLE lists columns and their types", 0, "RETURNS TABLE (x INT, y TEXT)")
+    elif words.take("RETURNS"):
+        many = words.take("SETOF")
+        end = next((n for n in range(words.at, len(piece)) if piece.word(n) in _CLAUSES), len(piece))
+        if end == words.at:
+            words.fail("the type that the function returns should stand here")
+        kind = type_of(piece.part(words.at, end))
+        words.at = end
+        if many:
+            found.rows = ((found.name, kind),)
+        else:
+            found.returns = kind
+    elif words.take("LANGUAGE"):
+        found.language = words.text().lower()
+    elif words.take("CALLED", "ON", "NULL", "INPUT") or words.take("NOT", "LEAKPROOF"):
+        return
+    elif word in _IGNORED:
+        words.at += 1 + _IGNORED[word]
+    elif words.take("RETURN"):
+        found.body, words.at = _text(words.rest), len(piece)
+    elif words.take("AS"):
+        _as(words, found)
+    else:
+        words.fail("this is not supported in a function", near_miss(word or "?", _CLAUSES))
+
+
+def _as(words: Words, found: _Read) -> None:
+    piece = words.piece
+    said = found.returns or found.rows or found.language or not piece.has(1, "MACRO")
+    token = None if words.over else piece.tokens[words.at]
+    quoted_one = token is not None and token.token_type in _TEXTS
+    if quoted_one and (said or words.at + 1 < len(piece)):
+        assert token is not None
+        found.body = _text_of(str(token.text), piece.dialect)
+        words.at += 1
+        return
+    found.table = words.take("TABLE")
+    found.body, words.at = _text(words.rest), len(piece)
+
+
+def _text(piece: Piece) -> str:
+    if not piece.tokens:
+        piece.fail("the body of the function should stand here", len(piece))
+    return _text_of(piece.sql, piece.dialect)
+
+
+def _text_of(text: str, dialect: str) -> str:
+    """A query or an expression as DuckDB reads it."""
+    bare = text.strip().rstrip(";").strip()
+    try:
+        return readable_text(bare, dialect)
+    except InvalidError as error:
+        try:
+            return readable_text(f"select {bare}", dialect)[7:]
+        except InvalidError:
+            raise error from None
+
+
+# -- making -----------------------------------------------------------------------------------
+
+
+def _made(catalog: Catalog, found: _Read, said: str) -> SqlObject:
+    assert found.body is not None
+    if found.name.lower() in functions_in(found.body):
+        raise InvalidError(
+            f"{found.name}() calls itself",
+            hint="a function cannot be recursive; WITH RECURSIVE in a view can",
+        )
+    inner = inlined(found.body, catalog.objects)
+    options: Options = {KIND: SCALAR, "language": "sql"}
+    if inner.calls:
+        options[CALLS] = inner.calls
+    if found.rows is not None or found.table:
+        options |= {KIND: TABLE, "row": True}
+        text = read_query(inner.sql)
+        options[COLUMNS] = found.rows or _described(catalog, found, text)
+    else:
+        body = read_scalar(found.name, found.columns, inner.sql)
+        text = f"CAST({body.text} AS {found.returns})" if found.returns else body.text
+        options |= {RETURNS: found.returns or "", "row": body.row}
+    if found.strict:
+        options[STRICT] = True
+    named = {n.lower() for n in table_names(text if options[KIND] == TABLE else f"select {text}")}
+    uses = tuple(o.name for o in catalog.objects.values() if o.name.lower() in named)
+    made = SqlObject(
+        "function",
+        found.name,
+        found.columns,
+        text=text,
+        uses=(*uses, *inner.uses),
+        options=options,
+        said=said,
+    )
+    _check(catalog, made, found)
+    return made
+
+
+def _described(catalog: Catalog, found: _Read, text: str) -> tuple[tuple[str, str], ...]:
+    """The columns of AS TABLE, which nobody declared."""
+    given, names = ", ".join(_nothing(found.columns)), ", ".join(quoted(c.name) for c in found.columns)
+    beside = f"(SELECT {given}) AS {quoted(found.name)}({names}), LATERAL " if given else ""
+    sql = f"SELECT q.* FROM {beside}(\n{text}\n) AS q"
+    _bind(catalog, sql)
+    return tuple(catalog.binder.describe(sql))
+
+
+def _check(catalog: Catalog, made: SqlObject, found: _Read) -> None:
+    """Call it with nothing: what is wrong with the body is told now."""
+    if found.rows is not None:
+        listed = _described(catalog, found, made.text)
+        if len(listed) != len(found.rows):
+            raise InvalidError(
+                f"the query of {made.name}() gives {len(listed)} columns, RETURNS TABLE lists "
+                f"{len(found.rows)}",
+                detail=f"it gives {', '.join(n for n, _ in listed)}",
+            )
+    call = f"{quoted(made.name)}({', '.join(_nothing(made.columns))})"
+    probe = f"select * from {call}" if made.options[KIND] == TABLE else f"select {call}"
+    _bind(catalog, inlined(probe, {**catalog.objects, made.name: made}).sql)
+    for column in made.columns:
+        if column.default is not None:
+            _bind(catalog, f"select CAST(({column.default}) AS {column.type or 'VARCHAR'})")
+
+
+def _nothing(columns: tuple[SqlColumn, ...]) -> list[str]:
+    return [f"CAST(NULL AS {c.type})" if c.type else "NULL" for c in columns]
+
+
+def _bind(catalog: Catalog, sql: str) -> None:
+    catalog.binder.run(f"prepare checked as {sql}", sql, len("prepare checked as "))
+    catalog.binder.run("deallocate checked", sql)
