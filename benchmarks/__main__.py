@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from benchmarks import data, headline, keyed_state
+from benchmarks import data, headline, keyed_state, reads, tpch, views
 from benchmarks.nexmark import events as nexmark_events
 from benchmarks.nexmark import on_flink
 from benchmarks.nexmark import queries as nexmark_queries
@@ -86,6 +86,37 @@ def run_nexmark(
     with headline.alone():
         peers, limit_s = against.split(","), minutes * 60
         nexmark.run(wanted, asked, peers, millpond, cores, rounds, limit_s, verify_only, _console())
+
+
+@app.command("reads")
+def run_reads(rows: Rows = 5_000_000, cores: Cores = 2) -> None:
+    """Scans of a view against DuckDB over the same rows in Parquet; lookups from several processes."""
+    with headline.alone():
+        reads.run(rows, cores, _console())
+
+
+@app.command("views")
+def run_views(
+    counts: Annotated[str, typer.Option(help="how many views, comma-separated")] = "1,10,100",
+    epochs: Annotated[int, typer.Option(min=5, help="epochs that are timed")] = 80,
+) -> None:
+    """How the epoch floor grows with the number of views over one source."""
+    with headline.alone():
+        views.run([int(n) for n in counts.split(",")], epochs, _console())
+
+
+@app.command("tpch")
+def run_tpch(
+    scale: Annotated[float, typer.Option(help="of the generated tables; 1 is 8.7 M rows")] = 1.0,
+    cores: Cores = 2,
+    repeats: Annotated[int, typer.Option(min=1, help="refreshes of each size; the best counts")] = 3,
+    spark: Annotated[bool, typer.Option(help="recompute with Spark SQL as well")] = True,
+    verify: Annotated[bool, typer.Option(help="compare all views after every refresh")] = False,
+    engine: Annotated[str, typer.Option(help="spark or inline")] = "spark",
+) -> None:
+    """All 22 queries of TPC-H as views at once: refreshes against computing them again."""
+    with headline.alone():
+        tpch.run(scale, cores, repeats, spark, verify, engine, _console())
 
 
 @app.command("prepare")

@@ -10,7 +10,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from importlib import metadata
@@ -95,6 +95,16 @@ def table(title: str, outcomes: Sequence[Outcome]) -> Table:
             f"{one.load_before:.1f}",
         )
     return made
+
+
+def keep(name: str, figures: Mapping[str, Any]) -> Path:
+    """The file of a benchmark without contenders: its figures beside the machine's facts."""
+    at = datetime.now().astimezone()
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{at:%Y-%m-%d-%H%M}-{name}.json"
+    content = {"name": name, "at": at.isoformat(timespec="seconds"), "machine": machine(), **figures}
+    path.write_text(json.dumps(content, indent=2) + "\n")
+    return path
 
 
 @dataclass(frozen=True)

@@ -347,9 +347,9 @@ def test_a_condition_on_the_key_reads_that_key_alone(pond: Pond, monkeypatch: py
     pond.sql("INSERT INTO t SELECT i, 's' || i, i FROM range(100) r(i); INSERT INTO u VALUES (7, 70); FLUSH")
     pond.sql("CREATE INDEX by_s ON t (s)")
     scans: list[str] = []
-    scan = Snapshot.scan
+    whole = Snapshot.whole
     monkeypatch.setattr(
-        Snapshot, "scan", lambda self, spec, c: scans.append(spec.name) or scan(self, spec, c)
+        Snapshot, "whole", lambda self, spec, c: scans.append(spec.name) or whole(self, spec, c)
     )
     assert rows(pond, "SELECT x FROM t WHERE id = 7") == [(7,)]
     assert rows(pond, "SELECT x FROM t WHERE id = $1 AND x > 3", params=[7]) == [(7,)]

@@ -22,9 +22,10 @@ from millpond.engine.state_rows import EXPIRES, is_pickled, python_rows
 from millpond.errors import InvalidError, UnavailableError
 from millpond.plan.nodes import Plan
 from millpond.state.compaction import cut_units
-from millpond.state.snapshot import Snapshot, expand
+from millpond.state.snapshot import Snapshot
 from millpond.state.table import KeySet, Table
 from millpond.state.table_spec import TableSpec
+from millpond.state.whole import repeated
 
 UNIT_BYTES = 64 << 20  # of runs that are read at once
 
@@ -87,14 +88,14 @@ def pieces(snapshot: Snapshot, plan: Plan, spec: TableSpec) -> Iterator[pa.Table
     over = _over(snapshot, plan, spec)
     for h_min, h_max in cut_units(max(1, math.ceil(sum(r.bytes for r in refs) / UNIT_BYTES))):
         rows = Table(spec, refs, snapshot._open_file, h_min, h_max).scan()
-        yield expand(_alive(rows, over), names)
+        yield repeated(_alive(rows, over), names)
 
 
 def rows_of_keys(snapshot: Snapshot, plan: Plan, spec: TableSpec, keys: pa.Table) -> pa.Table:
     """The rows of some keys that live, in the columns that people see: what is read follows the keys."""
     names = [name for name in spec.schema.names if name != EXPIRES]
     rows = snapshot.table(spec).lookup(KeySet.of(keys, spec.key)).table
-    return expand(_alive(rows, _over(snapshot, plan, spec)), names)
+    return repeated(_alive(rows, _over(snapshot, plan, spec)), names)
 
 
 def _alive(rows: pa.Table, over: int | None) -> pa.Table:

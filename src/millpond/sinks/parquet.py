@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from millpond import delta as deltas
 from millpond.errors import DataError, InvalidError, UnavailableError
-from millpond.state.snapshot import expand
+from millpond.state.whole import repeated
 
 POND, EPOCH = b"millpond.pond", b"millpond.epoch"  # in the metadata of each file
 _HIDDEN = ".millpond"  # files being written; on the same disk as their names, or a link is not possible
@@ -77,7 +77,7 @@ class ParquetSink:
                 hint='use mode="changes", or deliver a view that only grows, such as windows shown on close',
                 epoch=epoch,
             )
-        return expand(delta, [n for n in delta.column_names if n != deltas.WEIGHT])
+        return repeated(delta, [n for n in delta.column_names if n != deltas.WEIGHT])
 
 
 def _hidden_folder(folder: Path) -> Path:

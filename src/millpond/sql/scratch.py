@@ -19,6 +19,7 @@ from millpond.operators.expressions import storable_text
 from millpond.plan.objects import SqlColumn, SqlObject
 from millpond.sql.bind import told
 from millpond.sql.expressions import Column
+from millpond.sql.lazy import LazyRows
 from millpond.sql.types import quoted, restored
 
 PLACE = "__place"  # of a row of the table that a statement changes
@@ -57,6 +58,7 @@ class Scratch:
         self._lock = threading.RLock()
         self._made: list[tuple[str, str]] = []
         self._equipped: set[str] = set()
+        self._lazy: list[LazyRows] = []
 
     @contextmanager
     def turn(self) -> Iterator[Scratch]:
@@ -71,7 +73,7 @@ class Scratch:
                         self._con.unregister(name)
                     else:
                         self._con.execute(f"drop {kind} if exists {quoted(name)} cascade")
-                self._made = []
+                self._made, self._lazy = [], []
 
     def run(self, sql: str, params: Any = None, shown: str | None = None, before: int = 0) -> Any:
         """DuckDB's connection with the answer; its refusal points into the text that was shown to it."""
@@ -92,7 +94,12 @@ class Scratch:
             found = self._con.sql(sql, params=params or None)
             names = [(n, str(t)) for n, t in zip(found.columns, found.types, strict=True)]
             return names, found.to_arrow_table()
-        except duckdb.Error as error:
+        except Exception as error:
+            for shown_rows in self._lazy:  # not the query failed, but the reading of what it asked for
+                if shown_rows.failure is not None:
+                    raise shown_rows.failure from None
+            if not isinstance(error, duckdb.Error):
+                raise
             stop_if_asked(error)
             raise told(error, shown if shown is not None else sql) from error
 
@@ -109,18 +116,23 @@ class Scratch:
 
     # -- what it is shown -----------------------------------------------------------
 
-    def rows(self, rows: pa.Table, name: str | None = None) -> str:
+    def rows(self, rows: pa.Table | LazyRows, name: str | None = None) -> str:
         name = name or f"rows_{len(self._made)}"
-        self._con.register(name, rows if rows.num_rows > SMALL else _Stream(rows))
+        if isinstance(rows, LazyRows):
+            self._lazy.append(rows)
+            self._con.register(name, rows)
+        else:
+            self._con.register(name, rows if rows.num_rows > SMALL else _Stream(rows))
         self._made.append(("rows", name))
         return name
 
-    def relation(self, found: SqlObject, rows: pa.Table) -> None:
+    def relation(self, found: SqlObject, rows: pa.Table | LazyRows) -> None:
         """Rows as we keep them, under their name and with their logical types."""
         if not any(restored(c.type) or c.held != c.name for c in found.columns):
-            self.rows(rows.select([c.name for c in found.columns]), found.name)
+            own = [c.name for c in found.columns]
+            self.rows(rows if isinstance(rows, LazyRows) else rows.select(own), found.name)
             return
-        listed = ", ".join(f"{Column(c.held, c.type).sql} AS {quoted(c.name)}" for c in found.columns)
+        listed = ", ".join(f"{_as_shown(c)} AS {quoted(c.name)}" for c in found.columns)
         self.view(found.name, f"select {listed} from {self.rows(rows)}")
 
     def view(self, name: str, sql: str) -> None:
@@ -152,6 +164,17 @@ class Scratch:
                 rows = rows.append_column(PLACE, pa.array(range(rows.num_rows), pa.int64()))
                 place = f", {quoted(PLACE)}"
             self.run(f"insert into {quoted(found.name)} select {wanted}{place} from {self.rows(rows)}")
+
+
+def _as_shown(column: SqlColumn) -> str:
+    """A column in its logical type.
+
+    DuckDB divides 128 bits to make a wide integer of a decimal, eight times slower than this way round.
+    """
+    if column.type != "HUGEINT":
+        return Column(column.held, column.type).sql
+    name = quoted(column.held)
+    return f"coalesce(TRY_CAST({name} AS DECIMAL(18,0))::BIGINT::HUGEINT, CAST({name} AS HUGEINT))"
 
 
 def _defined(column: SqlColumn, defaults: bool) -> str:

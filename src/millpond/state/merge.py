@@ -28,6 +28,7 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 OpenFile = Callable[[str], PackedFile]
+Found = tuple[RunRef, Segment, Ints]  # rows of a run, in its order
 
 
 def newest_first(refs: Iterable[RunRef]) -> list[RunRef]:
@@ -181,12 +182,20 @@ def merge_segments(
             start, stop = segment.cut(max(h_min, ref.h_min), min(h_max, ref.h_max))
             if stop > start:
                 found.append((ref, segment, start, stop))
+    pieces = [(ref, segment, np.arange(start, stop)) for ref, segment, start, stop in found]
+    return merge_found(spec, pieces, names, drop_tombstones=drop_tombstones)
+
+
+def merge_found(
+    spec: TableSpec, found: Sequence[Found], names: Sequence[str], *, drop_tombstones: bool
+) -> pa.Table:
+    """Rows of some runs, newest first, merged and sorted; each run gives rows in its own order."""
     own = [spec.schema.field(name) for name in names]
     schema = pa.schema([pa.field(HASH, pa.uint64()), *own, pa.field(WEIGHT, pa.int64())])
     if not found:
         return schema.empty_table()
-    places = Places.of(spec, [(segment, np.arange(start, stop)) for _, segment, start, stop in found])
-    group = np.concatenate([segment.hashes(start, stop) for _, segment, start, stop in found])
+    places = Places.of(spec, [(segment, rows) for _, segment, rows in found])
+    group = np.concatenate([segment.hashes_at(rows) for _, segment, rows in found])
     perm, same = arrange(
         spec, places, group, bucket_numbers([ref for ref, *_ in found]), grouped_by_key=False
     )

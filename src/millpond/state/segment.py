@@ -110,6 +110,17 @@ class Segment:
         self._check_hash_rows(start, stop)
         return self._hashes[start:stop]
 
+    def hashes_at(self, positions: Ints) -> Hashes:
+        """The key hashes of some rows, given in order."""
+        if not len(positions):
+            return self._hashes[:0]
+        first, last = int(positions[0]), int(positions[-1]) + 1
+        if last - first == len(positions):
+            return self.hashes(first, last)
+        if not self._hashes_verified:
+            self._check_hash_positions(positions)
+        return self._hashes[positions]
+
     def _one_value(self, name: str, fill: pa.Array | None) -> pa.Array | None:
         """What all rows have in a column that is not stored, as one row."""
         if name in self._columns:

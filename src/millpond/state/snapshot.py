@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
 import pyarrow as pa
 
 from millpond import delta as deltas
@@ -22,6 +21,7 @@ from millpond.state.run_ref import RunRef
 from millpond.state.store import Store
 from millpond.state.table import KeySet, Table
 from millpond.state.table_spec import TableSpec
+from millpond.state.whole import in_order, pieces, repeated
 
 OpenFile = Callable[[str], PackedFile]
 
@@ -61,12 +61,21 @@ class Snapshot:
 
     def scan(self, spec: TableSpec, columns: Sequence[str]) -> pa.Table:
         """All rows, repeated by weight, with the given columns; sorted by (hash, key, order)."""
-        rows = self.table(spec).scan()
-        return expand(rows, columns)
+        table = self.table(spec)
+        if in_order(table.runs):
+            return self.whole(spec, columns)
+        return repeated(table.scan(columns), columns)
+
+    def whole(self, spec: TableSpec, columns: Sequence[str]) -> pa.Table:
+        """The same rows in no order, with less work: what one run alone holds is not copied."""
+        found = [*pieces(spec, self.table(spec).runs, self._open_file, columns)]
+        if found:
+            return pa.concat_tables(found)
+        return pa.schema([spec.schema.field(c) for c in columns]).empty_table()
 
     def lookup(self, spec: TableSpec, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
         wanted = KeySet.of(keys, spec.key)
-        return expand(self.table(spec).lookup(wanted).table, columns)
+        return repeated(self.table(spec).lookup(wanted, columns).table, columns)
 
     def changes(self, spec: TableSpec, columns: Sequence[str]) -> pa.Table:
         """What this epoch changed in a table: a consolidated delta of the given columns."""
@@ -133,12 +142,3 @@ def visible(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
 def empty_delta(spec: TableSpec, columns: Sequence[str]) -> pa.Table:
     schema = pa.schema([spec.schema.field(c) for c in columns] + [pa.field("_w", pa.int64())])
     return schema.empty_table()
-
-
-def expand(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """A multiset as plain rows: a row of weight n comes n times."""
-    weights = deltas.weights(rows)
-    plain = rows.select(list(columns))
-    if (weights == 1).all():
-        return plain
-    return plain.take(pa.array(np.repeat(np.arange(len(weights)), weights)))

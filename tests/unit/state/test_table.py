@@ -28,6 +28,7 @@ from hypothesis import strategies as st
 from millpond import hashing
 from millpond.errors import DataError, InternalError, InvalidError
 from millpond.ordering import Order
+from millpond.state import whole
 from millpond.state.merge import merge_segments
 from millpond.state.packed import PackedFile, PackedWriter
 from millpond.state.run_ref import RunRef
@@ -358,6 +359,30 @@ def test_scan_is_the_model_whatever_the_cut(name: str, few: bool, case: Case) ->
             Table(model.spec, shuffled, files.open, lo, hi).scan() for lo, hi in zip(lows, highs, strict=True)
         ]
         assert [row for piece in pieces for row in table_plain(piece)] == plain(expected)
+
+
+@each_spec
+@each_hash
+@pytest.mark.parametrize("slices", [1, 10**9], ids=["slices", "copies"])
+@quick
+@cases
+def test_pieces_are_the_model_in_any_order(name: str, few: bool, slices: int, case: Case) -> None:
+    with collisions(few), mock.patch.object(whole, "SLICE_ROWS", slices):
+        model = case.model(SPECS[name])
+        files, refs = write_model(model)
+        names = case.random.sample(model.spec.schema.names, case.random.randint(1, len(model.spec.schema)))
+        expected = sorted(
+            repr(canon([row[n] for n in names])) for row in model.rows() for _ in range(row["_w"])
+        )
+        for factor in (0, 4, 10**9):  # overlay always, sometimes, never
+            with mock.patch.object(whole, "SMALL", factor):
+                found = [*whole.pieces(model.spec, refs, files.open, names)]
+            rows = [row for piece in found for row in piece.to_pylist()]
+            assert sorted(repr(canon([row[n] for n in names])) for row in rows) == expected
+        if whole.in_order(refs):
+            assert [repr(canon([row[n] for n in names])) for row in rows] == [
+                repr(canon([row[n] for n in names])) for row in model.rows() for _ in range(row["_w"])
+            ]
 
 
 @each_spec

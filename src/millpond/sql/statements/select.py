@@ -7,6 +7,7 @@ the key only the rows of that key.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -16,11 +17,12 @@ from millpond.plan.objects import SqlObject
 from millpond.sql.catalog import Catalog
 from millpond.sql.functions import inlined
 from millpond.sql.keys import Keys, wanted_keys
+from millpond.sql.lazy import LazyRows
 from millpond.sql.moments import as_of
 from millpond.sql.parameters import Params, for_duckdb
 from millpond.sql.parse import Piece, readable, reads_only
 from millpond.sql.result import Result
-from millpond.sql.scratch import Scratch
+from millpond.sql.scratch import SMALL, Scratch
 from millpond.sql.session import Session
 from millpond.sql.time_windows import MARK, as_plain_sql
 from millpond.state.snapshot import Snapshot
@@ -98,7 +100,11 @@ def _show(
             wanted = pa.Table.from_pylist(rows, schema=schema)
             scratch.relation(found, snapshot.lookup(table, wanted, columns))
             return
-    scratch.relation(found, snapshot.scan(spec, columns))
+    if snapshot.table(spec).count_rows_upper() <= SMALL:
+        scratch.relation(found, snapshot.whole(spec, columns))
+        return
+    schema = pa.schema([spec.schema.field(c) for c in columns])
+    scratch.relation(found, LazyRows(schema, partial(snapshot.whole, spec)))
 
 
 def _indexes(catalog: Catalog, kept: list[tuple[SqlObject, TableSpec]]) -> list[tuple[SqlObject, TableSpec]]:

@@ -1,0 +1,106 @@
+"""Many views over one source: how the epoch floor grows with their number.
+
+Law: one Spark session, the same bids, 1,000 rows an epoch, every view behind one exchange; the ratio is to
+one view in the same run.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+import millpond
+from benchmarks import report
+from benchmarks.measure import tree
+from millpond.engine.spark_session import make_session
+
+ROWS = 1000  # of an epoch
+WARM = 25  # epochs that are not counted
+ROOT = Path(__file__).parents[1]
+KINDS = (
+    "SELECT auction, count(*) AS n, sum(price) AS total FROM bid WHERE price > {0} GROUP BY auction",
+    "SELECT bidder, count(*) AS n, max(price) AS best FROM bid WHERE auction % 97 <> {0} GROUP BY bidder",
+    "SELECT channel, count(*) AS n, avg(price) AS mean FROM bid WHERE price < 1000000 + {0} GROUP BY channel",
+    "SELECT auction, bidder, price FROM bid WHERE auction % 123 = {0} % 123",
+    "SELECT date_trunc('minute', date_time) AS minute, count(*) AS n, sum(price + {0}) AS total FROM bid "
+    "GROUP BY 1",
+    "SELECT bidder, auction, count(*) AS n FROM bid WHERE price > {0} * 10 GROUP BY bidder, auction",
+    "SELECT auction % (10 + {0}) AS part, count(*) AS n, min(price) AS low FROM bid GROUP BY 1",
+    "SELECT channel, url, count(*) AS n FROM bid WHERE bidder % 11 <> {0} % 11 GROUP BY channel, url",
+    "SELECT auction, max(price) AS high, min(date_time) AS first FROM bid WHERE channel <> 'c{0}' "
+    "GROUP BY auction",
+    "SELECT DISTINCT bidder, channel FROM bid WHERE price > {0} * 100",
+)
+
+
+@dataclass(frozen=True)
+class Figure:
+    views: int
+    epochs: int
+    p50_ms: float
+    p90_ms: float
+    cpu_ms: float  # of all processes, an epoch
+    tables: int
+    runs: int  # that live at the end
+
+
+def texts(count: int) -> list[str]:
+    return [KINDS[n % len(KINDS)].format(n) for n in range(count)]
+
+
+def run(counts: Sequence[int], epochs: int, console: Console) -> None:
+    session = make_session(extra={"spark.executorEnv.PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"})
+    with tempfile.TemporaryDirectory(prefix="views-") as place:
+        measured(session, Path(place, "warm"), 1, 5)  # the session's own first epochs
+        figures = [measured(session, Path(place, str(n)), n, epochs) for n in counts]
+    table = Table("views", "epoch p50 ms", "p90 ms", "ratio", "CPU ms an epoch", "ratio", "tables", "runs")
+    for one in figures:
+        table.add_row(
+            str(one.views),
+            f"{one.p50_ms:.0f}",
+            f"{one.p90_ms:.0f}",
+            f"{one.p50_ms / figures[0].p50_ms:.2f}x",
+            f"{one.cpu_ms:.0f}",
+            f"{one.cpu_ms / figures[0].cpu_ms:.2f}x",
+            str(one.tables),
+            str(one.runs),
+        )
+    console.print(table)
+    path = report.keep("views", {"rows": ROWS, "views": [asdict(f) for f in figures]})
+    console.print(f"written: benchmarks/results/{path.name}")
+
+
+def measured(session: Any, folder: Path, views: int, epochs: int) -> Figure:
+    """Epochs one after the other; time is from commit to commit."""
+    total = WARM + epochs
+    settings: dict[str, Any] = {"epoch_rows_max": ROWS, "parallelism": 2}
+    at: list[float] = []
+    cpu: list[float] = []
+    with millpond.open(folder, spark=session, **settings) as pond:
+        source = f"connector = 'nexmark', type = 'bid', events = {total * ROWS * 50 // 46}"
+        made = ";".join(f"CREATE MATERIALIZED VIEW v{n} AS {text}" for n, text in enumerate(texts(views)))
+        pond.sql(f"CREATE SOURCE bid WITH ({source}); {made}")
+
+        def committed(_: Any) -> None:
+            at.append(time.perf_counter())
+            if len(at) == WARM or len(at) == total - 2:
+                cpu.append(sum(tree(os.getpid()).values()))
+
+        pond.on_epoch(committed)
+        pond.drain()
+        runs = len(pond._reader.pinned().__enter__().listing.all())
+        tables = len({t.name for node in pond.plan.nodes.values() for t in node.binding.tables})
+    times = [1000 * (b - a) for a, b in zip(at[WARM:], at[WARM + 1 : total - 2], strict=False)]
+    used = 1000 * (cpu[1] - cpu[0]) / (total - 2 - WARM)
+    return Figure(
+        views, len(times), statistics.median(times), statistics.quantiles(times, n=10)[-1], used, tables, runs
+    )

@@ -1,0 +1,93 @@
+"""SELECT over large views: only what a query needs is read, whatever lies over the largest run (law 1)."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import millpond
+from millpond.errors import DataError
+from millpond.pond import Pond
+from millpond.state.segment import Segment
+from millpond.state.snapshot import Snapshot
+
+ROWS = 12_000  # more than is handed to DuckDB whole
+
+
+@pytest.fixture
+def pond(tmp_path: Path) -> Iterator[Pond]:
+    with millpond.open(tmp_path / "pond", engine="inline", parallelism=2, compact=False) as pond:
+        pond.sql("CREATE TABLE t (id int PRIMARY KEY, a bigint, b hugeint, s text, u uuid)")
+        pond.insert("t", rows(range(ROWS)))
+        pond.sql("CREATE MATERIALIZED VIEW v AS SELECT id, a, b, s FROM t; FLUSH")
+        pond.compact()
+        yield pond
+
+
+def rows(ids: Any, extra: int = 0) -> pa.Table:
+    found = [
+        {"id": i, "a": i % 97 + extra, "b": (-1) ** i * i * 10**15 + extra, "s": f"s{i % 50}", "u": None}
+        for i in ids
+    ]
+    kinds = [
+        ("id", pa.int32()),
+        ("a", pa.int64()),
+        ("b", pa.decimal128(38, 0)),
+        ("s", pa.string()),
+        ("u", pa.string()),
+    ]
+    return pa.Table.from_pylist(found, schema=pa.schema(kinds))
+
+
+def test_only_the_columns_that_a_query_needs_are_looked_at(
+    pond: Pond, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+    whole = Snapshot.whole
+    monkeypatch.setattr(
+        Snapshot, "whole", lambda self, spec, c: asked.append(list(c)) or whole(self, spec, c)
+    )
+    assert pond.sql("SELECT count(*) FROM v WHERE a = 5").fetchone() == (len(range(5, ROWS, 97)),)
+    assert pond.sql("SELECT max(s) FROM v").fetchone() == ("s9",)
+    assert asked == [["a"], ["s"]] or asked == [["id", "a"], ["s"]]
+    assert pond.sql(
+        "SELECT x.id FROM v x JOIN v y ON x.id = y.id + 1 WHERE x.id < 3 ORDER BY 1"
+    ).fetchall() == [
+        (1,),
+        (2,),
+    ]
+
+
+def test_changes_lie_over_the_largest_run(pond: Pond) -> None:
+    rng = random.Random(5)
+    model = {i: (i, i % 97, (-1) ** i * i * 10**15, f"s{i % 50}") for i in range(ROWS)}
+    for turn in range(1, 6):
+        some = rng.sample(range(ROWS + 500), 1 + 40 * turn**2)
+        gone, put = some[: len(some) // 3], some[len(some) // 3 :]
+        pond.insert("t", rows(put, turn))
+        pond.delete("t", rows(gone))
+        pond.sql("FLUSH")
+        model |= {i: (i, i % 97 + turn, (-1) ** i * i * 10**15 + turn, f"s{i % 50}") for i in put}
+        for i in gone:
+            model.pop(i, None)
+        assert Counter(pond.sql("SELECT * FROM v").fetchall()) == Counter(model.values())
+        wide = sum(b for _, _, b, _ in model.values() if b > 10**18)
+        assert pond.sql("SELECT sum(b) FROM v WHERE b > 1000000000000000000").fetchone() == (wide,)
+        assert pond.sql("SELECT typeof(b) FROM v LIMIT 1").fetchone() == ("HUGEINT",)
+        if turn == 3:
+            pond.compact()
+
+
+def test_what_cannot_be_read_is_told_as_damage(pond: Pond, monkeypatch: pytest.MonkeyPatch) -> None:
+    def damaged(self: Segment, *_: Any) -> Any:
+        raise self._damaged("holds a damaged block", "for the test")
+
+    monkeypatch.setattr(Segment, "slice", damaged)
+    with pytest.raises(DataError, match="damaged block"):
+        pond.sql("SELECT sum(a) FROM v")
