@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from benchmarks import data, headline, keyed_state, reads, tpch, views
+from benchmarks import data, further, headline, keyed_state, reads, tpch, views
 from benchmarks.nexmark import events as nexmark_events
 from benchmarks.nexmark import on_flink
 from benchmarks.nexmark import queries as nexmark_queries
@@ -132,4 +132,5 @@ def prepare(rows: Rows = 20_000_000, keys: Keys = 1_000_000) -> None:
     nexmark_events.ensure(nexmark.SMALL)
 
 
+further.add(app, _console)
 app(prog_name="python -m benchmarks")

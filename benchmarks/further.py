@@ -11,6 +11,9 @@ from rich.console import Console
 from benchmarks import headline
 from benchmarks.latency import run as latency
 from benchmarks.nexmark import queries as nexmark_queries
+from benchmarks.recovery import run as recovery
+from benchmarks.soak import run as soak
+from benchmarks.soak.pipeline import Soak
 
 Queries = Annotated[str, typer.Option(help="comma-separated, of those that the peers can follow")]
 Rates = Annotated[str, typer.Option(help="events a second, comma-separated: one table for each")]
@@ -19,6 +22,7 @@ Warm = Annotated[int, typer.Option(min=0, help="seconds of the feed before they 
 Peers = Annotated[str, typer.Option(help="comma-separated peers")]
 Cores = Annotated[int, typer.Option(min=1, help="processors each contender may use")]
 Millpond = Annotated[bool, typer.Option(help="run Millpond beside its peers")]
+RECOVERY_PEERS = ",".join(name for name in recovery.FOLLOWERS if name != "millpond")
 LATENCY_PEERS = ",".join(name for name in latency.CONTENDERS if name != "millpond")
 
 
@@ -40,6 +44,33 @@ def add(app: typer.Typer, console: Callable[[], Console]) -> None:
         each = [int(one) for one in rates.split(",")]
         with headline.alone():
             latency.run(asked, each, seconds, warm, _names(against), millpond, cores, console())
+
+    @app.command("recovery")
+    def run_recovery(
+        keys: Annotated[str, typer.Option(help="keys of state, comma-separated")] = "1000000,10000000",
+        against: Peers = RECOVERY_PEERS,
+        rounds: Annotated[int, typer.Option(min=1, help="kills of each; the median counts")] = 3,
+        cores: Cores = 2,
+        millpond: Millpond = True,
+    ) -> None:
+        """From kill -9 to the first new result, and the pause of a rescale, with much state."""
+        sizes = [int(one) for one in keys.split(",")]
+        with headline.alone():
+            recovery.run(sizes, _names(against), millpond, cores, rounds, console())
+
+    @app.command("soak")
+    def run_soak(
+        minutes: Annotated[float, typer.Option(min=0.5, help="how long events come")] = 60.0,
+        rate: Annotated[int, typer.Option(min=100, help="events a second")] = 10_000,
+        disorder: Annotated[float, typer.Option(help="seconds within which events are shuffled")] = 4.04,
+        retain: Annotated[int, typer.Option(min=1, help="epochs that stay readable")] = 1_000,
+        every: Annotated[float, typer.Option(min=1.0, help="seconds between two looks")] = 60.0,
+        cores: Cores = 2,
+    ) -> None:
+        """Memory, disk and epoch time over an hour with disorder and late rows: flat, or not."""
+        with headline.alone():
+            good = soak.run(Soak(rate, round(minutes * 60), disorder), every, retain, cores, console())
+        raise typer.Exit(0 if good else 1)
 
 
 def _names(text: str) -> list[str]:

@@ -25,7 +25,9 @@ BASE_MS = NexmarkConfig().base_time_ms
 def test_quantiles_are_those_of_looking_all_the_time() -> None:
     random = np.random.default_rng(7)
     commits = np.sort(random.uniform(0, 20, 60))
-    sights = [Sight(at, max(0.0, at - lag)) for at, lag in zip(commits, random.uniform(0.05, 1, 60))]
+    sights = [
+        Sight(at, max(0.0, at - lag)) for at, lag in zip(commits, random.uniform(0.05, 1, 60), strict=True)
+    ]
     looked = np.linspace(5, 20, 300_001)[:-1]
     newest = np.maximum.accumulate([one.newest for one in sights])
     ages = looked - newest[np.searchsorted(commits, looked, side="right") - 1]
@@ -111,7 +113,9 @@ def test_batches_of_spark_are_read_from_its_logs(tmp_path: Path) -> None:
 def test_checkpoints_of_flink_are_read_from_its_log(tmp_path: Path) -> None:
     line = "2026-11-16 00:00:0{},250 INFO  org.CheckpointCoordinator [] - {} checkpoint 1 {}"
     (tmp_path / "flink.log").write_text(
-        "\n".join([line.format(1, "Triggering", "(type=x)"), line.format(2, "Completed", "for job a (7 bytes)")])
+        "\n".join(
+            [line.format(1, "Triggering", "(type=x)"), line.format(2, "Completed", "for job a (7 bytes)")]
+        )
     )
     (at,) = on_flink.completed(tmp_path)
     assert at % 60 == 2.25
