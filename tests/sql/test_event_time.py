@@ -67,18 +67,18 @@ TIMED = {
 
 def test_windows_are_given_when_they_are_over(tmp_path: Path) -> None:
     """Each view is the batch query over the rows that were on time, of the windows that are over."""
-    run(Streams(tmp_path / "pond", 1, {}, WINDOWED), epochs=6)
+    run(Streams(tmp_path / "pond", 1, {}, WINDOWED, later=0.3), epochs=6)
 
 
 def test_views_of_windows_and_of_joins_in_time(tmp_path: Path) -> None:
-    run(Streams(tmp_path / "pond", 2, {**WINDOWED, **TIMED}, {}), epochs=4)
+    run(Streams(tmp_path / "pond", 2, {**WINDOWED, **TIMED}, {}, later=0.3), epochs=4)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10, 20))
 def test_event_time_at_length(seed: int, tmp_path: Path) -> None:
     shown = {f"all_{name}": query for name, query in {**WINDOWED, **TIMED}.items()}
-    run(Streams(tmp_path / "pond", seed, shown, WINDOWED), epochs=30)
+    run(Streams(tmp_path / "pond", seed, shown, WINDOWED, later=0.3), epochs=30)
 
 
 def run(streams: Streams, epochs: int) -> None:
@@ -86,6 +86,9 @@ def run(streams: Streams, epochs: int) -> None:
         streams.epoch()
         streams.check(f"epoch {number}")
         streams.disturb()
+        if number == epochs // 2:
+            streams.define_rest()
+            streams.check(f"filled after epoch {number}")
     streams.close()
 
 

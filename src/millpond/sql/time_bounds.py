@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -77,6 +77,8 @@ def _held(low: Lowering, operator: Operator, inputs: tuple[str, ...]) -> tuple[s
         return inputs
     if isinstance(operator, Aggregate) and operator.closes is not None:
         return inputs
+    if isinstance(operator, Join) and _meets_closed(operator, *shapes):
+        return inputs
     binding = operator.bind("of", shapes)
     linear = all(p.kind == "here" for p in binding.placements) and not isinstance(operator, Tumble | Hop)
     if linear and open_window(binding.shape) is not None:
@@ -85,6 +87,26 @@ def _held(low: Lowering, operator: Operator, inputs: tuple[str, ...]) -> tuple[s
         step if open_window(shape) is None else _hold(low, step, shape, placement)
         for step, shape, placement in zip(inputs, shapes, binding.placements, strict=True)
     )
+
+
+def _meets_closed(join: Join, left: Shape, right: Shape) -> bool:
+    """Are all pairs of one window, of which one side gives rows only when it is over for the other, too?"""
+    ways = {"inner": ((0, 1), (1, 0)), "semi": ((0, 1),)}.get(join.kind, ())
+    shapes, on = (left, right), (join.left_on, join.right_on)
+    for early, late in ways:
+        found = open_window(shapes[early])
+        if found is None or open_window(shapes[late]) is not None:
+            continue
+        for mine, theirs in zip(on[early], on[late], strict=True):
+            ours = [b for b in shapes[early].bounds if b.column == mine and b.by == found.by]
+            over = [b for b in shapes[late].bounds if b.column == theirs and b.window == "closed"]
+            if ours and over and all(_not_after(mark, over[0]) for mark in ours[0].marks):
+                return True
+    return False
+
+
+def _not_after(mark: tuple[str, int], other: Bound) -> bool:
+    return any(step == mark[0] and shift >= mark[1] for step, shift in other.marks)
 
 
 def _hold(low: Lowering, step: str, shape: Shape, placement: Placement | None) -> str:
@@ -141,29 +163,24 @@ def _of_join(join: Join, left: Shape, right: Shape, spans: Iterable[Span]) -> tu
         if one is None or two is None:
             continue
         same = span.low_us == span.high_us == 0
-        both: dict[str, bool] = {"grid": one.grid and two.grid}
         kinds = {one.window, two.window} if same else set()
-        window = "open" if "open" in kinds else "closed" if kinds == {"closed"} else ""
+        if "closed" in kinds and _meets_closed(join, left, right):
+            kinds = {"closed"}
+        known: dict[str, Any] = {
+            "window": "open" if "open" in kinds else "closed" if kinds == {"closed"} else "",
+            "grid": one.grid and two.grid,
+        }
         if span.high_us is not None:
             marks = tuple(sorted({*one.marks, *two.moved(span.high_us)}))
-            found.append(
-                (0, replace(one, marks=marks, width_us=_width(one, span, **both), window=window, **both))
-            )
+            found.append((0, replace(one, marks=marks, width_us=_width(one, span), **known)))
         if span.low_us is not None:
             marks = tuple(sorted({*two.marks, *one.moved(-span.low_us)}))
             by = one.by if same else two.by
-            found.append(
-                (
-                    1,
-                    replace(
-                        two, marks=marks, width_us=_width(two, span, **both), window=window, by=by, **both
-                    ),
-                )
-            )
+            found.append((1, replace(two, marks=marks, width_us=_width(two, span), by=by, **known)))
     return tuple(found)
 
 
-def _width(bound: Bound, span: Span, *, grid: bool) -> int:
+def _width(bound: Bound, span: Span) -> int:
     """Of buckets: a few of them for as long as a row is kept."""
     reach = max(abs(span.low_us or 0), abs(span.high_us or 0))
-    return bound.width_us if grid or bound.grid else max(bound.width_us, math.ceil(reach / 4))
+    return bound.width_us if bound.grid else max(bound.width_us, math.ceil(reach / 4))
