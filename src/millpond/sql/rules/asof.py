@@ -2,7 +2,8 @@
 
 Rows of both sides with one key are kept together and joined again when one of
 them changes.  Of rows on the right that are equally late the first by all
-columns is taken, so that the same rows always give the same answer (law 3).
+columns is taken, so that the same rows always give the same answer (law 3); RIGHT
+and FULL joins show those that were taken by nobody as well, the other equals too.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from millpond.sql.refusal import NotSupported
 from millpond.sql.relation import Relation
 from millpond.sql.types import Json, quoted
 
-_WORDS = {"INNER": "", "LEFT": "LEFT "}
+_WORDS = {"INNER": "", "LEFT": "LEFT ", "RIGHT": "", "OUTER": "LEFT ", "FULL": "LEFT "}
+_ALL_RIGHT = ("RIGHT", "OUTER", "FULL")  # joins that show all rows on the right
 _EARLIER = ("COMPARE_GREATERTHAN", "COMPARE_GREATERTHANOREQUALTO")
 _LATER = ("COMPARE_LESSTHAN", "COMPARE_LESSTHANOREQUALTO")
 
@@ -28,7 +30,7 @@ def lower(low: Lowering, node: Json) -> Relation:
     if node["join_type"] not in _WORDS or len(times) != 1 or len(keys) + 1 != len(conditions):
         raise NotSupported(
             "this ASOF join is not supported in a materialized view",
-            hint="write ASOF JOIN or ASOF LEFT JOIN with equalities and one comparison",
+            hint="write ASOF [LEFT | RIGHT | FULL] JOIN with equalities and one comparison",
         )
     (time,) = times
     names = [f"key_{n}" for n in range(len(keys))]
@@ -51,13 +53,15 @@ def lower(low: Lowering, node: Json) -> Relation:
     on.append(f"l.at_time {comparison(time['comparison'])} r.at_time")
     unique = ", ".join([*names, "at_time"])
     order = ", ".join([unique, *theirs])
-    shown = ", ".join([f"{n}" for n in names] + ["at_time", *theirs])
-    sql = (
-        f"select {', '.join([*(f'l.{n}' for n in ours), *(f'r.{n}' for n in theirs)])}"
-        f" from (select * from input where side = 0) l ASOF {_WORDS[node['join_type']]}JOIN"
-        f" (select distinct on ({unique}) {shown} from input where side = 1 order by {order}) r"
-        f" ON {' AND '.join(on)}"
-    )
+    width = ", ".join([*(f"l.{n}" for n in ours), *(f"r.{n}" for n in theirs)])
+    every = f"select *, row_number() over (order by {order}) as place from input where side = 1"
+    first = f"select distinct on ({unique}) * from every order by {unique}, place"
+    on_them = f"l ASOF {_WORDS[node['join_type']]}JOIN ({first}) r ON {' AND '.join(on)}"
+    joined = f"select {width}, r.place from (select * from input where side = 0) {on_them}"
+    sql = f"with every as ({every}), joined as ({joined}) select * exclude (place) from joined"
+    if node["join_type"] in _ALL_RIGHT:  # what is on the left is NULL in rows of the right
+        alone = "place not in (select place from joined where place is not null)"
+        sql += f" union all select {', '.join([*ours, *theirs])} from every where {alone}"
     step = low.add(PerKey(tuple(names), sql=sql), (both,), "asof")
     shown_columns = [Column(n, c.type) for n, c in zip(ours, left.columns, strict=True)]
     shown_columns += [Column(n, c.type) for n, c in zip(theirs, right.columns, strict=True)]
