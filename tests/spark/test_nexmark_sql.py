@@ -11,8 +11,9 @@ from tests.sql import nexmark
 
 def test_all_queries_at_once(session: Any, tmp_path: Path) -> None:
     con = nexmark.batch()
-    pond = millpond.open(tmp_path / "pond", spark=session, parallelism=2)
+    pond = millpond.open(tmp_path / "pond", spark=session, parallelism=2, clock=nexmark.Ticking())
     nexmark.define(pond, con)
     pond.drain()
     assert nexmark.differences(pond, con) == {}
+    assert nexmark.by_the_clock(pond, con) > 0
     pond.close()

@@ -105,10 +105,11 @@ class _Finder:
             self._read(late, self._late(step), node.binding.shape)
             self.first.append(late)
             self._add(step, OnTime(node.operator.time, node.binding.shape), (node.inputs[0], late))
-        elif self._remembers_order(node):
+        elif self._remembers_order(node) or getattr(node.operator, "once", False):
+            what = "order in which" if self._remembers_order(node) else "times at which"
             raise InvalidError(
                 f"what step {step!r} gave so far is nowhere",
-                detail="no view holds it, and it depends on the order in which rows came",
+                detail=f"no view holds it, and it depends on the {what} rows came",
                 hint="a view of its output, defined before the first run, would hold it",
                 step=step,
             )

@@ -21,6 +21,7 @@ from millpond.operators.map import Map
 from millpond.operators.materialize import Materialize
 from millpond.operators.operator import Operator
 from millpond.operators.scan import Scan
+from millpond.operators.stamp import Stamp
 from millpond.operators.upsert import Upsert
 from millpond.operators.watermark import Watermark
 from millpond.plan.nodes import Node, Plan
@@ -101,7 +102,7 @@ def widens(old: Plan, new: Plan, step: str) -> bool:
     match one:
         case Map():
             return bool(other.columns[: len(one.columns)] == one.columns) and _plain(other)
-        case Upsert() | Materialize() | Watermark():
+        case Upsert() | Materialize() | Stamp() | Watermark():
             return bool(one == other) and _tables_widen(before, after)
         case Bag():
             return bool(one.sequence == other.sequence) and _tables_widen(before, after)

@@ -18,7 +18,7 @@ from millpond.errors import InvalidError
 from millpond.operators.duck import equip, stop_if_asked, without_wrapping
 from millpond.operators.expressions import picture
 from millpond.sql.clock import macros
-from millpond.sql.expressions import CLOCK, CLOCK_HINT, Column
+from millpond.sql.expressions import CLOCK, CLOCK_HINT, STAMP, Column
 from millpond.sql.types import Json, quoted
 
 _NO_NUMBER = re.compile(
@@ -131,8 +131,9 @@ def told(error: duckdb.Error, sql: str, before: int = 0) -> InvalidError:
         at = (begin - before, length)
     elif start is not None:
         at = (int(start) - before, 1)
-    if CLOCK in message:
-        return InvalidError(CLOCK, detail="in the query\n" + picture(sql, at), hint=CLOCK_HINT)
+    if CLOCK in message or STAMP in message:
+        said = CLOCK if CLOCK in message else STAMP
+        return InvalidError(said, detail="in the query\n" + picture(sql, at), hint=CLOCK_HINT)
     hints = [
         line.strip() for line in rest.splitlines() if line.strip() and "LINE" not in line and "^" not in line
     ]

@@ -96,7 +96,7 @@ class Catalog:
 
     def relations(self) -> dict[str, Relation]:
         return {
-            o.name: Relation(o.step, tuple(Column(c.held, c.type) for c in o.columns))
+            o.name: Relation(o.step, tuple(Column(c.held, c.type) for c in o.columns), _stamped(o))
             for o in self.objects.values()
             if o.step is not None and o.kind not in ("sink", "index")
         }
@@ -190,6 +190,11 @@ def columns_of(schema: pa.Schema) -> tuple[SqlColumn, ...]:
 @lru_cache(maxsize=1024)
 def _types(schema: pa.Schema) -> tuple[str, ...]:
     return tuple(str(t) for t in parser().from_arrow(schema.empty_table()).types)
+
+
+def _stamped(found: SqlObject) -> tuple[str, ...]:
+    """The columns that the rows of a source lack: when they came, which each view notes for itself."""
+    return tuple(c.name for c in found.columns if found.kind == "source" and c.generated is not None)
 
 
 def table_names(sql: str) -> set[str]:

@@ -62,7 +62,7 @@ def changed_rows(plan: Plan, snapshot: Snapshot, stretch: Sequence[Args]) -> Cha
     target = _target(catalog, stretch[0])
     spec = catalog.stored(target)
     assert spec is not None
-    with own_scratch().turn() as scratch:
+    with own_scratch().turn(stretch[0].get("now_us")) as scratch:
         if stretch[0]["verb"] == "insert":
             return _inserted(scratch, catalog, snapshot, target, spec, stretch[0])
         return _touched(scratch, catalog, snapshot, target, spec, stretch)

@@ -10,6 +10,7 @@ would be another one at every epoch, and every row would change.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn, Protocol
@@ -18,6 +19,7 @@ import pyarrow as pa
 
 from millpond.sql.expressions import (
     CLOCK,
+    STAMP,
     Column,
     children,
     is_cast,
@@ -31,12 +33,17 @@ from millpond.sql.refusal import NotSupported, place_of
 from millpond.sql.types import Json, text_literal
 
 _MACROS = {
-    "TIMESTAMP WITH TIME ZONE": ("now", "get_current_timestamp", "transaction_timestamp", "proctime"),
+    "TIMESTAMP WITH TIME ZONE": ("now", "get_current_timestamp", "transaction_timestamp"),
     "DATE": ("current_date", "today"),
     "TIMESTAMP": ("current_localtimestamp",),
     "TIME": ("current_localtime",),
     "TIME WITH TIME ZONE": ("get_current_time",),
 }
+_WORDS = re.compile(
+    r"\b(now|proctime|today|(get_)?current_(timestamp|date|time|localtime|localtimestamp)|localtime(stamp)?"
+    r"|transaction_timestamp)\b",
+    re.IGNORECASE,
+)
 _UNITS = {
     **{unit: f"INTERVAL '1 {unit}'" for unit in ("second", "minute", "hour", "day", "week", "month", "year")},
     "quarter": "INTERVAL '3 months'",
@@ -63,13 +70,23 @@ _BEGIN, _END = "CAST('-infinity' AS TIMESTAMP)", "CAST('infinity' AS TIMESTAMP)"
 _DAY_US = 86_400_000_000
 
 
-def macros(now: str = text_literal(CLOCK)) -> Iterator[str]:
-    """Statements after which the functions of the clock give `now`, an instant."""
-    instant = f"CAST({now} AS TIMESTAMP WITH TIME ZONE)"
+def macros(now: str | None = None) -> Iterator[str]:
+    """Statements after which the functions of the clock give `now`, an instant; without one, their marks."""
+    instant = f"CAST({now or text_literal(CLOCK)} AS TIMESTAMP WITH TIME ZONE)"
+    came = instant if now else f"CAST({text_literal(STAMP)} AS TIMESTAMP WITH TIME ZONE)"
+    yield f"create or replace macro proctime() as {came}"
     for kind, names in _MACROS.items():
         given = instant if kind == "TIMESTAMP WITH TIME ZONE" else f"CAST({instant} AS {kind})"
         for name in names:
             yield f"create or replace macro {name}() as {given}"
+
+
+def may_read_clock(sql: str) -> bool:
+    """
+    >>> may_read_clock("select now()"), may_read_clock("select 'a' as known")
+    (True, False)
+    """
+    return _WORDS.search(sql) is not None
 
 
 class Constant(Protocol):

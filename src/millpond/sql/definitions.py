@@ -22,6 +22,9 @@ _AFTER_TYPE = (
 )
 _REFUSED = ("UNIQUE", "REFERENCES", "CHECK", "CONSTRAINT", "FOREIGN", "EXCLUDE", "COLLATE")
 
+PROCTIME = "proctime()"  # what generates a column with the time of the epoch in which a row came
+_INSTANT = "TIMESTAMP WITH TIME ZONE"
+
 
 @dataclass(frozen=True)
 class Definition:
@@ -33,6 +36,11 @@ class Definition:
     @property
     def schema(self) -> pa.Schema:
         return stored_schema(self.columns)
+
+    @property
+    def stamped(self) -> tuple[str, ...]:
+        """The columns that hold when a row came."""
+        return tuple(c.name for c in self.columns if c.generated == PROCTIME)
 
 
 def read_columns(inner: Piece) -> Definition:
@@ -91,9 +99,10 @@ def read_column(words: Words) -> tuple[SqlColumn, bool]:
     piece = words.piece
     name = words.name("name of a column")
     end = next((n for n in piece.outside(words.at) if piece.word(n) in _AFTER_TYPE), len(piece))
-    if end == words.at:
+    by_clock = piece.has(end, "AS", "PROCTIME")
+    if end == words.at and not by_clock:
         words.fail(f"the type of column {name!r} is missing")
-    kind = type_of(piece.part(words.at, end))
+    kind = type_of(piece.part(words.at, end)) if end > words.at else _INSTANT
     words.at = end
     default = generated = None
     required = is_key = False
@@ -110,8 +119,15 @@ def read_column(words: Words) -> tuple[SqlColumn, bool]:
             default = readable_text(f"select {piece.part(words.at, end).sql}", piece.dialect)[7:]
             words.at = end
         elif words.take("GENERATED", "ALWAYS", "AS") or words.take("AS"):
-            inner, words.at = piece.bracket(words.at)
+            if by_clock:
+                inner, words.at = piece.part(words.at, words.at + 3), words.at + 3
+            else:
+                inner, words.at = piece.bracket(words.at)
             generated = readable_text(f"select {inner.sql}", piece.dialect)[7:]
+            if generated.strip().lower() == PROCTIME:
+                generated = PROCTIME
+                if kind != _INSTANT:
+                    words.fail(f"column {name!r} holds an instant", "leave its type out, or say TIMESTAMPTZ")
             _ = words.take("STORED") or words.take("VIRTUAL")
         else:
             words.fail("this is not supported in the definition of a column")
@@ -177,7 +193,7 @@ def check_expressions(columns: Sequence[SqlColumn]) -> None:
     plain = ", ".join(f"cast(null as {c.type}) as {quoted(c.name)}" for c in columns if c.generated is None)
     for column in columns:
         for text, source in ((column.default, ""), (column.generated, f" from (select {plain or 'NULL'})")):
-            if text is None:
+            if text is None or text == PROCTIME:
                 continue
             sql = f"select cast(({text}) as {column.type}){source}"
             try:

@@ -35,7 +35,8 @@ _COMPARISONS = {
 }
 
 CLOCK = "now() cannot stand here: a materialized view compares it with columns in WHERE, and nothing else"
-CLOCK_HINT = "write WHERE ts > now() - INTERVAL '1 hour', or put the time into rows with DEFAULT now()"
+STAMP = "proctime() cannot stand here: a materialized view selects it, and compares it with columns in WHERE"
+CLOCK_HINT = "write WHERE ts > now() - INTERVAL '1 hour'; proctime() is the time at which a row came"
 
 
 @dataclass(frozen=True)
@@ -100,16 +101,19 @@ def moved(node: Json, places: Mapping[int, int]) -> Json:
 def _changed(node: Json, place: Callable[[int], int]) -> Json:
     if node["expression_class"] == "BOUND_REF":
         return {**node, "index": place(int(node["index"]))}
+    return mapped(node, lambda child: _changed(child, place))
+
+
+def mapped(node: Json, change: Callable[[Json], Json]) -> Json:
+    """The same expression over other parts."""
     found = dict(node)
     if node.get("children"):
-        found["children"] = [_changed(c, place) for c in node["children"]]
+        found["children"] = [change(c) for c in node["children"]]
     if node.get("case_checks"):
-        found["case_checks"] = [
-            {k: _changed(v, place) for k, v in check.items()} for check in node["case_checks"]
-        ]
+        found["case_checks"] = [{k: change(v) for k, v in check.items()} for check in node["case_checks"]]
     for name in ("else_expr", "child"):
         if node.get(name):
-            found[name] = _changed(node[name], place)
+            found[name] = change(node[name])
     return found
 
 
@@ -119,8 +123,27 @@ def is_clock(node: Json) -> bool:
         return False
     (inner,) = node["children"]
     if inner["expression_class"] == "BOUND_CONSTANT":
-        return bool(inner["value"].get("value") == CLOCK)
+        return inner["value"].get("value") in (CLOCK, STAMP)
     return is_clock(inner)
+
+
+def is_stamp(node: Json) -> bool:
+    """Is this proctime(): the time at which a row came, where it is put into the row?"""
+    if not is_clock(node):
+        return False
+    (inner,) = node["children"]
+    return inner["expression_class"] == "BOUND_CONSTANT" and bool(inner["value"].get("value") == STAMP)
+
+
+def reads_stamp(node: Json) -> bool:
+    return is_stamp(node) or any(reads_stamp(child) for child in children(node))
+
+
+def with_stamp(node: Json, place: int) -> Json:
+    """The same expression with a column in the place of proctime()."""
+    if is_stamp(node):
+        return {**node, "expression_class": "BOUND_REF", "type": "BOUND_REF", "index": place, "children": []}
+    return mapped(node, lambda child: with_stamp(child, place))
 
 
 def reads_clock(node: Json) -> bool:
@@ -129,6 +152,12 @@ def reads_clock(node: Json) -> bool:
 
 def refuse_clock(node: Json) -> NoReturn:
     """now() where no interval of validity comes of it."""
+    if is_stamp(node):
+        raise NotSupported(
+            "proctime() can only be selected, be the time of a window, or be compared with columns in WHERE",
+            at=place_of(node),
+            hint="put it into the rows first: FROM (SELECT *, proctime() AS p FROM …)",
+        )
     raise NotSupported(
         "now() can only be compared with columns, in conditions that must all hold",
         at=place_of(node),

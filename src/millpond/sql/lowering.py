@@ -52,6 +52,7 @@ class Lowering:
         self.together = together  # those that all windows of the query wait for
         self.kept = kept  # steps whose table is the view, and keeps what is over
         self.ctes: dict[int, Relation] = {}
+        self.stamps: dict[tuple[str, str], str] = {}  # (step, column) -> the step that adds when rows came
         self._needed: dict[int, frozenset[int]] = {}
 
     def lower(self, node: Json) -> Relation:

@@ -12,6 +12,7 @@ from millpond.sql.expressions import Column
 class Relation:
     step: str
     columns: tuple[Column, ...]
+    stamped: tuple[str, ...] = ()  # columns that hold when a row came: each view that reads one adds it
 
     def pick(self, places: Sequence[int]) -> Relation:
         return Relation(self.step, tuple(self.columns[p] for p in places))

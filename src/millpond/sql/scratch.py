@@ -14,10 +14,12 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from millpond.clock import Clock, SystemClock
 from millpond.operators.duck import equip, stop_if_asked
 from millpond.operators.expressions import storable_text
 from millpond.plan.objects import SqlColumn, SqlObject
 from millpond.sql.bind import told
+from millpond.sql.clock import macros, may_read_clock
 from millpond.sql.expressions import Column
 from millpond.sql.lazy import LazyRows
 from millpond.sql.types import quoted, restored
@@ -42,7 +44,7 @@ class _Stream:
 
 
 class Scratch:
-    def __init__(self, threads: int = 1) -> None:
+    def __init__(self, threads: int = 1, clock: Clock | None = None) -> None:
         self._con = duckdb.connect(
             ":memory:",
             config={
@@ -55,15 +57,20 @@ class Scratch:
         )
         self._con.execute("set errors_as_json = true")
         self._con.execute("set timezone = 'UTC'")
+        self._con.execute("create macro proctime() as now()")
+        self._clock = clock or SystemClock()
+        self._now_us: int | None = None  # the time that a statement sees, where it is known
+        self._told = False  # do the functions of the clock give it?
         self._lock = threading.RLock()
         self._made: list[tuple[str, str]] = []
         self._equipped: set[str] = set()
         self._lazy: list[LazyRows] = []
 
     @contextmanager
-    def turn(self) -> Iterator[Scratch]:
-        """For one statement; what it was shown is gone afterwards."""
+    def turn(self, now_us: int | None = None) -> Iterator[Scratch]:
+        """For one statement, made at some time; what it was shown is gone afterwards."""
         with self._lock:
+            self._now_us, self._told = now_us, False
             equip(self._con, self._equipped)
             try:
                 yield self
@@ -90,6 +97,7 @@ class Scratch:
         self, sql: str, params: Any = None, shown: str | None = None
     ) -> tuple[list[tuple[str, str]], pa.Table]:
         """The names and logical types of the columns, and the rows."""
+        self._tell_time(sql)
         try:
             found = self._con.sql(sql, params=params or None)
             names = [(n, str(t)) for n, t in zip(found.columns, found.types, strict=True)]
@@ -135,7 +143,17 @@ class Scratch:
         listed = ", ".join(f"{_as_shown(c)} AS {quoted(c.name)}" for c in found.columns)
         self.view(found.name, f"select {listed} from {self.rows(rows)}")
 
+    def _tell_time(self, sql: str) -> None:
+        """Functions of the clock give the time of the statement."""
+        if self._told or not may_read_clock(sql):
+            return
+        now_us = self._clock.now_us() if self._now_us is None else self._now_us
+        for statement in macros(f"make_timestamptz({now_us})"):
+            self._con.execute(statement)
+        self._told = True
+
     def view(self, name: str, sql: str) -> None:
+        self._tell_time(sql)
         self.run(f"create view {quoted(name)} as {sql}")
         self._made.append(("view", name))
 
@@ -154,6 +172,7 @@ class Scratch:
             listed.append(f"{quoted(PLACE)} BIGINT DEFAULT -1")
         if key and found.key:
             listed.append(f"PRIMARY KEY ({', '.join(quoted(k) for k in found.key)})")
+        self._tell_time(" ".join(listed))
         self.run(f"create table {quoted(found.name)} ({', '.join(listed)})")
         self._made.append(("table", found.name))
         if rows is not None and rows.num_rows:

@@ -185,7 +185,7 @@ class Session:
     @property
     def scratch(self) -> Scratch:
         if self._scratch is None:
-            self._scratch = Scratch(threads=max(1, min(4, os.cpu_count() or 1)))
+            self._scratch = Scratch(max(1, min(4, os.cpu_count() or 1)), self.pond._clock)
         return self._scratch
 
     def require_epoch(self) -> None:

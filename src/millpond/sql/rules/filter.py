@@ -104,7 +104,7 @@ def _below_projection(low: Lowering, node: Json, conditions: Sequence[Json]) -> 
     rest = [c for c in conditions if not any(c is b for b in below)]
     expressions = project.read(low, node)
     source = filtered(low, node["children"][0], [moved(c, places) for c in below])
-    return kept(low, low.project(source, expressions), rest)
+    return kept(low, project.over(low, source, expressions), rest)
 
 
 def _below_mark(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:

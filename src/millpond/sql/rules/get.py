@@ -6,7 +6,7 @@ from millpond.sql.expressions import Column
 from millpond.sql.lowering import Lowering
 from millpond.sql.refusal import refuse
 from millpond.sql.relation import Relation
-from millpond.sql.rules import unnest, values
+from millpond.sql.rules import stamp, unnest, values
 from millpond.sql.types import Json
 
 _LISTS = ("unnest", "range", "generate_series")  # functions that give a row for each element
@@ -23,6 +23,9 @@ def lower(low: Lowering, node: Json) -> Relation:
         refuse(node, "is a function that reads rows, and is not supported here")
     source = low.relations[table]
     wanted = [int(c["index"]) for c in node["column_indexes"]]
+    for name in source.stamped:
+        if any(n < len(source.columns) and source.columns[n].name == name for n in wanted):
+            source = stamp.lower(low, source, name)
     nothing = Column(source.columns[0].name, source.columns[0].type)  # counted, never read
     return Relation(
         source.step, tuple(nothing if n >= len(source.columns) else source.columns[n] for n in wanted)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from millpond.sql.expressions import references
+from millpond.sql.expressions import reads_stamp, references
 from millpond.sql.lowering import Lowering
 from millpond.sql.relation import Relation
-from millpond.sql.rules import time_window
+from millpond.sql.rules import stamp, time_window
 from millpond.sql.types import Json
 
 NOBODY_READS: Json = {
@@ -18,7 +18,13 @@ def lower(low: Lowering, node: Json) -> Relation:
     if time_window.is_marked(node["expressions"]):
         return time_window.lower(low, low.lower(node["children"][0]), node["expressions"])
     expressions = read(low, node)
-    return low.project(low.lower(node["children"][0]), expressions)
+    return over(low, low.lower(node["children"][0]), expressions)
+
+
+def over(low: Lowering, source: Relation, expressions: list[Json]) -> Relation:
+    if any(reads_stamp(e) for e in expressions):
+        source, expressions = stamp.selected(low, source, expressions)
+    return low.project(source, expressions)
 
 
 def read(low: Lowering, node: Json) -> list[Json]:

@@ -16,10 +16,11 @@ from millpond.operators.session import Session
 from millpond.operators.window import END as WINDOW_END
 from millpond.operators.window import START as WINDOW_START
 from millpond.operators.window import Hop, Tumble
-from millpond.sql.expressions import Column, references, render, type_of
+from millpond.sql.expressions import Column, reads_stamp, references, render, type_of
 from millpond.sql.lowering import Lowering
 from millpond.sql.refusal import NotSupported
 from millpond.sql.relation import Relation, fresh_names
+from millpond.sql.rules import stamp
 from millpond.sql.time_bounds import NO_WATERMARK
 from millpond.sql.time_windows import END, KEY, KIND, MARK, SIZE, SLIDE, START
 from millpond.sql.types import Json, quoted, text_literal
@@ -31,6 +32,8 @@ def is_marked(expressions: Sequence[Json]) -> bool:
 
 def lower(low: Lowering, source: Relation, expressions: Sequence[Json]) -> Relation:
     """The relation with the columns of the projection; marks other than the window itself are never read."""
+    if any(reads_stamp(e) for e in expressions):
+        source, expressions = stamp.selected(low, source, expressions)
     marks = {e["alias"]: e for e in expressions if str(e.get("alias")).startswith(MARK)}
     time = marks[START]
     if not type_of(time).startswith("TIMESTAMP"):
@@ -46,7 +49,8 @@ def lower(low: Lowering, source: Relation, expressions: Sequence[Json]) -> Relat
     ]
     used = []
     for node in [time, *(marks[name] for name in sorted(marks) if name.startswith(KEY))]:
-        if node["expression_class"] == "BOUND_REF":  # as it is: it may be what the watermark bounds
+        if node["expression_class"] == "BOUND_REF" and int(node["index"]) in places:
+            # as it is: it may be what the watermark bounds
             used.append(names[places.index(int(node["index"]))])
             continue
         (name,) = fresh_names(["by"], [*(n for n, _, _ in wanted), WINDOW_START, WINDOW_END])

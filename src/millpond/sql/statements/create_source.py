@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from millpond.errors import InvalidError
@@ -18,7 +19,7 @@ from millpond.sources.files import FileSource
 from millpond.sources.nexmark import NexmarkSource
 from millpond.sources.nexmark_events import NexmarkConfig
 from millpond.sql.catalog import columns_of
-from millpond.sql.definitions import Definition, read_columns
+from millpond.sql.definitions import PROCTIME, Definition, read_columns
 from millpond.sql.parse import Words, near_miss
 from millpond.sql.result import Result
 from millpond.sql.session import Session
@@ -35,16 +36,20 @@ def run(replaces: bool) -> Callable[[Session, Words], Result]:
         if words.piece.word(words.at) == "(":
             inner, words.at = words.piece.bracket(words.at)
             found = read_columns(inner)
-            if found.key or any(c.default or c.generated for c in found.columns):
+            if found.key or any(c.default or c.generated not in (None, PROCTIME) for c in found.columns):
                 inner.fail("a source has neither keys nor defaults", 0, "compute them in a view")
+            if found.time in found.stamped:
+                inner.fail("the time at which a row comes needs no watermark")
         words.need("WITH")
         options = words.options()
         words.end()
 
         def make(builder: Builder) -> SqlObject:
-            source = make_source(dict(options), found)
+            source = make_source(dict(options), _read_from_outside(found))
             step = scan = builder.add(None, Scan(source, source.schema, source.append_only), (), name)
             columns = columns_of(source.schema) if found is None else found.columns
+            if found is not None and len(found.stamped) == len(columns):  # the others are the source's own
+                columns = (*columns_of(source.schema), *columns)
             if found is not None and found.time is not None:
                 step = builder.add(None, Watermark(found.time, found.delay_us), (scan,), f"{name}.watermark")
             return SqlObject(
@@ -61,6 +66,14 @@ def run(replaces: bool) -> Callable[[Session, Words], Result]:
         return create(session, name, "source", exists=exists, replaces=replaces, make=make)
 
     return called
+
+
+def _read_from_outside(found: Definition | None) -> Definition | None:
+    """The columns that the rows bring with them, if any were written."""
+    if found is None:
+        return None
+    rest = tuple(c for c in found.columns if c.name not in found.stamped)
+    return replace(found, columns=rest) if rest else None
 
 
 def make_source(options: Options, found: Definition | None) -> Any:

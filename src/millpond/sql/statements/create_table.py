@@ -14,6 +14,7 @@ from millpond.flow.stream import Stream
 from millpond.operators.bag import Bag
 from millpond.operators.map import Map
 from millpond.operators.scan import Scan
+from millpond.operators.stamp import Stamp
 from millpond.operators.upsert import Upsert
 from millpond.operators.watermark import Watermark
 from millpond.plan.objects import SqlObject
@@ -42,6 +43,10 @@ def run(replaces: bool) -> Callable[[Session, Words], Result]:
             )
         if found.time is not None and not append_only:
             inner.fail("a watermark needs an APPEND ONLY table", 0, "CREATE TABLE … (…) APPEND ONLY")
+        if found.stamped and not append_only:
+            inner.fail(
+                "PROCTIME() needs an APPEND ONLY table", 0, "or write DEFAULT now(): when it was inserted"
+            )
 
         def make(builder: Builder) -> SqlObject:
             return _table(builder, name, found, append_only, words.piece.sql)
@@ -57,6 +62,8 @@ def _table(builder: Builder, name: str, found: Definition, append_only: bool, sa
     if append_only:
         only = Map(tuple((c.name, quoted(c.name)) for c in found.columns))
         step = builder.add(None, only, (scan,), f"{name}.rows")
+        for column in found.stamped:
+            step = builder.add(None, Stamp(column, name), (step,), f"{name}.proctime")
     elif found.key:
         step = builder.add(None, Upsert(found.key, SEQUENCE), (scan,), f"{name}.rows")
     else:

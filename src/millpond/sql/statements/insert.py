@@ -35,7 +35,7 @@ def run(session: Session, piece: Piece, params: Params) -> Result:
         )
     piece, returning = cut_returning(piece, alias)
     sql = readable(piece)
-    with own_scratch().turn() as scratch:
+    with own_scratch().turn(session.pond._clock.now_us()) as scratch:
         scratch.table(found)
         rows = scratch.arrow(f"{sql} RETURNING {returned(found.columns)}", shown=sql)
         rows = rows.cast(stored_schema(found.columns))

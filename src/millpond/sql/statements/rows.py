@@ -22,7 +22,7 @@ from millpond.sql.session import Session
 from millpond.sql.types import quoted
 from millpond.state.inbox import LOGIC
 
-_NOW = ("NOW", "CURRENT_TIMESTAMP", "TRANSACTION_TIMESTAMP", "GET_CURRENT_TIMESTAMP")
+_NOW = ("NOW", "PROCTIME", "CURRENT_TIMESTAMP", "TRANSACTION_TIMESTAMP", "GET_CURRENT_TIMESTAMP")
 _TODAY = ("CURRENT_DATE", "TODAY")
 _CHANCE = ("RANDOM", "UUID", "GEN_RANDOM_UUID", "UUIDV4", "UUIDV7", "SETSEED", "NEXTVAL", "CURRVAL")
 _CLOCKS = ("LOCALTIME", "LOCALTIMESTAMP", "CURRENT_TIME", "CLOCK_TIMESTAMP")
@@ -135,6 +135,7 @@ def in_turn(
         "verb": verb,
         "sql": sql,
         "reads": [o.name for o in reads],
+        "now_us": session.pond._clock.now_us(),  # for defaults
         "columns": [[c.name, c.held] for c in found.columns],
     }
     if keys is not None:

@@ -1,0 +1,48 @@
+"""proctime() in a row: the time of the epoch in which the row came to this view."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from millpond.operators.stamp import Stamp
+from millpond.sql.expressions import Column, children, is_stamp, reads_stamp, with_stamp
+from millpond.sql.lowering import Lowering
+from millpond.sql.refusal import NotSupported, place_of
+from millpond.sql.relation import Relation, fresh_names
+from millpond.sql.types import Json
+
+TYPE = "TIMESTAMP WITH TIME ZONE"
+
+
+def lower(low: Lowering, source: Relation, name: str, at: Json | None = None) -> Relation:
+    """The relation with the time in a column of its own; a view has one such step over each step."""
+    if not low.shape(source).append_only:
+        raise NotSupported(
+            "rows that can be changed or deleted have no one time at which they came",
+            at=None if at is None else place_of(at),
+            hint="use proctime() over sources and APPEND ONLY tables, or put DEFAULT now() into the table",
+        )
+    step = low.stamps.get((source.step, name))
+    if step is None:
+        owner, number = low.name, 2
+        held = [n.operator for n in low.builder.plan.nodes.values() if n.inputs == (source.step,)]
+        while Stamp(name, owner) in held:  # of another view, which stamped its rows at other times
+            owner, number = f"{low.name}-{number}", number + 1
+        step = low.stamps[source.step, name] = low.add(Stamp(name, owner), (source.step,), "proctime")
+    return Relation(step, source.columns)
+
+
+def selected(low: Lowering, source: Relation, expressions: Sequence[Json]) -> tuple[Relation, list[Json]]:
+    """The relation with one more column, and the expressions with that column for proctime()."""
+    (name,) = fresh_names(["proctime"], low.shape(source).schema.names)
+    first = next(found for e in expressions if (found := _first(e)) is not None)
+    made = lower(low, source, name, first)
+    width = len(source.columns)
+    columns = (*source.columns, Column(name, TYPE))
+    return Relation(made.step, columns), [with_stamp(e, width) if reads_stamp(e) else e for e in expressions]
+
+
+def _first(node: Json) -> Json | None:
+    if is_stamp(node):
+        return node
+    return next((found for child in children(node) if (found := _first(child)) is not None), None)
