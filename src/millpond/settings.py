@@ -21,6 +21,7 @@ class Settings:
     compact: bool = True  # merge runs beside the chain
     fan_in: int = 6  # runs of one size that are merged together
     compaction_unit_bytes: int = 64 << 20  # of one piece of a merge; six times as much in memory
+    rounds_max: int = 1_000  # of a WITH RECURSIVE, for views created with it; rows beyond are errors
     checks: bool = False  # check every operator's output; for tests
     lease_ms: int = 4_000  # a coordinator silent for so long is taken for dead by a standby
     reader_ms: int = 600_000  # how long a reader's pin holds before it must be renewed

@@ -59,8 +59,6 @@ class Lowering:
         from millpond.sql.rules.table import RULES  # the rules call back
 
         rule = RULES.get(node["type"])
-        if node["type"] == "LOGICAL_RECURSIVE_CTE" and rule is None:
-            raise NotSupported("WITH RECURSIVE is not supported in a materialized view")
         if rule is None:
             refuse({"type": node["type"].removeprefix("LOGICAL_")}, "is not supported in a materialized view")
         return rule(self, node)

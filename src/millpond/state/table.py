@@ -7,7 +7,7 @@ never the size of the table or of a key (law 5).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -29,6 +29,7 @@ from millpond.state.merge import (
     newest_first,
     settle,
 )
+from millpond.state.packed import PackedFile
 from millpond.state.run_ref import RunRef
 from millpond.state.segment import Segment, expand, repeat
 from millpond.state.table_spec import WEIGHT, TableSpec
@@ -128,6 +129,14 @@ class Table:
         self.h_max = h_max
         self.runs = [ref for ref in newest_first(runs) if ref.rows and ref.meets(h_min, h_max)]
         self._open_file = open_file
+
+    def with_runs(self, runs: Sequence[RunRef], files: Mapping[str, PackedFile]) -> Table:
+        """The same table with more runs, which lie in these files."""
+
+        def open_file(name: str) -> PackedFile:
+            return files[name] if name in files else self._open_file(name)
+
+        return Table(self.spec, [*self.runs, *runs], open_file, self.h_min, self.h_max)
 
     def count_rows_upper(self) -> int:
         """At most this many rows, from the manifest alone."""

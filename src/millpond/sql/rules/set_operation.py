@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from millpond.operators.aggregate import Agg, Aggregate, feeds_for
+from millpond.operators.distinct import Distinct
 from millpond.operators.filter import Filter
 from millpond.operators.union import Union
 from millpond.operators.unnest import Unnest
@@ -16,7 +17,11 @@ def lower(low: Lowering, node: Json) -> Relation:
     names = fresh_names(c.name for c in sides[0].columns)
     if node["type"] == "LOGICAL_UNION":
         parts = [low.exact(side, names) for side in sides]
-        return Relation(low.add(Union(), tuple(p.step for p in parts), "union"), parts[0].columns)
+        step = low.add(Union(), tuple(p.step for p in parts), "union")
+        if not node.get("setop_all", True):  # a recursion that does not read itself
+            low.keyed((c.type for c in parts[0].columns), "UNION")
+            step = low.add(Distinct(tuple(names)), (step,), "distinct")
+        return Relation(step, parts[0].columns)
     low.keyed((c.type for c in sides[0].columns), "EXCEPT and INTERSECT")
     return _counted(low, node, sides, names)
 

@@ -68,7 +68,8 @@ def materialize(
     catalog = catalog or session.catalog
     made = inlined(text, catalog.objects)
     text = made.sql
-    relation = lower_query(builder, catalog.binder, catalog.relations(), name, text, on_close)
+    rounds_max = session.pond.settings.rounds_max
+    relation = lower_query(builder, catalog.binder, catalog.relations(), name, text, on_close, rounds_max)
     view = Stream(builder, relation.step).view(name)
     columns = tuple(SqlColumn(c.name, c.type) for c in relation.columns)
     uses = (*(o.name for o in catalog.read_by(as_plain_sql(text))), *made.uses)

@@ -1,0 +1,157 @@
+"""Lifting: steps that know one round of a recursion become steps that know all of them.
+
+Every row inside carries the number of its round.  A linear step hands it on,
+a keyed one has it in its key, a join of two rows of the recursion joins rows of
+one round.  What does not follow from the recursion is the same in every round:
+a join meets it in all of them as it is; where it would show by itself (in a
+union, or kept whole by an outer join) it stands once in every round that has
+rows, for the recursion ends with the first that has none.
+
+State inside does not end by a watermark: an old row may be reached by a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from millpond.operators.aggregate import Aggregate
+from millpond.operators.distinct import Distinct
+from millpond.operators.filter import Filter
+from millpond.operators.iterate import InnerStep
+from millpond.operators.iterate_epoch import LAST, input_name
+from millpond.operators.join import Join
+from millpond.operators.map import Map
+from millpond.operators.operator import Operator
+from millpond.operators.per_key import PerKey
+from millpond.operators.top_n import TopN
+from millpond.operators.union import Union
+from millpond.operators.unnest import Unnest
+from millpond.plan.nodes import Node, Plan
+from millpond.sql.refusal import NotSupported
+from millpond.sql.relation import fresh_names
+from millpond.sql.types import quoted
+
+
+def inside_of(plan: Plan, last: str) -> list[Node]:
+    """The steps that read the last round, or what was made of it; inputs first."""
+    found: dict[str, Node] = {}
+    for node in plan.topological():
+        if any(i == last or i in found for i in node.inputs):
+            found[node.step] = node
+    return list(found.values())
+
+
+class Lifted:
+    """The steps of a recursion, lifted; `outer` are the steps around it that they read."""
+
+    def __init__(self, plan: Plan, last: str, inside: Sequence[Node], result: str) -> None:
+        self._plan = plan
+        self._last = last
+        self._inside: Mapping[str, Node] = {node.step: node for node in inside}
+        self._names: dict[str, str] = {}
+        self._spread: dict[str, str] = {}  # of the steps around: their name in all rounds
+        taken = [
+            name for node in inside for step in (node.step, *node.inputs) for name in self._columns(step)
+        ]
+        self.round, self._other = fresh_names(["round", "round"], [*taken, *self._columns(last)])
+        self.outer: list[str] = []
+        self.steps: list[InnerStep] = []
+        for node in inside:
+            self._names[node.step] = self._lift(node)
+        self.result = self._in_rounds(result)
+
+    def _columns(self, step: str) -> list[str]:
+        return list(self._plan.shape(step).schema.names)
+
+    # -- inputs ------------------------------------------------------------------------
+
+    def _has_rounds(self, step: str) -> bool:
+        return step == self._last or step in self._inside
+
+    def _source(self, step: str) -> str:
+        """The name inside of a step, as it is."""
+        if step == self._last:
+            return LAST
+        if step in self._names:
+            return self._names[step]
+        if step not in self.outer:
+            self.outer.append(step)
+        return input_name(self.outer.index(step) + 1)
+
+    def _in_rounds(self, step: str) -> str:
+        """The name inside of a step whose rows carry their round; others are there in each that has rows."""
+        if self._has_rounds(step):
+            return self._source(step)
+        if step not in self._spread:
+            live = self._add(Distinct((self.round,)), (LAST,), "live")
+            columns = [(name, 0, name) for name in self._columns(step)]
+            pairs = Join((), (), "inner", (*columns, (self.round, 1, self.round)))
+            self._spread[step] = self._add(pairs, (self._source(step), live), "spread")
+        return self._spread[step]
+
+    def _add(self, operator: Operator, inputs: tuple[str, ...], verb: str) -> str:
+        for step in self.steps:
+            if step.operator == operator and step.inputs == inputs:
+                return step.name
+        name = f"{len(self.steps)}-{verb}"
+        self.steps.append(InnerStep(name, operator, inputs))
+        return name
+
+    # -- steps -------------------------------------------------------------------------
+
+    def _lift(self, node: Node) -> str:
+        operator, own = node.operator, self.round
+        verb = type(operator).__name__.lower()
+        if isinstance(operator, Join):
+            return self._join(operator, node.inputs)
+        if isinstance(operator, Union):
+            names = self._columns(node.step)
+            return self._add(operator, tuple(self._aligned(step, names) for step in node.inputs), verb)
+        lifted: Operator
+        if isinstance(operator, Map):
+            lifted = replace(operator, columns=(*operator.columns, (own, quoted(own))))
+        elif isinstance(operator, Filter | Unnest):
+            lifted = operator
+        elif isinstance(operator, Distinct):
+            names = self._columns(node.step) if operator.columns is None else list(operator.columns)
+            lifted = replace(operator, columns=(*names, own), expires=None)
+        elif isinstance(operator, TopN) or (isinstance(operator, Aggregate) and operator.closes is None):
+            lifted = replace(operator, key=(*operator.key, own), expires=None)
+        elif isinstance(operator, PerKey) and operator.sql is not None and operator.apart is None:
+            lifted = replace(operator, key=(*operator.key, own), apart=own, expires=None)
+        else:
+            raise NotSupported(
+                f"the recursive part of WITH RECURSIVE cannot hold {_WORDS.get(verb, verb)}",
+                hint="put it around the recursion, or into the part before UNION",
+            )
+        return self._add(lifted, tuple(self._in_rounds(step) for step in node.inputs), verb)
+
+    def _aligned(self, step: str, names: Sequence[str]) -> str:
+        """A step with these columns in this order, and the round."""
+        listed = tuple((name, quoted(name)) for name in (*names, self.round))
+        return self._add(Map(listed), (self._in_rounds(step),), "aligned")
+
+    def _join(self, join: Join, inputs: tuple[str, ...]) -> str:
+        own = self.round
+        whole = {"left": (0,), "semi": (0,), "anti": (0,), "right": (1,), "full": (0, 1)}.get(join.kind, ())
+        sides = [self._in_rounds(s) if n in whole else self._source(s) for n, s in enumerate(inputs)]
+        rounds = [n for n, s in enumerate(inputs) if n in whole or self._has_rounds(s)]
+        shown = 1 if join.kind == "right" else rounds[0]
+        lifted = replace(join, columns=(*join.columns, (own, shown, own)), broadcast=None, bounds=())
+        if len(rounds) == 2:
+            lifted = replace(lifted, left_on=(*join.left_on, own), right_on=(*join.right_on, own))
+        if join.kind != "full":
+            return self._add(lifted, (sides[0], sides[1]), "join")
+        lifted = replace(lifted, columns=(*lifted.columns, (self._other, 1, own)))
+        step = self._add(lifted, (sides[0], sides[1]), "join")
+        either = f"COALESCE({quoted(own)}, {quoted(self._other)})"
+        names = tuple((name, quoted(name)) for name, _, _ in join.columns)
+        return self._add(Map((*names, (own, either))), (step,), "round")
+
+
+_WORDS = {
+    "iterate": "another recursion over it",
+    "window": "a window of time",
+    "aggregate": "windows that close",
+}

@@ -1,0 +1,75 @@
+"""Fresh: changes of tables that are not written yet, seen as if they were.
+
+A step that runs several times within one epoch must see what it changed the
+time before.  Each time is a little run in memory on top of those of epoch e-1;
+at the end all of them are one change a table, as if the step had run once.
+
+Runs of like size are merged as they come, so that a table never has more of
+them than the logarithm of its changes (law 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from millpond.state.merge import merge_segments
+from millpond.state.packed import PackedFile, PackedWriter
+from millpond.state.run_ref import RunRef
+from millpond.state.table import Table
+from millpond.state.table_spec import TableSpec
+
+_AFTER_ALL = 1 << 62  # newer than any epoch
+
+
+class Fresh:
+    """
+    >>> spec = TableSpec("s/out", pa.schema([("k", pa.int64()), ("n", pa.int64())]), ("k",))
+    >>> fresh = Fresh({"s/out": spec})
+    >>> fresh.add("s/out", pa.table({"k": [1, 2], "n": [10, 20]}))
+    >>> fresh.add("s/out", pa.table({"k": [2], "n": [21]}))
+    >>> fresh.merged("s/out").select(["k", "n"]).sort_by("k").to_pylist()
+    [{'k': 1, 'n': 10}, {'k': 2, 'n': 21}]
+    """
+
+    def __init__(self, specs: Mapping[str, TableSpec]) -> None:
+        self._specs = specs
+        self._files: dict[str, PackedFile] = {}
+        self._runs: dict[str, list[RunRef]] = {}  # oldest first
+        self._made = 0
+
+    def add(self, table: str, rows: pa.Table) -> None:
+        """Rows for a table, newer than all before."""
+        self._made += 1
+        age = _AFTER_ALL + self._made
+        runs = self._runs.setdefault(table, [])
+        self._write(runs, self._specs[table], rows, age, age)
+        while len(runs) > 1 and runs[-2].rows <= 2 * runs[-1].rows:
+            two = [runs.pop(-2), runs.pop()]
+            merged = merge_segments(self._specs[table], two, self._files.__getitem__)
+            for ref in two:
+                del self._files[ref.file]
+            self._write(runs, self._specs[table], merged, two[0].lo, two[1].hi)
+
+    def over(self, table: Table) -> Table:
+        """A table of epoch e-1 with these changes."""
+        runs = self._runs.get(table.spec.name)
+        return table.with_runs(runs, self._files) if runs else table
+
+    def merged(self, table: str) -> pa.Table | None:
+        """All changes of a table as one, sorted; None when there are none."""
+        runs = self._runs.get(table)
+        if not runs:
+            return None
+        return merge_segments(self._specs[table], runs, self._files.__getitem__)
+
+    def _write(self, runs: list[RunRef], spec: TableSpec, rows: pa.Table, lo: int, hi: int) -> None:
+        """One more run, unless the rows come to nothing."""
+        writer = PackedWriter()
+        if writer.add(spec, rows) is None:
+            return
+        buffers, (info,) = writer.finish()
+        file = f"fresh/{spec.name}/{lo}-{hi}"
+        self._files[file] = PackedFile.open(file, pa.py_buffer(b"".join(buffers)))
+        runs.append(info.ref(file, lo=lo, hi=hi, kind="delta"))
