@@ -13,16 +13,20 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import duckdb
 import sqlglot
 from sqlglot import Token, TokenType
+from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import SqlglotError
 
 from millpond.errors import InvalidError
 from millpond.operators.expressions import picture
 from millpond.sql.bind import told
+from millpond.sql.ties import without_ties
+from millpond.sql.time_windows import as_plain_sql
 
 OWN = ("postgres", "duckdb")  # dialects whose text is tried as it is
 
@@ -49,12 +53,13 @@ class Piece:
 
     def word(self, place: int) -> str:
         """A word in capitals; nothing for texts, quoted names, and beyond the end."""
-        if not 0 <= place < len(self.tokens):
-            return ""
-        token = self.tokens[place]
-        if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
-            return ""
-        return str(token.text).upper()
+        return self.words[place] if 0 <= place < len(self.tokens) else ""
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """All of them: a text may have tens of thousands of values."""
+        quoted = (TokenType.STRING, TokenType.IDENTIFIER)
+        return tuple("" if t.token_type in quoted else t.text.upper() for t in self.tokens)
 
     def has(self, place: int, *words: str) -> bool:
         return all(self.word(place + n) == word for n, word in enumerate(words))
@@ -64,6 +69,8 @@ class Piece:
 
     def find(self, *words: str, start: int = 0) -> int | None:
         """Where some words stand outside of all brackets."""
+        if words[0] not in self.words:
+            return None
         return next((n for n in self.outside(start) if self.has(n, *words)), None)
 
     def outside(self, start: int = 0) -> Iterator[int]:
@@ -161,7 +168,7 @@ def tokens_of(text: str, dialect: str) -> list[Token]:
             rest = tokens_of("x" + text[behind:], dialect)[1:]  # behind a word nothing is swallowed
             found = [*found[: n + 1], *(_moved(t, behind - 1) for t in rest)]
             break
-    return [word for token in found for word in _single(token, text)]
+    return [w for token in found for w in ((token,) if " " not in token.text else _single(token, text))]
 
 
 _SWALLOWING = (TokenType.COMMAND, TokenType.SHOW, TokenType.EXECUTE, TokenType.FETCH, TokenType.RENAME)
@@ -289,8 +296,14 @@ def readable_text(sql: str, dialect: str) -> str:
         failed = _syntax_error(sql)
         if failed is None:
             return sql
+        plain = as_plain_sql(sql)  # a window may be over a time whose name DuckDB reserves, such as `at`
+        if plain != sql and _syntax_error(plain) is None:
+            return plain
     try:
-        made = sqlglot.transpile(sql, read=dialect, write="duckdb")
+        trees = sqlglot.parse(sql, read=_Own if dialect in OWN else dialect)
+        made = [without_ties(tree).sql("duckdb") for tree in trees if tree is not None]
+    except InvalidError:
+        raise
     except Exception as error:  # on a wrong text sqlglot also breaks in ways that it does not foresee
         if failed is not None:
             raise told(failed, sql) from error
@@ -301,6 +314,12 @@ def readable_text(sql: str, dialect: str) -> str:
     if again is not None:
         raise told(failed or again, sql if failed else made[0])
     return str(made[0])
+
+
+class _Own(Postgres):
+    """PostgreSQL's syntax; rows without a value are last, as in all that DuckDB reads itself."""
+
+    NULL_ORDERING = "nulls_are_last"
 
 
 def reads_only(sql: str) -> bool:

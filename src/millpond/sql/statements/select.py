@@ -38,7 +38,7 @@ def run(session: Session, piece: Piece, params: Params) -> Result:
         piece.fail(
             "only a query can begin like this", 0, "begin with INSERT, UPDATE or DELETE to change rows"
         )
-    if as_plain_sql(sql) != sql:
+    if MARK in as_plain_sql(sql):
         raise InvalidError(
             "TUMBLE, HOP and SESSION are for materialized views",
             hint="read such a view, or use time_bucket(INTERVAL '10 minutes', ts)",
