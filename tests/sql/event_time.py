@@ -162,6 +162,8 @@ class Streams:
         for name in STREAMS:
             found = self.pond.sql(f"SELECT count(*) FROM {name}_late").fetchone()
             assert found == (self.late[name],), f"{context}: late rows of {name}"
+        listed = self.pond.sql("SHOW LATE").fetchall()
+        assert listed == [(f"{n}_late", self.late[n], self.bounds.get(n)) for n in STREAMS], context
 
     def states(self) -> dict[str, int]:
         """Rows of state by step and table; the tables that are views, and late rows, are left out."""

@@ -18,13 +18,12 @@ from millpond import hashing
 from millpond.delta import HASH, WEIGHT, concat, consolidate, weights, with_weights
 from millpond.identity import nulls, one_chunk, ties
 from millpond.operators.bounds import Bound
-from millpond.operators.event_time import micros
 from millpond.operators.join_match import Matcher, Met
 from millpond.operators.kernel import join_errors
 from millpond.operators.keyed import Keyed, some_keys
 from millpond.operators.operator import Change, Context
 from millpond.state.table import KeySet, Table
-from millpond.state.table_spec import TableSpec
+from millpond.state.table_spec import TableSpec, bucket_numbers
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -105,8 +104,8 @@ class JoinEpoch:
     def _table(self, name: str, side: Side) -> Table:
         buckets = None
         if side.keyed_by_time and side.bound is not None:  # a key is in one bucket
-            at = micros(self.keys.columns.column(side.on.index(side.bound.column)))[0]
-            buckets = frozenset(np.unique(at // side.bound.width_us).tolist())
+            times = self.keys.columns.column(side.on.index(side.bound.column))
+            buckets = frozenset(np.unique(bucket_numbers(times, side.bound.width_us)).tolist())
         return self.ctx.table(name, everywhere=side.way == "broadcast", buckets=buckets)
 
     def fetch(self, number: int, which: Ints) -> Keyed:

@@ -136,13 +136,18 @@ class TableSpec:
         """The bucket numbers of values of the time column."""
         if self.time is None or self.bucket_width is None:
             raise InternalError(f"table {self.name!r} has no buckets")
-        column = one_chunk(times)
-        if column.null_count:
+        if times.null_count:
             raise InternalError(
                 f"table {self.name!r} got rows without a time",
-                detail=f"{column.null_count} of {len(column)} rows have NULL in {self.time!r}",
+                detail=f"{times.null_count} of {len(times)} rows have NULL in {self.time!r}",
             )
-        if pa.types.is_timestamp(column.type):
-            column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
-        values: npt.NDArray[np.int64] = column.cast(pa.int64()).to_numpy()
-        return values // self.bucket_width
+        return bucket_numbers(times, self.bucket_width)
+
+
+def bucket_numbers(times: pa.Array | pa.ChunkedArray, width: int) -> npt.NDArray[np.int64]:
+    """In which bucket each time lies; microseconds where it is a timestamp."""
+    column = one_chunk(times)
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
+    values: npt.NDArray[np.int64] = column.cast(pa.int64()).to_numpy()
+    return values // width

@@ -63,7 +63,22 @@ def run(session: Session, words: Words) -> Result:
         for o in found_all.values()
         if o.kind in (("materialized view",) if only_kept else _KINDS[what])
     ]
+    if what == "LATE":
+        return _late(session, [o for o in found_all.values() if o.kind in _KINDS[what]])
     return _texts(["name", "kind", "columns"], sorted(listed))
+
+
+def _late(session: Session, found: list[SqlObject]) -> Result:
+    """The tables of rows that came too late, with the number and the watermark that each has."""
+    session.require_epoch()
+    head = session.pond.head()
+    marks = {o.name: head.watermarks.get(o.options["watermark"]) for o in found}
+    rows = {
+        "name": pa.array([o.name for o in found], pa.string()),
+        "rows": pa.array([head.counts.get(f"late/{o.options['watermark']}", 0) for o in found], pa.int64()),
+        "watermark": pa.array([m and m["bound"] for m in marks.values()], pa.timestamp("us")),
+    }
+    return Result.of_rows(list(rows), ["VARCHAR", "BIGINT", "TIMESTAMP"], pa.table(rows).sort_by("name"))
 
 
 def described_functions(found: list[SqlObject]) -> Result:
