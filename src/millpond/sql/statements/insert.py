@@ -23,7 +23,7 @@ def run(session: Session, piece: Piece, params: Params) -> Result:
         piece.fail("ON CONFLICT needs a table with a primary key", piece.find("ON", "CONFLICT") or 0)
     catalog = session.catalog
     rest = words.rest
-    looks = any(rest.word(n) in ("FROM", "TABLE", "JOIN") for n in range(len(rest)))
+    looks = not {"FROM", "TABLE", "JOIN"}.isdisjoint(rest.words)
     reads = named(catalog, rest) if looks else []
     alias = words.name("alias") if words.take("AS") else found.name
     if reads or conflict:
