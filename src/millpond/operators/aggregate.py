@@ -40,6 +40,7 @@ from millpond.operators.kernel import error_rows, join_errors
 from millpond.operators.map import check_names
 from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
 from millpond.operators.watermark import stored
+from millpond.operators.window import Spread
 from millpond.ordering import Order, ranks, stable_argsort
 from millpond.state.table import KeySet
 from millpond.state.table_spec import TableSpec
@@ -115,6 +116,7 @@ class Aggregate:
     feeds: tuple[Feed, ...]
     closes: Close | None = None
     expires: Bound | None = None  # groups behind it are over, and nobody reads the table
+    spread: Spread | None = None  # rows come in the latest of their windows, and are groups of each
 
     canonical: ClassVar[bool] = True
 
@@ -218,6 +220,13 @@ class Aggregate:
     # -- the sender's side -------------------------------------------------------------
 
     def prepare(self, binding: Binding, index: int, delta: pa.Table) -> pa.Table:
+        if self.spread is None:
+            return self._partial(binding, index, delta)
+        rows = self.spread.over(self._partial(binding, index, delta).drop_columns(["_h"]))
+        hashes = hashing.hash_columns([rows.column(k) for k in self.key], rows.num_rows)
+        return rows.append_column("_h", pa.array(hashes))
+
+    def _partial(self, binding: Binding, index: int, delta: pa.Table) -> pa.Table:
         feed = self.feeds[index]
         if feed.kind == "values":
             return self._value_rows(feed, delta)

@@ -49,13 +49,38 @@ class Tumble:
 
 
 @dataclass(frozen=True)
+class Spread:
+    """Rows of the latest of `count` windows, given in each of them: so far back in these columns."""
+
+    columns: tuple[str, ...]
+    slide_us: int
+    count: int
+
+    def over(self, rows: pa.Table) -> pa.Table:
+        back = np.tile(np.arange(self.count) * self.slide_us, rows.num_rows)
+        out = rows.take(pa.array(np.repeat(np.arange(rows.num_rows), self.count)))
+        for name in self.columns:
+            place = out.column_names.index(name)
+            kind = out.schema.field(name).type
+            at, _ = micros(out.column(name))
+            out = out.set_column(place, out.schema.field(name), pa.array(at - back).cast(kind))
+        return out
+
+
+@dataclass(frozen=True)
 class Hop:
-    """Windows of `size_us` microseconds that start every `slide_us`; they overlap."""
+    """Windows of `size_us` microseconds that start every `slide_us`; they overlap.
+
+    With `once` a row is given in the latest of its windows alone: rows are cheaper to spread over the windows
+    once they are groups (`Spread`).  It takes a size that is a multiple of the slide, so that all rows with
+    the same latest window have the same windows.
+    """
 
     time: str
     size_us: int
     slide_us: int
     offset_us: int = 0
+    once: bool = False
 
     canonical: ClassVar[bool] = True
     carries_origin: ClassVar[bool] = True
@@ -78,7 +103,13 @@ class Hop:
         return (needed - {START, END} | {self.time},)
 
     def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
-        return _assign(binding, inputs, self.time, self.size_us, self.slide_us, self.offset_us)
+        return _assign(binding, inputs, self.time, self.size_us, self.slide_us, self.offset_us, self.once)
+
+    @property
+    def spread(self) -> Spread | None:
+        """How groups of rows that were given once come to all their windows, where that can be."""
+        count, rest = divmod(self.size_us, self.slide_us)
+        return Spread((START, END), self.slide_us, count) if rest == 0 else None
 
 
 def _check_positive(what: str, value: int, step: str) -> None:
@@ -125,7 +156,9 @@ def _ends(shape: Shape, time: str, step: str, size: int, slide: int, offset: int
     return (end, replace(end, column=START, marks=found.moved(size)))
 
 
-def _assign(binding: Binding, inputs: Inputs, time: str, size: int, slide: int, offset: int) -> Result:
+def _assign(
+    binding: Binding, inputs: Inputs, time: str, size: int, slide: int, offset: int, once: bool = False
+) -> Result:
     (delta,) = inputs
     if delta is None:
         return Result()
@@ -133,7 +166,7 @@ def _assign(binding: Binding, inputs: Inputs, time: str, size: int, slide: int, 
     delta, errors = without_time(delta, usable, time)
     at = at[usable]
     last = (at - offset) // slide * slide + offset  # the start of the latest window that holds the row
-    if slide == size:
+    if slide == size or once:
         return Result(_with_window(binding, delta, last, size), errors=errors)
     count = (size - (at - last) + slide - 1) // slide
     row = np.repeat(np.arange(len(at)), count)

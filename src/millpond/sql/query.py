@@ -8,11 +8,13 @@ in its order, with their logical types.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from millpond.errors import InvalidError
 from millpond.flow.builder import Builder
 from millpond.operators.expressions import picture
+from millpond.plan.change import upstream
 from millpond.sql.bind import Binder
 from millpond.sql.lowering import ROUNDS_MAX, Lowering
 from millpond.sql.refusal import NotSupported
@@ -58,4 +60,6 @@ def lower_query(
         raise InvalidError(
             error.message, detail="in the query\n" + picture(text, error.at), hint=error.hint
         ) from error
+    read = {*before.nodes, *upstream(builder.plan, [found.step])}
+    builder.change(lambda plan: replace(plan, nodes={s: n for s, n in plan.nodes.items() if s in read}))
     return found

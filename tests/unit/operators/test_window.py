@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -50,6 +51,21 @@ def test_hop_is_every_window_that_holds_the_row(
                      lateral (select timestamp '1970-01-01' + to_seconds(n * {slide}) as s)
                 where s <= ts and ts < s + interval {size} second"""
         )
+
+
+@pytest.mark.parametrize(("size", "slide"), [(10, 5), (4, 4), (10, 1)])
+@settings(max_examples=10, deadline=None)
+@given(delta=deltas(SCHEMA, values=NOT_NULL).map(lambda all_of_them: all_of_them[0]))
+def test_rows_given_once_and_spread_are_in_every_window(size: int, slide: int, delta: pa.Table) -> None:
+    hop = Hop("ts", size * SECOND, slide * SECOND, offset_us=SECOND)
+    every = OperatorRun(hop, [SHAPE]).epoch(delta)
+    once = OperatorRun(replace(hop, once=True), [SHAPE]).epoch(delta)
+    assert hop.spread is not None
+    assert row_counts(hop.spread.over(once)) == row_counts(every)
+
+
+def test_windows_that_no_slide_divides_are_not_spread() -> None:
+    assert Hop("ts", 10 * SECOND, 3 * SECOND).spread is None
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from millpond.sql.expressions import Column, direction, references, render, type
 from millpond.sql.lowering import Lowering, bare
 from millpond.sql.refusal import refuse
 from millpond.sql.relation import Relation, fresh_names
+from millpond.sql.rules import time_window
 from millpond.sql.rules.values import constant
 from millpond.sql.time_bounds import closing
 from millpond.sql.types import Json, as_stored, quoted, type_text
@@ -72,11 +73,15 @@ def _read(node: Json) -> Iterator[int]:
     for group in node["groups"]:
         yield from references(group)
     for call in node["expressions"]:
-        yield from references(call)
-        if call.get("filter"):
-            yield from references(call["filter"])
-        for order in (call.get("order_bys") or {}).get("orders") or []:
-            yield from references(order["expression"])
+        yield from _read_by(call)
+
+
+def _read_by(call: Json) -> Iterator[int]:
+    yield from references(call)
+    if call.get("filter"):
+        yield from references(call["filter"])
+    for order in (call.get("order_bys") or {}).get("orders") or []:
+        yield from references(order["expression"])
 
 
 def _grouping_set(
@@ -185,6 +190,10 @@ def _by_accumulators(
             wanted.append((name, text, kind))
         distinct = call.get("aggregate_type") == "DISTINCT" and function not in ("min", "max")
         aggs.append(Agg(out, function, arguments[text], distinct))
+    spread = None
+    if all(f.kind == "rows" for f in feeds_for(aggs, low.builder.shape(source.step).append_only)):
+        read = {n for call in calls for n in _read_by(call)}
+        source, spread = time_window.once(low, source, dict(zip(keys, groups, strict=True)), read)
     rows = low.compute(source, wanted, "arguments")
     if always:
         rows = _with_nothing(low, rows)
@@ -199,7 +208,8 @@ def _by_accumulators(
         given = low.add(Filter(f"{quoted(feed.column)} IS NOT NULL"), (rows.step,), "given")
         columns = tuple(dict.fromkeys((*keys, feed.column)))
         inputs.append(low.add(Distinct(columns), (given,), "distinct", early=closes is not None))
-    step = low.add(Aggregate(tuple(keys), tuple(aggs), feeds, closes), tuple(inputs), "group")
+    operator = Aggregate(tuple(keys), tuple(aggs), feeds, closes, spread=spread)
+    step = low.add(operator, tuple(inputs), "group")
     made = [Column(n, type_of(g)) for n, g in zip(keys, groups, strict=True)]
     made += [Column(n, type_text(c["return_type"])) for n, c in zip(outs, calls, strict=True)]
     return _typed(low, Relation(step, tuple(made)), len(keys))

@@ -7,7 +7,8 @@ that are over leave the state (`Session`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from millpond.operators.filter import Filter
 from millpond.operators.operator import Operator
@@ -15,7 +16,7 @@ from millpond.operators.per_key import PerKey
 from millpond.operators.session import Session
 from millpond.operators.window import END as WINDOW_END
 from millpond.operators.window import START as WINDOW_START
-from millpond.operators.window import Hop, Tumble
+from millpond.operators.window import Hop, Spread, Tumble
 from millpond.sql.expressions import Column, reads_stamp, references, render, type_of
 from millpond.sql.lowering import Lowering
 from millpond.sql.refusal import NotSupported
@@ -77,6 +78,31 @@ def lower(low: Lowering, source: Relation, expressions: Sequence[Json]) -> Relat
         else:
             out.append(Column(WINDOW_END if alias == END else WINDOW_START, type_of(time)))
     return Relation(step, tuple(out))
+
+
+def once(
+    low: Lowering, source: Relation, groups: Mapping[str, Json], read: Collection[int]
+) -> tuple[Relation, Spread | None]:
+    """Rows of overlapping windows in the latest one alone, if only groups by these columns tell it.
+
+    `groups` are the keys of the groups, by name, and `read` the columns that their aggregates read.
+    """
+    node = low.builder.plan.nodes[source.step]
+    spread = node.operator.spread if isinstance(node.operator, Hop) else None
+    if not isinstance(node.operator, Hop) or spread is None:
+        return source, None
+    window = {n for n, column in enumerate(source.columns) if column.name in (WINDOW_START, WINDOW_END)}
+    plain = {
+        name: int(group["index"])
+        for name, group in groups.items()
+        if group["expression_class"] == "BOUND_REF"
+    }
+    computed = {n for name, group in groups.items() if name not in plain for n in references(group)}
+    if window & {*read, *computed}:
+        return source, None
+    columns = tuple(name for name, n in plain.items() if n in window)
+    step = low.add(replace(node.operator, once=True), node.inputs, "hop")
+    return Relation(step, source.columns), replace(spread, columns=columns)
 
 
 def _micros(low: Lowering, node: Json) -> int:
