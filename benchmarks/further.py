@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from benchmarks import headline
+from benchmarks import growth, headline
 from benchmarks.latency import run as latency
 from benchmarks.nexmark import queries as nexmark_queries
 from benchmarks.recovery import run as recovery
@@ -44,6 +44,15 @@ def add(app: typer.Typer, console: Callable[[], Console]) -> None:
         each = [int(one) for one in rates.split(",")]
         with headline.alone():
             latency.run(asked, each, seconds, warm, _names(against), millpond, cores, console())
+
+    @app.command("growth")
+    def run_growth(
+        only: Annotated[str | None, typer.Option(help="parts, comma-separated; all without it")] = None,
+        sizes: Annotated[str, typer.Option(help="keys, comma-separated")] = "100000,1000000,10000000",
+    ) -> None:
+        """How the time of an epoch grows with state, tasks, splits, windows, hot keys and runs."""
+        with headline.alone():
+            growth.run(tuple(int(one) for one in sizes.split(",")), only)
 
     @app.command("recovery")
     def run_recovery(

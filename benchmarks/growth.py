@@ -14,11 +14,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import millpond
+from benchmarks import called, data
 from benchmarks.numbers import NumberSource
 from millpond.engine.spark_session import make_session
 
@@ -161,6 +162,24 @@ def rescale(bench: Bench, keys: int = 1_000_000, rows: int = 200_000) -> None:
     shutil.rmtree(bench.folder / "rescale")
 
 
+def partitions(bench: Bench, tasks: Sequence[int] = (1, 2, 4, 8, 16, 32), keys: int = 1_000_000) -> None:
+    """10 K changed keys an epoch, cut into so many tasks at every level; and read from so many splits."""
+    source = NumberSource()
+    with bench.pond("partitions", counting, source) as pond:
+        load(pond, source, keys)
+        for n in tasks:
+            pond.rescale(n)
+            times = [epoch_ms(pond, source, random=DELTA, of=keys, seed=n * 100 + e) for e in range(25)]
+            bench.note("update epoch by tasks a level, p50", n, statistics.median(times[5:]))
+        pond.rescale(2)
+        for n in (2, 8, 32, 128):
+            times = [
+                epoch_ms(pond, source, random=DELTA, of=keys, seed=n * 977 + e, pieces=n) for e in range(25)
+            ]
+            bench.note("update epoch by splits of its input, p50", n, statistics.median(times[5:]))
+    shutil.rmtree(bench.folder / "partitions")
+
+
 def floor(bench: Bench, epochs: int = 80) -> None:
     """An epoch with one exchange and 1,000 rows."""
     source = NumberSource()
@@ -251,8 +270,9 @@ def _worker_anon_bytes() -> int:
 
 
 def run(sizes: tuple[int, ...] = (100_000, 1_000_000, 10_000_000), only: str | None = None) -> list[Figure]:
+    record = called.Record("growth", {"sizes": list(sizes), "changes": DELTA})
     session = make_session(extra={"spark.executorEnv.PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"})
-    with tempfile.TemporaryDirectory(dir=ROOT / ".bench") as place:
+    with tempfile.TemporaryDirectory(dir=data.scratch()) as place:
         bench = Bench(session, Path(place))
 
         def each(part: Callable[[Bench, int], None], sizes: Sequence[int]) -> None:
@@ -265,11 +285,18 @@ def run(sizes: tuple[int, ...] = (100_000, 1_000_000, 10_000_000), only: str | N
             "expiry": lambda: each(expiry, (1_000_000, 10_000_000)),
             "top": lambda: each(hot_top, (20_000, 1_000_000)),
             "rescale": lambda: rescale(bench),
+            "partitions": lambda: partitions(bench),
             "manifests": lambda: each(manifests, (10, 100, 1000, 5000)),
         }
+        unknown = [name for name in (only or "").split(",") if name and name not in parts]
+        if unknown:
+            raise ValueError(f"unknown part {', '.join(unknown)}; there are {', '.join(parts)}")
         for name, part in parts.items():
             if only is None or name in only.split(","):
                 part()
+                record.outcomes = [asdict(figure) for figure in bench.figures]
+                record.save()
+        print(f"written: benchmarks/results/{record.path.name}")
         return bench.figures
 
 

@@ -31,7 +31,7 @@ class NumberSource:
         return SCHEMA
 
     def push(self, **item: Any) -> None:
-        """`keys=(first, last)`, or `random=n, of=keys, seed=s`; with `at_us` and `weight` if wanted."""
+        """`keys=(first, last)`, or `random=n, of=keys, seed=s`; if wanted `at_us`, `weight`, `pieces`."""
         self.items.append(item)
 
     def table(self, step: str) -> TableSpec | None:
@@ -43,9 +43,9 @@ class NumberSource:
             return Poll()
         item = self.items[at]
         rows = item["keys"][1] - item["keys"][0] if "keys" in item else item["random"]
-        pieces = PIECES if rows > 1 else 1
+        pieces = int(item.get("pieces", PIECES)) if rows > 1 else 1
         splits = [
-            Split({"item": at, "piece": n, "pieces": pieces, **item}, rows // pieces, 24 * rows // pieces)
+            Split({**item, "item": at, "piece": n, "pieces": pieces}, rows // pieces, 24 * rows // pieces)
             for n in range(taken, pieces)
         ]
         return Poll(tuple(splits), backlog_rows=10**9 if at + 1 < len(self.items) else 0)
