@@ -4,10 +4,10 @@ PY := .venv/bin/python
 STAMP := .venv/.millpond-setup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock check test sim chaos fuzz demo bench bench-nexmark clean
+.PHONY: help setup lock check test sim chaos fuzz demo bench bench-nexmark bench-latency bench-recovery bench-soak clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## create .venv with everything from the lock and this project, editable
 
@@ -32,7 +32,7 @@ chaos: $(STAMP) ## workers, executors and the driver killed on a small real clus
 
 fuzz: $(STAMP) ## the property tests against the oracles, the slow ones too, and thousands of random queries
 	$(PY) -m pytest -q tests/oracle
-	MILLPOND_FUZZ_PONDS=200 $(PY) -m pytest -q tests/sql/test_fuzz.py
+	MILLPOND_FUZZ_CASES=500 $(PY) -m pytest -q -s tests/sql/test_fuzz.py
 
 demo: $(STAMP) ## run the main job from end to end
 	.venv/bin/millpond demo
@@ -42,6 +42,15 @@ bench: $(STAMP) ## measure, with ratios against peers from the same run
 
 bench-nexmark: $(STAMP) ## the queries of Nexmark against Flink, Spark and DuckDB; hours: see benchmarks/README.md
 	$(PY) -m benchmarks nexmark $(ARGS)
+
+bench-latency: $(STAMP) ## age of the newest event in a committed view at fixed rates, against Flink and Spark
+	$(PY) -m benchmarks latency $(ARGS)
+
+bench-recovery: $(STAMP) ## kill -9 to the first new result, with 1 M and 10 M keys, against Flink and Spark
+	$(PY) -m benchmarks recovery $(ARGS)
+
+bench-soak: $(STAMP) ## an hour under disorder and late rows: memory, disk and epoch time flat, or not
+	$(PY) -m benchmarks soak $(ARGS)
 
 clean: ## remove everything that make and the tests created
 	rm -rf .venv .bench build dist spark-warehouse metastore_db derby.log
