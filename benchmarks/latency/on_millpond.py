@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -30,7 +31,7 @@ from millpond.sql.catalog import Catalog
 from millpond.sql.query import lower_query
 from millpond.state.manifest import Manifest
 
-SETTINGS = {"poll_ms": 10, "retain_epochs": 20_000}
+SETTINGS: dict[str, Any] = {"poll_ms": 10, "retain_epochs": 20_000}
 
 
 def define(pond: millpond.Pond, job: Asked, folder: Path) -> None:

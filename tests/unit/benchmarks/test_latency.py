@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from benchmarks import data
 from benchmarks.latency import age, command, feed, on_flink, on_spark, outcome
 from benchmarks.latency.age import Ages, Delays, Piece, Sight
 from benchmarks.latency.command import Shown
@@ -55,7 +56,7 @@ def test_nothing_committed_is_no_age() -> None:
 
 
 def test_a_feed_is_every_event_once_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed.data, "ROOT", tmp_path)
+    monkeypatch.setattr(data, "ROOT", tmp_path)
     wanted = Feed(rate=1000, seconds=1)
     staged = feed.ensure(wanted)
     names = sorted(path.name for path in (staged / "bid").iterdir())

@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from benchmarks import data
 from benchmarks.recovery import outcome, staged
 from benchmarks.recovery.flink_follower import FlinkFollower
 from benchmarks.recovery.follower import Commit, Follower, Seen, told
@@ -22,7 +23,7 @@ SMALL = Staged(keys=10, changes=4, keys_per_file=4)
 def test_every_key_is_loaded_once_and_files_tell_their_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staged.data, "ROOT", tmp_path)
+    monkeypatch.setattr(data, "ROOT", tmp_path)
     folder = staged.ensure(SMALL)
     tables = [pq.read_table(folder / staged.file_name(n)) for n in range(SMALL.load)]
     assert [key for table in tables for key in table["auction"].to_pylist()] == list(range(10))
