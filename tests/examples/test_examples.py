@@ -80,6 +80,15 @@ INLINE = {
         "7479 rows, 6001 messages",
         "amount 297000 once, 371770 with repetitions",
     ],
+    "functions": [
+        "('ANN!', 2, 11, 'Flood at the mill #river')",
+        "('BOB!', 2, 5, '#river and #ducks')",
+        "by tag: [('ducks', 1), ('river', 2)]",
+        "('ANN!', 1, 4, 'All quiet')",
+        "by tag: [('ducks', 1), ('river', 1)]",
+        "not lost: tags(): ValueError: a tag needs a name (functions.py:",
+        "shout(who VARCHAR, mark VARCHAR DEFAULT '!')",
+    ],
     "forks": [
         "at the savepoint: a 519 gold, b 302, c 109, d 451 gold, e 292, f 221",
         "the shop goes on: a 639 gold, b 592 gold, c 155, d 631 gold, e 398, f 493 gold",

@@ -12,16 +12,19 @@ extensions from outside.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import inspect
 import os
 import re
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+from duckdb.func import FunctionNullHandling, PythonUDFType
 
 STATEMENTS_MAX = 512  # kept per thread; the least recently used goes
 BATCH_ROWS = 131_072
@@ -50,7 +53,7 @@ class Stop(Exception):
 _TOLD = "executing the UDF: Told: "
 _STOPPED = "millpond was stopped by error "
 _stopped: list[BaseException] = []  # DuckDB hands on texts only
-_provided: dict[str, tuple[list[str], str, Callable[..., Any]]] = {}
+_provided: dict[str, tuple[list[Any], str, Callable[..., Any]]] = {}
 
 
 def provide(name: str, takes: list[str], gives: str, function: Callable[..., Any]) -> None:
@@ -62,20 +65,39 @@ def provided() -> dict[str, Callable[..., Any]]:
     return {name: function for name, (_, _, function) in _provided.items()}
 
 
-def equip(con: duckdb.DuckDBPyConnection, known: set[str]) -> None:
-    """Make the functions that were provided known to a connection; `known` are those that are."""
-    if len(known) < len(_provided):
-        for name in [n for n in _provided if n not in known]:
+class Equipment:
+    """The functions that one connection knows."""
+
+    def __init__(self, con: duckdb.DuckDBPyConnection) -> None:
+        self._con = con
+        self._names: set[str] = set()
+        self._pid = os.getpid()
+        _equipped.add(self)
+
+    def refresh(self) -> None:
+        """Make all functions known that were provided."""
+        if len(self._names) == len(_provided):
+            return
+        for name in [n for n in _provided if n not in self._names]:
             takes, gives, function = _provided[name]
-            con.create_function(
+            self._con.create_function(
                 name,
                 _of(len(takes), function),
-                takes,  # type: ignore[arg-type]
-                gives,  # type: ignore[arg-type]
-                type="arrow",  # type: ignore[arg-type]
-                null_handling="special",  # type: ignore[arg-type]
+                takes,
+                gives,
+                type=PythonUDFType.ARROW,
+                null_handling=FunctionNullHandling.SPECIAL,
             )
-            known.add(name)
+            self._names.add(name)
+
+    def release(self) -> None:
+        """Let go of them: they may hold what holds the connection."""
+        for name in self._names if self._pid == os.getpid() else ():
+            self._con.remove_function(name)
+        self._names.clear()
+
+
+_equipped: weakref.WeakSet[Equipment] = weakref.WeakSet()
 
 
 def _of(number: int, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -166,7 +188,7 @@ class _Session(threading.local):
         self.binder: duckdb.DuckDBPyConnection | None = None
         self.statements: OrderedDict[Hashable, Statement] = OrderedDict()
         self.made = 0
-        self.equipped: tuple[set[str], set[str]] = (set(), set())  # of the kernel, of the binder
+        self.equipment: dict[int, Equipment] = {}  # by connection
 
 
 _session = _Session()
@@ -179,7 +201,7 @@ def _here() -> _Session:
         _session.pid = os.getpid()
         _session.kernel = _session.binder = None
         _session.statements = OrderedDict()
-        _session.equipped = (set(), set())
+        _session.equipment = {}
     return _session
 
 
@@ -189,13 +211,19 @@ def _connect() -> duckdb.DuckDBPyConnection:
     return con
 
 
+def _equip(here: _Session, con: duckdb.DuckDBPyConnection) -> None:
+    if id(con) not in here.equipment:
+        here.equipment[id(con)] = Equipment(con)
+    here.equipment[id(con)].refresh()
+
+
 def binder() -> duckdb.DuckDBPyConnection:
     """The connection that binds and types expressions; it says where an error is."""
     here = _here()
     if here.binder is None:
         here.binder = _connect()
         here.binder.execute("set errors_as_json = true")
-    equip(here.binder, here.equipped[1])
+    _equip(here, here.binder)
     return here.binder
 
 
@@ -212,7 +240,7 @@ def statement(key: Hashable, make: Callable[..., str], *schemas: pa.Schema) -> S
     if found is None:
         if here.kernel is None:
             here.kernel = _connect()
-        equip(here.kernel, here.equipped[0])
+        _equip(here, here.kernel)
         here.made += 1
         found = here.statements[key] = Statement(here.kernel, here.made, make, *schemas)
         if len(here.statements) > STATEMENTS_MAX:
@@ -225,12 +253,21 @@ def statement(key: Hashable, make: Callable[..., str], *schemas: pa.Schema) -> S
 def close() -> None:
     """Close this thread's connections; the next use opens new ones."""
     here = _here()
+    for equipment in list(here.equipment.values()):
+        equipment.release()
     here.statements.clear()
     for con in (here.kernel, here.binder):
         if con is not None:
             con.close()
     here.kernel = here.binder = None
-    here.equipped = (set(), set())
+    here.equipment = {}
+
+
+@atexit.register
+def _release_all() -> None:
+    for equipment in list(_equipped):
+        with contextlib.suppress(duckdb.Error):  # its connection is closed already
+            equipment.release()
 
 
 def reason(error: duckdb.Error) -> str:

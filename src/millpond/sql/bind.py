@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 
 from millpond.errors import InvalidError
-from millpond.operators.duck import equip, stop_if_asked, without_wrapping
+from millpond.operators.duck import Equipment, stop_if_asked, without_wrapping
 from millpond.operators.expressions import picture
 from millpond.sql.clock import macros
 from millpond.sql.expressions import CLOCK, CLOCK_HINT, STAMP, Column
@@ -36,7 +36,7 @@ class Binder:
         self._con.execute("set timezone = 'UTC'")
         for statement in macros():  # its own time must not get into a plan
             self._con.execute(statement)
-        self._equipped: set[str] = set()
+        self._equipment = Equipment(self._con)
 
     def table(self, name: str, columns: Sequence[Column]) -> None:
         self.drop(name)
@@ -60,7 +60,7 @@ class Binder:
         self.run(sql, sql)
 
     def run(self, statement: str, shown: str, before: int = 0) -> Any:
-        equip(self._con, self._equipped)
+        self._equipment.refresh()
         try:
             return self._con.execute(statement)
         except duckdb.Error as error:
@@ -69,7 +69,7 @@ class Binder:
 
     def plan(self, sql: str) -> Json:
         """The bound plan of one query."""
-        equip(self._con, self._equipped)
+        self._equipment.refresh()
         (answer,) = self._con.execute("select json_serialize_plan(?)", [sql]).fetchall()
         found: Json = json.loads(_NO_NUMBER.sub(r'"value":"\1"', answer[0]))
         if not found["error"]:
@@ -89,7 +89,7 @@ class Binder:
 
     def describe(self, sql: str) -> list[tuple[str, str]]:
         """The names and logical types of a query's columns."""
-        equip(self._con, self._equipped)
+        self._equipment.refresh()
         try:
             relation = self._con.sql(f"select * from (\n{sql}\n) limit 0")
         except duckdb.Error:
@@ -99,7 +99,7 @@ class Binder:
 
     def constant(self, sql: str) -> Any:
         """The rows of a query that reads nothing, as Arrow."""
-        equip(self._con, self._equipped)
+        self._equipment.refresh()
         return self._con.sql(sql).to_arrow_table()
 
 

@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from millpond.clock import Clock, SystemClock
-from millpond.operators.duck import equip, stop_if_asked
+from millpond.operators.duck import Equipment, stop_if_asked
 from millpond.operators.expressions import storable_text
 from millpond.plan.objects import SqlColumn, SqlObject
 from millpond.sql.bind import told
@@ -63,7 +63,7 @@ class Scratch:
         self._told = False  # do the functions of the clock give it?
         self._lock = threading.RLock()
         self._made: list[tuple[str, str]] = []
-        self._equipped: set[str] = set()
+        self._equipment = Equipment(self._con)
         self._lazy: list[LazyRows] = []
 
     @contextmanager
@@ -71,7 +71,7 @@ class Scratch:
         """For one statement, made at some time; what it was shown is gone afterwards."""
         with self._lock:
             self._now_us, self._told = now_us, False
-            equip(self._con, self._equipped)
+            self._equipment.refresh()
             try:
                 yield self
             finally:

@@ -30,7 +30,7 @@ def pond(tmp_path: Path) -> str:
         "-c",
         "INSERT INTO t VALUES (1, 'a,b'), (2, NULL); FLUSH",
     )
-    assert done.exit_code == 0 and "INSERT 2" in done.output
+    assert done.exit_code == 0 and "INSERT 0 2" in done.output
     return path
 
 
@@ -78,6 +78,10 @@ def test_the_prompt(
         "SELECT 1 AS one; SELECT 2 AS two;",
         "\\d",
         "\\d t",
+        "CREATE FUNCTION twice(a int) RETURNS int AS $$",
+        "SELECT a * 2; $$ LANGUAGE SQL;",
+        "\\df",
+        "\\df twice",
         "\\?",
         EOFError,
     ]
@@ -96,7 +100,7 @@ def test_the_prompt(
         assert "t" in command.Prompt(opened, command.TEXT, "postgres")._names()
     out, err = capsys.readouterr()
     assert asked[:3] == [prompt.FIRST, prompt.MORE, prompt.FIRST]
-    for part in ("semi", "one", "two", "timing is on", " ms", "table", "INTEGER", "\\q"):
+    for part in ("semi", "one", "two", "timing is on", " ms", "table", "INTEGER", "twice(a INTEGER)", "\\q"):
         assert part in out, part
     assert "nope" in err
     assert not lines

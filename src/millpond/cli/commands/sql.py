@@ -22,6 +22,7 @@ from millpond.sql.result import Result
 
 HELP = r"""\d        all tables, sources, views, sinks and indexes
 \d NAME   the columns of one
+\df       all functions
 \timing   show how long statements take, or no longer
 \q        quit (or Ctrl-D)
 A statement ends with ; and may take many lines; Ctrl-C drops what was typed."""
@@ -174,6 +175,9 @@ class Prompt:
         elif word == "\\d":
             name = rest.strip().rstrip(";")
             yield self.pond.sql(f"DESCRIBE {name}" if name else "SHOW OBJECTS")
+        elif word == "\\df":
+            name = rest.strip().rstrip(";")
+            yield self.pond.sql(f"DESCRIBE FUNCTION {name}" if name else "SHOW FUNCTIONS")
         else:
             typer.echo(HELP)
 
