@@ -369,6 +369,13 @@ def test_a_condition_on_the_key_reads_that_key_alone(pond: Pond, monkeypatch: py
     assert len(scans) == 3
 
 
+def test_a_view_sees_all_rows_beside_a_condition_on_the_key(pond: Pond) -> None:
+    pond.sql("CREATE TABLE t (id int PRIMARY KEY, a int); INSERT INTO t VALUES (1, 5), (2, 6); FLUSH")
+    pond.sql("CREATE VIEW v AS SELECT count(*) AS n FROM t")
+    assert rows(pond, "SELECT id, (SELECT n FROM v) FROM t WHERE id = 1") == [(1, 2)]
+    assert rows(pond, "SELECT v.n, t.id FROM v, t WHERE t.id = 2") == [(2, 2)]
+
+
 def test_anything_that_duckdb_reads(pond: Pond) -> None:
     pond.sql("CREATE TABLE t (id int PRIMARY KEY, x int); INSERT INTO t VALUES (1, 1), (2, 4); FLUSH")
     assert rows(pond, "WITH a AS (SELECT * FROM t) SELECT sum(x) OVER (ORDER BY id) FROM a ORDER BY 1") == [

@@ -57,10 +57,11 @@ def answer(
 ) -> tuple[list[tuple[str, str]], pa.Table]:
     """The names and types of a query's columns, and its rows at a snapshot."""
     named = catalog.expanded(catalog.read_by(sql))
+    behind = {name for o in named if o.kind == "view" for name in o.uses}  # a view may need other rows of them
     kept: list[tuple[SqlObject, TableSpec]] = []
     for found in named:
         spec = catalog.stored(found)
-        if spec is not None and found.kind != "view":
+        if spec is not None and found.kind != "view" and found.name not in behind:
             kept.append((found, spec))
     keys = wanted_keys(sql, [*kept, *_indexes(catalog, kept)], values) if kept else {}
     for found in named:
