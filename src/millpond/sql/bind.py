@@ -19,7 +19,7 @@ from millpond.operators.duck import Equipment, stop_if_asked, without_wrapping
 from millpond.operators.expressions import picture
 from millpond.sql.clock import macros
 from millpond.sql.expressions import CLOCK, CLOCK_HINT, STAMP, Column
-from millpond.sql.types import Json, quoted
+from millpond.sql.types import CLOSED, Json, quoted
 
 _NO_NUMBER = re.compile(
     r'"value":(-?(?:nan|inf(?:inity)?))\b', re.IGNORECASE
@@ -30,7 +30,7 @@ class Binder:
     """One database; relations come and go."""
 
     def __init__(self) -> None:
-        self._con = duckdb.connect(":memory:", config={"threads": 1})
+        self._con = duckdb.connect(":memory:", config=CLOSED)
         self._con.execute("set errors_as_json = true")
         self._con.execute("pragma disable_optimizer")
         self._con.execute("set timezone = 'UTC'")
@@ -100,7 +100,10 @@ class Binder:
     def constant(self, sql: str) -> Any:
         """The rows of a query that reads nothing, as Arrow."""
         self._equipment.refresh()
-        return self._con.sql(sql).to_arrow_table()
+        try:
+            return self._con.sql(sql).to_arrow_table()
+        except duckdb.Error as error:
+            raise told(error, sql) from error
 
 
 def _by_position(node: Any) -> Any:
@@ -137,6 +140,8 @@ def told(error: duckdb.Error, sql: str, before: int = 0) -> InvalidError:
     hints = [
         line.strip() for line in rest.splitlines() if line.strip() and "LINE" not in line and "^" not in line
     ]
+    if "disabled by configuration" in first:
+        hints = ["SQL sees what the pond holds; CREATE SOURCE … WITH (connector = 'files') reads files"]
     return InvalidError(
         (first if first[1:2].isupper() else first[:1].lower() + first[1:]).rstrip("!. "),
         detail="in the query\n" + picture(sql, at),

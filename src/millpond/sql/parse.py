@@ -25,6 +25,7 @@ from sqlglot.errors import SqlglotError
 from millpond.errors import InvalidError
 from millpond.operators.expressions import picture
 from millpond.sql.bind import told
+from millpond.sql.types import CLOSED
 from millpond.sql.ties import without_ties
 from millpond.sql.time_windows import as_plain_sql
 
@@ -343,7 +344,7 @@ def parser() -> duckdb.DuckDBPyConnection:
     """A database that only reads texts; one for each thread."""
     found: duckdb.DuckDBPyConnection | None = getattr(_OWN, "parser", None)
     if found is None:
-        found = _OWN.parser = duckdb.connect(":memory:", config={"threads": 1})
+        found = _OWN.parser = duckdb.connect(":memory:", config=CLOSED)
         found.execute("set errors_as_json = true")
     return found
 

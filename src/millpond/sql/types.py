@@ -73,6 +73,15 @@ def told_apart(text: str) -> bool:
     return "INTERVAL" not in text and "TIME WITH TIME ZONE" not in text.replace("TIMESTAMP WITH", "")
 
 
+CLOSED = {  # of a DuckDB that only sees what it is shown: no files, no network, no variables of Python
+    "threads": 1,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "enable_external_access": False,
+    "python_enable_replacements": False,
+}
+
+
 def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
