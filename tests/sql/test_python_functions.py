@@ -21,6 +21,7 @@ import pytest
 import millpond
 from millpond.errors import DataError, InvalidError, MillpondError
 from millpond.pond import Pond
+from millpond.sql.functions import check_known
 from tests.sql.function_world import FunctionWorld, Row
 from tests.sql.world import Rows, plain
 
@@ -300,6 +301,17 @@ def test_in_changes_and_in_functions_of_sql(pond: Pond) -> None:
     assert sorted(rows(pond, "SELECT id, x FROM t WHERE id <> 3")) == [(1, 10), (2, 20), (9, 30)]
     for name in ("p", "m"):
         assert sorted(rows(pond, f"SELECT * FROM {name} WHERE n > 0")) == [(1, 10), (9, 20)]
+
+
+def test_a_change_that_waits_keeps_its_function_or_is_refused(pond: Pond) -> None:
+    """It would mean something else in a process that never had the function (law 3)."""
+    pond.function("f", lambda x: x + 1, arguments=[int], returns=int)
+    pond.sql(
+        "UPDATE t SET x = f(x) WHERE id = 1; DROP FUNCTION f; UPDATE t SET s = 'done' WHERE id = 1; FLUSH"
+    )
+    assert rows(pond, "SELECT x, s FROM t WHERE id = 1") == [(11, "done")]  # in their order
+    with pytest.raises(InvalidError, match=r"f\(\) was replaced or dropped meanwhile"):
+        check_known('UPDATE t SET x = "f#0123456789ab"(x)', pond.session.catalog.objects.values())
 
 
 # -- as time goes on ------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from millpond.errors import InvalidError
 from millpond.plan.nodes import Plan
 from millpond.plan.objects import SqlObject
 from millpond.sql.catalog import Catalog
+from millpond.sql.functions import check_known
 from millpond.sql.scratch import PLACE, Scratch, own_scratch, returned
 from millpond.sql.types import quoted
 from millpond.state.snapshot import Snapshot
@@ -59,6 +60,8 @@ def _alone(args: Args) -> bool:
 def changed_rows(plan: Plan, snapshot: Snapshot, stretch: Sequence[Args]) -> Changed:
     """What some changes of one table do, one after the other; one that fails does nothing."""
     catalog = Catalog(plan)
+    for args in stretch:
+        check_known(args["sql"], catalog.objects.values())
     target = _target(catalog, stretch[0])
     spec = catalog.stored(target)
     assert spec is not None

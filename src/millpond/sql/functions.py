@@ -29,6 +29,7 @@ KIND, CALLS, RETURNS, COLUMNS, STRICT = "kind", "calls", "returns", "columns", "
 Options = dict[str, Any]
 
 _ARGUMENT = re.compile(r'"millpond\.argument\.(\d+)"')
+_PYTHON = re.compile(r'"([^"]+#[0-9a-f]{12})"\(')
 _NOT_A_CALL = (".", "AS")  # in front of a name
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
 _WORDS = frozenset(
@@ -83,6 +84,13 @@ def calls_of(objects: Iterable[SqlObject]) -> dict[str, PythonFunction]:
 def called_in(text: str, known: Mapping[str, PythonFunction]) -> tuple[PythonFunction, ...]:
     """Those of some Python functions that a text calls."""
     return tuple(f for name, f in known.items() if quoted(name) in text) if "#" in text else ()
+
+
+def check_known(sql: str, objects: Iterable[SqlObject]) -> None:
+    """Refuse a text that calls a Python function which these objects do not hold (any more)."""
+    called = set(_PYTHON.findall(sql))
+    if called and (lost := called - calls_of(objects).keys()):
+        raise InvalidError(f"the function {min(lost).rpartition('#')[0]}() was replaced or dropped meanwhile")
 
 
 def inlined(sql: str, objects: Mapping[str, SqlObject]) -> Inlined:

@@ -57,7 +57,7 @@ def answer(
 ) -> tuple[list[tuple[str, str]], pa.Table]:
     """The names and types of a query's columns, and its rows at a snapshot."""
     named = catalog.expanded(catalog.read_by(sql))
-    behind = {name for o in named if o.kind == "view" for name in o.uses}  # a view may need other rows of them
+    behind = {name for o in named if o.kind == "view" for name in o.uses}  # views may need other rows
     kept: list[tuple[SqlObject, TableSpec]] = []
     for found in named:
         spec = catalog.stored(found)
