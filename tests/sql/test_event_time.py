@@ -34,6 +34,11 @@ WINDOWED = {
     "all_of": "select x.v, y.v w from Ta x full join Tb y on x.window_start = y.window_start and x.k = y.k and x.v < y.v",
     "alone": "select k, v, window_end from Ta x where not exists (select 1 from Tb y where y.window_end = x.window_end and y.k = x.k)",
     "sessions": "select k, window_start, window_end, count(*) n, sum(v) s from Sa group by all",
+    "session_starts": """select window_start, k, max(v) m, avg(v) a, count(*) filter (where v > 2) c, min(ts) t, stddev_pop(v) d
+      from Sa group by k, window_start""",
+    "session_ends": "select window_end e, sum(v * 1.5) s, count(distinct v) d from Sb group by window_end, k",
+    "session_lengths": "select k, max(window_end - ts) l from Sa group by k, window_start, window_end",
+    "overlapping": "select k, count(*) n, sum(v) s from Ha group by k",
     "session_rows": "select k, v, window_start from Sa",
     "session_medians": "select k, window_end, median(v) m from Sb group by all",
     "all_rows": "select count(*) n, sum(v) s from Ta",

@@ -71,8 +71,8 @@ class Spread:
 class Hop:
     """Windows of `size_us` microseconds that start every `slide_us`; they overlap.
 
-    With `once` a row is given in the latest of its windows alone: rows are cheaper to spread over the windows
-    once they are groups (`Spread`).  It takes a size that is a multiple of the slide, so that all rows with
+    With `latest` a row is given in the latest of its windows alone: rows are cheaper to spread over the
+    windows once they are groups (`Spread`).  It takes a size that is a multiple of the slide, so that all rows with
     the same latest window have the same windows.
     """
 
@@ -80,7 +80,7 @@ class Hop:
     size_us: int
     slide_us: int
     offset_us: int = 0
-    once: bool = False
+    latest: bool = False
 
     canonical: ClassVar[bool] = True
     carries_origin: ClassVar[bool] = True
@@ -103,7 +103,7 @@ class Hop:
         return (needed - {START, END} | {self.time},)
 
     def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
-        return _assign(binding, inputs, self.time, self.size_us, self.slide_us, self.offset_us, self.once)
+        return _assign(binding, inputs, self.time, self.size_us, self.slide_us, self.offset_us, self.latest)
 
     @property
     def spread(self) -> Spread | None:
@@ -157,7 +157,7 @@ def _ends(shape: Shape, time: str, step: str, size: int, slide: int, offset: int
 
 
 def _assign(
-    binding: Binding, inputs: Inputs, time: str, size: int, slide: int, offset: int, once: bool = False
+    binding: Binding, inputs: Inputs, time: str, size: int, slide: int, offset: int, latest: bool = False
 ) -> Result:
     (delta,) = inputs
     if delta is None:
@@ -166,7 +166,7 @@ def _assign(
     delta, errors = without_time(delta, usable, time)
     at = at[usable]
     last = (at - offset) // slide * slide + offset  # the start of the latest window that holds the row
-    if slide == size or once:
+    if slide == size or latest:
         return Result(_with_window(binding, delta, last, size), errors=errors)
     count = (size - (at - last) + slide - 1) // slide
     row = np.repeat(np.arange(len(at)), count)

@@ -59,7 +59,7 @@ def test_hop_is_every_window_that_holds_the_row(
 def test_rows_given_once_and_spread_are_in_every_window(size: int, slide: int, delta: pa.Table) -> None:
     hop = Hop("ts", size * SECOND, slide * SECOND, offset_us=SECOND)
     every = OperatorRun(hop, [SHAPE]).epoch(delta)
-    once = OperatorRun(replace(hop, once=True), [SHAPE]).epoch(delta)
+    once = OperatorRun(replace(hop, latest=True), [SHAPE]).epoch(delta)
     assert hop.spread is not None
     assert row_counts(hop.spread.over(once)) == row_counts(every)
 

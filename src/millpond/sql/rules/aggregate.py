@@ -17,7 +17,7 @@ from millpond.sql.expressions import Column, direction, references, render, type
 from millpond.sql.lowering import Lowering, bare
 from millpond.sql.refusal import refuse
 from millpond.sql.relation import Relation, fresh_names
-from millpond.sql.rules import time_window
+from millpond.sql.rules import session_groups, time_window
 from millpond.sql.rules.values import constant
 from millpond.sql.time_bounds import closing
 from millpond.sql.types import Json, as_stored, quoted, type_text
@@ -190,9 +190,15 @@ def _by_accumulators(
             wanted.append((name, text, kind))
         distinct = call.get("aggregate_type") == "DISTINCT" and function not in ("min", "max")
         aggs.append(Agg(out, function, arguments[text], distinct))
+    read = {n for call in calls for n in _read_by(call)}
+    if groups:
+        given_groups, arguments_of = dict(zip(keys, groups, strict=True)), wanted[len(keys) :]
+        sessions = session_groups.lower(low, source, given_groups, arguments_of, aggs, read)
+        if sessions is not None:
+            shown = [Column(n, type_text(c["return_type"])) for n, c in zip(outs, calls, strict=True)]
+            return _typed(low, Relation(sessions.step, (*sessions.columns, *shown)), len(keys))
     spread = None
     if all(f.kind == "rows" for f in feeds_for(aggs, low.builder.shape(source.step).append_only)):
-        read = {n for call in calls for n in _read_by(call)}
         source, spread = time_window.once(low, source, dict(zip(keys, groups, strict=True)), read)
     rows = low.compute(source, wanted, "arguments")
     if always:

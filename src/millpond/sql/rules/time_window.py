@@ -101,7 +101,9 @@ def once(
     if window & {*read, *computed}:
         return source, None
     columns = tuple(name for name, n in plain.items() if n in window)
-    step = low.add(replace(node.operator, once=True), node.inputs, "hop")
+    if low.emit_on_close and not columns:  # rows wait for each of their windows
+        return source, None
+    step = low.add(replace(node.operator, latest=True), node.inputs, "hop")
     return Relation(step, source.columns), replace(spread, columns=columns)
 
 
