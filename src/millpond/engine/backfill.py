@@ -144,15 +144,20 @@ class _Backfill:
         setting.worker.store.put_new(self.catalog, codec.dumps(self.plan))
         setting.worker.know_plan(self.catalog, self.plan)
         try:
-            first = [s for step in self.found.first for s in self._splits(step)]
-            rest = [
-                s
-                for step in (*self.found.tables, *self.found.sources, *self.found.constants)
-                if step not in self.found.first
-                for s in self._splits(step)
+            found = self.found
+            parts = [
+                [s for step in steps for s in self._splits(step)] for steps in (found.first, found.second)
             ]
-            total = sum(split.rows for _, split in (*first, *rest))
-            for part in (first, rest):
+            parts.append(
+                [
+                    s
+                    for step in (*found.tables, *found.sources, *found.constants)
+                    if step not in (*found.first, *found.second)
+                    for s in self._splits(step)
+                ]
+            )
+            total = sum(split.rows for part in parts for _, split in part)
+            for part in parts:
                 for chunk in self._chunks(part):
                     self._run(chunk, {})
                     self.rows += sum(split.rows for _, split in chunk)

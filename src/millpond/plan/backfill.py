@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from millpond.delta import ORIGIN
 from millpond.errors import InvalidError
 from millpond.operators.late import LateRows
+from millpond.operators.lookup_join import LookupJoin
 from millpond.operators.materialize import Materialize
 from millpond.operators.on_time import OnTime
 from millpond.operators.operator import Operator, Shape
@@ -36,6 +37,7 @@ from millpond.state.table_spec import TableSpec
 class BackfillPlan:
     plan: Plan
     first: tuple[str, ...]  # scans that must be read whole before the others: late rows
+    second: tuple[str, ...]  # scans that must be read before the rest, in this order: what is looked up
     tables: tuple[str, ...]  # scans of tables
     sources: tuple[str, ...]  # scans of sources that are read again
     constants: tuple[str, ...]  # new scans whose rows are all there: they need not wait for an epoch
@@ -71,7 +73,28 @@ class _Finder:
             for step, node in self.nodes.items()
             if step in self.new and getattr(getattr(node.operator, "source", None), "constant", False)
         )
-        return BackfillPlan(plan, tuple(self.first), tuple(self.tables), tuple(self.sources), constants)
+        second = tuple(self._looked_up(plan, constants))
+        return BackfillPlan(
+            plan, tuple(self.first), second, tuple(self.tables), tuple(self.sources), constants
+        )
+
+    def _looked_up(self, plan: Plan, constants: Collection[str]) -> list[str]:
+        """The scans behind what new steps look rows up in: it must be whole before rows come."""
+        read = {*self.tables, *self.sources, *constants} - {*self.first}
+        found: list[str] = []
+        for node in plan.topological():
+            if node.step not in self.new or not isinstance(node.operator, LookupJoin):
+                continue
+            rows, table = (_behind(plan, step) & read for step in node.inputs)
+            if rows & table:
+                raise InvalidError(
+                    f"step {node.step!r} is new, and what it reads was already read",
+                    detail=f"both sides of the join read {', '.join(sorted(rows & table))}",
+                    hint="create the view before there are rows, or join with a table of its own",
+                    step=node.step,
+                )
+            found += [step for step in plan.nodes if step in table and step not in found]
+        return found
 
     def _add_new(self, node: Node) -> None:
         mark = node.operator.watermark if isinstance(node.operator, LateRows) else None
@@ -175,6 +198,11 @@ class _Finder:
                     return True
             waiting += self.plan.nodes[step].inputs
         return False
+
+
+def _behind(plan: Plan, step: str) -> set[str]:
+    """A step and all that it is computed from."""
+    return {step}.union(*(_behind(plan, source) for source in plan.nodes[step].inputs))
 
 
 def _view_table(node: Node) -> TableSpec | None:

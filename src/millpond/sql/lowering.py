@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 from millpond.flow.builder import Builder
+from millpond.operators.lookup_join import LookupJoin
 from millpond.operators.map import Map
 from millpond.operators.operator import Operator, Shape
+from millpond.operators.stamp import Stamp
 from millpond.sql.bind import Binder
 from millpond.sql.expressions import Column, render, type_of
 from millpond.sql.refusal import NotSupported, refuse
@@ -22,6 +26,7 @@ from millpond.sql.types import Json, as_stored, quoted, told_apart
 
 ROUNDS_MAX = 1_000  # of a recursion, when nobody said so
 
+Own = TypeVar("Own", Stamp, LookupJoin)
 Rule = Callable[["Lowering", Json], Relation]
 
 
@@ -52,6 +57,7 @@ class Lowering:
         self.together = together  # those that all windows of the query wait for
         self.kept = kept  # steps whose table is the view, and keeps what is over
         self.ctes: dict[int, Relation] = {}
+        self.as_of_now: set[int] = set()  # nodes that a join reads as of when its rows come
         self.stamps: dict[tuple[str, str], str] = {}  # (step, column) -> the step that adds when rows came
         self._needed: dict[int, frozenset[int]] = {}
 
@@ -106,6 +112,15 @@ class Lowering:
         """Add a step; `spans` is what a join knows of time, with `early` it sees windows before their end."""
         operator, inputs = fitted(self, operator, inputs, spans, early)
         return self.builder.add(None, operator, inputs, f"{self.name}.{verb}")
+
+    def own(self, operator: Own, inputs: tuple[str, ...]) -> Own:
+        """An operator that depends on when rows come, told apart from that of any other view."""
+        held = [n.operator for n in self.builder.plan.nodes.values() if n.inputs == inputs]
+        number = 2
+        while operator in held:
+            operator = replace(operator, owner=f"{self.name}-{number}")
+            number += 1
+        return operator
 
     def shape(self, relation: Relation) -> Shape:
         return self.builder.shape(relation.step)

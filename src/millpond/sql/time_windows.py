@@ -17,6 +17,7 @@ from sqlglot.errors import TokenError
 
 from millpond.errors import InvalidError
 from millpond.operators.expressions import picture
+from millpond.sql.as_of_now import plain_tables
 from millpond.sql.types import quoted, text_literal
 
 MARK = "millpond.window."  # in front of the names of marked columns
@@ -39,6 +40,7 @@ def as_plain_sql(sql: str) -> str:
     >>> as_plain_sql("select tumble from t")
     'select tumble from t'
     """
+    sql = plain_tables(sql)
     if not any(word in sql.lower() for word in _USAGE):
         return sql
     try:

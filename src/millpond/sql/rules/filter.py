@@ -8,14 +8,14 @@ text allows that.  Only what is paired with nothing is multiplied.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from millpond.operators.filter import Filter
 from millpond.sql.expressions import Column, conjuncts, moved, reads_clock, references, render, shifted
 from millpond.sql.lowering import Lowering
 from millpond.sql.relation import Relation
-from millpond.sql.rules import join, ranked, temporal
+from millpond.sql.rules import as_of_now, join, ranked, temporal
 from millpond.sql.types import Json
 
 _EQUAL = ("COMPARE_EQUAL", "COMPARE_NOT_DISTINCT_FROM")
@@ -88,6 +88,7 @@ def _text(node: Json) -> str:
 
 def _below_projection(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:
     """Conditions on columns that are only passed on hold below as well."""
+    as_of_now.check(low, node)
     places = {
         n: int(e["index"]) for n, e in enumerate(node["expressions"]) if e["expression_class"] == "BOUND_REF"
     }
@@ -121,13 +122,17 @@ def _below_join(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relati
     )
     if picked:
         return kept(low, low.lower(node), conditions)
+    as_of_now.allow(low, node)
+    by_row = as_of_now.is_marked(node["children"][1])
     width = width_of(low, node["children"][0])
     left: list[Json] = []
     right: list[Json] = []
     rest: list[Json] = []
     for condition in conditions:
         used = set(references(condition))
-        if used and max(used) < width and node["join_type"] in ("LEFT", "SINGLE", "SEMI", "ANTI"):
+        if by_row and reads_clock(condition):  # the left must not lose rows before they are joined
+            rest.append(condition)
+        elif used and max(used) < width and node["join_type"] in ("LEFT", "SINGLE", "SEMI", "ANTI"):
             left.append(condition)
         elif used and min(used) >= width and node["join_type"] == "RIGHT":
             right.append(shifted(condition, width))
@@ -149,6 +154,9 @@ class _Group:
 
     def holds(self, columns: set[int]) -> bool:
         return columns <= self.places.keys()
+
+
+_Inner = Callable[[Lowering, Relation, Relation, Sequence[join.Pair], Sequence[Json]], Relation]
 
 
 def is_product(node: Json) -> bool:
@@ -202,32 +210,30 @@ def _joined(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:
     if wanted is None:
         wanted = frozenset(range(total))
     groups: list[_Group] = []
+    by_row: list[_Group] = []  # tables as of when the rows of the others come: joined last
     used: set[int] = set()
+    any_marked = any(as_of_now.is_marked(leaf) for leaf, _, _ in leaves)
     for leaf, first, width in leaves:
         own = {first + n for n in range(width)}
+        marked = as_of_now.is_marked(leaf) and len(leaves) > 1
         below = [n for n, c in enumerate(asked) if (r := set(references(c))) and r <= own]
+        if any_marked and not marked:  # the others must not lose rows before they are joined
+            below = [n for n in below if not reads_clock(asked[n])]
         used |= set(below)
+        if marked:
+            as_of_now.opened(low, leaf)
         relation = filtered(low, leaf, [shifted(asked[n], first) for n in below])
-        groups.append(_Group(relation, {first + n: n for n in range(width)}))
+        (by_row if marked else groups).append(_Group(relation, {first + n: n for n in range(width)}))
     rest = [c for n, c in enumerate(asked) if n not in used]
     groups = [_narrow(group, wanted, rest) for group in groups]
     while len(groups) > 1:
         a, b = _next(groups, rest)
-        one, two = groups[a], groups[b]
-        width = len(one.relation.columns)
-        places = {**one.places, **{c: width + p for c, p in two.places.items()}}
-        ready = [c for c in rest if places.keys() >= (r := set(references(c))) and r and not reads_clock(c)]
-        pairs, others = [], []
-        for condition in ready:
-            pair = _pair(condition, one, two)
-            if pair is None:
-                others.append(moved(condition, places))
-            else:
-                pairs.append(pair)
-        rest = [c for c in rest if not any(c is r for r in ready)]
-        made = _Group(join.inner(low, one.relation, two.relation, pairs, others), places)
-        groups[a] = _narrow(made, wanted, rest)
+        groups[a], rest = _paired(low, groups[a], groups[b], wanted, rest, join.inner)
         del groups[b]
+    for table in by_row:
+        if not groups:
+            as_of_now.refuse(low)
+        groups[0], rest = _paired(low, groups[0], table, wanted, rest, as_of_now.inner)
     (whole,) = groups
     found = kept(low, whole.relation, [moved(c, whole.places) for c in rest])
     nothing = found.columns[0] if found.columns else Column(low.shape(found).schema.names[0], "BOOLEAN")
@@ -235,6 +241,25 @@ def _joined(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:
         found.step,
         tuple(found.columns[whole.places[n]] if n in whole.places else nothing for n in range(total)),
     )
+
+
+def _paired(
+    low: Lowering, one: _Group, two: _Group, wanted: frozenset[int], rest: list[Json], how: _Inner
+) -> tuple[_Group, list[Json]]:
+    """The two as one, by the conditions that speak of both, and the conditions that are left."""
+    width = len(one.relation.columns)
+    places = {**one.places, **{c: width + p for c, p in two.places.items()}}
+    ready = [c for c in rest if places.keys() >= (r := set(references(c))) and r and not reads_clock(c)]
+    pairs, others = [], []
+    for condition in ready:
+        pair = _pair(condition, one, two)
+        if pair is None:
+            others.append(moved(condition, places))
+        else:
+            pairs.append(pair)
+    rest = [c for c in rest if not any(c is r for r in ready)]
+    made = _Group(how(low, one.relation, two.relation, pairs, others), places)
+    return _narrow(made, wanted, rest), rest
 
 
 def _narrow(group: _Group, wanted: frozenset[int], rest: Sequence[Json]) -> _Group:

@@ -34,12 +34,13 @@ MORE_THAN_ONE = "more than one row returned by a subquery used as an expression"
 
 
 def lower(low: Lowering, node: Json) -> Relation:
-    from millpond.sql.rules import filter
+    from millpond.sql.rules import as_of_now, filter
 
     if node["join_type"] == "MARK":
         return lower_mark(low, node, (), low.lower(node["children"][0]))
     if filter.is_product(node):
         return filter.lower_product(low, node)
+    as_of_now.allow(low, node)
     left, right = (low.lower(c) for c in node["children"])
     return lower_sides(low, node, left, right)
 
@@ -50,7 +51,11 @@ def lower_sides(low: Lowering, node: Json, left: Relation, right: Relation) -> R
     pairs = [(c["left"], c["right"], c["comparison"]) for c in asked if c["right"] is not None]
     rest = [c["left"] for c in asked if c["right"] is None]  # any condition over both
     rest += [node["condition"]] if node.get("condition") else []
-    if node["join_type"] == "SINGLE" and not rest:
+    from millpond.sql.rules import as_of_now
+
+    if as_of_now.is_marked(node["children"][1]) and node["join_type"] == "LEFT":
+        joined = as_of_now.joined(low, left, right, pairs, rest, "left")
+    elif node["join_type"] == "SINGLE" and not rest:
         joined = _single(low, left, right, pairs)
     elif node["join_type"] in _KINDS:
         joined = _join(low, left, right, pairs, rest, _KINDS[node["join_type"]])
@@ -83,9 +88,9 @@ def _join(
     rest: Sequence[Json],
     kind: Kind,
 ) -> Relation:
-    equal, uneven = _keys(left, right, pairs)
-    left_held, left_on = _keyed(low, left, [(p[0], p[2]) for p in equal])
-    right_held, right_on = _keyed(low, right, [(p[1], p[2]) for p in equal])
+    equal, uneven = keys(left, right, pairs)
+    left_held, left_on = keyed(low, left, [(p[0], p[2]) for p in equal])
+    right_held, right_on = keyed(low, right, [(p[1], p[2]) for p in equal])
     names = fresh_names([*(c.name for c in left.columns), *(c.name for c in right.columns)])
     width = len(left.columns)
     columns = [(n, 0, c.name) for n, c in zip(names[:width], left.columns, strict=True)]
@@ -114,7 +119,7 @@ def _join(
     return Relation(step, tuple(shown))
 
 
-def _keys(left: Relation, right: Relation, pairs: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
+def keys(left: Relation, right: Relation, pairs: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
     """The equalities that become keys, and the other comparisons; a column is in the key once."""
     equal: list[Pair] = []
     others: list[Pair] = []
@@ -134,7 +139,7 @@ def _keys(left: Relation, right: Relation, pairs: Sequence[Pair]) -> tuple[list[
     return equal, others
 
 
-def _keyed(low: Lowering, side: Relation, keys: Sequence[tuple[Json, str]]) -> tuple[Relation, list[str]]:
+def keyed(low: Lowering, side: Relation, keys: Sequence[tuple[Json, str]]) -> tuple[Relation, list[str]]:
     """The relation with the columns it is joined by; NULLs that count as equal become values."""
     low.keyed((type_of(node) for node, _ in keys), "an equality of a join")
     plain: list[tuple[str, str, str] | str] = []
@@ -196,7 +201,7 @@ def zero(kind: str) -> str | None:
 
 def _single(low: Lowering, left: Relation, right: Relation, pairs: Sequence[Pair]) -> Relation:
     """A scalar subquery: at most one row for each row outside; a second one is an error row."""
-    held, on = _keyed(low, right, [(p[1], p[2]) for p in pairs if p[2] in _EQUAL])
+    held, on = keyed(low, right, [(p[1], p[2]) for p in pairs if p[2] in _EQUAL])
     key = low.builder.shape(held.step).key
     if any(p[2] not in _EQUAL for p in pairs):
         refuse({"type": "this correlated subquery"}, "is not supported")
@@ -277,7 +282,7 @@ def _unmatched(
         return _perhaps(low, rows, left, right, pairs, mark)
     within = [p for p in pairs if p[2] == "COMPARE_NOT_DISTINCT_FROM"]
     (ours, theirs, _) = asked[0]
-    held, on = _keyed(low, right, [(p[1], p[2]) for p in within])
+    held, on = keyed(low, right, [(p[1], p[2]) for p in within])
     value = fresh_names(["value"], [*on, *right.names])[0]
     wanted = [(n, quoted(n), "") for n in on] + [(value, render(theirs, right.columns), type_of(theirs))]
     narrow = low.compute(held, wanted, "values")
@@ -289,7 +294,7 @@ def _unmatched(
     facts = low.add(
         Aggregate(tuple(on_names), aggs, feeds_for(aggs, shape.append_only)), (narrow.step,), "facts"
     )
-    ours_held, ours_on = _keyed(low, rows, [(p[0], p[2]) for p in within])
+    ours_held, ours_on = keyed(low, rows, [(p[0], p[2]) for p in within])
     names = fresh_names([*rows.names, "rows_in", "given_in"])
     columns = [(n, 0, c.name) for n, c in zip(names, rows.columns, strict=False)]
     columns += [(names[-2], 1, "rows_in"), (names[-1], 1, "given_in")]
@@ -312,8 +317,8 @@ def _perhaps(
     width = len(rows.columns)
     parts = []
     for kind, value in (("semi", "NULL"), ("anti", "false")):
-        left_held, left_on = _keyed(low, rows, [(p[0], p[2]) for p in within])
-        right_held, right_on = _keyed(low, right, [(p[1], p[2]) for p in within])
+        left_held, left_on = keyed(low, rows, [(p[0], p[2]) for p in within])
+        right_held, right_on = keyed(low, right, [(p[1], p[2]) for p in within])
         names = fresh_names([*rows.names, *right.names])
         columns = [(n, 0, c.name) for n, c in zip(names[:width], rows.columns, strict=True)]
         columns += [(n, 1, c.name) for n, c in zip(names[width:], right.columns, strict=True)]

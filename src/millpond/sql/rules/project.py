@@ -5,7 +5,7 @@ from __future__ import annotations
 from millpond.sql.expressions import reads_stamp, references
 from millpond.sql.lowering import Lowering
 from millpond.sql.relation import Relation
-from millpond.sql.rules import stamp, time_window
+from millpond.sql.rules import as_of_now, stamp, time_window
 from millpond.sql.types import Json
 
 NOBODY_READS: Json = {
@@ -15,6 +15,7 @@ NOBODY_READS: Json = {
 
 
 def lower(low: Lowering, node: Json) -> Relation:
+    as_of_now.check(low, node)
     if time_window.is_marked(node["expressions"]):
         return time_window.lower(low, low.lower(node["children"][0]), node["expressions"])
     expressions = read(low, node)

@@ -24,11 +24,9 @@ def lower(low: Lowering, source: Relation, name: str, at: Json | None = None) ->
         )
     step = low.stamps.get((source.step, name))
     if step is None:
-        owner, number = low.name, 2
-        held = [n.operator for n in low.builder.plan.nodes.values() if n.inputs == (source.step,)]
-        while Stamp(name, owner) in held:  # of another view, which stamped its rows at other times
-            owner, number = f"{low.name}-{number}", number + 1
-        step = low.stamps[source.step, name] = low.add(Stamp(name, owner), (source.step,), "proctime")
+        inputs = (source.step,)
+        step = low.add(low.own(Stamp(name, low.name), inputs), inputs, "proctime")
+        low.stamps[source.step, name] = step
     return Relation(step, source.columns)
 
 

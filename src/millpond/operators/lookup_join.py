@@ -1,0 +1,174 @@
+"""LookupJoin: each row of the left with what the right holds in the epoch in which the row came.
+
+Law: the output gains dL x R, R being the right side after this epoch's changes,
+and loses nothing: what the right becomes later is no business of rows that were
+joined.  So the left must never retract, and none of it is kept.  What the step
+gave depends on when rows came; it cannot be computed again, only kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millpond import delta as deltas
+from millpond.delta import WEIGHT
+from millpond.errors import InvalidError
+from millpond.identity import one_chunk
+from millpond.operators.join_match import Matcher
+from millpond.operators.kernel import compile_predicate
+from millpond.operators.keyed import Keyed, some_keys
+from millpond.operators.map import check_names
+from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
+from millpond.operators.watermark import stored
+from millpond.state.table import KeySet
+from millpond.state.table_spec import TableSpec
+
+Ints = npt.NDArray[np.int64]
+
+_KEY = "_key"  # the number of a row's key, while rows are added up
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What `apply` needs to know of the two sides."""
+
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+    matcher: Matcher
+
+
+@dataclass(frozen=True)
+class LookupJoin:
+    """`columns` says (output name, side, input name); a residual speaks of output names.
+
+    `owner` tells equal steps apart: two views read the right side at different times.
+    """
+
+    left_on: tuple[str, ...]
+    right_on: tuple[str, ...]
+    kind: Literal["inner", "left"]
+    columns: tuple[tuple[str, int, str], ...]
+    residual: str | None
+    owner: str
+
+    canonical: ClassVar[bool] = True
+    once: ClassVar[bool] = True  # depends on when rows came
+
+    def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
+        left, right = inputs
+        if not left.append_only:
+            raise InvalidError(
+                "rows that can be taken back cannot be joined with a table as of when they came",
+                detail="a retraction would meet another state of the table than its row did",
+                hint="use a plain join, which follows the changes of both sides",
+                step=step,
+            )
+        check_names([name for name, _, _ in self.columns], step)
+        for one, two in zip(self.left_on, self.right_on, strict=True):
+            kinds = left.schema.field(one).type, right.schema.field(two).type
+            if kinds[0] != kinds[1]:
+                raise InvalidError(
+                    f"cannot join {one!r} with {two!r}: their types differ",
+                    detail=f"{kinds[0]} on the left, {kinds[1]} on the right",
+                    hint="cast both to one type before the join",
+                    step=step,
+                )
+        fields = [inputs[side].schema.field(column).with_name(name) for name, side, column in self.columns]
+        schema = stored(pa.schema([field.with_nullable(True) for field in fields]))
+        residual = None
+        if self.residual is not None:
+            residual = compile_predicate(schema, self.residual, append_only=True, step=step)
+        wanted = [{*on, *(c for _, of, c in self.columns if of == side)} for side, on in self._keys()]
+        names = [tuple(n for n in s.schema.names if n in w) for s, w in zip(inputs, wanted, strict=True)]
+        held = stored(pa.schema([right.schema.field(n) for n in names[1]]))
+        table = TableSpec(f"{step}/right", held, self.right_on, rule="weights")
+        shown = {column: name for name, side, column in reversed(self.columns) if side == 0}
+        time = shown.get(left.time) if left.time is not None else None
+        bounds = tuple(replace(b, column=shown[b.column]) for b in left.bounds if b.column in shown)
+        matcher = Matcher(self.columns, schema.append(pa.field(WEIGHT, pa.int64())), residual, emits=True)
+        return Binding(
+            Shape(schema, True, None, time, left.watermark if time is not None else None, bounds),
+            (by_key(*self.left_on), by_key(*self.right_on)),
+            (table,),
+            extra=Looked(names[0], names[1], matcher),
+        )
+
+    def _keys(self) -> list[tuple[int, tuple[str, ...]]]:
+        return [(0, self.left_on), (1, self.right_on)]
+
+    def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
+        looked: Looked = binding.extra
+        return frozenset(looked.left), frozenset(looked.right)
+
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+        looked: Looked = binding.extra
+        left, right = inputs
+        (table,) = binding.tables
+        changes: tuple[Change, ...] = ()
+        if right is not None:
+            right = _with_keys(right, self.right_on)
+            right = deltas.with_weights(
+                right.select(list(looked.right)).cast(table.schema), deltas.weights(right)
+            )
+            changes = (Change(table.name, deltas.consolidate(right)),)
+        if left is None:
+            return Result(None, changes)
+        keys, numbers = self._numbered(left, right)
+        rows = Keyed.of(left, looked.left, numbers[: left.num_rows])
+        partners = self._partners(ctx, binding, keys, rows, right, numbers[left.num_rows :])
+        met = looked.matcher.meet(rows, partners)
+        out = list(met.out)
+        if self.kind == "left":
+            if met.left is None:
+                first, last = (np.searchsorted(partners.key, rows.key, side) for side in ("left", "right"))
+                alone = np.flatnonzero(first == last)
+            else:
+                alone = np.flatnonzero(met.left == 0)
+            out.append(looked.matcher.alone(rows.some(alone), 0))
+        shown = pa.concat_tables(out) if out else None
+        return Result(shown if shown is not None and shown.num_rows else None, changes, met.errors)
+
+    def _numbered(self, left: pa.Table, right: pa.Table | None) -> tuple[KeySet, Ints]:
+        """The keys of both sides, and the number of each row's key: the left's rows, then the right's."""
+        parts = [left.select(list(self.left_on))]
+        if right is not None:
+            parts.append(right.select(list(self.right_on)).rename_columns(list(self.left_on)))
+        both = deltas.concat(parts)
+        keys = KeySet.of(both, self.left_on)
+        return keys, keys.inverse
+
+    def _partners(
+        self,
+        ctx: Context,
+        binding: Binding,
+        keys: KeySet,
+        rows: Keyed,
+        right: pa.Table | None,
+        numbers: Ints,
+    ) -> Keyed:
+        """The rows of the right, as of now, that have a key of the left's rows."""
+        looked: Looked = binding.extra
+        wanted = np.unique(rows.key)
+        found = ctx.table(binding.tables[0].name).lookup(
+            some_keys(keys, wanted, self.right_on), list(looked.right)
+        )
+        names = [*looked.right, WEIGHT]
+        held = found.table.select(names).append_column(_KEY, pa.array(wanted[found.key_index]))
+        if right is not None:
+            came = np.flatnonzero(np.isin(numbers, wanted))
+            fresh = right.select(names).take(pa.array(came)).append_column(_KEY, pa.array(numbers[came]))
+            held = deltas.consolidate(deltas.concat([held, fresh]))
+        return Keyed.of(held, looked.right, one_chunk(held.column(_KEY)).to_numpy())
+
+
+def _with_keys(table: pa.Table, on: tuple[str, ...]) -> pa.Table:
+    """Only rows that have a key: NULL meets nobody."""
+    has = np.ones(table.num_rows, np.bool_)
+    for name in on:
+        has &= one_chunk(table.column(name)).is_valid().to_numpy(zero_copy_only=False)
+    return table if has.all() else table.filter(pa.array(has))

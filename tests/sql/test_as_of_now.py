@@ -1,0 +1,195 @@
+"""FOR SYSTEM_TIME AS OF PROCTIME(): each row with what the table holds in the epoch in which it comes."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import millpond
+from millpond.clock import ManualClock
+from millpond.errors import InvalidError
+from millpond.operators.lookup_join import LookupJoin
+from millpond.operators.operator import Shape
+from millpond.plan import codec
+from millpond.pond import Pond
+
+TABLES = """
+    CREATE TABLE rates (id int PRIMARY KEY, k int, rate int);
+    CREATE TABLE orders (id int, k int, n int) APPEND ONLY;
+"""
+JOIN = "FOR SYSTEM_TIME AS OF PROCTIME()"
+INNER = f"SELECT o.id, o.n, r.id AS rid, r.rate FROM orders o JOIN rates {JOIN} AS r ON o.k = r.k"
+LEFT = f"SELECT o.id, o.n, r.id, r.rate FROM orders o LEFT JOIN rates {JOIN} r ON o.k = r.k AND r.rate > o.n"
+SUMS = f"""
+    WITH joined AS (SELECT o.k, o.n * s.total AS t FROM orders o, sums {JOIN} AS s WHERE s.k = o.k AND o.n > 1)
+    SELECT k, count(*), sum(t)::bigint FROM joined GROUP BY k"""
+VIEWS = f"""
+    CREATE MATERIALIZED VIEW sums AS SELECT k, sum(rate)::bigint AS total FROM rates GROUP BY k;
+    CREATE MATERIALIZED VIEW inner_one AS {INNER};
+    CREATE MATERIALIZED VIEW left_one AS {LEFT};
+    CREATE MATERIALIZED VIEW summed AS {SUMS};
+"""
+Row = tuple[Any, ...]
+
+
+def read(pond: Pond, name: str, epoch: int) -> list[Row]:
+    return [tuple(row.values()) for row in pond.read(name, epoch).to_pylist()]
+
+
+class Model:
+    """What the views must hold, epoch by epoch: of each order the rates of the epoch that brought it."""
+
+    def __init__(self) -> None:
+        self.epoch = -1
+        self.seen: Counter[Row] = Counter()
+        self.inner: Counter[Row] = Counter()
+        self.left: Counter[Row] = Counter()
+        self.sums: dict[Any, list[int]] = {}
+
+    def follow(self, pond: Pond) -> None:
+        while self.epoch < pond.epoch:
+            self.epoch += 1
+            with pond.at(self.epoch) as moment:
+                if "left_one" not in moment.views():
+                    continue
+            orders, rates = read(pond, "orders", self.epoch), read(pond, "rates", self.epoch)
+            for order, n in (Counter(orders) - self.seen).items():
+                self.come(order, n, rates)
+            self.seen = Counter(orders)
+            assert Counter(read(pond, "inner_one", self.epoch)) == self.inner, self.epoch
+            assert Counter(read(pond, "left_one", self.epoch)) == self.left, self.epoch
+            given = {k: [n, total] for k, n, total in read(pond, "summed", self.epoch)}
+            assert given == self.sums, self.epoch
+
+    def come(self, order: Row, times: int, rates: list[Row]) -> None:
+        id, k, n = order
+        same = [r for r in rates if k is not None and r[1] == k]
+        for rid, _, rate in same:
+            self.inner[(id, n, rid, rate)] += times
+        higher = [r for r in same if r[2] is not None and n is not None and r[2] > n]
+        for rid, _, rate in higher:
+            self.left[(id, n, rid, rate)] += times
+        if not higher:
+            self.left[(id, n, None, None)] += times
+        if same and n is not None and n > 1:
+            total = [rate for _, _, rate in same if rate is not None]
+            found = self.sums.setdefault(k, [0, None])  # type: ignore[list-item]
+            found[0] += times
+            if total:
+                found[1] = (found[1] or 0) + n * sum(total) * times
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_rows_meet_the_table_of_their_epoch(seed: int, tmp_path: Path) -> None:
+    """Also across restarts, compactions and other parallelism; and from the history alone (law 3)."""
+    rng, model = random.Random(seed), Model()
+    settings: dict[str, Any] = {"engine": "inline", "checks": True, "retain_epochs": 1000}
+    pond = millpond.open(tmp_path / "pond", parallelism=2, **settings)
+    pond.sql(TABLES + VIEWS)
+    for number in range(12):
+        orders = [maybe(rng, (rng.randrange(9), rng.randrange(4), rng.randrange(5))) for _ in range(3)]
+        rates = {rng.randrange(6): (rng.randrange(4), rng.randrange(1, 9)) for _ in range(rng.randrange(4))}
+        if rates:
+            listed = [(id, *maybe(rng, pair)) for id, pair in rates.items()]
+            pond.sql(f"INSERT INTO rates VALUES {values(listed)}")
+        if rng.random() < 0.8:
+            pond.sql(f"INSERT INTO orders VALUES {values([(n, *o[1:]) for n, o in enumerate(orders)])}")
+        if rng.random() < 0.4:
+            pond.sql(f"DELETE FROM rates WHERE id = {rng.randrange(6)}")
+        pond.drain()
+        model.follow(pond)
+        if number % 4 == 1:
+            pond.compact()
+        if number % 4 == 2:
+            pond.close()
+            pond = millpond.open(tmp_path / "pond", parallelism=rng.randint(1, 6), **settings)
+    assert model.inner and model.sums
+    for epoch in range(max(1, pond.epoch - 6), pond.epoch + 1):
+        if pond.head().kind == "epoch" and any(s.epoch == epoch and s.rows for s in pond.epochs()):
+            assert pond.replay(epoch).same
+    pond.close()
+
+
+def maybe(rng: random.Random, row: Row) -> Row:
+    return tuple(None if rng.random() < 0.1 else value for value in row)
+
+
+def values(rows: list[Row]) -> str:
+    return ", ".join(f"({', '.join('NULL' if v is None else str(v) for v in row)})" for row in rows)
+
+
+def test_a_view_that_comes_later_finds_the_table_whole(tmp_path: Path) -> None:
+    """Rows that were there before it meet the table as it is then, however small the pieces."""
+    pond = millpond.open(tmp_path / "pond", engine="inline", parallelism=3, epoch_rows_max=20)
+    pond.sql(TABLES)
+    pond.sql(f"INSERT INTO orders VALUES {values([(n, n % 7, n % 5) for n in range(200)])}")
+    pond.sql(f"INSERT INTO rates VALUES {values([(n, n % 7, n) for n in range(100)])}; FLUSH")
+    pond.sql("UPDATE rates SET rate = rate + 1; FLUSH")
+    pond.sql(f"CREATE MATERIALIZED VIEW inner_one AS {INNER}")
+    plain = "SELECT o.id, o.n, r.id, r.rate FROM orders o JOIN rates r ON o.k = r.k"
+    found = Counter(pond.sql("FROM inner_one").fetchall())
+    assert found == Counter(pond.sql(plain).fetchall()) and found
+    pond.sql("UPDATE rates SET rate = 0; INSERT INTO orders VALUES (500, 3, 1); FLUSH")
+    after = Counter(pond.sql("FROM inner_one").fetchall())
+    assert {row[0] for row in after - found} == {500} and not found - after
+    with pytest.raises(InvalidError, match="both sides of the join read"):
+        pond.sql(
+            "CREATE VIEW top AS SELECT k, max(n) AS n FROM orders GROUP BY k;"
+            f" CREATE MATERIALIZED VIEW again AS SELECT o.id FROM orders o JOIN top {JOIN} AS m ON o.k = m.k"
+        )
+    pond.close()
+
+
+REFUSED = {
+    f"SELECT * FROM rates {JOIN}": "is for the right side of JOIN and LEFT JOIN",
+    f"SELECT * FROM rates {JOIN} WHERE rate > 1": "is for the right side of JOIN and LEFT JOIN",
+    f"SELECT o.id FROM orders o RIGHT JOIN rates {JOIN} AS r ON o.k = r.k": "is for the right side of JOIN",
+    f"SELECT id FROM orders WHERE k IN (SELECT k FROM rates {JOIN})": "is for the right side of JOIN",
+    f"SELECT a.id FROM rates a JOIN rates {JOIN} AS r ON a.k = r.k": "no one time at which they came",
+    f"SELECT o.id FROM orders o JOIN rates {JOIN} AS r ON o.n > r.rate": "needs an equality",
+    "SELECT o.id FROM orders o JOIN rates FOR SYSTEM_TIME AS OF o.at AS r ON o.k = r.k": "and no other time",
+}
+
+
+@pytest.mark.parametrize("query", REFUSED)
+def test_what_has_no_such_meaning_is_refused(query: str, tmp_path: Path) -> None:
+    pond = millpond.open(tmp_path / "pond", engine="inline")
+    pond.sql(TABLES)
+    with pytest.raises(InvalidError) as told:
+        pond.sql(f"CREATE MATERIALIZED VIEW v AS {query}")
+    assert REFUSED[query] in str(told.value) and "in the query" in str(told.value)
+    pond.close()
+
+
+def test_conditions_on_now_are_asked_of_what_was_joined(tmp_path: Path) -> None:
+    clock = ManualClock(1_700_000_000_000_000)
+    pond = millpond.open(tmp_path / "pond", engine="inline", clock=clock)
+    pond.sql(TABLES.replace("n int) APPEND", "n int, at timestamptz DEFAULT now()) APPEND"))
+    pond.sql(f"""
+        CREATE MATERIALIZED VIEW v AS SELECT o.id, r.rate FROM orders o JOIN rates {JOIN} AS r ON o.k = r.k
+          WHERE o.at > now() - INTERVAL '1 minute';
+        INSERT INTO rates VALUES (1, 1, 5);
+        INSERT INTO orders (id, k, n) VALUES (1, 1, 1);
+        FLUSH
+    """)
+    assert pond.sql("FROM v").fetchall() == [(1, 5)]
+    pond.sql("UPDATE rates SET rate = 6; FLUSH")
+    clock.advance(60_000_000)
+    pond.drain()
+    assert pond.sql("FROM v").fetchall() == []
+    pond.close()
+
+
+def test_it_is_stored_with_the_plan() -> None:
+    shape = Shape(pa.schema([("k", pa.int64()), ("x", pa.int64())]), append_only=True)
+    operator = LookupJoin(("k",), ("k",), "left", (("a", 0, "x"), ("b", 1, "x")), "a < b", "v")
+    binding = operator.bind("j", (shape, shape))
+    assert codec.loads(codec.dumps(operator)) == operator
+    assert codec.loads(codec.dumps(binding)) == binding
+    with pytest.raises(InvalidError, match="taken back"):
+        operator.bind("j", (Shape(shape.schema, append_only=False), shape))
