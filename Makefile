@@ -4,7 +4,7 @@ PY := .venv/bin/python
 STAMP := .venv/.millpond-setup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock check test sim chaos fuzz demo bench bench-nexmark bench-latency bench-recovery bench-soak clean
+.PHONY: help setup lock check test sim chaos fuzz docs demo bench bench-nexmark bench-latency bench-recovery bench-soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ chaos: $(STAMP) ## workers, executors and the driver killed on a small real clus
 fuzz: $(STAMP) ## the property tests against the oracles, the slow ones too, and thousands of random queries
 	$(PY) -m pytest -q tests/oracle
 	MILLPOND_FUZZ_CASES=500 $(PY) -m pytest -q -s tests/sql/test_fuzz.py
+
+docs: $(STAMP) ## write what is generated of the docs anew: the list of unsupported SQL
+	$(PY) tests/docs/unsupported.py
 
 demo: $(STAMP) ## run the main job from end to end
 	.venv/bin/millpond demo

@@ -12,6 +12,8 @@ import pytest
 import millpond
 from millpond.errors import MillpondError
 from millpond.pond import Pond
+from millpond.sql.refusal import OTHER_VERBS
+from tests.docs import unsupported
 
 PAGE = Path(__file__).parents[2] / "docs" / "sql.md"
 TEXT = PAGE.read_text()
@@ -52,16 +54,21 @@ def test_the_differences_are_as_told(pond: Pond) -> None:
         assert found == (float(wanted) if wanted == "inf" else ast.literal_eval(wanted)), query
 
 
-def test_what_is_not_supported_is_refused(pond: Pond) -> None:
-    pond.sql("""
-        CREATE TABLE orders (id int PRIMARY KEY, amount int, at timestamp);
-        CREATE MATERIALIZED VIEW totals AS SELECT count(*) AS n FROM orders;
-        CREATE SOURCE bid WITH (connector = 'nexmark', events = 10)
-    """)
-    rows = table("What is not supported")
-    assert len(rows) >= 12
-    for statement, _ in rows:
-        sql = re.findall(r"`([^`]*)`", statement)[0]
-        with pytest.raises(MillpondError):
-            pond.sql(sql)
-            pytest.fail(f"it is supported: {sql}")
+def test_what_is_not_supported_is_as_the_refusals_say() -> None:
+    part = TEXT.split("## What is not supported\n")[1].split("\n## ")[0]
+    assert unsupported.section() in part, "it is stale: make docs writes it anew"
+
+
+def test_every_refusal_of_a_query_has_an_example() -> None:
+    said = [error.message for error in unsupported.refusals().values()]
+    for pattern, where in unsupported.patterns():
+        if pattern not in unsupported.UNREACHED:
+            shown = any(re.fullmatch(pattern, message) for message in said)
+            assert shown, f"no example shows {pattern!r} ({where}): add one to tests/docs/unsupported.py"
+
+
+def test_statements_of_other_databases_are_refused_with_what_to_do(pond: Pond) -> None:
+    for verb, instead in OTHER_VERBS.items():
+        with pytest.raises(MillpondError) as caught:
+            pond.sql(f"{verb} x")
+        assert caught.value.message == f"{verb} is not supported" and caught.value.hint == instead

@@ -130,7 +130,8 @@ def read_column(words: Words) -> tuple[SqlColumn, bool]:
                     words.fail(f"column {name!r} holds an instant", "leave its type out, or say TIMESTAMPTZ")
             _ = words.take("STORED") or words.take("VIRTUAL")
         else:
-            words.fail("this is not supported in the definition of a column")
+            hint = "PRIMARY KEY, NOT NULL, DEFAULT and GENERATED ALWAYS AS (…) are; a view can check values"
+            words.fail("this is not supported in the definition of a column", hint)
     return SqlColumn(name, kind, default, generated, required), is_key
 
 

@@ -1,4 +1,8 @@
-"""What SQL cannot be a materialized view, said with its place in the text."""
+"""What SQL is not done, said with its place in the text and what to do instead.
+
+docs/sql.md lists all of it: `tests/docs/unsupported.py` has an example of every
+refusal, runs them, and writes what is said.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,41 @@ from typing import Any, NoReturn
 from millpond.errors import InvalidError
 
 NOWHERE = 2**64 - 1
+_ALONE = "each statement stands for itself; the definitions of one text are one commit"
+_SETTINGS = "settings are given to millpond.open(…)"
+_FOLDER = "whoever can read the folder of the pond can read it; who can write it, write"
+OTHER_VERBS = {  # of other databases: what to do instead
+    "TRUNCATE": "DELETE FROM the table",
+    "MERGE": "INSERT … ON CONFLICT DO UPDATE, or UPDATE … FROM",
+    "REPLACE": "INSERT: a primary key replaces",
+    "COPY": "CREATE SOURCE … WITH (connector = 'files', path = '…')",
+    "REFRESH": "a materialized view is always up to date; FLUSH waits for what was sent",
+    "VACUUM": "compaction goes on by itself; pond.compact() does it now",
+    "ANALYZE": "there are no statistics to gather; EXPLAIN ANALYZE view tells what it takes",
+    "BEGIN": _ALONE,
+    "START": _ALONE,
+    "COMMIT": _ALONE,
+    "END": _ALONE,
+    "ROLLBACK": f"{_ALONE}; pond.rollback(epoch) goes back in time",
+    "SAVEPOINT": "CREATE SAVEPOINT name names an epoch",
+    "LOCK": "changes are executed one after the other, in the order in which they came",
+    "PREPARE": "pass parameters: pond.sql(text, params=[…])",
+    "EXECUTE": "pass parameters: pond.sql(text, params=[…])",
+    "DECLARE": "a result can be iterated; SUBSCRIBE follows a view",
+    "LISTEN": "SUBSCRIBE follows a view",
+    "CALL": "CREATE FUNCTION, or pond.function for Python",
+    "DO": "CREATE FUNCTION, or pond.function for Python",
+    "SET": _SETTINGS,
+    "RESET": _SETTINGS,
+    "PRAGMA": _SETTINGS,
+    "USE": "open another pond: millpond.open(path)",
+    "ATTACH": "open another pond: millpond.open(path)",
+    "INSTALL": "what DuckDB has built in is there",
+    "LOAD": "what DuckDB has built in is there",
+    "GRANT": _FOLDER,
+    "REVOKE": _FOLDER,
+    "COMMENT": "write it into the text of the definition: SHOW CREATE shows it",
+}
 
 
 class NotSupported(InvalidError):

@@ -31,6 +31,8 @@ def run(replaces: bool) -> Callable[[Session, Words], Result]:
     def called(session: Session, words: Words) -> Result:
         exists = words.if_not_exists()
         name = words.name("name of the table")
+        if words.piece.word(words.at) == "AS":
+            words.fail("CREATE TABLE … AS is not supported", "CREATE TABLE name (…), then INSERT … SELECT")
         if words.piece.word(words.at) != "(":
             words.fail("the columns should stand here", "CREATE TABLE name (column type, …)")
         inner, words.at = words.piece.bracket(words.at)

@@ -20,7 +20,8 @@ def run(session: Session, piece: Piece, params: Params) -> Result:
     found = target(session, words.name("name of the table"), "insert")
     conflict = piece.find("ON", "CONFLICT") is not None
     if conflict and not found.key:
-        piece.fail("ON CONFLICT needs a table with a primary key", piece.find("ON", "CONFLICT") or 0)
+        at = piece.find("ON", "CONFLICT") or 0
+        piece.fail("ON CONFLICT needs a table with a primary key", at, "leave it out: every row is kept")
     catalog = session.catalog
     rest = words.rest
     looks = not {"FROM", "TABLE", "JOIN"}.isdisjoint(rest.words)

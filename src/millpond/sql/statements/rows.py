@@ -31,9 +31,15 @@ _CLOCKS = ("LOCALTIME", "LOCALTIMESTAMP", "CURRENT_TIME", "CLOCK_TIMESTAMP")
 def target(session: Session, name: str, verb: str) -> SqlObject:
     found = session.catalog.get(name)
     if found.kind != "table":
-        raise InvalidError(f"{found.name!r} is a {found.kind}: only the rows of tables can be changed")
+        raise InvalidError(
+            f"{found.name!r} is a {found.kind}: only the rows of tables can be changed",
+            hint="change the tables that it is made of",
+        )
     if found.append_only and verb != "insert":
-        raise InvalidError(f"table {found.name!r} is APPEND ONLY: no row of it can be changed or deleted")
+        raise InvalidError(
+            f"table {found.name!r} is APPEND ONLY: no row of it can be changed or deleted",
+            hint="make a table without APPEND ONLY; it has no watermark then",
+        )
     return found
 
 
@@ -70,7 +76,10 @@ def at_this_time(session: Session, piece: Piece) -> Piece:
     for n in range(len(tokens)):
         word, call = piece.word(n), piece.word(n + 1) == "("
         if word in _CHANCE and call:
-            piece.fail(f"{word.lower()}() gives another value each time, and cannot be part of a change", n)
+            hint = "make the value where the statement is made, and pass it as a parameter"
+            piece.fail(
+                f"{word.lower()}() gives another value each time, and cannot be part of a change", n, hint
+            )
         if word in _CLOCKS:
             piece.fail(f"{word.lower()} is not supported in a change", n, "use now()")
         if (word in _NOW or word in _TODAY) and (call or word.startswith("CURRENT")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from millpond.errors import InvalidError
 from millpond.sql.parse import Piece, near_miss
+from millpond.sql.refusal import OTHER_VERBS
 from millpond.sql.statements import (
     alter,
     create_function,
@@ -85,8 +86,8 @@ def find(piece: Piece) -> Statement:
     known = _OTHERS.get(first)
     if known is not None:
         return known
-    if first in ("WITH", "INSERT"):
-        raise AssertionError
+    if first in OTHER_VERBS:
+        piece.fail(f"{first} is not supported", 0, OTHER_VERBS[first])
     try:
         piece.fail(f"no statement begins with {piece.tokens[0].text}", 0, near_miss(first or "?", VERBS))
     except InvalidError as error:

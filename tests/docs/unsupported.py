@@ -1,0 +1,173 @@
+"""What is not supported, for docs/sql.md: every refusal has an example here, and is told in its own words.
+
+`python tests/docs/unsupported.py` (make docs) writes the section anew; a test fails where it is stale, and where
+a refusal of the code has no example.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import millpond
+from millpond.errors import MillpondError
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "sql.md"
+TITLE = "## What is not supported\n"
+SETUP = """
+    CREATE TABLE orders (id int PRIMARY KEY, customer text, amount decimal(10,2), at timestamp);
+    CREATE TABLE readings (sensor int, at timestamp, WATERMARK FOR at AS at) APPEND ONLY;
+    CREATE TABLE log (at timestamp, line text) APPEND ONLY;
+    CREATE MATERIALIZED VIEW totals AS SELECT customer, count(*) AS n FROM orders GROUP BY customer;
+    CREATE SOURCE bid WITH (connector = 'nexmark', events = 10)
+"""
+STATEMENTS = [
+    "ALTER TABLE orders ALTER COLUMN id TYPE text",
+    "ALTER TABLE orders ADD COLUMN x int GENERATED ALWAYS AS (id + 1)",
+    "ALTER TABLE orders ADD COLUMN x double DEFAULT random()",
+    "CREATE TABLE x (a int UNIQUE)",
+    "CREATE TABLE x (a int CHECK (a > 0))",
+    "CREATE TABLE x (a int, FOREIGN KEY (a) REFERENCES orders (id))",
+    "CREATE TABLE x (a serial)",
+    "CREATE TABLE x (at timestamp, WATERMARK FOR at AS at)",
+    "CREATE TABLE x (a int PRIMARY KEY) APPEND ONLY",
+    "CREATE TABLE x AS SELECT 1 AS a",
+    "CREATE OR REPLACE TABLE orders (id int)",
+    "CREATE FUNCTION f(a int) RETURNS int LANGUAGE plpgsql AS 'select 1'",
+    "CREATE SCHEMA x",
+    "UPDATE totals SET n = 1",
+    "UPDATE readings SET sensor = 1",
+    "UPDATE orders SET amount = random()",
+    "UPDATE orders SET at = localtime",
+    "INSERT INTO log VALUES (now(), 'x') ON CONFLICT DO NOTHING",
+    "WITH a AS (SELECT 1) DELETE FROM orders",
+    "SELECT * FROM bid",
+    "SELECT * FROM TUMBLE(orders, at, INTERVAL '1 day')",
+    "SELECT * FROM read_csv('x.csv')",
+    "TRUNCATE orders",
+    "MERGE INTO orders USING orders AS o ON true WHEN MATCHED THEN DELETE",
+    "COPY orders FROM 'x.csv'",
+    "REFRESH MATERIALIZED VIEW totals",
+    "VACUUM",
+    "BEGIN",
+    "ROLLBACK",
+    "PREPARE p AS SELECT 1",
+    "CALL f()",
+    "SET x = 1",
+    "GRANT SELECT ON orders TO ann",
+]
+QUERIES = [  # of materialized views
+    "SELECT id, random() FROM orders",
+    "SELECT reservoir_quantile(amount, 0.5) FROM orders",
+    "SELECT id FROM orders ORDER BY id LIMIT 40%",
+    "SELECT o.id FROM orders o POSITIONAL JOIN totals t",
+    "SELECT at - timestamp '2024-01-01' AS i, count(*) FROM orders GROUP BY 1",
+    "SELECT * FROM glob('*')",
+    "SELECT * FROM duckdb_settings()",
+    "SELECT id, now() FROM orders",
+    "SELECT id FROM orders WHERE at > now() OR at < now() - INTERVAL '1 day'",
+    "SELECT id FROM orders WHERE at <> now()",
+    "SELECT id FROM orders WHERE at > now() - INTERVAL '1 month'",
+    "SELECT count(*) FILTER (WHERE proctime() > at) FROM log",
+    "SELECT id, proctime() FROM orders",
+    "SELECT * FROM orders FOR SYSTEM_TIME AS OF PROCTIME()",
+    "SELECT o.id FROM orders o JOIN totals FOR SYSTEM_TIME AS OF PROCTIME() AS t ON t.customer = o.customer",
+    "SELECT l.line FROM log l JOIN totals FOR SYSTEM_TIME AS OF PROCTIME() AS t ON t.n > 1",
+    "SELECT * FROM TUMBLE(orders, id, INTERVAL '1 day')",
+    "SELECT * FROM TUMBLE(orders, at, amount * INTERVAL '1 day')",
+    "SELECT * FROM TUMBLE(orders, at, INTERVAL '1 month')",
+    "SELECT customer, count(*) FROM orders GROUP BY customer EMIT ON WINDOW CLOSE",
+    "WITH RECURSIVE r(a) AS (SELECT at FROM orders UNION ALL SELECT a FROM r WHERE a > now()) SELECT * FROM r",
+]
+UNREACHED = (  # refusals that no text of today reaches: they guard what the binder may come to give
+    "a join of kind .* is not supported",
+    "this ASOF join is not supported in a materialized view",
+    "this correlated subquery is not supported",
+    "USING KEY is not supported in a materialized view",
+    "distinct on takes columns of the query's result",
+    r"now\(\) cannot be compared as .* in a materialized view",
+)
+
+
+def examples() -> list[str]:
+    return [*STATEMENTS, *(f"CREATE MATERIALIZED VIEW v AS {query}" for query in QUERIES)]
+
+
+def refusals() -> dict[str, MillpondError]:
+    """What is said to each example."""
+    found: dict[str, MillpondError] = {}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        millpond.open(Path(folder) / "pond", engine="inline") as pond,
+    ):
+        pond.sql(SETUP)
+        for sql in examples():
+            try:
+                pond.sql(sql)
+            except MillpondError as error:
+                found[sql] = error
+            else:
+                raise AssertionError(f"it is supported: {sql}")
+    return found
+
+
+def section() -> str:
+    """The table of docs/sql.md."""
+    lines = ["| statement | what is said | instead |", "|---|---|---|"]
+    for sql, error in refusals().items():
+        if sql.startswith("CREATE MATERIALIZED VIEW v AS "):
+            sql = f"… AS {sql.removeprefix('CREATE MATERIALIZED VIEW v AS ')}"
+        hint = error.hint or ""
+        lines.append(f"| `{_cell(sql)}` | {_cell(error.message)} | {_cell(hint)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def patterns() -> Iterator[tuple[str, str]]:
+    """Every message with which the lowering of queries refuses, as a pattern, and where it stands."""
+    for path in sorted((ROOT / "src" / "millpond" / "sql").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+                continue
+            where = f"{path.relative_to(ROOT)}:{node.lineno}"
+            if node.func.id == "NotSupported" and node.args and path.name != "refusal.py":
+                yield _pattern(node.args[0]), where
+            elif node.func.id == "refuse" and len(node.args) > 1:
+                name = ".*"
+                if isinstance(node.args[0], ast.Dict):
+                    name = next(
+                        (
+                            _pattern(v)
+                            for v in node.args[0].values
+                            if isinstance(v, ast.Constant | ast.JoinedStr)
+                        ),
+                        ".*",
+                    )
+                yield f"{name} {_pattern(node.args[1])}", where
+
+
+def _pattern(node: ast.expr) -> str:
+    if isinstance(node, ast.Constant):
+        return re.escape(str(node.value)).replace("\\ ", " ")
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_pattern(v) if isinstance(v, ast.Constant) else ".*" for v in node.values)
+    return ".*"
+
+
+def main() -> None:
+    text = PAGE.read_text()
+    before, _, rest = text.partition(TITLE)
+    intro, _, table = rest.partition("\n| ")
+    after = table.split("\n\n", 1)[1] if "\n\n" in table else ""
+    PAGE.write_text(f"{before}{TITLE}{intro}\n{section()}" + (f"\n{after}" if after else ""))
+
+
+if __name__ == "__main__":
+    main()
