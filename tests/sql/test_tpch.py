@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
@@ -47,8 +48,16 @@ def columns_of(rows: pa.Table) -> dict[str, str]:
     return {c: str(t) for c, t in zip(relation.columns, relation.types, strict=True)}
 
 
-@pytest.mark.parametrize("scale", [0.002, pytest.param(0.01, marks=pytest.mark.slow)])
-def test_all_queries_at_once(scale: float, tmp_path: Path) -> None:
+ALL = ("insert", "update", "update", "delete")
+
+
+@pytest.mark.parametrize(
+    ("scale", "rounds"),
+    [(0.002, ALL), (0.01, ("all of it",)), pytest.param(0.01, ALL, marks=pytest.mark.slow)],
+    ids=["small", "one round", "four rounds"],
+)
+def test_all_queries_at_once(scale: float, rounds: Sequence[str], tmp_path: Path) -> None:
+    """Equal to batch after each refresh; one round of all kinds of changes, or one round for each."""
     data = generated(tmp_path / "data", scale)
     world = World(tmp_path / "pond", {n: (columns_of(data[n]), KEYS[n]) for n in KEYS}, parallelism=2)
     for name, query in QUERIES.items():
@@ -66,19 +75,20 @@ def test_all_queries_at_once(scale: float, tmp_path: Path) -> None:
         held_back[name] = rows.take(pa.array(few, pa.int64()))
         world.put(name, rows.filter(pa.array([n not in set(few) for n in range(rows.num_rows)])))
     world.check("loaded")
-    for round_ in range(4):
+    for number, what in enumerate(rounds):
         for name, rows in data.items():
-            if name in ("region", "nation") and round_ != 2:
+            if name in ("region", "nation") and number != 2:
                 continue
-            few = rng.sample(range(rows.num_rows), max(1, rows.num_rows // 50))
+            few = rng.sample(range(rows.num_rows), max(2, rows.num_rows // 50))
             some = rows.take(pa.array(few, pa.int64()))
-            if round_ == 0:
+            half = some.num_rows // 2
+            if what in ("insert", "all of it"):
                 world.put(name, held_back[name])
-            elif round_ == 3:
-                world.take(name, some)
-            else:
-                world.put(name, shuffled(name, some, rng))
-        world.check(f"round {round_}")
+            if what in ("update", "all of it"):
+                world.put(name, shuffled(name, some.slice(0, half) if what != "update" else some, rng))
+            if what in ("delete", "all of it"):
+                world.take(name, some.slice(half) if what != "delete" else some)
+        world.check(f"round {number}: {what}")
     world.close()
 
 
