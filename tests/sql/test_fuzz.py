@@ -1,115 +1,113 @@
-"""Random queries as views over random changes, compared at every epoch with DuckDB's batch (law 1).
+"""Random cases, each epoch of each compared with DuckDB and, where they are shared, PostgreSQL (law 1).
 
-MILLPOND_FUZZ_PONDS says how many ponds of random tables are played, each with a dozen queries; what fails is
-printed as a small script.  A case that DuckDB itself cannot answer is left out and counted.
+MILLPOND_FUZZ_CASES says how many are played, from MILLPOND_FUZZ_FIRST on; without it as many as fit into a few
+seconds.  What fails is shrunk and printed as a script for `millpond sql`.
 """
 
 from __future__ import annotations
 
 import os
-import random
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
-import duckdb
-import pyarrow as pa
 import pytest
 
-from millpond.errors import InvalidError
-from tests.sql import fuzz
-from tests.sql.fuzz import ARROW, Change, Tables
-from tests.sql.world import World
+import millpond
+from tests.sql.fuzz.cases import Case, Change, Table, View, case
+from tests.sql.fuzz.play import Duck, Outcome, play
+from tests.sql.fuzz.postgres import Missing, Server
+from tests.sql.fuzz.shrink import report, shrunk
 
-PONDS = int(os.environ.get("MILLPOND_FUZZ_PONDS", "4"))
+CASES = int(os.environ.get("MILLPOND_FUZZ_CASES", "0"))
 FIRST = int(os.environ.get("MILLPOND_FUZZ_FIRST", "0"))
-AT_ONCE = 12
-EPOCHS = 5
+SECONDS = 15.0
 
 
-@pytest.mark.parametrize("seed", range(FIRST, FIRST + PONDS))
-def test_random_queries(seed: int, tmp_path: Path) -> None:
-    rng = random.Random(seed)
-    made = fuzz.tables(rng)
-    live: dict[str, dict[int, dict[str, object]]] = {}
-    epochs = [fuzz.changes(made, rng, live) for _ in range(EPOCHS)]
-    queries = [fuzz.Queries(made, rng).query() for _ in range(AT_ONCE)]
-    wrong = play(tmp_path / "pond", made, queries, epochs, parallelism=rng.choice([1, 2, 3]))
-    if wrong:
-        query = next(iter(wrong))
-        raise AssertionError(f"{wrong[query]}\n\n{script(made, query, shrunk(made, query, epochs))}")
-
-
-def play(
-    path: Path, made: Tables, queries: Sequence[str], epochs: Sequence[Sequence[Change]], parallelism: int = 2
-) -> dict[str, str]:
-    """The queries that went wrong, and how."""
-    world = World(path, made, parallelism=parallelism)
-    wrong: dict[str, str] = {}
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server | None]:
     try:
-        for number, query in enumerate(queries):
-            try:
-                world.con.sql(query)
-            except duckdb.Error:
-                continue
-            try:
-                world.view(f"v{number}", query)
-            except InvalidError as error:
-                if "not supported" not in error.message:
-                    wrong[query] = f"refused: {error}"
-        for number, changes in enumerate(epochs):
-            for change in changes:
-                columns = made[change.table][0]
-                schema = pa.schema([(c, ARROW[k]) for c, k in columns.items()])
-                rows = pa.Table.from_pylist(list(change.rows), schema=schema)
-                (world.take if change.taken else world.put)(change.table, rows)
-            world.pond.drain()
-            for name, query in list(world.queries.items()):
-                try:
-                    wanted = world.batch(query)
-                except duckdb.Error:  # an overflow or the like: the view has error rows
-                    del world.queries[name]
-                    continue
-                given = world.rows(name)
-                if given != wanted:
-                    wrong[query] = (
-                        f"epoch {number}: missing {list((wanted - given).items())[:3]}, too many "
-                        f"{list((given - wanted).items())[:3]}, errors {world.pond.errors().to_pylist()[:2]}"
-                    )
-                    del world.queries[name]
-    finally:
-        world.close()
-    return wrong
+        made = Server()
+    except Missing as why:
+        print(f"compared with DuckDB alone: {why}")
+        yield None
+        return
+    yield made
+    made.close()
 
 
-def shrunk(made: Tables, query: str, epochs: Sequence[Sequence[Change]]) -> list[list[Change]]:
-    """Fewer changes that still make it go wrong."""
+def test_random_cases(server: Server | None) -> None:
+    """Every view is the batch query at every epoch, whatever happens to the pond in between."""
+    end, seed, all_ = time.monotonic() + SECONDS, FIRST, Outcome()
+    while seed < FIRST + CASES if CASES else time.monotonic() < end:
+        found = case(seed)
+        outcome = played(found, server)
+        if outcome.wrong:
+            raise AssertionError(failure(found, outcome, server))
+        all_.add(outcome)
+        seed += 1
+        if CASES and seed % 50 == 0:
+            print(told(seed - FIRST, all_), flush=True)
+    print(told(seed - FIRST, all_))
+    assert all_.views > 3 * (seed - FIRST), "most queries are views"
 
-    def fails(tried: Sequence[Sequence[Change]]) -> bool:
+
+def told(ponds: int, outcome: Outcome) -> str:
+    return f"{ponds} ponds, {outcome.views} views; compared {dict(outcome.compared)}; left out {dict(outcome.left_out)}"
+
+
+def played(found: Case, server: Server | None) -> Outcome:
+    with tempfile.TemporaryDirectory() as folder:
+        return play(Path(folder) / "pond", found, None if server is None else server.fresh)
+
+
+def failure(found: Case, outcome: Outcome, server: Server | None, budget_s: float = 90.0) -> str:
+    name, first = next(iter(outcome.wrong.items()))
+    refused = first.startswith("refused")
+
+    def fails(tried: Case) -> bool:
+        now = played(tried, server).wrong.get(name)
+        return now is not None and now.startswith("refused") == refused
+
+    small = found.only([name])
+    if not fails(small):
+        return report(found, f"{name}: {first} (only together with the others)", [name])
+    small = shrunk(small, fails, budget_s)
+    return report(small, f"{name}: {played(small, server).wrong.get(name, first)}", [name])
+
+
+class Liar(Duck):
+    """An engine that takes every outer join for an inner one."""
+
+    name = "liar"
+
+    def run(self, statement: str) -> str | None:
+        return super().run(statement.replace("LEFT JOIN", "JOIN"))
+
+
+def test_a_difference_is_found_and_made_small() -> None:
+    """The check can fail, and what it prints is a script that shows the difference."""
+    table = Table("t0", {"id": "INTEGER", "k": "INTEGER", "c0": "VARCHAR"}, True)
+    rows = tuple((str(n), str(n % 3), f"'{n}'") for n in range(4))
+    query = (
+        "SELECT x1.id AS o1, x2.k AS o2, upper(x1.c0) AS o3 FROM t0 AS x1 LEFT JOIN t0 AS x2"
+        " ON x1.id = x2.k AND x2.c0 <> 'z' WHERE x1.id IS NOT NULL AND (x1.k < 5 OR x1.c0 = 'a')"
+    )
+    found = Case(
+        0, True, (table,), (View("v0", "SELECT k AS a FROM t0 AS x", 0), View("v1", query, 0)),
+        ((Change(table, rows[:2]),), (Change(table, rows[2:]), Change(table, text="UPDATE t0 SET k = k WHERE id = 0"))),
+    )  # fmt: skip
+
+    def run(tried: Case) -> Outcome:
         with tempfile.TemporaryDirectory() as folder:
-            return bool(play(Path(folder) / "pond", made, [query], tried))
+            return play(Path(folder) / "pond", tried, Liar)
 
-    kept = [list(changes) for changes in epochs]
-    if not fails(kept):
-        return kept
-    for number in reversed(range(len(kept))):
-        for place in reversed(range(len(kept[number]))):
-            fewer = [list(c) for c in kept]
-            del fewer[number][place]
-            if fails(fewer):
-                kept = fewer
-    return [changes for changes in kept if changes]
-
-
-def script(made: Tables, query: str, epochs: Sequence[Sequence[Change]]) -> str:
-    lines = [
-        f"CREATE TABLE {n} ({', '.join(f'{c} {k}' for c, k in cols.items())});"
-        for n, (cols, _) in made.items()
-    ]
-    lines.append(f"CREATE MATERIALIZED VIEW v AS {query};")
-    for changes in epochs:
-        for change in changes:
-            word = "-- taken" if change.taken else "-- put"
-            lines += [f"{word} {change.table} {row}" for row in change.rows]
-        lines.append("FLUSH;")
-    return "\n".join(lines)
+    outcome = run(found)
+    assert list(outcome.wrong) == ["v1"] and "liar has it otherwise" in outcome.wrong["v1"]
+    small = shrunk(found.only(["v1"]), lambda tried: "v1" in run(tried).wrong, budget_s=20)
+    (view,) = small.views
+    assert "LEFT JOIN" in view.query and "WHERE" not in view.query and len(view.query) < len(query) * 2 / 3
+    assert sum(len(changes) for changes in small.epochs) == 1
+    with millpond.open("memory://", engine="inline") as pond:
+        pond.sql(report(small, "found", ["v1"]))

@@ -28,10 +28,20 @@ TABLES = {
     ),
     "u": ({"id": "INTEGER", "a": "INTEGER", "c": "DOUBLE", "s": "VARCHAR"}, "id"),
 }  # fmt: skip
+QUERIES = Path(__file__).parent / "queries"  # a file for each kind of clause
 AT_ONCE = 24  # queries that are views of one pond
 
-TEXT = re.sub(r"^--.*$", "", (Path(__file__).parent / "queries.sql").read_text(), flags=re.M)
-QUERIES = [q.strip() for q in TEXT.split(";") if q.strip()]
+
+def queries(path: Path) -> list[str]:
+    text = re.sub(r"^--.*$", "", path.read_text(), flags=re.M)
+    return [q.strip() for q in text.split(";") if q.strip()]
+
+
+GROUPS = [
+    (path.stem, first)
+    for path in sorted(QUERIES.glob("*.sql"))
+    for first in range(0, len(queries(path)), AT_ONCE)
+]
 
 
 def row(table: str, rng: random.Random) -> dict[str, Any]:
@@ -63,14 +73,18 @@ def change(world: World, rng: random.Random, most: int = 6) -> None:
             world.take(name, held.slice(rng.randrange(held.num_rows), 1))
 
 
-@pytest.mark.parametrize("first", range(0, len(QUERIES), AT_ONCE))
-def test_views_are_the_batch_queries(first: int, tmp_path: Path) -> None:
-    rng = random.Random(first)
+@pytest.mark.parametrize("shaken", [False, True], ids=["straight", "shaken"])
+@pytest.mark.parametrize(("name", "first"), GROUPS)
+def test_views_are_the_batch_queries(name: str, first: int, shaken: bool, tmp_path: Path) -> None:
+    """Also when the pond is restarted, compacted and rescaled between any two epochs (laws 3 and 4)."""
+    rng = random.Random(f"{name} {first}")
     world = World(tmp_path / "pond", TABLES, parallelism=rng.choice([1, 3]))
-    for number, query in enumerate(QUERIES[first : first + AT_ONCE], first):
+    for number, query in enumerate(queries(QUERIES / f"{name}.sql")[first : first + AT_ONCE], first):
         world.view(f"v{number}", query)
     world.check("empty")
     for epoch in range(4):
+        if shaken:
+            world.shake(rng)
         change(world, rng)
         world.check(f"epoch {epoch}")
     world.close()

@@ -6,6 +6,7 @@ import collections
 import datetime
 import decimal
 import math
+import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,8 @@ class World:
         self.con = duckdb.connect()
         self.con.execute("set timezone = 'UTC'")
         self.binder = Binder()
-        self.pond = millpond.open(path, engine="inline", **{"checks": True, **pond})
+        self.path, self.settings = path, {"engine": "inline", "checks": True, **pond}
+        self.pond = millpond.open(path, **self.settings)
         self.relations: dict[str, Relation] = {}
         self.keys: dict[str, list[str]] = {}
         self.queries: dict[str, str] = {}
@@ -69,6 +71,17 @@ class World:
         self.con.register("fresh", rows)
         same = " and ".join(f"fresh.{k} = {table}.{k}" for k in self.keys[table])
         self.con.execute(f"delete from {table} where exists (select 1 from fresh where {same})")
+
+    def shake(self, rng: random.Random) -> None:
+        """What may happen between two epochs and must not be seen: restarts, compactions, another parallelism."""
+        if rng.random() < 0.5:
+            self.pond.compact()
+        parallelism = rng.randint(1, 7)
+        if rng.random() < 0.5:
+            self.pond.close()
+            self.pond = millpond.open(self.path, **{**self.settings, "parallelism": parallelism})
+        else:
+            self.pond.rescale(parallelism)
 
     def check(self, context: str = "") -> None:
         """Every view is the batch query over the tables as they are (law 1)."""

@@ -1,0 +1,301 @@
+"""Whole queries: clauses within clauses, each with one answer: where order matters, all columns break the ties."""
+
+from __future__ import annotations
+
+from tests.sql.fuzz.expressions import Scope
+from tests.sql.fuzz.kinds import KINDS, NUMBERS, WHOLE
+from tests.sql.fuzz.relations import Kinds, Relation, Relations
+
+SUMMED = {"INTEGER": "BIGINT", "BIGINT": "BIGINT", "SMALLINT": "BIGINT", "HUGEINT": "HUGEINT"}
+NO_EXTREMES = (
+    "BOOLEAN",
+    "UUID",
+    "BLOB",
+    "JSON",
+)  # PostgreSQL has no min() of these, DuckDB knows no order of others
+FRAMES = (
+    "", "ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING", "ROWS UNBOUNDED PRECEDING",
+    "GROUPS BETWEEN 1 PRECEDING AND CURRENT ROW", "ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
+    "ROWS BETWEEN 2 PRECEDING AND CURRENT ROW EXCLUDE CURRENT ROW", "GROUPS BETWEEN 1 FOLLOWING AND 2 FOLLOWING",
+    "RANGE BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING", "RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
+    "ROWS BETWEEN 3 PRECEDING AND 1 PRECEDING", "GROUPS BETWEEN CURRENT ROW AND 1 FOLLOWING EXCLUDE TIES",
+)  # fmt: skip
+
+
+class Queries(Relations):
+    def query(self) -> tuple[str, Kinds]:
+        return self.select(self.rng.choice([0, 1, 1, 1, 2, 2, 3]))
+
+    def select(self, depth: int) -> tuple[str, Kinds]:
+        if depth > 0 and self.chance(0.12):
+            return self.set_operation(depth)
+        if depth > 0 and self.chance(0.08):
+            return self.common(depth)
+        source = self.relation(depth)
+        where = f" WHERE {self.filtered(source.scope, depth)}" if self.chance(0.6) else ""
+        shape = self.rng.random()
+        if shape < 0.35:
+            return self.grouped(source, where, depth)
+        if shape < 0.53:
+            return self.windowed(source, where)
+        if shape < 0.58:
+            return self.unnested(source, where)
+        if shape < 0.65:
+            return self.first_of_each(source, where)
+        picked, kinds = self.picked(source.scope)
+        if self.chance(0.25) and depth > 0:
+            name = self.name("s")
+            text, kind = self.scalar(source.scope, depth)
+            picked.append(f"{text} AS {name}")
+            kinds.append((name, kind))
+        if self.chance(0.1) and depth > 0:
+            name = self.name("s")
+            picked.append(f"{self.asked(source.scope, depth)} AS {name}")
+            kinds.append((name, "BOOLEAN"))
+        word = "DISTINCT " if self.chance(0.2) and self.orderly(kinds) else ""
+        return self.limited(f"SELECT {word}{', '.join(picked)} FROM {source.text}{where}", kinds)
+
+    def picked(self, scope: Scope, compares: bool = False) -> tuple[list[str], Kinds]:
+        texts, kinds = [], []
+        for _ in range(self.rng.randint(1, 4)):
+            kind, name = self.kind_of(scope, compares), self.name("o")
+            texts.append(f"{self.expression(kind, scope)} AS {name}")
+            kinds.append((name, kind))
+        return texts, kinds
+
+    # -- order ---------------------------------------------------------------------------
+
+    def orderly(self, kinds: Kinds) -> bool:
+        return all(KINDS[k].compares for _, k in kinds)
+
+    def order(self, kinds: Kinds) -> str:
+        """By all columns, so that nothing is left to chance."""
+        shuffled = self.rng.sample(kinds, len(kinds))
+        return ", ".join(f"{name} {self.direction()}" for name, _ in shuffled)
+
+    def direction(self) -> str:
+        return f"{self.rng.choice(['ASC', 'DESC'])} NULLS {self.rng.choice(['FIRST', 'LAST'])}"
+
+    def limited(self, text: str, kinds: Kinds) -> tuple[str, Kinds]:
+        if not self.chance(0.15) or not self.orderly(kinds):
+            return text, kinds
+        if self.shared and self.chance(0.25):  # DuckDB cannot read it, PostgreSQL can
+            by = ", ".join(
+                f"{n} {self.direction()}"
+                for n, _ in self.rng.sample(kinds, self.rng.randint(1, min(2, len(kinds))))
+            )
+            tied = f"ORDER BY {by} FETCH FIRST {self.rng.randint(1, 3)} ROWS WITH TIES"
+            return f"SELECT * FROM ({text}) AS {self.name('q')} {tied}", kinds
+        offset = f" OFFSET {self.rng.randint(1, 2)}" if self.chance(0.3) else ""
+        limit = f" LIMIT {self.rng.randint(0, 4)}" if not offset or self.chance(0.8) else ""
+        alias = self.name("q")
+        return f"SELECT * FROM ({text}) AS {alias} ORDER BY {self.order(kinds)}{limit}{offset}", kinds
+
+    def first_of_each(self, source: Relation, where: str) -> tuple[str, Kinds]:
+        """DISTINCT ON."""
+        texts, kinds = self.picked(source.scope, compares=True)
+        alias, (first, _) = self.name("q"), kinds[0]
+        rest = f", {self.order(kinds[1:])}" if kinds[1:] else ""
+        inner = f"SELECT {', '.join(texts)} FROM {source.text}{where}"
+        return (
+            f"SELECT DISTINCT ON ({first}) * FROM ({inner}) AS {alias} ORDER BY {first} {self.direction()}{rest}",
+            kinds,
+        )
+
+    # -- aggregates ------------------------------------------------------------------------
+
+    def aggregate(self, scope: Scope) -> tuple[str, str]:
+        rng = self.rng
+        kind = self.kind_of(scope, compares=True)
+        one = self.expression(kind, scope, 1)
+        numbers = [k for k in (NUMBERS if not self.shared else (*WHOLE, "DECIMAL(10,2)", "DECIMAL(30,4)"))]
+        number = rng.choice([k for _, k in scope if k in numbers] or numbers)
+        n = self.expression(number, scope, 1)
+        text, whole = self.expression("VARCHAR", scope, 0), self.expression("INTEGER", scope, 0)
+        apart = "DISTINCT " if self.chance(0.25) else ""
+        found = [
+            ("count(*)", "BIGINT"), (f"count({apart}{one})", "BIGINT"), (f"sum({apart}{n})", SUMMED.get(number, number)),
+            (f"bool_or({self.condition(scope, 1)})", "BOOLEAN"), (f"bool_and({self.condition(scope, 1)})", "BOOLEAN"),
+            (f"string_agg({apart}{text}, ',' ORDER BY {text})", "VARCHAR"), (f"bit_xor({whole})", "INTEGER"),
+            (f"array_agg({whole} ORDER BY {whole} DESC NULLS LAST)", "INTEGER[]"),
+            (f"array_agg(DISTINCT {whole} ORDER BY {whole} NULLS FIRST)", "INTEGER[]"),
+            (f"percentile_disc(0.5) WITHIN GROUP (ORDER BY {whole})", "INTEGER"),
+            (f"string_agg({text}, '' ORDER BY {whole} DESC NULLS LAST, {text})", "VARCHAR"),
+        ]  # fmt: skip
+        if kind not in NO_EXTREMES and not (self.shared and "[" in kind):
+            found += [(f"min({one})", kind), (f"max({one})", kind)]
+        if not self.shared:
+            found += [
+                (f"avg({apart}{n})", "DOUBLE"), (f"median({n})", "DOUBLE"), (f"var_pop({n})", "DOUBLE"),
+                (f"quantile_disc({whole}, 0.25)", "INTEGER"), (f"first({text} ORDER BY {text} DESC)", "VARCHAR"),
+                (f"last({whole} ORDER BY {whole} NULLS FIRST)", "INTEGER"), (f"count_if({self.condition(scope, 1)})", "BIGINT"),
+                (f"stddev_samp({whole})", "DOUBLE"), (f"approx_count_distinct({text})", "BIGINT"),
+                (f"max({whole}, 2)", "INTEGER[]"), (f"arg_max({text}, {text})", "VARCHAR"), (f"product({whole})", "DOUBLE"),
+                (f"corr({whole}, {whole} % 2)", "DOUBLE"), (f"histogram({text})::VARCHAR", "VARCHAR"),
+            ]  # fmt: skip
+        call, out = rng.choice(found)
+        if self.chance(0.2) and not call.endswith("::VARCHAR"):
+            call += f" FILTER (WHERE {self.condition(scope, 1)})"
+        return f"CAST({call} AS {out})", out
+
+    def grouped(self, source: Relation, where: str, depth: int) -> tuple[str, Kinds]:
+        rng = self.rng
+        keys = [(self.expression(kind := self.kind_of(source.scope, True), source.scope, 1), self.name("g"), kind)
+                for _ in range(rng.choice([0, 1, 1, 2, 2]))]  # fmt: skip
+        if keys and self.chance(0.3):
+            return self.grouping_sets(source, where, keys)
+        calls = [(*self.aggregate(source.scope), self.name("a")) for _ in range(rng.randint(1, 3))]
+        kinds = [(n, k) for _, n, k in keys] + [(n, k) for _, k, n in calls]
+        listed = [f"{t} AS {n}" for t, n, _ in keys] + [f"{t} AS {n}" for t, _, n in calls]
+        by = f" GROUP BY {', '.join(str(n) for n in range(1, len(keys) + 1))}" if keys else ""
+        text = f"SELECT {', '.join(listed)} FROM {source.text}{where}{by}{self.having(source.scope)}"
+        return self.limited(text, kinds)
+
+    def having(self, scope: Scope) -> str:
+        if not self.chance(0.25):
+            return ""
+        call, kind = self.aggregate(scope)
+        if not KINDS[kind].compares or self.chance(0.5):
+            return f" HAVING count(*) > {self.rng.randint(0, 2)}"
+        return f" HAVING {call} {self.rng.choice(['=', '<>', '<', '>='])} {self.constant(kind)}"
+
+    def grouping_sets(
+        self, source: Relation, where: str, keys: list[tuple[str, str, str]]
+    ) -> tuple[str, Kinds]:
+        columns = [(t, self.name("z"), k) for t, k in source.scope]
+        scope = [(n, k) for _, n, k in columns]
+        inner = ", ".join(f"{t} AS {n}" for t, n, _ in [*keys, *columns])
+        named = [n for _, n, _ in keys]
+        calls = [(*self.aggregate(scope), self.name("a")) for _ in range(self.rng.randint(1, 2))]
+        kinds = [(n, k) for _, n, k in keys] + [(n, k) for _, k, n in calls]
+        listed = [*named, *(f"{t} AS {n}" for t, _, n in calls)]
+        if self.chance(0.4):
+            listed.append(f"CAST(grouping({', '.join(named)}) AS INTEGER) AS {(mark := self.name('m'))}")
+            kinds.append((mark, "INTEGER"))
+        all_ = ", ".join(named)
+        how = self.rng.choice(
+            [f"ROLLUP ({all_})", f"CUBE ({all_})", f"GROUPING SETS (({all_}), ({named[0]}), ())"]
+        )
+        alias = self.name("q")
+        text = f"SELECT {', '.join(listed)} FROM (SELECT {inner} FROM {source.text}{where}) AS {alias} GROUP BY {how}"
+        return self.limited(text + self.having(scope), kinds)
+
+    # -- windows ---------------------------------------------------------------------------
+
+    def windowed(self, source: Relation, where: str) -> tuple[str, Kinds]:
+        rng = self.rng
+        columns = [(t, self.name("w"), k) for t, k in source.scope if KINDS[k].compares]
+        if not columns:
+            columns = [(self.constant("INTEGER"), self.name("w"), "INTEGER")]
+        inner = ", ".join(f"{t} AS {n}" for t, n, _ in columns)
+        scope = [(n, k) for _, n, k in columns]
+        alias, kinds, listed = self.name("q"), list(scope), ["*"]
+        for _ in range(rng.choice([1, 1, 2])):
+            call, out = self.over(scope)
+            listed.append(f"CAST({call} AS {out}) AS {(name := self.name('v'))}")
+            kinds.append((name, out))
+        body = f"SELECT {', '.join(listed)} FROM (SELECT {inner} FROM {source.text}{where}) AS {alias}"
+        numbers = [n for n, k in kinds[len(scope) :] if k == "BIGINT"]
+        if numbers and self.chance(0.5):
+            asked = f"{numbers[0]} {rng.choice(['<=', '=', '<', '>'])} {rng.randint(1, 3)}"
+            if self.shared or self.chance(0.5):
+                return f"SELECT * FROM ({body}) AS {self.name('q')} WHERE {asked}", kinds
+            return f"{body} QUALIFY {asked}", kinds
+        return body, kinds
+
+    def over(self, scope: Scope) -> tuple[str, str]:
+        """A call with its window, and its kind."""
+        rng = self.rng
+        part = f"PARTITION BY {', '.join(n for n, _ in rng.sample(list(scope), rng.randint(1, min(2, len(scope)))))} "
+        part = part if self.chance(0.7) else ""
+        some, kind = rng.choice(list(scope))
+        by = f"ORDER BY {some} {self.direction()}"
+        whole = f"ORDER BY {self.order(list(scope))}"
+        total = f"OVER ({part}{whole})"
+        framed = f"OVER ({part}{whole} {rng.choice(FRAMES)})"
+        peers = f"OVER ({part}{by} {rng.choice([*FRAMES[7:9], '', FRAMES[3], FRAMES[6]])})"
+        number = self.expression("INTEGER", scope, 0)
+        found = [
+            (f"row_number() {total}", "BIGINT"), (f"rank() OVER ({part}{by})", "BIGINT"),
+            (f"dense_rank() OVER ({part}{by})", "BIGINT"), (f"ntile(2) {total}", "BIGINT"),
+            (f"lag({some}) {total}", kind), (f"lead({some}, 2) {total}", kind),
+            (f"lag({some}, 1, {self.constant(kind)}) {total}", kind), (f"nth_value({some}, 2) {framed}", kind),
+            (f"first_value({some}) {framed}", kind), (f"last_value({some}) {framed}", kind),
+            (f"sum({number}) {framed}", "BIGINT"), (f"count(*) {framed}", "BIGINT"), (f"sum({number}) {peers}", "BIGINT"),
+            (f"count({some}) OVER ({part})", "BIGINT"), (f"count(*) {peers}", "BIGINT"),
+            (f"count(*) FILTER (WHERE {self.condition(scope, 1)}) {framed}", "BIGINT"),
+            *self._ranges(scope, part, number),
+        ]  # fmt: skip
+        if kind not in NO_EXTREMES and "[" not in kind:
+            found += [(f"max({some}) {framed}", kind), (f"min({some}) {peers}", kind)]
+        if not self.shared:
+            found += [
+                (f"cume_dist() OVER ({part}{by})", "DOUBLE"),
+                (f"percent_rank() OVER ({part}{by})", "DOUBLE"),
+            ]
+            found += [
+                (f"avg({number}) {framed}", "DOUBLE"),
+                (f"count(DISTINCT {number}) OVER ({part})", "BIGINT"),
+            ]
+            found += [
+                (f"last_value({some} IGNORE NULLS) {framed}", kind),
+                (f"list({number}) {total}", "INTEGER[]"),
+            ]
+        return rng.choice(found)
+
+    def _ranges(self, scope: Scope, part: str, number: str) -> list[tuple[str, str]]:
+        """RANGE frames with a distance, by one column that has distances."""
+        steps = {
+            **dict.fromkeys((*WHOLE, "DECIMAL(10,2)"), "1"),
+            **dict.fromkeys(("DATE", "TIMESTAMP"), "INTERVAL '1 day'"),
+        }
+        found = []
+        for name, kind in scope:
+            if kind in steps:
+                end = self.rng.choice(["CURRENT ROW", f"{steps[kind]} FOLLOWING"])
+                order = f"ORDER BY {name} {self.rng.choice(['ASC', 'DESC'])} NULLS {self.rng.choice(['FIRST', 'LAST'])}"
+                over = f"OVER ({part}{order} RANGE BETWEEN {steps[kind]} PRECEDING AND {end})"
+                found.append(
+                    (f"{self.rng.choice([f'sum({number})', 'count(*)', f'max({number})'])} {over}", "BIGINT")
+                )
+        return found
+
+    # -- the rest --------------------------------------------------------------------------
+
+    def unnested(self, source: Relation, where: str) -> tuple[str, Kinds]:
+        texts, kinds = self.picked(source.scope)
+        name = self.name("e")
+        items = self.expression("INTEGER[]", source.scope, 1)
+        return f"SELECT {', '.join(texts)}, unnest({items}) AS {name} FROM {source.text}{where}", [
+            *kinds,
+            (name, "INTEGER"),
+        ]
+
+    def set_operation(self, depth: int) -> tuple[str, Kinds]:
+        rng = self.rng
+        kinds = [(self.name("u"), self.kind(compares=True)) for _ in range(rng.randint(1, 3))]
+        sides = []
+        for _ in range(rng.choice([2, 2, 3])):
+            source = self.relation(depth - 1)
+            listed = ", ".join(f"{self.expression(k, source.scope, 1)} AS {n}" for n, k in kinds)
+            where = f" WHERE {self.condition(source.scope, 1)}" if self.chance(0.4) else ""
+            sides.append(f"SELECT {listed} FROM {source.text}{where}")
+        text = sides[0]
+        for side in sides[1:]:
+            word = rng.choice(["UNION", "INTERSECT", "EXCEPT"]) + rng.choice(["", " ALL"])
+            text = f"({text}) {word} ({side})"
+        return self.limited(text, kinds)
+
+    def common(self, depth: int) -> tuple[str, Kinds]:
+        """A common table expression that is read twice."""
+        text, kinds = self.select(max(depth - 1, 0))
+        name, a, b = self.name("cte"), self.name("x"), self.name("x")
+        one = [(f"{a}.{n}", k) for n, k in kinds]
+        two = [(f"{b}.{n}", k) for n, k in kinds]
+        picked, out = self.picked([*one, *two])
+        word = self.rng.choice(["JOIN", "LEFT JOIN", "FULL JOIN"])
+        on = self.pairing(one, two)
+        return (
+            f"WITH {name} AS ({text}) SELECT {', '.join(picked)} FROM {name} AS {a} {word} {name} AS {b} ON {on}",
+            out,
+        )

@@ -1,0 +1,23 @@
+-- UNION, INTERSECT, EXCEPT, with and without ALL.
+select a from t union select a from u;
+select a from t union all select a from u;
+select a from t except select a from u;
+select a from t except all select a from u;
+select a from t intersect select a from u;
+select a from t intersect all select a from u;
+select a, b from t union select a, s from u;
+select a from t union all select a from u union all select 1;
+select a, b from t intersect select a, s from u;
+select a, b from t intersect all select a, s from u;
+select a, b from t except select a, s from u;
+select a, b from t except all select a, s from u;
+(select a from t order by id limit 2) union all (select a from u order by id desc limit 1);
+select a from t union by name select a, s from u;
+select l from t except select [1];
+select a, l from t union select a, [a] from u;
+select a from (select a from t except select a from u) intersect select id from t;
+(select a, 1 w from t) union all (select a, 2 from u) order by a, w limit 5;
+select a from t union all select a from t;
+select a from t except all select a from t where f > 0;
+select a, sum(f) from t group by a union all select null, sum(f) from t;
+select sum(x) from (select a x from t union select a from u) q;
