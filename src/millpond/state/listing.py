@@ -14,11 +14,15 @@ from millpond.state.manifest import Manifest, Page, RunId, decode_page, run_id
 from millpond.state.run_ref import RunRef
 from millpond.state.store import Store
 
-PAGES_CACHED = 4096
+PAGES_SPARE = 16  # decoded pages that may be of no use to the epoch that was read last
 
 
 class PageCache:
-    """Decoded pages by name, the least recently used dropped first; for any number of threads."""
+    """Decoded pages by name, the least recently used dropped first; for any number of threads.
+
+    Pages come and go with the epochs, and a page is hundreds of runs: what is kept follows what one epoch
+    needs, not how many there were.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -34,9 +38,13 @@ class PageCache:
         found = decode_page(self._store.get(name), name=name)
         with self._lock:
             self._pages[name] = found
-            while len(self._pages) > PAGES_CACHED:
-                self._pages.popitem(last=False)
         return found
+
+    def trim(self, needed: int) -> None:
+        """Let go of most pages but those read last, of which an epoch needs so many."""
+        with self._lock:
+            while len(self._pages) > PAGES_SPARE + 2 * needed:
+                self._pages.popitem(last=False)
 
 
 class Listing:
@@ -78,5 +86,6 @@ def live_runs(
 ) -> list[RunRef]:
     dead = set(gone)
     runs = [r for page in pages for r in cache.read(page.name) if run_id(r) not in dead]
+    cache.trim(len(pages))
     runs.extend(recent)
     return runs

@@ -49,20 +49,24 @@ class Counting(MemoryStore):
         return super().get(name)
 
 
-def test_a_page_is_read_once_and_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "PAGES_CACHED", 3)
+def test_a_page_is_read_once_and_what_is_kept_follows_what_an_epoch_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A process that runs for days sees pages without end, and each is hundreds of runs."""
+    monkeypatch.setattr(listing, "PAGES_SPARE", 1)
     store = Counting()
-    for number in range(5):
+    for number in range(20):
         store.put_new(f"pages/{number}", encode_page([ref("a", number)]))
     cache = PageCache(store)
-    for _ in range(3):
-        cache.read("pages/0")
-    assert store.reads == 1
-    for number in range(5):
-        cache.read(f"pages/{number}")
-    assert len(cache._pages) == 3
+    for number in range(18):
+        epoch = [Page(f"pages/{number}", 1), Page(f"pages/{number + 1}", 1), Page(f"pages/{number + 2}", 1)]
+        for _ in range(2):
+            found = live_runs(epoch, (), (), cache)
+            assert [r.lo for r in found] == [ref("a", n).lo for n in range(number, number + 3)]
+        assert len(cache._pages) <= 1 + 2 * 3
+    assert store.reads == 20
     cache.read("pages/0")
-    assert store.reads == 6
+    assert store.reads == 21
 
 
 def test_a_page_that_is_missing_or_damaged_is_named() -> None:
@@ -74,7 +78,7 @@ def test_a_page_that_is_missing_or_damaged_is_named() -> None:
 
 def test_threads_share_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     """Readers, merges and the chain look at once: between two looks another may drop an entry."""
-    monkeypatch.setattr(listing, "PAGES_CACHED", 1)
+    monkeypatch.setattr(listing, "PAGES_SPARE", 1)
     store = MemoryStore()
     for number in range(2):
         store.put_new(f"pages/{number}", encode_page([ref("a", number)]))
@@ -92,4 +96,5 @@ def test_threads_share_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     cache._pages = Guarded()
     for number in (0, 0, 1, 0):
         assert cache.read(f"pages/{number}") == (ref("a", number),)
+        cache.trim(0)
     assert Guarded.touched > 4
