@@ -72,8 +72,8 @@ class Hop:
     """Windows of `size_us` microseconds that start every `slide_us`; they overlap.
 
     With `latest` a row is given in the latest of its windows alone: rows are cheaper to spread over the
-    windows once they are groups (`Spread`).  It takes a size that is a multiple of the slide, so that all rows with
-    the same latest window have the same windows.
+    windows once they are groups (`Spread`).  It takes a size that is a multiple of the slide, so that all
+    rows with the same latest window have the same windows.
     """
 
     time: str
