@@ -17,7 +17,8 @@ NOBODY_READS: Json = {
 def lower(low: Lowering, node: Json) -> Relation:
     as_of_now.check(low, node)
     if time_window.is_marked(node["expressions"]):
-        return time_window.lower(low, low.lower(node["children"][0]), node["expressions"])
+        below = low.lower(node["children"][0])
+        return time_window.lower(low, below, node["expressions"], low.needed(node))
     expressions = read(low, node)
     return over(low, low.lower(node["children"][0]), expressions)
 

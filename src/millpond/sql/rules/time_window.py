@@ -31,8 +31,13 @@ def is_marked(expressions: Sequence[Json]) -> bool:
     return any(e.get("alias") == KIND for e in expressions)
 
 
-def lower(low: Lowering, source: Relation, expressions: Sequence[Json]) -> Relation:
-    """The relation with the columns of the projection; marks other than the window itself are never read."""
+def lower(
+    low: Lowering, source: Relation, expressions: Sequence[Json], needed: Collection[int] | None = None
+) -> Relation:
+    """The relation with the columns of the projection; marks other than the window itself are never read.
+
+    Sessions keep their rows, and so no columns but those that are `needed`, where that is known.
+    """
     if any(reads_stamp(e) for e in expressions):
         source, expressions = stamp.selected(low, source, expressions)
     marks = {e["alias"]: e for e in expressions if str(e.get("alias")).startswith(MARK)}
@@ -41,8 +46,12 @@ def lower(low: Lowering, source: Relation, expressions: Sequence[Json]) -> Relat
         raise NotSupported(
             f"the time of a window must be a timestamp, this one is {type_of(time)}", hint="cast it"
         )
-    own = [e for e in expressions if e.get("alias") not in marks]
-    places = [int(e["index"]) for e in own]
+    kind = str(marks[KIND]["value"]["value"])
+    own = [(n, e) for n, e in enumerate(expressions) if e.get("alias") not in marks]
+    if kind == "session" and needed is not None:
+        given = {n for name, e in marks.items() if name.startswith((START, KEY)) for n in references(e)}
+        own = [(n, e) for n, e in own if n in needed or int(e["index"]) in given]
+    places = [int(e["index"]) for _, e in own]
     names = fresh_names([source.columns[p].name for p in places], [WINDOW_START, WINDOW_END])
     wanted = [
         (n, quoted(source.columns[p].name), source.columns[p].type)
@@ -60,7 +69,7 @@ def lower(low: Lowering, source: Relation, expressions: Sequence[Json]) -> Relat
     held = low.compute(source, wanted, "rows")
     if low.emit_on_close and all(b.column != used[0] for b in low.shape(held).bounds):
         raise NotSupported(NO_WATERMARK, hint=f"write WATERMARK FOR {used[0]} AS … where the rows come in")
-    kind, size = str(marks[KIND]["value"]["value"]), _micros(low, marks[SIZE])
+    size = _micros(low, marks[SIZE])
     if kind == "session":
         step = _session(low, held, used, size)
     else:
@@ -68,13 +77,12 @@ def lower(low: Lowering, source: Relation, expressions: Sequence[Json]) -> Relat
         if kind == "hop":
             operator = Hop(used[0], size, _micros(low, marks[SLIDE]))
         step = low.add(operator, (held.step,), kind)
-    at = iter(zip(names, places, strict=True))
+    held_as = {n: name for (n, _), name in zip(own, names, strict=True)}
     out = []
-    for node in expressions:
+    for n, node in enumerate(expressions):
         alias = node.get("alias")
-        if alias not in marks:
-            name, place = next(at)
-            out.append(Column(name, source.columns[place].type))
+        if alias not in marks:  # in place of a column that nobody reads stands another
+            out.append(Column(held_as.get(n, used[0]), source.columns[int(node["index"])].type))
         else:
             out.append(Column(WINDOW_END if alias == END else WINDOW_START, type_of(time)))
     return Relation(step, tuple(out))
