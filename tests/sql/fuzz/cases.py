@@ -144,7 +144,9 @@ def changes(made: Sequence[Table], rng: random.Random, shared: bool, epoch: int)
     for table in made:
         for _ in range(rng.choice([0, 1, 1, 2]) if epoch else 1):
             found.append(
-                _put(table, rng) if epoch == 0 or rng.random() < 0.5 else _logic(table, rng, shared, epoch)
+                _put(table, rng)
+                if epoch == 0 or rng.random() < 0.5
+                else _logic(table, rng, shared, 10 * epoch + len(found))
             )
     return tuple(found)
 
@@ -159,8 +161,8 @@ def _put(table: Table, rng: random.Random) -> Change:
     return Change(table, tuple(rows.values()))
 
 
-def _logic(table: Table, rng: random.Random, shared: bool, epoch: int) -> Change:
-    """UPDATE, DELETE and INSERT … SELECT."""
+def _logic(table: Table, rng: random.Random, shared: bool, number: int) -> Change:
+    """UPDATE, DELETE and INSERT … SELECT; its number keeps new keys apart from all others."""
     write = Expressions(rng, shared)
     scope = list(table.columns.items())
     where = write.condition(scope, 1)
@@ -174,7 +176,7 @@ def _logic(table: Table, rng: random.Random, shared: bool, epoch: int) -> Change
         some = rng.sample(free, rng.randint(1, min(2, len(free))))
         listed = ", ".join(f"{c} = {write.expression(table.columns[c], scope, 1)}" for c in some)
         return Change(table, text=f"UPDATE {table.name} SET {listed} WHERE {where}")
-    listed = ", ".join(f"id + {100 * (epoch + 1)}" if c == "id" else c for c in table.columns)
+    listed = ", ".join(f"id + {100 * (number + 1)}" if c == "id" else c for c in table.columns)
     return Change(
         table, text=f"INSERT INTO {table.name} SELECT {listed} FROM {table.name} WHERE id < 14 AND {where}"
     )
