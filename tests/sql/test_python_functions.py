@@ -90,11 +90,30 @@ def mean(state: list[float]) -> float | None:
     return state[0] / state[1] if state[1] else None
 
 
+class Fragile:
+    """A sum that cannot be told of 5."""
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    def accumulate(self, x: int) -> None:
+        if x == 5:
+            raise ValueError("five")
+        self.total += x
+
+    def retract(self, x: int) -> None:
+        self.total -= x
+
+    def finish(self) -> int:
+        return self.total
+
+
 def define(pond: Pond) -> None:
     pond.function(count_of)
     pond.function("parts", parts)
     pond.function("spread", Spread)
     pond.function("half", odd_ones_fail)
+    pond.function("fragile", Fragile)
     pond.function("weighted", init=lambda: [0.0, 0.0], accumulate=add, retract=take, finish=mean)
     pond.function(
         "vadd", lambda a, b: pc.add(a, b), arguments=["BIGINT", pa.int64()], returns=int, vectorised=True
@@ -161,6 +180,33 @@ def running(table: list[Row]) -> Rows:
     return plain((n, spread([y for m, y, t in table if t == s and m <= n])) for n, _, s in table)
 
 
+def weighted_mean(group: list[Row]) -> float | None:
+    known = [(x, n) for n, x, _ in group if x is not None]
+    weight = sum(n for _, n in known)
+    return sum(x * n for x, n in known) / weight if weight else None
+
+
+def mixed(table: list[Row]) -> Rows:
+    found = []
+    for s, group in by_text(table).items():
+        if (mean := weighted_mean(group)) is not None:
+            found.append(
+                (
+                    s,
+                    mean,
+                    len(group),
+                    weighted_mean([r for r in group if r[0] > 4]),
+                    spread([r[1] for r in group]),
+                )
+            )
+    return plain(found)
+
+
+def whole_groups(table: list[Row]) -> Rows:
+    groups = {s: [x for _, x, _ in g if x is not None] for s, g in by_text(table).items()}
+    return plain((s, sum(g)) for s, g in groups.items() if 5 not in g)
+
+
 VIEWS = {
     "a": (
         "SELECT id, count_of(s) AS c, vadd(x, id) AS v, whole(x, s) AS w FROM t"
@@ -179,6 +225,12 @@ VIEWS = {
         "SELECT spread(x) AS a, weighted(x, id) AS m, spread(DISTINCT x) AS d FROM t",
         overall,
     ),
+    "i": (
+        "SELECT s, weighted(x, id) AS m, count(*) AS n, weighted(x, id) FILTER (WHERE id > 4) AS f, spread(x) AS p"
+        " FROM t GROUP BY s HAVING weighted(x, id) IS NOT NULL",
+        mixed,
+    ),
+    "j": ("SELECT s, fragile(x) AS n FROM t GROUP BY s", whole_groups),
     "h": ("SELECT id, spread(x) OVER (PARTITION BY s ORDER BY id) AS r FROM t", running),
 }
 
@@ -187,6 +239,42 @@ VIEWS = {
 def test_views_with_python_are_the_batch_answers(seed: int, tmp_path: Path) -> None:
     """Also without registering the functions again after a restart: the program holds them (law 4)."""
     FunctionWorld(tmp_path / "pond", define, VIEWS, seed).run(5)
+
+
+def test_an_aggregate_that_takes_back_costs_the_change(pond: Pond) -> None:
+    """Law 5: rows that were there are not looked at again; nor are they where none can go."""
+    told: list[tuple[str, int]] = []
+
+    class Sum:
+        def __init__(self) -> None:
+            self.total = 0
+
+        def accumulate(self, x: int) -> None:
+            told.append(("came", x))
+            self.total += x
+
+        def finish(self) -> int:
+            return self.total
+
+    class Both(Sum):
+        def retract(self, x: int) -> None:
+            told.append(("went", x))
+            self.total -= x
+
+    pond.function("total", Both, arguments={"x": int})
+    pond.function("grows", Sum, arguments={"x": int})
+    kept = pond.session.catalog.objects["total"].options["calls"][0]
+    assert kept.retracts
+    pond.sql(
+        "CREATE TABLE log (x int) APPEND ONLY; CREATE MATERIALIZED VIEW g AS SELECT grows(x) AS y FROM log"
+    )
+    pond.sql(
+        "CREATE MATERIALIZED VIEW v AS SELECT total(x) AS y FROM t; INSERT INTO log VALUES (1), (2); FLUSH"
+    )
+    told.clear()
+    pond.sql("UPDATE t SET x = 11 WHERE id = 1; INSERT INTO log VALUES (3); FLUSH")
+    assert rows(pond, "SELECT y FROM v") == [(31,)] and rows(pond, "SELECT y FROM g") == [(6,)]
+    assert sorted(told) == [("came", 3), ("came", 11), ("went", 10)]
 
 
 # -- what they take and give ----------------------------------------------------------------------

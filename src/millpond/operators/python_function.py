@@ -62,6 +62,22 @@ class PythonFunction:
     def _gives(self) -> str:
         return f"{self.returns}[]" if self.kind == "table" else self.returns
 
+    @property
+    def gives(self) -> pa.DataType:
+        return self._type
+
+    @property
+    def label(self) -> str:
+        """What people call it."""
+        return self.name.rpartition("#")[0]
+
+    @property
+    def retracts(self) -> bool:
+        """Can an aggregate take a row back?"""
+        if isinstance(self.function, Steps):
+            return self.function.retract is not None
+        return hasattr(self.function, "retract")
+
     @cached_property
     def _type(self) -> pa.DataType:
         found = duck.binder().sql(f"select cast(null as {self._gives}) as x limit 0")
@@ -79,7 +95,7 @@ class PythonFunction:
         except FATAL as error:
             raise duck.Stop(error) from error
         except Exception as error:
-            raise duck.Told(f"{self.name.rpartition('#')[0]}(): {told(error, self._shown)}") from error
+            raise duck.Told(f"{self.label}(): {told(error, self._shown)}") from error
         except BaseException as error:  # an interrupt
             raise duck.Stop(error) from error
 
@@ -134,7 +150,7 @@ class PythonFunction:
         if isinstance(made, Steps):
             state = made.init()
             for each in rows:
-                state = _kept(state, made.accumulate(state, *each))
+                state = kept(state, made.accumulate(state, *each))
             return made.finish(state)
         state = made()
         for each in rows:
@@ -142,7 +158,7 @@ class PythonFunction:
         return state.finish()
 
 
-def _kept(state: Any, given: Any) -> Any:
+def kept(state: Any, given: Any) -> Any:
     """The state after a function that gives a new one, or changes the one it got."""
     return state if given is None else given
 

@@ -19,6 +19,7 @@ from millpond.sql.bind import Binder
 from millpond.sql.lowering import ROUNDS_MAX, Lowering
 from millpond.sql.refusal import NotSupported
 from millpond.sql.relation import Relation, fresh_names
+from millpond.sql.rules.python_aggregate import lift
 from millpond.sql.time_bounds import NO_WATERMARK, hold_whole, is_view_and_ends
 from millpond.sql.time_windows import as_plain_sql
 
@@ -43,7 +44,7 @@ def lower_query(
     def lowered(**known: Any) -> tuple[Lowering, Relation]:
         builder.change(lambda _: before)
         low = Lowering(builder, binder, relations, name, emit_on_close, rounds_max, text, **known)
-        found = low.lower(binder.plan(text))
+        found = low.lower(lift(binder.plan(text)))
         found = Relation(hold_whole(low, found.step), found.columns) if emit_on_close else found
         return low, low.exact(found, fresh_names(column for column, _ in binder.describe(text)))
 

@@ -17,7 +17,7 @@ from millpond.sql.expressions import Column, direction, references, render, type
 from millpond.sql.lowering import Lowering, bare
 from millpond.sql.refusal import refuse
 from millpond.sql.relation import Relation, fresh_names
-from millpond.sql.rules import session_groups, time_window
+from millpond.sql.rules import python_aggregate, session_groups, time_window
 from millpond.sql.rules.values import constant
 from millpond.sql.time_bounds import closing
 from millpond.sql.types import Json, as_stored, quoted, type_text
@@ -118,6 +118,8 @@ def _grouped(low: Lowering, source: Relation, groups: Sequence[Json], calls: Seq
     if groups and not calls:
         made = low.project(source, groups, _names(groups, "group"))
         return distinct_rows(low, made, "groups")
+    if any(map(python_aggregate.is_python, calls)):
+        return python_aggregate.lower(low, source, groups, calls, _grouped)
     fast = [_fast(call) for call in calls]
     if all(f is not None for f in fast):
         return _by_accumulators(low, source, groups, calls, [f for f in fast if f is not None])
@@ -202,7 +204,7 @@ def _by_accumulators(
         source, spread = time_window.once(low, source, dict(zip(keys, groups, strict=True)), read)
     rows = low.compute(source, wanted, "arguments")
     if always:
-        rows = _with_nothing(low, rows)
+        rows = with_nothing(low, rows)
     feeds = feeds_for(aggs, low.builder.shape(rows.step).append_only)
     closes = closing(low, keys, rows.step)
     inputs = []
@@ -242,7 +244,7 @@ def _typed(low: Lowering, found: Relation, keys: int) -> Relation:
     return low.compute(found, wanted, "typed") if changed else found
 
 
-def _with_nothing(low: Lowering, rows: Relation) -> Relation:
+def with_nothing(low: Lowering, rows: Relation) -> Relation:
     """The rows and one more whose values are all NULL."""
     listed = ", ".join(f"CAST(NULL AS {c.type}) AS {quoted(c.name)}" for c in rows.columns)
     nothing = constant(low, f"select {listed}", rows.names, [c.type for c in rows.columns])
@@ -282,7 +284,7 @@ def _by_query(low: Lowering, source: Relation, groups: Sequence[Json], calls: Se
         texts.append(f"{text} AS {quoted(out)}")
     rows = low.compute(source, wanted, "arguments")
     if not groups:
-        rows = _with_nothing(low, rows)
+        rows = with_nothing(low, rows)
     listed = [f"{quoted(k)}" for k in keys]
     grouped = f" GROUP BY {', '.join(listed)}" if listed else ""
     sql = f"select {', '.join([*listed, *texts])} from input{grouped}"

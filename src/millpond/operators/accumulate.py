@@ -1,0 +1,306 @@
+"""Accumulate: aggregates in Python whose state is kept, and changed by the rows that come and go.
+
+Law: a group's row is what `finish` makes of a state that `accumulate` was told of
+all its rows, in some order, and `retract` of those that went.  So an epoch costs
+its own rows, not the size of the groups; and it is right as long as `retract` undoes
+`accumulate`.  It remembers: what it takes back is what its table says it gave.
+
+Where a call fails, the group is computed anew from its rows, which are kept as well
+unless no row can ever go; if that fails, too, the group is an error row (law 9) until
+it can be computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import cloudpickle
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millpond.delta import HASH, WEIGHT, concat, consolidate, negate, with_weights
+from millpond.errors import InternalError
+from millpond.operators.flat_map import arrow_values, python_values
+from millpond.operators.kernel import error_rows, join_errors
+from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
+from millpond.operators.python_function import PythonFunction, Steps, kept
+from millpond.operators.user_code import FATAL, told
+from millpond.operators.watermark import stored
+from millpond.state.packed import sorted_columns
+from millpond.state.table import KeySet
+from millpond.state.table_spec import TableSpec
+
+COUNT, STATE, ERROR = "_n", "_state", "_error"
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Call:
+    out: str
+    function: PythonFunction  # an aggregate
+    arguments: tuple[str, ...]  # columns of the input
+    given: str | None = None  # a column of truth values: other rows are left out
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of whole keys or of a change to them, those of a key next to each other."""
+
+    values: list[tuple[list[Any], ...]]  # for each call the columns of its arguments, as Python values
+    given: list[list[Any] | None]
+    weights: Ints
+    starts: Ints  # of each key, and the end
+
+    def of(self, call: int, key: int, *, nulls: bool) -> Iterator[tuple[int, tuple[Any, ...]]]:
+        """The rows of a key that a call is about, with their weights."""
+        columns, given = self.values[call], self.given[call]
+        for place in range(int(self.starts[key]), int(self.starts[key + 1])):
+            row = tuple(column[place] for column in columns)
+            if (given is None or given[place]) and (nulls or all(v is not None for v in row)):
+                yield int(self.weights[place]), row
+
+
+@dataclass(frozen=True)
+class Accumulate:
+    key: tuple[str, ...]
+    calls: tuple[Call, ...]
+
+    canonical: ClassVar[bool] = False
+
+    def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
+        (shape,) = inputs
+        held = stored(shape.schema)
+        fields = [held.field(name) for name in self.key]
+        outs = [pa.field(call.out, call.function.gives) for call in self.calls]
+        schema = pa.schema([*fields, *outs])
+        hidden = [pa.field(COUNT, pa.int64()), pa.field(STATE, pa.binary()), pa.field(ERROR, pa.string())]
+        out = TableSpec(f"{step}/out", pa.schema([*schema, *hidden]), key=self.key)
+        rows = TableSpec(f"{step}/rows", held, key=self.key, rule="weights")
+        return Binding(
+            Shape(schema, append_only=False, key=self.key),
+            (by_key(*self.key),),
+            (out,) if shape.append_only else (out, rows),
+            placed_by=self.key,
+            extra=rows,
+        )
+
+    def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
+        return (frozenset(binding.extra.schema.names),)
+
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+        (delta,) = inputs
+        if delta is None:
+            return Result()
+        keys, changed = self._rows(binding, delta)
+        names = [COUNT, STATE, ERROR, *(call.out for call in self.calls)]
+        found, before = ctx.table(binding.tables[0].name).lookup_one(keys, names)
+        counts = before.column(COUNT).to_numpy() + _sums(changed)
+        if (counts < 0).any():
+            raise InternalError(
+                "more rows were retracted than there are",
+                detail=f"{int((counts < 0).sum())} groups, lowest count {int(counts.min())}",
+                step=ctx.step,
+                epoch=ctx.epoch,
+            )
+        after = self._changed(before, found, counts, changed)
+        again = [n for n, made in enumerate(after) if isinstance(made, str)]
+        if again and len(binding.tables) > 1:
+            self._from_rows(ctx, binding, delta, keys, again, after)
+        return self._result(ctx, binding, delta, keys, (found, before), counts, after)
+
+    # -- reading -----------------------------------------------------------------------
+
+    def _rows(self, binding: Binding, table: pa.Table) -> tuple[KeySet, _Rows]:
+        """The rows in their total order."""
+        columns = sorted_columns(binding.extra, table)
+        hashes, w = columns.pop(HASH).to_numpy(), columns.pop(WEIGHT).to_numpy()
+        ordered = pa.table(list(columns.values()), schema=binding.extra.schema)
+        keys = KeySet.of(ordered, self.key, hashes)
+        ends = np.cumsum(np.bincount(keys.inverse, minlength=len(keys)))
+        starts = np.concatenate([[0], ends]).astype(np.int64)
+        read: dict[str, list[Any]] = {}
+        for call in self.calls:
+            for name in (*call.arguments, *([call.given] if call.given else [])):
+                if name not in read:
+                    read[name] = python_values(ordered.column(name))
+        values = [tuple(read[name] for name in call.arguments) for call in self.calls]
+        given = [None if call.given is None else read[call.given] for call in self.calls]
+        return keys, _Rows(values, given, w, starts)
+
+    # -- computing -----------------------------------------------------------------------
+
+    def _changed(self, before: pa.Table, found: Any, counts: Ints, rows: _Rows) -> list[Any]:
+        """For each key (states, values); None when it has no rows any more; why it failed, as text."""
+        held, failed = before.column(STATE).to_pylist(), before.column(ERROR).to_pylist()
+        after: list[Any] = []
+        for key in range(len(counts)):
+            if not counts[key]:
+                after.append(None)
+            elif failed[key] is not None:
+                after.append(failed[key])
+            else:
+                after.append(self._one(held[key] if found[key] else None, key, rows))
+        return after
+
+    def _one(self, held: bytes | None, key: int, rows: _Rows) -> Any:
+        states = None if held is None else cloudpickle.loads(held)
+        made, values = [], []
+        for number, call in enumerate(self.calls):
+            function = call.function.function
+            try:
+                state = _fresh(function) if states is None else _restored(function, states[number])
+                mine = list(rows.of(number, key, nulls=call.function.nulls))
+                for weight, row in sorted(mine, key=_comes_first):
+                    for _ in range(abs(weight)):
+                        state = _told(function, state, row, weight > 0)
+                made.append(_plain(function, state))
+                values.append(_finished(function, state))
+                arrow_values([values[-1]], call.function.gives)
+            except FATAL:
+                raise
+            except Exception as error:
+                return f"{call.function.label}(): {told(error, function.accumulate)}"
+        return cloudpickle.dumps(made), values
+
+    def _from_rows(
+        self,
+        ctx: Context,
+        binding: Binding,
+        delta: pa.Table,
+        keys: KeySet,
+        again: list[int],
+        after: list[Any],
+    ) -> None:
+        """Compute some keys from all their rows."""
+        which = np.array(again)
+        some = KeySet(keys.hashes[which], keys.columns.take(pa.array(which)), np.empty(0, np.int64))
+        held = ctx.table(binding.tables[1].name).lookup(some).table
+        mine = delta.filter(pa.array(np.isin(KeySet.of(delta, self.key, _hashes(delta)).inverse, which)))
+        if not self.key:
+            mine = delta
+        found, rows = self._rows(binding, concat([held, mine.drop_columns([HASH])]))
+        place = {_name(found, n): n for n in range(len(found))}
+        for number in again:
+            after[number] = self._one(None, place[_name(keys, number)], rows)
+
+    # -- telling -------------------------------------------------------------------------
+
+    def _result(
+        self,
+        ctx: Context,
+        binding: Binding,
+        delta: pa.Table,
+        keys: KeySet,
+        was: tuple[Any, pa.Table],
+        counts: Ints,
+        after: Sequence[Any],
+    ) -> Result:
+        found, before = was
+        out = binding.tables[0]
+        good = np.array([isinstance(made, tuple) for made in after], np.bool_)
+        bad = np.array([isinstance(made, str) for made in after], np.bool_)
+        reasons = [made if isinstance(made, str) else None for made in after]
+        columns = [keys.columns.column(name) for name in self.key]
+        for number, call in enumerate(self.calls):
+            values = [made[1][number] if isinstance(made, tuple) else None for made in after]
+            columns.append(arrow_values(values, call.function.gives))
+        shown = pa.table(columns, schema=binding.shape.schema)
+        states = pa.array([made[0] if isinstance(made, tuple) else None for made in after], pa.binary())
+        rows = [*shown.columns, pa.array(counts), states, pa.array(reasons, pa.string())]
+        kept_rows = pa.table(rows, schema=out.schema).append_column(
+            pa.field(HASH, pa.uint64()), pa.array(keys.hashes)
+        )
+        changes = [Change(out.name, with_weights(kept_rows, (counts > 0).astype(np.int64)))]
+        if len(binding.tables) > 1:
+            changes.append(Change(binding.tables[1].name, delta))
+        old_errors = before.column(ERROR)
+        was_bad = found & old_errors.is_valid().to_numpy()
+        was_good = found & ~was_bad
+        past = pa.table(
+            [*columns[: len(self.key)], *(before.column(c.out) for c in self.calls)],
+            schema=binding.shape.schema,
+        )
+        gone, come = past.filter(pa.array(was_good)), shown.filter(pa.array(good))
+        both = concat([_weighted(come, 1), _weighted(gone, -1)])
+        errors = join_errors(
+            self._errors(keys, bad, reasons, 1), self._errors(keys, was_bad, old_errors.to_pylist(), -1)
+        )
+        return Result(
+            consolidate(both) if ctx.wanted else None,
+            tuple(changes),
+            None if errors is None else consolidate(errors),
+        )
+
+    def _errors(self, keys: KeySet, which: Any, reasons: Sequence[Any], weight: int) -> pa.Table | None:
+        numbers = np.flatnonzero(which)
+        if not len(numbers):
+            return None
+        rows = keys.columns.take(pa.array(numbers)) if self.key else pa.table({WEIGHT: [1] * len(numbers)})
+        found = error_rows(rows, [str(reasons[n]) for n in numbers.tolist()])
+        return found if weight > 0 else negate(found)
+
+
+def _weighted(rows: pa.Table, weight: int) -> pa.Table:
+    return with_weights(rows, np.full(rows.num_rows, weight, np.int64))
+
+
+def _sums(rows: _Rows) -> Ints:
+    ends = np.concatenate([[0], np.cumsum(rows.weights)])
+    sums: Ints = ends[rows.starts[1:]] - ends[rows.starts[:-1]]
+    return sums
+
+
+def _comes_first(row: tuple[int, Any]) -> bool:
+    return row[0] < 0
+
+
+def _hashes(table: pa.Table) -> Any:
+    return table.column(HASH).to_numpy()
+
+
+def _name(keys: KeySet, number: int) -> Any:
+    """What tells a key from the others."""
+    row = keys.columns.slice(number, 1).to_pylist() if keys.columns.num_columns else []
+    return int(keys.hashes[number]), repr(row)
+
+
+# -- states ------------------------------------------------------------------------------
+
+
+def _fresh(function: Any) -> Any:
+    return function.init() if isinstance(function, Steps) else function()
+
+
+def _told(function: Any, state: Any, row: tuple[Any, ...], comes: bool) -> Any:
+    if isinstance(function, Steps):
+        step = function.accumulate if comes else function.retract
+        assert step is not None
+        return kept(state, step(state, *row))
+    (state.accumulate if comes else state.retract)(*row)
+    return state
+
+
+def _finished(function: Any, state: Any) -> Any:
+    return function.finish(state) if isinstance(function, Steps) else state.finish()
+
+
+def _plain(function: Any, state: Any) -> Any:
+    """What is stored of a state: of an object what it holds, for its class may be known by its code alone."""
+    return state if isinstance(function, Steps) else state.__getstate__()
+
+
+def _restored(function: Any, held: Any) -> Any:
+    if isinstance(function, Steps):
+        return held
+    state = function.__new__(function)
+    if hasattr(state, "__setstate__"):
+        state.__setstate__(held)
+    else:
+        plain, slots = held if isinstance(held, tuple) else (held, None)
+        for name, value in {**(plain or {}), **(slots or {})}.items():
+            setattr(state, name, value)
+    return state
