@@ -10,7 +10,7 @@ rows sorted by group.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -183,6 +183,20 @@ class IntSum:
 
     def fails(self, fields: Fields) -> Bools | None:
         return ~int128.fits64((fields["hi"], fields["lo"]))
+
+
+@dataclass(frozen=True)
+class WideSum(IntSum):
+    """sum of integers as SQL has it: a wide integer, which no sum of 64-bit ones leaves."""
+
+    visible: pa.DataType = field(default_factory=lambda: pa.decimal128(38, 0))
+    visible_field: str | None = None
+
+    def finish(self, fields: Fields, rows: Ints) -> pa.Array:
+        return int128.to_decimal((fields["hi"], fields["lo"]), self.visible, rows <= fields["nulls"])
+
+    def fails(self, fields: Fields) -> Bools | None:
+        return None
 
 
 @dataclass(frozen=True)
@@ -401,6 +415,7 @@ def is_number(kind: Accumulator, field: str) -> bool:
 
 LINEAR = ("count", "sum", "avg", "var_samp", "var_pop", "stddev_samp", "stddev_pop", "variance", "stddev")
 EXTREMES = ("min", "max")
+WIDE_SUM = "wide_sum"  # of integers, as a wide one
 
 
 def accumulator(function: str, kind: pa.DataType | None, *, step: str) -> Accumulator:
@@ -414,6 +429,8 @@ def accumulator(function: str, kind: pa.DataType | None, *, step: str) -> Accumu
     floats = pa.types.is_floating(kind)
     integers = pa.types.is_integer(kind)
     decimals = pa.types.is_decimal128(kind)
+    if function == WIDE_SUM and integers:
+        return WideSum()
     if function in LINEAR and (floats or integers or decimals):
         if function == "sum":
             return IntSum() if integers else FloatSum() if floats else DecimalSum(kind.scale)

@@ -140,6 +140,9 @@ def told(error: duckdb.Error, sql: str, before: int = 0) -> InvalidError:
     hints = [
         line.strip() for line in rest.splitlines() if line.strip() and "LINE" not in line and "^" not in line
     ]
+    first, _, use_try = first.partition(". Use TRY(...)")
+    if use_try:
+        hints = ["TRY(expression) gives NULL instead"]
     if "disabled by configuration" in first:
         hints = ["SQL sees what the pond holds; CREATE SOURCE … WITH (connector = 'files') reads files"]
     return InvalidError(

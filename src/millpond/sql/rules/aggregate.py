@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from millpond.operators.accumulators import WIDE_SUM
 from millpond.operators.aggregate import Agg, Aggregate, feeds_for
 from millpond.operators.distinct import Distinct
 from millpond.operators.filter import Filter
@@ -43,6 +44,9 @@ _NUMBERS = frozenset(
         *("DECIMAL", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"),
         *("UBIGINT", "HUGEINT", "DOUBLE", "FLOAT"),
     ]
+)
+_INTEGERS = frozenset(
+    ["TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"]
 )
 # Of rows without an order any may be taken: the least is always the same one.
 _ANY = ("first", "any_value", "arbitrary", "last")
@@ -149,7 +153,10 @@ def _fast(call: Json) -> str | None:
         return "min" if _ordered_as_stored(type_of(call["children"][0])) else None
     found = _FAST.get(name)
     if found in ("sum", "avg", "var_samp", "var_pop", "stddev_samp", "stddev_pop"):
-        return found if type_of(call["children"][0]).split("(")[0] in _NUMBERS else None
+        kind = type_of(call["children"][0]).split("(")[0]
+        if found == "sum" and type_text(call["return_type"]) == "HUGEINT" and kind in _INTEGERS:
+            return WIDE_SUM
+        return found if kind in _NUMBERS else None
     if found in ("min", "max"):
         plain = len(call["children"]) == 1 and _ordered_as_stored(type_of(call["children"][0]))
         return found if plain else None
