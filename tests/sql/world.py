@@ -35,6 +35,7 @@ class World:
         self.binder = Binder()
         self.path, self.settings = path, {"engine": "inline", "checks": True, **pond}
         self.pond = millpond.open(path, **self.settings)
+        self.twin_pond: millpond.Pond | None = None
         self.relations: dict[str, Relation] = {}
         self.keys: dict[str, list[str]] = {}
         self.queries: dict[str, str] = {}
@@ -55,16 +56,27 @@ class World:
         self.columns[name] = found.columns
         return found
 
+    def twin(self, path: Path) -> None:
+        """A fork of the pond as it is: it gets the same changes, is shaken in the pond's place, and checked as well."""
+        self.pond.fork(path)
+        self.twin_path, self.twin_pond = path, millpond.open(path, **self.settings)
+
+    @property
+    def ponds(self) -> list[millpond.Pond]:
+        return [self.pond, *([self.twin_pond] if self.twin_pond is not None else [])]
+
     def put(self, table: str, rows: pa.Table) -> None:
         """Insert rows; those of an old key take its place."""
         if rows.num_rows:
-            self.pond.insert(table, rows)
+            for pond in self.ponds:
+                pond.insert(table, rows)
             self._without(table, rows)
             self.con.execute(f"insert into {table} select * from fresh")
 
     def take(self, table: str, rows: pa.Table) -> None:
         if rows.num_rows:
-            self.pond.delete(table, rows)
+            for pond in self.ponds:
+                pond.delete(table, rows)
             self._without(table, rows)
 
     def _without(self, table: str, rows: pa.Table) -> None:
@@ -74,30 +86,39 @@ class World:
 
     def shake(self, rng: random.Random) -> None:
         """What may happen between two epochs and must not be seen: restarts, compactions, another parallelism."""
+        pond = self.pond if self.twin_pond is None else self.twin_pond
         if rng.random() < 0.5:
-            self.pond.compact()
+            pond.compact()
         parallelism = rng.randint(1, 7)
         if rng.random() < 0.5:
-            self.pond.close()
-            self.pond = millpond.open(self.path, **{**self.settings, "parallelism": parallelism})
+            pond.rescale(parallelism)
+            return
+        pond.close()
+        settings = {**self.settings, "parallelism": parallelism}
+        if self.twin_pond is None:
+            self.pond = millpond.open(self.path, **settings)
         else:
-            self.pond.rescale(parallelism)
+            self.twin_pond = millpond.open(self.twin_path, **settings)
 
     def check(self, context: str = "") -> None:
         """Every view is the batch query over the tables as they are (law 1)."""
-        self.pond.drain()
+        for pond in self.ponds:
+            pond.drain()
         for name, query in self.queries.items():
-            given, wanted = self.rows(name), self.batch(query)
-            if given != wanted:
-                raise AssertionError(
-                    f"{context} {name}: {query}\nmissing: {list((wanted - given).items())[:5]}\n"
-                    f"too many: {list((given - wanted).items())[:5]}\n"
-                    f"errors: {self.pond.errors().to_pylist()[:3]}"
-                )
+            wanted = self.batch(query)
+            for pond in self.ponds:
+                given = self.rows(name, pond)
+                if given != wanted:
+                    which = "the shaken one's " if pond is self.twin_pond else ""
+                    raise AssertionError(
+                        f"{context} {which}{name}: {query}\nmissing: {list((wanted - given).items())[:5]}\n"
+                        f"too many: {list((given - wanted).items())[:5]}\n"
+                        f"errors: {pond.errors().to_pylist()[:3]}"
+                    )
 
-    def rows(self, name: str) -> Rows:
+    def rows(self, name: str, pond: millpond.Pond | None = None) -> Rows:
         """The rows of a view, in its logical types."""
-        self.con.register("given", self.pond.read(name))
+        self.con.register("given", (pond or self.pond).read(name))
         listed = ", ".join(c.sql for c in self.columns[name])
         return self.batch(f"select {listed} from given")
 
@@ -108,7 +129,8 @@ class World:
         return plain(self.con.execute(f"select {', '.join(listed)} from ({query})").fetchall())
 
     def close(self) -> None:
-        self.pond.close()
+        for pond in self.ponds:
+            pond.close()
         self.con.close()
 
 
