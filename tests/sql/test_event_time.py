@@ -24,6 +24,10 @@ WINDOWED = {
     "over": "select window_end, k, v, sum(v) over (partition by window_end) s from Ta",
     "best_bid": """select t.k, t.v from Ta t join (select window_end, max(v) v from Ta group by 1) m
       on t.window_end = m.window_end and t.v = m.v""",
+    "with_best": """select t.k, t.v, m.v most from Ta t left join (select window_end, max(v) v from Ta where v < 4 group by 1) m
+      on t.window_end = m.window_end and t.v = m.v""",
+    "with_last": """select t.k, t.v, m.n from Ta t join (select window_end, count(*) n from Ta group by 1) m
+      on t.window_start = m.window_end""",
     "hottest": """with c as (select k, count(*) n, window_start, window_end from Ha group by k, window_start, window_end)
       select c.k, c.n, c.window_end from c join (select max(n) n, window_end from c group by 2) h
       on c.window_end = h.window_end and c.n = h.n""",
