@@ -129,7 +129,6 @@ class Tables:
             part = max(1, int(self._count(name) * fraction / 3))
             fresh, self.spare[name] = self.spare[name].slice(0, part), self.spare[name].slice(part)
             seed = self.rng.randrange(2**31)
-            self.con.execute(f"select setseed({seed / 2**31})")
             some = self.con.sql(
                 f"from {name} using sample {2 * part} rows (reservoir, {seed})"
             ).to_arrow_table()

@@ -24,6 +24,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
 
 
+@pytest.fixture(autouse=True)
+def _many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few rows, and many tasks all the same: what passes between them is what is tested here."""
+    from millpond.engine.spark import SparkEngine
+
+    monkeypatch.setattr(SparkEngine, "rows_alone", 0)
+
+
 @pytest.fixture(scope="session")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The one Spark session of this test run."""

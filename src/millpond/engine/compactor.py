@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +63,25 @@ def compact(
         raw = engine.map(_run_unit, [pickle.dumps(u) for u in units])
         found = [None if r == b"" else ref_from_json(json.loads(r)) for r in raw]
     return tuple(r for r in found if r is not None)
+
+
+def merge_small(
+    jobs: Sequence[tuple[MergeJob, TableSpec]], worker: Worker, token: int, epoch: int
+) -> list[tuple[MergeJob, tuple[RunRef, ...]]]:
+    """Small merges of several tables, where the coordinator is, into one file."""
+    writer = PackedWriter()
+    found = []
+    for job, spec in jobs:
+        rows = merge_segments(spec, job.refs, worker.open_file, drop_tombstones=job.drop_tombstones)
+        found.append((job, writer.add(spec, rows, bucket=job.bucket, presorted=True)))
+    buffers, infos = writer.finish()
+    name = f"runs/{token}/{epoch:016d}-c-0-{os.urandom(8).hex()}"
+    if infos and worker.store.put_new(name, buffers) is not Put.WON:
+        raise InternalError("a random run name was already taken", detail=name)
+    return [
+        (job, () if info is None else (info.ref(name, lo=job.lo, hi=job.hi, kind="merge"),))
+        for job, info in found
+    ]
 
 
 def merge_unit(unit: Unit, worker: Worker) -> RunRef | None:

@@ -61,7 +61,7 @@ from millpond.errors import (
     UnavailableError,
 )
 from millpond.operators.operator import Wake
-from millpond.state.compaction import FAN_IN, UNIT_BYTES, MergeJob, plan_merges
+from millpond.state.compaction import FAN_IN, UNIT_BYTES, MergeJob, plan_merges, together
 from millpond.state.live import LiveRuns
 from millpond.state.manifest import Manifest, Page, RunId, check, fold, run_id
 from millpond.state.run_ref import RunRef
@@ -568,10 +568,10 @@ class Coordinator:
     ) -> list[Instruction]:
         added_all, removed_all = list(added), list(removed)
         gone = set(removed)
-        for merge in self._merged:
-            inputs = [run_id(r) for r in merge.job.refs]
+        for job, fresh in ((j, f) for m in self._merged for j, f in ((m.job, m.added), *m.also)):
+            inputs = [run_id(r) for r in job.refs]
             if all(i in self.live and i not in gone for i in inputs):
-                added_all.extend(merge.added)
+                added_all.extend(fresh)
                 removed_all.extend(inputs)
                 gone.update(inputs)
         self._merged = []
@@ -688,7 +688,7 @@ class Coordinator:
             self.live.touched = {(job.table, job.bucket) for job in jobs}
             self._everything = self._everything and bool(jobs)
             if jobs:
-                self._compacting = Compact(jobs[0], self.token, head.epoch)
+                self._compacting = Compact(jobs[0], self.token, head.epoch, together(jobs))
                 found.append(self._compacting)
         due = head.epoch >= self._collect_at and head.floor > 0
         if self.policy.collect and due and not self._collecting and not self._merged:

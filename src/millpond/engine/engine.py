@@ -12,6 +12,7 @@ from millpond.errors import InternalError
 
 class Engine(Protocol):
     default_parallelism: int
+    rows_alone: int  # so few rows of an epoch are one task's; 0: always as many tasks as were asked for
 
     def run(self, spec: EpochSpec) -> list[Report]:
         """Run every level of an epoch; the reports of all tasks, checked."""

@@ -16,6 +16,7 @@ from millpond.engine.worker import Worker
 
 class InlineEngine:
     default_parallelism = 1
+    rows_alone = 0
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker

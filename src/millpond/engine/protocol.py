@@ -91,6 +91,7 @@ class Compact:
     job: MergeJob
     token: int
     epoch: int  # head when the job was made; names the files it writes
+    also: tuple[MergeJob, ...] = ()  # small ones that are done with it, and written into one file
 
 
 @dataclass(frozen=True)
@@ -258,6 +259,7 @@ class DeliverFailed:
 class Compacted:
     job: MergeJob
     added: tuple[RunRef, ...]
+    also: tuple[tuple[MergeJob, tuple[RunRef, ...]], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from millpond.clock import Clock
 from millpond.control.admission import spread
 from millpond.engine import watermarks
 from millpond.engine.backfill import OnProgress, Setting, StoppedError, backfill, errors_taken_back
-from millpond.engine.compactor import compact
+from millpond.engine.compactor import compact, merge_small
 from millpond.engine.engine import Engine
 from millpond.engine.programs import program_of, save_plan, with_live_parts
 from millpond.engine.protocol import (
@@ -76,6 +76,7 @@ from millpond.state.snapshot import Snapshot
 from millpond.state.store import Put
 
 BACKFILL_BYTES = 256 << 20  # of rows that a backfill takes in at once
+QUICK_US, QUICK_STEP_US = 200_000, 10_000  # of a task: below it another task would not help
 INBOX = "inbox"  # the step under which the inbox is polled, admitted and kept in positions
 TABLE_KEY, ROWS_KEY = "table", "rows"  # in the args of an inbox entry: for which table, how many
 
@@ -119,6 +120,7 @@ class Shell:
             n.step: n.operator.source for n in plan.nodes.values() if isinstance(n.operator, Scan)
         }
         self._owners = {t.name: n.step for n in plan.nodes.values() for t in n.binding.tables}
+        self._waits = any(t.bucket_width is not None for n in plan.nodes.values() for t in n.binding.tables)
 
     def perform(self, instruction: Instruction) -> Event:
         match instruction:
@@ -340,14 +342,15 @@ class Shell:
         by_step = _by_step(ask.admitted)
         depth = self._depth([*by_step, *(self._owners[table] for table in ask.due)])
         splits = sum(len(s) for s in by_step.values())
-        first = max(1, min(ask.parallelism, splits))
+        tasks = self._tasks(ask, sum(s.rows for given in by_step.values() for s in given))
+        first = max(1, min(tasks, splits))
         return EpochSpec(
             self.store.uri,
             self.catalog,
             ask.epoch,
             ask.token,
             ask.now_us,
-            (first, *[ask.parallelism] * (depth - 1)),
+            (first, *[tasks] * (depth - 1)),
             spread(by_step, first),
             ask.base.pages,
             ask.base.recent,
@@ -357,6 +360,20 @@ class Shell:
             self.checks,
             options=self.options,
         )
+
+    def _tasks(self, ask: RunEpoch, rows: int) -> int:
+        """How many tasks share an epoch.
+
+        What a step costs before its first row it costs in every task, so a few rows are done sooner by one.
+        Not where an epoch may do more than its rows say: where time closes what waited, or the last was slow.
+        """
+        alone = self.engine.rows_alone
+        before = ask.base.metrics.get("tasks_us")
+        if not alone or self.checks or self._waits or not rows or ask.due or not before:
+            return ask.parallelism
+        if max(before) > QUICK_US + QUICK_STEP_US * len(self.plan.nodes):
+            return ask.parallelism
+        return min(ask.parallelism, -(-rows // alone))
 
     def _depth(self, active: Iterable[str]) -> int:
         """How many levels have anything to do: those that rows of the active steps can reach."""
@@ -522,6 +539,12 @@ class Shell:
         if spec is None:  # a table of a step that the plan no longer has: leave its runs as they are
             return CompactFailed(ask.job, UnavailableError("no such table", detail=ask.job.table))
         try:
+            if ask.also:
+                jobs = [
+                    (job, self.specs[job.table]) for job in (ask.job, *ask.also) if job.table in self.specs
+                ]
+                (_, added), *also = merge_small(jobs, self.worker, ask.token, ask.epoch)
+                return Compacted(ask.job, added, tuple(also))
             added = compact(ask.job, spec, self.worker, self.engine, ask.token, ask.epoch, self.options)
             return Compacted(ask.job, added)
         except MillpondError as error:

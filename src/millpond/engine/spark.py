@@ -18,6 +18,8 @@ from millpond.engine.spec import EpochSpec, Report
 
 
 class SparkEngine:
+    rows_alone = 2_000
+
     def __init__(self, session: Any = None, **options: Any) -> None:
         self._own = session is None
         if session is None:

@@ -10,7 +10,7 @@ so every row is rewritten a logarithmic number of times (law 5, amortised).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from millpond.state.run_ref import RunRef
@@ -18,6 +18,8 @@ from millpond.state.run_ref import RunRef
 FAN_IN = 6
 TIER_BYTES = 64 << 10  # runs below this are all of one tier
 UNIT_BYTES = 64 << 20  # a merge holds about six times as much in memory
+TOGETHER_BYTES = 8 << 20  # of merges of several tables that are done at once, and written into one file
+TOGETHER_MAX = 64
 LAST_HASH = (1 << 64) - 1
 
 
@@ -63,6 +65,18 @@ def plan_merges(
             )
         )
     return sorted(jobs, key=lambda j: -len(j.refs))
+
+
+def together(jobs: Sequence[MergeJob]) -> tuple[MergeJob, ...]:
+    """The merges that are done with the first: with many tables one after the other would never catch up."""
+    found: list[MergeJob] = []
+    size = 0
+    for job in jobs[:TOGETHER_MAX]:
+        if len(job.units) > 1 or size + job.bytes > TOGETHER_BYTES:
+            break
+        size += job.bytes
+        found.append(job)
+    return tuple(found[1:])
 
 
 def by_interval(refs: Iterable[RunRef]) -> list[list[RunRef]]:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
-from millpond import ordering
+from millpond import hashing, ordering
 from millpond.errors import DataError
 from millpond.identity import equal, equal_rows, take
 from millpond.ordering import Order
@@ -169,7 +169,14 @@ class Segment:
         more = np.flatnonzero((self._hashes[after] == wanted[hit]) & (hi < self.rows))
         if len(more):
             hi[more] = self._search(wanted[hit[more]], "right")
+        if hashing.is_injective(list(key.values())) and all(self._all_differ(name) for name in key):
+            return numbers[hit], lo, hi
         return self._settle(key, numbers[hit], lo, hi)
+
+    def _all_differ(self, name: str) -> bool:
+        """Do different values of a key column here always have different hashes?"""
+        column = self._columns.get(name, self.entry.constants.get(name))
+        return column is not None and hashing.is_injective([column])
 
     def _among(self, wanted: Hashes) -> Ints:
         """Which of these sorted hashes occur in this segment at all."""

@@ -13,11 +13,14 @@ from hypothesis import strategies as st
 from millpond.state.compaction import (
     LAST_HASH,
     TIER_BYTES,
+    TOGETHER_BYTES,
+    TOGETHER_MAX,
     MergeJob,
     by_interval,
     cut_units,
     plan_merges,
     tier,
+    together,
 )
 from millpond.state.run_ref import RunRef
 
@@ -145,3 +148,17 @@ def test_a_row_is_rewritten_a_logarithmic_number_of_times(fan_in: int) -> None:
     tiers = math.log(size * count / TIER_BYTES, 4)
     assert written / (size * count) < 2.5 * tiers
     assert most < fan_in * (tiers + 2)
+
+
+def test_small_merges_are_done_together_up_to_a_bound() -> None:
+    def job(table: str, size: int, units: int = 1) -> MergeJob:
+        return MergeJob(
+            table, None, 1, 2, (ref(1, size=size // 2), ref(2, size=size // 2)), True, cut_units(units)
+        )
+
+    small = [job(f"t{n}", 1000) for n in range(100)]
+    assert together(small) == tuple(small[1:TOGETHER_MAX])
+    assert together([job("large", TOGETHER_BYTES + 2), *small]) == ()
+    assert together([small[0], job("large", TOGETHER_BYTES), small[1]]) == ()
+    assert together([job("cut", 1000, units=2), *small]) == ()
+    assert together([]) == ()

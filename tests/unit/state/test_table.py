@@ -324,7 +324,7 @@ def collisions(few: bool) -> AbstractContextManager[Any]:
     def few_hashes(columns: Any, length: int) -> Any:
         return places[(real(columns, length) % np.uint64(4)).astype(np.int64)]
 
-    return mock.patch.object(hashing, "hash_columns", few_hashes)
+    return mock.patch.multiple(hashing, hash_columns=few_hashes, is_injective=lambda columns: False)
 
 
 quick = settings(max_examples=int(os.environ.get("MILLPOND_EXAMPLES", "8")), deadline=None)
@@ -632,7 +632,8 @@ def test_a_hash_alone_is_not_a_match() -> None:
     refs = files.write([(UPSERT, upsert((1, 5, "a")), None, False)], 1, 1)
     hashes = np.array([refs[0].h_min], np.uint64)
     keys = KeySet.of(pa.table({"k": [2]}), ["k"], hashes)
-    assert Table(UPSERT, refs, files.open).lookup(keys).table.num_rows == 0
+    with mock.patch.object(hashing, "is_injective", lambda columns: False):  # as for text
+        assert Table(UPSERT, refs, files.open).lookup(keys).table.num_rows == 0
     with pytest.raises(InternalError, match="uint64"):
         KeySet.of(pa.table({"k": [2]}), ["k"], hashes.astype(np.int64))
 

@@ -1,0 +1,80 @@
+"""Many views in one pipeline: merges keep up with them, and a few rows are one task's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import millpond
+from millpond.engine.inline import InlineEngine
+from millpond.sources.memory import MemorySource
+
+VIEWS = 12
+
+
+def define(pond: millpond.Pond) -> None:
+    rows = pond.table("t", {"id": int, "x": int}, key="id")
+    for n in range(VIEWS):
+        stream = rows.filter(f"x % {n + 2} <> 0")
+        stream.key_by("x").aggregate(n="count(*)", id=f"by{n}").view(f"v{n}")
+
+
+def put(pond: millpond.Pond, first: int, last: int) -> None:
+    pond.insert("t", [{"id": i, "x": i % 7} for i in range(first, last)])
+    pond.drain()
+
+
+def test_merges_of_small_tables_keep_up_with_epochs(tmp_path: Path) -> None:
+    with millpond.open(tmp_path / "pond", engine="inline", parallelism=2, durable=False) as pond:
+        define(pond)
+        for number in range(40):
+            put(pond, number * 10, number * 10 + 10)
+            pond._runner.drain(settle=True)  # type: ignore[union-attr]
+        runs = Counter(r.table for r in pond._runner.coordinator.live.values())  # type: ignore[union-attr]
+        assert max(runs.values()) <= 2 * 2 * 6, "two tasks, two sizes, six of each"
+        merged = [r for m in range(1, pond.epoch) for r in added(pond, m) if r.kind == "merge"]
+        assert len({r.file for r in merged}) < len(merged) / 4, "merges share their files"
+        for n in range(VIEWS):
+            found = {row["x"]: row["n"] for row in pond.read(f"v{n}").to_pylist()}
+            wanted = Counter(i % 7 for i in range(400) if i % 7 % (n + 2))
+            assert found == wanted
+
+
+def added(pond: millpond.Pond, epoch: int) -> Any:
+    from millpond.state import history
+
+    return history.read_manifest(pond.store, epoch).added
+
+
+def test_a_few_rows_are_one_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(InlineEngine, "rows_alone", 50)
+    with millpond.open(tmp_path / "pond", engine="inline", parallelism=3, durable=False) as pond:
+        define(pond)
+        tasks = []
+        for first, last in ((0, 10), (10, 20), (20, 400), (400, 480), (480, 490)):
+            pond.insert("t", [{"id": i, "x": i % 7} for i in range(first, (first + last) // 2)])
+            pond.insert("t", [{"id": i, "x": i % 7} for i in range((first + last) // 2, last)])
+            pond.drain()
+            tasks.append(pond.head().metrics["tasks"][-1])
+        assert tasks[1:] == [1, 3, 2, 1]
+        assert {r["x"]: r["n"] for r in pond.read("v0").to_pylist()} == Counter(
+            i % 7 for i in range(490) if i % 7 % 2
+        )
+
+
+def test_where_time_closes_what_waited_all_tasks_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(InlineEngine, "rows_alone", 50)
+    source = MemorySource(pa.schema([("at", pa.timestamp("us")), ("x", pa.int64())]))
+    with millpond.open(tmp_path / "pond", engine="inline", parallelism=2, durable=False) as pond:
+        stream = pond.stream("s", source, event_time="at", delay="1s").tumble("10s").key_by("window_end", "x")
+        stream.aggregate(on_close=True, n="count(*)").view("v")
+        for second in range(3):
+            source.push([{"at": second * 1_000_000, "x": 1}])
+            pond.drain()
+            assert pond.head().metrics["tasks"][-1] == 2
