@@ -24,6 +24,7 @@ from benchmarks.nexmark import compare, queries
 from benchmarks.nexmark.queries import ON_CLOSE, Query
 
 DELAY_MS = 4_000  # of the watermark behind the newest event
+WINDOW_STEP_S = {"q5": 2.0, "q7": 10.0, "q8": 10.0}  # from the end of one to that of the next
 SETTLE_S = 20.0  # what a contender gets after the feed to show its last results
 
 
@@ -68,6 +69,15 @@ def text(system: str, query: Query) -> str:
     if system == "millpond" and query.check == "closed" and not found.endswith(ON_CLOSE):
         return f"{found}\n{ON_CLOSE}"
     return found
+
+
+def last_closed(job: Asked) -> float:
+    """When the last window that the feed closes was due to close, in seconds after the feed began.
+
+    What ends within half a second of the feed's end may stay open: a table's newest event is a bit older.
+    """
+    step = WINDOW_STEP_S[job.query.name]
+    return (job.feed.seconds - DELAY_MS / 1000 - 0.5) // step * step + DELAY_MS / 1000
 
 
 def of_files(ticks: float, wanted: Feed) -> float:

@@ -63,7 +63,7 @@ def settings(cores: int, work: Path, every: str, backend: str = "heap") -> dict[
         "execution.buffer-timeout.interval": "5 ms",
         "pipeline.auto-watermark-interval": "50 ms",
         # A reader that waits for its next file must not hold the watermark of the other back.
-        "table.exec.source.idle-timeout": "100 ms",
+        "table.exec.source.idle-timeout": "1 s",
         "table.local-time-zone": "UTC",
     }
 
@@ -218,16 +218,30 @@ def measured(job: Asked, every: str, name: str) -> Latency:
                 over = fed.start + job.feed.seconds
                 while time.time() < over + SETTLE_S and process.poll() is None:
                     time.sleep(0.2)
-                    said = _said(work)
-                    newest = max((event for _, event in said.passed), default=0.0)
-                    behind = job.feed.seconds - job.feed.due_s(newest * 1000)
-                    done = completed(work)
-                    if behind < 0.5 and done and done[-1] > max(said.at, default=0.0) + 1.0:
+                    if _settled(job, fed, _said(work), completed(work)):
                         break
         finally:
             end(process)
         said, checkpoints = _said(work), completed(work)
     return _outcome(job, name, fed, sampler, startup, said, checkpoints, wanted)
+
+
+def _settled(job: Asked, fed: feed.Fed, said: Said, checkpoints: Sequence[float]) -> bool:
+    """Has the last of the feed been seen, and every window that it closes, and a checkpoint since?"""
+    newest = max((event for _, event in said.passed), default=0.0)
+    if job.feed.seconds - job.feed.due_s(newest * 1000) > 0.5:
+        return False
+    if job.windowed:
+        closed = command.closings(job.query, job.feed, Shown(_rows(job, said), said.at), fed.start)
+        if max((one.newest for one in closed), default=0.0) < command.last_closed(job):
+            return False
+    return bool(checkpoints) and checkpoints[-1] > max(said.at, default=0.0) + 1.0
+
+
+def _rows(job: Asked, said: Said) -> pa.Table:
+    columns = COLUMNS[job.query.name]
+    values = [pa.array((row[n] for row in said.rows), pa.string()) for n in range(len(columns))]
+    return pa.table(values, names=list(columns))
 
 
 def _said(work: Path) -> Said:
@@ -251,11 +265,7 @@ def _outcome(
     emitted = [Sight(at - fed.start, one) for (at, _), one in zip(said.passed, due, strict=True)]
     shown = results = None
     if job.windowed:
-        columns = COLUMNS[job.query.name]
-        table = pa.table(
-            [pa.array((row[n] for row in said.rows), pa.string()) for n in range(len(columns))],
-            names=list(columns),
-        )
+        table = _rows(job, said)
         results = command.closings(job.query, job.feed, Shown(table, said.at), fed.start)
         last = float("inf")  # a row of no completed checkpoint is never committed
         shown = Shown(table, [last if at is None else at for at in commit_of(said.at, checkpoints)])

@@ -101,12 +101,19 @@ def shown(job: Asked, work: Path, committed: dict[int, float], columns: list[str
     rows: list[dict[str, Any]] = []
     at: list[float] = []
     for batch, log in sorted(_numbered(work / "out" / "_spark_metadata").items()):
+        if batch not in committed:
+            continue  # the sink has it, the checkpoint not yet
         for entry in _entries(log):
             lines = Path(entry["path"].removeprefix("file://")).read_text().splitlines()
             rows.extend(json.loads(line, parse_int=str, parse_float=str) for line in lines)
             at.extend([committed[batch]] * len(lines))
     made = [pa.array((row.get(name) for row in rows), pa.string()) for name in columns]
     return Shown(pa.table(made, names=columns), at)
+
+
+def _all_closed(job: Asked, found: Shown, start: float) -> bool:
+    closed = command.closings(job.query, job.feed, found, start)
+    return max((one.newest for one in closed), default=0.0) >= command.last_closed(job)
 
 
 def measured(job: Asked) -> Latency:
@@ -130,9 +137,9 @@ def measured(job: Asked) -> Latency:
                 raise failure
             done = commits(work / "checkpoint")
             ticks = ticks_by_batch(work / "checkpoint")
-            at_end = [batch for batch in done if ticks.get(batch, 0) >= job.feed.ticks]
-            # The windows that the last events close are shown by the batch after theirs.
-            if at_end and (not job.windowed or max(done) > min(at_end)):
+            read = max((ticks.get(batch, 0) for batch in done), default=0) >= job.feed.ticks
+            # The windows that the last events close are shown by a batch after theirs.
+            if read and (not job.windowed or _all_closed(job, shown(job, work, done, columns), fed.start)):
                 break
             time.sleep(0.2)
         running.stop()
