@@ -67,6 +67,19 @@ def test_sessions_are_those_of_the_batch_query(seed: int, kind: str) -> None:
     run.check_against(query)
 
 
+def test_sessions_of_all_rows() -> None:
+    """Without a key; the batch query has one as well, the same for all."""
+    run = OperatorRun(SessionAggregate((), "ts", 3 * SECOND, AGGS[:2]), [TIMED])
+    rng = random.Random(3)
+    for epoch in range(4):
+        rows = batch(rng, 5 * epoch, None if epoch == 0 else 5 * epoch - 9, 5)
+        run.epoch(rows, parallelism=epoch + 1, watermark={MARK: (5 * epoch - 4) * SECOND})
+        one = SESSIONS.replace("input0", "(select * replace ('all' as k) from input0)")
+        run.check_against(
+            f"select window_start, window_end, count(*) rows, sum(n)::bigint total from ({one}) group by 1, 2"
+        )
+
+
 def test_sessions_need_a_watermark() -> None:
     for operator in (Session(("k",), "ts", 1), SessionAggregate(("k",), "ts", 1, AGGS)):
         with pytest.raises(InvalidError, match="watermark"):
