@@ -8,11 +8,10 @@ in no other, else it is in all of them, as often as they give it.
 Rows inside carry the number of their round, and the inner steps keep it apart,
 so they are plain operators over all rounds at once, with plain state (the
 nested time of differential dataflow).  An epoch is a little loop over them in
-one task: changes of the other inputs go through once, for all rounds; then the
-changed rows of each round, the least first, and what they give is a change of
-the round after.  Once a round was looked at nothing before it changes any
-more, so deletes are as exact as inserts, also around cycles.  It costs the
-rows whose first round changes, times the steps (law 5).
+one task: changes go through, what comes out are changes of the rounds after,
+and so on until there are none.  It costs the rows whose first round changes,
+and what follows from them (law 5); deletes are as exact as inserts, also
+around cycles.
 
 A row that would come after `rounds_max` rounds is an error row, taken back if
 it goes; so a recursion without end is told, and stops nobody.
@@ -27,13 +26,11 @@ from typing import ClassVar
 import pyarrow as pa
 
 from millpond.errors import InternalError, InvalidError
-from millpond.operators.iterate_epoch import LAST, Inner, IterateEpoch, input_name
+from millpond.operators.iterate_epoch import COUNT, LAST, Inner, IterateEpoch, input_name
 from millpond.operators.operator import Binding, Context, Inputs, Operator, Result, Shape, by_key
 from millpond.operators.watermark import stored
 from millpond.ordering import Order
 from millpond.state.table_spec import TableSpec
-
-COUNT = "_n"
 
 
 @dataclass(frozen=True)

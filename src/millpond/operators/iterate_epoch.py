@@ -1,14 +1,21 @@
-"""One epoch of a recursion: its rounds, the least first.
+"""One epoch of a recursion: what the changes of its inputs change in all rounds.
 
 See `iterate` for what is carried out here.  A row's *first* round is the least
-one that gives it.  What was sent so far is always what the first rounds of all
-rows, as known by now, say; a row that loses its first round is promised to the
-next one that gives it, and the promise is settled when that round comes.
+one that gives it.  The rows that are inside with the number of their first
+round are all there is to settle: each round follows from the one before, so
+there is one answer, and whatever is left without work to do is that answer.
+
+Changes of all rounds are looked at together, pass by pass; what a pass gives
+belongs to later rounds.  Only one thing waits: a row that lost its first round
+and has a later one.  That may be the row's own echo around a cycle, so it comes
+back when nothing before that round is left to do.  Hence every pass ends the
+least round for good, and there are no more passes than rounds.  Many changes
+at once are taken round by round, each once, instead of being put right later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,8 +34,10 @@ from millpond.state.table import KeySet, Table
 
 Ints = npt.NDArray[np.int64]
 
+COUNT = "_n"
 LAST = "last"  # the rows of the round before
 NEVER = np.iinfo(np.int64).max
+TOGETHER_ROWS = 20_000  # changes of all rounds that are looked at together; more of them round by round
 COPIES_MAX = 1 << 31  # of one row in one round; more than any batch query would live to see
 
 
@@ -97,52 +106,42 @@ class IterateEpoch:
         self.result = result
         self.distinct = distinct
         self.rounds_max = rounds_max
-        self.schema = pa.schema([*binding.shape.schema, pa.field(WEIGHT, pa.int64())])
+        marks = [pa.field(self.round, pa.int64()), pa.field(WEIGHT, pa.int64())]
+        self.schema = pa.schema([*binding.shape.schema, *marks])
         self.inner: tuple[Inner, ...] = binding.extra[0]
         self.tables = [table.name for table in binding.tables]
         self.fresh = Fresh({table.name: table for table in binding.tables})
         self.inside = {part.name: InnerContext(ctx, self.fresh, part.name) for part in self.inner}
-        self.given: dict[int, list[pa.Table]] = {}  # round -> changes of what is given to it
-        self.promised: dict[
-            int, list[pa.Table]
-        ] = {}  # round -> rows that enter or leave it for another's sake
+        self.given: list[pa.Table] = []  # changes of how often rows are given to rounds
+        self.waiting: dict[int, list[pa.Table]] = {}  # round -> rows that come back to it
         self.out: list[pa.Table] = []
         self.errors: list[pa.Table] = []
-        self.rounds = 0
 
     def run(self, inputs: Mapping[str, pa.Table]) -> Result:
         first = inputs.get(input_name(0))
         if first is not None:
-            self.given[0] = [self._rows(first)]
+            self.given.append(self._rows(first, np.zeros(first.num_rows, np.int64)))
         others = {name: delta for name, delta in inputs.items() if name != input_name(0)}
         if others:
             self._through({name: _without_hash(delta) for name, delta in others.items()})
-        while self.given or self.promised:
-            number = min((*self.given, *self.promised))
-            rows = self._changed(number)
-            if not rows.num_rows:
-                continue
-            if number > self.rounds_max:
-                self._beyond(rows)
-                continue
-            self.out.append(rows)
-            mark = pa.array(np.full(rows.num_rows, number, np.int64))
-            self._through({LAST: rows.append_column(self.round, mark)})
-            self.rounds += 1
+        while self.given or self.waiting:
+            rows = self._pass()
+            if rows.num_rows:
+                self.out.append(rows)
+                self._through({LAST: rows})
         return self._result()
 
     def _result(self) -> Result:
-        merged = ((name, self.fresh.merged(name)) for name in self.tables)
-        changes = [
-            Change(name, rows, presorted=True) for name, rows in merged if rows is not None and rows.num_rows
-        ]
-        out = consolidate(pa.concat_tables(self.out)) if self.out else None
+        merged = [(name, self.fresh.merged(name)) for name in self.tables]
+        changes = (Change(name, rows, presorted=True) for name, rows in merged if rows is not None)
+        out = None
+        if self.out:
+            out = consolidate(pa.concat_tables(self.out), columns=self.columns)
         errors = join_errors(*self.errors)
         return Result(
             out if out is not None and out.num_rows else None,
-            tuple(changes),
+            tuple(change for change in changes if change.rows.num_rows),
             None if errors is None else consolidate(errors),
-            counts={"rounds": self.rounds},
         )
 
     # -- the inner steps ---------------------------------------------------------------
@@ -168,101 +167,168 @@ class IterateEpoch:
             self._give(found[self.result])
 
     def _give(self, rows: pa.Table) -> None:
-        """Rows that a round made belong to the one after it."""
-        made_by: Ints = one_chunk(rows.column(self.round)).to_numpy()
-        plain = self._rows(rows)
-        order = np.argsort(made_by, kind="stable")
-        numbers, starts = np.unique(made_by[order], return_index=True)
-        if len(numbers) > 1:
-            plain = plain.take(pa.array(order))
-        ends = [*starts[1:], len(made_by)]
-        for number, start, end in zip(numbers.tolist(), starts.tolist(), ends, strict=True):
-            self.given.setdefault(number + 1, []).append(plain.slice(start, int(end) - start))
+        """Rows that a round made are given to the one after it."""
+        made_by = _ints(rows, self.round)
+        self.given.append(self._rows(rows, made_by + 1))
 
-    def _rows(self, delta: pa.Table) -> pa.Table:
-        """The columns of a row and its weight, as declared."""
+    def _rows(self, delta: pa.Table, rounds: Ints) -> pa.Table:
+        """The columns of rows, their rounds and weights, as declared."""
         arrays = [delta.column(name) for name in self.columns]
-        return pa.table([*arrays, pa.array(weights(delta))], schema=self.schema)
+        return pa.table([*arrays, pa.array(rounds), pa.array(weights(delta))], schema=self.schema)
 
-    # -- one round ---------------------------------------------------------------------
+    def _by_round(self, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+        rounds = _ints(rows, self.round)
+        if not len(rounds):
+            return
+        if not (rounds == rounds[0]).all():
+            order = np.argsort(rounds, kind="stable")
+            rows, rounds = rows.take(pa.array(order)), rounds[order]
+        starts = np.flatnonzero(np.diff(rounds, prepend=rounds[0] - 1))
+        for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(rounds)], strict=True):
+            yield int(rounds[start]), rows.slice(start, end - start)
 
-    def _changed(self, number: int) -> pa.Table:
-        """The rows that enter and leave a round."""
-        parts = self.promised.pop(number, [])
-        given = self.given.pop(number, [])
-        if given:
-            parts = [*parts, *self._settled(consolidate(concat(given)), number)]
-        return consolidate(concat(parts)) if parts else self.schema.empty_table()
+    # -- one pass ----------------------------------------------------------------------
 
-    def _settled(self, given: pa.Table, number: int) -> list[pa.Table]:
-        """Count what is given to a round; the rows that enter or leave it now. Others are promised."""
+    def _pass(self) -> pa.Table:
+        """The rows that enter and leave their rounds."""
+        least = min(*self.waiting, *(int(_ints(part, self.round).min()) for part in self.given), NEVER)
+        given, self.given = self.given, []
+        if sum(part.num_rows for part in given) > TOGETHER_ROWS:
+            given = self._only(least, given)
+        changed = self._settled(consolidate(concat(given))) if given else []
+        changed += self.waiting.pop(least, [])
+        rows = consolidate(concat(changed)) if changed else self.schema.empty_table()
+        return self._within(rows)
+
+    def _only(self, number: int, given: list[pa.Table]) -> list[pa.Table]:
+        """What is given to one round; the rest is put back."""
+        found = []
+        for part in given:
+            here = _ints(part, self.round) == number
+            found.append(part.filter(pa.array(here)))
+            if not here.all():
+                self.given.append(part.filter(pa.array(~here)))
+        return [part for part in found if part.num_rows]
+
+    def _settled(self, given: pa.Table) -> list[pa.Table]:
+        """Count what is given; the rows that enter or leave a round now. Those that come back later wait."""
         keys = KeySet.of(given, self.columns)
-        more = np.zeros(len(keys), np.int64)
-        np.add.at(more, keys.inverse, weights(given))
-        seen = self.tables[0]
-        held = self.fresh.over(self.ctx.table(seen)).lookup(keys, [self.round, "_n"])
-        of = held.key_index
-        rounds: Ints = one_chunk(held.table.column(self.round)).to_numpy()
-        counts: Ints = one_chunk(held.table.column("_n")).to_numpy()
-        here = rounds == number
-        before = np.zeros(len(keys), np.int64)
-        before[of[here]] = counts[here]
-        after = before + more
-        if (after < 0).any():
+        found = self.fresh.over(self.ctx.table(self.tables[0])).lookup(keys, [self.round, COUNT])
+        seen = _Seen.of(
+            np.concatenate([found.key_index, keys.inverse]),
+            np.concatenate([_ints(found.table, self.round), _ints(given, self.round)]),
+            np.concatenate([_ints(found.table, COUNT), np.zeros(given.num_rows, np.int64)]),
+            np.concatenate([np.zeros(found.table.num_rows, np.int64), weights(given)]),
+        )
+        self._check(seen)
+        touched = np.flatnonzero(seen.before != seen.after)
+        which, rounds, after = seen.key[touched], seen.round[touched], seen.after[touched]
+        counted = self._marked(keys.columns, which, rounds, after)
+        counted = counted.rename_columns([*self.columns, self.round, COUNT])
+        counted = counted.append_column(HASH, pa.array(keys.hashes[which]))
+        self.fresh.add(self.tables[0], with_weights(counted, (after > 0).astype(np.int64)))
+        if not self.distinct:
+            change = self._bounded(keys.columns, seen, touched)
+            return [self._marked(keys.columns, which, rounds, change)]
+        old, new = seen.first(seen.before, len(keys)), seen.first(seen.after, len(keys))
+        leaves = np.flatnonzero((old != new) & (old != NEVER))
+        enters = np.flatnonzero(new < old)
+        returns = np.flatnonzero((new > old) & (new != NEVER))
+        gone = self._marked(keys.columns, leaves, old[leaves], np.full(len(leaves), -1, np.int64))
+        come = self._marked(keys.columns, enters, new[enters], np.ones(len(enters), np.int64))
+        gone = self._not_waiting(gone)
+        back = self._marked(keys.columns, returns, new[returns], np.ones(len(returns), np.int64))
+        for number, part in self._by_round(back):
+            self.waiting.setdefault(number, []).append(part)
+        return [gone, come]
+
+    def _not_waiting(self, gone: pa.Table) -> pa.Table:
+        """Rows that leave; those that still wait to come just do not."""
+        if not self.waiting:
+            return gone
+        left = []
+        for number, part in self._by_round(gone):
+            waiting = self.waiting.pop(number, None)
+            if waiting is None:
+                left.append(part)
+                continue
+            rest = consolidate(concat([*waiting, part]))
+            w = weights(rest)
+            left.append(rest.filter(pa.array(w < 0)))
+            if (w > 0).any():
+                self.waiting[number] = [rest.filter(pa.array(w > 0))]
+        return concat(left) if left else gone
+
+    def _check(self, seen: _Seen) -> None:
+        if (seen.after < 0).any():
             raise InternalError(
                 "a round of a recursion gives a row less than never",
-                detail=f"round {number}, {int((after < 0).sum())} rows, lowest count {int(after.min())}",
+                detail=f"{int((seen.after < 0).sum())} rows, lowest count {int(seen.after.min())}",
                 step=self.ctx.step,
                 epoch=self.ctx.epoch,
             )
-        rows = keys.columns
-        counted = rows.append_column(self.round, pa.array(np.full(len(keys), number, np.int64)))
-        counted = counted.append_column("_n", pa.array(after)).append_column(HASH, pa.array(keys.hashes))
-        self.fresh.add(seen, with_weights(counted, (after > 0).astype(np.int64)))
-        if not self.distinct:
-            return [self._weighted(rows, self._bounded(rows, before, after))]
-        earlier, later = (
-            _least(len(keys), of, rounds, rounds < number),
-            _least(len(keys), of, rounds, rounds > number),
-        )
-        open_here = earlier == NEVER
-        enters = open_here & (before == 0) & (after > 0)
-        leaves = open_here & (before > 0) & (after == 0)
-        for who, sign in ((enters, -1), (leaves, 1)):
-            which = np.flatnonzero(who & (later != NEVER))
-            for next_round in np.unique(later[which]).tolist():
-                chosen = which[later[which] == next_round]
-                moved = self._weighted(rows.take(pa.array(chosen)), np.full(len(chosen), sign, np.int64))
-                self.promised.setdefault(next_round, []).append(moved)
-        return [self._weighted(rows, enters.astype(np.int64) - leaves.astype(np.int64))]
 
-    def _bounded(self, rows: pa.Table, before: Ints, after: Ints) -> Ints:
+    def _marked(self, rows: pa.Table, which: Ints, rounds: Ints, w: Ints) -> pa.Table:
+        """Some rows, with their rounds and weights."""
+        columns = rows.take(pa.array(which)).columns
+        return pa.table([*columns, pa.array(rounds), pa.array(w)], schema=self.schema)
+
+    def _bounded(self, rows: pa.Table, seen: _Seen, touched: Ints) -> Ints:
         """The change of copies; a row of too many is an error row, and goes no further."""
+        before, after = seen.before[touched], seen.after[touched]
         lost_before, lost = before > COPIES_MAX, after > COPIES_MAX
         turned = lost.astype(np.int64) - lost_before
         if turned.any():
-            why = f"the recursion gives this row more than {COPIES_MAX} times in one round"
-            bad = self._weighted(rows, turned)
-            self.errors.append(error_rows(bad, [why] * bad.num_rows))
+            odd = np.flatnonzero(turned)
+            where = touched[odd]
+            bad = self._marked(rows, seen.key[where], seen.round[where], turned[odd])
+            self._fail(bad, f"the recursion gives this row more than {COPIES_MAX} times in one round")
         return np.where(lost, 0, after) - np.where(lost_before, 0, before)
 
-    def _weighted(self, rows: pa.Table, w: Ints) -> pa.Table:
-        """Rows with these weights; those of weight zero are left out."""
-        alive = np.flatnonzero(w)
-        if len(alive) < len(w):
-            rows, w = rows.take(pa.array(alive)), w[alive]
-        return pa.table([*rows.columns, pa.array(w)], schema=self.schema)
-
-    def _beyond(self, rows: pa.Table) -> None:
+    def _within(self, rows: pa.Table) -> pa.Table:
+        """The rows of rounds that may be; others are error rows."""
+        beyond = _ints(rows, self.round) > self.rounds_max
+        if not beyond.any():
+            return rows
         why = f"the recursion is not over after {self.rounds_max} rounds; this row would come next"
-        self.errors.append(error_rows(rows, [why] * rows.num_rows))
+        self._fail(rows.filter(pa.array(beyond)), why)
+        return rows.filter(pa.array(~beyond))
+
+    def _fail(self, rows: pa.Table, why: str) -> None:
+        self.errors.append(error_rows(rows.drop_columns([self.round]), [why] * rows.num_rows))
 
 
-def _least(length: int, of: Ints, rounds: Ints, which: npt.NDArray[np.bool_]) -> Ints:
-    """For each key the least of its chosen rounds."""
-    found = np.full(length, NEVER, np.int64)
-    np.minimum.at(found, of[which], rounds[which])
-    return found
+@dataclass(frozen=True)
+class _Seen:
+    """How often rows are given to rounds, before and after: sorted by (number of the row, round)."""
+
+    key: Ints
+    round: Ints
+    before: Ints
+    after: Ints
+
+    @staticmethod
+    def of(key: Ints, rounds: Ints, before: Ints, more: Ints) -> _Seen:
+        order = np.lexsort((rounds, key))
+        key, rounds = key[order], rounds[order]
+        fresh = np.ones(len(key), np.bool_)
+        fresh[1:] = (key[1:] != key[:-1]) | (rounds[1:] != rounds[:-1])
+        starts = np.flatnonzero(fresh)
+        old = np.add.reduceat(before[order], starts)
+        new = old + np.add.reduceat(more[order], starts)
+        return _Seen(key[starts], rounds[starts], old, new)
+
+    def first(self, counts: Ints, length: int) -> Ints:
+        """The first round of each row by these counts."""
+        found = np.full(length, NEVER, np.int64)
+        there = counts > 0
+        np.minimum.at(found, self.key[there], self.round[there])
+        return found
+
+
+def _ints(rows: pa.Table, name: str) -> Ints:
+    values: Ints = one_chunk(rows.column(name)).to_numpy()
+    return values
 
 
 def _placed(part: Inner, index: int, delta: pa.Table) -> pa.Table:

@@ -14,11 +14,12 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
+from millpond.delta import concat, weights, with_weights
 from millpond.state.merge import merge_segments
 from millpond.state.packed import PackedFile, PackedWriter
 from millpond.state.run_ref import RunRef
 from millpond.state.table import Table
-from millpond.state.table_spec import TableSpec
+from millpond.state.table_spec import WEIGHT, TableSpec
 
 _AFTER_ALL = 1 << 62  # newer than any epoch
 
@@ -37,32 +38,39 @@ class Fresh:
         self._specs = specs
         self._files: dict[str, PackedFile] = {}
         self._runs: dict[str, list[RunRef]] = {}  # oldest first
+        self._waiting: dict[str, list[pa.Table]] = {}  # until somebody reads the table
         self._made = 0
 
     def add(self, table: str, rows: pa.Table) -> None:
         """Rows for a table, newer than all before."""
-        self._made += 1
-        age = _AFTER_ALL + self._made
-        runs = self._runs.setdefault(table, [])
-        self._write(runs, self._specs[table], rows, age, age)
-        while len(runs) > 1 and runs[-2].rows <= 2 * runs[-1].rows:
-            two = [runs.pop(-2), runs.pop()]
-            merged = merge_segments(self._specs[table], two, self._files.__getitem__)
-            for ref in two:
-                del self._files[ref.file]
-            self._write(runs, self._specs[table], merged, two[0].lo, two[1].hi)
+        self._waiting.setdefault(table, []).append(rows)
 
     def over(self, table: Table) -> Table:
         """A table of epoch e-1 with these changes."""
-        runs = self._runs.get(table.spec.name)
+        runs = self._settled(table.spec)
         return table.with_runs(runs, self._files) if runs else table
 
     def merged(self, table: str) -> pa.Table | None:
         """All changes of a table as one, sorted; None when there are none."""
-        runs = self._runs.get(table)
-        if not runs:
-            return None
-        return merge_segments(self._specs[table], runs, self._files.__getitem__)
+        runs = self._settled(self._specs[table])
+        return merge_segments(self._specs[table], runs, self._files.__getitem__) if runs else None
+
+    def _settled(self, spec: TableSpec) -> list[RunRef]:
+        runs = self._runs.setdefault(spec.name, [])
+        waiting = self._waiting.pop(spec.name, [])
+        if len(waiting) > 1 and spec.rule == "weights":  # sums know no order
+            names = [*spec.schema.names, WEIGHT]
+            waiting = [concat([with_weights(rows, weights(rows)).select(names) for rows in waiting])]
+        for rows in waiting:
+            self._made += 1
+            self._write(runs, spec, rows, _AFTER_ALL + self._made, _AFTER_ALL + self._made)
+            while len(runs) > 1 and runs[-2].rows <= 2 * runs[-1].rows:
+                two = [runs.pop(-2), runs.pop()]
+                merged = merge_segments(spec, two, self._files.__getitem__)
+                for ref in two:
+                    del self._files[ref.file]
+                self._write(runs, spec, merged, two[0].lo, two[1].hi)
+        return runs
 
     def _write(self, runs: list[RunRef], spec: TableSpec, rows: pa.Table, lo: int, hi: int) -> None:
         """One more run, unless the rows come to nothing."""
