@@ -57,10 +57,12 @@ def check_compatible(
 def fed_by_what_was_read(old: Plan, new: Plan, positions: Collection[str]) -> dict[str, str]:
     """The steps that are new over a source that was already read, each with such a source."""
     found = {}
+    scans: dict[str, frozenset[str]] = {}
     for step, node in new.nodes.items():
         if step in old.nodes or isinstance(node.operator, Scan):
             continue
-        read = sorted(s for s in _scans(new, step) if s in old.nodes and _position(new.nodes[s]) in positions)
+        below = _scans(new, step, scans)
+        read = sorted(s for s in below if s in old.nodes and _position(new.nodes[s]) in positions)
         if read:
             found[step] = read[0]
     return found
@@ -102,8 +104,10 @@ def _position(node: Node) -> str:
     return "inbox" if getattr(getattr(node.operator, "source", None), "inbox", False) else node.step
 
 
-def _scans(plan: Plan, step: str) -> set[str]:
-    node = plan.nodes[step]
-    if isinstance(node.operator, Scan):
-        return {step}
-    return {s for i in node.inputs for s in _scans(plan, i)}
+def _scans(plan: Plan, step: str, known: dict[str, frozenset[str]]) -> frozenset[str]:
+    """The scans below a step; a step that many read is looked at once."""
+    if step not in known:
+        node = plan.nodes[step]
+        below = (_scans(plan, i, known) for i in node.inputs)
+        known[step] = frozenset([step]) if isinstance(node.operator, Scan) else frozenset().union(*below)
+    return known[step]

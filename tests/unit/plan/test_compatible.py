@@ -109,3 +109,14 @@ def test_a_new_step_over_a_table_that_was_filled_is_refused() -> None:
     with pytest.raises(InvalidError, match="source 't' was already read"):
         check_compatible(old, new, {"inbox"})
     check_compatible(old, new, set())
+
+
+def test_steps_that_are_read_twice_are_looked_at_once() -> None:
+    """Forty steps, each a union of the one before with itself: 2 ** 40 ways down to the source (law 5)."""
+
+    def doubled(stream: Stream) -> None:
+        for _ in range(40):
+            stream = stream.union(stream.filter("v > 0"))
+        stream.view("many")
+
+    check_compatible(made(lambda s: s.view("v")), made(lambda s: (s.view("v"), doubled(s))), set())
