@@ -178,3 +178,20 @@ def test_windows_without_a_watermark_cannot_close(query: str, tmp_path: Path) ->
         pond.sql(STREAM)
         with pytest.raises(InvalidError, match="needs windows that end by a watermark"):
             pond.sql(f"CREATE MATERIALIZED VIEW v AS {query} EMIT ON WINDOW CLOSE")
+
+
+def test_rows_are_looked_up_when_they_come_and_shown_when_their_window_is_over(tmp_path: Path) -> None:
+    with millpond.open(tmp_path / "pond", engine="inline") as pond:
+        pond.sql(STREAM)
+        pond.sql("""
+            CREATE MATERIALIZED VIEW v AS SELECT n, count(*) AS c
+            FROM TUMBLE(a, ts, INTERVAL '10 seconds') AS t JOIN d FOR SYSTEM_TIME AS OF PROCTIME() ON d.k = t.k
+            GROUP BY window_end, n EMIT ON WINDOW CLOSE
+        """)
+        pond.sql(
+            "INSERT INTO d VALUES (1, 'one'); FLUSH; INSERT INTO a VALUES (1, '2024-01-01 00:00:01'); FLUSH"
+        )
+        pond.sql("INSERT INTO d VALUES (1, 'two'); FLUSH")
+        assert pond.sql("SELECT * FROM v").fetchall() == []
+        pond.sql("INSERT INTO a VALUES (1, '2024-01-01 00:00:15'); FLUSH")
+        assert pond.sql("SELECT * FROM v").fetchall() == [("one", 1)]

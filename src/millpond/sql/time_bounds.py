@@ -80,7 +80,9 @@ def _held(low: Lowering, operator: Operator, inputs: tuple[str, ...]) -> tuple[s
     if isinstance(operator, Join) and _meets_closed(operator, *shapes):
         return inputs
     binding = operator.bind("of", shapes)
-    linear = all(p.kind == "here" for p in binding.placements) and not isinstance(operator, Tumble | Hop)
+    as_they_come = getattr(operator, "once", False)  # what it gives depends on when rows come
+    linear = as_they_come or all(p.kind == "here" for p in binding.placements)
+    linear = linear and not isinstance(operator, Tumble | Hop)
     if linear and open_window(binding.shape) is not None:
         return inputs
     return tuple(
