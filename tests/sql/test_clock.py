@@ -71,7 +71,7 @@ class Timed(World):
     def check(self, context: str = "") -> None:
         self.pond.drain()
         head = self.pond.head()
-        for now in {head.now_us, self.clock.now_us()}:  # what is drained is as of the clock
+        for now in {head.now_us, self.clock.now_us()}:  # what is drained is of both times
             self.at(now)
             super().check(f"{context} at {now - START}, {head.kind}")
 
@@ -122,7 +122,7 @@ def pass_time(world: Timed, rng: random.Random) -> None:
     )
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))])
 def test_views_are_the_batch_queries_at_the_time_of_the_epoch(seed: int, tmp_path: Path) -> None:
     """Rows come, change and go; time passes with and without rows; restarts, compactions, other parallelism."""
     rng = random.Random(seed)
@@ -130,7 +130,7 @@ def test_views_are_the_batch_queries_at_the_time_of_the_epoch(seed: int, tmp_pat
     for number, query in enumerate(QUERIES):
         world.view(f"v{number}", query)
     world.check("empty")
-    for epoch in range(14):
+    for epoch in range(14 if seed else 6):
         if rng.random() < 0.3:
             world.shake(rng)
         if rng.random() < 0.7:
@@ -150,7 +150,7 @@ def test_every_epoch_of_the_history_is_the_batch_query_at_its_time(tmp_path: Pat
     asked = [QUERIES[n] for n in (0, 4, 20, 23)]
     for number, query in enumerate(asked):
         world.view(f"v{number}", query)
-    for number in range(10):
+    for number in range(8):
         change(world, rng)
         world.pond.drain()
         pass_time(world, rng)

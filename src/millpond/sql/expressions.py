@@ -123,7 +123,7 @@ def is_clock(node: Json) -> bool:
         return False
     (inner,) = node["children"]
     if inner["expression_class"] == "BOUND_CONSTANT":
-        return inner["value"].get("value") in (CLOCK, STAMP)
+        return bool(inner["value"].get("value") in (CLOCK, STAMP))
     return is_clock(inner)
 
 
@@ -166,7 +166,7 @@ def refuse_clock(node: Json) -> NoReturn:
 
 
 def is_cast(node: Json) -> bool:
-    return node["type"] == "OPERATOR_CAST" or node["qname"]["path"][-1] == "__cast"
+    return bool(node["type"] == "OPERATOR_CAST" or node["qname"]["path"][-1] == "__cast")
 
 
 def direction(order: Json) -> str:
