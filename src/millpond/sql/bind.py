@@ -148,5 +148,13 @@ def told(error: duckdb.Error, sql: str, before: int = 0) -> InvalidError:
     return InvalidError(
         (first if first[1:2].isupper() else first[:1].lower() + first[1:]).rstrip("!. "),
         detail="in the query\n" + picture(sql, at),
-        hint=hints[0] if hints else None,
+        hint=_hint(hints),
     )
+
+
+def _hint(lines: list[str]) -> str | None:
+    """The first line, and where it only announces a list, the first of that."""
+    if not lines:
+        return None
+    listed = lines[0].endswith(":") and len(lines) > 1
+    return " ".join((lines[0], ", ".join(lines[1:4]))) if listed else lines[0]

@@ -48,8 +48,11 @@ def read_columns(inner: Piece) -> Definition:
     columns: list[SqlColumn] = []
     key: tuple[str, ...] = ()
     mark: tuple[str, Piece] | None = None
-    for part in inner.split() if inner.tokens else []:
+    for number, part in enumerate(inner.split() if inner.tokens else []):
         words = Words(part)
+        if not part.tokens:
+            commas = [n for n in inner.outside() if inner.word(n) == ","]
+            inner.fail("a column is missing", commas[min(number, len(commas) - 1)])
         if words.take("PRIMARY", "KEY"):
             key = _one_key(part, key, tuple(words.names()))
             words.end()
@@ -116,6 +119,8 @@ def read_column(words: Words) -> tuple[SqlColumn, bool]:
         elif words.take("DEFAULT"):
             ends = (n for n in piece.outside(words.at) if n > words.at and piece.word(n) in _AFTER_TYPE[:4])
             end = next(ends, len(piece))
+            if end == words.at:
+                words.fail(f"the default of column {name!r} is missing")
             default = readable_text(f"select {piece.part(words.at, end).sql}", piece.dialect)[7:]
             words.at = end
         elif words.take("GENERATED", "ALWAYS", "AS") or words.take("AS"):
@@ -200,6 +205,8 @@ def check_expressions(columns: Sequence[SqlColumn]) -> None:
             try:
                 parser().execute(f"prepare checked as {sql}")
                 parser().execute("deallocate checked")
+                if not source:
+                    parser().execute(sql)  # a default that fails would fail for every row
             except duckdb.Error as error:
                 raise told(error, sql, len("prepare checked as ")) from error
 

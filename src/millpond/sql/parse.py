@@ -25,9 +25,9 @@ from sqlglot.errors import SqlglotError
 from millpond.errors import InvalidError
 from millpond.operators.expressions import picture
 from millpond.sql.bind import told
-from millpond.sql.types import CLOSED
 from millpond.sql.ties import without_ties
 from millpond.sql.time_windows import as_plain_sql
+from millpond.sql.types import CLOSED
 
 OWN = ("postgres", "duckdb")  # dialects whose text is tried as it is
 
@@ -300,6 +300,8 @@ def readable_text(sql: str, dialect: str) -> str:
         plain = as_plain_sql(sql)  # a window may be over a time whose name DuckDB reserves, such as `at`
         if plain != sql and _syntax_error(plain) is None:
             return plain
+        if _lacks_a_value(sql, dialect):
+            raise told(failed, sql)
     try:
         trees = sqlglot.parse(sql, read=_Own if dialect in OWN else dialect)
         made = [without_ties(tree).sql("duckdb") for tree in trees if tree is not None]
@@ -315,6 +317,13 @@ def readable_text(sql: str, dialect: str) -> str:
     if again is not None:
         raise told(failed or again, sql if failed else made[0])
     return str(made[0])
+
+
+def _lacks_a_value(sql: str, dialect: str) -> bool:
+    """Is nothing where a comma says that something is?  sqlglot would read on as if there were no comma."""
+    kinds = [t.token_type for t in tokens_of(sql, dialect)]
+    before = (TokenType.COMMA, TokenType.L_PAREN)
+    return any(a in before and b is TokenType.COMMA for a, b in itertools.pairwise(kinds))
 
 
 class _Own(Postgres):
