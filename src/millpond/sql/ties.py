@@ -24,6 +24,8 @@ def without_ties(tree: exp.Expr) -> exp.Expr:
         if not isinstance(fetch, exp.Fetch):
             continue
         options = fetch.args.get("limit_options")
+        if options is not None and options.args.get("percent"):
+            raise InvalidError("FETCH … PERCENT is not supported", hint="say a number of rows")
         if options is None or not options.args.get("with_ties"):
             continue
         made = _ranked(query, fetch)
