@@ -230,7 +230,7 @@ class TaskRun:
         return out
 
     def _asked(self, node: Node, index: int, delta: pa.Table | None) -> pa.Table | None:
-        """An input as the step knows it: origins are for those who ask, columns that came later for others."""
+        """An input as the step knows it: origins are for those who ask, newer columns for others."""
         if delta is None:
             return None
         if (node.step, index) not in self.levels.origins:

@@ -73,7 +73,8 @@ def told_apart(text: str) -> bool:
     return "INTERVAL" not in text and "TIME WITH TIME ZONE" not in text.replace("TIMESTAMP WITH", "")
 
 
-CLOSED = {  # of a DuckDB that only sees what it is shown: no files, no network, no variables of Python
+# Of a DuckDB that only sees what it is shown: no files, no network, no variables of Python.
+CLOSED: dict[str, str | bool | int | float | list[str]] = {
     "threads": 1,
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
