@@ -195,3 +195,23 @@ def test_rows_are_looked_up_when_they_come_and_shown_when_their_window_is_over(t
         assert pond.sql("SELECT * FROM v").fetchall() == []
         pond.sql("INSERT INTO a VALUES (1, '2024-01-01 00:00:15'); FLUSH")
         assert pond.sql("SELECT * FROM v").fetchall() == [("one", 1)]
+
+
+def test_late_rows_of_a_source_are_kept_apart(tmp_path: Path) -> None:
+    """The rows of a source are not kept, those that came too late are (law 8)."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "1.csv").write_text("k,ts\n1,2024-01-01 00:00:01\n2,2024-01-01 00:01:00\n")
+    with millpond.open(tmp_path / "pond", engine="inline") as pond:
+        pond.sql(f"""
+            CREATE SOURCE s (k int, ts timestamp, WATERMARK FOR ts AS ts - INTERVAL '5 seconds')
+            WITH (connector = 'files', path = '{folder}', format = 'csv');
+            CREATE MATERIALIZED VIEW v AS SELECT window_end, count(*) AS n FROM TUMBLE(s, ts, INTERVAL '10 seconds')
+            GROUP BY window_end EMIT ON WINDOW CLOSE;
+            FLUSH
+        """)
+        (folder / "2.csv").write_text("k,ts\n3,2024-01-01 00:00:02\n4,2024-01-01 00:00:55\n")
+        pond.sql("FLUSH")
+        assert pond.sql("SELECT k FROM s_late").fetchall() == [(3,)]
+        assert [row[:2] for row in pond.sql("SHOW LATE")] == [("s_late", 1)]
+        assert pond.sql("SELECT n FROM v").fetchall() == [(1,)]
