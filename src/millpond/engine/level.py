@@ -211,7 +211,8 @@ class TaskRun:
             else:
                 found = arrived.get((node.step, index))
                 rows = received_rows(found, node.binding.placements[index]) if found else None
-                inputs.append(self._asked(node, index, rows))
+                prepared = hasattr(node.operator, "prepare")  # by the sender: as the step itself made them
+                inputs.append(rows if prepared else self._asked(node, index, rows))
         if all(i is None for i in inputs) and not self._due(node):
             return None
         everywhere = all(p.kind == "here" for p in node.binding.placements)
@@ -230,15 +231,17 @@ class TaskRun:
         return out
 
     def _asked(self, node: Node, index: int, delta: pa.Table | None) -> pa.Table | None:
-        """An input as the step knows it: origins are for those who ask, newer columns for others."""
+        """An input as the step reads it: no columns of others, and the origin for those who asked."""
         if delta is None:
             return None
         if (node.step, index) not in self.levels.origins:
             delta = without_origin(delta)
+        read = self.levels.inputs[node.step, index]
         known = node.reads[index] if node.reads else None
-        if known is None:
-            return delta
-        return delta.select([n for n in delta.column_names if n in known or n in OWN_COLUMNS])
+        names = [
+            n for n in delta.column_names if n in OWN_COLUMNS or (n in read and (known is None or n in known))
+        ]
+        return delta.select(names or delta.column_names[:1])
 
     def _due(self, node: Node) -> bool:
         due = getattr(node.operator, "due", None)

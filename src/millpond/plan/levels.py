@@ -8,7 +8,8 @@ level, for all views, for its hash range.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from millpond.delta import ORIGIN
@@ -42,6 +43,7 @@ class Levels:
     columns: dict[str, tuple[str, ...]]  # what each step must give
     with_origin: frozenset[str] = frozenset()  # the steps whose rows bring their origin
     origins: frozenset[tuple[str, int]] = frozenset()  # the inputs (step, index) that asked for it
+    inputs: dict[tuple[str, int], frozenset[str]] = field(default_factory=dict)  # what each is read for
 
     @property
     def count(self) -> int:
@@ -94,7 +96,8 @@ def cut(plan: Plan) -> Levels:
             tuple(consumers),
             way.kind,
             way.key,
-            columns[way.producer] + ((ORIGIN,) if asked.origins.intersection(consumers) else ()),
+            _carried(columns[way.producer], [asked.inputs[c] for c in consumers])
+            + ((ORIGIN,) if asked.origins.intersection(consumers) else ()),
             way.prepared[0] if way.prepared else None,
             way.from_level,
             way.to_level,
@@ -105,7 +108,12 @@ def cut(plan: Plan) -> Levels:
     order = [node.step for node in plan.topological()]
     steps = tuple(tuple(s for s in order if level_of[s] == k) for k in range(depth))
     with_origin = frozenset(step for step, names in needed.items() if ORIGIN in names)
-    return Levels(level_of, steps, tuple(edges), columns, with_origin, asked.origins)
+    return Levels(level_of, steps, tuple(edges), columns, with_origin, asked.origins, asked.inputs)
+
+
+def _carried(columns: tuple[str, ...], reads: Sequence[frozenset[str]]) -> tuple[str, ...]:
+    """The columns that travel: what somebody reads, or one where only the number of rows counts."""
+    return tuple(c for c in columns if any(c in read for read in reads)) or columns[:1]
 
 
 def _lies(plan: Plan, source: str, placement: Placement) -> bool:

@@ -18,6 +18,7 @@ from millpond.plan.nodes import Plan
 class Needs:
     columns: dict[str, frozenset[str]]  # that each step must give; with `_o` where its origin is asked for
     origins: frozenset[tuple[str, int]]  # the inputs (step, index) that bring `_o`
+    inputs: dict[tuple[str, int], frozenset[str]]  # what each input is read for
 
 
 def needed_columns(plan: Plan) -> dict[str, frozenset[str]]:
@@ -30,6 +31,7 @@ def needs(plan: Plan) -> Needs:
     for view in plan.views.values():
         needed[view.step] = frozenset(plan.shape(view.step).schema.names)
     origins: set[tuple[str, int]] = set()
+    inputs: dict[tuple[str, int], frozenset[str]] = {}
     for node in reversed(list(plan.topological())):
         if not node.inputs:
             continue
@@ -40,7 +42,8 @@ def needs(plan: Plan) -> Needs:
             else:
                 columns -= {ORIGIN}
             needed[source] = needed[source] | columns
-    return Needs(needed, frozenset(origins))
+            inputs[node.step, index] = columns
+    return Needs(needed, frozenset(origins), inputs)
 
 
 def _carried(plan: Plan) -> set[str]:
