@@ -68,7 +68,10 @@ def lower(
         used.append(name)
     held = low.compute(source, wanted, "rows")
     if low.emit_on_close and all(b.column != used[0] for b in low.shape(held).bounds):
-        raise NotSupported(NO_WATERMARK, hint=f"write WATERMARK FOR {used[0]} AS … where the rows come in")
+        hint = f"write WATERMARK FOR {used[0]} AS … where the rows come in"
+        if time["expression_class"] != "BOUND_REF":
+            hint = "take the column that WATERMARK FOR names as it is, for the time of the window"
+        raise NotSupported(NO_WATERMARK, hint=hint)
     size = _micros(low, marks[SIZE])
     if kind == "session":
         step = _session(low, held, used, size)
