@@ -150,8 +150,12 @@ class Lifted:
         return self._add(Map((*names, (own, either))), (step,), "round")
 
 
-_WORDS = {
+_WORDS = {  # by operator
     "iterate": "another recursion over it",
+    "during": "a condition on now()",
+    "stamp": "proctime()",
     "window": "a window of time",
+    "session": "a session window",
     "aggregate": "windows that close",
+    "hold": "windows that close",
 }
