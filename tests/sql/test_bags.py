@@ -53,13 +53,13 @@ EPOCHS = (
     (Change(BAG, text="DELETE FROM b WHERE k IS NOT NULL"), Change(KEYED, text="DELETE FROM c")),
     (Change(BAG, text="DELETE FROM b"),),
 )  # fmt: skip
-SHAKES = (Shake(1), Shake(2), Shake(1, restart=True, compact=True), Shake(3), Shake(1, compact=True), Shake(1))
+SHAKES = (
+    Shake(1),
     Shake(2),
-    Shake(3),
     Shake(1, restart=True, compact=True),
-    Shake(5),
-    Shake(2, compact=True),
-    Shake(2),
+    Shake(3),
+    Shake(1, compact=True),
+    Shake(1),
 )
 
 
