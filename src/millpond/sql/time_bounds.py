@@ -77,7 +77,7 @@ def _held(low: Lowering, operator: Operator, inputs: tuple[str, ...]) -> tuple[s
         return inputs
     if isinstance(operator, Aggregate) and operator.closes is not None:
         return inputs
-    if isinstance(operator, Join) and _meets_closed(operator, *shapes):
+    if isinstance(operator, Join) and _meets_closed(operator, shapes[0], shapes[1]):
         return inputs
     binding = operator.bind("of", shapes)
     as_they_come = getattr(operator, "once", False)  # what it gives depends on when rows come
@@ -139,7 +139,7 @@ def is_view_and_ends(operator: Operator) -> bool:
 
 def _expiring(low: Lowering, operator: Operator, shapes: Sequence[Shape], spans: Iterable[Span]) -> Operator:
     if isinstance(operator, Join):
-        return replace(operator, bounds=_of_join(operator, *shapes, spans))
+        return replace(operator, bounds=_of_join(operator, shapes[0], shapes[1], spans))
     match operator:
         case PerKey(apart=None) | TopN(buckets=None) | Aggregate(closes=None):
             key = operator.key
