@@ -180,4 +180,6 @@ def test_every_epoch_of_the_history_is_the_batch_query_at_its_time(tmp_path: Pat
                 told = f"epoch {epoch}, {moment.manifest.kind}, {name}"
                 assert given == world.batch(world.queries[name]), told
     assert {"epoch", "takeover", "change"} <= kinds
+    ran = [s.epoch for s in world.pond.epochs(last=None) if s.rows is not None]
+    assert all(world.pond.replay(epoch).same for epoch in ran[-6:]), "a replay has the same time (law 3)"
     world.close()

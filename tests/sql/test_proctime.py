@@ -168,4 +168,10 @@ def test_the_time_in_statements_is_that_of_the_statement(tmp_path: Path) -> None
     assert rows(pond, "SELECT id FROM fresh") == Counter([(1,), (2,)])
     clock.advance(61 * SECOND)
     assert rows(pond, "SELECT id FROM fresh") == Counter()
+    pond.sql("INSERT INTO t (id) SELECT id + 10 FROM t")  # executed in its turn, at the time of the statement
+    said = clock.now_us()
+    clock.advance(SECOND)
+    pond.sql("FLUSH")
+    assert rows(pond, "SELECT at FROM t WHERE id > 10") == Counter({(utc(said),): 2})
+    assert pond.replay(max(s.epoch for s in pond.epochs() if s.rows)).same
     pond.close()

@@ -206,7 +206,7 @@ def check_expressions(columns: Sequence[SqlColumn]) -> None:
                 parser().execute(f"prepare checked as {sql}")
                 parser().execute("deallocate checked")
                 if not source:
-                    parser().execute(sql).fetchall()  # a default that fails would fail for every row
+                    parser().sql(sql).to_arrow_table()  # a default that fails would fail for every row
             except duckdb.Error as error:
                 raise told(error, sql, len("prepare checked as ")) from error
 
