@@ -16,6 +16,7 @@ from millpond.flow.builder import Builder
 from millpond.operators.expressions import picture
 from millpond.plan.change import upstream
 from millpond.sql.bind import Binder
+from millpond.sql.lateral import without_joins
 from millpond.sql.lowering import ROUNDS_MAX, Lowering
 from millpond.sql.refusal import NotSupported
 from millpond.sql.relation import Relation, fresh_names
@@ -44,7 +45,7 @@ def lower_query(
     def lowered(**known: Any) -> tuple[Lowering, Relation]:
         builder.change(lambda _: before)
         low = Lowering(builder, binder, relations, name, emit_on_close, rounds_max, text, **known)
-        found = low.lower(lift(binder.plan(text)))
+        found = low.lower(without_joins(lift(binder.plan(text))))
         found = Relation(hold_whole(low, found.step), found.columns) if emit_on_close else found
         return low, low.exact(found, fresh_names(column for column, _ in binder.describe(text)))
 
