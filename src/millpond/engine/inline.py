@@ -14,6 +14,20 @@ from millpond.engine.spec import EpochSpec, Report
 from millpond.engine.worker import Worker
 
 
+def run_levels(spec: EpochSpec, worker: Worker) -> list[bytes]:
+    """All levels of an epoch, one after the other; the frames at the end of the chain."""
+    depth = len(spec.parallelism)
+    inboxes: list[list[bytes]] = [[] for _ in range(spec.parallelism[0])]
+    for level in range(depth):
+        last = level == depth - 1
+        outboxes: list[list[bytes]] = [[] for _ in range(1 if last else spec.parallelism[level + 1])]
+        for task, incoming in enumerate(inboxes):
+            for target, frame in run_task(spec, level, task, iter(incoming), worker):
+                outboxes[target].append(frame)
+        inboxes = outboxes
+    return inboxes[0]
+
+
 class InlineEngine:
     default_parallelism = 1
     rows_alone = 0
@@ -22,16 +36,7 @@ class InlineEngine:
         self.worker = worker
 
     def run(self, spec: EpochSpec) -> list[Report]:
-        depth = len(spec.parallelism)
-        inboxes: list[list[bytes]] = [[] for _ in range(spec.parallelism[0])]
-        for level in range(depth):
-            last = level == depth - 1
-            outboxes: list[list[bytes]] = [[] for _ in range(1 if last else spec.parallelism[level + 1])]
-            for task, incoming in enumerate(inboxes):
-                for target, frame in run_task(spec, level, task, iter(incoming), self.worker):
-                    outboxes[target].append(frame)
-            inboxes = outboxes
-        return collect_reports(spec, inboxes[0])
+        return collect_reports(spec, run_levels(spec, self.worker))
 
     def map(self, function: Callable[[bytes], bytes], items: Sequence[bytes]) -> list[bytes]:
         return [function(item) for item in items]

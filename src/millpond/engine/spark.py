@@ -7,14 +7,28 @@ State has no home (law 4), so executors may come and go.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from millpond.engine.engine import collect_reports
+from millpond.engine.inline import run_levels
 from millpond.engine.level import LevelTask
 from millpond.engine.spark_chain import SparkChain
 from millpond.engine.spark_session import check_session, make_session
 from millpond.engine.spec import EpochSpec, Report
+
+
+class WholeChain:
+    """A picklable function: all levels of an epoch that has one task in each, without a shuffle between."""
+
+    def __init__(self, spec: EpochSpec) -> None:
+        self.spec = spec
+
+    def __call__(self, task: int, incoming: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
+        from millpond.engine.worker import worker_for
+
+        worker = worker_for(self.spec.store, **self.spec.options)
+        return ((0, frame) for frame in run_levels(self.spec, worker))
 
 
 class SparkEngine:
@@ -31,10 +45,11 @@ class SparkEngine:
         self.default_parallelism = max(1, int(session.sparkContext.defaultParallelism))
 
     def run(self, spec: EpochSpec) -> list[Report]:
+        told = f"millpond epoch {spec.epoch}"
+        if self.rows_alone and len(spec.parallelism) > 1 and set(spec.parallelism) == {1}:
+            return collect_reports(spec, self.chain.run([WholeChain(spec)], [1], description=told))
         levels = [LevelTask(spec, level) for level in range(len(spec.parallelism))]
-        return collect_reports(
-            spec, self.chain.run(levels, spec.parallelism, description=f"millpond epoch {spec.epoch}")
-        )
+        return collect_reports(spec, self.chain.run(levels, spec.parallelism, description=told))
 
     def map(self, function: Callable[[bytes], bytes], items: Sequence[bytes]) -> list[bytes]:
         # One core stays free for the chain.
