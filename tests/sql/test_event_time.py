@@ -80,7 +80,8 @@ def test_windows_are_given_when_they_are_over(tmp_path: Path) -> None:
 
 
 def test_views_of_windows_and_of_joins_in_time(tmp_path: Path) -> None:
-    run(Streams(tmp_path / "pond", 2, {**WINDOWED, **TIMED}, {}, later=0.3), epochs=4)
+    some = dict(list(WINDOWED.items())[::2])
+    run(Streams(tmp_path / "pond", 2, {**some, **TIMED}, {}, later=0.3), epochs=4)
 
 
 @pytest.mark.slow
