@@ -34,6 +34,12 @@ def pond(tmp_path: Path) -> Iterator[Pond]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def empty() -> Iterator[Pond]:
+    with millpond.open("memory://", engine="inline") as made:
+        yield made
+
+
 def rows(pond: Pond, sql: str) -> list[tuple[Any, ...]]:
     return pond.sql(sql).fetchall()
 
@@ -516,9 +522,9 @@ class Half:
         (count_of, {"init": list}, "needs init, accumulate and finish"),
     ],
 )
-def test_mistakes_are_told(given: Any, options: dict[str, Any], told: str, pond: Pond) -> None:
+def test_mistakes_are_told(given: Any, options: dict[str, Any], told: str, empty: Pond) -> None:
     with pytest.raises(InvalidError) as caught:
-        pond.function("f", given, **options)
+        empty.function("f", given, **options)
     assert told in str(caught.value)
 
 
