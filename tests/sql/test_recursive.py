@@ -146,6 +146,29 @@ def test_views_on_recursive_views(tmp_path: Path) -> None:
         assert sorted(pond.sql("SELECT a FROM again").fetchall()) == [(1,), (2,), (3,)]
         plan = pond._builder.plan
         assert sum(isinstance(node.operator, Iterate) for node in plan.nodes.values()) == 2
+        explained = [line.strip() for (line,) in pond.sql("EXPLAIN reach").fetchall()]
+        assert "each round 0-join: Join kind inner of last, input1" in explained
+
+
+def test_a_table_gains_a_column_and_the_past_comes_back(tmp_path: Path) -> None:
+    """A recursion reads what it knew; a rollback brings its rounds back with its rows."""
+    with millpond.open(tmp_path / "pond", engine="inline", checks=True, durable=False) as pond:
+        pond.sql(f"CREATE TABLE e (a int, b int); CREATE MATERIALIZED VIEW v AS {CLOSURE};")
+        pond.sql("INSERT INTO e VALUES (1, 2), (2, 3); FLUSH; ALTER TABLE e ADD COLUMN c int DEFAULT 7")
+        epoch = pond.epoch
+        pond.sql("INSERT INTO e VALUES (3, 1, 5); FLUSH; DELETE FROM e WHERE a = 1; FLUSH")
+        assert sorted(pond.sql("SELECT * FROM v").fetchall()) == [(2, 1), (2, 3), (3, 1)]
+        pond.rollback(epoch)
+        assert sorted(pond.sql("SELECT * FROM v").fetchall()) == [(1, 2), (1, 3), (2, 3)]
+        pond.sql("INSERT INTO e VALUES (3, 4, 5); FLUSH")
+        assert (1, 4) in pond.sql("SELECT * FROM v").fetchall()
+
+
+def test_a_recursion_over_a_stream_says_that_it_keeps_all(tmp_path: Path) -> None:
+    with millpond.open(tmp_path / "pond", engine="inline", durable=False) as pond:
+        pond.sql("CREATE TABLE e (a int, b int) APPEND ONLY")
+        made = pond.sql(f"CREATE MATERIALIZED VIEW v AS {CLOSURE}")
+        assert any("a recursion keeps every row of e for ever" in text for text in made.warnings)
 
 
 @pytest.mark.parametrize("union", ["UNION", "UNION ALL"])

@@ -31,6 +31,10 @@ def explain_text(plan: Plan, levels: Levels) -> str:
             for source, index in ((s, i) for i, s in enumerate(node.inputs)):
                 edge = _edge(levels, step, index)
                 lines.append(f"    from {source}" + (f"  [{describe_edge(edge)}]" if edge else ""))
+            for inner in getattr(node.operator, "steps", ()):  # of a recursion
+                lines.append(
+                    f"    each round {inner.name}: {label(inner.operator)} of {', '.join(inner.inputs)}"
+                )
             lines += _state_lines(node)
             if used[step]:
                 lines.append(f"    view {', '.join(used[step])}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from millpond.operators.distinct import Distinct
+from millpond.operators.iterate import Iterate
 from millpond.operators.join import Join
 from millpond.operators.per_key import PerKey
 from millpond.operators.scan import Scan
@@ -20,6 +21,10 @@ _JOIN = (
     " and equal windows or b.ts BETWEEN a.ts AND a.ts + INTERVAL …"
 )
 _KEYS = "give the rows a WATERMARK FOR, and let the query be by its windows (TUMBLE, HOP, SESSION)"
+
+_TABLE = (
+    "let it read a table whose rows are deleted when they are old, or a view WHERE ts > now() - INTERVAL …"
+)
 
 
 def warnings(plan: Plan, steps: Collection[str]) -> tuple[str, ...]:
@@ -34,6 +39,10 @@ def _told(plan: Plan, node: Node) -> Iterator[str]:
         kept = [s for n, s in enumerate(node.inputs) if node.binding.extra[n].bound is None]
         if names := _streams(plan, kept):
             yield f"a join keeps every row of {names} for ever; {_JOIN}"
+        return
+    if isinstance(operator, Iterate):
+        if names := _streams(plan, node.inputs):
+            yield f"a recursion keeps every row of {names} for ever; {_TABLE}"
         return
     what = ""
     if isinstance(operator, Distinct) and not node.binding.shape.bounds:
