@@ -19,7 +19,7 @@ import millpond
 from millpond.errors import InvalidError
 from millpond.sql.parse import statements
 from tests.sql.fuzz.cases import Case, Shake, View
-from tests.sql.fuzz.divergences import is_known
+from tests.sql.fuzz.divergences import is_known, why
 from tests.sql.world import Rows, plain
 
 
@@ -128,19 +128,25 @@ def shaken(pond: millpond.Pond, path: Path, shake: Shake, before: Shake) -> mill
 def _create(
     pond: millpond.Pond, view: View, engines: list[Batch], there: dict[str, list[Batch]], outcome: Outcome
 ) -> None:
-    answers = [engine for engine in engines if engine.run(f"CREATE VIEW {view.name} AS {view.query}") is None]
+    answers = []
     for engine in engines:
-        if engine not in answers:
-            outcome.left_out[f"no query for {engine.name}"] += 1
-    if engines[0] not in answers and not ("WITH TIES" in view.query and answers):
-        return  # not a query, or over a view that is not there
+        refused = engine.run(f"CREATE VIEW {view.name} AS {view.query}")
+        if refused is None:
+            answers.append(engine)
+        else:
+            outcome.left_out[f"{engine.name}: {why(refused)}"] += 1
+    if engines[0] not in answers:
+        unread = [name for name, known in there.items() if engines[0] not in known]
+        tied = "WITH TIES" in view.query or any(f"{name} AS " in view.query for name in unread)
+        if not (tied and answers):
+            return  # not a query, or over a view that is not there
     try:
         for piece in statements(view.sql(), "postgres"):
             pond.session.run_one(piece)  # those that follow each other are one change of the program
     except InvalidError as error:
         for engine in answers:
             engine.run(f"DROP VIEW {view.name}")
-        outcome.left_out["refused"] += 1
+        outcome.left_out[f"refused: {error.message}"] += 1
         if not is_known(error.message) and "does not exist" not in error.message:
             outcome.wrong[view.name] = f"refused: {error}"
         return
@@ -154,7 +160,7 @@ def _compare(pond: millpond.Pond, name: str, engines: list[Batch], outcome: Outc
     for engine in engines:
         wanted = engine.rows(name)
         if isinstance(wanted, str):
-            outcome.left_out[f"no answer of {engine.name}"] += 1
+            outcome.left_out[f"{engine.name}: {why(wanted)}"] += 1
             if engine.name == "duckdb":
                 return None  # the view has error rows
             continue
