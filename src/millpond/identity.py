@@ -208,7 +208,8 @@ def _canonical_floats(column: pa.Array) -> pa.Array:
         wrong |= nan & (raw != np.array(np.nan, values.dtype).view(raw.dtype))
     if not wrong.any():
         return column
-    fixed = values + values.dtype.type(0)
+    with np.errstate(invalid="ignore"):  # what lies under a NULL may be a NaN that signals
+        fixed = values + values.dtype.type(0)
     fixed[nan] = np.nan
     mask = nulls(column) if column.null_count else None
     return pa.array(fixed, column.type, mask=mask, from_pandas=False)

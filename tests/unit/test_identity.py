@@ -93,6 +93,15 @@ def test_canonical_changes_nothing_where_nothing_is_wrong() -> None:
     assert identity.canonical(odd).to_numpy().tobytes() == np.array([np.nan]).tobytes()
 
 
+@pytest.mark.filterwarnings("error")
+def test_what_lies_under_a_null_is_nobodys_matter() -> None:
+    """Bits of a NaN that signals, in a place that is NULL, beside a zero that is made one of its kind."""
+    bits = np.array([0x7FF0000000000001, 0x8000000000000000], np.uint64)
+    valid = pa.py_buffer(bytes([0b10]))
+    column = pa.Array.from_buffers(pa.float64(), 2, [valid, pa.py_buffer(bits.tobytes())], null_count=1)
+    assert [str(v) for v in identity.canonical(column).to_pylist()] == ["None", "0.0"]
+
+
 def test_one_chunk_undoes_every_wrapping() -> None:
     plain = pa.array(["a", None, "b"])
     chunked = pa.chunked_array([plain.slice(0, 1), plain.slice(1)])
