@@ -68,7 +68,7 @@ from millpond.plan.tables import table_specs
 from millpond.sources.source import Advance, Poll, Source, Split
 from millpond.state import history, inbox
 from millpond.state.garbage import Facts, collect
-from millpond.state.listing import live_runs
+from millpond.state.listing import Listing, live_runs
 from millpond.state.manifest import Manifest, encode_page, is_kept, manifest_name
 from millpond.state.packed import PackedWriter
 from millpond.state.run_ref import RunRef
@@ -549,6 +549,17 @@ class Shell:
             return Compacted(ask.job, added)
         except MillpondError as error:
             return CompactFailed(ask.job, error)
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Of files that merges here have opened and that are over."""
+        head = self._head
+        if head is None or not self.worker.crowded:
+            return
+        # Pages may have been collected since, or the store may rest: the next merge tries again.
+        with contextlib.suppress(UnavailableError):
+            self.worker.trim(Listing.of(head, self.worker.pages))
 
     def _collect(self, ask: Collect) -> Event:
         # What cannot be deleted now is found again by the next collection.

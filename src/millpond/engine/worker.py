@@ -33,6 +33,7 @@ class Worker:
         self._files: OrderedDict[str, PackedFile] = OrderedDict()
         self._plans: dict[str, tuple[Plan, Levels]] = {}
         self._roots = roots or {}
+        self._room = FILES_SPARE  # files that may be open before it is asked which of them are of use
         self._lock = threading.Lock()
 
     def open_file(self, name: str) -> PackedFile:
@@ -48,14 +49,20 @@ class Worker:
                 self._files.popitem(last=False)
         return found
 
+    @property
+    def crowded(self) -> bool:
+        """Have enough files been opened since the last trim for another to be worth it?"""
+        return len(self._files) > self._room
+
     def trim(self, listing: Listing) -> None:
-        """Let go of most files that an epoch does not name: a merged file that is open keeps its disk."""
+        """Let go of files that an epoch does not name: a merged file that is open keeps its disk."""
+        if not self.crowded:
+            return
+        live = listing.files()
         with self._lock:
-            if len(self._files) <= FILES_SPARE + 2 * len(listing):
-                return
-            live = listing.files()
             for name in [n for n in self._files if n not in live]:
                 del self._files[name]
+            self._room = FILES_SPARE + len(self._files)
 
     def store_of(self, name: str) -> Store:
         """A fork's runs may lie in its parent: ``<uri>!<name>``."""

@@ -10,8 +10,11 @@ import pyarrow as pa
 import pytest
 
 import millpond
+from millpond.engine import worker
 from millpond.engine.inline import InlineEngine
+from millpond.engine.worker import Worker
 from millpond.sources.memory import MemorySource
+from millpond.state.store import open_store
 
 VIEWS = 12
 
@@ -42,6 +45,23 @@ def test_merges_of_small_tables_keep_up_with_epochs(tmp_path: Path) -> None:
             found = {row["x"]: row["n"] for row in pond.read(f"v{n}").to_pylist()}
             wanted = Counter(i % 7 for i in range(400) if i % 7 % (n + 2))
             assert found == wanted
+
+
+def test_what_merges_have_opened_is_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks run elsewhere; the process that merges must not keep every file of its history open."""
+    monkeypatch.setattr(worker, "FILES_SPARE", 4)
+    store = open_store((tmp_path / "pond").as_uri(), durable=False)
+    with millpond.Pond(store, engine=InlineEngine(Worker(store)), parallelism=2) as pond:
+        define(pond)
+        opened = []
+        for number in range(40):
+            put(pond, number * 10, number * 10 + 10)
+            pond._runner.drain(settle=True)  # type: ignore[union-attr]
+            opened.append(len(pond._worker._files))
+        live = {r.file for r in pond._runner.coordinator.live.values()}  # type: ignore[union-attr]
+        assert max(opened) > 4, "merges open files here"
+        assert max(opened[20:]) <= 2 * len(live) + 2 * 4, (opened, len(live))
+        assert pond.read("v0").num_rows == 3
 
 
 def added(pond: millpond.Pond, epoch: int) -> Any:
