@@ -102,8 +102,10 @@ class PythonFunction:
     def _run(self, columns: Sequence[pa.ChunkedArray]) -> pa.Array:
         if self.vectorised:
             return self._whole(columns)
-        rows = columns[0].__len__()
+        rows = len(columns[0])
         given = [python_values(c) for c in columns] if self.parameters else []
+        if self.kind == "scalar" and given and (self.nulls or not any(c.null_count for c in columns)):
+            return arrow_values(list(map(self.function, *given)), self._type)  # nothing to look at row by row
         values = zip(*given, strict=True) if given else iter([()] * rows)
         call = {"scalar": self._value, "table": self._rows, "aggregate": self._group}[self.kind]
         return arrow_values([call(row) for row in values], self._type)
