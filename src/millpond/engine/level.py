@@ -22,6 +22,8 @@ from millpond.engine import checks, frames, watermarks
 from millpond.engine.spec import EpochSpec, Report
 from millpond.engine.worker import Worker
 from millpond.errors import InternalError, MillpondError
+from millpond.operators.filter import Filter
+from millpond.operators.kernel import masks
 from millpond.operators.materialize import ERRORS, ERRORS_SPEC
 from millpond.operators.operator import Binding, Change, Placement, Result
 from millpond.operators.scan import Scan, with_origin
@@ -118,6 +120,7 @@ class TaskRun:
         self.errors: list[pa.Table] = []
         self.step_us: dict[str, int] = {}
         self.rows_in = 0
+        self._masks: dict[str, dict[str, pa.ChunkedArray]] = {}  # by source, then by filter
         self.read_steps = {source for node in self.plan.nodes.values() for source in node.inputs}
 
     # -- running nodes -----------------------------------------------------
@@ -218,7 +221,11 @@ class TaskRun:
         everywhere = all(p.kind == "here" for p in node.binding.placements)
         everywhere |= getattr(node.operator, "alone", False)
         ctx = StepContext(self, node, everywhere)
-        result: Result = node.operator.apply(ctx, node.binding, tuple(inputs))
+        mask = self._mask(node, outputs)
+        if mask is not None and inputs[0] is not None:
+            result = Result(inputs[0].filter(mask))
+        else:
+            result = node.operator.apply(ctx, node.binding, tuple(inputs))
         if self.spec.checks:
             checks.check_result(node, result, ctx)
         self._keep(node, result)
@@ -229,6 +236,26 @@ class TaskRun:
             if "_h" in out.column_names:
                 out = out.drop_columns(["_h"])
         return out
+
+    def _mask(self, node: Node, outputs: Mapping[str, pa.Table]) -> pa.ChunkedArray | None:
+        """Where a filter is true, asked together with all other filters of the same rows."""
+        if not isinstance(node.operator, Filter):
+            return None
+        source = node.inputs[0]
+        if source not in self._masks:
+            steps = [
+                n.step
+                for n in map(self.plan.nodes.__getitem__, self.levels.steps[self.level])
+                if isinstance(n.operator, Filter)
+                and n.inputs[0] == source
+                and not n.operator.functions
+                and n.binding.extra.column is None
+            ]
+            found = None
+            if len(steps) > 1 and source in outputs:
+                found = masks(outputs[source], [self.plan.nodes[s].binding.extra for s in steps])
+            self._masks[source] = {} if found is None else dict(zip(steps, found, strict=True))
+        return self._masks[source].get(node.step)
 
     def _asked(self, node: Node, index: int, delta: pa.Table | None) -> pa.Table | None:
         """An input as the step reads it: no columns of others, and the origin for those who asked."""

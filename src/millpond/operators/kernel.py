@@ -40,6 +40,7 @@ __all__ = [
     "error_rows",
     "evaluate",
     "keep",
+    "masks",
     "project",
     "rows_as_json",
     "visible",
@@ -105,6 +106,21 @@ def keep(table: pa.Table, condition: Expression) -> Evaluated:
         return Evaluated(table.filter(table.column(condition.column)))
     (mask,), good, errors = _compute(table, [condition])
     return Evaluated(good.filter(mask), errors)
+
+
+def masks(table: pa.Table, conditions: Sequence[Expression]) -> list[pa.ChunkedArray] | None:
+    """Where each of several conditions is true, asked at once; None when a row fails in one of them.
+
+    >>> rows = pa.table({"x": [1, 2]})
+    >>> asked = [compile_predicate(rows.schema, sql, append_only=True) for sql in ("x > 1", "x < 5")]
+    >>> [mask.to_pylist() for mask in masks(rows, asked)]
+    [[False, True], [True, True]]
+    """
+    fed = _fed(table, conditions)
+    try:
+        return _columns(_prepared(fed.schema, conditions).run(fed), conditions)
+    except ROW_ERRORS:
+        return None
 
 
 def visible(table: pa.Table) -> pa.Table:

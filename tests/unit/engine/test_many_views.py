@@ -98,3 +98,39 @@ def test_where_time_closes_what_waited_all_tasks_share(
             source.push([{"at": second * 1_000_000, "x": 1}])
             pond.drain()
             assert pond.head().metrics["tasks"][-1] == 2
+
+
+def test_filters_of_the_same_rows_are_asked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from millpond.operators import kernel
+
+    asked: list[str] = []
+    prepared = kernel._prepared
+    monkeypatch.setattr(
+        kernel,
+        "_prepared",
+        lambda schema, es: asked.append(", ".join(e.sql for e in es)) or prepared(schema, es),
+    )
+    conditions = ["x > 2", "s::int % 2 = 0", "s <> '4'", "NOT (x = 3)", "x IS NULL OR s IS NULL"]
+    with millpond.open(tmp_path / "pond", engine="inline", durable=False, checks=True) as pond:
+        rows = pond.table("t", {"id": int, "x": int | None, "s": str | None}, key="id")
+        for n, condition in enumerate(conditions):
+            rows.filter(condition).view(f"v{n}")
+        pond.insert("t", [{"id": i, "x": i % 5 or None, "s": str(i)} for i in range(20)])
+        pond.drain()
+        assert len(asked) == 1, "one query for five filters"
+        wanted = [
+            {i for i in range(20) if i % 5 > 2},
+            {i for i in range(20) if i % 2 == 0},
+            {i for i in range(20) if i != 4},
+            {i for i in range(20) if i % 5 not in (0, 3)},
+            {i for i in range(20) if i % 5 == 0},
+        ]
+        assert [set(pond.read(f"v{n}")["id"].to_pylist()) for n in range(5)] == wanted
+        pond.insert("t", [{"id": 99, "x": 4, "s": "no number"}])  # fails in one of them
+        pond.drain()
+        wanted = [w | ({99} if n in (0, 2, 3) else set()) for n, w in enumerate(wanted)]
+        assert [set(pond.read(f"v{n}")["id"].to_pylist()) for n in range(5)] == wanted
+        assert len(pond.errors("v1")) == 1 and len(pond.errors("v0")) == 0
+        pond.delete("t", [{"id": 99, "x": 4, "s": "no number"}])
+        pond.drain()
+        assert len(pond.errors()) == 0 and pond.read("v0").num_rows == len(wanted[0]) - 1
