@@ -81,7 +81,7 @@ def test_what_people_use_recursion_for(seed: int, tmp_path: Path, monkeypatch: p
     for name, query in PEOPLE_USE.items():
         world.view(name, query)
     for epoch in range(8):
-        change(world, rng)
+        change(world, rng, nodes=6)
         if epoch % 3 == 1:
             world.shake(rng)
         world.check(f"epoch {epoch}")
