@@ -90,12 +90,11 @@ def table(query: str, rate: int, outcomes: Sequence[Latency]) -> Table:
     made = Table(
         title=f"{query} at {rate:,} events/s: {QUERIES[query].asks}",
         box=box.SIMPLE,
-        caption="age of the newest event in the view; result: after the event that closes its window, "
-        "highest (windows)",
+        caption="in ms: age of the newest event in the view; results after the event that closes their window",
     )
     made.add_column("system", no_wrap=True)
-    columns = ("age p50 ms", "age p99 ms", "result p50 ms", "result max ms", "commits", "CPU s", "anon MiB")
-    for column in (*columns, "other CPU s"):
+    columns = ("age p50", "age p99", "result p50", "max (windows)", "commits", "CPU s", "anon MiB")
+    for column in (*columns, "others' CPU s"):
         made.add_column(column, justify="right", no_wrap=True)
     for one in outcomes:
         name = one.name if not one.wrong else f"{one.name} (wrong)"
@@ -110,7 +109,7 @@ def table(query: str, rate: int, outcomes: Sequence[Latency]) -> Table:
         )
         if one.emitted is not None:
             row = (*_age(one.emitted), *_delay(one.emitted_results))
-            made.add_row(f"  {one.name}, not yet durable", *row, "", "", "", "")
+            made.add_row("  not yet durable", *row, "", "", "", "")
     return made
 
 
