@@ -90,11 +90,11 @@ def table(query: str, rate: int, outcomes: Sequence[Latency]) -> Table:
     made = Table(
         title=f"{query} at {rate:,} events/s: {QUERIES[query].asks}",
         box=box.SIMPLE,
-        caption="in ms: age of the newest event in the view; results after the event that closes their window",
+        caption="in ms: age of the newest event in the view; results after the event that closes a window",
     )
     made.add_column("system", no_wrap=True)
-    columns = ("age p50", "age p99", "result p50", "max (windows)", "commits", "CPU s", "anon MiB")
-    for column in (*columns, "others' CPU s"):
+    columns = ("age p50", "age p99", "result p50", "max (of)", "commits", "CPU s", "anon MiB")
+    for column in (*columns, "others"):
         made.add_column(column, justify="right", no_wrap=True)
     for one in outcomes:
         name = one.name if not one.wrong else f"{one.name} (wrong)"
