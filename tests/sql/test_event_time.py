@@ -106,7 +106,8 @@ BOUNDED = {
     name: {**WINDOWED, **TIMED}[name]
     for name in (
         *("counted", "slow", "apart", "top", "over", "best_bid", "hottest", "both", "paired", "sessions"),
-        *("session_medians", "near", "near_left", "met", "counted_pairs", "times", "latest"),
+        *("unmet", "session_medians", "near", "near_left", "near_full", "times", "met", "counted_pairs"),
+        *("latest", "alone", "all_of", "follow", "with_best", "same_time", "product", "pairs_of_three"),
     )
 }
 
@@ -123,7 +124,7 @@ def held(epochs: int, streams: Streams) -> tuple[dict[str, int], dict[str, int]]
     return early, streams.states()
 
 
-@pytest.mark.parametrize(("epochs", "every"), [(20, 5), pytest.param(200, 1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("epochs", "every"), [(20, 6), pytest.param(200, 1, marks=pytest.mark.slow)])
 def test_state_does_not_grow_with_the_stream(epochs: int, every: int, tmp_path: Path) -> None:
     views = dict(list(BOUNDED.items())[::every])
     closing = {f"on_close_{n}": q for n, q in views.items() if q == WINDOWED.get(n)}

@@ -88,6 +88,7 @@ def _join(
     rest: Sequence[Json],
     kind: Kind,
 ) -> Relation:
+    pairs = [_never_null(low, left, right, pair) for pair in pairs]
     equal, uneven = keys(left, right, pairs)
     left_held, left_on = keyed(low, left, [(p[0], p[2]) for p in equal])
     right_held, right_on = keyed(low, right, [(p[1], p[2]) for p in equal])
@@ -117,6 +118,16 @@ def _join(
     step = low.add(operator, (left_held.step, right_held.step), "join", spans=known)
     shown = out[:width] if kind in ("semi", "anti") else out
     return Relation(step, tuple(shown))
+
+
+def _never_null(low: Lowering, left: Relation, right: Relation, pair: Pair) -> Pair:
+    """IS NOT DISTINCT FROM as an equality, where it is: times that a watermark bounds are never NULL."""
+    for side, node in ((left, pair[0]), (right, pair[1])):
+        bounded = {b.column for b in low.shape(side).bounds}
+        plain = node["expression_class"] == "BOUND_REF"
+        if plain and pair[2] in _EQUAL and side.columns[int(node["index"])].name in bounded:
+            return pair[0], pair[1], "COMPARE_EQUAL"
+    return pair
 
 
 def keys(left: Relation, right: Relation, pairs: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
