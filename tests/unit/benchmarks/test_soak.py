@@ -41,8 +41,8 @@ def soaked(tmp_path_factory: pytest.TempPathFactory) -> millpond.Pond:
     place = tmp_path_factory.mktemp("soak")
     pond = millpond.open(place / "pond", engine="inline", parallelism=2, clock=clock, durable=False)
     pipeline.define(pond, SMALL, clock)
-    for _ in range(SMALL.seconds // 2 + 1):
-        clock.advance(2_000_000)
+    for _ in range(SMALL.seconds // 4 + 2):
+        clock.advance(4_000_000)
         pond.drain()
     return pond
 
