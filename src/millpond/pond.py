@@ -291,9 +291,7 @@ class Pond:
 
         def made(given: Any) -> Any:
             called = name if name is not None else given.__name__
-            register(
-                self.session, Registered(called, given, returns, arguments, kind, vectorised, nulls)
-            )
+            register(self.session, Registered(called, given, returns, arguments, kind, vectorised, nulls))
             return given
 
         return made if function is None else made(function)
