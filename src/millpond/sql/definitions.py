@@ -183,7 +183,8 @@ def stored_schema(columns: Sequence[SqlColumn]) -> pa.Schema:
 
 
 def _held(kind: str) -> str:
-    return storable_text(kind) if restored(kind) else kind
+    # An interval is text in the state, as everywhere: equal ones are written in several ways.
+    return storable_text(kind.replace("INTERVAL", "VARCHAR")) if restored(kind) else kind
 
 
 def _utc(kind: pa.DataType) -> pa.DataType:

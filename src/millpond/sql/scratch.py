@@ -211,7 +211,7 @@ def returned(columns: Sequence[SqlColumn]) -> str:
     for c in columns:
         value = quoted(c.name) if c.generated is None else f"CAST(({c.generated}) AS {c.type})"
         if restored(c.type):
-            value = f"CAST({value} AS {storable_text(c.type)})"
+            value = f"CAST({value} AS {storable_text(c.type.replace('INTERVAL', 'VARCHAR'))})"
         parts.append(f"{value} AS {quoted(c.held)}")
     return ", ".join(parts)
 
