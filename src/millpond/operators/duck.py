@@ -158,7 +158,7 @@ class Statement:
         """The query over these tables; they must have the schemas it was prepared for."""
         try:
             for feed, table in zip(self._feeds, tables, strict=True):
-                feed.table = table
+                feed.table = _whole(table)
             # What a relation's to_arrow_table does, for a prepared statement.  The public way from a
             # connection copies the rows once more: twice the time, for a tiny table and for a large one.
             result = self._con._submit(f"execute {self._name}", None, "arrow", BATCH_ROWS)
@@ -177,6 +177,11 @@ class Statement:
     def _forget_views(self) -> None:
         for view in self._views:
             self._con.unregister(view)
+
+
+def _whole(table: pa.Table) -> pa.Table:
+    """In one chunk: of several, DuckDB 2.0 evaluates some conditions for other rows than it says."""
+    return table.combine_chunks() if any(c.num_chunks > 1 for c in table.columns) else table
 
 
 class _Session(threading.local):

@@ -401,3 +401,21 @@ def test_statements_are_bounded_and_come_back(monkeypatch: pytest.MonkeyPatch) -
 def test_kernels_cannot_reach_files() -> None:
     with pytest.raises(duckdb.Error):
         duck.binder().execute("select * from read_csv('/etc/hosts')").fetchall()
+
+
+def test_rows_in_several_chunks_keep_their_order() -> None:
+    """DuckDB was seen to give the rows of a short second chunk first, under a condition in three parts."""
+    rows = pa.table(
+        {
+            "a": [f"Brand#{i % 5}{i % 7}" for i in range(127)],
+            "b": [f"{'MEDIUM' if i % 3 else 'LARGE'} {i}" for i in range(127)],
+            "c": pa.array([i * 7 % 50 for i in range(127)], pa.int32()),
+        }
+    )
+    sql = "(a <> 'Brand#45') AND (b NOT LIKE 'MEDIUM 1%') AND (c IN (49, 14, 23, 45, 19, 3, 36, 9))"
+    condition = compile_predicate(rows.schema, sql, append_only=True)
+    wanted = keep(rows, condition).rows
+    assert 0 < wanted.num_rows < 127
+    for cut in (1, 59, 68, 126):
+        parts = pa.concat_tables([rows.slice(0, cut), rows.slice(cut)])
+        assert keep(parts, condition).rows.combine_chunks().equals(wanted.combine_chunks()), cut
