@@ -180,7 +180,7 @@ class Statement:
 
 
 def _whole(table: pa.Table) -> pa.Table:
-    """In one chunk: of several, DuckDB 2.0 evaluates some conditions for other rows than it says."""
+    """In one chunk: of several, DuckDB 2.0 gives the rows of some queries (IN in a CASE) in another order."""
     return table.combine_chunks() if any(c.num_chunks > 1 for c in table.columns) else table
 
 
