@@ -178,6 +178,7 @@ def test_what_cannot_be_replayed_is_refused(tmp_path: Path) -> None:
         floor = pond.head().floor
         with pytest.raises(InvalidError, match="the epoch before it is no longer kept"):
             pond.replay(floor)
+        source.push([{"k": "a", "v": 8}])  # the epoch gone back from may have been one of a merge alone
         pond.drain()
         with pytest.raises(InvalidError, match="no step named 'by-k'") as told:
             pond.replay(pond.epoch, step="by-k")
