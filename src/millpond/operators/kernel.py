@@ -49,6 +49,7 @@ __all__ = [
 Bools = npt.NDArray[np.bool_]
 
 HIDDEN = (WEIGHT, HASH, ORIGIN)
+LARGE_ROWS = 20_000  # a chunk of so many rows is worth a query of its own
 
 _PLACE = "_i"  # a row's number, or only something to count rows by
 
@@ -118,7 +119,7 @@ def masks(table: pa.Table, conditions: Sequence[Expression]) -> list[pa.ChunkedA
     """
     fed = _fed(table, conditions)
     try:
-        return _columns(_prepared(fed.schema, conditions).run(fed), conditions)
+        return _columns(_each(_prepared(fed.schema, conditions), fed), conditions)
     except ROW_ERRORS:
         return None
 
@@ -181,7 +182,7 @@ def _compute(
     fed = _fed(table, expressions)
     run = _prepared(fed.schema, expressions)
     try:
-        return _columns(run.run(fed), expressions), table, None
+        return _columns(_each(run, fed), expressions), table, None
     except ROW_ERRORS as error:
         good = _good_rows(fed, expressions)
         bad = np.flatnonzero(~good)
@@ -206,6 +207,14 @@ def _compute_where(
     mask = np.zeros(table.num_rows, np.bool_)
     mask[found.column(found.num_columns - 1).to_numpy()] = True
     return _columns(found, expressions), pa.array(mask)
+
+
+def _each(run: Statement, rows: pa.Table) -> pa.Table:
+    """What a statement gives for each row; large chunks one after the other, for one of all is a copy."""
+    chunks = max(column.num_chunks for column in rows.columns)
+    if chunks < 2 or rows.num_rows < chunks * LARGE_ROWS:
+        return run.run(rows)
+    return pa.concat_tables([run.run(pa.Table.from_batches([batch])) for batch in rows.to_batches()])
 
 
 def _prepared(schema: pa.Schema, expressions: Sequence[Expression]) -> Statement:
