@@ -39,7 +39,10 @@ def test_demo(tmp_path: Path) -> None:
     head = reader.head()
     manifests = [history.read_manifest(reader.store, e) for e in range(head.epoch + 1)]
     assert sum(m.kind == "takeover" for m in manifests) == 1
-    ran = {m.parallelism: m.metrics["tasks"] for m in manifests if m.metrics.get("tasks")}
+    tasks = [(m.parallelism, m.metrics["tasks"]) for m in manifests if m.metrics.get("tasks")]
+    ran = {
+        n: max(t for m, t in tasks if m == n) for n, _ in tasks
+    }  # a few rows are one task's, whatever is set
     assert set(ran) == {1, 2, 5}
     assert ran[5][1:] == [5, 5, 5]
     feed = Feed(FAST_EVENTS, FAST_EVENTS // FAST_SECONDS)
