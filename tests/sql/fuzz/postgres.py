@@ -65,7 +65,7 @@ class Server:
         except BaseException:
             self.close()
             raise
-        for setting in ("timezone = 'UTC'", "statement_timeout = '20s'", "client_min_messages = 'error'"):
+        for setting in ("timezone = 'UTC'", "statement_timeout = '2s'", "client_min_messages = 'error'"):
             self.con.execute(f"SET {setting}")
 
     def _run(self, tool: str, *args: str) -> None:
@@ -96,6 +96,7 @@ class Postgres:
 
     def __init__(self, con: Any) -> None:
         self.con = con
+        self.slow: dict[str, str] = {}  # views that took too long once: not asked again
 
     def run(self, statement: str) -> str | None:
         import psycopg
@@ -109,8 +110,13 @@ class Postgres:
     def rows(self, view: str) -> Rows | str:
         import psycopg
 
+        if view in self.slow:
+            return self.slow[view]
         try:
             found = self.con.execute(f"SELECT * FROM {view}").fetchall()
+        except psycopg.errors.QueryCanceled as error:
+            self.slow[view] = str(error)
+            return self.slow[view]
         except psycopg.Error as error:
             return str(error)
         return plain(tuple(instant(v) for v in row) for row in found)
