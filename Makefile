@@ -22,7 +22,8 @@ check: $(STAMP) ## formatting, lint, types and unit tests
 	$(PY) -m pytest -q -n 2 tests/unit
 
 test: check ## all that must pass: check, then every test that is not marked slow
-	$(PY) -m pytest -q -m "not slow" --ignore=tests/unit tests
+	$(PY) -m pytest -q -m "not slow" -n 2 --dist loadfile tests/sql
+	$(PY) -m pytest -q -m "not slow" --ignore=tests/unit --ignore=tests/sql tests
 
 sim: $(STAMP) ## the seeded crash simulator over 2000 seeds
 	MILLPOND_SIM_SEEDS=2000 $(PY) -m pytest -q tests/sim

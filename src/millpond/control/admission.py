@@ -17,7 +17,7 @@ FIRST_ROWS = 2_000_000  # of an epoch about whose speed nothing is known yet
 
 @dataclass(frozen=True)
 class Bounds:
-    rows_max: int = 8_000_000
+    rows_max: int = 10_000_000
     bytes_max: int = 1 << 30
     rows_min: int = 10_000
     target_ms: int = 1_000
