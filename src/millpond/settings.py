@@ -11,7 +11,7 @@ from millpond.errors import InvalidError
 @dataclass(frozen=True)
 class Settings:
     durable: bool = True  # fsync every commit: it survives power loss
-    epoch_rows_max: int = 8_000_000  # rows that one epoch may admit
+    epoch_rows_max: int = 10_000_000  # rows that one epoch may admit
     epoch_bytes_max: int = 1 << 30  # bytes that one epoch may admit
     target_ms: int = 1_000  # how long an epoch should take
     catch_up_ms: int = 4_000  # how long it may take when far behind
