@@ -8,10 +8,6 @@ part in the query, not the benchmark; so is one that takes too long.
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +16,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import data, outcome
+from benchmarks import called, outcome
 from benchmarks.nexmark import command, compare, events
 from benchmarks.nexmark.queries import Query
 from benchmarks.nexmark.report import Record
@@ -51,10 +47,6 @@ CONTENDERS = {
 }
 
 
-class FailedError(RuntimeError):
-    """A contender's process did not end as it should."""
-
-
 def choose(names: Sequence[str], millpond: bool) -> list[Contender]:
     unknown = [name for name in names if name not in CONTENDERS]
     if unknown:
@@ -65,26 +57,9 @@ def choose(names: Sequence[str], millpond: bool) -> list[Contender]:
 def _call(
     contender: Contender, folder: Path, asked: Sequence[Query], cores: int, limit_s: float, *arguments: str
 ) -> None:
-    """A contender's process, from start to end; it and all it started end with this call."""
     names = ",".join(query.name for query in asked)
     how = ["--input", str(folder), "--queries", names, "--cores", str(cores), *contender.arguments]
-    words = [sys.executable, "-m", contender.module, *how, *arguments]
-    with tempfile.TemporaryFile("w+", errors="replace") as said:
-        process = subprocess.Popen(
-            words, cwd=data.ROOT.parent, stdout=said, stderr=said, start_new_session=True
-        )
-        try:
-            code = process.wait(limit_s)
-        except subprocess.TimeoutExpired as error:
-            raise FailedError(f"it took more than {limit_s:.0f} s") from error
-        finally:
-            if process.returncode is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-        if code:
-            said.seek(0)
-            tail = said.read()[-4000:]
-            raise FailedError(f"its process ended with code {code}; the end of what it said:\n{tail}")
+    called.call(contender.module, [*how, *arguments], limit_s)
 
 
 def check(contender: Contender, asked: Sequence[Query], folder: Path, cores: int) -> dict[str, str]:
@@ -94,7 +69,7 @@ def check(contender: Contender, asked: Sequence[Query], folder: Path, cores: int
     with tempfile.TemporaryDirectory() as place:
         try:
             _call(contender, folder, asked, cores, VERIFY_S, "--verify", place)
-        except FailedError as error:
+        except called.FailedError as error:
             return {query.name: f"failed: {error}" for query in asked}
         for query in asked:
             answer = command.answer(Path(place), query)
@@ -111,7 +86,7 @@ def timed(contender: Contender, query: Query, folder: Path, cores: int, limit_s:
         out = Path(place, "outcome.json")
         try:
             _call(contender, folder, [query], cores, limit_s, "--out", str(out))
-        except FailedError as error:
+        except called.FailedError as error:
             return f"failed: {error}"
         return outcome.read(out)
 
