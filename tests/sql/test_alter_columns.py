@@ -12,10 +12,10 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-import millpond
-from millpond.errors import InvalidError, MillpondError
+from millpond.errors import InvalidError
 from millpond.pond import Pond
 from millpond.state.inbox import LOGIC
+from tests.sql.asked import opened, refused, rows
 
 KINDS = {
     "key": "CREATE TABLE t (id int PRIMARY KEY, a int)",
@@ -24,24 +24,10 @@ KINDS = {
 }
 
 
-def opened(tmp_path: Path, **settings: Any) -> Pond:
-    return millpond.open(tmp_path / "pond", engine="inline", checks=True, **{"parallelism": 2, **settings})
-
-
 @pytest.fixture
 def pond(tmp_path: Path) -> Iterator[Pond]:
     with opened(tmp_path) as made:
         yield made
-
-
-def rows(pond: Pond, sql: str) -> list[tuple[Any, ...]]:
-    return sorted(pond.sql(sql).fetchall(), key=repr)
-
-
-def refused(pond: Pond, sql: str) -> str:
-    with pytest.raises(MillpondError) as caught:
-        pond.sql(sql)
-    return str(caught.value)
 
 
 class World:

@@ -6,35 +6,19 @@ import collections
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-import millpond
-from millpond.errors import MillpondError
 from millpond.pond import Pond
-
-
-def opened(tmp_path: Path, **settings: Any) -> Pond:
-    return millpond.open(tmp_path / "pond", engine="inline", checks=True, **{"parallelism": 2, **settings})
+from tests.sql.asked import opened, refused, rows
 
 
 @pytest.fixture
 def pond(tmp_path: Path) -> Iterator[Pond]:
     with opened(tmp_path) as made:
         yield made
-
-
-def rows(pond: Pond, sql: str) -> list[tuple[Any, ...]]:
-    return sorted(pond.sql(sql).fetchall(), key=repr)
-
-
-def refused(pond: Pond, sql: str) -> str:
-    with pytest.raises(MillpondError) as caught:
-        pond.sql(sql)
-    return str(caught.value)
 
 
 def test_what_is_built_on_it_follows_in_the_same_epoch(pond: Pond, tmp_path: Path) -> None:
