@@ -208,7 +208,7 @@ def _by_accumulators(
             return _typed(low, Relation(sessions.step, (*sessions.columns, *shown)), len(keys))
     spread = None
     if all(f.kind == "rows" for f in feeds_for(aggs, low.builder.shape(source.step).append_only)):
-        source, spread = time_window.once(low, source, dict(zip(keys, groups, strict=True)), read)
+        source, spread = time_window.in_latest(low, source, dict(zip(keys, groups, strict=True)), read)
     rows = low.compute(source, wanted, "arguments")
     if always:
         rows = with_nothing(low, rows)

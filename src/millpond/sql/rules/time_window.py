@@ -91,7 +91,7 @@ def lower(
     return Relation(step, tuple(out))
 
 
-def once(
+def in_latest(
     low: Lowering, source: Relation, groups: Mapping[str, Json], read: Collection[int]
 ) -> tuple[Relation, Spread | None]:
     """Rows of overlapping windows in the latest one alone, if only groups by these columns tell it.
