@@ -112,7 +112,11 @@ def cut(plan: Plan) -> Levels:
 
 
 def _carried(columns: tuple[str, ...], reads: Sequence[frozenset[str]]) -> tuple[str, ...]:
-    """The columns that travel: what somebody reads, or one where only the number of rows counts."""
+    """The columns that travel: what somebody reads, or one where only the number of rows counts.
+
+    >>> _carried(("a", "b", "c"), [frozenset("c"), frozenset("a")]), _carried(("a", "b"), [frozenset()])
+    (('a', 'c'), ('a',))
+    """
     return tuple(c for c in columns if any(c in read for read in reads)) or columns[:1]
 
 
