@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import doctest
 from collections.abc import Callable
 
 import pyarrow as pa
 
+import millpond.plan.levels as levels_module
 from millpond.flow.builder import Builder
 from millpond.flow.stream import Stream
 from millpond.operators.scan import Scan
@@ -105,3 +107,8 @@ def test_an_edge_carries_only_the_columns_that_are_needed() -> None:
 
 def test_a_plan_without_steps_has_one_empty_level() -> None:
     assert cut(Plan()).steps == ((),)
+
+
+def test_the_examples_of_levels_hold() -> None:
+    found = doctest.testmod(levels_module)
+    assert found.attempted and not found.failed
