@@ -19,7 +19,7 @@ import pyarrow as pa
 from millpond import hashing
 from millpond.errors import InvalidError
 from millpond.identity import canonical, one_chunk
-from millpond.operators.flat_map import python_values
+from millpond.operators.python_values import python_values
 from millpond.state.packed import sort_rows
 from millpond.state.segment import repeat
 from millpond.state.table import family

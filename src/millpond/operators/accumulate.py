@@ -23,10 +23,11 @@ import pyarrow as pa
 
 from millpond.delta import HASH, WEIGHT, concat, consolidate, negate, with_weights
 from millpond.errors import InternalError
-from millpond.operators.flat_map import arrow_values, python_values
+from millpond.operators.flat_map import arrow_values
 from millpond.operators.kernel import error_rows, join_errors
 from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
 from millpond.operators.python_function import PythonFunction, Steps, kept
+from millpond.operators.python_values import python_values
 from millpond.operators.user_code import FATAL, told
 from millpond.operators.watermark import stored
 from millpond.state.packed import sorted_columns

@@ -14,17 +14,17 @@ from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, ClassVar, NoReturn, cast
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from millpond.delta import ORIGIN, WEIGHT, weights
-from millpond.identity import fixed_view, nulls, one_chunk, take
+from millpond.identity import one_chunk, take
 from millpond.operators.kernel import canonical_rows, error_rows, visible
 from millpond.operators.map import check_names
 from millpond.operators.operator import HERE, Binding, Context, Inputs, Result, Shape
+from millpond.operators.python_values import python_values
 from millpond.operators.user_code import FATAL, told
 
 Values = tuple[Any, ...]
@@ -104,37 +104,6 @@ def python_rows(table: pa.Table) -> list[Row]:
     return list(
         map(partial(tuple.__new__, kind), zip(*columns, strict=True))
     )  # row_of, without running Python
-
-
-def python_values(column: pa.ChunkedArray) -> list[Any]:
-    """What `to_pylist` gives, maps as dicts, through numpy where that is ten times faster."""
-    array = one_chunk(column)
-    kind = array.type
-    t = pa.types
-    if getattr(kind, "unit", None) == "ns":
-        to = pa.time64("us") if t.is_time(kind) else pa.duration("us") if t.is_duration(kind) else None
-        array = array.cast(to or pa.timestamp("us", kind.tz), safe=False)
-        kind = array.type
-    plain = t.is_integer(kind) or t.is_float32(kind) or t.is_float64(kind)
-    if plain or (t.is_timestamp(kind) and kind.unit == "us" and kind.tz is None):
-        values: list[Any] = _dense(array).tolist()
-        if array.null_count:
-            for place in np.flatnonzero(nulls(array)).tolist():
-                values[place] = None
-        return values
-    if t.is_nested(kind):
-        try:
-            return cast(list[Any], array.to_pylist(maps_as_pydicts="strict"))
-        except (KeyError, TypeError):  # a key twice, or one that no dict can have: pairs, as Arrow shows them
-            pass
-    return cast(list[Any], array.to_pylist())
-
-
-def _dense(array: pa.Array) -> npt.NDArray[Any]:
-    """The values as they lie in memory, anything under nulls."""
-    raw = fixed_view(array)
-    assert raw is not None
-    return raw.view("datetime64[us]" if pa.types.is_timestamp(array.type) else array.type.to_pandas_dtype())
 
 
 @dataclass(frozen=True)

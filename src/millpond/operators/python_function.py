@@ -21,7 +21,8 @@ import pyarrow as pa
 
 from millpond.identity import one_chunk
 from millpond.operators import duck
-from millpond.operators.flat_map import arrow_values, python_values, row_values
+from millpond.operators.flat_map import arrow_values, row_values
+from millpond.operators.python_values import python_values
 from millpond.operators.user_code import FATAL, told
 
 Kind = Literal["scalar", "table", "aggregate"]

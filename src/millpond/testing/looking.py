@@ -14,13 +14,13 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.errors import InvalidError
-from millpond.operators.flat_map import python_values
 from millpond.operators.process.batch_process import BatchProcess
 from millpond.operators.process.context import Timer
 from millpond.operators.process.keyed_process import KeyedProcess
 from millpond.operators.process.spec import AT, ENTRY, EXPIRES, POSITION, StateSpec
 from millpond.operators.process.timers import TIMER
 from millpond.operators.process.values import decode
+from millpond.operators.python_values import python_values
 from millpond.plan.nodes import Node
 from millpond.pond import Pond
 from millpond.state.table_spec import TableSpec

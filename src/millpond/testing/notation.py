@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from millpond.errors import InvalidError
 from millpond.flow.durations import microseconds
-from millpond.operators.flat_map import python_values
+from millpond.operators.python_values import python_values
 
 Kind: TypeAlias = pa.DataType | None  # None: any Python value, kept as a pickle
 

@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from millpond import hashing
 from millpond.delta import WEIGHT
-from millpond.operators.flat_map import python_values
 from millpond.operators.operator import Change
 from millpond.operators.process.handle import (
     GONE,
@@ -19,6 +18,7 @@ from millpond.operators.process.handle import (
 from millpond.operators.process.like_dict import LikeDict
 from millpond.operators.process.spec import ENTRY, StateSpec
 from millpond.operators.process.values import decode, encode
+from millpond.operators.python_values import python_values
 from millpond.state.table import Table
 
 Ints = npt.NDArray[np.int64]

@@ -20,11 +20,11 @@ import pyarrow as pa
 from millpond.delta import HASH, WEIGHT
 from millpond.errors import InvalidError
 from millpond.identity import one_chunk
-from millpond.operators.flat_map import python_values
 from millpond.operators.keyed import some_keys
 from millpond.operators.operator import Change
 from millpond.operators.process.spec import AT, EXPIRES, INSTANT, StateSpec
 from millpond.operators.process.values import HOLDS, decode
+from millpond.operators.python_values import python_values
 from millpond.state.table import KeySet, Table
 from millpond.state.table_spec import TableSpec
 

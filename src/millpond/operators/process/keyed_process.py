@@ -24,7 +24,7 @@ from millpond.delta import weights as weights_of
 from millpond.errors import InvalidError
 from millpond.identity import equal_rows, one_chunk
 from millpond.operators.event_time import micros
-from millpond.operators.flat_map import python_rows, python_values
+from millpond.operators.flat_map import python_rows
 from millpond.operators.kernel import canonical_rows, error_rows, join_errors, visible
 from millpond.operators.map import check_names
 from millpond.operators.operator import (
@@ -61,6 +61,7 @@ from millpond.operators.process.timers import (
 )
 from millpond.operators.process.value_handle import LivingValueHandle, ValueHandle, with_result
 from millpond.operators.process.watchdog import limited
+from millpond.operators.python_values import python_values
 from millpond.operators.user_code import FATAL, told
 from millpond.operators.watermark import stored
 from millpond.state.table import KeySet

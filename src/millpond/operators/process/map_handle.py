@@ -12,7 +12,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millpond.errors import InvalidError
-from millpond.operators.flat_map import python_values
 from millpond.operators.operator import Change
 from millpond.operators.process import handle
 from millpond.operators.process.handle import (
@@ -29,6 +28,7 @@ from millpond.operators.process.handle import (
 from millpond.operators.process.like_dict import LikeDict
 from millpond.operators.process.spec import ENTRY, EXPIRES
 from millpond.operators.process.values import decode, encode
+from millpond.operators.python_values import python_values
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

@@ -22,10 +22,10 @@ import pyarrow as pa
 
 from millpond.delta import HASH, WEIGHT
 from millpond.identity import one_chunk
-from millpond.operators.flat_map import python_values
 from millpond.operators.keyed import some_keys
 from millpond.operators.operator import Change, Context, Wake
 from millpond.operators.process.spec import AT, INSTANT, Clock
+from millpond.operators.python_values import python_values
 from millpond.ordering import Order
 from millpond.state.table import KeySet, Table
 from millpond.state.table_spec import TableSpec

@@ -15,9 +15,10 @@ import cloudpickle
 import pyarrow as pa
 
 from millpond.errors import InvalidError
-from millpond.operators.flat_map import arrow_values, python_values
+from millpond.operators.flat_map import arrow_values
 from millpond.operators.process.nested import Rebuilt, maker
 from millpond.operators.process.spec import StateSpec
+from millpond.operators.python_values import python_values
 
 HOLDS = "a state holds picklable values: no locks, files, connections or generators"
 
