@@ -50,6 +50,7 @@ from millpond.flow.durations import Duration
 from millpond.flow.schemas import Like, schema_of
 from millpond.flow.stream import Stream, ViewHandle
 from millpond.operators.bag import Bag
+from millpond.operators.duck import quoted
 from millpond.operators.scan import Scan
 from millpond.operators.upsert import Upsert
 from millpond.plan.backfill import backfill_plan
@@ -215,7 +216,11 @@ class Pond:
 
         found = Catalog(self.plan).get(name, "table", "source", "materialized view")
         assert found.step is not None
-        return Stream(self._builder, found.step)
+        stream = Stream(self._builder, found.step)
+        called = [(c.name, c.held) for c in found.columns]
+        if all(shown == held for shown, held in called):
+            return stream
+        return stream.select(**{shown: quoted(held) for shown, held in called})
 
     @property
     def plan(self) -> Plan:

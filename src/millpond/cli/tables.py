@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from millpond.engine.state_rows import EXPIRES
 from millpond.errors import InvalidError
-from millpond.plan.nodes import Plan
+from millpond.plan.nodes import Plan, View
 from millpond.plan.tables import table_specs
 from millpond.state.table_spec import TableSpec
 
@@ -24,7 +24,11 @@ class Named:
     name: str
     spec: TableSpec
     columns: tuple[str, ...]
-    view: bool = False
+    view: View | None = None
+
+    def shown(self, rows: pa.Table) -> pa.Table:
+        """Rows under the names by which their columns are seen."""
+        return rows if self.view is None else self.view.shown(rows)
 
 
 def named(plan: Plan, words: Sequence[str]) -> tuple[Named, list[str]]:
@@ -42,8 +46,8 @@ def named(plan: Plan, words: Sequence[str]) -> tuple[Named, list[str]]:
         return _table(specs[f"{first}/{rest[0]}"]), rest[1:]
     view = plan.views.get(first)
     if view is not None:
-        columns = tuple(plan.shape(view.step).schema.names)
-        return Named(first, specs[view.table], columns, True), rest
+        columns = tuple(view.held(plan.shape(view.step).schema.names))
+        return Named(first, specs[view.table], columns, view), rest
     wanted = first if "/" in first or not rest else f"{first}/{rest[0]}"
     known = [*specs, *plan.views]
     of_step = sorted(name.partition("/")[2] for name in specs if name.partition("/")[0] == first)

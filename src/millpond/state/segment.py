@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ import xxhash
 
 from millpond import hashing, ordering
 from millpond.errors import DataError
-from millpond.identity import equal, equal_rows, take
+from millpond.identity import equal, equal_rows, fixed_view, take
 from millpond.ordering import Order
 from millpond.state.table_spec import HASH
 
@@ -80,6 +80,9 @@ class Segment:
         self._hash_offset = self._columns[HASH].buffers()[1].address - data.address
         self._hashes_verified = False
         self._whole: set[str] = set()  # columns verified in all their blocks: no need to ask again
+        self._raw: dict[str, npt.NDArray[Any] | None] = {}  # see `raw`
+        self._differ: dict[str, bool] = {}
+        self._distinct: bool | None = None  # has every row a hash of its own? None: nobody looked
 
     # ------------------------------------------------------------ reading
 
@@ -104,6 +107,26 @@ class Segment:
             self._touch(column, np.array([start]), np.array([stop]))
             self._note_whole(name)
         return column.slice(start, stop - start)
+
+    def raw(self, name: str, fill: pa.Array | None = None) -> npt.NDArray[Any] | None:
+        """The bits of a fixed-width column of a small segment; one value stands for all rows.
+
+        None where there are NULLs, or other types, or more blocks than one to verify.
+        """
+        if name in self._raw:
+            return self._raw[name]
+        found = None
+        stored = self._columns.get(name)
+        held = self.entry.constants.get(name, fill) if stored is None else stored
+        if held is None:
+            self._column(name)  # which tells what is missing
+        elif stored is None or len(self._verified) == 1:
+            if stored is not None:
+                self._check_span(0, self.entry.length)
+            found = None if held.null_count else fixed_view(held)
+        if stored is not None or name in self.entry.constants:  # what fills it is not the segment's to keep
+            self._raw[name] = found
+        return found
 
     def hashes(self, start: int, stop: int) -> Hashes:
         """The key hashes of these rows, without a copy."""
@@ -169,14 +192,45 @@ class Segment:
         more = np.flatnonzero((self._hashes[after] == wanted[hit]) & (hi < self.rows))
         if len(more):
             hi[more] = self._search(wanted[hit[more]], "right")
-        if hashing.is_injective(list(key.values())) and all(self._all_differ(name) for name in key):
+        if hashing.is_injective(list(key.values())) and all(self.all_differ(name) for name in key):
             return numbers[hit], lo, hi
         return self._settle(key, numbers[hit], lo, hi)
 
-    def _all_differ(self, name: str) -> bool:
+    def find_one(self, wanted: Hashes) -> tuple[Ints, Ints] | None:
+        """(which of these sorted, distinct hashes occur here, the row of each); None if one has two rows."""
+        if len(wanted) > 2 * self.rows and self._all_distinct():
+            own = self.hashes(0, self.rows)
+            place = np.minimum(wanted.searchsorted(own), len(wanted) - 1)
+            rows = (wanted[place] == own).nonzero()[0]
+            return place[rows], rows
+        first = self._search(wanted, "left")
+        inside = np.minimum(first, self.rows - 1)
+        if not self._hashes_verified:
+            self._check_hash_positions(inside)
+        hit = (self._hashes[inside] == wanted).nonzero()[0]  # a hash behind the last row equals none
+        rows = inside[hit]
+        if not self._all_distinct():
+            after = np.minimum(rows + 1, self.rows - 1)
+            if not self._hashes_verified:
+                self._check_hash_positions(after)
+            if ((self._hashes[after] == wanted[hit]) & (after > rows)).any():
+                return None
+        return hit, rows
+
+    def _all_distinct(self) -> bool:
+        """Is it known that no two rows share a hash? Only small segments are looked at for it."""
+        if self._distinct is None:
+            own = self.hashes(0, self.rows) if self.rows <= FENCE_ROWS else self._hashes[:0]
+            self._distinct = bool(len(own)) and bool((own[1:] > own[:-1]).all())
+        return self._distinct
+
+    def all_differ(self, name: str) -> bool:
         """Do different values of a key column here always have different hashes?"""
-        column = self._columns.get(name, self.entry.constants.get(name))
-        return column is not None and hashing.is_injective([column])
+        found = self._differ.get(name)
+        if found is None:
+            column = self._columns.get(name, self.entry.constants.get(name))
+            found = self._differ[name] = column is not None and hashing.is_injective([column])
+        return found
 
     def _among(self, wanted: Hashes) -> Ints:
         """Which of these sorted hashes occur in this segment at all."""

@@ -29,6 +29,7 @@ from millpond.state.merge import (
     newest_first,
     settle,
 )
+from millpond.state.newest import alive, column, newest
 from millpond.state.packed import PackedFile
 from millpond.state.run_ref import RunRef
 from millpond.state.segment import Segment, expand, repeat
@@ -168,7 +169,22 @@ class Table:
         """
         if self.spec.rule != "latest" or self.spec.order_within_key:
             raise InternalError(f"table {self.spec.name!r} may hold several rows per key", hint="use lookup")
-        names = self.spec.schema.names if columns is None else list(columns)
+        names = tuple(self.spec.schema.names if columns is None else columns)
+        own = self._key_columns(keys)
+        pieces = newest(self.spec, self.runs, self._open_file, keys.hashes, own, (self.h_min, self.h_max))
+        if pieces is None:
+            return self._settled_one(keys, names, own)
+        pieces = alive(pieces)
+        found = np.zeros(len(keys), np.bool_)
+        for piece in pieces:
+            found[piece.key] = True
+        arrays = [own[name] if name in own else column(self.spec, name, pieces, len(keys)) for name in names]
+        return found, pa.table(arrays, schema=self.spec.some(names))
+
+    def _settled_one(
+        self, keys: KeySet, names: Sequence[str], own: dict[str, pa.Array]
+    ) -> tuple[Bools, pa.Table]:
+        """The same where hashes do not tell keys apart: keys are compared in every run."""
         hits = self._newest(keys)
         places, key_index = _places(self.spec, hits)
         if len(places):
@@ -182,7 +198,6 @@ class Table:
                 f"table {self.spec.name!r} holds a key in two time buckets",
                 detail=f"{len(key_index)} rows for {np.count_nonzero(found)} keys",
             )
-        own = self._key_columns(keys)
         arrays = []
         for name in names:
             if name in own:
@@ -192,7 +207,7 @@ class Table:
                 arrays.append(
                     _scatter(places.column(name) if len(places) else None, kind, key_index, len(keys))
                 )
-        return found, pa.table(arrays, schema=pa.schema([self.spec.schema.field(name) for name in names]))
+        return found, pa.table(arrays, schema=self.spec.some(tuple(names)))
 
     def head(self, keys: KeySet, n: int | Ints, *, reverse: bool = False) -> Rows:
         """The first (last) n rows of each key in table order; a row counts once whatever its weight."""

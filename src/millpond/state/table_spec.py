@@ -109,6 +109,17 @@ class TableSpec:
                 ) from error
         return found
 
+    def some(self, names: tuple[str, ...]) -> pa.Schema:
+        """The schema of these columns."""
+        found = self._schemas.get(names)
+        if found is None:
+            found = self._schemas[names] = pa.schema([self.schema.field(name) for name in names])
+        return found
+
+    @cached_property
+    def _schemas(self) -> dict[tuple[str, ...], pa.Schema]:
+        return {}
+
     @cached_property
     def rest(self) -> tuple[str, ...]:
         """The columns that are neither key nor order, in schema order."""

@@ -100,7 +100,7 @@ def get(
         plan = reader.plan_of(snapshot.manifest)
         found, rest = named(plan, words)
         wanted = keys_table(found.spec, keys(found.spec, rest)) if rest else None
-        table = rows_of(snapshot, plan, found, wanted)
+        table = found.shown(rows_of(snapshot, plan, found, wanted))
         at = snapshot.epoch
     table = states.shown(found.spec, table) if unpickle else legible(table)
     output.write(shown(table, at, limit))
@@ -114,11 +114,14 @@ def rows_of(snapshot: Snapshot, plan: Plan, found: Named, wanted: pa.Table | Non
         return snapshot.lookup(found.spec, wanted, found.columns)
     if wanted is not None:
         return states.rows_of_keys(snapshot, plan, found.spec, wanted).select(list(found.columns))
-    return pa.concat_tables(parts_of(snapshot, plan, found))
+    return pa.concat_tables(
+        part.select(list(found.columns)) for part in states.pieces(snapshot, plan, found.spec)
+    )
 
 
 def parts_of(snapshot: Snapshot, plan: Plan, found: Named) -> Iterator[pa.Table]:
-    return (part.select(list(found.columns)) for part in states.pieces(snapshot, plan, found.spec))
+    found_in = states.pieces(snapshot, plan, found.spec)
+    return (found.shown(part.select(list(found.columns))) for part in found_in)
 
 
 def diff(
@@ -143,7 +146,7 @@ def diff(
         found, rest = named(reader.plan_of(after.manifest), words[:-2])
         if rest:
             raise InvalidError("a diff takes no key", detail=f"got {' '.join(rest)!r}")
-        table = difference(before, after, found.spec, found.columns)
+        table = found.shown(difference(before, after, found.spec, found.columns))
         rows = legible(table)
         e1, e2 = before.epoch, after.epoch
     part = shown(rows, e2, limit)

@@ -39,11 +39,13 @@ def views(pond: PondArgument, epoch: EpochOption = None, output: OutputOption = 
         rows = []
         for view in sorted(plan.views.values(), key=lambda v: v.name):
             runs = snapshot.listing.runs(view.table)
+            schema = plan.shape(view.step).schema
+            called = {held: shown for shown, held in view.columns}
             rows.append(
                 {
                     "view": view.name,
-                    "key": list(specs[view.table].key),
-                    "columns": {f.name: str(f.type) for f in plan.shape(view.step).schema},
+                    "key": [called.get(k, k) for k in specs[view.table].key],
+                    "columns": {called.get(n, n): str(schema.field(n).type) for n in view.held(schema.names)},
                     "rows": sum(r.rows for r in runs),
                     "runs": len(runs),
                     "bytes": sum(r.bytes for r in runs),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from millpond.errors import InvalidError
 from millpond.flow.builder import Builder
 from millpond.flow.stream import Stream
+from millpond.plan.nodes import Node, View
 from millpond.plan.objects import SqlColumn, SqlObject
+from millpond.plan.own_table import own_view, without_step
 from millpond.sql.catalog import Catalog
 from millpond.sql.functions import inlined
 from millpond.sql.parse import Words, readable
@@ -69,9 +71,14 @@ def materialize(
     made = inlined(text, catalog.objects)
     text = made.sql
     rounds_max = session.pond.settings.rounds_max
+    before = builder.plan.nodes
     relation = lower_query(builder, catalog.binder, catalog.relations(), name, text, on_close, rounds_max)
-    view = Stream(builder, relation.step).view(name)
-    columns = tuple(SqlColumn(c.name, c.type) for c in relation.columns)
+    view = _view(builder, name, relation.step, before)
+    held = dict(view.columns)
+    columns = tuple(
+        SqlColumn(c.name, c.type, stored=None if held.get(c.name, c.name) == c.name else held[c.name])
+        for c in relation.columns
+    )
     uses = (*(o.name for o in catalog.read_by(as_plain_sql(text))), *made.uses)
     return SqlObject(
         "materialized view",
@@ -83,6 +90,18 @@ def materialize(
         options=made.options,
         said=said,
     )
+
+
+def _view(builder: Builder, name: str, step: str, before: Mapping[str, Node]) -> View:
+    """The view of a step: the table below it where that holds the same rows, else one of its own."""
+    own = own_view(builder.plan, name, step)
+    if own is None:
+        Stream(builder, step).view(name)
+        return builder.plan.views[name]
+    if step not in before:
+        builder.change(lambda plan: without_step(plan, step))
+    builder.change(lambda plan: plan.with_view(own))
+    return own
 
 
 def view_text(words: Words, *, closes: bool) -> tuple[str, bool]:

@@ -130,9 +130,11 @@ def _anew(session: Session, builder: Builder, one: SqlObject, old: SqlObject) ->
     text = known_text(one, objects)
     catalog = session.catalog_of(builder.plan)
     made = materialize(session, builder, one.name, text, _on_close(one), one.said, catalog)
-    if one.kind == "materialized view" and made.columns != one.columns:
+    if one.kind != "materialized view":
+        return replace(one, step=made.step)
+    if [(c.name, c.type) for c in made.columns] != [(c.name, c.type) for c in one.columns]:
         _refuse(old, [one], "what is built on it would have other columns", "drop these first")
-    return replace(one, step=made.step)
+    return replace(one, step=made.step, columns=made.columns)
 
 
 def _on_close(one: SqlObject) -> bool:

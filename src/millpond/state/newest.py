@@ -1,0 +1,149 @@
+"""The one row of each key, found by hash alone and proved by its key once.
+
+Law: what it gives is what `Table.lookup_one` gives by comparing keys run by run.
+Runs are asked from the newest to the oldest for hashes; of all the rows found the
+keys are compared at the end, in one go.  Where two keys share a hash it gives
+nothing, and whoever asked goes the long way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond import hashing
+from millpond.identity import equal_rows
+from millpond.state.merge import OpenFile
+from millpond.state.run_ref import RunRef
+from millpond.state.segment import Segment
+from millpond.state.table_spec import WEIGHT, TableSpec
+
+Hashes = npt.NDArray[np.uint64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+_ZERO = bytes(32)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows of one run, and the number of the key that each belongs to."""
+
+    segment: Segment
+    key: Ints
+    rows: Ints
+
+
+def newest(
+    spec: TableSpec,
+    runs: Sequence[RunRef],
+    open_file: OpenFile,
+    hashes: Hashes,
+    key: dict[str, pa.Array],
+    within: tuple[int, int],
+) -> list[Piece] | None:
+    """Where the newest row of each key lies, for keys in the order of their hashes and runs newest first.
+
+    None where hashes do not tell: several keys of one hash, several time buckets, keys out of the range.
+    """
+    if not len(hashes):
+        return []
+    low, high = int(hashes[0]), int(hashes[-1])
+    if low < within[0] or high > within[1] or not (hashes[1:] > hashes[:-1]).all():
+        return None
+    if any(ref.bucket != runs[0].bucket for ref in runs):
+        return None
+    pieces: list[Piece] = []
+    left: Ints | None = None  # the keys that no run had so far; all when None
+    for ref in runs:
+        if ref.h_max < low or ref.h_min > high:
+            continue
+        segment = open_file(ref.file).segment(ref.segment)
+        found = segment.find_one(hashes if left is None else hashes[left])
+        if found is None:
+            return None
+        which, rows = found
+        if not len(which):
+            continue
+        pieces.append(Piece(segment, which if left is None else left[which], rows))
+        if left is None:
+            open_keys = np.ones(len(hashes), np.bool_)
+            open_keys[which] = False
+            left = open_keys.nonzero()[0]
+        elif len(which) == len(left):
+            break
+        else:
+            open_keys = np.ones(len(left), np.bool_)
+            open_keys[which] = False
+            left = left[open_keys]
+        if not len(left):
+            break
+    return pieces if _proved(pieces, key) else None
+
+
+def _proved(pieces: Sequence[Piece], key: dict[str, pa.Array]) -> bool:
+    """Do the rows really have the keys whose hashes they have?"""
+    if not pieces or not key:
+        return True
+    names = list(key)
+    if hashing.is_injective(list(key.values())) and all(p.segment.all_differ(names[0]) for p in pieces):
+        return True
+    asked = [pieces[0].key] if len(pieces) == 1 else [np.concatenate([p.key for p in pieces])]
+    place = pa.array(asked[0])
+    held = []
+    for name in names:
+        parts = [p.segment.take(name, p.rows) for p in pieces]
+        held.append(parts[0] if len(parts) == 1 else pa.concat_arrays(parts))
+    wanted = [pc.take(key[name], place, boundscheck=False) for name in names]
+    return bool(equal_rows(wanted, held, len(place)).all())
+
+
+def alive(pieces: Sequence[Piece]) -> list[Piece]:
+    """The pieces without tombstones."""
+    found = []
+    for piece in pieces:
+        raw = piece.segment.raw(WEIGHT)
+        assert raw is not None  # weights are never NULL
+        if len(raw) == 1:
+            if raw[0]:
+                found.append(piece)
+            continue
+        lives = raw[piece.rows] != 0
+        if lives.all():
+            found.append(piece)
+        elif lives.any():
+            found.append(Piece(piece.segment, piece.key[lives], piece.rows[lives]))
+    return found
+
+
+def column(spec: TableSpec, name: str, pieces: Sequence[Piece], length: int) -> pa.Array:
+    """One column for `length` keys: where nothing was found zero for fixed-width types, else NULL."""
+    kind = spec.schema.field(name).type
+    fill = spec.fill.get(name)
+    if pa.types.is_primitive(kind) and kind.bit_width >= 8:
+        raws = [piece.segment.raw(name, fill) for piece in pieces]
+        if all(raw is not None for raw in raws):
+            out = np.zeros(length, np.dtype(f"u{kind.bit_width // 8}"))
+            for piece, raw in zip(pieces, raws, strict=True):
+                assert raw is not None
+                out[piece.key] = raw if len(raw) == 1 else raw[piece.rows]
+            return pa.Array.from_buffers(kind, length, [None, pa.py_buffer(out)], 0)
+    zero = pa.types.is_primitive(kind) or pa.types.is_decimal(kind)
+    parts = [piece.segment.take(name, piece.rows, fill) for piece in pieces]
+    if zero:
+        parts.append(pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(_ZERO)]))
+    if not parts:
+        return pa.nulls(length, kind)
+    values = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+    place = np.full(length, len(values) - 1 if zero else -1, np.int64)
+    at = 0
+    for piece in pieces:
+        place[piece.key] = np.arange(at, at + len(piece.key))
+        at += len(piece.key)
+    missing = None if zero else place < 0
+    return pc.take(values, pa.array(place, mask=missing), boundscheck=False)
