@@ -81,3 +81,11 @@ select t.id from t where t.id = (select x.id from t x where x.a = t.a order by x
 select 1 + (select count(*) from t), (select max(a) from u);
 select exists (select 1 from t where a = 1), not exists (select 1 from u where a = 1);
 select t.id from t where not exists (select 1 from u where t.a = u.a and t.a = u.a);
+-- A function that DuckDB takes for one of chance makes it number the outer rows: the number is no column of the result.
+select id, b from t where exists (select 1 from u where u.a=t.a and case when u.c > 100 then error('large') else true end);
+select id, b from t where not exists (select 1 from u where u.a=t.a and case when u.c > 100 then error('large') else true end) and f > 0;
+select id from t where a in (select u.a from u where u.id<=t.id and case when u.c > 100 then error('large') else true end);
+select id, b, a not in (select u.a from u where u.id<=t.id and case when u.c > 100 then error('large') else true end) from t;
+select id, b from t where a > all (select u.a from u where u.s=t.b and case when u.c > 100 then error('large') else true end);
+select id, (select max(u.c) from u where u.a=t.a and case when u.c > 100 then error('large') else true end) from t;
+select b, exists (select 1 from u where u.a=t.a and case when u.c > 100 then error('large') else true end) m, count(*) from t group by 1, 2;

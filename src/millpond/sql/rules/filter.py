@@ -109,9 +109,10 @@ def _below_projection(low: Lowering, node: Json, conditions: Sequence[Json]) -> 
 
 
 def _below_mark(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:
-    place = width_of(low, node["children"][0])
-    below = [c for c in conditions if place not in set(references(c))]
-    rest = [c for c in conditions if place in set(references(c))]
+    shown = node.get("left_projection_map") or range(width_of(low, node["children"][0]))
+    places = dict(enumerate(shown))
+    below = [moved(c, places) for c in conditions if len(places) not in set(references(c))]
+    rest = [c for c in conditions if len(places) in set(references(c))]
     return join.lower_mark(low, node, rest, filtered(low, node["children"][0], below))
 
 

@@ -237,13 +237,16 @@ def _single(low: Lowering, left: Relation, right: Relation, pairs: Sequence[Pair
 def lower_mark(low: Lowering, node: Json, conditions: Sequence[Json], left: Relation) -> Relation:
     """x IN (…), EXISTS: all rows of the left, and whether they have a partner, which can be unknown.
 
-    A condition on the mark itself needs only the rows that meet it.
+    A condition on the mark itself needs only the rows that meet it.  The mark stands behind the columns
+    of the left that the node shows; it may be paired by others.
     """
     from millpond.sql.rules.filter import kept
 
     low.need(node["children"][1], (r for c in node["conditions"] for r in references(c["right"])))
     right = low.lower(node["children"][1])
-    place = len(left.columns)
+    width = len(left.columns)
+    shown = node.get("left_projection_map") or list(range(width))
+    place = len(shown)
     pairs = [(c["left"], c["right"], c["comparison"]) for c in node["conditions"]]
     wanted, rest = None, []
     for condition in conditions:
@@ -266,7 +269,7 @@ def lower_mark(low: Lowering, node: Json, conditions: Sequence[Json], left: Rela
         no = _join(low, left, right, pairs, (), "anti")
         parts.append(_unmatched(low, no, left, right, pairs, mark))
     step = parts[0].step if len(parts) == 1 else low.add(Union(), tuple(p.step for p in parts), "marked")
-    found = Relation(step, (*parts[0].columns[:place], Column(mark, "BOOLEAN")))
+    found = Relation(step, (*parts[0].columns[:width], Column(mark, "BOOLEAN"))).pick([*shown, width])
     if wanted is False:
         found = Relation(low.add(Filter(f"NOT {quoted(mark)}"), (found.step,), "where"), found.columns)
     return kept(low, found, rest)
