@@ -56,6 +56,24 @@ def _is_list_view(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind))
 
 
+def unsliced(column: Column) -> Column:
+    """The same values from the first of their buffers on, where structs lie in structs.
+
+    DuckDB 2.0 loses the offset of a slice between two structs, and refuses such rows.
+    """
+    if isinstance(column, pa.ChunkedArray):
+        if not _is_struct_of_nested(column.type):
+            return column
+        return pa.chunked_array([unsliced(chunk) for chunk in column.chunks], column.type)
+    if _is_struct_of_nested(column.type) and column.offset:
+        return pa.concat_arrays([column, column.slice(0, 0)])  # of one array it would be the same again
+    return column
+
+
+def _is_struct_of_nested(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_struct(kind)) and any(pa.types.is_nested(field.type) for field in kind)
+
+
 def nulls(array: pa.Array) -> Mask:
     mask: Mask = array.is_null().to_numpy(zero_copy_only=False)
     return mask

@@ -48,6 +48,10 @@ def test_every_kind_is_the_batch_query(parallelism: int, tmp_path: Path) -> None
     world.view(
         "narrow", "select r.y, count(*) from l asof full join r on l.k = r.k and l.t >= r.t group by r.y"
     )
+    world.view(
+        "by_lists",
+        "select l.id, r.id from l asof left join r on [l.k] = [r.k] and l.x % 2 = r.t % 2 and l.t < r.t",
+    )
     world.view("right_only", "select r.id from l asof right join r on l.k = r.k and l.t >= r.t")
     chance = random.Random(parallelism)
     for epoch in range(6):

@@ -91,3 +91,25 @@ def test_what_cannot_be_read_is_told_as_damage(pond: Pond, monkeypatch: pytest.M
     monkeypatch.setattr(Segment, "slice", damaged)
     with pytest.raises(DataError, match="damaged block"):
         pond.sql("SELECT sum(a) FROM v")
+
+
+@pytest.mark.parametrize("batch_rows", [None, 5_000])
+def test_structs_in_structs_are_read_from_any_row_on(
+    tmp_path: Path, batch_rows: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DuckDB loses where a slice of them begins: it gets none."""
+    count = 40 if batch_rows is None else ROWS
+    if batch_rows is not None:
+        monkeypatch.setattr("millpond.sql.lazy.BATCH_ROWS", batch_rows)
+    with millpond.open(tmp_path / "pond", engine="inline", parallelism=3) as pond:
+        pond.sql("CREATE TABLE t (id int PRIMARY KEY, a int)")
+        pond.sql("CREATE MATERIALIZED VIEW v AS SELECT id, {'x': a, 'y': {'z': id}} AS s FROM t WHERE a > 2")
+        pond.insert("t", pa.table({"id": range(count), "a": [i % 5 for i in range(count)]}).cast(_INTS))
+        pond.sql("DELETE FROM t WHERE id % 7 = 3; FLUSH")
+        wanted = [(i, {"x": i % 5, "y": {"z": i}}) for i in range(count) if i % 5 > 2 and i % 7 != 3]
+        assert sorted(pond.sql("SELECT * FROM v").fetchall()) == wanted
+        some = pond.sql("SELECT s FROM v WHERE id > 20 ORDER BY id").fetchall()
+        assert some == [(s,) for i, s in wanted if i > 20]
+
+
+_INTS = pa.schema([("id", pa.int32()), ("a", pa.int32())])

@@ -26,6 +26,8 @@ import duckdb
 import pyarrow as pa
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
+from millpond.buffers import unsliced
+
 STATEMENTS_MAX = 512  # kept per thread; the least recently used goes
 BATCH_ROWS = 131_072
 
@@ -142,23 +144,41 @@ class Statement:
     def __init__(
         self, con: duckdb.DuckDBPyConnection, number: int, make: Callable[..., str], *schemas: pa.Schema
     ):
-        self._con = con
         self._name = f"statement_{number}"
+        self._make = make
         self._views = [f"feed_{number}_{place}" for place in range(len(schemas))]
         self._feeds = [_Feed(schema) for schema in schemas]
+        self._prepare(con)
+
+    def _prepare(self, con: duckdb.DuckDBPyConnection) -> None:
+        self._con = con
         for view, feed in zip(self._views, self._feeds, strict=True):
             con.register(view, feed)
         try:
-            con.execute(f"prepare {self._name} as {make(*self._views)}")
+            con.execute(f"prepare {self._name} as {self._make(*self._views)}")
         except duckdb.Error:
             self._forget_views()
             raise
 
     def run(self, *tables: pa.Table) -> pa.Table:
-        """The query over these tables; they must have the schemas it was prepared for."""
+        """The query over these tables; they must have the schemas it was prepared for.
+
+        A failure of DuckDB's own ends its database, for all statements; this one is run again in a new one.
+        """
+        try:
+            return self._run(*tables)
+        except (duckdb.InternalException, duckdb.FatalException):
+            self._prepare(_anew())
+            try:
+                return self._run(*tables)
+            except (duckdb.InternalException, duckdb.FatalException):
+                _anew()
+                raise
+
+    def _run(self, *tables: pa.Table) -> pa.Table:
         try:
             for feed, table in zip(self._feeds, tables, strict=True):
-                feed.table = _whole(table)
+                feed.table = handed(_whole(table))
             # What a relation's to_arrow_table does, for a prepared statement.  The public way from a
             # connection copies the rows once more: twice the time, for a tiny table and for a large one.
             result = self._con._submit(f"execute {self._name}", None, "arrow", BATCH_ROWS)
@@ -182,6 +202,14 @@ class Statement:
 def _whole(table: pa.Table) -> pa.Table:
     """In one chunk: of several, DuckDB 2.0 gives the rows of some queries (IN in a CASE) in another order."""
     return table.combine_chunks() if any(c.num_chunks > 1 for c in table.columns) else table
+
+
+def handed(rows: pa.Table) -> pa.Table:
+    """Rows as DuckDB can read them."""
+    for place, (field, column) in enumerate(zip(rows.schema, rows.columns, strict=True)):
+        if (fit := unsliced(column)) is not column:
+            rows = rows.set_column(place, field, fit)
+    return rows
 
 
 class _Session(threading.local):
@@ -220,6 +248,18 @@ def _equip(here: _Session, con: duckdb.DuckDBPyConnection) -> None:
     if id(con) not in here.equipment:
         here.equipment[id(con)] = Equipment(con)
     here.equipment[id(con)].refresh()
+
+
+def _anew() -> duckdb.DuckDBPyConnection:
+    """A new database in the place of one that has failed; statements are prepared when they are needed."""
+    here = _here()
+    here.statements.clear()
+    if here.kernel is not None:
+        here.equipment.pop(id(here.kernel), None)
+        here.kernel.close()
+    here.kernel = _connect()
+    _equip(here, here.kernel)
+    return here.kernel
 
 
 def binder() -> duckdb.DuckDBPyConnection:

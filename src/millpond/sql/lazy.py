@@ -12,6 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
+from millpond.buffers import unsliced
+
 Read = Callable[[Sequence[str]], pa.Table]  # columns -> all rows of them
 
 BATCH_ROWS = 122_880  # DuckDB's threads take turns by batches
@@ -39,7 +41,8 @@ class LazyRows(ds.Dataset):  # type: ignore[misc]
             raise
         if filter is None:
             return _Batches(rows.select(wanted))
-        return ds.InMemoryDataset(rows).scanner(columns=wanted, filter=filter, batch_size=BATCH_ROWS)
+        held = ds.InMemoryDataset(_batches(rows), schema=rows.schema)
+        return held.scanner(columns=wanted, filter=filter, batch_size=BATCH_ROWS)
 
 
 class _Batches:
@@ -53,7 +56,12 @@ class _Batches:
         return self._rows.schema
 
     def to_reader(self) -> pa.RecordBatchReader:
-        return self._rows.to_reader(max_chunksize=BATCH_ROWS)
+        return pa.RecordBatchReader.from_batches(self._rows.schema, _batches(self._rows))
+
+
+def _batches(rows: pa.Table) -> list[pa.RecordBatch]:
+    found = rows.to_batches(max_chunksize=BATCH_ROWS)
+    return [pa.RecordBatch.from_arrays([unsliced(c) for c in b.columns], schema=rows.schema) for b in found]
 
 
 def _named(column: str, condition: Any) -> bool:

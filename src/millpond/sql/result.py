@@ -182,9 +182,20 @@ def converter(kind: str) -> Convert | None:
         return uuid.UUID
     if base == "INTERVAL":
         return _interval
+    if base == "BIT":
+        return _bits
     if base.startswith("TIMESTAMP WITH TIME ZONE") or base == "TIMESTAMPTZ":
         return lambda at: at.astimezone(datetime.UTC)
     return None
+
+
+def _bits(value: bytes) -> str:
+    """As DuckDB's own client has it; the first byte counts the bits of the second that do not matter.
+
+    >>> _bits(bytes([5, 0b11111101, 1]))
+    '10100000001'
+    """
+    return "".join(f"{byte:08b}" for byte in value[1:])[value[0] :]
 
 
 def _interval(value: Any) -> datetime.timedelta:

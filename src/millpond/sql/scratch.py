@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from millpond.clock import Clock, SystemClock
-from millpond.operators.duck import Equipment, stop_if_asked
+from millpond.operators.duck import Equipment, handed, stop_if_asked
 from millpond.operators.expressions import storable_text
 from millpond.plan.objects import SqlColumn, SqlObject
 from millpond.sql.bind import told
@@ -34,7 +34,7 @@ class _Stream:
     """An Arrow table that DuckDB reads through, without asking for parts of it."""
 
     def __init__(self, rows: pa.Table) -> None:
-        self._rows = rows
+        self._rows = handed(rows)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self._rows.__arrow_c_stream__()
@@ -130,7 +130,7 @@ class Scratch:
             self._lazy.append(rows)
             self._con.register(name, rows)
         else:
-            self._con.register(name, rows if rows.num_rows > SMALL else _Stream(rows))
+            self._con.register(name, handed(rows) if rows.num_rows > SMALL else _Stream(rows))
         self._made.append(("rows", name))
         return name
 

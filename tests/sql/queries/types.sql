@@ -27,3 +27,7 @@ select id, i + interval 1 hour, j from (select id, unnest([interval 1 day, ts - 
 select t.id, v.i, ts + v.i from t, (values (interval 1 day), (interval '2 hours')) v(i);
 select id from t where f in (cast('nan' as double), cast('inf' as double), 0.5) or f > any (select case when c > 1 then 'nan'::double else 'inf'::double end from u) or list_contains(['-inf'::double, f], f);
 select json_object('a', a, 'l', l), json_array(a, b), json_extract_string(json_object('x', b), 'x') from t;
+-- A struct in a struct, which DuckDB reads only from the first row of its buffers on.
+select id, {'x': a, 'y': {'z': b, 'w': l}} as s from t;
+select a, {'x': {'y': count(*)}} as s, max({'p': {'q': id}}) as m from t group by a;
+select q.s.y.z, q.s.x, u.id from (select id, {'x': a, 'y': {'z': b}} as s from t) q left join u on q.id = u.id;

@@ -419,3 +419,32 @@ def test_rows_in_several_chunks_keep_their_order() -> None:
     for cut in (1, 59, 68, 126):
         parts = pa.concat_tables([rows.slice(0, cut), rows.slice(cut)])
         assert keep(parts, condition).rows.combine_chunks().equals(wanted.combine_chunks()), cut
+
+
+def test_a_failure_of_duckdb_itself_ends_neither_the_statement_nor_the_others() -> None:
+    """DuckDB 2.0 fails when it joins by lists a second time, and its database with all its statements is gone."""
+    schema = pa.schema([("side", pa.int32()), ("k", pa.list_(pa.string())), ("t", pa.int32())])
+    left, right = (f"(select * from {{0}} where side = {n})" for n in range(2))
+    text = f"select l.t, r.t as u from {left} l asof left join {right} r on l.k = r.k and l.t < r.t"
+    rows = pa.Table.from_pylist([{"side": n, "k": ["a"], "t": n} for n in range(2)], schema=schema)
+    other = lambda: duck.statement("other", lambda view: f"select t from {view}", schema)  # noqa: E731
+    for _ in range(3):
+        joined = duck.statement("by lists", text.format, schema)
+        assert joined.run(rows).to_pylist() == [{"t": 0, "u": 1}]
+        assert other().run(rows).num_rows == 2
+
+
+def test_a_statement_that_always_fails_leaves_a_database_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = pa.schema([("t", pa.int32())])
+    rows = pa.table({"t": [1]}, schema)
+    broken = duck.statement("broken", lambda view: f"select t from {view}", schema)
+
+    def fail(*_: Any) -> Any:
+        raise duckdb.InternalException("INTERNAL Error: for the test")
+
+    monkeypatch.setattr(broken, "_run", fail)
+    before = broken._con
+    with pytest.raises(duckdb.InternalException, match="for the test"):
+        broken.run(rows)
+    after = duck.statement("broken", lambda view: f"select t from {view}", schema)
+    assert after is not broken and after._con is not before and after.run(rows).to_pylist() == [{"t": 1}]

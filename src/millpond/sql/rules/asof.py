@@ -49,16 +49,22 @@ def lower(low: Lowering, node: Json) -> Relation:
     both = low.add(Union(), tuple(p.step for p in parts), "sides")
     ours = [f"l{n}" for n in range(len(left.columns))]
     theirs = [f"r{n}" for n in range(len(right.columns))]
-    on = [f"l.{n} = r.{n}" for n in names]
+    # Keys are told apart by a number: DuckDB 2.0 fails when it joins by lists a second time.
+    numbers = ["key_number"] if names else []
+    given = " and ".join(f"{n} is not null" for n in names)
+    which = f"case when {given} then dense_rank() over (order by {', '.join(names)}) end"
+    told = f"select *, {which} as key_number from input" if names else "select * from input"
+    on = [f"l.{n} = r.{n}" for n in numbers]
     on.append(f"l.at_time {comparison(time['comparison'])} r.at_time")
-    unique = ", ".join([*names, "at_time"])
+    unique = ", ".join([*numbers, "at_time"])
     order = ", ".join([unique, *theirs])
     width = ", ".join([*(f"l.{n}" for n in ours), *(f"r.{n}" for n in theirs)])
-    every = f"select *, row_number() over (order by {order}) as place from input where side = 1"
+    every = f"select *, row_number() over (order by {order}) as place from numbered where side = 1"
     first = f"select distinct on ({unique}) * from every order by {unique}, place"
     on_them = f"l ASOF {_WORDS[node['join_type']]}JOIN ({first}) r ON {' AND '.join(on)}"
-    joined = f"select {width}, r.place from (select * from input where side = 0) {on_them}"
-    sql = f"with every as ({every}), joined as ({joined}) select * exclude (place) from joined"
+    joined = f"select {width}, r.place from (select * from numbered where side = 0) {on_them}"
+    tables = f"numbered as ({told}), every as ({every}), joined as ({joined})"
+    sql = f"with {tables} select * exclude (place) from joined"
     if node["join_type"] in _ALL_RIGHT:  # what is on the left is NULL in rows of the right
         alone = "place not in (select place from joined where place is not null)"
         sql += f" union all select {', '.join([*ours, *theirs])} from every where {alone}"
