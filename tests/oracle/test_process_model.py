@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from millpond.operators.process import batch, feed, outputs
 from tests.oracle.process_model import Collections, Living, LivingUntimed, Plays, Timed, Values
 from tests.oracle.process_world import World, histories, run, settings_of
 
@@ -44,6 +45,16 @@ def test_states_are_dicts_and_timers_a_sorted_list(kind: type[Plays], data: st.D
 @given(data=st.data())
 def test_the_same_over_many_epochs(kind: type[Plays], data: st.DataObject) -> None:
     check(kind, data.draw(settings_of(kind)), data.draw(histories(kind, steps=12, rows_min=4)))
+
+
+@pytest.mark.parametrize("kind", [Values, Timed], ids=lambda kind: kind.__name__)
+@settings(max_examples=5, derandomize=True, **CAREFULLY)
+@given(data=st.data())
+def test_the_same_in_stretches_of_two_rows(kind: type[Plays], data: st.DataObject) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (batch, feed, outputs):
+            patch.setattr(module, "STRETCH", 2)
+        check(kind, data.draw(settings_of(kind)), data.draw(histories(kind, steps=4, rows_min=6)))
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""One batch of keys through a user's code: rows and timers in time order, key by key.
+"""One pass of keys through a user's code: rows and timers in time order, key by key.
 
 The first pass is fast and assumes that nothing fails.  The keys for which
 something did are done again from their stored state, with care: each call may
@@ -8,37 +8,27 @@ fail alone, its key then holds what it held before, and the row is an error row
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from types import GeneratorType
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
 from millpond.errors import InvalidError
 from millpond.operators.flat_map import Row
 from millpond.operators.process.context import ProcessContext, Timer
+from millpond.operators.process.feed import Feed
 from millpond.operators.process.function import Code
 from millpond.operators.process.handle import Handle, Times
+from millpond.operators.process.outputs import MAIN, STRETCH, Outputs
 from millpond.operators.process.timers import NEVER, Timers
 from millpond.operators.process.watchdog import TooLong
 from millpond.operators.user_code import FATAL, told
 
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
-
 FIRES_MAX = 1_000_000  # timers of one key in one epoch
 
-
-@dataclass
-class Output:
-    """Rows of one output as the user gave them, each with its key; and as columns, once made."""
-
-    items: list[Any] = field(default_factory=list)
-    keys: list[int] = field(default_factory=list)
-    columns: list[pa.Array] | None = None
+Guard = Callable[[Callable[..., Any], Any, int, str], None]
 
 
 @dataclass(frozen=True)
@@ -56,82 +46,102 @@ class Batch:
     step: str
     epoch: int
     code: Code
-    calls: Mapping[str, Callable[..., Any]]
+    on: Mapping[str, Callable[..., Any]]  # the user's methods, with the states in place
     handles: Sequence[Handle]
     timers: Timers | None
     ctx: ProcessContext
     times: Times
-    rows: list[Row]  # by key, in order
-    row_times: list[int] | None
-    starts: list[int]  # of each key among the rows, and the end
+    feed: Feed  # the rows of the keys of this pass, by key, in order
+    row_times: list[int] | None  # of all rows
+    starts: list[int]  # of each key among all rows, and the end
     limits: Mapping[str, int]  # clock -> where it stands after this epoch
     event_before: int
-    outputs: dict[str, Output]
+    outputs: Outputs
     fits: Callable[[str, Any], None]  # raises when a row does not fit an output
     failures: list[Failure] = field(default_factory=list)
 
+    @property
+    def calls(self) -> int:
+        """Grows with every call of user code."""
+        return self.feed.given + self.ctx.fired
+
     # -- passes ----------------------------------------------------------------
 
-    def fast(self, keys: Sequence[int]) -> list[int]:
+    def fast(self, keys: Sequence[int]) -> set[int]:
         """Run these keys; those that failed, to be done again with care."""
         if self.timers is None and self.row_times is None:
             return self._fastest(keys)
-        again = []
-        run = self._timed if self.timers is not None else self._plain
-        for key in keys:
-            try:
-                run(key, None)
-            except TooLong:
-                self._too_long(key)
-            except FATAL:
-                raise
-            except Exception:
-                again.append(key)
-        return again
+        return self._run(keys, None)
 
-    def _fastest(self, keys: Sequence[int]) -> list[int]:
-        """Without event time and timers: what `_plain` does, in one loop."""
-        again = []
-        ctx, rows, starts, handles = self.ctx, self.rows, self.starts, self.handles
-        on_row = self.calls["on_row"]
-        main = self.outputs[""]
-        add, owner = main.items.append, main.keys.append
-        key = 0
+    def careful(self, keys: Sequence[int]) -> None:
+        self._run(keys, self._guarded)
+
+    def _run(self, keys: Sequence[int], guard: Guard | None) -> set[int]:
+        run = self._timed if self.timers is not None else self._plain
+        again: set[int] = set()
+        key = begun = 0
+        try:
+            for number, key in enumerate(keys, 1):
+                mine = islice(self.feed.rows, self.starts[key + 1] - self.starts[key])
+                try:
+                    run(key, mine, guard)
+                except FATAL:
+                    raise
+                except Exception:
+                    if guard is not None:
+                        raise
+                    again.add(key)
+                    _skip(mine)
+                if self.outputs.end_key():
+                    again |= self.outputs.close(keys[begun:number], again)
+                    begun = number
+        except TooLong:
+            self._too_long(key)
+        return again | self.outputs.close(keys[begun:], again)
+
+    def _fastest(self, keys: Sequence[int]) -> set[int]:
+        """Without event time and timers: what `_run` and `_plain` do, in one loop."""
+        again: set[int] = set()
+        ctx, rows, starts, handles = self.ctx, self.feed.rows, self.starts, self.handles
+        on_row = self.on["on_row"]
+        items, ends = self.outputs[MAIN].items, self.outputs[MAIN].ends
+        add, more, end = items.append, items.extend, ends.append
+        others = [output for side, output in self.outputs.items() if side != MAIN]
+        ctx.place = 0
+        key = begun = 0
         try:
             for key in keys:
                 for handle in handles:
                     handle.at = key
                 ctx.at = key
+                mine = islice(rows, starts[key + 1] - starts[key])
                 try:
-                    for place in range(starts[key], starts[key + 1]):
-                        ctx.place = place
-                        ctx.calls = place
-                        found = on_row(rows[place], ctx)
+                    for row in mine:
+                        found = on_row(row, ctx)
                         if found is None:
                             continue
                         kind = type(found)
                         if kind is GeneratorType or kind is list:
-                            for item in found:
-                                add(item)
-                                owner(key)
+                            more(found)
                         else:
                             add(found)
-                            owner(key)
                 except FATAL:
                     raise
                 except Exception:
-                    again.append(key)
+                    again.add(key)
+                    _skip(mine)
+                length = len(items)
+                end(length)
+                for output in others:
+                    output.ends.append(len(output.items))
+                    length += len(output.items)
+                if length >= STRETCH:
+                    done = begun + len(ends)
+                    again |= self.outputs.close(keys[begun:done], again)
+                    begun = done
         except TooLong:
             self._too_long(key)
-        return again
-
-    def careful(self, keys: Sequence[int]) -> None:
-        run = self._timed if self.timers is not None else self._plain
-        for key in keys:
-            try:
-                run(key, self._guarded)
-            except TooLong:
-                self._too_long(key)
+        return again | self.outputs.close(keys[begun:], again)
 
     # -- one key -----------------------------------------------------------------
 
@@ -142,44 +152,41 @@ class Batch:
             self.timers.at = key
         self.ctx.at = key
 
-    def _plain(self, key: int, guard: Callable[..., None] | None) -> None:
+    def _plain(self, key: int, rows: Iterator[Row], guard: Guard | None) -> None:
         """Without timers: rows in order."""
         self._look(key)
         ctx, times = self.ctx, self.times
-        on_row = self.calls["on_row"]
-        main = self.outputs[""]
-        add, owner = main.items.append, main.keys.append
-        at = self.row_times
-        bound = self.limits["event"]
-        times.event = self.event_before
-        for place in range(self.starts[key], self.starts[key + 1]):
+        on_row = self.on["on_row"]
+        items = self.outputs[MAIN].items
+        at, bound, event = self.row_times, self.limits["event"], self.event_before
+        times.event = event
+        for place, row in enumerate(rows, self.starts[key]):
             ctx.place = place
-            ctx.calls += 1
             if at is not None:
-                times.here = at[place]
-                times.event = max(times.event, min(times.here, bound))
+                here = times.here = at[place]
+                if here > bound:
+                    here = bound
+                if here > event:
+                    event = times.event = here
             if guard is not None:
-                guard(on_row, self.rows[place], key, "")
+                guard(on_row, row, key, "")
                 continue
-            found = on_row(self.rows[place], ctx)
+            found = on_row(row, ctx)
             if found is None:
                 continue
             kind = type(found)
             if kind is GeneratorType or kind is list:
-                for item in found:
-                    add(item)
-                    owner(key)
+                items.extend(found)
             else:
-                add(found)
-                owner(key)
+                items.append(found)
 
-    def _timed(self, key: int, guard: Callable[..., None] | None) -> None:
+    def _timed(self, key: int, rows: Iterator[Row], guard: Guard | None) -> None:
         """The clock's timers first, then rows and event-time timers in time order, then what was set late."""
         self._look(key)
         assert self.timers is not None
-        pop, ctx, times = self.timers.pop, self.ctx, self.times
+        pop, armed, ctx, times = self.timers.pop, self.timers.armed, self.ctx, self.times
         call = guard or self._call
-        on_row, on_timer = self.calls["on_row"], self.calls["on_timer"]
+        on_row, on_timer = self.on["on_row"], self.on["on_timer"]
         at, bound, now = self.row_times, self.limits["event"], self.limits["processing"]
         times.event = times.here = self.event_before
         fired = 0
@@ -193,7 +200,7 @@ class Batch:
             if fired > FIRES_MAX:
                 raise _endless(self.step, self.ctx.key, self.epoch)
             ctx.place = -1
-            ctx.calls += 1
+            ctx.fired += 1
             if clock == "event":
                 times.event = max(times.event, due[0])
             times.here = times.event
@@ -202,16 +209,15 @@ class Batch:
 
         while fire("processing", now):
             pass
-        for place in range(self.starts[key], self.starts[key + 1]):
+        for place, row in enumerate(rows, self.starts[key]):
             if at is not None:
                 upto = min(at[place], bound)
-                while fire("event", upto):
+                while key in armed and fire("event", upto):
                     pass
                 times.event = max(times.event, upto)
                 times.here = at[place]
             ctx.place = place
-            ctx.calls += 1
-            call(on_row, self.rows[place], key, "")
+            call(on_row, row, key, "")
         ctx.place = -1
         while fire("event", bound) or fire("processing", now):
             pass
@@ -222,15 +228,11 @@ class Batch:
         found = function(given, self.ctx)
         if found is None:
             return
-        main = self.outputs[""]
         kind = type(found)
         if kind is GeneratorType or kind is list:
-            for item in found:
-                main.items.append(item)
-                main.keys.append(key)
+            self.outputs[MAIN].items.extend(found)
         else:
-            main.items.append(found)
-            main.keys.append(key)
+            self.outputs[MAIN].items.append(found)
 
     def _guarded(self, function: Callable[..., Any], given: Any, key: int, timer: str) -> None:
         """One call that may fail without a trace but its error."""
@@ -250,7 +252,7 @@ class Batch:
             if self.timers is not None:
                 self.timers.restore(kept)
             for side, output in self.outputs.items():
-                del output.items[lengths[side] :], output.keys[lengths[side] :]
+                del output.items[lengths[side] :]
             method = "on_timer" if self.ctx.place < 0 else "on_row"
             reason = told(error, self.code.where(method))
             self.failures.append(Failure(key, self.ctx.place, timer, reason))
@@ -264,6 +266,10 @@ class Batch:
             step=self.step,
             epoch=self.epoch,
         )
+
+
+def _skip(rows: Iterator[Row]) -> None:
+    deque(rows, maxlen=0)
 
 
 def _endless(step: str, key: Row, epoch: int) -> InvalidError:

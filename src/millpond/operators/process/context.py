@@ -43,8 +43,8 @@ class ProcessContext:
         "_timers",
         "_times",
         "at",
-        "calls",
         "epoch",
+        "fired",
         "place",
         "removed",
         "row_times",
@@ -64,7 +64,7 @@ class ProcessContext:
         self.epoch = epoch
         self.at = 0  # the number of the key
         self.place = -1  # the number of the row, -1 outside of one
-        self.calls = 0
+        self.fired = 0  # timers so far
         self.removed = False  # did the user's code take its latest row back?
         self.row_times: Any = None
         self._now_us = now_us

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from millpond.delta import WEIGHT
 from millpond.operators.operator import HERE, Binding, Context, Inputs, Result, Shape
-from millpond.operators.process.keyed_process import OUTPUT, side_column
+from millpond.operators.process.outputs import OUTPUT, side_column
 
 
 @dataclass(frozen=True)

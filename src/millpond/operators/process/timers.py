@@ -131,11 +131,11 @@ class Timers:
     __slots__ = (
         "_before",
         "_changed",
-        "_heaps",
         "_keys",
         "_limits",
         "_step",
         "_table",
+        "armed",
         "at",
     )
 
@@ -144,7 +144,8 @@ class Timers:
         self._table = table
         self._keys = keys
         self._limits = limits  # clock -> the time up to which timers fire in this epoch
-        self._heaps: dict[int, dict[str, list[tuple[int, str]]]] = {}
+        # By key and clock, those that may be due in this epoch.
+        self.armed: dict[int, dict[str, list[tuple[int, str]]]] = {}
         self._changed: dict[int, dict[str, int | None]] = {}
         self._before: dict[int, dict[str, int]] = {}  # what is set in the table, of keys looked at
         self.at = 0
@@ -184,13 +185,13 @@ class Timers:
 
     def _push(self, number: int, name: str, at: int) -> None:
         clock = name.partition(":")[0]
-        heap = self._heaps.setdefault(number, {}).setdefault(clock, [])
+        heap = self.armed.setdefault(number, {}).setdefault(clock, [])
         heapq.heappush(heap, (at, name))
 
     @property
     def loaded(self) -> Ints:
         """The keys with a timer that may fire."""
-        return np.array(sorted(self._heaps), np.int64)
+        return np.array(sorted(self.armed), np.int64)
 
     # -- what user code asks -----------------------------------------------------
 
@@ -220,7 +221,7 @@ class Timers:
 
     def pop(self, clock: str, upto: int) -> tuple[int, str] | None:
         """The next timer of this key and clock that is due, now fired and no longer set."""
-        heaps = self._heaps.get(self.at)
+        heaps = self.armed.get(self.at)
         if heaps is None:
             return None
         heap = heaps.get(clock)
@@ -238,14 +239,14 @@ class Timers:
         return self._before.get(self.at, {}).get(full)
 
     def save(self) -> Any:
-        heaps = self._heaps.get(self.at)
+        heaps = self.armed.get(self.at)
         return (
             None if heaps is None else {clock: list(heap) for clock, heap in heaps.items()},
             dict(self._changed[self.at]) if self.at in self._changed else None,
         )
 
     def restore(self, saved: Any) -> None:
-        for place, value in ((self._heaps, saved[0]), (self._changed, saved[1])):
+        for place, value in ((self.armed, saved[0]), (self._changed, saved[1])):
             if value is None:
                 place.pop(self.at, None)
             else:

@@ -1,0 +1,327 @@
+"""One process step of one task in one epoch: from what came and what is due to what is written.
+
+Law: state of all keys touched is fetched in one lookup per table before user
+code runs, and written as one change per table after it (law 5).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millpond.delta import HASH, WEIGHT
+from millpond.identity import one_chunk
+from millpond.operators.event_time import micros
+from millpond.operators.kernel import canonical_rows, error_rows, join_errors
+from millpond.operators.operator import Binding, Change, Context, Result
+from millpond.operators.process import in_order
+from millpond.operators.process.batch import Batch, Failure
+from millpond.operators.process.broadcast_handle import BroadcastHandle
+from millpond.operators.process.context import ProcessContext
+from millpond.operators.process.control import hear
+from millpond.operators.process.declared import Declared, Facts
+from millpond.operators.process.feed import Feed
+from millpond.operators.process.handle import Handle, Home, Times
+from millpond.operators.process.handles import handle_of, sweep
+from millpond.operators.process.in_order import plain_rows
+from millpond.operators.process.outputs import MAIN, Outputs, Part, check_fits, columns
+from millpond.operators.process.result import appended, replaced
+from millpond.operators.process.spec import SWEEPS, sweep_name
+from millpond.operators.process.timers import NEVER, Opened, Timers, open_due
+from millpond.operators.process.watchdog import limited
+from millpond.state.table import KeySet
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+class Epoch:
+    """Lives for one call of `apply`."""
+
+    def __init__(self, declared: Declared, ctx: Context, binding: Binding) -> None:
+        self.op = declared
+        self.ctx = ctx
+        self.binding = binding
+        self.facts: Facts = binding.extra
+        self.specs = {t.name: t for t in binding.tables}
+        self.before = self._bound(ctx.watermark_before)
+        self.limits = {"event": self._bound(ctx.watermark), "processing": ctx.now_us}
+        self.timed = declared.code.has("on_timer")
+        self.broadcasts: dict[str, BroadcastHandle] = {
+            s.name: BroadcastHandle(s, ctx.step, ctx.table(f"{ctx.step}/{s.name}", everywhere=True))
+            for s in declared.states
+            if s.kind == "broadcast"
+        }
+        self.parts: dict[str, list[Part]] = {side: [] for side in declared.schemas}
+        self.changes: list[Change] = []
+        self.drops: list[tuple[str, int]] = []
+        self.errors: list[pa.Table] = []
+
+    def _bound(self, ask: Any) -> int:
+        found = ask(self.facts.watermark) if self.facts.watermark is not None else None
+        return NEVER if found is None else int(found)
+
+    def run(self, delta: pa.Table | None, control: pa.Table | None) -> Result:
+        with no_collection():
+            return self._run(delta, control)
+
+    def _run(self, delta: pa.Table | None, control: pa.Table | None) -> Result:
+        opened = self._open_timers()
+        swept = self._open_sweeps()
+        rows = None if delta is None else plain_rows(delta)
+        keys = self._keys(rows, [*(o.due for o in opened.values()), *swept.values()])
+        ordered, row_keys = self._ordered(rows, keys)
+        if control is not None:
+            self._hear(control)
+        if len(keys):
+            self._process(keys, ordered, row_keys, opened, swept)
+        for handle in self.broadcasts.values():
+            self.changes += handle.change(self.ctx.h_min, self.ctx.h_max)
+        return Result(
+            self._given(keys),
+            tuple(c for c in self.changes if c.rows.num_rows),
+            join_errors(*self.errors) if self.errors else None,
+            tuple(self.drops),
+        )
+
+    def _given(self, keys: KeySet) -> pa.Table | None:
+        given = self.binding.shape.schema
+        if not self.op.latest:
+            return appended(given, self.op.schemas, self.parts)
+        table = self.ctx.table(f"{self.ctx.step}/out")
+        delta, changes = replaced(given, self.op.schema, self.parts, keys, table)
+        self.changes += changes
+        return delta
+
+    # -- what is due ---------------------------------------------------------------
+
+    def _open_timers(self) -> dict[str, Opened]:
+        if not self.timed:
+            return {}
+        found = {}
+        for clock in ("event", "processing"):
+            if self.limits[clock] > NEVER:
+                opened = open_due(self.ctx, self.ctx.step, clock, self.limits[clock])
+                self.changes += opened.moved
+                self.drops += opened.drops
+                found[clock] = opened
+        return found
+
+    def _open_sweeps(self) -> dict[str, pa.Table]:
+        """By state, where lives ended in buckets that are wholly over."""
+        found = {}
+        for state in self.op.states:
+            if state.ttl is None or (bound := self.limits[state.ttl.clock]) == NEVER:
+                continue
+            parts = []
+            for tier, width in enumerate(SWEEPS):
+                name, over = sweep_name(self.ctx.step, state.name, tier), bound // width
+                table = self.ctx.table(name, below_bucket=over)
+                if table.runs:
+                    parts.append(table.scan())
+                    self.drops.append((name, over))
+            if parts:
+                found[state.name] = pa.concat_tables(parts)
+        return found
+
+    # -- keys and rows ------------------------------------------------------------------
+
+    def _keys(self, rows: pa.Table | None, due: Sequence[pa.Table]) -> KeySet:
+        parts = [t for t in (rows, *due) if t is not None and t.num_rows]
+        names = list(self.op.key)
+        if not parts:
+            return KeySet(np.empty(0, np.uint64), pa.table({}), np.empty(0, np.int64))
+        hashes = np.concatenate([one_chunk(t.column(HASH)).to_numpy() for t in parts])
+        if not names:
+            empty = pa.table({"": pa.nulls(len(hashes))}).select([])
+            return KeySet.of(empty, [], hashes)
+        if len(parts) == 1:
+            return KeySet.of(parts[0].select(names), names, hashes)
+        schema = pa.schema([self._key_schema().field(n) for n in names])
+        return KeySet.of(pa.concat_tables([t.select(names).cast(schema) for t in parts]), names, hashes)
+
+    def _key_schema(self) -> pa.Schema:
+        shared = {f"{self.ctx.step}/{name}" for name in self.broadcasts}
+        return next(t.schema for t in self.binding.tables if t.name not in shared)
+
+    def _ordered(self, rows: pa.Table | None, keys: KeySet) -> tuple[pa.Table, Ints]:
+        """The rows by key, event time and origin; and the key of each."""
+        if rows is None or not rows.num_rows:
+            return pa.table({}), np.empty(0, np.int64)
+        inverse = keys.inverse[: rows.num_rows]
+        order = in_order.by_key(rows, inverse, self.facts.time)
+        shown = rows.select([n for n in self.facts.columns if n in rows.column_names])
+        return canonical_rows(shown).take(pa.array(order)), inverse[order]
+
+    # -- the control stream ------------------------------------------------------------
+
+    def _hear(self, control: pa.Table) -> None:
+        outputs = Outputs(self.op.schemas, latest=False)
+        ctx = self._context(pa.table({}), None, outputs, Times(self.before, self.ctx.now_us))
+        errors = hear(control, self.op, self.broadcasts, ctx, outputs, self.ctx.step)
+        if self.ctx.task != 0:  # one of them tells what came of it
+            return
+        if errors is not None:
+            self.errors.append(errors)
+        if not self.op.latest:
+            for side, output in outputs.items():
+                if output.items:
+                    self.parts[side].append(Part(columns(output.items, output.schema)))
+
+    # -- keys through user code -----------------------------------------------------------
+
+    def _process(
+        self,
+        keys: KeySet,
+        ordered: pa.Table,
+        row_keys: Ints,
+        opened: Mapping[str, Opened],
+        swept: Mapping[str, pa.Table],
+    ) -> None:
+        starts = np.searchsorted(row_keys, np.arange(len(keys) + 1)).tolist()
+        times = None
+        if self.facts.time is not None:
+            times = micros(ordered.column(self.facts.time))[0].tolist() if ordered.num_rows else []
+
+        def batch(rows: pa.Table) -> Batch:
+            return self._batch(keys, rows, times, starts, opened)
+
+        first = batch(ordered)
+        with limited(first, self.op.timeout_us, f"step {self.ctx.step!r}"):
+            again = first.fast(range(len(keys)))
+        skip = np.zeros(len(keys), np.bool_)
+        skip[sorted(again)] = True
+        self._take(first, skip, keys, swept)
+        if again:
+            second = batch(ordered.filter(pa.array(skip[row_keys])))
+            with limited(second, self.op.timeout_us, f"step {self.ctx.step!r}"):
+                second.careful(sorted(again))
+            self._take(second, ~skip, keys, swept)
+            self._tell(second.failures, ordered, keys)
+
+    def _batch(
+        self,
+        keys: KeySet,
+        rows: pa.Table,
+        times: list[int] | None,
+        starts: list[int],
+        opened: Mapping[str, Opened],
+    ) -> Batch:
+        clocks = Times(self.before, self.ctx.now_us)
+        handles = self._handles(keys, clocks)
+        timers = None
+        if self.timed:
+            timers = Timers(self.ctx.step, self.ctx.table(f"{self.ctx.step}/timers"), keys, self.limits)
+            for found in opened.values():
+                timers.load(found.due)
+        outputs = Outputs(self.op.schemas, self.op.latest)
+        ctx = self._context(keys.columns, timers, outputs, clocks)
+        ctx.row_times = times
+        return Batch(
+            self.ctx.step,
+            self.ctx.epoch,
+            self.op.code,
+            self.op.code.bound({**handles, **self.broadcasts}),
+            list(handles.values()),
+            timers,
+            ctx,
+            clocks,
+            Feed(rows),
+            times,
+            starts,
+            self.limits,
+            self.before,
+            outputs,
+            self._fits,
+        )
+
+    def _handles(self, keys: KeySet, clocks: Times) -> dict[str, Handle]:
+        found: dict[str, Handle] = {}
+        for state in self.op.keyed_states:
+            table = self.ctx.table(f"{self.ctx.step}/{state.name}")
+            swept = None
+            if state.ttl is not None:
+                swept = self.specs[sweep_name(self.ctx.step, state.name, state.sweep_tier)]
+            home = Home(state, self.ctx.step, table, swept, keys, clocks, lambda n: _key_text(keys, n))
+            found[state.name] = handle_of(home)
+        return found
+
+    def _context(
+        self, key_columns: pa.Table, timers: Timers | None, outputs: Outputs, clocks: Times
+    ) -> ProcessContext:
+        return ProcessContext(
+            epoch=self.ctx.epoch,
+            now_us=self.ctx.now_us,
+            times=clocks,
+            aware=self.facts.aware,
+            key_columns=key_columns,
+            timers=timers,
+            emit=_emit(outputs, self.op.latest),
+        )
+
+    # -- what came of it ------------------------------------------------------------------
+
+    def _fits(self, side: str, item: Any) -> None:
+        if item is None and self.op.latest and side == MAIN:
+            return
+        check_fits(item, self.op.schemas[side])
+
+    def _take(self, batch: Batch, skip: Bools, keys: KeySet, swept: Mapping[str, pa.Table]) -> None:
+        # What ended is let go of after the rows: those of before its end still saw it.
+        batch.times.event = batch.times.here = self.limits["event"]
+        batch.times.processing = self.limits["processing"]
+        for state, handle in zip(self.op.keyed_states, batch.handles, strict=True):
+            if state.name in swept:
+                sweep(state, handle, swept[state.name], keys)
+            self.changes += handle.changes(skip)
+        if batch.timers is not None:
+            self.changes += batch.timers.changes(skip)
+        for side, output in batch.outputs.items():
+            self.parts[side] += output.parts
+
+    def _tell(self, failures: Sequence[Failure], ordered: pa.Table, keys: KeySet) -> None:
+        rows = [f for f in failures if f.place >= 0]
+        if rows:
+            bad = ordered.take(pa.array([f.place for f in rows]))
+            self.errors.append(error_rows(bad, [f.reason for f in rows]))
+        fired = [f for f in failures if f.place < 0]
+        if fired:
+            bad = keys.columns.take(pa.array([f.key for f in fired]))
+            if not self.op.key:
+                bad = pa.table({WEIGHT: np.ones(len(fired), np.int64)})
+            self.errors.append(error_rows(bad, [f"timer {f.timer!r}: {f.reason}" for f in fired]))
+
+
+@contextlib.contextmanager
+def no_collection() -> Iterator[None]:
+    """Rows by the million are not garbage: looking through them again and again takes a fifth of the time."""
+    on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            gc.enable()
+
+
+def _emit(outputs: Outputs, latest: bool) -> Callable[[str, Any], None]:
+    """What `ctx.emit` and `ctx.remove` do; it does not hold the context, so that both go when they can."""
+
+    def emit(side: str, item: Any) -> None:
+        if item is None and side == MAIN and not latest:
+            raise TypeError("remove() takes back the latest row of a key: pass latest=True to process()")
+        outputs.find(side).items.append(item)
+
+    return emit
+
+
+def _key_text(keys: KeySet, number: int) -> str:
+    row = keys.columns.slice(number, 1).to_pylist()
+    shown = ", ".join(f"{name}={value!r}" for name, value in row[0].items()) if row else ""
+    return f"key {shown}" if shown else "the only key"
