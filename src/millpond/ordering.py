@@ -49,6 +49,7 @@ from millpond.errors import InvalidError
 
 _TOP = np.uint64(1 << 63)
 _MAX = np.uint64((1 << 64) - 1)
+_MERGED = 64  # stretches that are faster merged than sorted
 _ONE = np.uint64(1)
 
 # Strings still equal after this many 8-byte words are compared by Arrow.
@@ -456,3 +457,10 @@ def _packed_argsort(codes: U64, room: int) -> I64:
     packed.sort()
     packed &= (_ONE << np.uint64(64 - room)) - _ONE
     return packed.view(np.int64)
+
+
+def argsort_runs(codes: U64) -> I64:
+    """Any order that sorts; rows that are few sorted stretches, as senders make them, are merged."""
+    falls = np.count_nonzero(codes[1:] < codes[:-1])
+    order: I64 = np.argsort(codes, kind="stable" if falls <= _MERGED else None)
+    return order

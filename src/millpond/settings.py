@@ -11,10 +11,10 @@ from millpond.errors import InvalidError
 @dataclass(frozen=True)
 class Settings:
     durable: bool = True  # fsync every commit: it survives power loss
-    epoch_rows_max: int = 10_000_000  # rows that one epoch may admit
+    epoch_rows_max: int = 16_000_000  # rows that one epoch may admit
     epoch_bytes_max: int = 1 << 30  # bytes that one epoch may admit
     target_ms: int = 1_000  # how long an epoch should take
-    catch_up_ms: int = 4_000  # how long it may take when far behind
+    catch_up_ms: int = 4_000  # how long it may take when behind
     poll_ms: int = 100  # how often sources are asked when there was nothing
     retain_epochs: int = 1_000  # how many epochs stay readable
     collect_every: int = 50  # epochs between two collections of garbage

@@ -1,7 +1,7 @@
 """Admission: how much input the next epoch takes.
 
 That is the credit and the backpressure: an epoch is bounded in rows and bytes,
-and steered towards a target duration from measured rates.  Far behind, it
+and steered towards a target duration from measured rates.  Behind, it
 takes larger epochs within the same hard bounds.
 """
 
@@ -17,7 +17,7 @@ FIRST_ROWS = 2_000_000  # of an epoch about whose speed nothing is known yet
 
 @dataclass(frozen=True)
 class Bounds:
-    rows_max: int = 10_000_000
+    rows_max: int = 16_000_000
     bytes_max: int = 1 << 30
     rows_min: int = 10_000
     target_ms: int = 1_000
@@ -53,7 +53,8 @@ def budget_rows(bounds: Bounds, pace: Pace, backlog_rows: int) -> int:
     if pace.rows_per_ms is None:
         return min(bounds.rows_max, max(bounds.rows_min, FIRST_ROWS))
     steady = pace.rows_per_ms * max(1.0, bounds.target_ms - pace.floor_ms)
-    behind = backlog_rows > 3 * steady
+    # What does not fit into one epoch waits for the next anyway: one long epoch is over sooner than two.
+    behind = backlog_rows > steady
     wanted = pace.rows_per_ms * max(1.0, bounds.catch_up_ms - pace.floor_ms) if behind else steady
     return int(min(bounds.rows_max, max(bounds.rows_min, wanted)))
 

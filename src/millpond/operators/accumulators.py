@@ -69,7 +69,9 @@ class _Always:
 
 
 def _segment_sum(values: Ints, starts: Ints) -> Ints:
-    return np.add.reduceat(values, starts) if len(starts) else np.zeros(0, np.int64)
+    if not values.any():  # most columns are: what counts NULLs, and the upper halves of sums
+        return np.zeros(len(starts), np.int64)
+    return np.add.reduceat(values, starts)
 
 
 def _weighted(values: Ints, weights: Ints | None) -> Ints:
@@ -127,8 +129,8 @@ class Count(_Linear):
     def partial(self, arg: pa.Array | None, weights: Ints | None, starts: Ints, counts: Ints) -> Fields:
         return {"n": counts if arg is None else _count_valid(arg, weights, starts, counts)}
 
-    def dense(self, arg: pa.Array | None, places: Places) -> Fields | None:
-        return {"n": places.counts} if arg is None or not arg.null_count else None
+    def dense(self, arg: pa.ChunkedArray, places: Places) -> Fields | None:
+        return None if arg.null_count else {"n": places.counts}
 
     def finish(self, fields: Fields, rows: Ints) -> pa.Array:
         return pa.array(fields["n"])
@@ -162,12 +164,11 @@ class IntSum:
             nulls = np.zeros(len(starts), np.int64)
         return {"lo": total[1], "hi": total[0], "nulls": nulls}
 
-    def dense(self, arg: pa.Array | None, places: Places) -> Fields | None:
+    def dense(self, arg: pa.ChunkedArray, places: Places) -> Fields | None:
         """Only what is not zero: all but `lo` is, without NULLs and within 53 bits."""
-        assert arg is not None
         if arg.null_count or arg.type == pa.uint64():
             return None
-        total = places.sums(_integers(arg)[1])
+        total = places.sums(arg)
         return None if total is None else {"lo": total}
 
     def combine(self, fields: Fields, starts: Ints) -> Fields:

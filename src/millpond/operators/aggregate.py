@@ -230,10 +230,10 @@ class Aggregate:
         feed = self.feeds[index]
         if feed.kind == "values":
             return self._value_rows(feed, delta)
-        key = {k: one_chunk(delta.column(k)) for k in self.key}
-        by_place = self._by_place(binding, index, key, delta)
+        by_place = self._by_place(binding, index, delta)
         if by_place is not None:
             return by_place
+        key = {k: one_chunk(delta.column(k)) for k in self.key}
         hashes = hashing.hash_columns(list(key.values()), delta.num_rows)
         order, starts, group_hashes = _group(hashes, key)
         weights = None if "_w" not in delta.column_names else deltas.weights(delta)
@@ -248,35 +248,33 @@ class Aggregate:
         kinds = binding.extra
         for i in feed.aggs:
             name = self.aggs[i].argument
-            if name is not None and name not in sorted_args:
+            if name is None:
+                continue  # the rows are counted anyway
+            if name not in sorted_args:
                 column = one_chunk(delta.column(name))
                 sorted_args[name] = column if order is None else take(column, order)
-            argument = None if name is None else sorted_args[name]
-            for field, values in kinds[i].partial(argument, weights, starts, counts).items():
+            for field, values in kinds[i].partial(sorted_args[name], weights, starts, counts).items():
                 if not (isinstance(values, np.ndarray) and not values.any()):
                     columns[f"_a{i}_{field}"] = values  # a field of zeros need not travel
         columns["_h"] = group_hashes
         return pa.table(columns)
 
-    def _by_place(
-        self, binding: Binding, index: int, key: Mapping[str, pa.Array], delta: pa.Table
-    ) -> pa.Table | None:
+    def _by_place(self, binding: Binding, index: int, delta: pa.Table) -> pa.Table | None:
         """The partial rows without sorting, where the key and all aggregates allow it."""
         feed = self.feeds[index]
-        if len(key) != 1 or "_w" in delta.column_names:
+        if len(self.key) != 1 or "_w" in delta.column_names:
             return None
         kinds = binding.extra
         if not all(hasattr(kinds[i], "dense") for i in feed.aggs):
             return None
-        (name,) = key
-        found = dense.places(key[name])
+        (name,) = self.key
+        found = dense.places(delta.column(name))
         if found is None:
             return None
         columns: dict[str, Any] = {name: found.keys, self._feed_count(index): found.counts}
         for i in feed.aggs:
             argument = self.aggs[i].argument
-            column = None if argument is None else one_chunk(delta.column(argument))
-            fields = kinds[i].dense(column, found)
+            fields = {} if argument is None else kinds[i].dense(delta.column(argument), found)
             if fields is None:
                 return None
             columns.update({f"_a{i}_{field}": values for field, values in fields.items()})
@@ -398,6 +396,9 @@ class Aggregate:
         fresh[self._feed_count(index)] = _spread(np.add.reduceat(count, starts), touched, length)
         for i in self.feeds[index].aggs:
             kind = kinds[i]
+            if self.aggs[i].argument is None:
+                fresh[f"_a{i}_n"] = fresh[self._feed_count(index)]
+                continue
             fields: Fields = {f: column(f"_a{i}_{f}", t, is_number(kind, f)) for f, t in kind.fields.items()}
             if order is not None:
                 fields = kind.combine(fields, starts)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from millpond import hashing
 from millpond.errors import InternalError, InvalidError
 from millpond.identity import canonical, equal_rows, fixed_view, one_chunk, refine, take, ties
-from millpond.ordering import Order
+from millpond.ordering import Order, argsort_runs
 from millpond.state.merge import (
     OpenFile,
     Places,
@@ -69,7 +69,7 @@ class KeySet:
         length = len(hashes)
         if not length or (hashes[1:] > hashes[:-1]).all():
             return KeySet(hashes, _key_table(values, length), np.arange(length))
-        perm = np.argsort(hashes)
+        perm = argsort_runs(hashes)
         same = ties(hashes[perm])
         again = np.flatnonzero(same)
         before, after = perm[again - 1], perm[again]

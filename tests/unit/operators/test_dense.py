@@ -23,6 +23,7 @@ def prepared(
     used = []
     with monkeypatch.context() as patch:
         patch.setattr(dense, "ROWS_MIN", 1 if by_place else 10**9)
+        patch.setattr(dense, "PIECE", 300)
         original = dense.places
 
         def noted(key: pa.Array) -> Any:
@@ -46,7 +47,7 @@ def same(one: pa.Table, two: pa.Table) -> bool:
     )
 
 
-@pytest.mark.parametrize("low", [-50, 0, 10**12])
+@pytest.mark.parametrize("low", [-50, 0, 10, 10**12])
 @pytest.mark.parametrize("kind", [pa.int64(), pa.int32()])
 def test_dense_keys(low: int, kind: pa.DataType, monkeypatch: pytest.MonkeyPatch) -> None:
     if kind == pa.int32() and low == 10**12:
