@@ -74,6 +74,20 @@ def _is_struct_of_nested(kind: pa.DataType) -> bool:
     return bool(pa.types.is_struct(kind)) and any(pa.types.is_nested(field.type) for field in kind)
 
 
+REPEATED_MIN = 1000  # rows below which a dictionary costs as much as it saves
+_SAMPLE = 1000
+
+
+def is_repeated(array: pa.Array) -> bool:
+    """Strings that seem to come again and again, so that a dictionary of them is worth making."""
+    if len(array) < REPEATED_MIN or not (
+        pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
+    ):
+        return False
+    sample = array.slice(0, _SAMPLE)
+    return bool(4 * pc.count_distinct(sample).as_py() <= 3 * len(sample))
+
+
 def nulls(array: pa.Array) -> Mask:
     mask: Mask = array.is_null().to_numpy(zero_copy_only=False)
     return mask

@@ -28,6 +28,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond import buffers
 from millpond.buffers import (
     I64,
     U64,
@@ -379,6 +380,14 @@ def _element(values: U64, starts: I64, lengths: I64, at: int) -> U64:
 
 
 def _dense_ranks(array: pa.Array, order: Order) -> U64:
+    if buffers.is_repeated(array):
+        encoded = array.dictionary_encode()
+        of_values = _dense_ranks(encoded.dictionary, order)  # from 1 on, so that 0 is free
+        if not array.null_count:
+            return of_values.take(fixed(encoded.indices, np.int32))
+        of_values = np.append(of_values, np.uint64(0) if order.nulls_first else _MAX)
+        places: npt.NDArray[np.int32] = encoded.indices.fill_null(len(of_values) - 1).to_numpy()
+        return of_values.take(places)
     rows, fresh = _sort(len(array), _digits(array, order))
     out = np.empty(len(array), dtype=np.uint64)
     out[rows] = np.cumsum(fresh, dtype=np.uint64)

@@ -32,13 +32,14 @@ import pyarrow.compute as pc
 from millpond import delta as deltas
 from millpond import hashing
 from millpond.errors import InvalidError
-from millpond.identity import equal_rows, one_chunk, take
+from millpond.identity import canonical, equal_rows, one_chunk, take
 from millpond.operators import dense
 from millpond.operators.accumulators import EXTREMES, Accumulator, Fields, accumulator, is_number
 from millpond.operators.bounds import Bound, among, buckets_of, closed, kept_by
 from millpond.operators.kernel import error_rows, join_errors
 from millpond.operators.map import check_names
 from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
+from millpond.operators.packed_rows import pack
 from millpond.operators.watermark import stored
 from millpond.operators.window import Spread
 from millpond.ordering import Order, ranks, stable_argsort
@@ -234,15 +235,12 @@ class Aggregate:
         if by_place is not None:
             return by_place
         key = {k: one_chunk(delta.column(k)) for k in self.key}
-        hashes = hashing.hash_columns(list(key.values()), delta.num_rows)
-        order, starts, group_hashes = _group(hashes, key)
+        order, starts, columns = _groups(key, delta.num_rows)
         weights = None if "_w" not in delta.column_names else deltas.weights(delta)
         if weights is not None and order is not None:
             weights = weights[order]
         lengths = np.diff(np.append(starts, delta.num_rows))
         counts = lengths if weights is None else np.add.reduceat(weights, starts)
-        firsts = starts if order is None else order[starts]
-        columns: dict[str, Any] = {k: take(v, firsts) for k, v in key.items()}
         columns[self._feed_count(index)] = counts
         sorted_args: dict[str, pa.Array] = {}
         kinds = binding.extra
@@ -256,7 +254,6 @@ class Aggregate:
             for field, values in kinds[i].partial(sorted_args[name], weights, starts, counts).items():
                 if not (isinstance(values, np.ndarray) and not values.any()):
                     columns[f"_a{i}_{field}"] = values  # a field of zeros need not travel
-        columns["_h"] = group_hashes
         return pa.table(columns)
 
     def _by_place(self, binding: Binding, index: int, delta: pa.Table) -> pa.Table | None:
@@ -510,6 +507,21 @@ def _unreplaced(rows: pa.Table, fresh: pa.Table, key: Sequence[str]) -> pa.Table
     keys = KeySet.of(pa.concat_tables([fresh.select(list(key)), rows.select(list(key))]), key)
     mine = keys.inverse[fresh.num_rows :]
     return rows.filter(pa.array(~np.isin(mine, keys.inverse[: fresh.num_rows])))
+
+
+def _groups(key: Mapping[str, pa.Array], length: int) -> tuple[Ints | None, Ints, dict[str, Any]]:
+    """Those of a group together: (order or None, first row of each group, their keys and hashes)."""
+    packed = pack([canonical(column) for column in key.values()])
+    if packed is None:
+        order, starts, hashes = _group(hashing.hash_columns(list(key.values()), length), key)
+        firsts = starts if order is None else order[starts]
+        return order, starts, {**{k: take(v, firsts) for k, v in key.items()}, "_h": hashes}
+    order = stable_argsort(packed.codes)
+    codes = packed.codes[order]
+    starts = np.flatnonzero(np.concatenate(([True], codes[1:] != codes[:-1])))
+    columns = packed.columns(codes[starts])
+    hashes = hashing.hash_columns(columns, len(starts))
+    return order, starts, {**dict(zip(key, map(one_chunk, columns), strict=True)), "_h": hashes}
 
 
 def _group(hashes: npt.NDArray[np.uint64], key: Mapping[str, pa.Array]) -> tuple[Ints | None, Ints, Any]:

@@ -1,0 +1,129 @@
+"""Rows as numbers: the values of several columns in one word each, where they fit.
+
+Law: two rows have the same code exactly if they are the same row, and the code
+gives the row back.  Integers and times count from their least value, repeated
+strings by their place in a dictionary.  Codes can be sorted, compared and made
+distinct many times faster than rows; they mean something within their batch
+and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.buffers import REPEATED_MIN, fixed, is_repeated, nulls
+
+U64 = npt.NDArray[np.uint64]
+
+_WORD = 2**64
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One column in the codes: its bits, and how they become values again."""
+
+    kind: pa.DataType
+    shift: int
+    bits: int
+    nullable: bool  # then code 0 is NULL
+    low: int = 0
+    values: pa.Array | None = None  # a dictionary
+
+    def column(self, codes: U64) -> pa.Array:
+        found = (codes >> np.uint64(self.shift)) & np.uint64((1 << self.bits) - 1)
+        gone = found == 0 if self.nullable else None
+        if self.nullable:
+            found -= np.uint64(1)  # of NULL too, where it means nothing
+        if self.values is not None:
+            places = pa.array(found.view(np.int64), mask=gone)
+            return pa.DictionaryArray.from_arrays(places, self.values)
+        found += np.uint64(self.low % _WORD)
+        whole = np.dtype(f"i{self.kind.bit_width // 8}")
+        return pa.array(found.view(np.int64).astype(whole, copy=False), mask=gone).view(self.kind)
+
+
+@dataclass(frozen=True)
+class PackedRows:
+    codes: U64
+    bits: int  # of a code that are used, from the lowest
+    parts: tuple[_Part, ...]
+
+    def columns(self, codes: U64) -> list[pa.Array]:
+        """The rows with these codes; strings as they are hashed fastest, in dictionaries."""
+        return [part.column(codes) for part in self.parts]
+
+
+def pack(columns: Sequence[pa.Array], bits_max: int = 64) -> PackedRows | None:
+    """Rows of canonical columns as codes of at most so many bits, if they fit and it is worth it.
+
+    >>> packed = pack([pa.array([7, 9, 7] * 1000), pa.array(["a", "b", None] * 1000)])
+    >>> [column.to_pylist() for column in packed.columns(np.unique(packed.codes))]
+    [[7, 7, 9], [None, 'a', 'b']]
+    """
+    if not columns or len(columns[0]) < REPEATED_MIN:
+        return None
+    codes: U64 | None = None
+    parts: list[_Part] = []
+    at = 0
+    for column in columns:
+        found = _coded(column, at)
+        if found is None:
+            return None
+        part, mine = found
+        at += part.bits
+        if at > bits_max:
+            return None
+        parts.append(part)
+        if not part.bits:
+            continue
+        if part.shift:
+            mine <<= np.uint64(part.shift)
+        if codes is None:
+            codes = mine
+        else:
+            codes |= mine
+    if codes is None:
+        codes = np.zeros(len(columns[0]), np.uint64)
+    return PackedRows(codes, at, tuple(parts))
+
+
+def _coded(column: pa.Array, shift: int) -> tuple[_Part, U64] | None:
+    kind, t = column.type, pa.types
+    nullable = bool(column.null_count)
+    if t.is_string(kind) or t.is_large_string(kind):
+        if not is_repeated(column):
+            return None
+        encoded = column.dictionary_encode()
+        places = fixed(encoded.indices, np.int32).astype(np.uint64)
+        most = len(encoded.dictionary) - 1
+        part = _Part(kind, shift, (most + nullable).bit_length(), nullable, values=encoded.dictionary)
+    elif (t.is_integer(kind) or t.is_temporal(kind)) and t.is_primitive(kind) and kind != pa.uint64():
+        ends = pc.min_max(column.view(_integer(kind)))
+        low, high = ends["min"].as_py(), ends["max"].as_py()
+        if low is None:
+            low = high = 0
+        bits = (high - low + nullable).bit_length()
+        if bits > 63:
+            return None
+        part = _Part(kind, shift, bits, nullable, low)
+        values = fixed(column, _integer(kind).to_pandas_dtype()).astype(np.int64, copy=False)
+        places = values.view(np.uint64) - np.uint64(low % _WORD)
+    else:
+        return None
+    if nullable:
+        places += np.uint64(1)
+        places[nulls(column)] = 0
+    return part, places
+
+
+def _integer(kind: pa.DataType) -> pa.DataType:
+    """The signed integers of the same width; unsigned ones keep their kind."""
+    if pa.types.is_unsigned_integer(kind):
+        return kind
+    return {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[kind.bit_width]

@@ -1,0 +1,68 @@
+"""Rows as numbers: the same code for the same row, and the row again from the code."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millpond import hashing
+from millpond.identity import one_chunk
+from millpond.operators.packed_rows import pack
+
+TIMES = st.datetimes(datetime.datetime(1, 1, 1), datetime.datetime(9999, 1, 1))
+KINDS: dict[pa.DataType, st.SearchStrategy[Any]] = {
+    pa.int64(): st.integers(-(2**40), 2**40),
+    pa.int8(): st.integers(-128, 127),
+    pa.uint32(): st.integers(0, 2**32 - 1),
+    pa.string(): st.text(max_size=3),
+    pa.timestamp("us"): TIMES,
+    pa.date32(): TIMES.map(lambda t: t.date()),
+}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.lists(st.sampled_from(sorted(KINDS, key=str)), min_size=1, max_size=3))
+def test_codes_are_rows(data: st.DataObject, kinds: list[pa.DataType]) -> None:
+    few = [data.draw(st.lists(st.none() | KINDS[kind], min_size=1, max_size=6)) for kind in kinds]
+    columns = [
+        pa.array((values * (1200 // len(values) + 1))[:1200], kind)
+        for values, kind in zip(few, kinds, strict=True)
+    ]
+    packed = pack(columns)
+    if packed is None:  # wider than a word
+        return
+    assert [one_chunk(c).to_pylist() for c in packed.columns(packed.codes)] == [
+        c.to_pylist() for c in columns
+    ]
+    assert [one_chunk(c).type for c in packed.columns(packed.codes)] == kinds
+    rows = set(zip(*(c.to_pylist() for c in columns), strict=True))
+    assert len(np.unique(packed.codes)) == len(rows)
+    hashes = hashing.hash_columns(packed.columns(packed.codes), 1200)
+    assert (hashes == hashing.hash_columns(columns, 1200)).all()
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        [pa.array(["a"] * 10)],  # few
+        [pa.array([0.5] * 2000)],  # no whole numbers
+        [pa.array([str(n) for n in range(2000)])],  # all different
+        [pa.array([0, 2**62] * 1000), pa.array([0, 7] * 1000)],  # 66 bits
+        [pa.array([-(2**63), 2**63 - 1] * 1000)],
+    ],
+)
+def test_some_are_not_packed(columns: list[pa.Array]) -> None:
+    assert pack(columns) is None
+
+
+def test_as_many_bits_as_there_are_left() -> None:
+    column = pa.array(range(2000))
+    assert pack([column], 10) is None
+    packed = pack([column], 11)
+    assert packed is not None and packed.bits == 11
