@@ -38,3 +38,4 @@ with recursive r(n, d) as (select a, 0.5::decimal(4, 1) from e union select b, d
 with recursive r as (select a, b from e union select a, b from e where a > 2) select * from r;
 with recursive x(n) as (select a from e where a < 3 union select e.b from x join e on e.a = x.n), y(n) as (select n from x union select e.a from y join e on e.b = y.n) select * from y;
 select * from e, lateral (with recursive r(n) as (select e.a union select n + 1 from r where n < 4) select max(n) m from r) where b > 2;
+with recursive r(n, d) as (select a, 0 from e union all select (count(distinct n) + count(distinct n) filter (where n > 2))::int, d + 1 from r where d < 3 group by d) select * from r;

@@ -16,6 +16,7 @@ WINDOWED = {
     "by_end": "select window_end, avg(v) n from Ha group by window_end having count(*) > 2",
     "slow": "select window_end, median(v) m, quantile_disc(v, 0.9) o, string_agg(k, ',' order by v, k) t from Ta group by window_end",
     "grouped": "select k, window_end from Ha group by all",
+    "conditions": "select window_start, count(distinct k) n, count(distinct k) filter (where v > 3) a, count(distinct k) filter (where v < 2) b from Ha group by window_start, window_end",
     "apart": "select distinct k, window_start from Ta",
     "only_rows": "select k, v from Ta where v > 1",
     "computed": "select window_end, unnest([k, 'z']) u from Ta",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from millpond.operators.distinct import Distinct
+from millpond.operators.distinct_values import DistinctValues
 from millpond.operators.iterate import Iterate
 from millpond.operators.join import Join
 from millpond.operators.per_key import PerKey
@@ -45,7 +46,7 @@ def _told(plan: Plan, node: Node) -> Iterator[str]:
             yield f"a recursion keeps every row of {names} for ever; {_TABLE}"
         return
     what = ""
-    if isinstance(operator, Distinct) and not node.binding.shape.bounds:
+    if isinstance(operator, Distinct | DistinctValues) and not node.binding.shape.bounds:
         what = "DISTINCT keeps every different row"
     elif isinstance(operator, PerKey) and operator.expires is None:
         what = "what is computed from all rows of a key keeps every row"

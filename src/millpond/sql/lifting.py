@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from millpond.operators.aggregate import Aggregate
 from millpond.operators.distinct import Distinct
+from millpond.operators.distinct_values import DistinctValues
 from millpond.operators.filter import Filter
 from millpond.operators.iterate import InnerStep
 from millpond.operators.iterate_epoch import LAST, input_name
@@ -116,7 +117,9 @@ class Lifted:
         elif isinstance(operator, Distinct):
             names = self._columns(node.step) if operator.columns is None else list(operator.columns)
             lifted = replace(operator, columns=(*names, own), expires=None)
-        elif isinstance(operator, TopN) or (isinstance(operator, Aggregate) and operator.closes is None):
+        elif isinstance(operator, TopN | DistinctValues) or (
+            isinstance(operator, Aggregate) and operator.closes is None
+        ):
             lifted = replace(operator, key=(*operator.key, own), expires=None)
         elif isinstance(operator, PerKey) and operator.sql is not None and operator.apart is None:
             lifted = replace(operator, key=(*operator.key, own), apart=own, expires=None)

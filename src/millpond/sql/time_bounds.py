@@ -21,6 +21,7 @@ import pyarrow as pa
 from millpond.operators.aggregate import Aggregate, Close
 from millpond.operators.bounds import Bound, for_key
 from millpond.operators.distinct import Distinct
+from millpond.operators.distinct_values import DistinctValues
 from millpond.operators.hold import Hold
 from millpond.operators.join import Join
 from millpond.operators.operator import Operator, Placement, Shape
@@ -141,7 +142,7 @@ def _expiring(low: Lowering, operator: Operator, shapes: Sequence[Shape], spans:
     if isinstance(operator, Join):
         return replace(operator, bounds=_of_join(operator, shapes[0], shapes[1], spans))
     match operator:
-        case PerKey(apart=None) | TopN(buckets=None) | Aggregate(closes=None):
+        case PerKey(apart=None) | TopN(buckets=None) | Aggregate(closes=None) | DistinctValues():
             key = operator.key
         case Distinct(columns=(*columns,)):
             key = tuple(columns)

@@ -55,3 +55,7 @@ select date_part('hour', ts) h, count(*) filter (where f > 0), max(ts) - min(ts)
 select first(id order by f nulls last, id), last(id order by f nulls last, id), arg_max(id, f order by id) from t;
 select a, array_agg(distinct b order by b desc) filter (where b is not null) from t group by a;
 select any_value(a), min(a) from t where a = 1;
+select a, count(distinct b), count(distinct b) filter (where f > 0), sum(distinct id) filter (where f > 0), sum(distinct id), count(distinct b) filter (where id > 2) from t group by a;
+select count(distinct a), count(distinct a) filter (where f > 0), avg(distinct a) filter (where b = 'x'), max(distinct a) filter (where f > 0) from t;
+select a, count(distinct f) filter (where b = 'x'), count(distinct f) filter (where b <> 'x'), min(distinct f), count(*) filter (where b = 'x') from t group by a;
+select a, count(distinct (b, a)), count(distinct (b, a)) filter (where f > 0) from t group by grouping sets ((a), ());

@@ -18,7 +18,7 @@ from millpond.sql.expressions import Column, direction, references, render, type
 from millpond.sql.lowering import Lowering, bare
 from millpond.sql.refusal import refuse
 from millpond.sql.relation import Relation, fresh_names
-from millpond.sql.rules import python_aggregate, session_groups, time_window
+from millpond.sql.rules import distinct_values, python_aggregate, session_groups, time_window
 from millpond.sql.rules.values import constant
 from millpond.sql.time_bounds import closing
 from millpond.sql.types import Json, as_stored, quoted, type_text
@@ -183,7 +183,13 @@ def _by_accumulators(
         (live,) = fresh_names([LIVE], taken)
         taken.append(live)
         wanted.append((live, "1", "INTEGER"))
-    for out, call, function in zip(outs, calls, functions, strict=True):
+    together = distinct_values.gather(calls, functions, source.columns, taken)
+    taken += [name for name, _, _ in together.wanted] + list(together.argument_of.values())
+    wanted += together.wanted
+    for number, (out, call, function) in enumerate(zip(outs, calls, functions, strict=True)):
+        if number in together.argument_of:
+            aggs.append(Agg(out, function, together.argument_of[number], True))
+            continue
         text = render(call["children"][0], source.columns) if call["children"] else None
         if call.get("filter"):
             condition = render(call["filter"], source.columns)
@@ -197,8 +203,7 @@ def _by_accumulators(
             arguments[text] = name
             kind = type_of(call["children"][0]) if call["children"] else "INTEGER"
             wanted.append((name, text, kind))
-        distinct = call.get("aggregate_type") == "DISTINCT" and function not in ("min", "max")
-        aggs.append(Agg(out, function, arguments[text], distinct))
+        aggs.append(Agg(out, function, arguments[text], distinct_values.is_distinct(call, function)))
     read = {n for call in calls for n in _read_by(call)}
     if groups:
         given_groups, arguments_of = dict(zip(keys, groups, strict=True)), wanted[len(keys) :]
@@ -212,12 +217,16 @@ def _by_accumulators(
     rows = low.compute(source, wanted, "arguments")
     if always:
         rows = with_nothing(low, rows)
-    feeds = feeds_for(aggs, low.builder.shape(rows.step).append_only)
+    feeds = together.feeds(feeds_for(aggs, low.builder.shape(rows.step).append_only))
     closes = closing(low, keys, rows.step)
     inputs = []
     for feed in feeds:
         if feed.kind != "distinct":
             inputs.append(rows.step)
+            continue
+        value = together.of(feed)
+        if value is not None:
+            inputs.append(low.add(value.operator(keys), (rows.step,), "distinct", early=closes is not None))
             continue
         assert feed.column is not None
         given = low.add(Filter(f"{quoted(feed.column)} IS NOT NULL"), (rows.step,), "given")

@@ -1,0 +1,253 @@
+"""DistinctValues: each value of a column once within a key, with the conditions under which it came.
+
+What `count(DISTINCT x)`, `count(DISTINCT x) FILTER (WHERE a)` and `… FILTER
+(WHERE b)` read, from one table: a row for each (key, value), and in it what is
+known of each condition.
+
+Law: for every key and value that a row holds under some condition there is one
+row, and its column `name` holds the value if a row holds it under the
+condition of that name, else NULL.  The output is a function of the input
+multiset.  Over input that only grows a value is written when it comes under a
+condition for the first time, and never again; otherwise the table counts the
+rows under each condition.  Senders send a key and value once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond import hashing
+from millpond.delta import HASH, weights, with_weights
+from millpond.errors import InternalError, InvalidError
+from millpond.identity import canonical, one_chunk
+from millpond.operators.bounds import Bound, among, buckets_of, kept_by
+from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
+from millpond.operators.packed_rows import pack
+from millpond.operators.watermark import stored
+from millpond.state.table import KeySet
+from millpond.state.table_spec import TableSpec
+
+VALUE = "_value"
+SEEN = "_seen"  # bit n: the value came under condition n
+CONDITIONS_MAX = 32
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class DistinctValues:
+    key: tuple[str, ...]
+    value: str
+    columns: tuple[tuple[str, str | None], ...]  # (name, column that says when; None for always)
+    expires: Bound | None = None  # keys behind it are over
+
+    canonical: ClassVar[bool] = True
+
+    def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
+        (shape,) = inputs
+        if not 0 < len(self.columns) <= CONDITIONS_MAX:
+            raise InvalidError(f"{len(self.columns)} conditions, at most {CONDITIONS_MAX} go", step=step)
+        schema = stored(shape.schema)
+        for name in (*self.key, self.value, *self._conditions):
+            if name not in schema.names:
+                raise InvalidError(
+                    f"there is no column {name!r}", detail=f"columns are {', '.join(schema.names)}", step=step
+                )
+        key = [schema.field(name) for name in self.key]
+        value = schema.field(self.value)
+        if shape.append_only:
+            known = [pa.field(SEEN, pa.int64())]
+        else:
+            known = [pa.field(f"_n{place}", pa.int64()) for place in range(len(self.columns))]
+        kept = pa.schema([*key, value.with_name(VALUE), *known])
+        table = TableSpec(f"{step}/values", kept, key=(*self.key, VALUE), **kept_by(self.expires))
+        bounded = shape.time in self.key
+        return Binding(
+            Shape(
+                pa.schema([*key, *(value.with_name(name).with_nullable(True) for name, _ in self.columns)]),
+                append_only=shape.append_only and len(self.columns) == 1,
+                time=shape.time if bounded else None,
+                watermark=shape.watermark if bounded else None,
+                bounds=among(shape.bounds, self.key),
+            ),
+            (by_key(*self.key, VALUE),),
+            (table,),
+            wire=kept,
+        )
+
+    @property
+    def _conditions(self) -> list[str]:
+        return [condition for _, condition in self.columns if condition is not None]
+
+    def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
+        return (frozenset((*self.key, self.value, *self._conditions)),)
+
+    # -- the sender's side ---------------------------------------------------------
+
+    def prepare(self, binding: Binding, index: int, delta: pa.Table) -> pa.Table:
+        """Each key and value of this sender once, with what it knows of the conditions."""
+        names = [*self.key, VALUE]
+        columns = [canonical(one_chunk(delta.column(name))) for name in (*self.key, self.value)]
+        held = [None if c is None else _true(delta.column(c)) for _, c in self.columns]
+        if SEEN in binding.tables[0].schema.names:
+            return _seen(names, columns, held)
+        rows = _given(pa.table(columns, names=names).append_column("_w", pa.array(weights(delta))), held)
+        table, conditions = rows
+        keys = KeySet.of(table, names)
+        known = {}
+        for place, condition in enumerate(conditions):
+            counts = np.zeros(len(keys), np.int64)
+            w = weights(table)
+            np.add.at(counts, keys.inverse, w if condition is None else np.where(condition, w, 0))
+            known[f"_n{place}"] = pa.array(counts)
+        found = pa.table([*keys.columns.columns, *known.values()], names=[*names, *known])
+        found = found.append_column(HASH, pa.array(keys.hashes))
+        changed = np.zeros(len(keys), np.bool_)
+        for counts in known.values():
+            changed |= counts.to_numpy() != 0
+        return found if changed.all() else found.filter(pa.array(changed))
+
+    # -- the owner's side ----------------------------------------------------------
+
+    def due(
+        self, binding: Binding, earliest: Mapping[str, int], watermarks: Mapping[str, int], now_us: int
+    ) -> bool:
+        return self.expires is not None and self.expires.is_due(binding.tables[0].name, earliest, watermarks)
+
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+        (delta,) = inputs
+        (spec,) = binding.tables
+        drops = () if self.expires is None else self.expires.drops(ctx.watermark, spec)
+        if delta is None or not delta.num_rows:
+            return Result(drops=drops)
+        names = [*self.key, VALUE]
+        known = [name for name in spec.schema.names if name not in names]
+        keys = KeySet.of(delta, names, one_chunk(delta.column(HASH)).to_numpy())
+        _, state = ctx.table(spec.name, buckets=buckets_of(spec, keys.columns)).lookup_one(keys, known)
+        more = {name: _ints(delta.column(name)) for name in known}
+        old = {name: _ints(state.column(name)) for name in known}
+        new: dict[str, Ints] = {}
+        for name in known:
+            if name == SEEN:
+                new[name] = old[name].copy()
+                np.bitwise_or.at(new[name], keys.inverse, more[name])
+            else:
+                new[name] = old[name].copy()
+                np.add.at(new[name], keys.inverse, more[name])
+                if (new[name] < 0).any():
+                    raise InternalError(
+                        "more rows were retracted than there are",
+                        detail=f"{int((new[name] < 0).sum())} values, lowest count {int(new[name].min())}",
+                        step=ctx.step,
+                        epoch=ctx.epoch,
+                    )
+        changed = np.zeros(len(keys), np.bool_)
+        for name in known:
+            changed |= old[name] != new[name]
+        where = np.flatnonzero(changed)
+        rows = keys.columns.append_column(HASH, pa.array(keys.hashes))
+        if len(where) < len(keys):
+            rows = rows.take(pa.array(where))
+            old = {name: values[where] for name, values in old.items()}
+            new = {name: values[where] for name, values in new.items()}
+        before, after = self._holds(old), self._holds(new)
+        alive = np.logical_or.reduce(after)
+        written = rows
+        for name in known:
+            written = written.append_column(name, pa.array(new[name]))
+        change = Change(spec.name, with_weights(written, alive.astype(np.int64)), presorted=True)
+        out = self._out(binding, rows, before, after, alive) if ctx.wanted else None
+        return Result(out, (change,), drops=drops)
+
+    def _holds(self, known: Mapping[str, Ints]) -> list[Bools]:
+        """For each condition: is the value there under it?"""
+        if SEEN in known:
+            return [(known[SEEN] >> place) & 1 == 1 for place in range(len(self.columns))]
+        return [counts > 0 for counts in known.values()]
+
+    def _out(
+        self,
+        binding: Binding,
+        rows: pa.Table,
+        before: Sequence[Bools],
+        after: Sequence[Bools],
+        alive: Bools,
+    ) -> pa.Table:
+        lived = np.logical_or.reduce(before)
+        turned = np.logical_or.reduce([was != now for was, now in zip(before, after, strict=True)])
+        gone = self._shown(binding, rows, before, np.flatnonzero(turned & lived), -1)
+        come = self._shown(binding, rows, after, np.flatnonzero(turned & alive), 1)
+        return pa.concat_tables([gone, come]) if gone.num_rows else come
+
+    def _shown(
+        self, binding: Binding, rows: pa.Table, holds: Sequence[Bools], where: Ints, weight: int
+    ) -> pa.Table:
+        if len(where) < rows.num_rows:
+            rows, holds = rows.take(pa.array(where)), [mask[where] for mask in holds]
+        values = one_chunk(rows.column(VALUE))
+        columns: list[Any] = [rows.column(name) for name in self.key]
+        nothing = pa.scalar(None, values.type)
+        columns += [values if m.all() else pc.if_else(pa.array(m), values, nothing) for m in holds]
+        shown = pa.table(columns, schema=binding.shape.schema)
+        return with_weights(shown, np.full(rows.num_rows, weight, np.int64))
+
+
+def _seen(names: Sequence[str], columns: list[pa.Array], held: Sequence[Bools | None]) -> pa.Table:
+    """Rows that only grow: each key and value once, with a bit for each condition that was true."""
+    bits = len(held)
+    always = sum(1 << place for place, mask in enumerate(held) if mask is None)
+    seen = np.full(len(columns[0]), always, np.uint64)
+    for place, mask in enumerate(held):
+        if mask is not None:
+            seen |= mask.astype(np.uint64) << np.uint64(place)
+    packed = pack(columns, 64 - bits)
+    if packed is None:
+        keys = KeySet.of(pa.table(columns, names=names), names)
+        known = np.zeros(len(keys), np.uint64)
+        np.bitwise_or.at(known, keys.inverse, seen)
+        found, hashes = [one_chunk(c) for c in keys.columns.columns], keys.hashes
+    else:
+        codes = packed.codes << np.uint64(bits) | seen
+        codes.sort()
+        bare = codes >> np.uint64(bits)
+        starts = np.flatnonzero(np.concatenate(([True], bare[1:] != bare[:-1])))
+        known = np.bitwise_or.reduceat(codes, starts) & np.uint64((1 << bits) - 1)
+        encoded = packed.columns(bare[starts])
+        hashes = hashing.hash_columns(encoded, len(starts))
+        found = [one_chunk(column) for column in encoded]
+    table = pa.table([*found, pa.array(known.view(np.int64)), pa.array(hashes)], names=[*names, SEEN, HASH])
+    given = known != 0
+    if found[-1].null_count:
+        given &= found[-1].is_valid().to_numpy(zero_copy_only=False)
+    return table if given.all() else table.filter(pa.array(given))
+
+
+def _given(rows: pa.Table, held: Sequence[Bools | None]) -> tuple[pa.Table, list[Bools | None]]:
+    """The rows with a value, and their conditions."""
+    if not rows.column(VALUE).null_count:
+        return rows, list(held)
+    there = one_chunk(rows.column(VALUE)).is_valid()
+    mask = there.to_numpy(zero_copy_only=False)
+    return rows.filter(there), [None if one is None else one[mask] for one in held]
+
+
+def _true(condition: pa.ChunkedArray) -> Bools:
+    found = one_chunk(condition)
+    if found.null_count:
+        found = found.fill_null(False)
+    values: Bools = found.to_numpy(zero_copy_only=False)
+    return values
+
+
+def _ints(column: pa.ChunkedArray) -> Ints:
+    found = one_chunk(column)
+    values: Ints = (found.fill_null(0) if found.null_count else found).to_numpy(zero_copy_only=False)
+    return values
