@@ -31,12 +31,13 @@ import pyarrow as pa
 from millpond import hashing
 from millpond.delta import HASH, WEIGHT, consolidate
 from millpond.errors import InvalidError
-from millpond.identity import one_chunk, take, ties
+from millpond.identity import one_chunk, take
 from millpond.operators.bounds import Bound, among, buckets_of, kept_by
+from millpond.operators.hopeful import hopeful
 from millpond.operators.keyed import Keyed, as_declared, some_keys
 from millpond.operators.map import check_names
 from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
-from millpond.operators.ranked import Counted, Ranked, arrange, rank
+from millpond.operators.ranked import Counted, Ranked, rank
 from millpond.operators.watermark import stored
 from millpond.ordering import Order
 from millpond.state.table import KeySet
@@ -139,27 +140,11 @@ class TopN:
             bucket = hashing.hash_columns(own, delta.num_rows) % np.uint64(self.buckets)
             delta = delta.append_column(pa.field(BUCKET, pa.uint16()), pa.array(bucket.astype(np.uint16)))
         delta = delta.select([*names, *([WEIGHT] if WEIGHT in delta.column_names else [])])
-        hashes = hashing.hash_columns([delta.column(name) for name in spec.key], delta.num_rows)
-        delta = delta.append_column(pa.field(HASH, pa.uint64()), pa.array(hashes))
         if binding.extra:  # append-only: a row outside the sender's head is outside every head
-            delta = self._hopeful(spec, delta)
-        return delta
-
-    def _hopeful(self, spec: TableSpec, delta: pa.Table) -> pa.Table:
-        """The rows with fewer than `last` rows before them: told by the key and the order alone."""
-        keys = KeySet.of(delta, spec.key, one_chunk(delta.column(HASH)).to_numpy())
-        if len(keys) == delta.num_rows:
-            return delta
-        chosen, _ = self._orders(spec)
-        columns = {order.column: one_chunk(delta.column(order.column)) for order in chosen}
-        perm, peer, _ = arrange(columns, keys.inverse, chosen, ())
-        places = np.arange(len(perm))
-        began = np.maximum.accumulate(np.where(ties(keys.inverse[perm]), 0, places))
-        first = np.maximum.accumulate(np.where(peer, 0, places))  # of the rows that tie with this one
-        rows = np.sort(perm[first - began < self.last])
-        if len(rows) == delta.num_rows:
-            return delta
-        return delta.take(pa.array(rows))
+            chosen, _ = self._orders(spec)
+            delta = hopeful(delta, spec.key, chosen, self.last)
+        hashes = hashing.hash_columns([delta.column(name) for name in spec.key], delta.num_rows)
+        return delta.append_column(pa.field(HASH, pa.uint64()), pa.array(hashes))
 
     # -- one epoch ---------------------------------------------------------------------
 
