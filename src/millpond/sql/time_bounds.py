@@ -72,6 +72,14 @@ def hold_whole(low: Lowering, step: str) -> str:
     return step if open_window(shape) is None else _hold(low, step, shape, None)
 
 
+def hold_by(low: Lowering, step: str, key: tuple[str, ...]) -> str:
+    """The rows of a step that lie by a key of windows, each window when it is over and as it is then."""
+    windows = [b for b in low.builder.shape(step).bounds if b.window]
+    found = for_key(windows, key)
+    assert found is not None
+    return low.builder.add(None, Hold(key, _until(low, found)), (step,), f"{low.name}.hold")
+
+
 def _held(low: Lowering, operator: Operator, inputs: tuple[str, ...]) -> tuple[str, ...]:
     shapes = tuple(low.builder.shape(i) for i in inputs)
     if all(open_window(s) is None for s in shapes):

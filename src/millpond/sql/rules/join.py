@@ -13,6 +13,7 @@ from millpond.sql.expressions import Column, comparison, references, render, shi
 from millpond.sql.lowering import Lowering
 from millpond.sql.refusal import refuse
 from millpond.sql.relation import Relation, fresh_names
+from millpond.sql.rules import best_rows
 from millpond.sql.spans import comparison as compared
 from millpond.sql.spans import spans
 from millpond.sql.types import Json, quoted, text_literal
@@ -89,6 +90,10 @@ def _join(
     kind: Kind,
 ) -> Relation:
     pairs = [_never_null(low, left, right, pair) for pair in pairs]
+    if kind == "inner" and not rest:
+        leading = best_rows.lower(low, left, right, pairs)
+        if leading is not None:
+            return leading
     equal, uneven = keys(left, right, pairs)
     left_held, left_on = keyed(low, left, [(p[0], p[2]) for p in equal])
     right_held, right_on = keyed(low, right, [(p[1], p[2]) for p in equal])
