@@ -8,6 +8,9 @@ Checks:
     closed  the same, of windows that have ended for every system: four seconds behind the newest event
     shape   the time of the machine decides the rows: for no bidder more bids than there are
 
+q13 looks the side table up as of when a bid comes, as the benchmark's own does; Spark has no such join, and
+joins the streams.
+
 In two places the queries are not the benchmark's own. q10 computes the rows with their partition and discards
 them, as all do; it writes no files. q14 counts letters by an expression of each system and not by a user's
 function.
