@@ -57,10 +57,10 @@ def make(
     source: tuple[int, int],
     edge: int,
     sequence: int,
-    payload: bytes | memoryview | pa.Buffer,
+    *payload: bytes | memoryview | pa.Buffer,
 ) -> bytes:
     head = _HEAD.pack(_MAGIC, kind, to[0], to[1], edge, 0, sequence) + _FROM.pack(source[0], source[1])
-    return b"".join((head, memoryview(payload)))
+    return b"".join((head, *payload))
 
 
 def parse(raw: bytes) -> Frame:
@@ -75,18 +75,37 @@ def parse(raw: bytes) -> Frame:
     return Frame(kind, to_level, to_task, from_level, from_task, edge, sequence, raw)
 
 
-def encode_table(table: pa.Table, max_bytes: int = FRAME_BYTES) -> Iterator[pa.Buffer]:
-    """A table as one or more Arrow IPC streams of about `max_bytes` at most."""
+class _Parts:
+    """A file that keeps what is written to it as it is: Arrow hands over buffers, and copies none."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.parts: list[bytes | pa.Buffer] = []
+
+    def write(self, part: bytes | pa.Buffer) -> int:
+        self.parts.append(part)
+        return len(memoryview(part))
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def encode_table(table: pa.Table, max_bytes: int = FRAME_BYTES) -> Iterator[tuple[bytes | pa.Buffer, ...]]:
+    """A table as one or more Arrow IPC streams of about `max_bytes` at most, each in parts."""
     if table.num_rows == 0:
         return
     table = wire.narrow(table)
     pieces = max(1, -(-table.nbytes // max_bytes))
     rows = -(-table.num_rows // pieces)
     for start in range(0, table.num_rows, rows):
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
+        sink = _Parts()
+        with pa.ipc.new_stream(pa.PythonFile(sink, mode="w"), table.schema) as writer:
             writer.write_table(table.slice(start, rows))
-        yield sink.getvalue()
+        yield tuple(sink.parts)
 
 
 def decode_table(payload: memoryview) -> pa.Table:

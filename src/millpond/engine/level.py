@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,8 @@ from millpond.state.table_spec import TableSpec
 
 LAST_HASH = (1 << 64) - 1
 OWN_COLUMNS = (WEIGHT, HASH, ORIGIN)  # beside those of users
+
+CHUNK_ROWS_MIN = 4096  # shorter chunks are put together before they are dealt
 
 
 class LevelTask:
@@ -345,7 +348,7 @@ class TaskRun:
                     to = (edge.to_level, target)
                     yield (
                         *to,
-                        frames.make(frames.DATA, to, (self.level, self.task), edge.id, sequence, payload),
+                        frames.make(frames.DATA, to, (self.level, self.task), edge.id, sequence, *payload),
                     )
 
     def _route(self, edge: Edge, delta: pa.Table) -> Iterator[tuple[int, pa.Table]]:
@@ -507,14 +510,29 @@ def cut_by_owner(delta: pa.Table, targets: int) -> Iterator[tuple[int, pa.Table]
         return
     column = delta.column("_h")
     hashes = (column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()).to_numpy()
-    if len(hashes) < 2 or bool(np.all(hashes[1:] >= hashes[:-1])):
-        cuts = np.searchsorted(hashes, hashing.bounds(targets))
-    else:
-        owners = hashing.owners(hashes, targets).astype(np.uint16)
-        order = np.argsort(owners, kind="stable")
-        delta = delta.take(pa.array(order))
-        cuts = np.searchsorted(owners[order], np.arange(targets, dtype=np.uint16))
-    ends = [*cuts[1:], delta.num_rows]
-    for target, (start, end) in enumerate(zip(cuts, ends, strict=True)):
+    if len(hashes) > 1 and not bool(np.all(hashes[1:] >= hashes[:-1])):
+        yield from _dealt(delta, targets)
+        return
+    cuts = np.searchsorted(hashes, hashing.bounds(targets))
+    for target, (start, end) in enumerate(pairwise([*cuts, delta.num_rows])):
         if end > start:
             yield target, delta.slice(int(start), int(end - start))
+
+
+def _dealt(delta: pa.Table, targets: int) -> Iterator[tuple[int, pa.Table]]:
+    """Rows in any order by their owner; chunk by chunk, as gathering from many chunks looks for each row."""
+    batches = delta.to_batches()
+    if len(batches) * CHUNK_ROWS_MIN > delta.num_rows:
+        batches = delta.combine_chunks().to_batches()
+    pieces: list[list[pa.RecordBatch]] = [[] for _ in range(targets)]
+    for batch in batches:
+        owners = hashing.owners(batch.column("_h").to_numpy(), targets).astype(np.uint16)
+        order = np.argsort(owners, kind="stable")
+        rows = batch.take(pa.array(order))
+        cuts = np.searchsorted(owners[order], np.arange(targets + 1, dtype=np.uint32))
+        for piece, (start, end) in zip(pieces, pairwise(cuts.tolist()), strict=True):
+            if end > start:
+                piece.append(rows.slice(start, end - start))
+    for target, piece in enumerate(pieces):
+        if piece:
+            yield target, pa.Table.from_batches(piece, delta.schema)

@@ -250,7 +250,7 @@ def test_rows_made_of_one_row_keep_their_order_in_the_shuffle(
     """They have one origin, so nothing but their order tells them apart: frames are put in the order sent."""
     encode, receive, rng = frames.encode_table, frames.receive, random.Random(0)
 
-    def small(table: pa.Table) -> Iterator[pa.Buffer]:
+    def small(table: pa.Table) -> Iterator[tuple[bytes | pa.Buffer, ...]]:
         return encode(table, max_bytes=100)
 
     def shuffled(level: int, task: int, incoming: Iterator[bytes], sources: Any) -> frames.Received:

@@ -39,7 +39,7 @@ def test_what_is_sent_is_what_is_seen(numbers: list[int | None], words: list[str
             ]
         ),
     )
-    seen = pa.concat_tables(frames.decode_table(memoryview(p)) for p in frames.encode_table(table))
+    seen = pa.concat_tables(frames.decode_table(memoryview(b"".join(p))) for p in frames.encode_table(table))
     assert seen.equals(table)
     assert seen.schema.equals(table.schema, check_metadata=True)
 
