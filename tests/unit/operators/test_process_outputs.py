@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 from millpond.operators.process.feed import STRETCH, Feed
 from millpond.operators.process.outputs import Outputs
@@ -69,14 +68,10 @@ def test_a_row_that_is_not_the_newest_must_fit_too() -> None:
     assert (part.keys.tolist(), part.columns[0].to_pylist()) == ([1], [3])
 
 
-@pytest.mark.parametrize("names", [("n", "t"), ()])
-def test_a_feed_gives_every_row_once_and_counts_them(names: tuple[str, ...]) -> None:
+def test_a_feed_gives_every_row_once_and_counts_them() -> None:
     rows = STRETCH * 2 + 5
-    table = pa.table({"n": range(rows), "t": ["x"] * rows}).select(list(names))
-    feed = Feed(table)
-    seen = []
+    feed = Feed(pa.table({"n": range(rows), "t": ["x"] * rows}))
     for number, row in enumerate(feed.rows, 1):
         assert feed.given == number
-        seen.append(tuple(row))
-    assert len(seen) == rows
-    assert seen == list(zip(*(table.column(n).to_pylist() for n in names), strict=True)) or not names
+        assert row == (number - 1, "x")
+    assert feed.given == rows

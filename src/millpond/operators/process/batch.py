@@ -17,6 +17,7 @@ from typing import Any
 
 from millpond.errors import InvalidError
 from millpond.operators.flat_map import Row
+from millpond.operators.process.cell import Shared
 from millpond.operators.process.context import ProcessContext, Timer
 from millpond.operators.process.feed import Feed
 from millpond.operators.process.function import Code
@@ -39,6 +40,27 @@ class Failure:
     reason: str
 
 
+@dataclass(frozen=True)
+class Swift:
+    """The user's methods again, with cells in the place of some handles."""
+
+    on: Mapping[str, Callable[..., Any]]
+    shared: Sequence[Shared]
+    rest: Sequence[Handle]  # without a cell
+    awaited: Sequence[list[Any]]  # the values that a key must have before it is given cells
+    ready: Sequence[bool]  # which keys have rows, and these values before this epoch
+
+    def load(self, key: int) -> None:
+        for cell, shown, _, _ in self.shared:
+            cell.value = shown[key]
+
+    def store(self, key: int) -> None:
+        for cell, _, values, touched in self.shared:
+            if cell.value is not values[key]:
+                values[key] = cell.value
+                touched[key] = 1
+
+
 @dataclass
 class Batch:
     """Everything one pass works on."""
@@ -46,7 +68,8 @@ class Batch:
     step: str
     epoch: int
     code: Code
-    on: Mapping[str, Callable[..., Any]]  # the user's methods, with the states in place
+    on: Mapping[str, Callable[..., Any]]  # the user's methods, with the handles in place
+    swift: Swift
     handles: Sequence[Handle]
     timers: Timers | None
     ctx: ProcessContext
@@ -102,8 +125,9 @@ class Batch:
     def _fastest(self, keys: Sequence[int]) -> set[int]:
         """Without event time and timers: what `_run` and `_plain` do, in one loop."""
         again: set[int] = set()
-        ctx, rows, starts, handles = self.ctx, self.feed.rows, self.starts, self.handles
-        on_row = self.on["on_row"]
+        ctx, rows, starts = self.ctx, self.feed.rows, self.starts
+        on_row, shared, handles = self.swift.on["on_row"], self.swift.shared, self.swift.rest
+        ready = self.swift.ready
         items, ends = self.outputs[MAIN].items, self.outputs[MAIN].ends
         add, more, end = items.append, items.extend, ends.append
         others = [output for side, output in self.outputs.items() if side != MAIN]
@@ -116,15 +140,22 @@ class Batch:
                 ctx.at = key
                 mine = islice(rows, starts[key + 1] - starts[key])
                 try:
-                    for row in mine:
-                        found = on_row(row, ctx)
-                        if found is None:
-                            continue
-                        kind = type(found)
-                        if kind is GeneratorType or kind is list:
-                            more(found)
-                        else:
-                            add(found)
+                    if ready[key] or self._begin(key, mine):
+                        for cell, shown, _, _ in shared:
+                            cell.value = shown[key]
+                        for row in mine:
+                            found = on_row(row, ctx)
+                            if found is None:
+                                continue
+                            kind = type(found)
+                            if kind is GeneratorType or kind is list:
+                                more(found)
+                            else:
+                                add(found)
+                        for cell, _, values, touched in shared:
+                            if cell.value is not values[key]:
+                                values[key] = cell.value
+                                touched[key] = 1
                 except FATAL:
                     raise
                 except Exception:
@@ -143,6 +174,16 @@ class Batch:
             self._too_long(key)
         return again | self.outputs.close(keys[begun:], again)
 
+    def _begin(self, key: int, rows: Iterator[Row]) -> bool:
+        """The first rows of a key, until it has all the values that are awaited: and then, is it ready?"""
+        for handle in self.handles:
+            handle.at = key
+        for row in rows:
+            self._call(self.on["on_row"], row, key, "")
+            if all(values[key] is not None for values in self.swift.awaited):
+                return True
+        return False
+
     # -- one key -----------------------------------------------------------------
 
     def _look(self, key: int) -> None:
@@ -156,7 +197,10 @@ class Batch:
         """Without timers: rows in order."""
         self._look(key)
         ctx, times = self.ctx, self.times
-        on_row = self.on["on_row"]
+        swift = guard is None and self.swift.ready[key]
+        on_row = (self.swift if swift else self).on["on_row"]
+        if swift:
+            self.swift.load(key)
         items = self.outputs[MAIN].items
         at, bound, event = self.row_times, self.limits["event"], self.event_before
         times.event = event
@@ -179,6 +223,8 @@ class Batch:
                 items.extend(found)
             else:
                 items.append(found)
+        if swift:
+            self.swift.store(key)
 
     def _timed(self, key: int, rows: Iterator[Row], guard: Guard | None) -> None:
         """The clock's timers first, then rows and event-time timers in time order, then what was set late."""
@@ -186,7 +232,11 @@ class Batch:
         assert self.timers is not None
         pop, armed, ctx, times = self.timers.pop, self.timers.armed, self.ctx, self.times
         call = guard or self._call
-        on_row, on_timer = self.on["on_row"], self.on["on_timer"]
+        swift = guard is None and self.swift.ready[key]
+        on = self.swift.on if swift else self.on
+        on_row, on_timer = on["on_row"], on["on_timer"]
+        if swift:
+            self.swift.load(key)
         at, bound, now = self.row_times, self.limits["event"], self.limits["processing"]
         times.event = times.here = self.event_before
         fired = 0
@@ -223,6 +273,8 @@ class Batch:
             pass
         if bound > NEVER:
             times.event = bound
+        if swift:
+            self.swift.store(key)
 
     def _call(self, function: Callable[..., Any], given: Any, key: int, timer: str) -> None:
         found = function(given, self.ctx)

@@ -17,23 +17,24 @@ import pyarrow as pa
 
 from millpond.delta import HASH, WEIGHT
 from millpond.identity import one_chunk
-from millpond.operators.event_time import micros
-from millpond.operators.kernel import canonical_rows, error_rows, join_errors
+from millpond.operators.kernel import error_rows, join_errors
 from millpond.operators.operator import Binding, Change, Context, Result
-from millpond.operators.process import in_order
-from millpond.operators.process.batch import Batch, Failure
+from millpond.operators.process.batch import Batch, Failure, Swift
 from millpond.operators.process.broadcast_handle import BroadcastHandle
+from millpond.operators.process.cell import Shared
 from millpond.operators.process.context import ProcessContext
 from millpond.operators.process.control import hear
 from millpond.operators.process.declared import Declared, Facts
 from millpond.operators.process.feed import Feed
 from millpond.operators.process.handle import Handle, Home, Times
 from millpond.operators.process.handles import handle_of, sweep
-from millpond.operators.process.in_order import plain_rows
+from millpond.operators.process.in_order import Ordered, plain_rows
 from millpond.operators.process.outputs import MAIN, Outputs, Part, check_fits, columns
 from millpond.operators.process.result import appended, replaced
 from millpond.operators.process.spec import SWEEPS, sweep_name
 from millpond.operators.process.timers import NEVER, Opened, Timers, open_due
+from millpond.operators.process.uses import always_set, columns_read, never_emptied
+from millpond.operators.process.value_handle import ValueHandle
 from millpond.operators.process.watchdog import limited
 from millpond.state.table import KeySet
 
@@ -76,11 +77,11 @@ class Epoch:
         swept = self._open_sweeps()
         rows = None if delta is None else plain_rows(delta)
         keys = self._keys(rows, [*(o.due for o in opened.values()), *swept.values()])
-        ordered, row_keys = self._ordered(rows, keys)
+        ordered = self._ordered(rows, keys)
         if control is not None:
             self._hear(control)
         if len(keys):
-            self._process(keys, ordered, row_keys, opened, swept)
+            self._process(keys, ordered, opened, swept)
         for handle in self.broadcasts.values():
             self.changes += handle.change(self.ctx.h_min, self.ctx.h_max)
         return Result(
@@ -150,14 +151,11 @@ class Epoch:
         shared = {f"{self.ctx.step}/{name}" for name in self.broadcasts}
         return next(t.schema for t in self.binding.tables if t.name not in shared)
 
-    def _ordered(self, rows: pa.Table | None, keys: KeySet) -> tuple[pa.Table, Ints]:
-        """The rows by key, event time and origin; and the key of each."""
+    def _ordered(self, rows: pa.Table | None, keys: KeySet) -> Ordered:
         if rows is None or not rows.num_rows:
-            return pa.table({}), np.empty(0, np.int64)
-        inverse = keys.inverse[: rows.num_rows]
-        order = in_order.by_key(rows, inverse, self.facts.time)
-        shown = rows.select([n for n in self.facts.columns if n in rows.column_names])
-        return canonical_rows(shown).take(pa.array(order)), inverse[order]
+            return Ordered(pa.table({}), np.empty(0, np.int64), np.empty(0, np.int64))
+        shown = [n for n in self.facts.columns if n in rows.column_names]
+        return Ordered.of(rows, keys.inverse[: rows.num_rows], self.facts.time, shown)
 
     # -- the control stream ------------------------------------------------------------
 
@@ -179,31 +177,32 @@ class Epoch:
     def _process(
         self,
         keys: KeySet,
-        ordered: pa.Table,
-        row_keys: Ints,
+        rows: Ordered,
         opened: Mapping[str, Opened],
         swept: Mapping[str, pa.Table],
     ) -> None:
-        starts = np.searchsorted(row_keys, np.arange(len(keys) + 1)).tolist()
+        starts = np.searchsorted(rows.keys, np.arange(len(keys) + 1)).tolist()
         times = None
         if self.facts.time is not None:
-            times = micros(ordered.column(self.facts.time))[0].tolist() if ordered.num_rows else []
+            times = rows.times(self.facts.time) if len(rows.keys) else []
 
-        def batch(rows: pa.Table) -> Batch:
-            return self._batch(keys, rows, times, starts, opened)
+        def batch(some: pa.Table) -> Batch:
+            return self._batch(keys, some, times, starts, opened)
 
-        first = batch(ordered)
+        names = rows.rows.column_names
+        read = columns_read(self.op.code, names)
+        first = batch(rows.columns(names if read is None else [n for n in names if n in read] or names[:1]))
         with limited(first, self.op.timeout_us, f"step {self.ctx.step!r}"):
             again = first.fast(range(len(keys)))
         skip = np.zeros(len(keys), np.bool_)
         skip[sorted(again)] = True
         self._take(first, skip, keys, swept)
         if again:
-            second = batch(ordered.filter(pa.array(skip[row_keys])))
+            second = batch(rows.some(np.flatnonzero(skip[rows.keys])))
             with limited(second, self.op.timeout_us, f"step {self.ctx.step!r}"):
                 second.careful(sorted(again))
             self._take(second, ~skip, keys, swept)
-            self._tell(second.failures, ordered, keys)
+            self._tell(second.failures, rows, keys)
 
     def _batch(
         self,
@@ -220,14 +219,16 @@ class Epoch:
             timers = Timers(self.ctx.step, self.ctx.table(f"{self.ctx.step}/timers"), keys, self.limits)
             for found in opened.values():
                 timers.load(found.due)
+        code = self.op.code
         outputs = Outputs(self.op.schemas, self.op.latest)
         ctx = self._context(keys.columns, timers, outputs, clocks)
         ctx.row_times = times
         return Batch(
             self.ctx.step,
             self.ctx.epoch,
-            self.op.code,
-            self.op.code.bound({**handles, **self.broadcasts}),
+            code,
+            code.bound({**handles, **self.broadcasts}),
+            self._swift(handles, starts),
             list(handles.values()),
             timers,
             ctx,
@@ -251,6 +252,32 @@ class Epoch:
             home = Home(state, self.ctx.step, table, swept, keys, clocks, lambda n: _key_text(keys, n))
             found[state.name] = handle_of(home)
         return found
+
+    def _swift(self, handles: Mapping[str, Handle], starts: list[int]) -> Swift:
+        """Cells for the states that can have one."""
+        kept = never_emptied(self.op.code)
+        always = frozenset[str]() if self.timed else always_set(self.op.code)
+        shared: dict[str, Shared] = {}
+        ready = np.diff(starts) > 0
+        awaited = []
+        for name, handle in handles.items():
+            if not isinstance(handle, ValueHandle):
+                continue
+            both = handle.shared(name not in kept, name in always)
+            if both is None:
+                continue
+            shared[name] = both
+            if handle.shows_default and name not in always:
+                awaited.append(both.values)
+                ready &= handle.found
+        cells = {name: both.cell for name, both in shared.items()}
+        return Swift(
+            self.op.code.bound({**handles, **self.broadcasts, **cells}),
+            list(shared.values()),
+            [handle for name, handle in handles.items() if name not in shared],
+            awaited,
+            ready.tolist(),
+        )
 
     def _context(
         self, key_columns: pa.Table, timers: Timers | None, outputs: Outputs, clocks: Times
@@ -285,10 +312,10 @@ class Epoch:
         for side, output in batch.outputs.items():
             self.parts[side] += output.parts
 
-    def _tell(self, failures: Sequence[Failure], ordered: pa.Table, keys: KeySet) -> None:
+    def _tell(self, failures: Sequence[Failure], ordered: Ordered, keys: KeySet) -> None:
         rows = [f for f in failures if f.place >= 0]
         if rows:
-            bad = ordered.take(pa.array([f.place for f in rows]))
+            bad = ordered.some(np.array([f.place for f in rows]))
             self.errors.append(error_rows(bad, [f.reason for f in rows]))
         fired = [f for f in failures if f.place < 0]
         if fired:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from itertools import chain, repeat
+from itertools import chain
 from operator import length_hint
 from typing import Any
 
 import pyarrow as pa
 
-from millpond.operators.flat_map import Row, row_of, row_type
+from millpond.operators.flat_map import Row, row_type
 from millpond.operators.python_values import python_values
 
 STRETCH = 8192  # rows
@@ -44,10 +44,6 @@ class Feed:
         for start in range(0, table.num_rows, STRETCH):
             size = min(STRETCH, table.num_rows - start)
             self._begun += size
-            if table.num_columns:
-                columns = [iter(python_values(c.slice(start, size))) for c in table.columns]
-                self._left = columns[0]
-                yield map(make, zip(*columns, strict=True))
-            else:
-                self._left = repeat(row_of(kind, ()), size)
-                yield self._left
+            columns = [iter(python_values(c.slice(start, size))) for c in table.columns]
+            self._left = columns[0]
+            yield map(make, zip(*columns, strict=True))

@@ -6,6 +6,9 @@ they came through; without an origin it is that of all their columns (law 3).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -13,7 +16,7 @@ import pyarrow as pa
 from millpond.delta import HASH, ORIGIN, WEIGHT, arrange, weights
 from millpond.identity import one_chunk
 from millpond.operators.event_time import micros
-from millpond.operators.kernel import visible
+from millpond.operators.kernel import canonical_rows, visible
 
 Ints = npt.NDArray[np.int64]
 
@@ -49,3 +52,29 @@ def by_key(rows: pa.Table, key: Ints, time: str | None) -> Ints:
     if time is not None:
         parts.insert(1, micros(rows.column(time))[0])
     return np.lexsort(parts)
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """Rows by key and in order; a column is put in order when somebody asks for it."""
+
+    rows: pa.Table  # as they came
+    order: Ints
+    keys: Ints  # the number of each row's key, in order
+
+    @staticmethod
+    def of(rows: pa.Table, key: Ints, time: str | None, shown: Sequence[str]) -> Ordered:
+        order = by_key(rows, key, time)
+        return Ordered(rows.select(list(shown)), order, key[order])
+
+    def columns(self, names: Sequence[str]) -> pa.Table:
+        return canonical_rows(self.rows.select(list(names))).take(pa.array(self.order))
+
+    def some(self, places: Ints) -> pa.Table:
+        """All columns of the rows at these places."""
+        return canonical_rows(self.rows.take(pa.array(self.order[places])))
+
+    def times(self, column: str) -> list[int]:
+        """Event times in microseconds."""
+        found: list[int] = micros(self.rows.column(column))[0][self.order].tolist()
+        return found

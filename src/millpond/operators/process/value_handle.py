@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from millpond.identity import equal_rows, one_chunk
 from millpond.operators.operator import Change
+from millpond.operators.process.cell import Cell, NotItsValue, Shared
 from millpond.operators.process.handle import (
     FOREVER,
     Handle,
@@ -30,16 +31,16 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 
-class ValueHandle(Handle):
+class ValueHandle(NotItsValue, Handle):
     """`value` to read and set, `clear()`; None is no value."""
 
-    __slots__ = ("_default", "_eager", "_found", "_make", "_rows", "_touched", "_values")
+    __slots__ = ("_default", "_eager", "_make", "_rows", "_touched", "_values", "found")
 
     def __init__(self, home: Home) -> None:
         super().__init__(home)
         spec = home.spec
-        self._found, self._rows = home.table.lookup_one(home.keys)
-        self._values = _spread(decode(spec, _some(self._rows, self._found), home.step), self._found)
+        self.found, self._rows = home.table.lookup_one(home.keys)
+        self._values = _spread(decode(spec, _some(self._rows, self.found), home.step), self.found)
         self._touched = bytearray(len(home.keys))
         self._eager = spec.mutable
         self._make = _factory(spec.default)
@@ -68,15 +69,24 @@ class ValueHandle(Handle):
     def clear(self) -> None:
         self.value = None
 
-    def _is_no_value(self, *others: Any) -> Any:
-        """A handle is always true and equal to nothing: who asks meant its value."""
-        name = self._home.spec.name
-        raise TypeError(f"{name} is a state, not its value: write {name}.value")
+    def _state(self) -> str:
+        return self._home.spec.name
 
-    __bool__ = __eq__ = __lt__ = __le__ = __gt__ = __ge__ = _is_no_value
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _is_no_value
-    __len__ = __iter__ = __contains__ = __getitem__ = __setitem__ = __int__ = __float__ = _is_no_value
-    __hash__ = object.__hash__
+    def shared(self, emptied: bool, always: bool) -> Shared | None:
+        """With a cell, where that is the same: may user code set None, does it always set something?"""
+        if type(self) is not ValueHandle or self._eager or self._make is not None:
+            return None
+        if self._home.spec.adds is not None or (emptied and self._default is not None):
+            return None
+        shown = self._values
+        if always and self._default is not None:
+            shown = [self._default if value is None else value for value in self._values]
+        return Shared(Cell(self._home.spec.name), shown, self._values, self._touched)
+
+    @property
+    def shows_default(self) -> bool:
+        """Is no value shown as something else than None?"""
+        return self._default is not None
 
     def add(self, item: Any) -> None:
         """Of a reducing or aggregating state: take one more item in."""
@@ -122,8 +132,8 @@ class ValueHandle(Handle):
         there = np.array([v is not None for v in values], np.bool_)
         arrays = self._encoded(rows, values, there)
         old = [one_chunk(self._rows.column(n)).take(pa.array(rows)) for n in home.table.spec.rest]
-        same = equal_rows(arrays, old, len(rows)) & self._found[rows] & there
-        write = ~same & (there | self._found[rows])
+        same = equal_rows(arrays, old, len(rows)) & self.found[rows] & there
+        write = ~same & (there | self.found[rows])
         if not write.any():
             return []
         if not write.all():
