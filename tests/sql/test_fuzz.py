@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 
 import millpond
-from tests.sql.fuzz.cases import Case, Change, Table, View, case
-from tests.sql.fuzz.play import Duck, Outcome, play
+from tests.sql.fuzz.cases import Case, Change, Table, View
+from tests.sql.fuzz.chance import case
+from tests.sql.fuzz.engines import Duck
+from tests.sql.fuzz.play import BROKEN, Outcome, play
 from tests.sql.fuzz.postgres import Missing, Server
 from tests.sql.fuzz.shrink import report, shrunk
 
@@ -77,7 +79,7 @@ def failure(found: Case, outcome: Outcome, server: Server | str, budget_s: float
         now = played(tried, server).wrong.get(name)
         return now is not None and now.startswith("refused") == refused
 
-    small = found.only([name])
+    small = found if name == BROKEN else found.only([name])
     if not fails(small):
         return report(found, f"{name}: {first} (only together with the others)", [name])
     small = shrunk(small, fails, budget_s)

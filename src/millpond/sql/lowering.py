@@ -137,7 +137,7 @@ class Lowering:
         held_as = {quoted(n) for n in held}
         if [sql for _, sql, _ in wanted] == [quoted(n) for n in names] and names == held:
             return Relation(source.step, columns)
-        texts = [sql if sql in held_as else as_stored(sql, kind) for _, sql, kind in wanted]
+        texts = [sql if sql in held_as else _apart(as_stored(sql, kind), held) for _, sql, kind in wanted]
         operator = Map(tuple(zip(names, texts, strict=True)))
         return Relation(self.add(operator, (source.step,), verb), columns)
 
@@ -180,6 +180,13 @@ class Lowering:
         for n, name in zip(missing, names, strict=True):
             found[n] = name
         return Relation(made.step, source.columns), [name for name in found if name is not None]
+
+
+def _apart(text: str, names: Sequence[str]) -> str:
+    """A value is no column, also where one is called like it: 1, true."""
+    while text in names:
+        text = f"({text})"
+    return text
 
 
 def bare(node: Json, source: Relation) -> str:

@@ -293,6 +293,7 @@ def readable(piece: Piece) -> str:
 
 def readable_text(sql: str, dialect: str) -> str:
     failed: duckdb.Error | None = None
+    parsed = sql
     if dialect in OWN:
         failed = _syntax_error(sql)
         if failed is None:
@@ -302,8 +303,9 @@ def readable_text(sql: str, dialect: str) -> str:
             return plain
         if _lacks_a_value(sql, dialect):
             raise told(failed, sql)
+        parsed = plain  # sqlglot cannot read SESSION(…) in FROM
     try:
-        trees = sqlglot.parse(sql, read=_Own if dialect in OWN else dialect)
+        trees = sqlglot.parse(parsed, read=_Own if dialect in OWN else dialect)
         made = [without_ties(tree).sql("duckdb") for tree in trees if tree is not None]
     except InvalidError:
         raise

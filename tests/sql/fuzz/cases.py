@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tests.sql.fuzz.expressions import Expressions
-from tests.sql.fuzz.kinds import literal, names
-from tests.sql.fuzz.queries import Queries
-
-VIEWS = 12
-EPOCHS = 5
+from tests.sql.fuzz.dialect import written
 
 
 @dataclass(frozen=True)
@@ -19,13 +13,17 @@ class Table:
     name: str
     columns: Mapping[str, str]
     keyed: bool  # by `id`; else a bag
+    delay_h: int | None = None  # of a stream: how far its watermark for `ts` is behind
 
     def sql(self, key: bool = True) -> str:
         listed = [
             f"{c} {k}" + (" PRIMARY KEY" if key and self.keyed and c == "id" else "")
             for c, k in self.columns.items()
         ]
-        return f"CREATE TABLE {self.name} ({', '.join(listed)})"
+        if key and self.delay_h is not None:
+            listed.append(f"WATERMARK FOR ts AS ts - INTERVAL '{self.delay_h} hours'")
+        ends = " APPEND ONLY" if key and self.delay_h is not None else ""
+        return f"CREATE TABLE {self.name} ({', '.join(listed)}){ends}"
 
 
 @dataclass(frozen=True)
@@ -34,9 +32,37 @@ class View:
     query: str
     epoch: int  # created before the changes of this one
     stored: bool = True  # else a plain view, which others may read
+    closes: bool = False  # shows windows when they are over
+
+    def sql(self, word: str = "CREATE") -> str:
+        ends = " EMIT ON WINDOW CLOSE" if self.closes else ""
+        return f"{word} {'MATERIALIZED ' if self.stored else ''}VIEW {self.name} AS {self.query}{ends}"
+
+    def batch(self, engine: str, word: str = "CREATE") -> str:
+        return f"{word} VIEW {self.name} AS {written(self.query, engine, self.closes)}"
+
+
+@dataclass(frozen=True)
+class Edit:
+    """The program changes before an epoch: another query in a view's place, no view, or a column more."""
+
+    epoch: int
+    view: View | None = None  # with its new query; of the same columns where others read it
+    dropped: bool = False
+    table: str = ""
+    column: str = ""  # with its type and default
 
     def sql(self) -> str:
-        return f"CREATE {'MATERIALIZED ' if self.stored else ''}VIEW {self.name} AS {self.query}"
+        if self.view is None:
+            return f"ALTER TABLE {self.table} ADD COLUMN {self.column}"
+        kind = "MATERIALIZED VIEW" if self.view.stored else "VIEW"
+        return f"DROP {kind} {self.view.name}" if self.dropped else self.view.sql("CREATE OR REPLACE")
+
+    def batch(self, engine: str) -> list[str]:
+        if self.view is None:
+            return [self.sql()]
+        gone = f"DROP VIEW {self.view.name}"
+        return [gone] if self.dropped else [self.view.batch(engine, "CREATE OR REPLACE")]
 
 
 @dataclass(frozen=True)
@@ -49,7 +75,8 @@ class Change:
 
     def sql(self) -> str:
         rows = ", ".join(f"({', '.join(row)})" for row in self.rows)
-        return self.text or f"INSERT INTO {self.table.name} VALUES {rows}"
+        columns = ", ".join(self.table.columns)
+        return self.text or f"INSERT INTO {self.table.name} ({columns}) VALUES {rows}"
 
     def batch(self) -> list[str]:
         """The same for an engine whose tables have no key: rows of an old key take its place."""
@@ -67,10 +94,18 @@ class Shake:
     parallelism: int = 2
     restart: bool = False
     compact: bool = False
+    back: int = 0  # epochs, and all they did is undone
+    hours: int = 0  # that the clock goes on
 
     def sql(self) -> str:
         words = [f"parallelism {self.parallelism}", *["restart"] * self.restart, *["compact"] * self.compact]
+        words += [f"back by {self.back} epochs"] * (self.back > 0) + [f"{self.hours} hours later"]
         return f"-- {', '.join(words)}"
+
+
+def reads(query: str, name: str) -> bool:
+    """Does a query read a table or view, by itself or in windows?"""
+    return f"{name} AS " in query or f"({name}, " in query
 
 
 @dataclass(frozen=True)
@@ -81,6 +116,7 @@ class Case:
     views: tuple[View, ...]
     epochs: tuple[tuple[Change, ...], ...]
     shakes: tuple[Shake, ...] = field(default=())
+    edits: tuple[Edit, ...] = field(default=())
 
     def only(self, names: Sequence[str]) -> Case:
         """With these views and what they read."""
@@ -89,11 +125,17 @@ class Case:
         for view in reversed(self.views):
             if (
                 view.name in names
-                or any(f"{view.name} AS " in v.query for v in kept)
+                or any(reads(v.query, view.name) for v in kept)
                 or view.name in wanted.split()
             ):
                 kept.append(view)
-        return replace(self, views=tuple(reversed(kept)))
+        left = {view.name for view in kept}
+        edits = tuple(e for e in self.edits if e.view is None or e.view.name in left)
+        return replace(self, views=tuple(reversed(kept)), edits=edits)
+
+    def texts(self) -> str:
+        """All that is said, to look for words in it."""
+        return self.sql()
 
     def sql(self) -> str:
         """The case as a script; FLUSH ends an epoch."""
@@ -102,81 +144,7 @@ class Case:
             lines += [f"{view.sql()};" for view in self.views if view.epoch == number]
             if self.shakes:
                 lines.append(self.shakes[number].sql())
+            lines += [f"{edit.sql()};" for edit in self.edits if edit.epoch == number]
             lines += [f"{change.sql()};" for change in changes]
             lines.append("FLUSH;")
         return "\n".join(lines)
-
-
-def case(seed: int) -> Case:
-    rng = random.Random(seed)
-    shared = rng.random() < 0.5
-    made = tables(rng, shared)
-    queries = Queries({t.name: t.columns for t in made}, rng, shared)
-    queries.keyed = {t.name for t in made if t.keyed}
-    views = []
-    for number in range(VIEWS):
-        text, kinds = queries.query()
-        stored = rng.random() < 0.9
-        view = View(f"v{number}", text, rng.choice([0, 0, 0, 1, 3]), stored)
-        at = [v.epoch for v in views if f"{v.name} AS " in text]
-        view = replace(view, epoch=max([view.epoch, *at]))
-        views.append(view)
-        if rng.random() < 0.3 or not stored:
-            queries.tables[view.name] = dict(kinds)
-    epochs = [changes(made, rng, shared, number) for number in range(EPOCHS)]
-    shakes = [Shake(rng.randint(1, 7), rng.random() < 0.3, rng.random() < 0.3) for _ in epochs]
-    return Case(seed, shared, tuple(made), tuple(views), tuple(epochs), tuple(shakes))
-
-
-def tables(rng: random.Random, shared: bool) -> list[Table]:
-    found = []
-    for number in range(rng.randint(1, 3)):
-        columns = {"id": "INTEGER", "k": "INTEGER"}
-        for n in range(rng.randint(1, 5)):
-            columns[f"c{n}"] = rng.choice(names(shared))
-        found.append(Table(f"t{number}", columns, rng.random() < 0.7))
-    return found
-
-
-def changes(made: Sequence[Table], rng: random.Random, shared: bool, epoch: int) -> tuple[Change, ...]:
-    """One epoch's worth of statements."""
-    found = []
-    for table in made:
-        for _ in range(rng.choice([0, 1, 1, 2]) if epoch else 1):
-            found.append(
-                _put(table, rng)
-                if epoch == 0 or rng.random() < 0.5
-                else _logic(table, rng, shared, 10 * epoch + len(found))
-            )
-    return tuple(found)
-
-
-def _put(table: Table, rng: random.Random) -> Change:
-    rows: dict[str, tuple[str, ...]] = {}
-    for number in range(rng.choice([1, 2, 6])):
-        row = tuple(
-            str(rng.randrange(14)) if c == "id" else literal(k, rng) for c, k in table.columns.items()
-        )
-        rows[row[0] if table.keyed else str(number)] = row
-    return Change(table, tuple(rows.values()))
-
-
-def _logic(table: Table, rng: random.Random, shared: bool, number: int) -> Change:
-    """UPDATE, DELETE and INSERT … SELECT; its number keeps new keys apart from all others."""
-    write = Expressions(rng, shared)
-    scope = list(table.columns.items())
-    where = write.condition(scope, 1)
-    if rng.random() < 0.4:
-        where = f"id IN ({rng.randrange(14)}, {rng.randrange(14)})"
-    verb = rng.random()
-    if verb < 0.4:
-        return Change(table, text=f"DELETE FROM {table.name} WHERE {where}")
-    if verb < 0.8:
-        free = [c for c in table.columns if c != "id"]
-        some = rng.sample(free, rng.randint(1, min(2, len(free))))
-        listed = ", ".join(f"{c} = {write.expression(table.columns[c], scope, 1)}" for c in some)
-        return Change(table, text=f"UPDATE {table.name} SET {listed} WHERE {where}")
-    listed = ", ".join(f"id + {100 * (number + 1)}" if c == "id" else c for c in table.columns)
-    return Change(
-        table, text=f"INSERT INTO {table.name} SELECT {listed} FROM {table.name} WHERE id < 14 AND {where}"
-    )

@@ -28,6 +28,7 @@ UNANSWERED = {
 LEFT_OUT = {
     # on any engine: the answer is not one
     "LIMIT, DISTINCT ON, row_number, lag … without an order by all columns": "ties are broken by chance",
+    "two calls OVER that tell equal rows apart": "which value of one meets which of the other is chance",
     "mode, any_value, arg_min with ties": "any of the equals may be given",
     "ASOF JOIN of a side with equal times": "any of the equals may be given",
     "DOUBLE written as text": "0.0 and -0.0 are equal, and grouped, ordered and joined as one",

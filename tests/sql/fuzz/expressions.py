@@ -77,6 +77,8 @@ class Expressions:
         found = [f"({a} + {b})", f"({a} - {b})", f"(-{a})", f"abs({a})", f"length({text})", f"({a} * 2)"]
         found += [f"extract(day from {self.expression('DATE', scope, depth)})"]
         found += [f"extract(hour from {self.expression('TIMESTAMP', scope, depth)})"]
+        if kind == "INTEGER":
+            found += [f"nearer({a}, {b})"]
         if kind in WHOLE:
             day = self.expression("DATE", scope, 0)
             found += [f"({a} % 3)", f"position('b' in {text})", f"({day} - {self.constant('DATE')})"]
@@ -85,6 +87,7 @@ class Expressions:
             found += [f"len({items})", f"list_sum({items})", f"sign({a})", f"({a} / 2)", f"({a} // 2)"]
             found += [f"TRY_CAST({text} AS INTEGER)", f"round({a}, 1)", f"({items})[1]", f"hash({text}) % 5"]
             found += [f"(({self.expression('JSON', scope, 0)}) ->> '$.a')::INTEGER"]
+            found += [f"odd_one(CAST({self.expression('SMALLINT', scope, 0)} AS INTEGER))"]
             found += [
                 f"({self.expression(STRUCT, scope, 0)}).p",
                 f"epoch({self.expression('DATE', scope, 0)})",
@@ -109,7 +112,9 @@ class Expressions:
             f"reverse({a})",
         ]
         found += [f"CAST({self.expression('DATE', scope, 0)} AS VARCHAR)", f"split_part({a}, 'a', 1)"]
+        found += [f"tagged({number}, {a})"]
         if not self.shared:
+            found += [f"mixed({number}, {a})"]
             found += [
                 f"({self.expression(STRUCT, scope, 0)}).q",
                 f"({self.expression('VARCHAR[]', scope, 0)})[1]",

@@ -11,28 +11,23 @@ import datetime
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
-
-import duckdb
+from typing import Any
 
 import millpond
-from millpond.errors import InvalidError
+from millpond.clock import ManualClock
+from millpond.errors import InvalidError, MillpondError
 from millpond.sql.parse import statements
-from tests.sql.fuzz.cases import Case, Shake, View
+from tests.sql.fuzz.cases import Case, Change, Edit, Shake, View, reads
+from tests.sql.fuzz.dialect import WATERMARKS
 from tests.sql.fuzz.divergences import is_known, why
+from tests.sql.fuzz.engines import Batch, Duck, Remembering
+from tests.sql.fuzz.functions import are_called, define, register
+from tests.sql.fuzz.streams import Streams
 from tests.sql.world import Rows, plain
 
-
-class Batch(Protocol):
-    """An engine that answers a query over tables as they are."""
-
-    name: str
-
-    def run(self, statement: str) -> str | None:
-        """Do it; what was wrong, if anything."""
-
-    def rows(self, view: str) -> Rows | str:
-        """What is in a view, or why that cannot be said."""
+BROKEN = "the pond"  # what is wrong when no view is
+HOUR_US = 3_600_000_000
+START_US = 1_709_078_400_000_000  # the 28th of February 2024
 
 
 @dataclass
@@ -48,131 +43,190 @@ class Outcome:
         self.left_out += other.left_out
 
 
-class Duck:
-    name = "duckdb"
+@dataclass(frozen=True)
+class Moment:
+    """What there was after an epoch, to come back to."""
 
-    def __init__(self) -> None:
-        self.con = duckdb.connect(":memory:", config={"threads": 1})
-        self.con.execute("set timezone = 'UTC'")
-
-    def run(self, statement: str) -> str | None:
-        try:
-            self.con.execute(statement)
-        except duckdb.Error as error:
-            return str(error)
-        return None
-
-    def rows(self, view: str) -> Rows | str:
-        try:
-            kinds = [str(k) for k in self.con.sql(f"SELECT * FROM {view}").types]
-            listed = (f"#{n}::VARCHAR" if "TIME ZONE" in k else f"#{n}" for n, k in enumerate(kinds, 1))
-            return plain(self.con.execute(f"SELECT {', '.join(listed)} FROM {view}").fetchall())
-        except duckdb.Error as error:
-            return str(error)
-
-    def close(self) -> None:
-        self.con.close()
+    epoch: int
+    told: tuple[int, ...]  # statements, by engine
+    there: dict[str, list[Remembering]]
+    streams: Streams
 
 
 def play(path: Path, case: Case, second: Callable[[], Batch] | None = None) -> Outcome:
     """`second` makes another engine, for cases that it shares."""
-    outcome = Outcome()
-    duck = Duck()
-    engines: list[Batch] = [duck, *([second()] if second is not None and case.shared else [])]
-    pond = opened(path, case.shakes[0] if case.shakes else Shake())
+    makes: list[Callable[[], Batch]] = [Duck, *([second] if second is not None and case.shared else [])]
+    played = Play(path, case, [Remembering(make) for make in makes])
     try:
-        for table in case.tables:
-            pond.sql(table.sql())
-            for engine in engines:
+        played.run()
+    except MillpondError as error:
+        played.outcome.wrong[BROKEN] = f"{type(error).__name__}: {error}"
+    finally:
+        played.close()
+    return played.outcome
+
+
+class Play:
+    def __init__(self, path: Path, case: Case, engines: list[Remembering]) -> None:
+        self.path, self.case, self.engines = path, case, engines
+        self.outcome = Outcome()
+        self.clock = ManualClock(START_US)
+        self.called = are_called(case.sql())
+        self.there: dict[str, list[Remembering]] = {}  # views, and who answers them
+        self.streams = Streams()
+        self.moments: list[Moment] = []
+        self.pond = self.opened(case.shakes[0] if case.shakes else Shake())
+
+    def opened(self, shake: Shake) -> millpond.Pond:
+        settings = {"engine": "inline", "checks": True, "durable": False, "retain_epochs": 1000}
+        return millpond.open(self.path, parallelism=shake.parallelism, clock=self.clock, **settings)
+
+    def close(self) -> None:
+        self.pond.close()
+        for engine in self.engines:
+            engine.close()
+
+    def run(self) -> None:
+        if self.called:
+            define(self.pond)
+        for engine in self.engines:
+            assert engine.run(WATERMARKS) is None
+        for table in self.case.tables:
+            self.pond.sql(table.sql())
+            for engine in self.engines:
                 told = engine.run(table.sql(key=False))
                 assert told is None, f"{engine.name}: {told}"
-        there: dict[str, list[Batch]] = {}
-        for number, changes in enumerate(case.epochs):
-            if case.shakes and number:
-                pond = shaken(pond, path, case.shakes[number], case.shakes[number - 1])
-            for view in case.views:
+        for number, changes in enumerate(self.case.epochs):
+            if self.case.shakes and number:
+                self.shake(self.case.shakes[number], self.case.shakes[number - 1])
+            for edit in self.case.edits:
+                if edit.epoch == number:
+                    self.edit(edit)
+            for view in self.case.views:
                 if view.epoch == number:
-                    _create(pond, view, engines, there, outcome)
+                    self.create(view)
             for change in changes:
-                pond.sql(change.sql())
-                for engine in engines:
-                    for statement in change.batch():
-                        engine.run(statement)
-            pond.sql("FLUSH")
-            for name, knows in list(there.items()):
-                told = _compare(pond, name, knows, outcome)
-                if told is not None:
-                    outcome.wrong[name] = f"epoch {number}: {told}"
-                    del there[name]
-    finally:
-        pond.close()
-        duck.close()
-    return outcome
+                self.change(change)
+            self.pond.sql("FLUSH")
+            self.pond.drain()  # also what the clock makes due
+            self.compare_all(number)
+            told = tuple(len(engine.told) for engine in self.engines)
+            self.moments.append(Moment(self.pond.epoch, told, dict(self.there), self.streams.copy()))
 
+    # -- what happens --------------------------------------------------------------------
 
-def opened(path: Path, shake: Shake) -> millpond.Pond:
-    return millpond.open(path, engine="inline", parallelism=shake.parallelism, checks=True)
+    def shake(self, shake: Shake, before: Shake) -> None:
+        self.clock.advance(shake.hours * HOUR_US)
+        if shake.compact:
+            self.pond.compact()
+        if shake.back and len(self.moments) > shake.back:
+            self.back_to(self.moments[-1 - shake.back])
+        if shake.restart:
+            self.pond.close()
+            self.pond = self.opened(shake)
+            if self.called:
+                register(self.pond)
+        elif shake.parallelism != before.parallelism:
+            self.pond.rescale(shake.parallelism)
 
+    def back_to(self, moment: Moment) -> None:
+        self.pond.rollback(moment.epoch)
+        self.pond.drain()
+        for engine, count in zip(self.engines, moment.told, strict=True):
+            engine.back_to(count)
+        self.there, self.streams = dict(moment.there), moment.streams.copy()
 
-def shaken(pond: millpond.Pond, path: Path, shake: Shake, before: Shake) -> millpond.Pond:
-    if shake.compact:
-        pond.compact()
-    if shake.restart:
-        pond.close()
-        return opened(path, shake)
-    if shake.parallelism != before.parallelism:
-        pond.rescale(shake.parallelism)
-    return pond
+    def change(self, change: Change) -> None:
+        self.pond.sql(change.sql())
+        if change.table.delay_h is not None:
+            change, watermark = self.streams.on_time(change)
+            for engine in self.engines if watermark else ():
+                engine.run(f"DELETE FROM watermarks WHERE name = '{change.table.name}'")
+                engine.run(f"INSERT INTO watermarks VALUES ('{change.table.name}', TIMESTAMP '{watermark}')")
+            if not change.rows:
+                return
+        for engine in self.engines:
+            for statement in change.batch():
+                engine.run(statement)
 
+    def create(self, view: View) -> None:
+        answers = []
+        for engine in self.engines:
+            refused = engine.run(view.batch(engine.name))
+            if refused is None:
+                answers.append(engine)
+            else:
+                self.outcome.left_out[f"{engine.name}: {why(refused)}"] += 1
+        if self.engines[0] not in answers:
+            unread = [name for name, known in self.there.items() if self.engines[0] not in known]
+            tied = "WITH TIES" in view.query or any(reads(view.query, name) for name in unread)
+            if not (tied and answers):
+                return  # not a query, or over a view that is not there
+        if not self.defined(view.name, view.sql()):
+            for engine in answers:
+                engine.run(f"DROP VIEW {view.name}")
+        elif view.stored:
+            self.outcome.views += 1
+            self.there[view.name] = answers
 
-def _create(
-    pond: millpond.Pond, view: View, engines: list[Batch], there: dict[str, list[Batch]], outcome: Outcome
-) -> None:
-    answers = []
-    for engine in engines:
-        refused = engine.run(f"CREATE VIEW {view.name} AS {view.query}")
-        if refused is None:
-            answers.append(engine)
-        else:
-            outcome.left_out[f"{engine.name}: {why(refused)}"] += 1
-    if engines[0] not in answers:
-        unread = [name for name, known in there.items() if engines[0] not in known]
-        tied = "WITH TIES" in view.query or any(f"{name} AS " in view.query for name in unread)
-        if not (tied and answers):
-            return  # not a query, or over a view that is not there
-    try:
-        for piece in statements(view.sql(), "postgres"):
-            pond.session.run_one(piece)  # those that follow each other are one change of the program
-    except InvalidError as error:
-        for engine in answers:
-            engine.run(f"DROP VIEW {view.name}")
-        outcome.left_out[f"refused: {error.message}"] += 1
-        if not is_known(error.message) and "does not exist" not in error.message:
-            outcome.wrong[view.name] = f"refused: {error}"
-        return
-    if view.stored:
-        outcome.views += 1
-        there[view.name] = answers
+    def edit(self, edit: Edit) -> None:
+        """Only what is there changes; where an engine cannot follow, it is asked no more."""
+        if edit.view is not None and edit.view.name not in self.there:
+            return
+        if not self.defined(edit.view.name if edit.view is not None else edit.table, edit.sql()):
+            return
+        for engine in self.engines:
+            wrong = [t for t in map(engine.run, edit.batch(engine.name)) if t is not None]
+            if wrong and edit.view is not None:
+                self.outcome.left_out[f"{engine.name}: {why(wrong[0])}"] += 1
+                self.there[edit.view.name] = [e for e in self.there[edit.view.name] if e is not engine]
+        if edit.dropped and edit.view is not None:
+            del self.there[edit.view.name]
 
+    def defined(self, name: str, text: str) -> bool:
+        try:
+            for piece in statements(text, "postgres"):
+                self.pond.session.run_one(piece)  # those that follow each other are one change of the program
+        except InvalidError as error:
+            self.outcome.left_out[f"refused: {error.message}"] += 1
+            if not is_known(error.message) and "does not exist" not in error.message:
+                self.outcome.wrong[name] = f"refused: {error}"
+            return False
+        return True
 
-def _compare(pond: millpond.Pond, name: str, engines: list[Batch], outcome: Outcome) -> str | None:
-    given: Rows | None = None
-    for engine in engines:
-        wanted = engine.rows(name)
-        if isinstance(wanted, str):
-            outcome.left_out[f"{engine.name}: {why(wanted)}"] += 1
-            if engine.name == "duckdb":
-                return None  # the view has error rows
-            continue
-        if given is None:
-            given = plain(_flat(row) for row in pond.sql(f"SELECT * FROM {name}").fetchall())
-        outcome.compared[engine.name] += 1
-        if given != wanted:
-            return (
-                f"{engine.name} has it otherwise: missing {list((wanted - given).items())[:3]}, too many "
-                f"{list((given - wanted).items())[:3]}, errors {pond.errors().to_pylist()[:2]}"
-            )
-    return None
+    # -- what must be there --------------------------------------------------------------
+
+    def compare_all(self, number: int) -> None:
+        for engine in self.engines:
+            engine.at(self.pond.head().now_us)
+        for name, knows in list(self.there.items()):
+            told = self.compare(name, knows)
+            if told is not None:
+                self.outcome.wrong[name] = f"epoch {number}: {told}"
+                del self.there[name]
+        for name, late in self.streams.late.items():
+            found = self.pond.sql(f"SELECT count(*) FROM {name}_late").fetchone()
+            if found != (late,):
+                self.outcome.wrong[BROKEN] = f"epoch {number}: {found} late rows of {name}, not {late}"
+
+    def compare(self, name: str, engines: list[Remembering]) -> str | None:
+        given: Rows | None = None
+        for engine in engines:
+            wanted = engine.rows(name)
+            if isinstance(wanted, str):
+                self.outcome.left_out[f"{engine.name}: {why(wanted)}"] += 1
+                if engine.name == "duckdb":
+                    return None  # the view has error rows
+                continue
+            if given is None:
+                given = plain(_flat(row) for row in self.pond.sql(f"SELECT * FROM {name}").fetchall())
+            self.outcome.compared[engine.name] += 1
+            if given != wanted:
+                return (
+                    f"{engine.name} has it otherwise: missing {list((wanted - given).items())[:3]}, too many "
+                    f"{list((given - wanted).items())[:3]}, errors {self.pond.errors().to_pylist()[:2]}"
+                )
+        return None
 
 
 def _flat(row: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tests.sql.fuzz.functions import SQL
 from tests.sql.fuzz.play import instant
 from tests.sql.world import Rows, plain
 
@@ -80,7 +81,9 @@ class Server:
         """An empty schema for one case."""
         self.con.execute("DROP SCHEMA IF EXISTS fuzz CASCADE")
         self.con.execute("CREATE SCHEMA fuzz")
-        self.con.execute("SET search_path = fuzz")
+        self.con.execute("SET search_path = fuzz, pg_catalog")  # its now() comes before the server's
+        for statement in SQL:
+            self.con.execute(statement)
         return Postgres(self.con)
 
     def close(self) -> None:
@@ -92,11 +95,23 @@ class Server:
 
 
 class Postgres:
+    """A schema of the server; `at` is what its now() gives."""
+
     name = "postgresql"
 
     def __init__(self, con: Any) -> None:
         self.con = con
         self.slow: dict[str, str] = {}  # views that took too long once: not asked again
+        self.at(0)
+
+    def at(self, now_us: int) -> None:
+        self.con.execute(
+            "CREATE OR REPLACE FUNCTION fuzz.now() RETURNS timestamptz LANGUAGE sql STABLE"
+            f" AS $$ SELECT to_timestamp({now_us // 1_000_000}) $$"
+        )
+
+    def close(self) -> None:
+        """The next one has a schema of its own."""
 
     def run(self, statement: str) -> str | None:
         import psycopg

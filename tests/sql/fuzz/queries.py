@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tests.sql.fuzz.expressions import Scope
 from tests.sql.fuzz.kinds import KINDS, NUMBERS, WHOLE
-from tests.sql.fuzz.relations import Kinds, Relation, Relations
+from tests.sql.fuzz.recursion import Recursions
+from tests.sql.fuzz.relations import Kinds, Relation
 
 SUMMED = {"INTEGER": "BIGINT", "BIGINT": "BIGINT", "SMALLINT": "BIGINT", "HUGEINT": "HUGEINT"}
 NO_EXTREMES = (
@@ -22,7 +23,7 @@ FRAMES = (
 )  # fmt: skip
 
 
-class Queries(Relations):
+class Queries(Recursions):
     def query(self) -> tuple[str, Kinds]:
         return self.select(self.rng.choice([0, 1, 1, 1, 2, 2, 3]))
 
@@ -31,8 +32,21 @@ class Queries(Relations):
             return self.set_operation(depth)
         if depth > 0 and self.chance(0.08):
             return self.common(depth)
-        source = self.relation(depth)
-        where = f" WHERE {self.filtered(source.scope, depth)}" if self.chance(0.6) else ""
+        return self.shaped(self.relation(depth), depth)
+
+    def closing(self) -> tuple[str, Kinds]:
+        """A query over windows of streams, for a view that shows them when they are over."""
+        self.only_streams = True
+        source = self.windows_joined() if self.chance(0.3) else self.in_windows()
+        text, kinds = self.shaped(source, self.rng.choice([0, 0, 1]))
+        self.only_streams = False
+        return text, kinds
+
+    def shaped(self, source: Relation, depth: int) -> tuple[str, Kinds]:
+        asked = [self.filtered(source.scope, depth)] if self.chance(0.6) else []
+        if (lately := self.lately(source.scope)) is not None and self.chance(0.12):
+            asked.append(lately)
+        where = f" WHERE {' AND '.join(asked)}" if asked else ""
         shape = self.rng.random()
         if shape < 0.35:
             return self.grouped(source, where, depth)
@@ -190,8 +204,8 @@ class Queries(Relations):
         inner = ", ".join(f"{t} AS {n}" for t, n, _ in columns)
         scope = [(n, k) for _, n, k in columns]
         alias, kinds, listed = self.name("q"), list(scope), ["*"]
-        for _ in range(rng.choice([1, 1, 2])):
-            call, out = self.over(scope)
+        for number in range(rng.choice([1, 1, 2])):
+            call, out = self.over(scope, places=number == 0)
             listed.append(f"CAST({call} AS {out}) AS {(name := self.name('v'))}")
             kinds.append((name, out))
         body = f"SELECT {', '.join(listed)} FROM (SELECT {inner} FROM {source.text}{where}) AS {alias}"
@@ -203,8 +217,11 @@ class Queries(Relations):
             return f"{body} QUALIFY {asked}", kinds
         return body, kinds
 
-    def over(self, scope: Scope) -> tuple[str, str]:
-        """A call with its window, and its kind."""
+    def over(self, scope: Scope, places: bool) -> tuple[str, str]:
+        """A call with its window, and its kind.
+
+        Which of equal rows comes first is chance, so only one call of a query may tell their places.
+        """
         rng = self.rng
         part = f"PARTITION BY {', '.join(n for n, _ in rng.sample(list(scope), rng.randint(1, min(2, len(scope)))))} "
         part = part if self.chance(0.7) else ""
@@ -215,33 +232,34 @@ class Queries(Relations):
         framed = f"OVER ({part}{whole} {rng.choice(FRAMES)})"
         peers = f"OVER ({part}{by} {rng.choice([*FRAMES[7:9], '', FRAMES[3], FRAMES[6]])})"
         number = self.expression("INTEGER", scope, 0)
-        found = [
-            (f"row_number() {total}", "BIGINT"), (f"rank() OVER ({part}{by})", "BIGINT"),
-            (f"dense_rank() OVER ({part}{by})", "BIGINT"), (f"ntile(2) {total}", "BIGINT"),
+        by_value = [
+            (f"rank() OVER ({part}{by})", "BIGINT"), (f"dense_rank() OVER ({part}{by})", "BIGINT"),
+            (f"sum({number}) {peers}", "BIGINT"), (f"count({some}) OVER ({part})", "BIGINT"), (f"count(*) {peers}", "BIGINT"),
+            *self._ranges(scope, part, number),
+        ]  # fmt: skip
+        by_place = [
+            (f"row_number() {total}", "BIGINT"), (f"ntile(2) {total}", "BIGINT"),
             (f"lag({some}) {total}", kind), (f"lead({some}, 2) {total}", kind),
             (f"lag({some}, 1, {self.constant(kind)}) {total}", kind), (f"nth_value({some}, 2) {framed}", kind),
             (f"first_value({some}) {framed}", kind), (f"last_value({some}) {framed}", kind),
-            (f"sum({number}) {framed}", "BIGINT"), (f"count(*) {framed}", "BIGINT"), (f"sum({number}) {peers}", "BIGINT"),
-            (f"count({some}) OVER ({part})", "BIGINT"), (f"count(*) {peers}", "BIGINT"),
+            (f"sum({number}) {framed}", "BIGINT"), (f"count(*) {framed}", "BIGINT"),
             (f"count(*) FILTER (WHERE {self.condition(scope, 1)}) {framed}", "BIGINT"),
-            *self._ranges(scope, part, number),
         ]  # fmt: skip
         if kind not in NO_EXTREMES and "[" not in kind:
-            found += [(f"max({some}) {framed}", kind), (f"min({some}) {peers}", kind)]
+            by_value += [(f"min({some}) {peers}", kind)]
+            by_place += [(f"max({some}) {framed}", kind)]
         if not self.shared:
-            found += [
+            by_value += [
                 (f"cume_dist() OVER ({part}{by})", "DOUBLE"),
                 (f"percent_rank() OVER ({part}{by})", "DOUBLE"),
-            ]
-            found += [
-                (f"avg({number}) {framed}", "DOUBLE"),
                 (f"count(DISTINCT {number}) OVER ({part})", "BIGINT"),
             ]
-            found += [
+            by_place += [
+                (f"avg({number}) {framed}", "DOUBLE"),
                 (f"last_value({some} IGNORE NULLS) {framed}", kind),
                 (f"list({number}) {total}", "INTEGER[]"),
             ]
-        return rng.choice(found)
+        return rng.choice([*by_value, *by_place] if places else by_value)
 
     def _ranges(self, scope: Scope, part: str, number: str) -> list[tuple[str, str]]:
         """RANGE frames with a distance, by one column that has distances."""

@@ -14,7 +14,7 @@ from typing import Any
 import sqlglot
 from sqlglot import exp
 
-from tests.sql.fuzz.cases import Case, Shake, Table
+from tests.sql.fuzz.cases import Case, Shake, Table, reads
 
 Fails = Callable[[Case], bool]
 BUDGET_S = 90.0
@@ -42,6 +42,8 @@ def _smaller(case: Case) -> Iterator[Case]:
         for n, shake in enumerate(case.shakes):
             if shake != Shake():
                 yield replace(case, shakes=_put(case.shakes, n, Shake()))
+    for n in range(len(case.edits)):
+        yield replace(case, edits=_cut(case.edits, n))
     for n in range(len(case.views) - 1):
         yield replace(case, views=_cut(case.views, n))
     for n in reversed(range(len(case.epochs))):
@@ -65,7 +67,7 @@ def _smaller(case: Case) -> Iterator[Case]:
                 less = replace(change, rows=_cut(change.rows, k))
                 yield replace(case, epochs=_put(case.epochs, n, _put(changes, m, less)))
     for n, table in enumerate(case.tables):
-        if not any(f"{table.name} " in v.query for v in case.views) and len(case.tables) > 1:
+        if not any(reads(v.query, table.name) for v in case.views) and len(case.tables) > 1:
             yield _without_table(case, n)
         for column in [c for c in table.columns if c != "id"]:
             yield _without_column(case, table, column)

@@ -28,3 +28,12 @@ select b, regexp_extract(b, '(x)(y)?', 2), b ~ 'x.*', b not like '_', starts_wit
 select {'a': a}.a, struct_extract({'z': b}, 'z'), map_extract(map([a], [b]), a), map_entries(map(['k'], [f])) from t where a is not null;
 select try_cast(b as date), cast(a as varchar)::int, d::double::decimal(8,1), ts::date + 1, strptime('2024-01-02', '%Y-%m-%d') from t;
 select epoch_ms(ts), to_timestamp(a), make_date(2024, 1, a + 1), age(ts, timestamp '2024-01-01'), datediff('day', ts, timestamp '2024-03-01'), last_day(ts::date), dayname(ts) from t;
+-- Columns whose names are values: a value is never taken for the column.
+select count(*), max(b) from (select a + 0 as "1", b from t) q;
+select count(*), median(f) from (select a + 0 as "1", f from t) q;
+select count(*) from (select 1 union all select a from t) q;
+select id, "true", id in (select a from u) m from (select id, a > 1 as "true" from t) q;
+select id, "false", id not in (select a from u) m from (select id, a > 1 as "false" from t) q;
+select "1" from (select a + 0 as "1" from t) q except all select a from u;
+select "1", count(*) from (select a + 0 as "1" from t) q group by grouping sets (("1"), ());
+select id, 1, true, null, 'x', "'x'" from (select id, upper(b) as "'x'" from t) q;

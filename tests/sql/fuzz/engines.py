@@ -1,0 +1,101 @@
+"""Engines that answer a query over tables as they are, and remember what they were told, to go back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import duckdb
+
+from millpond.sql.clock import macros
+from tests.sql.fuzz.functions import MACROS, PYTHON
+from tests.sql.world import Rows, plain
+
+
+class Batch(Protocol):
+    name: str
+
+    def run(self, statement: str) -> str | None:
+        """Do it; what was wrong, if anything."""
+
+    def rows(self, view: str) -> Rows | str:
+        """What is in a view, or why that cannot be said."""
+
+    def at(self, now_us: int) -> None:
+        """From now on now() is this."""
+
+    def close(self) -> None: ...
+
+
+class Broken(Exception):
+    """The engine itself has failed: nothing it says can be believed any more."""
+
+
+class Duck:
+    name = "duckdb"
+
+    def __init__(self) -> None:
+        self.con = duckdb.connect(":memory:", config={"threads": 1})
+        self.con.execute("set timezone = 'UTC'")
+        for statement in MACROS:
+            self.con.execute(statement)
+        for name, (takes, gives, function) in PYTHON.items():
+            self.con.create_function(name, function, takes, gives)
+
+    def run(self, statement: str) -> str | None:
+        try:
+            self.con.execute(statement)
+        except duckdb.Error as error:
+            return self._told(error)
+        return None
+
+    def rows(self, view: str) -> Rows | str:
+        try:
+            kinds = [str(k) for k in self.con.sql(f"SELECT * FROM {view}").types]
+            listed = (f"#{n}::VARCHAR" if "TIME ZONE" in k else f"#{n}" for n, k in enumerate(kinds, 1))
+            return plain(self.con.execute(f"SELECT {', '.join(listed)} FROM {view}").fetchall())
+        except duckdb.Error as error:
+            return self._told(error)
+
+    def at(self, now_us: int) -> None:
+        for statement in macros(f"make_timestamptz({now_us})"):
+            self.con.execute(statement)
+
+    def close(self) -> None:
+        self.con.close()
+
+    def _told(self, error: duckdb.Error) -> str:
+        if isinstance(error, duckdb.InternalException | duckdb.FatalException):
+            raise Broken(f"{self.name}: {error}") from error
+        return str(error)
+
+
+class Remembering:
+    """An engine that can go back: what it was told until then is told to a new one."""
+
+    def __init__(self, make: Callable[[], Batch]) -> None:
+        self._make = make
+        self._engine = make()
+        self.name = self._engine.name
+        self.told: list[str] = []
+
+    def run(self, statement: str) -> str | None:
+        wrong = self._engine.run(statement)
+        if wrong is None:
+            self.told.append(statement)
+        return wrong
+
+    def rows(self, view: str) -> Rows | str:
+        return self._engine.rows(view)
+
+    def at(self, now_us: int) -> None:
+        self._engine.at(now_us)
+
+    def back_to(self, count: int) -> None:
+        self._engine.close()
+        self._engine, told, self.told = self._make(), self.told[:count], []
+        for statement in told:
+            self.run(statement)
+
+    def close(self) -> None:
+        self._engine.close()

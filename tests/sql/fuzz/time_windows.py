@@ -1,0 +1,67 @@
+"""TUMBLE, HOP and SESSION in FROM, over tables that change and over streams with a watermark; now() in conditions."""
+
+from __future__ import annotations
+
+from tests.sql.fuzz.expressions import Scope
+from tests.sql.fuzz.relations import Relation, Relations
+
+TIMES = ("TIMESTAMP", "TIMESTAMPTZ")  # what now() is compared with
+
+
+class TimeWindows(Relations):
+    streams: frozenset[str] = frozenset()  # tables with a watermark for `ts`
+    only_streams = False  # while a query is written that shows windows when they are over
+
+    def relation(self, depth: int) -> Relation:
+        share = 0.5 if self.only_streams else 0.12
+        return self.in_windows() if self._timed() and self.chance(share) else super().relation(depth)
+
+    def _timed(self) -> list[tuple[str, str]]:
+        """(table, column) that windows can be made of."""
+        return [
+            (name, column)
+            for name, columns in self.tables.items()
+            for column, kind in columns.items()
+            if kind == "TIMESTAMP"
+            and ((name in self.streams and column == "ts") if self.only_streams else column.isidentifier())
+        ]
+
+    def in_windows(self) -> Relation:
+        table, time = self.rng.choice(self._timed())
+        alias, columns = self.name("x"), self.tables[table]
+        size = f"INTERVAL '{self.rng.choice([1, 2, 6])} hours'"
+        kind = self.rng.choice(["TUMBLE", "TUMBLE", "HOP", "SESSION"])
+        if kind == "HOP":
+            slide, length = self.rng.choice([(1, 2), (2, 4), (3, 3), (2, 6)])
+            call = f"HOP({table}, {time}, INTERVAL '{slide} hours', INTERVAL '{length} hours')"
+        elif kind == "SESSION":
+            keys = [c for c, k in columns.items() if k in ("INTEGER", "VARCHAR") and c != "id"]
+            key = f", {self.rng.choice(keys)}" if keys and self.chance(0.8) else ""
+            call = f"SESSION({table}, {time}, {size}{key})"
+        else:
+            call = f"TUMBLE({table}, {time}, {size})"
+        own = {**columns, "window_start": "TIMESTAMP", "window_end": "TIMESTAMP"}
+        return Relation(f"{call} AS {alias}", [(f"{alias}.{c}", k) for c, k in own.items()])
+
+    def windows_joined(self) -> Relation:
+        """Windows with others that end with them."""
+        a, b = self.in_windows(), self.in_windows()
+        ends = [next(t for t, _ in r.scope if t.endswith(".window_end")) for r in (a, b)]
+        on = f"{ends[0]} = {ends[1]}"
+        if self.chance(0.7):
+            on += f" AND {self.pairing(a.scope, b.scope)}"
+        kind = self.rng.choice(["JOIN", "JOIN", "LEFT JOIN", "FULL JOIN"])
+        return Relation(f"{a.text} {kind} {b.text} ON {on}", [*a.scope, *b.scope])
+
+    def lately(self, scope: Scope) -> str | None:
+        """A condition on now(), if the scope has times."""
+        times = [t for t, k in scope if k in TIMES]
+        if not times or self.only_streams:
+            return None
+        one, hours = self.rng.choice(times), self.rng.choice([1, 2, 5])
+        length = f"INTERVAL '{hours} hours'"
+        return self.rng.choice([
+            f"{one} > now() - {length}", f"{one} <= now()", f"{one} BETWEEN now() - {length} AND now() + {length}",
+            f"{one} + {length} >= now()", f"{one} < now() + {length}", f"({one} IS NULL OR {one} > now())",
+            f"date_trunc('hour', {one}) = date_trunc('hour', now())" if one and not self.shared else f"{one} >= now()",
+        ])  # fmt: skip
