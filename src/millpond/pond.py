@@ -32,8 +32,10 @@ from millpond.control.admission import Bounds
 from millpond.engine import watermarks
 from millpond.engine.backfill import OnProgress, Progress
 from millpond.engine.bootstrap import Rows, bootstrap
+from millpond.engine.changer import Changer
 from millpond.engine.coordinator import CHANGED_MEANWHILE, Coordinator, Policy, require_parallelism
 from millpond.engine.engine import Engine
+from millpond.engine.filling import progress_of
 from millpond.engine.inline import InlineEngine
 from millpond.engine.lives import tables_of
 from millpond.engine.migration import Functions, asked_for, migrate, plan_moves, state_table
@@ -326,6 +328,7 @@ class Pond:
         check_whole(plan)
         self._require_open()
         self._check()
+        self._wait_for_fill()
         if self._runner is None:
             if history.read_head(self.store) is None:
                 self._builder.reopen(plan)
@@ -344,10 +347,10 @@ class Pond:
 
     def _change_to(self, catalog: str, base: str | None) -> int:
         args = {"catalog": catalog} if base is None else {"catalog": catalog, "base": base}
-        number = self._command("change", args, wait_s=math.inf)
+        number = self._command("change", args, wait_s=math.inf, done=self._is_changed)
         if self._runner is None:  # another process does it
-            self._wait_until(lambda: self._executed() > number, math.inf, f"inbox entry {number}")
-        elif self._executed() <= number:
+            self._wait_until(lambda: self._told_of(number), math.inf, f"inbox entry {number}")
+        elif not self._is_changed(number):
             if threading.get_ident() not in (self._driver, getattr(self._thread, "ident", None)):
                 raise UnavailableError(
                     "the pond was stopped before its program changed",
@@ -360,6 +363,35 @@ class Pond:
             raise kind("the program was not changed", detail=refused, epoch=epoch)
         return epoch
 
+    def _is_changed(self, number: int) -> bool:
+        """Is a change of the program done, or refused; and not what is being filled now?"""
+        head = self._reader.head()
+        filling = head.filling is not None and head.filling.entry == number
+        return int(head.positions.get("inbox", 0)) > number and not filling
+
+    def _told_of(self, number: int) -> bool:
+        """The same, where another process does it: how far it is stands in the manifests."""
+        fill = self._reader.head().filling
+        if fill is not None and fill.entry == number and self._on_progress is not None:
+            self._on_progress(progress_of(fill))
+        return self._is_changed(number)
+
+    def _wait_for_fill(self) -> None:
+        """Programs change one after the other: until what is being filled is there."""
+        head = history.read_head(self.store)
+        me = threading.get_ident()
+        if head is None or head.filling is None or me in (self._driver, getattr(self._thread, "ident", None)):
+            return
+
+        def is_over() -> bool:
+            head = history.read_head(self.store)
+            return head is None or head.filling is None
+
+        if self._thread is None and (self._runner is not None or self._written_elsewhere() is None):
+            self._drive(is_over)
+        else:
+            self._wait_until(is_over, math.inf, "what is being filled")
+
     def _epoch_of_entry(self, number: int) -> tuple[int, str | None]:
         """The epoch that executed an inbox entry, and why it was refused, if it was."""
         head = self._reader.head()
@@ -367,6 +399,8 @@ class Pond:
             before = history.find_manifest(self.store, head.epoch - 1)
             if before is None or int(before.positions.get("inbox", 0)) <= number:
                 break
+            if before.filling is not None and before.filling.entry == number:
+                break  # it took long, and was ended here
             head = before
         return head.epoch, head.metrics.get("refused")
 
@@ -391,6 +425,7 @@ class Pond:
         >>> pond.read("totals").to_pylist()
         [{'who': 'ann', 'total': 5}]
         """
+        self._wait_for_fill()
         builder = self._builder
         before, sealed = builder.plan, builder.sealed
         builder.reopen(self.plan)
@@ -426,6 +461,7 @@ class Pond:
         if self._builder.plan.nodes and not self._builder.sealed:
             self._builder.change(edit)
         else:
+            self._wait_for_fill()
             self.change(edit(self.plan))
 
     @property
@@ -941,9 +977,15 @@ class Pond:
             self._clock,
             checks=self.settings.checks,
             options=self._options,
-            backfill_bytes=self.settings.epoch_bytes_max,
-            on_progress=self._progressed,
-            stopped=lambda: self._thread is not None and self._stop.is_set(),
+            changer=Changer(
+                self._worker,
+                engine,
+                bytes_max=self.settings.epoch_bytes_max,
+                checks=self.settings.checks,
+                options=self._options,
+                on_progress=self._progressed,
+                stopped=lambda: self._thread is not None and self._stop.is_set(),
+            ),
         )
         runner = Runner(coordinator, shell, on_commit=self._committed)
         try:
@@ -1014,7 +1056,8 @@ class Pond:
         if runner is not None and known and manifest.kind in ("change", "rollback"):
             self._builder.reopen(runner.shell.plan)
             self._builder.seal()
-        self._progress = None
+        if manifest.filling is None:
+            self._progress = None
         for name, count in manifest.counts.items():
             kind, _, step = name.partition("/")
             if kind == "errors" and count > self._told.get(name, 0):
@@ -1023,21 +1066,36 @@ class Pond:
         if self._on_epoch is not None:
             self._on_epoch(manifest)
 
-    def _command(self, kind: str, args: Mapping[str, Any], wait_s: float = DRAIN_S) -> int:
-        """Through the inbox, like from any process; executed before this returns if we are the runner."""
+    def _command(
+        self,
+        kind: str,
+        args: Mapping[str, Any],
+        wait_s: float = DRAIN_S,
+        done: Callable[[int], bool] | None = None,
+    ) -> int:
+        """Through the inbox, like from any process; `done` before this returns if we are the runner."""
         self._check()
         number = self._append(kind, args, b"")
         runner, me = self._runner, threading.current_thread()
         if runner is None or me is self._thread or me.ident == self._driver:
             return number  # from on_epoch: this very thread executes it, once that returns
+        is_done = done or (lambda number: self._executed() > number)
         if self._thread is not None:
-            self._wait_until(
-                lambda: self._executed() > number or self._thread is None, wait_s, f"inbox entry {number}"
-            )
+            self._wait_until(lambda: is_done(number) or self._thread is None, wait_s, f"inbox entry {number}")
             return number
-        with self._turn() as runner:
-            runner.drain(until=lambda: self._executed() > number)
+        self._drive(lambda: is_done(number))
         return number
+
+    def _drive(self, until: Callable[[], bool]) -> None:
+        """Run epochs in this thread until something is done, by it or by another that does so now."""
+        while not until():
+            if self._lock.acquire(timeout=0.01):
+                try:
+                    with self._turn() as runner:
+                        runner.drain(until=until)
+                    return
+                finally:
+                    self._lock.release()
 
     def _wait_executed(self, number: int, timeout_s: float = DRAIN_S) -> None:
         """Until an inbox entry is executed: by this process, unless another one runs the pond."""
@@ -1046,8 +1104,7 @@ class Pond:
         if threading.get_ident() in (self._driver, getattr(self._thread, "ident", None)):
             raise UnavailableError("a change cannot be waited for in on_epoch", hint="ask after it returned")
         if self._thread is None and (self._runner is not None or self._written_elsewhere() is None):
-            with self._turn() as runner:
-                runner.drain(until=lambda: self._has_executed(number))
+            self._drive(lambda: self._has_executed(number))
             return
         self._wait_until(lambda: self._has_executed(number), timeout_s, f"the turn of inbox entry {number}")
 

@@ -10,10 +10,12 @@ import pytest
 
 from millpond.engine import shell as shells
 from millpond.engine.coordinator import Coordinator
+from millpond.engine.filling import Filling
 from millpond.engine.protocol import ChangePlan, Collect, Compact, Compacted, PutLost, PutUnknown, PutWon
 from millpond.engine.shell import Shell
 from millpond.state import fork as forks
 from millpond.state import garbage, history
+from millpond.state.filling import Fill
 from millpond.state.live import LiveRuns
 
 from .world import World
@@ -97,6 +99,28 @@ def a_backfill_sees_the_epoch_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Shell, "_change", stale)
 
 
+def a_fill_forgets_what_changed_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Filling, "_between", lambda self, since, until: ())
+
+
+def a_fill_takes_changes_in_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    between = Filling._between
+    monkeypatch.setattr(Filling, "_between", lambda self, since, until: between(self, since, until) * 2)
+
+
+def the_floor_does_not_wait_for_fills(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Fill, "oldest", property(lambda self: 1 << 60))
+
+
+def a_rollback_brings_back_what_was_being_filled(monkeypatch: pytest.MonkeyPatch) -> None:
+    back = Coordinator._roll_back
+
+    def whole(self: Coordinator, target: Any, *rest: Any) -> Any:
+        return back(self, replace(target, manifest=replace(target.manifest, filling=None)), *rest)
+
+    monkeypatch.setattr(Coordinator, "_roll_back", whole)
+
+
 def a_program_is_not_looked_at_again_by_who_takes_over(monkeypatch: pytest.MonkeyPatch) -> None:
     head = Coordinator._on_head
 
@@ -151,6 +175,10 @@ MUTATIONS: list[Callable[[pytest.MonkeyPatch], None]] = [
     a_rollback_keeps_the_program_of_today,
     what_was_dropped_stays_in_the_listing,
     a_backfill_sees_the_epoch_before,
+    a_fill_forgets_what_changed_meanwhile,
+    a_fill_takes_changes_in_twice,
+    the_floor_does_not_wait_for_fills,
+    a_rollback_brings_back_what_was_being_filled,
     a_program_is_not_looked_at_again_by_who_takes_over,
     a_cursor_runs_ahead,
     the_floor_does_not_wait_for_readers,

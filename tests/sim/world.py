@@ -233,6 +233,8 @@ class World:
         node = plan.views.get(view)
         if node is None:
             mine = {t.name for t in self.full.nodes[view].binding.tables}
+            fill = snapshot.manifest.filling
+            mine -= set() if fill is None else set(fill.tables)
             assert not mine & set(snapshot.listing.tables()), f"{view} was dropped, and its runs are there"
             return
         shape = plan.shape(node.step)
@@ -475,6 +477,8 @@ class World:
             raise AssertionError(f"the pond does not come to rest: {todo}")
         head = coordinator.head
         assert head is not None
+        assert head.filling is None, "what was being filled is not done"
+        assert not [r for r in coordinator.live.values() if "!" in r.table], "what only a fill needs is there"
         assert head.positions.get("in", 0) == len(self.log.items), "items were lost"
         assert head.positions.get("ticks", 0) == len(self.ticks.items), "items were lost"
         assert coordinator.live.earliest("hold/held") is None, "what was due is still held"

@@ -5,8 +5,9 @@ had they been there from the beginning, at the very epoch that all old views
 show; and nothing of it is visible before the commit that names it.
 
 The plan of a backfill (`plan.backfill`) is run by the engine like any other, in
-chunks of bounded size: each chunk is an epoch that is not committed, and its
-runs are the state that the next one finds.  When all rows are in, watermarks
+chunks of bounded size, here and now, while the pond waits (`engine.filling` is the
+other way): each chunk is an epoch that is not committed, and its runs are the state
+that the next one finds.  When all rows are in, watermarks
 are told, so that windows which are over close; runs are merged, and those of
 the new steps become one delta of the epoch.  Whatever else was written is
 garbage, and so is all of it after a crash.
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -36,13 +37,12 @@ from millpond.operators.materialize import ERRORS, ERRORS_SPEC
 from millpond.operators.scan import Scan
 from millpond.operators.state_scan import StateScan
 from millpond.plan import codec
-from millpond.plan.backfill import backfill_plan
-from millpond.plan.change import PlanChange
+from millpond.plan.backfill import BackfillPlan
 from millpond.plan.levels import cut
-from millpond.plan.nodes import Plan
 from millpond.plan.tables import table_specs
 from millpond.sources.source import Split
-from millpond.state.compaction import FAN_IN, UNIT_BYTES, cut_units, plan_merges
+from millpond.state.compaction import FAN_IN, UNIT_BYTES, plan_merges, unit
+from millpond.state.filling import Cut
 from millpond.state.listing import Listing
 from millpond.state.manifest import Manifest
 from millpond.state.packed import PackedWriter
@@ -50,6 +50,7 @@ from millpond.state.run_ref import RunRef
 from millpond.state.snapshot import concat_runs
 from millpond.state.store import Put
 from millpond.state.table import KeySet, Table
+from millpond.state.table_spec import TableSpec
 
 SPLITS_PER_TASK = 4
 
@@ -101,30 +102,30 @@ class StoppedError(UnavailableError):
     """Somebody stopped the pond: the backfill begins anew when it runs again."""
 
 
-def backfill(setting: Setting, old: Plan, change: PlanChange) -> Filled:
-    """Compute the state of the new steps of a change; nothing where there are none."""
-    if not change.new:
+def backfill(setting: Setting, found: BackfillPlan, new: frozenset[str]) -> Filled:
+    """Compute the state of the new steps of a change by their plan; nothing where there are none."""
+    if not new:
         return Filled((), {}, {}, {}, {})
-    return _Backfill(setting, old, change).run()
+    return _Backfill(setting, found, new).run()
 
 
-def errors_taken_back(setting: Setting, steps: frozenset[str]) -> tuple[RunRef, ...]:
+def errors_taken_back(
+    worker: Worker, base: Manifest, token: int, epoch: int, steps: frozenset[str]
+) -> tuple[RunRef, ...]:
     """A run that ends the error rows of steps that go, if they have any."""
-    runs = Listing.of(setting.base, setting.worker.pages).runs(ERRORS)
+    runs = Listing.of(base, worker.pages).runs(ERRORS)
     if not steps or not runs:
         return ()
     keys = KeySet.of(pa.table({"step": pa.array(sorted(steps), pa.string())}), ERRORS_SPEC.key)
-    held = Table(ERRORS_SPEC, runs, setting.worker.open_file).lookup(keys).table
+    held = Table(ERRORS_SPEC, runs, worker.open_file).lookup(keys).table
     rows = deltas.negate(held.select([*ERRORS_SPEC.schema.names, "_w"]))
-    return _write_errors(setting, rows, setting.epoch)
+    return write_errors(worker, rows, token, epoch)
 
 
 class _Backfill:
-    def __init__(self, setting: Setting, old: Plan, change: PlanChange) -> None:
+    def __init__(self, setting: Setting, found: BackfillPlan, new: frozenset[str]) -> None:
         self.setting = setting
-        self.new = change.new
-        self.old = old
-        found = backfill_plan(old, change.plan, change.new, setting.base.positions)
+        self.new = new
         self.found = found
         self.plan = found.plan
         self.levels = cut(found.plan)
@@ -182,11 +183,8 @@ class _Backfill:
         rows = max(1, self.setting.rows_max // (SPLITS_PER_TASK * self.setting.parallelism))
         operator = self.plan.nodes[step].operator
         if isinstance(operator, StateScan):
-            refs = self.past.runs(operator.table.name)
-            held, size = sum(ref.rows for ref in refs), sum(ref.bytes for ref in refs)
-            count = max(1, -(-held // rows), -(-size // self.setting.bytes_max))
-            for h_min, h_max in cut_units(count) if held else ():
-                yield step, Split({"h_min": h_min, "h_max": h_max}, held // count, size // count)
+            made = cut_scan(step, self.past.runs(operator.table.name), rows, self.setting.bytes_max)
+            yield from ((step, split_of(made, number)) for number in range(made[1]))
         elif isinstance(operator, Scan):
             source, base = operator.source, self.setting.base
             if step in self.found.constants:
@@ -238,7 +236,7 @@ class _Backfill:
             base.roots,
             setting.checks,
             options=dict(setting.options or {}),
-            past=Past(base.pages, base.recent, base.gone),
+            past=Past.of(base),
         )
         self._take(setting.engine.run(spec), spec.epoch)
         self.chunks += 1
@@ -262,9 +260,8 @@ class _Backfill:
         """Error rows of the new steps; what old steps could not do is on record already."""
         if not runs:
             return ()
-        rows = concat_runs(ERRORS_SPEC, runs, self.setting.worker.open_file)
-        own = pc.is_in(rows.column("step"), value_set=pa.array(sorted(self.new), pa.string()))
-        return _write_errors(self.setting, rows.filter(own), epoch)
+        rows = own_errors(runs, self.new, self.setting.worker)
+        return write_errors(self.setting.worker, rows, self.setting.token, self.setting.epoch, at=epoch)
 
     def _merge(self) -> None:
         """Keep lookups cheap however many chunks there are."""
@@ -315,15 +312,45 @@ class _Backfill:
             self.setting.on_progress(Progress(steps, self.rows, max(total, self.rows), self.chunks))
 
 
-def _write_errors(setting: Setting, rows: pa.Table, epoch: int) -> tuple[RunRef, ...]:
+def cut_scan(step: str, runs: Sequence[RunRef], rows: int, bytes_max: int) -> Cut:
+    """How a scan of runs is cut into hash ranges of about so many rows."""
+    held, size = sum(ref.rows for ref in runs), sum(ref.bytes for ref in runs)
+    count = max(1, -(-held // rows), -(-size // bytes_max)) if held else 0
+    return step, count, held // max(1, count), size // max(1, count)
+
+
+def split_of(made: Cut, number: int) -> Split:
+    """One hash range of a scan."""
+    _, count, rows, size = made
+    h_min, h_max = unit(number, count)
+    return Split({"h_min": h_min, "h_max": h_max}, rows, size)
+
+
+def own_errors(runs: Sequence[RunRef], steps: Collection[str], worker: Worker) -> pa.Table:
+    """The error rows of some steps, of all that runs hold."""
+    rows = concat_runs(ERRORS_SPEC, runs, worker.open_file)
+    return rows.filter(pc.is_in(rows.column("step"), value_set=pa.array(sorted(steps), pa.string())))
+
+
+def write_errors(
+    worker: Worker,
+    rows: pa.Table,
+    token: int,
+    epoch: int,
+    *,
+    at: int | None = None,
+    spec: TableSpec = ERRORS_SPEC,
+) -> tuple[RunRef, ...]:
+    """A run of error rows in a file of the epoch to come; its content is of epoch `at`, if not of that."""
     if not rows.num_rows:
         return ()
     writer = PackedWriter()
-    writer.add(ERRORS_SPEC, deltas.consolidate(rows))
+    writer.add(spec, deltas.consolidate(rows))
     buffers, infos = writer.finish()
     if not infos:
         return ()
-    name = f"runs/{setting.token}/{setting.epoch:016d}-d-0-{os.urandom(8).hex()}"
-    if setting.worker.store.put_new(name, buffers) is not Put.WON:
+    name = f"runs/{token}/{epoch:016d}-d-0-{os.urandom(8).hex()}"
+    if worker.store.put_new(name, buffers) is not Put.WON:
         raise InternalError("a random run name was already taken", detail=name)
-    return tuple(info.ref(name, lo=epoch, hi=epoch, kind="delta") for info in infos)
+    when = epoch if at is None else at
+    return tuple(info.ref(name, lo=when, hi=when, kind="delta") for info in infos)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from millpond.control.admission import Bounds, Pace, admit, budget_rows
+from millpond.engine.fill_turns import AT_ONCE_ROWS, CHUNK_ROWS, FillTurns
 from millpond.engine.protocol import (
     Changed,
     ChangeFailed,
@@ -30,6 +31,9 @@ from millpond.engine.protocol import (
     Delivered,
     DeliverFailed,
     Event,
+    FillBegun,
+    FillMore,
+    FillMoved,
     Halt,
     HeadRead,
     Instruction,
@@ -62,11 +66,10 @@ from millpond.errors import (
 )
 from millpond.operators.operator import Wake
 from millpond.state.compaction import FAN_IN, UNIT_BYTES, MergeJob, plan_merges, together
+from millpond.state.filling import Fill
 from millpond.state.live import LiveRuns
 from millpond.state.manifest import Manifest, Page, RunId, check, fold, run_id
 from millpond.state.run_ref import RunRef
-
-CHUNK_ROWS = 4_000_000  # that a backfill takes in at once, at most
 
 CHANGED_MEANWHILE = "the program was changed by somebody else meanwhile"
 
@@ -149,7 +152,10 @@ class Coordinator:
         self._rewrite = rewrite
         self._change = change
         self._based_on = based_on
-        self._changing: tuple[ChangePlan, Manifest, str] | None = None  # what, the child-to-be, the refusal
+        # What is asked for, the child-to-be, and who asked.
+        self._changing: tuple[ChangePlan | FillMore, Manifest, str] | None = None
+        self._turns = FillTurns()
+        self._fed = False  # did the sources or the inbox have anything, when they were asked last?
         self._program: Program | None = None  # that the draft goes on with
         self._idled: Idled | None = None
         self._pages: dict[str, tuple[RunRef, ...]] = {}
@@ -190,6 +196,10 @@ class Coordinator:
                 return self._on_run_failed(error)
             case Changed():
                 return self._on_changed(event)
+            case FillBegun(fill):
+                return self._on_fill_begun(fill)
+            case FillMoved():
+                return self._on_fill_moved(event)
             case ChangeFailed(error, stopped):
                 return self._on_change_failed(error, stopped)
             case PutWon():
@@ -265,8 +275,12 @@ class Coordinator:
             parallelism=self._parallelism or head.parallelism,
         )
         rewrite = self._rewrite
+        over: tuple[RunId, ...] = ()
+        if head.filling is not None and (rewrite is not None or self._change is not None):
+            over = self._fill_runs(head)
+            taken = replace(taken, filling=None, metrics=fill_refused(head.filling, CHANGED_MEANWHILE))
         if rewrite is None:
-            return self._commit(taken, added=(), removed=())
+            return self._commit(taken, added=(), removed=over)
         if rewrite.base != head.nonce:
             return [
                 Halt(
@@ -278,8 +292,8 @@ class Coordinator:
                     )
                 )
             ]
-        taken = replace(taken, metrics={"rewrote": list(rewrite.tables)})
-        return self._commit(taken, added=rewrite.added, removed=rewrite.removed)
+        taken = replace(taken, metrics={**taken.metrics, "rewrote": list(rewrite.tables)})
+        return self._commit(taken, added=rewrite.added, removed=(*rewrite.removed, *over))
 
     def _adopt(self, event: HeadRead) -> None:
         assert event.manifest is not None
@@ -307,6 +321,7 @@ class Coordinator:
         )
         rejects = {step: p.rejects for step, p in event.polls.items() if p.rejects}
         self.idle = False
+        self._fed = bool(admitted or rejects or event.commands)
         idled, self._idled = self._idled, None
         if event.commands:
             # A command is offered once it is first in the inbox; a backlog of rows must not keep it waiting.
@@ -329,7 +344,8 @@ class Coordinator:
         beside = self._beside()
         # A commit for its cursor alone gives a sink that is still behind one more epoch to hear of: it waits.
         caught_up = self._moved and not self._delivering
-        if self._merged or caught_up or self._moved >= self.policy.cursor_lag:
+        waiting = self._merged or self._turns.noted is not None
+        if waiting or caught_up or self._moved >= self.policy.cursor_lag:
             return [*self._commit(self._child(head, "epoch", now_us), added=(), removed=()), *beside]
         self.idle = True
         return [Wait(), *beside]
@@ -392,8 +408,11 @@ class Coordinator:
             case "change" if isinstance(command.args.get("catalog"), str):
                 if command.args.get("base") not in (None, head.catalog):
                     refused = CHANGED_MEANWHILE
+                elif head.filling is not None:  # one after the other: its plan knows nothing of that one
+                    refused = f"{CHANGED_MEANWHILE}: {', '.join(head.filling.steps)} is being filled"
                 elif command.args["catalog"] != head.catalog:
-                    return self._begin_change(command.args["catalog"], child, f"inbox {command.number}")
+                    asked_by = f"inbox {command.number}"
+                    return self._begin_change(command.args["catalog"], child, asked_by, command.number)
             case "rollback":
                 refused = command.args.get("refused") or f"epoch {command.args.get('epoch')!r} is not kept"
             case "savepoint" | "drop_savepoint":
@@ -408,13 +427,52 @@ class Coordinator:
 
     # -- another program ------------------------------------------------------
 
-    def _begin_change(self, catalog: str, child: Manifest, asked_by: str) -> list[Instruction]:
+    def _begin_change(
+        self, catalog: str, child: Manifest, asked_by: str, entry: int | None = None
+    ) -> list[Instruction]:
         head = self._head()
         rows = min(self.policy.bounds.rows_max, CHUNK_ROWS)
-        ask = ChangePlan(head, child.epoch, self.token, child.now_us, head.parallelism, catalog, rows)
+        ask = ChangePlan(
+            head,
+            child.epoch,
+            self.token,
+            child.now_us,
+            head.parallelism,
+            catalog,
+            rows,
+            entry,
+            min(rows, AT_ONCE_ROWS),
+        )
         self._changing = (ask, child, asked_by)
         self._tries = 0
         return [ask, *self._beside()]
+
+    def _on_fill_begun(self, fill: Fill) -> list[Instruction]:
+        """It takes long: the inbox goes on, and every manifest tells of it until it is done."""
+        assert self._changing is not None
+        _, child, _ = self._changing
+        self._changing = None
+        return self._commit(replace(child, filling=fill), added=(), removed=())
+
+    def _fill_more(self, fill: Fill) -> FillMore:
+        head = self._head()
+        now_us = self._standing(max(self._now_us, head.now_us))
+        rows = self._turns.rows(self.policy.bounds, idle=not self._fed)
+        ask = FillMore(head, head.epoch + 1, self.token, now_us, head.parallelism, fill, rows)
+        self._changing = (ask, self._child(head, "epoch", now_us), f"inbox {fill.entry}")
+        self._tries = 0
+        return ask
+
+    def _on_fill_moved(self, event: FillMoved) -> list[Instruction]:
+        """A chunk is in, and joins the next commit."""
+        self._changing = None
+        self._turns.moved(event)
+        return [self._poll()]
+
+    def _fill_runs(self, head: Manifest) -> tuple[RunId, ...]:
+        """The runs of what is being filled."""
+        tables = () if head.filling is None else head.filling.tables
+        return tuple(run_id(r) for r in self.live.values() if r.table in tables) if tables else ()
 
     def _on_changed(self, event: Changed) -> list[Instruction]:
         """One commit: the new program, the state of what came, and the end of what went (law 2)."""
@@ -435,6 +493,7 @@ class Coordinator:
         child = replace(
             child,
             kind="change",
+            filling=None,
             catalog=event.program.catalog,
             positions={**{s: p for s, p in child.positions.items() if s not in gone}, **event.positions},
             watermarks={**{s: w for s, w in child.watermarks.items() if s not in gone}, **event.watermarks},
@@ -459,8 +518,8 @@ class Coordinator:
         if self._change is not None:  # it was opened with that program, and has no other
             return [Halt(error)]
         told = "; ".join(part for part in (error.message, error.detail) if part)
-        child = replace(child, metrics={"refused": f"{asked_by}: change refused: {told}"})
-        return self._commit(child, added=(), removed=())
+        child = replace(child, filling=None, metrics={"refused": f"{asked_by}: change refused: {told}"})
+        return self._commit(child, added=(), removed=self._fill_runs(self._head()))
 
     def _go_on_with(self, program: Program) -> None:
         self.catalog = program.catalog
@@ -480,7 +539,9 @@ class Coordinator:
         """A forward commit that names the files of an older epoch, and its program."""
         old = target.manifest
         assert old is not None
-        back = {run_id(r): r for r in target.runs}
+        head = self._head()
+        unseen = () if old.filling is None else old.filling.tables  # what was being filled then does not come
+        back = {run_id(r): r for r in target.runs if r.table not in unseen}
         added = tuple(r for i, r in back.items() if i not in self.live)
         removed = tuple(i for i in self.live if i not in back)
         positions = {**old.positions, "inbox": child.positions["inbox"]}
@@ -488,13 +549,16 @@ class Coordinator:
             child,
             kind="rollback",
             restores=old.epoch,
+            filling=None,
+            metrics={} if head.filling is None else fill_refused(head.filling, CHANGED_MEANWHILE),
             positions=positions,
             watermarks=old.watermarks,
             counts=old.counts,
             catalog=child.catalog if program is None else program.catalog,
         )
         self._program = program
-        self._merged = []  # merges of the abandoned future do not stand
+        self._merged = []  # merges of the abandoned future do not stand, nor does what was filled from it
+        self._turns.over()
         return self._commit(child, added=added, removed=removed)
 
     def _on_ran(self, outcome: Outcome) -> list[Instruction]:
@@ -557,10 +621,12 @@ class Coordinator:
         )
 
     def _floor(self, head: Manifest, retain_epochs: int) -> int:
-        """The oldest epoch that must stay readable; it never falls, and waits for slow sinks."""
+        """The oldest epoch that must stay readable; it never falls, and waits for slow sinks and fills."""
         wanted = head.epoch + 1 - retain_epochs
         for sink in self._sinks:
             wanted = min(wanted, self._cursors.get(sink, 0))
+        if head.filling is not None:
+            wanted = min(wanted, head.filling.oldest)
         return max(head.floor, wanted)
 
     def _commit(
@@ -576,6 +642,10 @@ class Coordinator:
                 gone.update(inputs)
         self._merged = []
         self._moved = 0
+        filled = self._turns.taken()
+        if filled is not None:
+            child = replace(child, filling=filled.fill)
+            added_all.extend(filled.runs)
         return self._put(
             child, {run_id(r): r for r in added_all}, {i: None for i in removed_all}, child.pages
         )
@@ -630,6 +700,9 @@ class Coordinator:
         if self._change is not None:
             child = self._child(draft.manifest, "change", draft.manifest.now_us)
             return self._begin_change(self._change, child, "opening the pond")
+        if draft.manifest.filling is not None:
+            return [self._fill_more(draft.manifest.filling), *self._beside()]
+        self._turns.over()
         return [self._poll(), *self._beside()]
 
     def _on_doubt(self, error: MillpondError) -> list[Instruction]:
@@ -678,7 +751,11 @@ class Coordinator:
                 found.append(Deliver(sink, following, whole))
         if (self.policy.compact or self._everything) and self._compacting is None and not self._merged:
             places = self.live.places() if self._everything else sorted(self.live.touched, key=str)
-            known = [p for p in places if self._tables is None or p[0] in self._tables]
+            known = [
+                p
+                for p in places
+                if self._tables is None or p[0] in self._tables or p[0] in self._turns.tables
+            ]
             jobs = plan_merges(
                 (r for place in known for r in self.live.at(place)),
                 fan_in=self.policy.fan_in,
@@ -770,6 +847,10 @@ class Coordinator:
         if self._draft is None:
             raise InternalError("a put was answered that was never asked for")
         return self._draft
+
+
+def fill_refused(fill: Fill, why: str) -> dict[str, str]:
+    return {"refused": f"inbox {fill.entry}: change refused: {why}"}
 
 
 def is_empty(manifest: Manifest) -> bool:

@@ -20,6 +20,7 @@ import pyarrow as pa
 from millpond import hashing
 from millpond.delta import HASH, ORIGIN, WEIGHT, without_origin
 from millpond.engine import checks, frames, watermarks
+from millpond.engine.past import past_rows
 from millpond.engine.spec import EpochSpec, Report
 from millpond.engine.worker import Worker
 from millpond.errors import InternalError, MillpondError
@@ -186,20 +187,15 @@ class TaskRun:
         return concat(parts) if parts else None
 
     def _held(self, node: Node, scan: StateScan) -> pa.Table | None:
-        """Rows of a table of the epoch that a backfill starts from."""
+        """Rows of a table of the epoch that a backfill starts from, or what changed in it up to there."""
         past = self.spec.past
         if past is None:
             raise InternalError("a table is scanned outside of a backfill", step=node.step)
         splits = [split for step, _, split in self.spec.splits[self.task] if step == node.step]
         if not splits:
             return None
-        runs = Listing(live_runs(past.pages, past.recent, past.gone, self.worker.pages)).runs(scan.table.name)
         columns = self.levels.columns[node.step]
-        parts = []
-        for split in splits:
-            table = Table(scan.table, runs, self.worker.open_file, split.what["h_min"], split.what["h_max"])
-            parts.append(table.scan(columns).select([*columns, "_w"]))
-        rows = concat(parts)
+        rows = concat([past_rows(past, scan.table, columns, split, self.worker) for split in splits])
         self.rows_in += rows.num_rows
         return rows
 

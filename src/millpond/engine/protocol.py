@@ -14,6 +14,7 @@ from millpond.errors import MillpondError
 from millpond.operators.operator import Wake
 from millpond.sources.source import Advance, Poll, Split
 from millpond.state.compaction import MergeJob
+from millpond.state.filling import Fill
 from millpond.state.manifest import Manifest, RunId
 from millpond.state.run_ref import RunRef
 
@@ -49,7 +50,7 @@ class RunEpoch:
 
 @dataclass(frozen=True)
 class ChangePlan:
-    """Make all that a wanted plan has beyond that of `base`. Answer: Changed or ChangeFailed."""
+    """Make all that a wanted plan has beyond that of `base`. Answer: Changed, FillBegun or ChangeFailed."""
 
     base: Manifest
     epoch: int
@@ -58,6 +59,24 @@ class ChangePlan:
     parallelism: int
     catalog: str  # of the wanted plan
     rows_max: int  # taken in at once
+    entry: int | None = None  # of the inbox; without one it is done here and now, however long it takes
+    at_once: int = 0  # rows that are not worth a fill
+
+
+@dataclass(frozen=True)
+class FillMore:
+    """Take in one more chunk of what `base` says is being filled, or the last. Answer: as for ChangePlan.
+
+    FillMoved tells of a chunk, Changed of the last.
+    """
+
+    base: Manifest
+    epoch: int
+    token: int
+    now_us: int
+    parallelism: int
+    fill: Fill
+    rows: int  # to take in, about
 
 
 @dataclass(frozen=True)
@@ -120,6 +139,7 @@ Instruction = (
     | PollSources
     | RunEpoch
     | ChangePlan
+    | FillMore
     | PutManifest
     | ReadBack
     | Deliver
@@ -217,6 +237,23 @@ class Changed:
 
 
 @dataclass(frozen=True)
+class FillBegun:
+    """A change that takes long: the pond goes on meanwhile."""
+
+    fill: Fill
+
+
+@dataclass(frozen=True)
+class FillMoved:
+    """A chunk is in, as of the next commit."""
+
+    fill: Fill
+    runs: tuple[RunRef, ...]
+    rows: int
+    ms: float
+
+
+@dataclass(frozen=True)
 class ChangeFailed:
     error: MillpondError
     stopped: bool = False  # by whoever runs the pond: nothing is wrong, and it is asked for again
@@ -292,6 +329,8 @@ Event = (
     | Ran
     | RunFailed
     | Changed
+    | FillBegun
+    | FillMoved
     | ChangeFailed
     | PutWon
     | PutLost

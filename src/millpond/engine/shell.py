@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,13 +19,11 @@ import pyarrow as pa
 from millpond.clock import Clock
 from millpond.control.admission import spread
 from millpond.engine import watermarks
-from millpond.engine.backfill import OnProgress, Setting, StoppedError, backfill, errors_taken_back
+from millpond.engine.changer import Changer
 from millpond.engine.compactor import compact, merge_small
 from millpond.engine.engine import Engine
-from millpond.engine.programs import program_of, save_plan, with_live_parts
+from millpond.engine.programs import program_of, save_plan
 from millpond.engine.protocol import (
-    Changed,
-    ChangeFailed,
     ChangePlan,
     Collect,
     Collected,
@@ -37,6 +35,7 @@ from millpond.engine.protocol import (
     Delivered,
     DeliverFailed,
     Event,
+    FillMore,
     HeadRead,
     Instruction,
     Outcome,
@@ -61,7 +60,7 @@ from millpond.engine.worker import Worker
 from millpond.errors import InternalError, InvalidError, MillpondError, UnavailableError
 from millpond.operators.materialize import ERRORS_SPEC
 from millpond.operators.scan import Scan
-from millpond.plan.change import plan_change, restored, same_program
+from millpond.plan.change import restored, same_program
 from millpond.plan.levels import Levels
 from millpond.plan.nodes import Plan
 from millpond.plan.tables import table_specs
@@ -75,7 +74,6 @@ from millpond.state.run_ref import RunRef
 from millpond.state.snapshot import Snapshot
 from millpond.state.store import Put
 
-BACKFILL_BYTES = 256 << 20  # of rows that a backfill takes in at once
 QUICK_US, QUICK_STEP_US = 200_000, 10_000  # of a task: below it another task would not help
 INBOX = "inbox"  # the step under which the inbox is polled, admitted and kept in positions
 TABLE_KEY, ROWS_KEY = "table", "rows"  # in the args of an inbox entry: for which table, how many
@@ -93,9 +91,7 @@ class Shell:
         *,
         checks: bool = False,
         options: Mapping[str, Any] | None = None,
-        backfill_bytes: int = BACKFILL_BYTES,
-        on_progress: OnProgress | None = None,
-        stopped: Callable[[], bool] = lambda: False,
+        changer: Changer | None = None,
     ) -> None:
         self.worker = worker
         self.store = worker.store
@@ -103,9 +99,7 @@ class Shell:
         self.clock = clock
         self.checks = checks
         self.options = dict(options or {})
-        self.backfill_bytes = backfill_bytes
-        self.on_progress = on_progress
-        self.stopped = stopped
+        self.changer = changer or Changer(worker, engine, checks=checks, options=options)
         self._go_on_with(catalog, plan, levels)
         self._head: Manifest | None = None
         self._facts: Facts = {}  # what collections have read of manifests
@@ -138,6 +132,8 @@ class Shell:
                 return self._run(instruction)
             case ChangePlan():
                 return self._change(instruction)
+            case FillMore():
+                return self.changer.more(instruction, self.plan)
             case PutManifest():
                 return self._put(instruction)
             case Deliver():
@@ -273,55 +269,8 @@ class Shell:
             return None
         return program_of(save_plan(self.worker, plan), plan)
 
-    # -- another program ------------------------------------------------------------
-
     def _change(self, ask: ChangePlan) -> Event:
-        try:
-            wanted = with_live_parts(self.worker.plan(ask.catalog)[0], self.plan)
-            change = plan_change(self.plan, wanted)
-            setting = Setting(
-                self.worker,
-                self.engine,
-                ask.base,
-                ask.epoch,
-                ask.token,
-                ask.now_us,
-                ask.parallelism,
-                ask.rows_max,
-                self.backfill_bytes,
-                self.checks,
-                self.options,
-                self.on_progress,
-                self.stopped,
-            )
-            filled = backfill(setting, self.plan, change)
-            ended = errors_taken_back(setting, change.gone)
-            catalog = ask.catalog
-            if change.plan is wanted:
-                self.worker.know_plan(catalog, wanted)
-            else:
-                catalog = save_plan(self.worker, change.plan)
-        except StoppedError as error:
-            return ChangeFailed(error, stopped=True)
-        except MillpondError as error:
-            return ChangeFailed(error)
-        except OSError as error:
-            told = f"{type(error).__name__}: {error}"
-            return ChangeFailed(UnavailableError("the program could not be changed", detail=told))
-        except MemoryError:
-            hint = "take in less at once: epoch_rows_max and epoch_bytes_max bound a chunk of a backfill"
-            return ChangeFailed(InvalidError("a backfill does not fit into memory", hint=hint))
-        metrics = {"backfill": dict(filled.metrics)} if change.new else {}
-        return Changed(
-            program_of(catalog, change.plan),
-            (*filled.runs, *ended),
-            change.gone,
-            change.tables_gone,
-            filled.counts,
-            filled.watermarks,
-            filled.positions,
-            {**metrics, "came": sorted(change.new), "went": sorted(change.gone)},
-        )
+        return self.changer.change(ask, self.plan)
 
     def _run(self, ask: RunEpoch) -> Event:
         started = time.perf_counter()
@@ -466,6 +415,7 @@ class Shell:
         """The coordinator knows that this manifest is the head."""
         if manifest.catalog is not None and manifest.catalog != self.catalog:
             self._go_on_with(manifest.catalog, *self.worker.plan(manifest.catalog))
+        self.changer.committed(manifest)
         self._head = manifest
 
     def _seen_rows(self, step: str, source: Source, head: Manifest) -> pa.Table | None:
@@ -535,14 +485,13 @@ class Shell:
         return self.worker.plan(manifest.catalog)[0]
 
     def _compact(self, ask: Compact) -> Event:
-        spec = self.specs.get(ask.job.table)
+        specs = {**self.specs, **self.changer.specs}
+        spec = specs.get(ask.job.table)
         if spec is None:  # a table of a step that the plan no longer has: leave its runs as they are
             return CompactFailed(ask.job, UnavailableError("no such table", detail=ask.job.table))
         try:
             if ask.also:
-                jobs = [
-                    (job, self.specs[job.table]) for job in (ask.job, *ask.also) if job.table in self.specs
-                ]
+                jobs = [(job, specs[job.table]) for job in (ask.job, *ask.also) if job.table in specs]
                 (_, added), *also = merge_small(jobs, self.worker, ask.token, ask.epoch)
                 return Compacted(ask.job, added, tuple(also))
             added = compact(ask.job, spec, self.worker, self.engine, ask.token, ask.epoch, self.options)

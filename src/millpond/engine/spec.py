@@ -13,17 +13,26 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from millpond.sources.source import Split
-from millpond.state.manifest import Page, RunId, ref_from_json, ref_to_json
+from millpond.state.manifest import Manifest, Page, RunId, ref_from_json, ref_to_json
 from millpond.state.run_ref import RunRef
 
 
 @dataclass(frozen=True)
 class Past:
-    """The epoch that a backfill reads from: its listing."""
+    """The epoch that a backfill reads from: its listing.
+
+    With `since` it reads what changed from that epoch on: what `changed` tells, runs of the epochs between.
+    """
 
     pages: tuple[Page, ...]
     recent: tuple[RunRef, ...]
     gone: tuple[RunId, ...]
+    since: Past | None = None
+    changed: tuple[RunRef, ...] = ()
+
+    @staticmethod
+    def of(manifest: Manifest) -> Past:
+        return Past(manifest.pages, manifest.recent, manifest.gone)
 
 
 @dataclass(frozen=True)

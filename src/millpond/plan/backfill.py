@@ -12,12 +12,18 @@ from the beginning.  For an old step it is found, in this order:
 What was given in an order that nobody holds any more (to a process step), or
 by a step that is no function of its input's sum, cannot be found; then the
 change is refused with the reason.
+
+Where all of it is read from tables, and no step minds when rows come, the same
+plan run over what has changed in these tables brings its state from one epoch to
+a later one: such a plan *follows*.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
 
 from millpond.delta import ORIGIN
 from millpond.errors import InvalidError
@@ -42,6 +48,13 @@ class BackfillPlan:
     sources: tuple[str, ...]  # scans of sources that are read again
     constants: tuple[str, ...]  # new scans whose rows are all there: they need not wait for an epoch
 
+    @property
+    def follows(self) -> bool:
+        """Can the state that it fills be brought to a later epoch by the changes of the tables it reads?"""
+        return not (self.first or self.second or self.sources) and all(
+            map(_timeless, self.plan.nodes.values())
+        )
+
 
 def backfill_plan(old: Plan, plan: Plan, new: Collection[str], positions: Collection[str]) -> BackfillPlan:
     """What to run for the `new` steps of `plan` over what `old` gave; `positions` tell what was read."""
@@ -55,6 +68,7 @@ class _Finder:
         self.new = new
         self.positions = positions
         self.nodes: dict[str, Node] = {}
+        self.copies: dict[str, str] = {}  # old step -> its copy: it keeps state of its own beside the old one
         self.first: list[str] = []
         self.tables: list[str] = []
         self.sources: list[str] = []
@@ -108,11 +122,14 @@ class _Finder:
                 hint="open a new pond for it, or read the source under a new name",
                 step=node.step,
             )
-        self.nodes[node.step] = node
+        self.nodes[node.step] = replace(node, inputs=self._named(node.inputs))
+
+    def _named(self, steps: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(self.copies.get(step, step) for step in steps)
 
     def _take(self, step: str) -> None:
-        """What a step gave, under its own name in the new plan."""
-        if step in self.nodes or step in self.new:
+        """What a step gave, under its own name in the new plan, or that of its copy."""
+        if step in self.nodes or step in self.copies or step in self.new:
             return
         node = self.old.nodes[step]
         held = self._held(node)
@@ -127,7 +144,8 @@ class _Finder:
             late = f"{step}!late"  # no step of a user has such a name
             self._read(late, self._late(step), node.binding.shape)
             self.first.append(late)
-            self._add(step, OnTime(node.operator.time, node.binding.shape), (node.inputs[0], late))
+            (rows,) = self._named(node.inputs)
+            self._add(step, OnTime(node.operator.time, node.binding.shape), (rows, late))
         elif self._remembers_order(node) or getattr(node.operator, "once", False):
             what = "order in which" if self._remembers_order(node) else "times at which"
             raise InvalidError(
@@ -139,7 +157,14 @@ class _Finder:
         else:
             for source in node.inputs:
                 self._take(source)
-            self.nodes[step] = node
+            self.copies[step] = f"{step}!again"  # no step of a user has such a name
+            inputs = self._named(node.inputs)
+            reads = node.reads or (None,) * len(inputs)
+            shapes = tuple(map(_known, (self.nodes[i].binding.shape for i in inputs), reads))
+            binding = node.operator.bind(self.copies[step], shapes)
+            self.nodes[self.copies[step]] = replace(
+                node, step=self.copies[step], inputs=inputs, binding=binding
+            )
 
     def _read(self, step: str, table: TableSpec, shape: Shape) -> None:
         self.tables.append(step)
@@ -203,6 +228,23 @@ class _Finder:
 def _behind(plan: Plan, step: str) -> set[str]:
     """A step and all that it is computed from."""
     return {step}.union(*(_behind(plan, source) for source in plan.nodes[step].inputs))
+
+
+def _known(shape: Shape, reads: tuple[str, ...] | None) -> Shape:
+    """An input as a step was bound to it, before it gained columns."""
+    if reads is None:
+        return shape
+    return replace(shape, schema=pa.schema([shape.schema.field(name) for name in reads]))
+
+
+def _timeless(node: Node) -> bool:
+    """Is what a step gives a function of the sum of its input alone, whenever that comes?"""
+    operator, tables = node.operator, list(node.binding.tables)
+    if isinstance(operator, StateScan):
+        tables.append(operator.table)
+    if isinstance(operator, Watermark | OnTime | LateRows) or getattr(operator, "once", False):
+        return False
+    return not node.binding.wakes and all(table.time is None for table in tables)
 
 
 def _view_table(node: Node) -> TableSpec | None:

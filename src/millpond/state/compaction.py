@@ -112,5 +112,10 @@ def _span(groups: list[list[RunRef]], fan_in: int) -> tuple[int, int] | None:
 
 
 def cut_units(count: int) -> tuple[tuple[int, int], ...]:
-    edges = [(LAST_HASH + 1) * i // count for i in range(count + 1)]
-    return tuple((edges[i], edges[i + 1] - 1) for i in range(count))
+    return tuple(unit(number, count) for number in range(count))
+
+
+def unit(number: int, count: int) -> tuple[int, int]:
+    """One of `count` equal hash ranges, inclusive."""
+    edges = ((LAST_HASH + 1) * i // count for i in (number, number + 1))
+    return next(edges), next(edges) - 1

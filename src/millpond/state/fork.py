@@ -43,9 +43,11 @@ def _first(parent: Store, child: Store, epoch: int, pond: str, now_us: int) -> M
         kept = "nothing" if head is None else f"epochs {head.floor} to {head.epoch}"
         raise InvalidError(f"epoch {epoch} cannot be forked", detail=f"the pond keeps {kept}", epoch=epoch)
     base = history.read_manifest(parent, epoch)
+    unseen = () if base.filling is None else base.filling.tables  # what is being made stays with the parent
     refs = [
         _taken_over(r, parent.uri, epoch)
         for r in live_runs(base.pages, base.recent, base.gone, PageCache(parent))
+        if r.table not in unseen
     ]
     pages = []
     for start in range(0, len(refs), PAGE_RUNS):
@@ -71,6 +73,7 @@ def _first(parent: Store, child: Store, epoch: int, pond: str, now_us: int) -> M
         cursors={},
         savepoints={},
         floor=0,
+        filling=None,
         restores=None,
         roots={**base.roots, base.pond: parent.uri},
         positions={k: v for k, v in base.positions.items() if k != "inbox"},

@@ -126,6 +126,8 @@ def _needed(
     for epoch in facts.keys() - set(stretch):
         del facts[epoch]
     needed = files_of(head, pages)
+    if head.filling is not None and head.filling.plan is not None:
+        needed.add(head.filling.plan)
     for epoch in (*apart, *stretch):
         if epoch in facts and epoch != stretch[0]:
             needed |= facts[epoch]

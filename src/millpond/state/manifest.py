@@ -19,6 +19,7 @@ from typing import Any, Literal
 import xxhash
 
 from millpond.errors import DataError, InternalError
+from millpond.state.filling import Fill
 from millpond.state.run_ref import RunRef
 
 FORMAT = 1
@@ -77,11 +78,13 @@ class Manifest:
     admitted: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, Any] = field(default_factory=dict)
     savepoints: Mapping[str, int] = field(default_factory=dict)
+    filling: Fill | None = None  # views that are being made beside the program
     format: int = FORMAT
 
     def encode(self) -> bytes:
         data = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         data["pages"] = [[p.name, p.runs] for p in self.pages]
+        data["filling"] = None if self.filling is None else self.filling.to_json()
         data["recent"] = [ref_to_json(r) for r in self.recent]
         data["added"] = [ref_to_json(r) for r in self.added]
         return sealed(data)
@@ -93,6 +96,8 @@ class Manifest:
             data["pages"] = tuple(Page(n, r) for n, r in data["pages"])
             data["recent"] = tuple(ref_from_json(r) for r in data["recent"])
             data["added"] = tuple(ref_from_json(r) for r in data["added"])
+            filling = data.get("filling")
+            data["filling"] = None if filling is None else Fill.from_json(filling)
             data["gone"] = tuple((f, s, h) for f, s, h in data["gone"])
             data["removed"] = tuple((f, s, h) for f, s, h in data["removed"])
             known = {f.name for f in dataclasses.fields(Manifest)}

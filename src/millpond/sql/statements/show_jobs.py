@@ -1,7 +1,8 @@
 """SHOW JOBS: what goes on beside the reading, and what waits for its turn.
 
-Backfills, compactions and deliveries are told by the process that runs the pond;
-what waits in the inbox (changes of the program and of rows, RESCALE, …) by any.
+Compactions and deliveries are told by the process that runs the pond, and so are
+short backfills; long ones, and what waits in the inbox (changes of the program and
+of rows, RESCALE, …), by any.
 It waits for nobody, so it answers while another thread fills a view.
 """
 
@@ -18,6 +19,7 @@ from millpond.sql.parse import Words
 from millpond.sql.result import Result
 from millpond.sql.session import Session
 from millpond.state import history, inbox
+from millpond.state.manifest import Manifest
 
 _SCHEMA = pa.schema(
     [
@@ -43,21 +45,23 @@ def run(session: Session, words: Words) -> Result:
 def _jobs(session: Session) -> Iterator[tuple[Any, ...]]:
     pond = session.pond
     progress, runner = pond.progress, pond._runner
-    if progress is not None:
-        what = ", ".join(_views(progress.steps))
-        chunks = f"{progress.chunks} chunk{'' if progress.chunks == 1 else 's'}"
-        yield "backfill", what, "running", progress.rows, progress.total, "rows", chunks
+    head = history.read_head(pond.store)
+    filling = progress if progress is not None or head is None else head.filling
+    if filling is not None:
+        what = ", ".join(_views(filling.steps))
+        chunks = f"{filling.chunks} chunk{'' if filling.chunks == 1 else 's'}"
+        yield "backfill", what, "running", filling.rows, max(filling.rows, filling.total), "rows", chunks
     if runner is not None:
         merge, coordinator = runner.coordinator.compacting, runner.coordinator
         if merge is not None:
             yield "compaction", merge.table, "running", None, merge.bytes, "bytes", f"{len(merge.refs)} runs"
-        head = coordinator.head
+        newest = coordinator.head
         failed = coordinator.failed_sinks
         for sink, at in sorted(coordinator.behind.items()):
             state = "failed" if sink in failed else "behind"
             note = failed[sink].message if sink in failed else None
-            yield "delivery", sink, state, at, None if head is None else head.epoch, "epochs", note
-    yield from _waiting(session, progress is not None)
+            yield "delivery", sink, state, at, None if newest is None else newest.epoch, "epochs", note
+    yield from _waiting(session, head, pond.progress is not None)
 
 
 def _views(steps: tuple[str, ...]) -> list[str]:
@@ -65,12 +69,12 @@ def _views(steps: tuple[str, ...]) -> list[str]:
     return sorted({step.split(".")[0] for step in steps})
 
 
-def _waiting(session: Session, changing: bool) -> Iterator[tuple[Any, ...]]:
+def _waiting(session: Session, head: Manifest | None, changing: bool) -> Iterator[tuple[Any, ...]]:
     """What is in the inbox and not executed; the change that is being filled is told already."""
     store = session.pond.store
-    head = history.read_head(store)
     entries = inbox.beyond(store, 0 if head is None else int(head.positions.get("inbox", 0)))
-    if changing and entries and entries[0].kind == "change":
+    inside = head is None or head.filling is None  # it is done by the entry that is next
+    if changing and inside and entries and entries[0].kind == "change":
         entries = entries[1:]
     counts = Counter((e.kind, _about(e, session.pond.plan)) for e in entries)
     for (kind, about), count in counts.items():

@@ -1,0 +1,42 @@
+"""Whose turn it is while views are filled: a chunk, an epoch, a chunk, an epoch.
+
+A chunk that is in joins the next commit, whatever that is for; so no view waits
+for longer than one chunk.  It is bounded as an epoch is: small while the pond has
+input, large while it has none.  (Of changes it takes in at least twice what an epoch
+brings: `Fill.least`.)
+"""
+
+from __future__ import annotations
+
+from millpond.control.admission import Bounds, Pace, budget_rows
+from millpond.engine.protocol import FillMoved
+
+CHUNK_ROWS = 4_000_000  # that a backfill takes in at once, at most
+AT_ONCE_ROWS = 250_000  # that it takes in at once while nothing is known about its speed
+
+
+class FillTurns:
+    def __init__(self) -> None:
+        self.noted: FillMoved | None = None  # a chunk that waits for a commit
+        self.tables: frozenset[str] = frozenset()  # that this process has filled, and may merge
+        self._pace = Pace()
+
+    def rows(self, bounds: Bounds, *, idle: bool) -> int:
+        """How much the next chunk takes in."""
+        most = AT_ONCE_ROWS if self._pace.rows_per_ms is None else CHUNK_ROWS
+        return min(most, budget_rows(bounds, self._pace, 1 << 62 if idle else 0))
+
+    def moved(self, event: FillMoved) -> None:
+        """A chunk is in."""
+        self.noted = event
+        self.tables = frozenset(event.fill.tables)
+        self._pace = self._pace.measured(event.rows, event.ms)
+
+    def taken(self) -> FillMoved | None:
+        """The chunk that joins a commit, if one waits."""
+        noted, self.noted = self.noted, None
+        return noted
+
+    def over(self) -> None:
+        """There is nothing to fill any more."""
+        self.noted, self.tables = None, frozenset()
