@@ -25,7 +25,8 @@ from millpond.engine.spec import EpochSpec, Report
 from millpond.engine.worker import Worker
 from millpond.errors import InternalError, MillpondError
 from millpond.operators.filter import Filter
-from millpond.operators.kernel import masks
+from millpond.operators.kernel import masks, project_each
+from millpond.operators.map import Map
 from millpond.operators.materialize import ERRORS, ERRORS_SPEC
 from millpond.operators.operator import Binding, Change, Placement, Result
 from millpond.operators.scan import Scan, with_origin
@@ -41,6 +42,7 @@ from millpond.state.table import Table
 from millpond.state.table_spec import TableSpec
 
 LAST_HASH = (1 << 64) - 1
+WHOLE_ROWS = 20_000  # below, a copy is cheaper than to work on several pieces
 OWN_COLUMNS = (WEIGHT, HASH, ORIGIN)  # beside those of users
 
 CHUNK_ROWS_MIN = 4096  # shorter chunks are put together before they are dealt
@@ -125,7 +127,9 @@ class TaskRun:
         self.step_us: dict[str, int] = {}
         self.rows_in = 0
         self._masks: dict[str, dict[str, pa.ChunkedArray]] = {}  # by source, then by filter
-        self.read_steps = {source for node in self.plan.nodes.values() for source in node.inputs}
+        self._projections: dict[str, dict[str, pa.Table]] = {}  # by source, then by step
+        self.together = worker.together(spec.catalog, level)
+        self.read_steps = self.together.read
 
     # -- running nodes -----------------------------------------------------
 
@@ -184,7 +188,7 @@ class TaskRun:
         rows = sum(t.num_rows for t in parts)
         self.rows_in += rows
         self._count(f"rows/{node.step}", rows)
-        return concat(parts) if parts else None
+        return whole(concat(parts)) if parts else None
 
     def _held(self, node: Node, scan: StateScan) -> pa.Table | None:
         """Rows of a table of the epoch that a backfill starts from, or what changed in it up to there."""
@@ -220,9 +224,12 @@ class TaskRun:
         everywhere = all(p.kind == "here" for p in node.binding.placements)
         everywhere |= getattr(node.operator, "alone", False)
         ctx = StepContext(self, node, everywhere)
-        mask = self._mask(node, outputs)
+        mask = self._mask(node, outputs) if isinstance(node.operator, Filter) else None
+        rows = self._projected(node, outputs) if isinstance(node.operator, Map) else None
         if mask is not None and inputs[0] is not None:
-            result = Result(inputs[0].filter(mask))
+            result = Result(kept(inputs[0], mask))
+        elif rows is not None:
+            result = Result(rows)
         else:
             result = node.operator.apply(ctx, node.binding, tuple(inputs))
         if self.spec.checks:
@@ -238,36 +245,52 @@ class TaskRun:
 
     def _mask(self, node: Node, outputs: Mapping[str, pa.Table]) -> pa.ChunkedArray | None:
         """Where a filter is true, asked together with all other filters of the same rows."""
-        if not isinstance(node.operator, Filter):
-            return None
         source = node.inputs[0]
+        steps = self.together.filters.get(source, ())
+        if node.step not in steps:
+            return None
         if source not in self._masks:
-            steps = [
-                n.step
-                for n in map(self.plan.nodes.__getitem__, self.levels.steps[self.level])
-                if isinstance(n.operator, Filter)
-                and n.inputs[0] == source
-                and not n.operator.functions
-                and n.binding.extra.column is None
-            ]
             found = None
-            if len(steps) > 1 and source in outputs:
+            if source in outputs:
                 found = masks(outputs[source], [self.plan.nodes[s].binding.extra for s in steps])
             self._masks[source] = {} if found is None else dict(zip(steps, found, strict=True))
         return self._masks[source].get(node.step)
+
+    def _projected(self, node: Node, outputs: Mapping[str, pa.Table]) -> pa.Table | None:
+        """What a projection computes of few rows, asked together with all others of the same rows."""
+        source = node.inputs[0]
+        steps = self.together.projections.get(source, ())
+        if node.step not in steps:
+            return None
+        if source not in self._projections:
+            found = None
+            rows = outputs.get(source)
+            if rows is not None and rows.num_rows <= WHOLE_ROWS:
+                read = [self.levels.inputs[s, 0].intersection(rows.column_names) for s in steps]
+                bounds = [
+                    [(name, e) for name, e in self.plan.nodes[s].binding.extra if given.issuperset(e.needs)]
+                    for s, given in zip(steps, read, strict=True)
+                ]
+                found = project_each(without_origin(rows), bounds)
+            self._projections[source] = {} if found is None else dict(zip(steps, found, strict=True))
+        return self._projections[source].get(node.step)
 
     def _asked(self, node: Node, index: int, delta: pa.Table | None) -> pa.Table | None:
         """An input as the step reads it: no columns of others, and the origin for those who asked."""
         if delta is None:
             return None
-        if (node.step, index) not in self.levels.origins:
-            delta = without_origin(delta)
+        given = delta.column_names
         read = self.levels.inputs[node.step, index]
         known = node.reads[index] if node.reads else None
+        origin = (node.step, index) in self.levels.origins
         names = [
-            n for n in delta.column_names if n in OWN_COLUMNS or (n in read and (known is None or n in known))
+            n
+            for n in given
+            if (n in read and (known is None or n in known)) or (n in OWN_COLUMNS and (n != ORIGIN or origin))
         ]
-        return delta.select(names or delta.column_names[:1])
+        if len(names) == len(given):
+            return delta
+        return delta.select(names or [n for n in given if n != ORIGIN][:1])
 
     def _due(self, node: Node) -> bool:
         due = getattr(node.operator, "due", None)
@@ -461,6 +484,18 @@ def tells(levels: Levels, level: int, depth: int) -> list[int]:
     return sorted(later)
 
 
+def kept(rows: pa.Table, mask: pa.ChunkedArray) -> pa.Table:
+    """The rows where a mask is true; all of them are not copied."""
+    if sum(chunk.true_count for chunk in mask.chunks) == rows.num_rows:
+        return rows
+    return rows.filter(mask)
+
+
+def whole(rows: pa.Table) -> pa.Table:
+    """Few rows in one piece: every step that reads them would put the pieces together for itself."""
+    return rows.combine_chunks() if rows.num_rows <= WHOLE_ROWS else rows
+
+
 def concat(tables: list[pa.Table]) -> pa.Table:
     if len(tables) == 1:
         return tables[0]
@@ -477,7 +512,7 @@ def received_rows(tables: list[pa.Table], placement: Placement) -> pa.Table:
     """What came over an exchange, with its hash; each sender decides by its own rows whether to send it."""
     if placement.kind == "hash":
         tables = [t if "_h" in t.column_names else with_hash(t, placement.key) for t in tables]
-    return concat(tables)
+    return whole(concat(tables)) if len(tables) > 1 else tables[0]
 
 
 def with_hash(delta: pa.Table, key: tuple[str, ...]) -> pa.Table:

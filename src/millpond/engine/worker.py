@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from millpond.engine.together import Together, together
 from millpond.plan import codec
 from millpond.plan.levels import Levels, cut
 from millpond.plan.nodes import Plan
@@ -32,6 +33,7 @@ class Worker:
         self.pages = PageCache(store)
         self._files: OrderedDict[str, PackedFile] = OrderedDict()
         self._plans: dict[str, tuple[Plan, Levels]] = {}
+        self._together: dict[tuple[str, int], Together] = {}
         self._roots = roots or {}
         self._room = FILES_SPARE  # files that may be open before it is asked which of them are of use
         self._lock = threading.Lock()
@@ -81,12 +83,22 @@ class Worker:
             self._plans[catalog] = found
         return found
 
+    def together(self, catalog: str, level: int) -> Together:
+        """What the steps of a level ask together."""
+        found = self._together.get((catalog, level))
+        if found is None:
+            found = self._together[catalog, level] = together(*self.plan(catalog), level)
+        return found
+
     def know_plan(self, catalog: str, plan: Plan) -> None:
         """The driver already holds the plan, with its live objects."""
+        self.forget_plan(catalog)
         self._plans[catalog] = (plan, cut(plan))
 
     def forget_plan(self, catalog: str) -> None:
         self._plans.pop(catalog, None)
+        for key in [k for k in self._together if k[0] == catalog]:
+            del self._together[key]
 
 
 def local_name(name: str) -> str:

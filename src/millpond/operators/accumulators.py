@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.errors import InvalidError
-from millpond.identity import canonical, one_chunk, take
+from millpond.identity import canonical, fixed_view, one_chunk, take
 from millpond.operators import exact_sum, int128
 from millpond.operators.dense import Places
 from millpond.ordering import Order, ranks
@@ -360,6 +360,24 @@ class Variance(FloatSum):
         return _masked(values, empty)
 
 
+def _whole_numbers(values: pa.Array) -> npt.NDArray[Any] | None:
+    """The values as numbers in their own order, if they are signed integers or times, and none is NULL."""
+    t = pa.types
+    kind = values.type
+    if values.null_count or not (t.is_signed_integer(kind) or t.is_timestamp(kind) or t.is_date(kind)):
+        return None
+    raw = fixed_view(values)
+    return None if raw is None else raw.view(np.dtype(f"i{raw.itemsize}"))
+
+
+def _typed(numbers: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
+    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
+
+
+def _zero_of(kind: pa.DataType) -> pa.Scalar:
+    return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(bytes(8))])[0]
+
+
 @dataclass(frozen=True)
 class Extremum(_Always):
     """min or max over append-only input: the value itself is the accumulator."""
@@ -390,6 +408,10 @@ class Extremum(_Always):
         values = one_chunk(fields["value"])
         if not len(starts):
             return {"value": values.slice(0, 0)}
+        numbers = _whole_numbers(values)
+        if numbers is not None:
+            best = (np.maximum if self.largest else np.minimum).reduceat(numbers, starts)
+            return {"value": _typed(best, values.type)}
         rank = ranks(values, self._order)
         best = np.minimum.reduceat(rank, starts)
         lengths = np.diff(np.append(starts, len(values)))
@@ -400,6 +422,13 @@ class Extremum(_Always):
 
     def add(self, old: Fields, delta: Fields) -> Fields:
         a, b = one_chunk(old["value"]), one_chunk(delta["value"])
+        now = _whole_numbers(b)
+        before = None if now is None else _whole_numbers(a.fill_null(_zero_of(a.type)) if a.null_count else a)
+        if now is not None and before is not None:
+            best = np.maximum(before, now) if self.largest else np.minimum(before, now)
+            if a.null_count:
+                best = np.where(_valid(a), best, now)
+            return {"value": _typed(best, a.type)}
         both = pa.concat_arrays([a, b])
         rank = ranks(both, self._order)
         better = rank[len(a) :] < rank[: len(a)]

@@ -314,7 +314,8 @@ class Aggregate:
         keys = _keys(live, self.key)
         length = len(keys)
         buckets = buckets_of(groups, keys.columns)
-        found, old = ctx.table(groups.name, buckets=buckets).lookup_one(keys)
+        wanted = None if ctx.wanted else self._kept(groups, kinds)
+        found, old = ctx.table(groups.name, buckets=buckets).lookup_one(keys, wanted)
         fresh: dict[str, Any] = {}
         changes: list[Change] = []
         at = 0
@@ -360,6 +361,16 @@ class Aggregate:
             out = _visible_change(binding.shape.schema.names, old, found, rows, weight)
         return Result(out, tuple(changes), _error_rows(rows, self.key, errors))
 
+    def _kept(self, groups: TableSpec, kinds: Sequence[Accumulator]) -> list[str]:
+        """The columns of a group's row that changes are added to; the others are computed from them."""
+        finished = {
+            a.name
+            for i, a in enumerate(self.aggs)
+            if kinds[i].visible_field is None
+            and not any(i in f.aggs for f in self.feeds if f.kind == "values")
+        }
+        return [name for name in groups.schema.names if name not in finished]
+
     def _gather(
         self,
         index: int,
@@ -380,13 +391,15 @@ class Aggregate:
             starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
             touched = ordered[starts]
 
+        given = dict(zip(table.column_names, table.columns, strict=True))
+
         def column(name: str, kind: pa.DataType, number: bool) -> Any:
-            if name not in table.column_names:
+            if name not in given:
                 return np.zeros(len(place), np.int64) if number else pa.nulls(len(place), kind)
             if number:
-                values = _ints(table.column(name))
+                values = _ints(given[name])
                 return values if order is None else values[order]
-            values = one_chunk(table.column(name))
+            values = one_chunk(given[name])
             return values if order is None else take(values, order)
 
         count = column(self._feed_count(index), pa.int64(), True)

@@ -107,16 +107,12 @@ def alive(pieces: Sequence[Piece]) -> list[Piece]:
     """The pieces without tombstones."""
     found = []
     for piece in pieces:
-        raw = piece.segment.raw(WEIGHT)
-        assert raw is not None  # weights are never NULL
-        if len(raw) == 1:
-            if raw[0]:
-                found.append(piece)
-            continue
-        lives = raw[piece.rows] != 0
+        weights = piece.segment.bits(WEIGHT, piece.rows)
+        assert weights is not None  # they are never NULL
+        lives = weights != 0
         if lives.all():
             found.append(piece)
-        elif lives.any():
+        elif len(lives) > 1 and lives.any():
             found.append(Piece(piece.segment, piece.key[lives], piece.rows[lives]))
     return found
 
@@ -125,13 +121,15 @@ def column(spec: TableSpec, name: str, pieces: Sequence[Piece], length: int) -> 
     """One column for `length` keys: where nothing was found zero for fixed-width types, else NULL."""
     kind = spec.schema.field(name).type
     fill = spec.fill.get(name)
-    if pa.types.is_primitive(kind) and kind.bit_width >= 8:
-        raws = [piece.segment.raw(name, fill) for piece in pieces]
-        if all(raw is not None for raw in raws):
-            out = np.zeros(length, np.dtype(f"u{kind.bit_width // 8}"))
-            for piece, raw in zip(pieces, raws, strict=True):
-                assert raw is not None
-                out[piece.key] = raw if len(raw) == 1 else raw[piece.rows]
+    dtype = spec.bits.get(name)
+    if dtype is not None:
+        out = np.zeros(length, dtype)
+        for piece in pieces:
+            bits = piece.segment.bits(name, piece.rows, fill)
+            if bits is None:
+                break
+            out[piece.key] = bits
+        else:
             return pa.Array.from_buffers(kind, length, [None, pa.py_buffer(out)], 0)
     zero = pa.types.is_primitive(kind) or pa.types.is_decimal(kind)
     parts = [piece.segment.take(name, piece.rows, fill) for piece in pieces]

@@ -43,7 +43,13 @@ MAGIC = b"MPONDRUN"
 ALIGN = 64
 HEADER = struct.Struct("<8sIIQQ")
 TAIL = struct.Struct("<QQ8s")
+MESSAGE = struct.Struct("<Ii")  # what Arrow writes before a message: a mark, the length of its metadata
+GROWING_BYTES = 1 << 16  # below, a buffer that grows is cheaper than to ask for the size of all
 ELIDE_ROWS = 64  # below this a column is smaller than the word about it in the footer
+
+TEXTS_MAX = 10_000
+_texts: dict[tuple[pa.DataType, int], str] = {}  # of constants: most are the weight 1, or zero
+_ONE_THREAD = pa.ipc.IpcWriteOptions(use_threads=False)
 
 Hashes = npt.NDArray[np.uint64]
 Ints = npt.NDArray[np.int64]
@@ -113,7 +119,7 @@ class PackedWriter:
         if not len(hashes):
             return None
         stored, constants = _elide(columns)
-        body = _write_ipc(stored)
+        body, lies = _write_ipc(stored)
         self._buffers.append(body)
         entry = SegmentEntry(
             table=spec.name,
@@ -123,7 +129,7 @@ class PackedWriter:
             rows=len(hashes),
             h_min=int(hashes[0]),
             h_max=int(hashes[-1]),
-            body=_body_of(body),
+            body=lies,
             checksums=_checksums(body),
             fences=hashes[::FENCE_ROWS].copy(),
             constants=constants,
@@ -168,12 +174,13 @@ def _info(place: int, entry: SegmentEntry) -> SegmentInfo:
 
 def sorted_columns(spec: TableSpec, rows: pa.Table, *, presorted: bool = False) -> dict[str, pa.Array]:
     """The columns of a segment (_h, the schema's, _w) sorted by (_h, key, order[, rest])."""
-    columns = {field.name: _plain(spec, rows, field) for field in spec.schema}
+    given = dict(zip(rows.column_names, rows.columns, strict=True))
+    columns = {field.name: _plain(spec, given.get(field.name), field, rows) for field in spec.fields}
     for name in spec.identity:
         columns[name] = canonical(columns[name])
     w = weights(rows)
-    if HASH in rows.column_names:
-        hash_column = one_chunk(rows.column(HASH))
+    if HASH in given:
+        hash_column = one_chunk(given[HASH])
         if hash_column.type != pa.uint64() or hash_column.null_count:
             raise InternalError(
                 f"rows for table {spec.name!r} have no proper key hashes",
@@ -236,13 +243,13 @@ def sort_rows(
     return perm, same
 
 
-def _plain(spec: TableSpec, rows: pa.Table, field: pa.Field) -> pa.Array:
+def _plain(spec: TableSpec, column: pa.ChunkedArray | None, field: pa.Field, rows: pa.Table) -> pa.Array:
     """One column as the table declares it; encodings are undone, other types refused."""
-    if field.name not in rows.column_names:
+    if column is None:
         raise InternalError(
             f"rows for table {spec.name!r} lack a column", detail=f"{field.name!r} not in {rows.column_names}"
         )
-    column = one_chunk(rows.column(field.name))
+    column = one_chunk(column)
     if column.type == field.type:
         return column
     if isinstance(field.type, pa.BaseExtensionType) and field.type.storage_type == column.type:
@@ -308,30 +315,28 @@ def _is_constant(column: pa.Array) -> bool:
         return False
 
 
-def _write_ipc(columns: dict[str, pa.Array]) -> pa.Buffer:
-    batch = pa.record_batch(list(columns.values()), names=list(columns))
-    # One allocation, large enough: the schema stands in an Arrow file twice.
-    buffer = pa.allocate_buffer(
-        pa.ipc.get_record_batch_size(batch) + 2 * batch.schema.serialize().size + 4096
-    )
-    sink = pa.FixedSizeBufferWriter(buffer)
-    with pa.ipc.new_file(sink, batch.schema, options=pa.ipc.IpcWriteOptions(use_threads=False)) as writer:
+def _write_ipc(columns: dict[str, pa.Array]) -> tuple[pa.Buffer, tuple[int, int]]:
+    """A segment, and where the column data lie in it: all before and after is Arrow's own metadata."""
+    batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+    size = pa.ipc.get_record_batch_size(batch)
+    if size < GROWING_BYTES:
+        sink: pa.NativeFile = pa.BufferOutputStream()
+    else:  # one allocation, large enough: the schema stands in an Arrow file twice
+        buffer = pa.allocate_buffer(size + 2 * batch.schema.serialize().size + 4096)
+        sink = pa.FixedSizeBufferWriter(buffer)
+    with pa.ipc.new_file(sink, batch.schema, options=_ONE_THREAD) as writer:
+        start = sink.tell()
         writer.write_batch(batch)
-    size = sink.tell()
-    sink.close()
-    return buffer.slice(0, size)
-
-
-def _body_of(segment: pa.Buffer) -> tuple[int, int]:
-    """Where the column data lie in a segment: all before and after is Arrow's own metadata."""
-    batch = pa.ipc.open_file(pa.BufferReader(segment)).get_batch(0)
-    spans = [
-        (b.address, b.address + b.size)
-        for c in batch.columns
-        for b in c.buffers()
-        if b is not None and b.size
-    ]
-    return min(s for s, _ in spans) - segment.address, max(e for _, e in spans) - segment.address
+        stop = sink.tell()
+    if size < GROWING_BYTES:
+        body = sink.getvalue()
+    else:
+        end = sink.tell()
+        sink.close()
+        body = buffer.slice(0, end)
+    # A message is a mark, the length of its metadata, and these; then come the data.
+    _, length = MESSAGE.unpack_from(body, start)
+    return body, (start + MESSAGE.size + length, stop)
 
 
 def _checksums(segment: pa.Buffer) -> Hashes:
@@ -378,6 +383,18 @@ def _entry_from_json(raw: dict[str, Any]) -> SegmentEntry:
 
 
 def _constant_to_text(value: pa.Array) -> str:
+    raw = None if value.null_count else fixed_view(value)
+    if raw is None:
+        return _as_text(value)
+    found = _texts.get((value.type, bits := int(raw[0])))
+    if found is None:
+        if len(_texts) > TEXTS_MAX:
+            _texts.clear()
+        found = _texts[value.type, bits] = _as_text(value)
+    return found
+
+
+def _as_text(value: pa.Array) -> str:
     batch = pa.record_batch([value], names=["value"])
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:

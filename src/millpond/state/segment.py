@@ -80,7 +80,7 @@ class Segment:
         self._hash_offset = self._columns[HASH].buffers()[1].address - data.address
         self._hashes_verified = False
         self._whole: set[str] = set()  # columns verified in all their blocks: no need to ask again
-        self._raw: dict[str, npt.NDArray[Any] | None] = {}  # see `raw`
+        self._bits: dict[str, npt.NDArray[Any] | None] = {}  # see `bits`
         self._differ: dict[str, bool] = {}
         self._distinct: bool | None = None  # has every row a hash of its own? None: nobody looked
 
@@ -108,25 +108,24 @@ class Segment:
             self._note_whole(name)
         return column.slice(start, stop - start)
 
-    def raw(self, name: str, fill: pa.Array | None = None) -> npt.NDArray[Any] | None:
-        """The bits of a fixed-width column of a small segment; one value stands for all rows.
-
-        None where there are NULLs, or other types, or more blocks than one to verify.
-        """
-        if name in self._raw:
-            return self._raw[name]
-        found = None
-        stored = self._columns.get(name)
-        held = self.entry.constants.get(name, fill) if stored is None else stored
-        if held is None:
+    def bits(self, name: str, rows: Ints, fill: pa.Array | None = None) -> npt.NDArray[Any] | None:
+        """The bits of a fixed-width column at these rows, one value where all are equal; None with NULLs."""
+        if name in self._columns:
+            if name not in self._bits:
+                column = self._columns[name]
+                self._bits[name] = None if column.null_count else fixed_view(column)
+            found = self._bits[name]
+            if found is None:
+                return None
+            if self._unverified and name not in self._whole:
+                self._touch(self._columns[name], rows, rows + 1)
+                self._note_whole(name)
+            return found[rows]
+        constant = self.entry.constants.get(name, fill)
+        if constant is None:
             self._column(name)  # which tells what is missing
-        elif stored is None or len(self._verified) == 1:
-            if stored is not None:
-                self._check_span(0, self.entry.length)
-            found = None if held.null_count else fixed_view(held)
-        if stored is not None or name in self.entry.constants:  # what fills it is not the segment's to keep
-            self._raw[name] = found
-        return found
+            return None
+        return None if constant.null_count else fixed_view(constant)
 
     def hashes(self, start: int, stop: int) -> Hashes:
         """The key hashes of these rows, without a copy."""

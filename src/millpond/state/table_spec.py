@@ -109,6 +109,18 @@ class TableSpec:
                 ) from error
         return found
 
+    @cached_property
+    def fields(self) -> tuple[pa.Field, ...]:
+        return tuple(self.schema)
+
+    @cached_property
+    def bits(self) -> Mapping[str, np.dtype[Any]]:
+        """The columns of 1, 2, 4 or 8 bytes a value, and their bits as unsigned numbers."""
+        kinds = {f.name: f.type for f in self.schema if pa.types.is_primitive(f.type)}
+        return {
+            n: np.dtype(f"u{k.bit_width // 8}") for n, k in kinds.items() if k.bit_width in (8, 16, 32, 64)
+        }
+
     def some(self, names: tuple[str, ...]) -> pa.Schema:
         """The schema of these columns."""
         found = self._schemas.get(names)

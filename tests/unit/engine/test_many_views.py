@@ -134,3 +134,31 @@ def test_filters_of_the_same_rows_are_asked_at_once(tmp_path: Path, monkeypatch:
         pond.delete("t", [{"id": 99, "x": 4, "s": "no number"}])
         pond.drain()
         assert len(pond.errors()) == 0 and pond.read("v0").num_rows == len(wanted[0]) - 1
+
+
+def test_projections_of_the_same_rows_are_asked_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from millpond.operators import kernel
+
+    asked: list[int] = []
+    prepared = kernel._prepared
+    monkeypatch.setattr(kernel, "_prepared", lambda schema, es: asked.append(len(es)) or prepared(schema, es))
+    with millpond.open(tmp_path / "pond", engine="inline", durable=False, checks=True) as pond:
+        rows = pond.table("t", {"id": int, "x": int, "s": str}, key="id")
+        rows.select("id", y="x * 2", z="x + 1").view("a")
+        rows.select("id", n="s::int").view("b")
+        rows.select("id", "s", again="-x").view("c")
+        pond.insert("t", [{"id": i, "x": i % 5, "s": str(i)} for i in range(20)])
+        pond.drain()
+        assert asked == [4], "one query for three projections"
+        pond.insert("t", [{"id": 3, "x": 9, "s": "no number"}])  # an update; it fails in one of them
+        pond.delete("t", [{"id": 4, "x": 4, "s": "4"}])
+        pond.drain()
+        xs = {i: 9 if i == 3 else i % 5 for i in range(20) if i != 4}
+        assert {r["id"]: (r["y"], r["z"]) for r in pond.read("a").to_pylist()} == {
+            i: (x * 2, x + 1) for i, x in xs.items()
+        }
+        assert {r["id"]: r["n"] for r in pond.read("b").to_pylist()} == {i: i for i in xs if i != 3}
+        assert {r["id"]: r["again"] for r in pond.read("c").to_pylist()} == {i: -x for i, x in xs.items()}
+        assert len(pond.errors("b")) == 1 and len(pond.errors("a")) == 0
