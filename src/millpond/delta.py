@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from millpond import hashing
 from millpond.errors import InternalError
-from millpond.identity import canonical, equal_rows, one_chunk, refine, take, ties
+from millpond.identity import canonical, one_chunk, refine, same_rows, take, ties
 from millpond.ordering import Order
 
 WEIGHT = "_w"
@@ -177,9 +177,7 @@ def arrange(columns: Sequence[pa.Array], length: int) -> tuple[npt.NDArray[np.in
     again = np.flatnonzero(same)
     if len(again):
         before, after = perm[again - 1], perm[again]
-        if not equal_rows(
-            [take(c, before) for c in columns], [take(c, after) for c in columns], len(again)
-        ).all():
+        if not same_rows(columns, before, after):
             for column in columns:
                 refine(perm, same, partial(take, column), Order(""))
     return perm, same

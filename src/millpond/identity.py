@@ -145,6 +145,21 @@ def _equal_lists(a: pa.Array, b: pa.Array) -> Bools:
     return same
 
 
+def equal_at(column: pa.Array, a: Ints, b: Ints) -> Bools:
+    """For each pair of positions: does the column hold the same value at both?"""
+    if not column.null_count and not pa.types.is_floating(column.type):
+        raw = fixed_view(column)
+        if raw is not None:
+            same: Bools = raw[a] == raw[b]
+            return same
+    return equal(take(column, a), take(column, b))
+
+
+def same_rows(columns: Sequence[pa.Array], a: Ints, b: Ints) -> bool:
+    """Are the rows at these positions, pair by pair, all the same?"""
+    return all(bool(equal_at(column, a, b).all()) for column in columns)
+
+
 def equal_rows(a: Sequence[pa.Array], b: Sequence[pa.Array], length: int) -> Bools:
     """`equal` over several columns: all of them agree."""
     same = np.ones(length, np.bool_)

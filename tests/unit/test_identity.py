@@ -148,3 +148,22 @@ def test_refine_sorts_ties_and_only_ties(stable: bool) -> None:
         assert names == [name(i) for i in expected]
         assert same.tolist() == [i > 0 and names[i] == names[i - 1] for i in range(count)]
         assert not stable or perm.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([1, 2, 1, -1]),
+        pa.array([1, None, 1, None]),
+        pa.array([0.0, -0.0, float("nan"), float("nan")]),
+        pa.array(["a", "b", "a", ""]),
+        pa.array([[1], [1, 2], [1], None]),
+        pa.array([True, False, True, True]),
+    ],
+    ids=lambda a: str(a.type),
+)
+def test_equal_at_is_equal_of_what_lies_there(values: pa.Array) -> None:
+    a, b = (grid.ravel() for grid in np.meshgrid(np.arange(4), np.arange(4)))
+    wanted = identity.equal(values.take(pa.array(a)), values.take(pa.array(b)))
+    assert identity.equal_at(values, a, b).tolist() == wanted.tolist()
+    assert identity.same_rows([values], np.arange(4), np.arange(4)) and not identity.same_rows([values], a, b)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond import hashing
-from millpond.identity import equal_rows
+from millpond.identity import equal, fixed_view, take
 from millpond.state.merge import OpenFile
 from millpond.state.run_ref import RunRef
 from millpond.state.segment import Segment
@@ -83,24 +84,30 @@ def newest(
             left = left[open_keys]
         if not len(left):
             break
-    return pieces if _proved(pieces, key) else None
+    return pieces if _proved(spec, pieces, key) else None
 
 
-def _proved(pieces: Sequence[Piece], key: dict[str, pa.Array]) -> bool:
+def _proved(spec: TableSpec, pieces: Sequence[Piece], key: dict[str, pa.Array]) -> bool:
     """Do the rows really have the keys whose hashes they have?"""
     if not pieces or not key:
         return True
     names = list(key)
     if hashing.is_injective(list(key.values())) and all(p.segment.all_differ(names[0]) for p in pieces):
         return True
-    asked = [pieces[0].key] if len(pieces) == 1 else [np.concatenate([p.key for p in pieces])]
-    place = pa.array(asked[0])
-    held = []
-    for name in names:
-        parts = [p.segment.take(name, p.rows) for p in pieces]
-        held.append(parts[0] if len(parts) == 1 else pa.concat_arrays(parts))
-    wanted = [pc.take(key[name], place, boundscheck=False) for name in names]
-    return bool(equal_rows(wanted, held, len(place)).all())
+    return all(_same(name, key[name], pieces, spec.bits.get(name)) for name in names)
+
+
+def _same(name: str, wanted: pa.Array, pieces: Sequence[Piece], dtype: np.dtype[Any] | None) -> bool:
+    """Do the rows have these values in one column?"""
+    if dtype is not None and not wanted.null_count and not pa.types.is_floating(wanted.type):
+        raw = fixed_view(wanted)
+        held = [piece.segment.bits(name, piece.rows) for piece in pieces]
+        if raw is not None and all(bits is not None for bits in held):
+            return all(bool((raw[p.key] == bits).all()) for p, bits in zip(pieces, held, strict=True))
+    parts = [piece.segment.take(name, piece.rows) for piece in pieces]
+    together = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+    place = pieces[0].key if len(pieces) == 1 else np.concatenate([piece.key for piece in pieces])
+    return bool(equal(take(wanted, place), together).all())
 
 
 def alive(pieces: Sequence[Piece]) -> list[Piece]:

@@ -32,7 +32,7 @@ import xxhash
 from millpond import hashing
 from millpond.delta import weights
 from millpond.errors import DataError, InternalError
-from millpond.identity import canonical, equal_rows, fixed_view, one_chunk, refine, take, ties
+from millpond.identity import canonical, fixed_view, one_chunk, refine, same_rows, take, ties
 from millpond.ordering import Order
 from millpond.state.run_ref import RunRef
 from millpond.state.segment import BLOCK, FENCE_ROWS, Segment, SegmentEntry
@@ -233,7 +233,7 @@ def sort_rows(
         return perm, None
     key = [columns[name] for name in spec.key]
     before, after = perm[again - 1], perm[again]
-    if not equal_rows([take(c, before) for c in key], [take(c, after) for c in key], len(again)).all():
+    if not same_rows(key, before, after):
         for column in key:  # two keys share a hash
             refine(perm, same, partial(take, column), Order(""))
     for order in spec.order_within_key:

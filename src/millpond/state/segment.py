@@ -68,7 +68,7 @@ class Segment:
             )
         self._check_span(0, entry.body[0])
         self._check_span(entry.body[1], entry.length)
-        reader = pa.ipc.open_file(pa.BufferReader(data))
+        reader = pa.ipc.open_file(data)
         batch = reader.get_batch(0)
         if reader.num_record_batches != 1 or batch.num_rows != entry.rows:
             raise self._damaged(
@@ -273,7 +273,7 @@ class Segment:
     def _search(self, wanted: Hashes, side: Literal["left", "right"]) -> Ints:
         """searchsorted in the hashes, looking only into verified blocks."""
         if self._hashes_verified:
-            return np.searchsorted(self._hashes, wanted, side)
+            return self._hashes.searchsorted(wanted, side)
         fences = self.entry.fences
         stretch = np.maximum(np.searchsorted(fences, wanted, side) - 1, 0)
         needed = np.unique(stretch)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from millpond import hashing
 from millpond.errors import InternalError, InvalidError
-from millpond.identity import canonical, equal_rows, fixed_view, one_chunk, refine, take, ties
+from millpond.identity import canonical, fixed_view, one_chunk, refine, same_rows, take, ties
 from millpond.ordering import Order, argsort_runs
 from millpond.state.merge import (
     OpenFile,
@@ -74,9 +74,7 @@ class KeySet:
         again = np.flatnonzero(same)
         before, after = perm[again - 1], perm[again]
         columns = list(values.values())
-        if not equal_rows(
-            [take(c, before) for c in columns], [take(c, after) for c in columns], len(again)
-        ).all():
+        if not same_rows(columns, before, after):
             for column in columns:
                 refine(perm, same, partial(take, column), Order(""))
         inverse = np.empty(length, np.int64)
