@@ -1,4 +1,4 @@
-"""Runs of several blocks: what holds for a few rows holds for two hundred thousand (law 1)."""
+"""Runs of several blocks: what holds for a few rows holds for many thousand (law 1)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import millpond
 
 
 def test_rows_are_found_behind_many_tombstones(tmp_path: Path) -> None:
-    rows = 200_000
+    rows = 40_000
     with millpond.open(tmp_path / "pond", engine="inline", parallelism=2) as pond:
         pond.sql("CREATE TABLE t (k BIGINT PRIMARY KEY, v BIGINT)")
         pond.sql("CREATE MATERIALIZED VIEW s AS SELECT count(*) AS n, sum(v) AS total FROM t")
