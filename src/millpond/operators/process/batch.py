@@ -15,6 +15,8 @@ from itertools import islice
 from types import GeneratorType
 from typing import Any
 
+import numpy as np
+
 from millpond.errors import InvalidError
 from millpond.operators.flat_map import Row
 from millpond.operators.process.cell import Shared
@@ -90,7 +92,7 @@ class Batch:
 
     # -- passes ----------------------------------------------------------------
 
-    def fast(self, keys: Sequence[int]) -> set[int]:
+    def fast(self, keys: range) -> set[int]:
         """Run these keys; those that failed, to be done again with care."""
         if self.timers is None and self.row_times is None:
             return self._fastest(keys)
@@ -102,6 +104,7 @@ class Batch:
     def _run(self, keys: Sequence[int], guard: Guard | None) -> set[int]:
         run = self._timed if self.timers is not None else self._plain
         again: set[int] = set()
+        failed: set[int] = set()  # of the stretch at hand
         key = begun = 0
         try:
             for number, key in enumerate(keys, 1):
@@ -113,34 +116,37 @@ class Batch:
                 except Exception:
                     if guard is not None:
                         raise
-                    again.add(key)
+                    failed.add(key)
                     _skip(mine)
                 if self.outputs.end_key():
-                    again |= self.outputs.close(keys[begun:number], again)
+                    again |= failed | self.outputs.close(keys[begun:number], failed)
                     begun = number
+                    failed.clear()
         except TooLong:
             self._too_long(key)
-        return again | self.outputs.close(keys[begun:], again)
+        return again | failed | self.outputs.close(keys[begun:], failed)
 
-    def _fastest(self, keys: Sequence[int]) -> set[int]:
+    def _fastest(self, keys: range) -> set[int]:
         """Without event time and timers: what `_run` and `_plain` do, in one loop."""
         again: set[int] = set()
-        ctx, rows, starts = self.ctx, self.feed.rows, self.starts
+        failed: set[int] = set()  # of the stretch at hand
+        ctx, rows = self.ctx, self.feed.rows
+        sizes = np.diff(self.starts)[keys.start : keys.stop].tolist()
+        ready = self.swift.ready[keys.start : keys.stop]
         on_row, shared, handles = self.swift.on["on_row"], self.swift.shared, self.swift.rest
-        ready = self.swift.ready
         items, ends = self.outputs[MAIN].items, self.outputs[MAIN].ends
         add, more, end = items.append, items.extend, ends.append
         others = [output for side, output in self.outputs.items() if side != MAIN]
         ctx.place = 0
         key = begun = 0
         try:
-            for key in keys:
+            for key, size, is_ready in zip(keys, sizes, ready, strict=True):
                 for handle in handles:
                     handle.at = key
                 ctx.at = key
-                mine = islice(rows, starts[key + 1] - starts[key])
+                mine = islice(rows, size)
                 try:
-                    if ready[key] or self._begin(key, mine):
+                    if is_ready or self._begin(key, mine):
                         for cell, shown, _, _ in shared:
                             cell.value = shown[key]
                         for row in mine:
@@ -159,7 +165,7 @@ class Batch:
                 except FATAL:
                     raise
                 except Exception:
-                    again.add(key)
+                    failed.add(key)
                     _skip(mine)
                 length = len(items)
                 end(length)
@@ -168,11 +174,12 @@ class Batch:
                     length += len(output.items)
                 if length >= STRETCH:
                     done = begun + len(ends)
-                    again |= self.outputs.close(keys[begun:done], again)
+                    again |= failed | self.outputs.close(keys[begun:done], failed)
                     begun = done
+                    failed.clear()
         except TooLong:
             self._too_long(key)
-        return again | self.outputs.close(keys[begun:], again)
+        return again | failed | self.outputs.close(keys[begun:], failed)
 
     def _begin(self, key: int, rows: Iterator[Row]) -> bool:
         """The first rows of a key, until it has all the values that are awaited: and then, is it ready?"""

@@ -98,7 +98,7 @@ class Outputs(dict[str, Output]):
         if not keys:
             return set()
         numbers = np.array(keys, np.int64)
-        skip = {key for key in failed if numbers[0] <= key <= numbers[-1]}
+        skip = set(failed)
         bad: set[int] = set()
         try:
             parts = [output.made(numbers, skip) for output in self.values()]
