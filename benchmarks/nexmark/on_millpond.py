@@ -2,8 +2,9 @@
 
 Law: what is timed is what was verified, but for the last step: timed, the rows meet a filter that asks for
 every column and lets none pass, so that nothing but the state of the query is kept; verified, they are the
-view. Start-up is the Spark session and its first, empty job; the run begins when the pond is opened and ends
-when the last row is in a committed epoch.
+view. Start-up is the Spark session, its first, empty job, and the query bound; the run begins when the pond
+may read its first row, as Flink's begins when its first task runs, and ends when the last row is in a
+committed epoch.
 """
 
 from __future__ import annotations
@@ -51,10 +52,9 @@ def define(pond: millpond.Pond, query: Query, folder: Path, keep: bool) -> None:
     rows.view(query.name)
 
 
-def run(query: Query, folder: Path, place: Path, session: object, cores: int, keep: bool) -> millpond.Pond:
+def opened(query: Query, folder: Path, place: Path, session: object, cores: int, keep: bool) -> millpond.Pond:
     pond = millpond.open(place, spark=session, parallelism=cores)
     define(pond, query, folder, keep)
-    pond.drain()
     return pond
 
 
@@ -63,8 +63,9 @@ def measured(query: Query, folder: Path, cores: int) -> Outcome:
     with work_folder("millpond") as place, Sampler(os.getpid(), interval_seconds=0.05) as sampler:
         session = make_session(f"local[{cores}]")
         SparkEngine(session).map(bytes, [b""] * cores)
+        pond = opened(query, folder, place / "pond", session, cores, keep=False)
         started = time.time()
-        pond = run(query, folder, place / "pond", session, cores, keep=False)
+        pond.drain()
         ended = time.time()
         epochs, counts = pond.epoch, pond.head().counts
         state = sum(one.bytes for one in pond.states())
@@ -98,7 +99,8 @@ def verified(query: Query, folder: Path, session: object, cores: int) -> pa.Tabl
     """The view at the end, or why there is none."""
     with work_folder("millpond-verify") as place:
         try:
-            pond = run(query, folder, place / "pond", session, cores, keep=True)
+            pond = opened(query, folder, place / "pond", session, cores, keep=True)
+            pond.drain()
         except MillpondError as error:  # told in the table of results, as the refusals of peers are
             return str(error)
         failed = pond.errors()

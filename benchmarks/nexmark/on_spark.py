@@ -84,8 +84,8 @@ def measured(query: Query, folder: Path, cores: int, files_per_trigger: int) -> 
     with work_folder("spark") as work, Sampler(os.getpid()) as sampler:
         wanted = settings(cores, work / "local")
         spark = spark_structured.session(wanted)
-        start = time.time()
         tables(spark, folder, files_per_trigger)
+        start = time.time()
         running = spark_structured.finished(started(spark, query, work / "checkpoint", None))
         end = time.time()
         read = sum(progress.numInputRows for progress in running.recentProgress)
