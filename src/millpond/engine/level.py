@@ -10,7 +10,7 @@ import contextlib
 import os
 import time
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -101,6 +101,15 @@ class StepContext:
         return watermarks.bound(self._task.heard, step)
 
 
+@dataclass(frozen=True)
+class ReadRows:
+    """What a task read of a source: rows, input that is none, and times that it has reached."""
+
+    rows: pa.Table | None
+    bad: tuple[pa.Table, ...]
+    bounds: tuple[int, ...]
+
+
 class TaskRun:
     """The state of one running task; lives for one call."""
 
@@ -158,8 +167,32 @@ class TaskRun:
         return outputs
 
     def _scan(self, node: Node, scan: Scan) -> pa.Table | None:
-        columns = self.levels.columns[node.step]
+        found = self._read(node, scan, self.levels.columns[node.step])
+        if found.rows is not None and self._wants_whole(node.step, found.rows):
+            found = self._read(node, scan, tuple(node.binding.shape.schema.names))
+        for bad in found.bad:
+            self.errors.append(bad)
+            self._count(f"errors/{node.step}", bad.num_rows)
+        for at_us in found.bounds:
+            watermarks.reach(self.watermarks, self.plan, node.step, at_us)
+        rows = 0 if found.rows is None else found.rows.num_rows
+        self.rows_in += rows
+        self._count(f"rows/{node.step}", rows)
+        return found.rows
+
+    def _wants_whole(self, scan: str, rows: pa.Table) -> bool:
+        """Do rows of a scan that left out columns need them all the same?"""
+        for step in self.levels.whole_for.get(scan, ()):
+            operator: Any = self.plan.nodes[step].operator
+            if operator.wants_whole(rows, watermarks.bound(self.spec.watermarks, step)):
+                return True
+        return False
+
+    def _read(self, node: Node, scan: Scan, columns: tuple[str, ...]) -> ReadRows:
+        """What the splits of this task give for some columns of a source."""
         parts: list[pa.Table] = []
+        bad: list[pa.Table] = []
+        bounds: list[int] = []
         numbered = node.step in self.levels.with_origin
         for step, number, split in self.spec.splits[self.task]:
             if step != node.step:
@@ -170,12 +203,14 @@ class TaskRun:
             try:
                 for table in scan.source.read(split, columns):
                     if "_error" in table.column_names:  # rows that the source could not read (law 9)
-                        bad = [pa.array([step] * table.num_rows, pa.string()), table["_row"], table["_error"]]
-                        self.errors.append(pa.table(bad, schema=ERRORS_SPEC.schema))
-                        self._count(f"errors/{step}", table.num_rows)
+                        told = [
+                            pa.array([step] * table.num_rows, pa.string()),
+                            table["_row"],
+                            table["_error"],
+                        ]
+                        bad.append(pa.table(told, schema=ERRORS_SPEC.schema))
                     elif BOUND in table.column_names:  # time that moves on without rows
-                        for at_us in table[BOUND].to_pylist():
-                            watermarks.reach(self.watermarks, self.plan, step, at_us)
+                        bounds += table[BOUND].to_pylist()
                     elif table.num_rows:
                         if not table.num_columns:  # none is asked for: weights keep the rows from being lost
                             table = table.append_column("_w", pa.array(np.ones(table.num_rows, np.int64)))
@@ -185,10 +220,7 @@ class TaskRun:
                 raise type(error)(
                     error.message, detail=error.detail, hint=error.hint, step=step, epoch=self.spec.epoch
                 ) from error
-        rows = sum(t.num_rows for t in parts)
-        self.rows_in += rows
-        self._count(f"rows/{node.step}", rows)
-        return whole(concat(parts)) if parts else None
+        return ReadRows(whole(concat(parts)) if parts else None, tuple(bad), tuple(bounds))
 
     def _held(self, node: Node, scan: StateScan) -> pa.Table | None:
         """Rows of a table of the epoch that a backfill starts from, or what changed in it up to there."""

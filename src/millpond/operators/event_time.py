@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from millpond.buffers import fixed
 from millpond.errors import InvalidError
 from millpond.identity import one_chunk
 from millpond.operators.kernel import error_rows
@@ -47,6 +48,10 @@ def micros(column: pa.ChunkedArray) -> tuple[Ints, Bools]:
     """(microseconds since 1970, which rows have a usable time); anything where there is none."""
     array = one_chunk(column)
     kind = array.type
+    if pa.types.is_timestamp(kind) and kind.unit in _TO_US and not array.null_count and len(array):
+        raw, factor = fixed(array, np.int64), _TO_US[kind.unit]
+        if int(raw.min()) >= -(LIMIT_US // factor) and int(raw.max()) <= LIMIT_US // factor:
+            return raw if factor == 1 else raw * factor, np.ones(len(raw), np.bool_)
     valid: Bools = array.is_valid().to_numpy(zero_copy_only=False)
     if pa.types.is_date(kind):
         array, factor = array.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()), _DAY_US

@@ -178,6 +178,16 @@ class Prepares(Protocol):
         """Rows as `apply` wants them, with `_h`; sorted by it where that is cheap."""
 
 
+class KeepsWhole(Protocol):
+    """An operator that requires whole rows, but for some rows alone: others need only what `suffices`."""
+
+    def suffices(self, binding: Binding, needed: frozenset[str]) -> frozenset[str]:
+        """The columns of its one input that are enough as long as no row `wants_whole`."""
+
+    def wants_whole(self, delta: pa.Table, bound: int | None) -> bool:
+        """Must it see these rows whole, by the columns that suffice and the watermark of the epoch before?"""
+
+
 class Wakes(Protocol):
     """An operator with work to do when time passes, even without input."""
 

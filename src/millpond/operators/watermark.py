@@ -16,6 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millpond.delta import HASH, ORIGIN, without_origin
 from millpond.errors import InvalidError
@@ -61,6 +62,19 @@ class Watermark:
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         # A late row is kept whole, for whoever wants to look at it.
         return (frozenset(binding.shape.schema.names) | (needed & {ORIGIN}),)
+
+    def suffices(self, binding: Binding, needed: frozenset[str]) -> frozenset[str]:
+        """The columns that are enough as long as no row `wants_whole`."""
+        return needed | {self.time}
+
+    def wants_whole(self, delta: pa.Table, bound: int | None) -> bool:
+        """Is one of these rows late, or without a time?"""
+        column = delta.column(self.time)
+        if column.null_count:
+            return True
+        ends = pc.min_max(column)
+        at, usable = micros(pa.chunked_array([pa.repeat(ends[end], 1) for end in ("min", "max")]))
+        return not usable.all() or (bound is not None and int(at[0]) < bound)
 
     def observe(self, delta: pa.Table) -> int | None:
         """The highest event time of these rows in microseconds, if any has one."""

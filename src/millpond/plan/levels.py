@@ -44,6 +44,7 @@ class Levels:
     with_origin: frozenset[str] = frozenset()  # the steps whose rows bring their origin
     origins: frozenset[tuple[str, int]] = frozenset()  # the inputs (step, index) that asked for it
     inputs: dict[tuple[str, int], frozenset[str]] = field(default_factory=dict)  # what each is read for
+    whole_for: dict[str, tuple[str, ...]] = field(default_factory=dict)  # see `plan.prune`
 
     @property
     def count(self) -> int:
@@ -108,7 +109,9 @@ def cut(plan: Plan) -> Levels:
     order = [node.step for node in plan.topological()]
     steps = tuple(tuple(s for s in order if level_of[s] == k) for k in range(depth))
     with_origin = frozenset(step for step, names in needed.items() if ORIGIN in names)
-    return Levels(level_of, steps, tuple(edges), columns, with_origin, asked.origins, asked.inputs)
+    return Levels(
+        level_of, steps, tuple(edges), columns, with_origin, asked.origins, asked.inputs, asked.whole_for
+    )
 
 
 def _carried(columns: tuple[str, ...], reads: Sequence[frozenset[str]]) -> tuple[str, ...]:

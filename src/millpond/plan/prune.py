@@ -3,6 +3,9 @@
 Law 5 for width: a source reads, and an exchange carries, only the columns
 that some view needs.  The origin of rows (`_o`) is needed like a column, but
 only where every step up to the sources carries it; else nobody makes it.
+
+A watermark keeps late rows whole.  Over a source that can be read again for other
+columns at no great cost it is given whole rows only where some are late.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ class Needs:
     columns: dict[str, frozenset[str]]  # that each step must give; with `_o` where its origin is asked for
     origins: frozenset[tuple[str, int]]  # the inputs (step, index) that bring `_o`
     inputs: dict[tuple[str, int], frozenset[str]]  # what each input is read for
+    whole_for: dict[str, tuple[str, ...]]  # scans that leave out columns unless one of these steps wants them
 
 
 def needed_columns(plan: Plan) -> dict[str, frozenset[str]]:
@@ -32,6 +36,7 @@ def needs(plan: Plan) -> Needs:
         needed[view.step] = frozenset(plan.shape(view.step).schema.names)
     origins: set[tuple[str, int]] = set()
     inputs: dict[tuple[str, int], frozenset[str]] = {}
+    whole_for: dict[str, tuple[str, ...]] = {}
     for node in reversed(list(plan.topological())):
         if not node.inputs:
             continue
@@ -41,9 +46,17 @@ def needs(plan: Plan) -> Needs:
                 origins.add((node.step, index))
             else:
                 columns -= {ORIGIN}
-            needed[source] = needed[source] | columns
             inputs[node.step, index] = columns
-    return Needs(needed, frozenset(origins), inputs)
+            if hasattr(node.operator, "suffices") and _reads_again(plan, source):
+                columns &= node.operator.suffices(node.binding, needed[node.step])
+                whole_for[source] = (*whole_for.get(source, ()), node.step)
+            needed[source] = needed[source] | columns
+    return Needs(needed, frozenset(origins), inputs, whole_for)
+
+
+def _reads_again(plan: Plan, step: str) -> bool:
+    operator = plan.nodes[step].operator
+    return isinstance(operator, Scan) and bool(getattr(operator.source, "reads_again", False))
 
 
 def _carried(plan: Plan) -> set[str]:

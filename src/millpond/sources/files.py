@@ -101,6 +101,11 @@ class FileSource:
         if self.format != "parquet":
             text_format.check_types(self.format == "csv", self.schema)
 
+    @property
+    def reads_again(self) -> bool:
+        """Parquet has its columns apart: reading a piece for few of them, and then for more, is cheap."""
+        return self.format == "parquet"
+
     def table(self, step: str) -> TableSpec:
         return TableSpec(f"{step}/seen", SEEN, key=("path",))
 

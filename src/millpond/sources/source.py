@@ -77,6 +77,12 @@ class Source(Protocol):
         """
 
 
+class ReadsAgain(Protocol):
+    """A source that reads few columns for little: a split may be asked for twice, then for all of them."""
+
+    reads_again: bool
+
+
 class History(Protocol):
     """A source that can give all that was admitted once more, for steps that came later."""
 
