@@ -46,7 +46,11 @@ def test_stretches_follow_each_other() -> None:
     outputs.end_key()
     assert outputs.close([2], ()) == set()
     assert outputs.close([], ()) == set()
-    assert shown(outputs) == [[1], [2]]
+    for item in (("text",), (3,)):
+        outputs[""].items.append(item)
+        outputs.end_key()
+    assert outputs.close([3, 4], ()) == {3}
+    assert shown(outputs) == [[1], [2], [3]]
     assert shown(outputs, "side") == []
 
 
