@@ -42,3 +42,15 @@ select t.id, w.v from t, lateral (values (t.f + 1)) w(v) where w.v > 1;
 select t.id, w.v from t, lateral (values (t.a), (t.a)) w(v);
 select t.id, z.* from t, lateral (select u.id as uid, rank() over (order by u.c) r from u where u.a = t.a) z;
 select list_transform(range(a), lambda i: i * i), list_zip(l, range(len(l))), array_position(l, 1), flatten([l, l]) from t where a >= 0;
+-- Over nothing at all: one row, which DuckDB counts as one column.
+select unnest([1, 2, null]) x;
+select unnest([1, 2]) x, unnest(['a']) y, 3 z;
+select 5 in (select a from t) x;
+select 1 where 2 not in (select a from t where a is not null);
+select x, x in (select a from t) from (select unnest([1, 2, 9]) x) q;
+select id, a = any (array[1, 2]) x, a <> all (array[1, null]) y, a = any (l) z, a > any ([0, 2]) w from t;
+select id from t where a = any (array[1, 2]);
+select id from t where a <> all ([1, 2]) and b = any (['x', null]);
+select t.id, q.x from t left join (select unnest([1, 2]) x) q on q.x = t.a;
+select (select max(a) from t) m, unnest([1, 2]) x;
+select unnest(l) e, (select count(*) from u where u.a = any (t.l)) c from t;

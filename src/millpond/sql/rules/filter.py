@@ -318,7 +318,7 @@ def width_of(low: Lowering, node: Json) -> int:
     if kind == "LOGICAL_EMPTY_RESULT":
         return len(node["return_types"])
     if kind == "LOGICAL_DUMMY_SCAN":
-        return 0
+        return 1
     if kind == "LOGICAL_MATERIALIZED_CTE":
         return width_of(low, node["children"][1])
     if kind in ("LOGICAL_COMPARISON_JOIN", "LOGICAL_ANY_JOIN", "LOGICAL_ASOF_JOIN"):

@@ -45,9 +45,8 @@ def _beside(
 
 
 def lower_nothing(low: Lowering, node: Json) -> Relation:
-    """One row without columns: `select 1` stands on it."""
-    found = constant(low, "select true as nothing", ["nothing"], ["BOOLEAN"])
-    return Relation(found.step, ())
+    """One row of nothing, which `select 1` stands on; DuckDB counts it as a column."""
+    return constant(low, "select true as nothing", [NOTHING.name], [NOTHING.type])
 
 
 def lower_empty(low: Lowering, node: Json) -> Relation:
