@@ -50,6 +50,10 @@ CASES = [
      SESSION.format(key="", by="", rows="t")),
     ("select id, m, window_end from {}", "session((select *, a % 2 m from t), ts, interval 3 hour, m, b)",
      SESSION.format(key="m, b,", by="partition by m, b", rows="(select *, a % 2 m from t)")),
+    ("select w.id from {} w where extract(hour from w.window_start) > 4 * w.a", "tumble(t, ts, interval 7 hour)",
+     TUMBLE.format("t")),
+    ("select w.id, w.window_end from {} w where extract(hour from w.window_end) > 4 * w.a and 1 = 1 and w.b <> 'q'",
+     "session(t, ts, interval 3 hour)", SESSION.format(key="", by="", rows="t")),
 ]  # fmt: skip
 
 

@@ -88,19 +88,20 @@ def _text(node: Json) -> str:
 
 def _below_projection(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:
     """Conditions on columns that are only passed on hold below as well."""
+    from millpond.sql.rules import project, time_window
+
     as_of_now.check(low, node)
     places = {
         n: int(e["index"]) for n, e in enumerate(node["expressions"]) if e["expression_class"] == "BOUND_REF"
     }
-    below = [c for c in conditions if places.keys() >= set(references(c))]
+    timed = time_window.is_marked(
+        node["expressions"]
+    )  # errors of rows without a time are told whatever is asked
+    below = [] if timed else [c for c in conditions if places.keys() >= set(references(c))]
     if (wanted := low.needed(node)) is not None:
         above = (c for c in conditions if not any(c is b for b in below))
         low.need(node, wanted | {r for c in above for r in references(c)})
     if not below:
-        return kept(low, low.lower(node), conditions)
-    from millpond.sql.rules import project, time_window
-
-    if time_window.is_marked(node["expressions"]):  # errors of rows without a time are told whatever is asked
         return kept(low, low.lower(node), conditions)
     rest = [c for c in conditions if not any(c is b for b in below)]
     expressions = project.read(low, node)
