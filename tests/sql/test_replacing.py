@@ -154,3 +154,24 @@ def test_random_replacements_are_the_batch_query(tmp_path: Path) -> None:
             wanted = collections.Counter(con.execute(f"from {view}").fetchall())
             assert collections.Counter(pond.sql(f"SELECT * FROM {view}").fetchall()) == wanted, (turn, view)
     pond.close()
+
+
+@pytest.mark.parametrize("order", ["v0 v1", "v1 v0", "v0 v0", "v1 v1", "v1 v0 v1 v0"])
+def test_one_text_replaces_views_more_than_once(pond: Pond, order: str) -> None:
+    """Each of its steps has an id of its own, whatever was made and dropped again in between."""
+    pond.sql("""
+        CREATE TABLE t (id int PRIMARY KEY, a int);
+        CREATE MATERIALIZED VIEW v0 AS SELECT id, a + 1 AS a FROM t;
+        CREATE MATERIALIZED VIEW v1 AS SELECT id, a * 2 AS b FROM v0;
+        INSERT INTO t VALUES (1, 1), (2, 5); FLUSH
+    """)
+    more, times, text = 1, 2, []
+    for number, name in enumerate(order.split(), 3):
+        more, times = (number, times) if name == "v0" else (more, number)
+        query = f"id, a + {number} AS a FROM t" if name == "v0" else f"id, a * {number} AS b FROM v0"
+        text.append(f"CREATE OR REPLACE MATERIALIZED VIEW {name} AS SELECT {query}")
+    before = pond.epoch
+    pond.sql("; ".join(text))
+    assert pond.epoch == before + 1, "one commit"
+    pond.sql("INSERT INTO t VALUES (3, 7); FLUSH")
+    assert rows(pond, "SELECT * FROM v1") == [(i, (a + more) * times) for i, a in ((1, 1), (2, 5), (3, 7))]

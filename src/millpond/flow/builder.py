@@ -52,11 +52,11 @@ class Builder:
     def sealed(self) -> bool:
         return self._sealed
 
-    def reopen(self, plan: Plan) -> None:
-        """Take definitions again, from this plan on."""
+    def reopen(self, plan: Plan, running: Plan | None = None) -> None:
+        """Take definitions again, from this plan on; `running` is what it will take the place of."""
         self._sealed = False
         self.plan = plan
-        self._before = plan.nodes
+        self._before = (plan if running is None else running).nodes
 
     def shape(self, step: str) -> Shape:
         return self.plan.shape(step)
@@ -64,7 +64,7 @@ class Builder:
     def _fresh(self, base: str, operator: Operator, inputs: tuple[str, ...]) -> str:
         """A good default id: what it does, on what; numbered when taken by another step.
 
-        A step that was dropped since the builder was opened again keeps its id for itself.
+        A step of the running program that was dropped keeps its id for itself.
         """
         name, number = base, 2
         while name in self.plan.nodes or self._was_another(name, operator, inputs):

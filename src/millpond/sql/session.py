@@ -134,7 +134,7 @@ class Session:
             self.settle()  # what comes under an old name is not what was there
         with self._begun() as plan:
             builder = Builder()
-            builder.reopen(plan)
+            builder.reopen(plan, self._program()[0])
             edit(builder)
             self._pending = builder.plan
 
