@@ -91,9 +91,9 @@ class Remembering:
     def at(self, now_us: int) -> None:
         self._engine.at(now_us)
 
-    def back_to(self, count: int) -> None:
+    def back_to(self, told: list[str]) -> None:
         self._engine.close()
-        self._engine, told, self.told = self._make(), self.told[:count], []
+        self._engine, self.told = self._make(), []
         for statement in told:
             self.run(statement)
 

@@ -48,7 +48,7 @@ class Moment:
     """What there was after an epoch, to come back to."""
 
     epoch: int
-    told: tuple[int, ...]  # statements, by engine
+    told: tuple[list[str], ...]  # what each engine was told until then, also on a way that was left again
     there: dict[str, list[Remembering]]
     streams: Streams
 
@@ -110,7 +110,7 @@ class Play:
             self.pond.sql("FLUSH")
             self.pond.drain()  # also what the clock makes due
             self.compare_all(number)
-            told = tuple(len(engine.told) for engine in self.engines)
+            told = tuple(list(engine.told) for engine in self.engines)
             self.moments.append(Moment(self.pond.epoch, told, dict(self.there), self.streams.copy()))
 
     # -- what happens --------------------------------------------------------------------
@@ -132,8 +132,8 @@ class Play:
     def back_to(self, moment: Moment) -> None:
         self.pond.rollback(moment.epoch)
         self.pond.drain()
-        for engine, count in zip(self.engines, moment.told, strict=True):
-            engine.back_to(count)
+        for engine, told in zip(self.engines, moment.told, strict=True):
+            engine.back_to(told)
         self.there, self.streams = dict(moment.there), moment.streams.copy()
 
     def change(self, change: Change) -> None:
