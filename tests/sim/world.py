@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from millpond.clock import ManualClock
 from millpond.control.admission import Bounds
-from millpond.engine.coordinator import Coordinator, Policy
+from millpond.engine.coordinator import CHANGED_MEANWHILE, Coordinator, Policy
 from millpond.engine.inline import InlineEngine
 from millpond.engine.programs import program_of
 from millpond.engine.protocol import BACKGROUND, Event, Halt, Instruction, Wait, Woke
@@ -42,6 +42,7 @@ from millpond.serve.reader import Reader
 from millpond.sources.memory import MemorySource
 from millpond.state import history, inbox
 from millpond.state.fork import fork
+from millpond.state.manifest import Manifest
 from millpond.state.memory_store import MemoryStore
 from millpond.state.snapshot import Snapshot
 from millpond.state.store import Data, Names, Put, PutUnknownError, StoreError
@@ -248,6 +249,12 @@ class World:
             self.check_snapshot(snapshot, view)
         self.check_held(snapshot)
 
+    def check_refused(self, manifest: Manifest) -> None:
+        """A change of the program is made, or was overtaken: nothing that it reads is ever gone."""
+        told = manifest.metrics.get("refused", "")
+        if "change refused" in told:
+            assert CHANGED_MEANWHILE in told, f"epoch {manifest.epoch}: {told}"
+
     def check_held(self, snapshot: Snapshot) -> None:
         """Every tick that came in is held, or came out when its time was over."""
         (held,) = self.plan.nodes["hold"].binding.tables
@@ -313,6 +320,7 @@ class World:
             if coordinator.head is not None:
                 if coordinator.head is not shell._head:
                     self.changed += coordinator.head.kind == "change"
+                    self.check_refused(coordinator.head)
                 shell.committed(coordinator.head)
             for instruction in instructions:
                 if isinstance(instruction, Halt):
@@ -460,6 +468,7 @@ class World:
         rests = 0
         for _ in range(4000):
             if coordinator.head is not None:
+                self.check_refused(coordinator.head)
                 shell.committed(coordinator.head)
             if all(isinstance(i, Wait) for i in todo) and not coordinator.busy_beside:
                 if rests:
