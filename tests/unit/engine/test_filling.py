@@ -47,7 +47,7 @@ VIEWS = {
 
 
 def opened(path: Path, **options: Any) -> Pond:
-    options = {"durable": False, "checks": True, "poll_ms": 5, "epoch_rows_max": 16, **options}
+    options = {"durable": False, "checks": True, "poll_ms": 5, "epoch_rows_max": 12, **options}
     return millpond.open(path, engine="inline", **options)
 
 
@@ -64,17 +64,18 @@ class World:
         self.options = options
         self.told: list[Progress] = []
         self.acts: list[Callable[[], None]] = [self.insert, self.insert, self.change, self.delete, self.words]
+        self.next: list[Callable[[], None]] = []  # each act comes once before one comes again
         self.often = 0.8
         self.pond = opened(path, **options)
         self.pond.sql(TABLES)
-        for _ in range(5):
-            self.insert(20)
-        self.words(30)
+        for _ in range(2):
+            self.insert(40)
+        self.words(20)
         self.pond.sql("FLUSH")
 
     def insert(self, count: int = 4) -> None:
         rng = self.rng
-        ids = rng.sample(range(150), count)
+        ids = rng.sample(range(100), count)
         self.pond.insert(
             "t", [{"id": i, "k": rng.choice([0, 1, 2, 3, 9, 10]), "x": rng.randrange(20)} for i in ids]
         )
@@ -95,7 +96,12 @@ class World:
     def progress(self, progress: Progress) -> None:
         self.told.append(progress)
         if self.rng.random() < self.often:
-            self.rng.choice(self.acts)()
+            self.act()
+
+    def act(self) -> None:
+        if not self.next:
+            self.next = self.rng.sample(self.acts, len(self.acts))
+        self.next.pop()()
 
     def create(self, *names: str) -> None:
         self.pond.session.on_progress = self.progress
@@ -105,14 +111,14 @@ class World:
         """Law 1 at every kept epoch from `first` on; how many of them had the new views."""
         head = self.pond.head()
         had = 0
-        for epoch in range(max(first, head.floor), head.epoch + 1):
-            plan = self.pond._reader.plan_of(self.pond.at(epoch).manifest)
-            if "old" not in plan.views:
-                continue
-            with duckdb.connect() as batch:
+        with duckdb.connect(config={"threads": 1}) as batch:
+            for epoch in range(max(first, head.floor), head.epoch + 1):
+                plan = self.pond._reader.plan_of(self.pond.at(epoch).manifest)
+                if "old" not in plan.views:
+                    continue
                 batch.register("t", self.pond.read("t", epoch))
                 batch.register("m", self.pond.read("m", epoch))
-                batch.execute(f"CREATE TABLE old AS {OLD}")
+                batch.execute(f"CREATE OR REPLACE TABLE old AS {OLD}")
                 assert counted(self.pond.read("old", epoch)) == Counter(batch.sql("FROM old").fetchall())
                 here = [name for name in VIEWS if name in plan.views]
                 for name in here:
@@ -152,9 +158,9 @@ def fills(world: World) -> list[Manifest]:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_old_views_move_on_and_new_ones_are_exact_from_their_first_epoch(seed: int, tmp_path: Path) -> None:
-    world = World(tmp_path / "pond", seed, parallelism=1 + seed, epoch_rows_max=24)
+    world = World(tmp_path / "pond", seed, parallelism=1 + seed, epoch_rows_max=16)
     before = world.pond.epoch
-    world.create(*VIEWS)
+    world.create(*[*VIEWS][seed::2])
     during = fills(world)
     moved = [m for m in during if m.admitted]
     assert len(moved) > 5, "epochs with rows, while the views were filled"
@@ -166,10 +172,10 @@ def test_old_views_move_on_and_new_ones_are_exact_from_their_first_epoch(seed: i
     assert [p.chunks for p in world.told] == list(range(1, len(world.told) + 1))
     assert world.told[-1].rows == world.told[-1].total
     assert world.pond.progress is None
-    for _ in range(4):
-        world.rng.choice(world.acts)()
+    for _ in range(2):
+        world.act()
         world.pond.sql("FLUSH")
-    assert world.check(before) >= 4
+    assert world.check(before) >= 3
     world.check_nothing_left()
     world.pond.close()
 
@@ -198,19 +204,19 @@ def test_whoever_takes_over_goes_on_with_the_next_chunk(made: World, monkeypatch
     made.pond.on_epoch(crash)
     first, crashes = made.pond.epoch, 0
     with pytest.raises(Crash):
-        made.create("joined")
+        made.create("without")
     while crashes < 200:
         crashes += 1
         made.pond.close()
-        made.pond = opened(made.path, epoch_rows_max=made.rng.choice([16, 30]), parallelism=crashes % 3 + 1)
+        made.pond = opened(made.path, epoch_rows_max=made.rng.choice([12, 24]), parallelism=crashes % 3 + 1)
         made.pond.on_epoch(crash)
         made.insert()
         try:
             made.pond.drain()
             break
         except Crash:
-            assert "joined" not in made.pond.views()
-    assert crashes > 4 and "joined" in made.pond.views()
+            assert "without" not in made.pond.views()
+    assert crashes > 4 and "without" in made.pond.views()
     assert len(parts) == len(set(parts))
     for step in {step for step, _, _ in parts}:
         ranges = sorted((low, high) for s, low, high in parts if s == step)
@@ -246,26 +252,26 @@ def test_a_crash_before_the_commit_costs_one_chunk(made: World) -> None:
     assert made.check() > 0
 
 
-@pytest.mark.parametrize("made", range(10, 12), indirect=True)
 def test_whatever_is_done_to_the_pond_meanwhile(made: World) -> None:
     store = made.pond.store
     made.acts += [
-        lambda: inbox.append(store, "rescale", {"parallelism": made.rng.randint(1, 4)}) and None,
+        lambda: inbox.append(store, "rescale", {"parallelism": made.rng.randint(1, 3)}) and None,
         lambda: inbox.append(store, "compact", {}) and None,
         lambda: inbox.append(store, "gc", {"keep": 1}) and None,
         lambda: inbox.append(store, "savepoint", {"name": "s"}) and None,
     ]
-    first = made.pond.epoch
-    made.create("joined", "ranked", "everything", "without")
+    made.often, first = 1.0, made.pond.epoch
+    made.create("without", "everything")
     inside = [e for e in made.pond.head().savepoints.values()]
+    assert inside and made.told[-1].chunks >= len(made.acts)
     assert made.check(first) > 0
     for epoch in inside:  # back to the middle of it: what was being filled then does not come
         made.pond.rollback(epoch)
-        assert "joined" not in made.pond.views()
+        assert "without" not in made.pond.views()
         made.insert()
         made.pond.sql("FLUSH; DROP SAVEPOINT s")
     made.check(made.pond.epoch)
-    made.create(*(name for name in ("joined", "ranked") if name not in made.pond.views()))
+    made.create(*(name for name in ("without", "everything") if name not in made.pond.views()))
     made.check(made.pond.epoch)
     made.check_nothing_left()
 
@@ -336,8 +342,8 @@ def test_errors_of_new_steps_are_seen_with_them_and_not_before(made: World) -> N
 
 
 def test_a_pond_that_is_fed_faster_than_it_fills_comes_to_an_end(made: World) -> None:
-    made.often, made.acts = 1.0, [lambda: made.insert(100)]
-    made.create("sums", "joined")
+    made.often, made.acts = 1.0, [lambda: made.insert(30)]
+    made.create("sums")
     assert 2 < made.pond.head().metrics["backfill"]["rounds"] < 10
     assert made.check(made.pond.epoch) == 1
 
@@ -374,17 +380,17 @@ def test_other_sessions_go_on_and_other_changes_wait(tmp_path: Path) -> None:
 
 
 def test_a_fork_of_the_middle_has_nothing_of_it(made: World, tmp_path: Path) -> None:
-    made.create("joined")
+    made.create("sums")
     middle = fills(made)[-1]
     assert any(
-        "!" in table or "joined" in table for table in Listing.of(middle, made.pond._worker.pages).tables()
+        "!" in table or "sums" in table for table in Listing.of(middle, made.pond._worker.pages).tables()
     )
     made.pond.fork(tmp_path / "fork", middle.epoch)
     with opened(tmp_path / "fork") as fork:
         fork.drain()
         assert fork.views() == ["m", "old", "t"]
         assert fork.head().filling is None
-        assert not [t for t in Listing.of(fork.head(), fork._worker.pages).tables() if "joined" in t]
+        assert not [t for t in Listing.of(fork.head(), fork._worker.pages).tables() if "sums" in t]
         fork.sql("INSERT INTO t VALUES (1, 1, 1); FLUSH")
 
 
