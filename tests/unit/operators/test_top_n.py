@@ -218,13 +218,23 @@ class Read:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.rows = 0
-        taken = Segment.take
+        taken, cut, looked = Segment.take, Segment.slice, Segment.bits
 
         def counted(segment: Segment, name: str, positions: Any, *fill: Any) -> pa.Array:
             self.rows += len(positions)
             return taken(segment, name, positions, *fill)
 
+        def sliced(segment: Segment, name: str, start: int, stop: int, *fill: Any) -> pa.Array:
+            self.rows += stop - start
+            return cut(segment, name, start, stop, *fill)
+
+        def bits(segment: Segment, name: str, positions: Any, *fill: Any) -> Any:
+            self.rows += len(positions)
+            return looked(segment, name, positions, *fill)
+
         monkeypatch.setattr(Segment, "take", counted)
+        monkeypatch.setattr(Segment, "slice", sliced)
+        monkeypatch.setattr(Segment, "bits", bits)
 
 
 BIG = 200_000
