@@ -165,7 +165,7 @@ class IntSum:
         return {"lo": total[1], "hi": total[0], "nulls": nulls}
 
     def dense(self, arg: pa.ChunkedArray, places: Places) -> Fields | None:
-        """Only what is not zero: all but `lo` is, without NULLs and within 53 bits."""
+        """Only what is not zero: all but `lo` is, without NULLs and within 64 bits."""
         if arg.null_count or arg.type == pa.uint64():
             return None
         total = places.sums(arg)

@@ -1,17 +1,15 @@
 """Groups of dense integers: counted and summed by place, without sorting a row.
 
 Keys that are integers without NULL and lie close together number their groups
-themselves.  Sums go through double precision, so they are only taken where no
-sum can leave the integers that doubles hold exactly: then they are exact.
+themselves.  Sums are of 64 bits, so they are only taken where no sum can leave
+them: then they are exact.
 
-Rows are taken a piece at a time: the columns of an epoch are never copied into
-one, and what a piece needs fits into memory that is there already (to fault in
-fresh pages for ten million rows costs more than to count them).
+Rows are taken chunk by chunk: the columns of an epoch are never copied into
+one (to fault in fresh pages for ten million rows costs more than to count them).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,15 +25,14 @@ Ints = npt.NDArray[np.int64]
 
 ROWS_MIN = 20_000  # below, a sort is as fast
 SPARSE = 2  # places for each row, at most
-PIECE = 1 << 20  # rows
-EXACT = 1 << 53
+EXACT = 1 << 63
 
 
 @dataclass(frozen=True)
 class Places:
     """The groups of some rows, in the order of their hashes."""
 
-    codes: tuple[Ints, ...]  # the place of each row, piece by piece
+    codes: tuple[Ints, ...]  # the place of each row, chunk by chunk
     size: int  # number of places
     groups: Ints  # the places that have rows, in the order of their hashes
     keys: pa.Array
@@ -47,10 +44,12 @@ class Places:
         low, high = _ends(column)
         if max(abs(high), abs(low)) * len(column) >= EXACT:
             return None
-        total = np.zeros(self.size)
-        for codes, values in zip(self.codes, _pieces(column), strict=True):
-            total += np.bincount(codes, values, self.size)
-        return total[self.groups].astype(np.int64)
+        total = np.zeros(self.size, np.int64)
+        at = 0
+        for codes in self.codes:
+            np.add.at(total, codes, _integers(column.slice(at, len(codes))))
+            at += len(codes)
+        return total[self.groups]
 
 
 def places(key: pa.ChunkedArray) -> Places | None:
@@ -64,10 +63,11 @@ def places(key: pa.ChunkedArray) -> Places | None:
     size = high - low + 1
     if size > SPARSE * length:
         return None
-    codes = tuple(values - low if low else values for values in _pieces(key))
+    chunks = [_integers(chunk) for chunk in key.chunks if len(chunk)]
+    codes = tuple(values - low if low else values for values in chunks)
     by_place = np.zeros(size, np.int64)
-    for piece in codes:
-        by_place += np.bincount(piece, minlength=size)
+    for chunk in codes:
+        np.add.at(by_place, chunk, 1)
     there = np.flatnonzero(by_place)
     keys = pa.array(there + low).cast(key.type)
     hashes = hashing.hash_columns([keys], len(keys))
@@ -81,7 +81,6 @@ def _ends(column: pa.ChunkedArray) -> tuple[int, int]:
     return ends["min"].as_py(), ends["max"].as_py()
 
 
-def _pieces(column: pa.ChunkedArray) -> Iterator[Ints]:
-    for start in range(0, len(column), PIECE):
-        piece = one_chunk(column.slice(start, PIECE))
-        yield piece.cast(pa.int64()).to_numpy()
+def _integers(column: pa.Array | pa.ChunkedArray) -> Ints:
+    values: Ints = one_chunk(column).cast(pa.int64()).to_numpy()
+    return values
