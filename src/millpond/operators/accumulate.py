@@ -180,13 +180,19 @@ class Accumulate:
         which = np.array(again)
         some = KeySet(keys.hashes[which], keys.columns.take(pa.array(which)), np.empty(0, np.int64))
         held = ctx.table(binding.tables[1].name).lookup(some).table
-        mine = delta.filter(pa.array(np.isin(KeySet.of(delta, self.key, _hashes(delta)).inverse, which)))
-        if not self.key:
-            mine = delta
+        mine = self._rows_of(some, delta) if self.key else delta
         found, rows = self._rows(binding, concat([held, mine.drop_columns([HASH])]))
         place = {_name(found, n): n for n in range(len(found))}
         for number in again:
             after[number] = self._one(None, place[_name(keys, number)], rows)
+
+    def _rows_of(self, some: KeySet, delta: pa.Table) -> pa.Table:
+        """The rows of some keys.  A change may hold keys whose rows sum up to nothing: numbers do not tell."""
+        own = KeySet.of(delta, self.key, _hashes(delta))
+        wanted = {_name(some, n) for n in range(len(some))}
+        likely = np.flatnonzero(np.isin(own.hashes, some.hashes))
+        numbers = [n for n in likely if _name(own, int(n)) in wanted]
+        return delta.filter(pa.array(np.isin(own.inverse, numbers)))
 
     # -- telling -------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from millpond.operators.accumulate import Accumulate, Call
 from millpond.operators.operator import Shape
 from millpond.operators.python_function import PythonFunction, Steps
 from millpond.plan import codec
-from tests.unit.operators.harness import OperatorRun, deltas, parallelisms, row_counts
+from tests.unit.operators.harness import OperatorRun, deltas, parallelisms, row_counts, rows
 
 SCHEMA = pa.schema([("k", pa.int64()), ("n", pa.int64()), ("ok", pa.bool_())])
 
@@ -104,3 +104,12 @@ def test_it_is_stored_with_the_plan() -> None:
     made = operator(("k",))
     again = codec.loads(codec.dumps(made))
     assert again == made and again.calls[0].function.function().finish() == 0
+
+
+def test_rows_that_came_and_went_do_not_hide_those_of_a_group_that_fails() -> None:
+    run = OperatorRun(operator(("k",)), [Shape(SCHEMA, append_only=False)], parallelism=1)
+    passing = [(sign, k) for k in range(1, 30) for sign in ("+", "-")]
+    run.epoch(rows(SCHEMA, *(f"{sign} {k} 1 true" for sign, k in passing), "+ 0 7 true", "+ 40 7 true"))
+    assert sum(row_counts(run.errors).values()) == 2
+    run.epoch(rows(SCHEMA, "- 0 7 true", "+ 0 2 true"))
+    assert list(row_counts(run.output)) == [(0, 2, "0 of 1")]
