@@ -187,7 +187,7 @@ class Accumulate:
             after[number] = self._one(None, place[_name(keys, number)], rows)
 
     def _rows_of(self, some: KeySet, delta: pa.Table) -> pa.Table:
-        """The rows of some keys.  A change may hold keys whose rows sum up to nothing: numbers do not tell."""
+        """The rows of some keys, by name: those whose rows sum up to nothing have no number among `some`."""
         own = KeySet.of(delta, self.key, _hashes(delta))
         wanted = {_name(some, n) for n in range(len(some))}
         likely = np.flatnonzero(np.isin(own.hashes, some.hashes))
