@@ -22,6 +22,8 @@ Warm = Annotated[int, typer.Option(min=0, help="seconds of the feed before they 
 Peers = Annotated[str, typer.Option(help="comma-separated peers")]
 Cores = Annotated[int, typer.Option(min=1, help="processors each contender may use")]
 Millpond = Annotated[bool, typer.Option(help="run Millpond beside its peers")]
+GrowthParts = Annotated[list[str] | None, typer.Argument(help=f"{', '.join(growth.PARTS)}; all without it")]
+GROWTH_SIZES = ",".join(map(str, growth.SIZES))
 RECOVERY_PEERS = ",".join(name for name in recovery.FOLLOWERS if name != "millpond")
 LATENCY_PEERS = ",".join(name for name in latency.CONTENDERS if name != "millpond")
 
@@ -47,12 +49,16 @@ def add(app: typer.Typer, console: Callable[[], Console]) -> None:
 
     @app.command("growth")
     def run_growth(
-        only: Annotated[str | None, typer.Option(help="parts, comma-separated; all without it")] = None,
-        sizes: Annotated[str, typer.Option(help="keys, comma-separated")] = "100000,1000000,10000000",
+        parts: GrowthParts = None,
+        sizes: Annotated[str, typer.Option(help="keys of `updates`, comma-separated")] = GROWTH_SIZES,
     ) -> None:
         """How the time of an epoch grows with state, tasks, splits, windows, hot keys and runs."""
+        try:
+            wanted, keys = growth.choose(parts or []), [int(one) for one in sizes.split(",")]
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from error
         with headline.alone():
-            growth.run(tuple(int(one) for one in sizes.split(",")), only)
+            growth.run(wanted, keys)
 
     @app.command("recovery")
     def run_recovery(

@@ -7,8 +7,10 @@ the small state is the yardstick for the large one.
 from __future__ import annotations
 
 import os
+import runpy
 import shutil
 import statistics
+import sys
 import tempfile
 import threading
 import time
@@ -269,38 +271,52 @@ def _worker_anon_bytes() -> int:
     return found
 
 
-def run(sizes: tuple[int, ...] = (100_000, 1_000_000, 10_000_000), only: str | None = None) -> list[Figure]:
+def each(part: Callable[[Bench, int], None], bench: Bench, sizes: Sequence[int]) -> None:
+    for size in sizes:
+        part(bench, size)
+
+
+SIZES = (100_000, 1_000_000, 10_000_000)
+PARTS: dict[str, Callable[[Bench, Sequence[int]], None]] = {  # the sizes are those of `updates`
+    "floor": lambda bench, _: floor(bench),
+    "updates": lambda bench, sizes: each(updates, bench, sizes),
+    "expiry": lambda bench, _: each(expiry, bench, (1_000_000, 10_000_000)),
+    "top": lambda bench, _: each(hot_top, bench, (20_000, 1_000_000)),
+    "rescale": lambda bench, _: rescale(bench),
+    "partitions": lambda bench, _: partitions(bench),
+    "manifests": lambda bench, _: each(manifests, bench, (10, 100, 1000, 5000)),
+}
+
+
+def choose(names: Sequence[str]) -> list[str]:
+    """The parts asked for, in the order in which they run; all of them when none is named.
+
+    >>> choose(["rescale", "floor"])
+    ['floor', 'rescale']
+    >>> choose(["flour"])
+    Traceback (most recent call last):
+    ValueError: unknown part flour; there are floor, updates, expiry, top, rescale, partitions, manifests
+    """
+    unknown = [name for name in names if name not in PARTS]
+    if unknown:
+        raise ValueError(f"unknown part {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    return [name for name in PARTS if name in names or not names]
+
+
+def run(parts: Sequence[str] = (), sizes: Sequence[int] = SIZES) -> list[Figure]:
+    wanted = choose(parts)
     record = called.Record("growth", {"sizes": list(sizes), "changes": DELTA})
     session = make_session(extra={"spark.executorEnv.PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"})
     with tempfile.TemporaryDirectory(dir=data.scratch()) as place:
         bench = Bench(session, Path(place))
-
-        def each(part: Callable[[Bench, int], None], sizes: Sequence[int]) -> None:
-            for size in sizes:
-                part(bench, size)
-
-        parts: dict[str, Callable[[], None]] = {
-            "floor": lambda: floor(bench),
-            "updates": lambda: each(updates, sizes),
-            "expiry": lambda: each(expiry, (1_000_000, 10_000_000)),
-            "top": lambda: each(hot_top, (20_000, 1_000_000)),
-            "rescale": lambda: rescale(bench),
-            "partitions": lambda: partitions(bench),
-            "manifests": lambda: each(manifests, (10, 100, 1000, 5000)),
-        }
-        unknown = [name for name in (only or "").split(",") if name and name not in parts]
-        if unknown:
-            raise ValueError(f"unknown part {', '.join(unknown)}; there are {', '.join(parts)}")
-        for name, part in parts.items():
-            if only is None or name in only.split(","):
-                part()
-                record.outcomes = [asdict(figure) for figure in bench.figures]
-                record.save()
-        print(f"written: benchmarks/results/{record.path.name}")
-        return bench.figures
+        for name in wanted:
+            PARTS[name](bench, sizes)
+            record.outcomes = [asdict(figure) for figure in bench.figures]
+            record.save()
+    print(f"written: benchmarks/results/{record.path.name}")
+    return bench.figures
 
 
-if __name__ == "__main__":
-    import sys
-
-    run(only=sys.argv[1] if len(sys.argv) > 1 else None)
+if __name__ == "__main__":  # `python -m benchmarks.growth …` is `python -m benchmarks growth …`
+    sys.argv.insert(1, "growth")
+    runpy.run_module("benchmarks", run_name="__main__")
