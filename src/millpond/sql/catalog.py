@@ -25,6 +25,7 @@ from millpond.sql.bind import Binder
 from millpond.sql.expressions import Column
 from millpond.sql.parse import ask, near_miss, parser
 from millpond.sql.relation import Relation
+from millpond.sql.short_texts import of_short_texts
 from millpond.state.table_spec import TableSpec
 
 
@@ -197,9 +198,10 @@ def _stamped(found: SqlObject) -> tuple[str, ...]:
     return tuple(c.name for c in found.columns if found.kind == "source" and c.generated is not None)
 
 
-def table_names(sql: str) -> set[str]:
+@of_short_texts
+def table_names(sql: str) -> frozenset[str]:
     """The names of tables in a query; those of its own CTEs may be among them."""
-    return set(_base_tables(tree_of(sql)))
+    return frozenset(_base_tables(tree_of(sql)))
 
 
 @lru_cache(maxsize=256)

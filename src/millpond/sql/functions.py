@@ -112,14 +112,14 @@ def inlined_piece(piece: Piece, objects: Mapping[str, SqlObject]) -> Piece:
     if not found.uses:
         return piece
     dialect = piece.dialect if piece.dialect in OWN else "duckdb"
-    return Piece(found.sql, tuple(tokens_of(found.sql, dialect)), dialect)
+    return Piece(found.sql, tokens_of(found.sql, dialect), dialect)
 
 
 def _without_calls(sql: str, functions: Mapping[str, SqlObject], uses: dict[str, None]) -> str:
     """Inner calls first: they stand further right.  Bodies hold no calls any more."""
     end: int | None = None
     while True:
-        piece = Piece(sql, tuple(tokens_of(sql, "duckdb")), "duckdb")
+        piece = Piece(sql, tokens_of(sql, "duckdb"), "duckdb")
         places = [n for n, t in enumerate(piece.tokens) if end is None or t.start < end]
         place = next((n for n in reversed(places) if _is_call(piece, n, functions)), None)
         if place is None:

@@ -25,6 +25,7 @@ from sqlglot.errors import SqlglotError
 from millpond.errors import InvalidError
 from millpond.operators.expressions import picture
 from millpond.sql.bind import told
+from millpond.sql.short_texts import of_short_texts
 from millpond.sql.ties import without_ties
 from millpond.sql.time_windows import as_plain_sql
 from millpond.sql.types import CLOSED
@@ -110,7 +111,7 @@ class Piece:
             text += self.text[at:start] + fresh
             at = end
         text += self.text[at : self.tokens[-1].end + 1]
-        return Piece(text, tuple(tokens_of(text, self.dialect)), self.dialect)
+        return Piece(text, tokens_of(text, self.dialect), self.dialect)
 
     def fail(self, message: str, place: int = 0, hint: str | None = None) -> None:
         token = self.tokens[place] if 0 <= place < len(self.tokens) else None
@@ -140,11 +141,12 @@ def statements(text: str, dialect: str) -> list[Piece]:
     edges = [n for n, t in enumerate(tokens) if t.token_type is TokenType.SEMICOLON]
     for a, b in zip([-1, *edges], [*edges, len(tokens)], strict=True):
         if words := tokens[a + 1 : b]:
-            found.append(Piece(text, tuple(words), dialect))
+            found.append(Piece(text, words, dialect))
     return found
 
 
-def tokens_of(text: str, dialect: str) -> list[Token]:
+@of_short_texts
+def tokens_of(text: str, dialect: str) -> tuple[Token, ...]:
     """The words of a text; sqlglot swallows what follows some verbs, and joins words that belong together."""
     try:
         found = list(sqlglot.tokenize(text, read=dialect))
@@ -169,7 +171,7 @@ def tokens_of(text: str, dialect: str) -> list[Token]:
             rest = tokens_of("x" + text[behind:], dialect)[1:]  # behind a word nothing is swallowed
             found = [*found[: n + 1], *(_moved(t, behind - 1) for t in rest)]
             break
-    return [w for token in found for w in ((token,) if " " not in token.text else _single(token, text))]
+    return tuple(w for token in found for w in ((token,) if " " not in token.text else _single(token, text)))
 
 
 _SWALLOWING = (TokenType.COMMAND, TokenType.SHOW, TokenType.EXECUTE, TokenType.FETCH, TokenType.RENAME)
@@ -291,6 +293,7 @@ def readable(piece: Piece) -> str:
     return readable_text(piece.sql, piece.dialect)
 
 
+@of_short_texts
 def readable_text(sql: str, dialect: str) -> str:
     failed: duckdb.Error | None = None
     parsed = sql
@@ -334,6 +337,7 @@ class _Own(Postgres):
     NULL_ORDERING = "nulls_are_last"
 
 
+@of_short_texts
 def reads_only(sql: str) -> bool:
     """Is a text that DuckDB can read one query, and no change?"""
     found = parser().extract_statements(sql)

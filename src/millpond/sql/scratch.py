@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import duckdb
@@ -28,13 +29,25 @@ PLACE = "__place"  # of a row of the table that a statement changes
 
 
 SMALL = 10_000  # rows that are handed over whole: to look what of them is needed would cost more
+KEPT_MAX = 256  # relations that stay between statements; no statement for them names as many
 
 
-class _Stream:
-    """An Arrow table that DuckDB reads through, without asking for parts of it."""
+# What a query names, and the rows of each that it can need; none for a plain view.
+Relations = Sequence[tuple[SqlObject, pa.Table | LazyRows | None]]
+
+
+class Feed:
+    """An Arrow table that DuckDB reads through, without asking for parts of it; the rows may change."""
 
     def __init__(self, rows: pa.Table) -> None:
+        self.put(rows)
+
+    def put(self, rows: pa.Table) -> None:
         self._rows = handed(rows)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._rows.schema
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self._rows.__arrow_c_stream__()
@@ -63,6 +76,7 @@ class Scratch:
         self._told = False  # do the functions of the clock give it?
         self._lock = threading.RLock()
         self._made: list[tuple[str, str]] = []
+        self._named = 0
         self._equipment = Equipment(self._con)
         self._lazy: list[LazyRows] = []
 
@@ -75,12 +89,18 @@ class Scratch:
             try:
                 yield self
             finally:
-                for kind, name in reversed(self._made):
-                    if kind == "rows":
-                        self._con.unregister(name)
-                    else:
-                        self._con.execute(f"drop {kind} if exists {quoted(name)} cascade")
-                self._made, self._lazy = [], []
+                self._end()
+
+    def _end(self) -> None:
+        self._drop(self._made)
+        self._made, self._lazy = [], []
+
+    def _drop(self, made: Sequence[tuple[str, str]]) -> None:
+        for kind, name in reversed(made):
+            if kind == "rows":
+                self._con.unregister(name)
+            else:
+                self._con.execute(f"drop {kind} if exists {quoted(name)} cascade")
 
     def run(self, sql: str, params: Any = None, shown: str | None = None, before: int = 0) -> Any:
         """DuckDB's connection with the answer; its refusal points into the text that was shown to it."""
@@ -124,21 +144,27 @@ class Scratch:
 
     # -- what it is shown -----------------------------------------------------------
 
-    def rows(self, rows: pa.Table | LazyRows, name: str | None = None) -> str:
-        name = name or f"rows_{len(self._made)}"
+    def rows(self, rows: pa.Table | LazyRows | Feed, name: str | None = None) -> str:
+        self._named += 1
+        name = name or f"rows_{self._named}"
         if isinstance(rows, LazyRows):
             self._lazy.append(rows)
             self._con.register(name, rows)
+        elif isinstance(rows, Feed):
+            self._con.register(name, rows)
         else:
-            self._con.register(name, handed(rows) if rows.num_rows > SMALL else _Stream(rows))
+            self._con.register(name, handed(rows) if rows.num_rows > SMALL else Feed(rows))
         self._made.append(("rows", name))
         return name
 
     def relation(self, found: SqlObject, rows: pa.Table | LazyRows) -> None:
         """Rows as we keep them, under their name and with their logical types."""
+        self._relation(found, rows if isinstance(rows, LazyRows) else rows.select(_held(found)))
+
+    def _relation(self, found: SqlObject, rows: pa.Table | LazyRows | Feed) -> None:
+        """The same for rows that have the columns of the relation and no others."""
         if not any(restored(c.type) or c.held != c.name for c in found.columns):
-            own = [c.name for c in found.columns]
-            self.rows(rows if isinstance(rows, LazyRows) else rows.select(own), found.name)
+            self.rows(rows, found.name)
             return
         listed = ", ".join(f"{_as_shown(c)} AS {quoted(c.name)}" for c in found.columns)
         self.view(found.name, f"select {listed} from {self.rows(rows)}")
@@ -183,6 +209,74 @@ class Scratch:
                 rows = rows.append_column(PLACE, pa.array(range(rows.num_rows), pa.int64()))
                 place = f", {quoted(PLACE)}"
             self.run(f"insert into {quoted(found.name)} select {wanted}{place} from {self.rows(rows)}")
+
+
+@dataclass(frozen=True)
+class _Kept:
+    columns: tuple[SqlColumn, ...]
+    feed: Feed
+    made: tuple[tuple[str, str], ...]
+
+
+class KeptScratch(Scratch):
+    """One whose relations stay from statement to statement; their rows are there for the time of one.
+
+    To show a relation costs more than to look up the row of a key in it.  What a text names must be
+    among what it is shown: anything else might be an old relation without rows.
+    """
+
+    def __init__(self, threads: int = 1, clock: Clock | None = None) -> None:
+        super().__init__(threads, clock)
+        self._kept: dict[str, _Kept] = {}  # by name in lower case
+        self._shown: set[str] = set()  # to the statement at hand
+
+    def relation(self, found: SqlObject, rows: pa.Table | LazyRows) -> None:
+        assert isinstance(rows, pa.Table)
+        name, rows = found.name.lower(), rows.select(_held(found))
+        kept = self._kept.get(name)
+        if kept is not None and (kept.columns != found.columns or kept.feed.schema != rows.schema):
+            self._let_go(name)
+            kept = None
+        if kept is None:
+            kept = self._keep(name, found, Feed(rows))
+        self._shown.add(name)
+        kept.feed.put(rows)
+
+    def _keep(self, name: str, found: SqlObject, feed: Feed) -> _Kept:
+        if len(self._kept) >= KEPT_MAX:
+            self._let_go(next(n for n in self._kept if n not in self._shown))
+        try:
+            self._relation(found, feed)
+            kept = self._kept[name] = _Kept(found.columns, feed, tuple(self._made))
+        except BaseException:
+            self._drop(self._made)
+            raise
+        finally:
+            self._made = []
+        return kept
+
+    def _let_go(self, name: str) -> None:
+        self._drop(self._kept.pop(name).made)
+
+    def _end(self) -> None:
+        for name in self._shown:
+            feed = self._kept[name].feed
+            feed.put(feed.schema.empty_table())
+        self._shown.clear()
+
+
+def may_keep(named: frozenset[str], shown: Relations) -> bool:
+    """Is a query with these names for a `KeptScratch`: few rows, and nothing that it is not shown?"""
+    known = {found.name.lower() for found, _ in shown}
+    return (
+        0 < len(shown) < KEPT_MAX
+        and all(isinstance(rows, pa.Table) and rows.num_rows <= SMALL for _, rows in shown)
+        and all(name.lower() in known for name in named)
+    )
+
+
+def _held(found: SqlObject) -> list[str]:
+    return [c.held for c in found.columns]
 
 
 def _as_shown(column: SqlColumn) -> str:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 from millpond.errors import ConflictError, InvalidError
 from millpond.flow.builder import Builder
 from millpond.plan.nodes import Plan
-from millpond.sql.catalog import Catalog, Shown
+from millpond.sql.catalog import Catalog, Shown, table_names
 from millpond.sql.functions import suggesting
 from millpond.sql.parameters import Params
 from millpond.sql.parse import Piece, statements
 from millpond.sql.result import Result
-from millpond.sql.scratch import Scratch
+from millpond.sql.scratch import KeptScratch, Relations, Scratch, may_keep
 from millpond.state import history
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class Session:
         self._shown = Shown()
         self._catalogs: list[Catalog] = []
         self._scratch: Scratch | None = None
+        self._kept_scratch: KeptScratch | None = None
         self._lock = threading.RLock()
 
     def run(self, text: str, params: Params = None, dialect: str = "postgres") -> Result:
@@ -187,6 +188,14 @@ class Session:
         if self._scratch is None:
             self._scratch = Scratch(max(1, min(4, os.cpu_count() or 1)), self.pond._clock)
         return self._scratch
+
+    def scratch_for(self, sql: str, shown: Relations) -> Scratch:
+        """Where a query over these rows is answered with the least work."""
+        if not may_keep(table_names(sql), shown):
+            return self.scratch
+        if self._kept_scratch is None:
+            self._kept_scratch = KeptScratch(1, self.pond._clock)
+        return self._kept_scratch
 
     def require_epoch(self) -> None:
         """There must be a pond to be read."""

@@ -22,7 +22,7 @@ from millpond.sql.moments import as_of
 from millpond.sql.parameters import Params, for_duckdb
 from millpond.sql.parse import Piece, readable, reads_only
 from millpond.sql.result import Result
-from millpond.sql.scratch import SMALL, Scratch
+from millpond.sql.scratch import SMALL, Relations, Scratch
 from millpond.sql.session import Session
 from millpond.sql.time_windows import MARK, as_plain_sql
 from millpond.state.snapshot import Snapshot
@@ -46,16 +46,16 @@ def run(session: Session, piece: Piece, params: Params) -> Result:
     reader = session.pond._reader
     with reader.pinned(epoch) as snapshot:
         catalog = session.catalog_of(reader.plan_of(snapshot.manifest))
-        sql = inlined(sql, (catalog if epoch is None else session.catalog).objects).sql  # functions of now
-        with session.scratch.turn() as scratch:
-            names, table = answer(scratch, catalog, snapshot, sql, values or {})
+        now = catalog if epoch is None else session.catalog_of(reader.plan_of(reader.head()))
+        sql = inlined(sql, now.objects).sql  # functions of now
+        shown = shown_rows(catalog, snapshot, sql, values or {})
+        with session.scratch_for(sql, shown).turn() as scratch:
+            names, table = answer(scratch, catalog, shown, sql, values)
     return Result.of_rows([n for n, _ in names], [t for _, t in names], table, snapshot.epoch)
 
 
-def answer(
-    scratch: Scratch, catalog: Catalog, snapshot: Snapshot, sql: str, values: Any
-) -> tuple[list[tuple[str, str]], pa.Table]:
-    """The names and types of a query's columns, and its rows at a snapshot."""
+def shown_rows(catalog: Catalog, snapshot: Snapshot, sql: str, values: Any) -> Relations:
+    """What a query names, and the rows of it that the query can need."""
     named = catalog.expanded(catalog.read_by(sql))
     behind = {name for o in named if o.kind == "view" for name in o.uses}  # views may need other rows
     kept: list[tuple[SqlObject, TableSpec]] = []
@@ -64,8 +64,19 @@ def answer(
         if spec is not None and found.kind != "view" and found.name not in behind:
             kept.append((found, spec))
     keys = wanted_keys(sql, [*kept, *_indexes(catalog, kept)], values) if kept else {}
-    for found in named:
-        _show(scratch, catalog, snapshot, found, keys)
+    relations = [o for o in named if o.kind not in ("sink", "index")]
+    return [(found, _rows(catalog, snapshot, found, keys)) for found in relations]
+
+
+def answer(
+    scratch: Scratch, catalog: Catalog, shown: Relations, sql: str, values: Any
+) -> tuple[list[tuple[str, str]], pa.Table]:
+    """The names and types of a query's columns, and its rows."""
+    for found, rows in shown:
+        if rows is None:
+            scratch.view(found.name, found.text)
+        else:
+            scratch.relation(found, rows)
     try:
         return scratch.query(sql, values)
     except InvalidError:
@@ -74,19 +85,17 @@ def answer(
         raise
 
 
-def _show(
-    scratch: Scratch, catalog: Catalog, snapshot: Snapshot, found: SqlObject, keys: Mapping[str, Keys]
-) -> None:
+def _rows(
+    catalog: Catalog, snapshot: Snapshot, found: SqlObject, keys: Mapping[str, Keys]
+) -> pa.Table | LazyRows | None:
+    """The rows of a relation that a query can need; None for a plain view."""
     if found.kind == "view":
         if MARK in found.text:
             raise InvalidError(
                 f"view {found.name!r} has windows of time, which only materialized views have",
                 hint=f"CREATE MATERIALIZED VIEW … AS SELECT * FROM {found.name}",
             )
-        scratch.view(found.name, found.text)
-        return
-    if found.kind in ("sink", "index"):
-        return
+        return None
     spec = catalog.stored(found)
     if spec is None:
         raise InvalidError(
@@ -99,13 +108,11 @@ def _show(
             schema = pa.schema([table.schema.field(k) for k in table.key])
             rows = [dict(zip(table.key, k, strict=True)) for k in keys[table.name]]
             wanted = pa.Table.from_pylist(rows, schema=schema)
-            scratch.relation(found, snapshot.lookup(table, wanted, columns))
-            return
+            return snapshot.lookup(table, wanted, columns)
     if snapshot.table(spec).count_rows_upper() <= SMALL:
-        scratch.relation(found, snapshot.whole(spec, columns))
-        return
+        return snapshot.whole(spec, columns)
     schema = pa.schema([spec.schema.field(c) for c in columns])
-    scratch.relation(found, LazyRows(schema, partial(snapshot.whole, spec)))
+    return LazyRows(schema, partial(snapshot.whole, spec))
 
 
 def _indexes(catalog: Catalog, kept: list[tuple[SqlObject, TableSpec]]) -> list[tuple[SqlObject, TableSpec]]:
