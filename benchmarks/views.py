@@ -1,7 +1,8 @@
 """Many views over one source: how the epoch floor grows with their number.
 
 Law: one Spark session, the same bids, 1,000 rows an epoch, every view behind one exchange; the ratio is to
-one view in the same run.
+one view the same way in the same run.  Two ways: as people get it, where an epoch of so few rows is that of
+one task, and as an epoch of many rows runs, in two tasks for each level with Spark's shuffle between.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from rich.table import Table
 import millpond
 from benchmarks import report
 from benchmarks.measure import tree
+from millpond.engine.spark import SparkEngine
 from millpond.engine.spark_session import make_session
 
 ROWS = 1000  # of an epoch
 WARM = 25  # epochs that are not counted
 ROOT = Path(__file__).parents[1]
+WAYS = {"one task (default)": SparkEngine.rows_alone, "stages of two tasks": 0}  # rows that are one task's
 KINDS = (
     "SELECT auction, count(*) AS n, sum(price) AS total FROM bid WHERE price > {0} GROUP BY auction",
     "SELECT bidder, count(*) AS n, max(price) AS best FROM bid WHERE auction % 97 <> {0} GROUP BY bidder",
@@ -44,6 +47,7 @@ KINDS = (
 
 @dataclass(frozen=True)
 class Figure:
+    way: str
     views: int
     epochs: int
     p50_ms: float
@@ -59,18 +63,22 @@ def texts(count: int) -> list[str]:
 
 def run(counts: Sequence[int], epochs: int, console: Console) -> None:
     session = make_session(extra={"spark.executorEnv.PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"})
+    figures: list[Figure] = []
     with tempfile.TemporaryDirectory(prefix="views-") as place:
-        measured(session, Path(place, "warm"), 1, 5)  # the session's own first epochs
-        figures = [measured(session, Path(place, str(n)), n, epochs) for n in counts]
-    table = Table("views", "epoch p50 ms", "p90 ms", "ratio", "CPU ms an epoch", "ratio", "tables", "runs")
+        measured(session, Path(place, "warm"), "stages of two tasks", 1, 5)  # the session's own first epochs
+        for way in WAYS:
+            figures += [measured(session, Path(place, f"{WAYS[way]}-{n}"), way, n, epochs) for n in counts]
+    table = Table("way", "views", "epoch p50 ms", "p90 ms", "", "CPU ms an epoch", "", "tables", "runs")
     for one in figures:
+        first = next(f for f in figures if f.way == one.way)
         table.add_row(
+            one.way,
             str(one.views),
             f"{one.p50_ms:.0f}",
             f"{one.p90_ms:.0f}",
-            f"{one.p50_ms / figures[0].p50_ms:.2f}x",
+            f"{one.p50_ms / first.p50_ms:.2f}x",
             f"{one.cpu_ms:.0f}",
-            f"{one.cpu_ms / figures[0].cpu_ms:.2f}x",
+            f"{one.cpu_ms / first.cpu_ms:.2f}x",
             str(one.tables),
             str(one.runs),
         )
@@ -79,13 +87,15 @@ def run(counts: Sequence[int], epochs: int, console: Console) -> None:
     console.print(f"written: benchmarks/results/{path.name}")
 
 
-def measured(session: Any, folder: Path, views: int, epochs: int) -> Figure:
+def measured(session: Any, folder: Path, way: str, views: int, epochs: int) -> Figure:
     """Epochs one after the other; time is from commit to commit."""
     total = WARM + epochs
     settings: dict[str, Any] = {"epoch_rows_max": ROWS, "parallelism": 2}
     at: list[float] = []
     cpu: list[float] = []
-    with millpond.open(folder, spark=session, **settings) as pond:
+    engine = SparkEngine(session)
+    engine.rows_alone = WAYS[way]
+    with millpond.open(folder, engine=engine, **settings) as pond:
         source = f"connector = 'nexmark', type = 'bid', events = {total * ROWS * 50 // 46}"
         made = ";".join(f"CREATE MATERIALIZED VIEW v{n} AS {text}" for n, text in enumerate(texts(views)))
         pond.sql(f"CREATE SOURCE bid WITH ({source}); {made}")
@@ -102,5 +112,12 @@ def measured(session: Any, folder: Path, views: int, epochs: int) -> Figure:
     times = [1000 * (b - a) for a, b in zip(at[WARM:], at[WARM + 1 : total - 2], strict=False)]
     used = 1000 * (cpu[1] - cpu[0]) / (total - 2 - WARM)
     return Figure(
-        views, len(times), statistics.median(times), statistics.quantiles(times, n=10)[-1], used, tables, runs
+        way,
+        views,
+        len(times),
+        statistics.median(times),
+        statistics.quantiles(times, n=10)[-1],
+        used,
+        tables,
+        runs,
     )
