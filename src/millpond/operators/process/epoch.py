@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,12 @@ import pyarrow as pa
 from millpond.delta import HASH, WEIGHT
 from millpond.identity import one_chunk
 from millpond.operators.kernel import error_rows, join_errors
+from millpond.operators.keyed import some_keys
 from millpond.operators.operator import Binding, Change, Context, Result
 from millpond.operators.process.batch import Batch, Failure, Swift
 from millpond.operators.process.broadcast_handle import BroadcastHandle
 from millpond.operators.process.cell import Shared
+from millpond.operators.process.columns import ColumnHandle
 from millpond.operators.process.context import ProcessContext
 from millpond.operators.process.control import hear
 from millpond.operators.process.declared import Declared, Facts
@@ -29,6 +32,11 @@ from millpond.operators.process.feed import Feed
 from millpond.operators.process.handle import Handle, Home, Times
 from millpond.operators.process.handles import handle_of, sweep
 from millpond.operators.process.in_order import Ordered, plain_rows
+from millpond.operators.process.lanes.allowed import allowed
+from millpond.operators.process.lanes.rounds import rounds
+from millpond.operators.process.lanes.run import is_tried
+from millpond.operators.process.lanes.run import run as run_lanes
+from millpond.operators.process.lanes.turn import keeps_lanes
 from millpond.operators.process.outputs import MAIN, Outputs, Part, check_fits, columns
 from millpond.operators.process.result import appended, replaced
 from millpond.operators.process.spec import SWEEPS, sweep_name
@@ -181,6 +189,48 @@ class Epoch:
         opened: Mapping[str, Opened],
         swept: Mapping[str, pa.Table],
     ) -> None:
+        done = self._in_lanes(keys, rows)
+        if done is None:
+            self._by_key(keys, rows, opened, swept)
+        elif not done.all():
+            numbers = np.flatnonzero(~done)
+            places = np.flatnonzero(~done[rows.keys])
+            left = Ordered(rows.rows, rows.order[places], np.searchsorted(numbers, rows.keys[places]))
+            before = {side: len(parts) for side, parts in self.parts.items()}
+            self._by_key(some_keys(keys, numbers, self.op.key), left, opened, swept)
+            for side, parts in self.parts.items():
+                parts[before[side] :] = [replace(p, keys=numbers[p.keys]) for p in parts[before[side] :]]
+
+    def _in_lanes(self, keys: KeySet, rows: Ordered) -> Bools | None:
+        """As many keys as can, all at once: which; None if user code does not allow it."""
+        if self.timed or not all(keeps_lanes(state) for state in self.op.states):
+            return None
+        if not is_tried(self.op.code) or not allowed(self.op.code):
+            return None
+        some = rounds(np.searchsorted(rows.keys, np.arange(len(keys) + 1)))
+        if not len(some.keys):
+            return None
+        mine = keys if len(some.keys) == len(keys) else some_keys(keys, np.sort(some.keys), self.op.key)
+        states = [
+            (s, ColumnHandle(s, self.ctx.table(f"{self.ctx.step}/{s.name}"), mine)) for s in self.op.states
+        ]
+        found = run_lanes(self.op.code, states, self.op.schema, rows, some)
+        if found is None:
+            return None
+        self.changes += found.changes
+        self.parts[MAIN].append(found.part(self.op.latest))
+        done = np.zeros(len(keys), np.bool_)
+        done[some.keys] = True
+        return done
+
+    def _by_key(
+        self,
+        keys: KeySet,
+        rows: Ordered,
+        opened: Mapping[str, Opened],
+        swept: Mapping[str, pa.Table],
+    ) -> None:
+        """Key by key, row by row."""
         starts = np.searchsorted(rows.keys, np.arange(len(keys) + 1)).tolist()
         times = None
         if self.facts.time is not None:

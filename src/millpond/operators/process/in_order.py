@@ -70,6 +70,12 @@ class Ordered:
     def columns(self, names: Sequence[str]) -> pa.Table:
         return canonical_rows(self.rows.select(list(names))).take(pa.array(self.order))
 
+    def column(self, name: str, places: Ints) -> pa.Array:
+        """One column of the rows at these places."""
+        return one_chunk(canonical_rows(self.rows.select([name])).column(0)).take(
+            pa.array(self.order[places])
+        )
+
     def some(self, places: Ints) -> pa.Table:
         """All columns of the rows at these places."""
         return canonical_rows(self.rows.take(pa.array(self.order[places])))

@@ -25,7 +25,7 @@ _ENDS = ("RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "YIELD_VALU
 _LOOKS = {"breakpoint", "currentframe", "dir", "eval", "exec", "_getframe", "locals", "set_trace", "vars"}
 
 
-class _Doubt(Exception):
+class Doubt(Exception):
     """The instructions do not tell."""
 
 
@@ -40,17 +40,17 @@ def columns_read(code: Code, columns: Collection[str]) -> frozenset[str] | None:
     is_class = isinstance(code.target, Process)
     function = type(code.target).on_row if is_class else code.target
     try:
-        read = _attributes_read(_plain_code(function, 1 + is_class), int(is_class))
-    except _Doubt:
+        read = _attributes_read(plain_code(function, 1 + is_class), int(is_class))
+    except Doubt:
         return None
     return read if read <= set(columns) else None
 
 
 @lru_cache(maxsize=256)
 def _attributes_read(inner: CodeType, parameter: int) -> frozenset[str]:
-    body = _instructions(inner)
-    uses = _uses(inner, body, inner.co_varnames[parameter], "LOAD_ATTR")
-    return frozenset(body[at].argval for at in uses)
+    body = instructions(inner)
+    read = uses(inner, body, inner.co_varnames[parameter], "LOAD_ATTR")
+    return frozenset(body[at].argval for at in read)
 
 
 def never_emptied(code: Code) -> frozenset[str]:
@@ -67,14 +67,11 @@ def never_emptied(code: Code) -> frozenset[str]:
     try:
         if isinstance(code.target, Process):
             odd = frozenset().union(
-                *(
-                    _odd_attributes(_plain_code(each, 1), tuple(states))
-                    for each in _methods(type(code.target))
-                )
+                *(_odd_attributes(plain_code(each, 1), tuple(states)) for each in _methods(type(code.target)))
             )
         else:
-            odd = _odd_parameters(_plain_code(code.target, 1), tuple(states))
-    except _Doubt:
+            odd = _odd_parameters(plain_code(code.target, 1), tuple(states))
+    except Doubt:
         return frozenset()
     return frozenset(name for attribute, name in code.states if attribute not in odd)
 
@@ -92,8 +89,8 @@ def always_set(code: Code) -> frozenset[str]:
     is_class = isinstance(code.target, Process)
     function = type(code.target).on_row if is_class else code.target
     try:
-        found = _set_at_first(_plain_code(function, 1 + is_class), is_class)
-    except _Doubt:
+        found = _set_at_first(plain_code(function, 1 + is_class), is_class)
+    except Doubt:
         return frozenset()
     return frozenset(name for attribute, name in code.states if attribute in found)
 
@@ -101,10 +98,10 @@ def always_set(code: Code) -> frozenset[str]:
 @lru_cache(maxsize=256)
 def _set_at_first(inner: CodeType, is_class: bool) -> frozenset[str]:
     if inner.co_exceptiontable:  # what is set may fail, and the failure be caught
-        raise _Doubt
+        raise Doubt
     found = set()
     added: str | None = None  # x.value += …: what x is
-    body = _instructions(inner)
+    body = instructions(inner)
     for at, one in enumerate(body[:-2]):
         if one.is_jump_target or one.opcode in _JUMPS or one.opname in _ENDS:
             break
@@ -135,18 +132,18 @@ def _methods(kind: type) -> Iterator[Any]:
             if isinstance(value, FunctionType):
                 yield value
             elif hasattr(type(value), "__get__") and name not in ("__dict__", "__weakref__"):
-                raise _Doubt  # a property, a class method, or whatever else finds its own way to it
+                raise Doubt  # a property, a class method, or whatever else finds its own way to it
 
 
 @lru_cache(maxsize=256)
 def _odd_attributes(inner: CodeType, states: tuple[str, ...]) -> frozenset[str]:
     """The states among the attributes of `self` that a method uses in another way."""
-    body = _instructions(inner)
+    body = instructions(inner)
     odd = set()
-    for at in _uses(inner, body, inner.co_varnames[0], "LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR"):
+    for at in uses(inner, body, inner.co_varnames[0], "LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR"):
         name = body[at].argval
         if name.startswith("__"):
-            raise _Doubt
+            raise Doubt
         if name in states and not _reads_or_sets(body, at + 1, at - 2):
             odd.add(name)
     return frozenset(odd)
@@ -155,18 +152,18 @@ def _odd_attributes(inner: CodeType, states: tuple[str, ...]) -> frozenset[str]:
 @lru_cache(maxsize=256)
 def _odd_parameters(inner: CodeType, states: tuple[str, ...]) -> frozenset[str]:
     """The states among the parameters of a function that it uses in another way."""
-    body = _instructions(inner)
+    body = instructions(inner)
     if not {*states} <= {*inner.co_varnames[: inner.co_argcount + inner.co_kwonlyargcount]}:
-        raise _Doubt
+        raise Doubt
     return frozenset(name for name in states if not _is_plain(inner, body, name))
 
 
 def _is_plain(inner: CodeType, body: Instructions, state: str) -> bool:
     try:
-        uses = list(_uses(inner, body, state, "LOAD_ATTR", "STORE_ATTR", "COPY"))
-    except _Doubt:
+        found = list(uses(inner, body, state, "LOAD_ATTR", "STORE_ATTR", "COPY"))
+    except Doubt:
         return False
-    return all(_reads_or_sets(body, at, at - 2) for at in uses)
+    return all(_reads_or_sets(body, at, at - 2) for at in found)
 
 
 def _reads_or_sets(body: Instructions, at: int, before: int) -> bool:
@@ -186,29 +183,29 @@ def _reads_or_sets(body: Instructions, at: int, before: int) -> bool:
     return given.opname == "BINARY_OP" or (given.opname == "LOAD_CONST" and given.argval is not None)
 
 
-def _plain_code(function: Any, parameters: int) -> CodeType:
+def plain_code(function: Any, parameters: int) -> CodeType:
     """The code of a function that takes at least so many parameters by position."""
     if sys.gettrace() is not None or not isinstance(function, FunctionType):
-        raise _Doubt
+        raise Doubt
     inner = function.__code__
     if hasattr(function, "__wrapped__") or inner.co_argcount < parameters or _LOOKS & {*inner.co_names}:
-        raise _Doubt
+        raise Doubt
     return inner
 
 
-def _instructions(inner: CodeType) -> Instructions:
+def instructions(inner: CodeType) -> Instructions:
     return [one for one in dis.get_instructions(inner) if one.opname != "EXTENDED_ARG"]
 
 
-def _uses(inner: CodeType, body: Instructions, variable: str, *allowed: str) -> Iterator[int]:
+def uses(inner: CodeType, body: Instructions, variable: str, *allowed: str) -> Iterator[int]:
     """Where a variable is used: the instruction behind each that loads it, which is one of those allowed."""
     if variable in inner.co_cellvars:
-        raise _Doubt
+        raise Doubt
     for at, one in enumerate(body):
         named = one.argval if isinstance(one.argval, tuple) else (one.argval,)
         if one.opcode not in dis.haslocal or variable not in named:
             continue
         behind = body[at + 1]
         if one.opname not in _LOADS or behind.opname not in allowed or behind.is_jump_target:
-            raise _Doubt
+            raise Doubt
         yield at + 1

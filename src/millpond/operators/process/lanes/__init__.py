@@ -1,0 +1,1 @@
+"""User code of a process step run for many keys at once: one call for the next row of every key."""

@@ -1,0 +1,178 @@
+"""What user code gives in its lanes, as columns: a place for each row, filled call by call.
+
+Law: a column holds what Arrow makes of the values that the same code gives row
+by row; whatever else it would have to be is `Unfit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millpond.operators.process.lanes.lane import EXACT, INT_HIGH, INT_LOW, Lane, OtherLane, TextLane, Unfit
+from millpond.operators.process.lanes.turn import Turn
+
+Values = npt.NDArray[Any]
+Bools = npt.NDArray[np.bool_]
+Column = Callable[[str], "pa.Array | None"]
+
+_NULL = -1  # among the codes of a text
+
+
+class Given:
+    """The rows of the main output."""
+
+    def __init__(self, schema: pa.Schema, rows: int, column: Column) -> None:
+        self._names = schema.names
+        self._fields = [_field(f.type, rows, column) for f in schema]
+        self._schema = schema
+        self.rows = np.zeros(rows, np.bool_)  # which rows gave one
+
+    def put(self, turn: Turn, item: Any) -> None:
+        """What the call for these lanes returned."""
+        if item is None:
+            return
+        if type(item) is dict and len(item) == len(self._names):
+            try:
+                item = tuple([item[name] for name in self._names])
+            except KeyError:
+                raise Unfit("a row with other columns") from None
+        if type(item) is not tuple or len(item) != len(self._names):
+            raise Unfit("not a row")
+        for field, value in zip(self._fields, item, strict=True):
+            field.put(turn, value)
+        turn.put(self.rows, True, turn.begin)
+
+    def columns(self) -> list[pa.Array]:
+        """Of the rows that were given, round after round."""
+        arrays = [field.made() for field in self._fields]
+        if self.rows.all():
+            return arrays
+        some = pa.array(self.rows)
+        return [array.filter(some) for array in arrays]
+
+
+class _Field:
+    """One column: the same column of the rows all the time, or values."""
+
+    def __init__(self, kind: pa.DataType, rows: int, column: Column) -> None:
+        self._kind = kind
+        self._rows = rows
+        self._column = column
+        self._same: str | None = None  # this column of the rows, so far
+        self._begun = False
+        self._null: Bools | None = None
+
+    def put(self, turn: Turn, value: Any) -> None:
+        name = value.column if isinstance(value, Lane | TextLane | OtherLane) else None
+        if not self._begun and name is not None and self._is_mine(name):
+            self._same, self._begun = name, True
+        if self._same is not None:
+            if name == self._same:
+                return
+            self._start(self._column(self._same))
+            self._same = None
+        elif not self._begun:
+            self._start(None)
+        self._begun = True
+        if value is None:
+            if self._null is None:
+                self._null = np.zeros(self._rows, np.bool_)
+            turn.put(self._null, True, turn.begin)
+        else:
+            self._put(turn, value)
+
+    def made(self) -> pa.Array:
+        if self._same is not None:
+            return self._column(self._same)
+        if not self._begun:
+            return pa.nulls(self._rows, self._kind)
+        return self._made()
+
+    def _is_mine(self, name: str) -> bool:
+        array = self._column(name)
+        return array is not None and array.type == self._kind
+
+    def _start(self, array: pa.Array | None) -> None:
+        """From now on values; those of the rows so far are of this column."""
+        raise Unfit("a value of another type")
+
+    def _put(self, turn: Turn, value: Any) -> None:
+        raise NotImplementedError
+
+    def _made(self) -> pa.Array:
+        raise NotImplementedError
+
+
+class _Numbers(_Field):
+    """Whole numbers, floats or truth values."""
+
+    def _start(self, array: pa.Array | None) -> None:
+        dtype = _dtype(self._kind)
+        if array is None:
+            self._values: Values = np.zeros(self._rows, dtype)
+        else:
+            self._values = array.to_numpy(zero_copy_only=False).astype(dtype)
+
+    def _put(self, turn: Turn, value: Any) -> None:
+        dtype = self._values.dtype
+        if isinstance(value, Lane):
+            given = value.array
+            if given.dtype == np.int64 and dtype == np.float64:
+                if not (value.low >= -EXACT and value.high <= EXACT):
+                    raise Unfit("a whole number that no float holds")
+            elif given.dtype != dtype:
+                raise Unfit("a value of another type")
+            turn.put(self._values, given, turn.begin)
+            return
+        if type(value) is int and dtype == np.float64 and -EXACT <= value <= EXACT:
+            value = float(value)
+        if type(value) is not {"i": int, "f": float, "b": bool}[dtype.kind]:
+            raise Unfit("a value of another type")
+        plain: Any = value
+        if dtype.kind == "i" and not INT_LOW <= plain <= INT_HIGH:
+            raise Unfit("a whole number beyond 64 bits")
+        turn.put(self._values, plain, turn.begin)
+
+    def _made(self) -> pa.Array:
+        made = pa.array(self._values, mask=self._null)
+        try:
+            return made if made.type == self._kind else made.cast(self._kind)
+        except pa.ArrowInvalid:
+            raise Unfit("a number that the column does not hold") from None
+
+
+class _Words(_Field):
+    """Text that is written in the code."""
+
+    def _start(self, array: pa.Array | None) -> None:
+        if array is not None:
+            raise Unfit("text of the rows and of the code")
+        self._codes = np.full(self._rows, _NULL, np.int32)
+        self._words: dict[str, int] = {}
+
+    def _put(self, turn: Turn, value: Any) -> None:
+        if type(value) is not str:
+            raise Unfit("a value of another type")
+        turn.put(self._codes, self._words.setdefault(value, len(self._words)), turn.begin)
+
+    def _made(self) -> pa.Array:
+        return pa.array(list(self._words), self._kind).take(pa.array(self._codes, mask=self._codes == _NULL))
+
+
+def _field(kind: pa.DataType, rows: int, column: Column) -> _Field:
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return _Words(kind, rows, column)
+    return (_Field if _dtype(kind) is None else _Numbers)(kind, rows, column)
+
+
+def _dtype(kind: pa.DataType) -> Any:
+    if pa.types.is_integer(kind):
+        return None if kind == pa.uint64() else np.int64
+    if pa.types.is_float64(kind):
+        return np.float64
+    return np.bool_ if pa.types.is_boolean(kind) else None

@@ -1,0 +1,204 @@
+"""What user code holds while it is called for many keys: a row and states that stand for those of all lanes.
+
+Law: nothing outlives a call but what `LaneState.keep` is told to keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.operators.process.cell import NotItsValue
+from millpond.operators.process.columns import ColumnHandle
+from millpond.operators.process.lanes.lane import INT_HIGH, INT_LOW, Lane, OtherLane, Split, TextLane, Unfit
+from millpond.operators.process.spec import StateSpec
+
+Ints = npt.NDArray[np.int64]
+Values = npt.NDArray[Any]
+Bools = npt.NDArray[np.bool_]
+
+_KINDS = {pa.int64(): int, pa.float64(): float, pa.bool_(): bool}
+
+
+class Turn:
+    """Which rows and lanes the call at hand is for."""
+
+    __slots__ = ("begin", "chosen", "size")
+
+    def __init__(self) -> None:
+        self.begin = 0  # of the round, among the rows
+        self.size = 0  # of the round
+        self.chosen: Ints | None = None  # the lanes of it, or all
+
+    def of_rows(self, values: Values) -> Values:
+        found = values[self.begin : self.begin + self.size]
+        return found if self.chosen is None else found[self.chosen]
+
+    def of_lanes(self, values: Values) -> Values:
+        found = values[: self.size]
+        return found if self.chosen is None else found[self.chosen]
+
+    def put(self, into: Values, values: Any, begin: int = 0) -> None:
+        """Set these lanes of an array."""
+        held = into[begin : begin + self.size]
+        if self.chosen is None:
+            held[:] = values
+        else:
+            held[self.chosen] = values
+
+
+class LaneRow:
+    """`row.price`: the column, in the lanes of this turn."""
+
+    __slots__ = ("_column", "_known", "_turn")
+
+    def __init__(self, turn: Turn, column: Callable[[str], pa.Array | None]) -> None:
+        object.__setattr__(self, "_turn", turn)
+        object.__setattr__(self, "_column", column)
+        object.__setattr__(self, "_known", {})
+
+    def __getattr__(self, name: str) -> Any:
+        make = self._known.get(name)
+        if make is None:
+            array = self._column(name)
+            if array is None:
+                raise Unfit(f"no column {name!r}")
+            make = self._known[name] = _lanes_of(name, array, self._turn)
+        return make()
+
+    def __getitem__(self, name: Any) -> Any:
+        if type(name) is not str:
+            raise Unfit("columns by number")
+        return getattr(self, name)
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise Unfit("rows are read-only")
+
+
+def _lanes_of(name: str, array: pa.Array, turn: Turn) -> Callable[[], Any]:
+    """What `row.name` gives in the turn at hand."""
+    if array.null_count:
+        raise Unfit(f"NULL in column {name!r}")
+    kind = array.type
+    if pa.types.is_integer(kind):
+        bounds = pc.min_max(array).as_py() if len(array) else {"min": 0, "max": 0}
+        low, high = bounds["min"], bounds["max"]
+        if high > INT_HIGH:
+            raise Unfit("a whole number beyond 64 bits")
+        whole = array.cast(pa.int64()).to_numpy()
+        return lambda: Lane(turn.of_rows(whole), low, high, name)
+    if pa.types.is_float32(kind) or pa.types.is_float64(kind):
+        floats = array.cast(pa.float64()).to_numpy()
+        return lambda: Lane(turn.of_rows(floats), 0, 0, name)
+    if pa.types.is_boolean(kind):
+        truth = array.to_numpy(zero_copy_only=False)
+        return lambda: Lane(turn.of_rows(truth), 0, 1, name)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        encoded = array.dictionary_encode()
+        codes = encoded.indices.to_numpy()
+        words = {word: code for code, word in enumerate(encoded.dictionary.to_pylist())}
+        return lambda: TextLane(turn.of_rows(codes), words, name)
+    return lambda: OtherLane(name)
+
+
+class LaneState(NotItsValue):
+    """`state.value`: of the keys of this turn."""
+
+    __slots__ = ("_absent", "_array", "_high", "_kind", "_low", "_missing", "_new", "_set", "_spec", "_turn")
+
+    def __init__(self, spec: StateSpec, handle: ColumnHandle, lanes: Ints, turn: Turn) -> None:
+        kind = _KINDS.get(spec.fields[0].type)
+        if spec.default is not None and type(spec.default) is not kind:
+            raise Unfit("a default of another type")
+        assert kind is not None
+        values = handle.values.take(pa.array(lanes))
+        absent = ~handle.found[lanes]
+        self._spec = spec
+        self._turn = turn
+        self._kind: type = kind
+        self._array: Values = values.fill_null(kind()).to_numpy(zero_copy_only=False).copy()
+        self._absent: Bools | None = absent if spec.default is None and absent.any() else None
+        self._missing = absent  # those that will have no value, unless it is set
+        self._set = np.zeros(len(values), np.bool_)
+        self._new: Any = None
+        self._low = self._high = 0
+        if kind is int and len(values):
+            self._low, self._high = int(self._array.min()), int(self._array.max())
+
+    def _state(self) -> str:
+        return self._spec.name
+
+    @property
+    def value(self) -> Any:
+        if self._new is not None:
+            return self._new
+        if self._absent is not None:
+            absent = self._turn.of_lanes(self._absent)
+            count = np.count_nonzero(absent)
+            if count == len(absent):
+                return None
+            if count:
+                raise Split(absent)
+        return Lane(self._turn.of_lanes(self._array), self._low, self._high)
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        self._new = self._fitted(value)
+
+    def get(self) -> Any:
+        return self.value
+
+    def set(self, value: Any) -> None:
+        self.value = value
+
+    def _fitted(self, value: Any) -> Lane:
+        if isinstance(value, Lane):
+            if value.array.dtype != self._array.dtype:
+                raise Unfit("a value of another type")
+            return value
+        is_mine = type(value) is self._kind
+        plain: Any = value
+        if not is_mine or (self._kind is int and not INT_LOW <= plain <= INT_HIGH):
+            raise Unfit("a value of another type")
+        held = np.full(len(self._turn.of_lanes(self._array)), plain, self._array.dtype)
+        return Lane(held, plain, plain)
+
+    def keep(self) -> None:
+        """The call has come to its end: what it set is the value of these keys."""
+        new, self._new = self._new, None
+        if new is None:
+            return
+        self._turn.put(self._array, new.array)
+        self._turn.put(self._set, True)
+        if self._absent is not None:
+            self._turn.put(self._absent, False)
+        if self._kind is int:
+            self._low, self._high = min(self._low, new.low), max(self._high, new.high)
+
+    def forget(self) -> None:
+        self._new = None
+
+    def store(self, handle: ColumnHandle, lanes: Ints) -> None:
+        """To the keys of the lanes; what was never there and never set stays away."""
+        if not self._set.any():
+            return
+        back = np.empty(len(lanes), np.int64)
+        back[lanes] = np.arange(len(lanes))
+        handle.values = pa.array(self._array[back], mask=(self._missing & ~self._set)[back])
+
+
+def keeps_lanes(spec: StateSpec) -> bool:
+    """Can such a state be held in lanes?"""
+    return (
+        spec.kind == "value"
+        and spec.form == "scalar"
+        and spec.ttl is None
+        and spec.adds is None
+        and spec.rebuilt is None
+        and spec.fields[0].type in _KINDS
+    )
