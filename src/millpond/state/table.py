@@ -40,6 +40,9 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 
+FEW_OF = 4096  # rows that are looked at to tell whether keys are few
+
+
 @dataclass(frozen=True)
 class KeySet:
     """The distinct keys of a batch, sorted by hash (and by value where two share one).
@@ -69,6 +72,9 @@ class KeySet:
         length = len(hashes)
         if not length or (hashes[1:] > hashes[:-1]).all():
             return KeySet(hashes, _key_table(values, length), np.arange(length))
+        few = _few_keys(values, hashes)
+        if few is not None:
+            return few
         perm = argsort_runs(hashes)
         same = ties(hashes[perm])
         again = np.flatnonzero(same)
@@ -82,6 +88,27 @@ class KeySet:
         first = perm[np.flatnonzero(~same)]
         distinct = {name: take(column, first) for name, column in values.items()}
         return KeySet(hashes[first], _key_table(distinct, len(first)), inverse)
+
+
+def _few_keys(values: dict[str, pa.Array], hashes: Hashes) -> KeySet | None:
+    """Where keys have many rows each: they are found in a small table of hashes, and only they are sorted.
+
+    None if the keys are not few, or if two of them share a hash.
+    """
+    if len(hashes) < FEW_OF or 4 * len(np.unique(hashes[:: len(hashes) // FEW_OF])) > FEW_OF:
+        return None
+    encoded = pa.array(hashes).dictionary_encode()
+    distinct: Hashes = encoded.dictionary.to_numpy()
+    order = np.argsort(distinct)
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    inverse = rank[encoded.indices.to_numpy()]
+    first = np.empty(len(order), np.int64)
+    first[inverse[::-1]] = np.arange(len(inverse) - 1, -1, -1)  # of several, what is set last stays
+    if not same_rows(list(values.values()), first[inverse], np.arange(len(inverse))):
+        return None
+    columns = {name: take(column, first) for name, column in values.items()}
+    return KeySet(distinct[order], _key_table(columns, len(first)), inverse)
 
 
 def _key_table(values: dict[str, pa.Array], length: int) -> pa.Table:

@@ -772,3 +772,31 @@ def test_two_threads_may_verify_one_block() -> None:
     part._check_blocks(blocks[:2])
     part._check_blocks(blocks[:2])
     assert part._unverified == len(blocks) - len(part._verified.nonzero()[0]) > 0
+
+
+# ---------------------------------------------------------------- keys of a batch
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["own hashes", "shared hashes"])
+@pytest.mark.parametrize("keys", [1, 300, 9000])
+def test_few_and_many_keys_are_told_apart_alike(
+    keys: int, shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However the distinct keys are found: by hash, each row knows its own."""
+    rng = np.random.default_rng(keys)
+    batch = pa.table(
+        {
+            "k": rng.integers(0, keys, 20_000),
+            "t": pa.array([f"t{n % 3}" if n % 7 else None for n in range(20_000)]),
+        }
+    )
+    hashes = hashing.hash_columns([c.combine_chunks() for c in batch.columns], batch.num_rows)
+    if shared:
+        hashes = hashes >> np.uint64(57)
+    found = KeySet.of(batch, ["k", "t"], hashes)
+    monkeypatch.setattr("millpond.state.table._few_keys", lambda values, hashes: None)
+    expected = KeySet.of(batch, ["k", "t"], hashes)
+    assert found.hashes.tolist() == expected.hashes.tolist()
+    assert found.columns.equals(expected.columns)
+    assert found.inverse.tolist() == expected.inverse.tolist()
+    assert found.columns.take(pa.array(found.inverse)).equals(batch)

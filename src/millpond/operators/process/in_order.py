@@ -17,6 +17,7 @@ from millpond.delta import HASH, ORIGIN, WEIGHT, arrange, weights
 from millpond.identity import one_chunk
 from millpond.operators.event_time import micros
 from millpond.operators.kernel import canonical_rows, visible
+from millpond.ordering import stable_argsort
 
 Ints = npt.NDArray[np.int64]
 
@@ -48,10 +49,27 @@ def came(rows: pa.Table) -> Ints:
 
 def by_key(rows: pa.Table, key: Ints, time: str | None) -> Ints:
     """The rows by the number of their key, then in order."""
-    parts = [came(rows), key]
-    if time is not None:
-        parts.insert(1, micros(rows.column(time))[0])
-    return np.lexsort(parts)
+    order = _in_time(came(rows), None if time is None else micros(rows.column(time))[0])
+    if order is None:
+        return stable_order(key)
+    return order[stable_order(key[order])]
+
+
+def _in_time(arrived: Ints, at: Ints | None) -> Ints | None:
+    """The rows by (event time, origin); None if that is how they lie."""
+    rising = arrived[1:] >= arrived[:-1]
+    if at is not None:
+        rising = (at[1:] > at[:-1]) | ((at[1:] == at[:-1]) & rising)
+    if rising.all():
+        return None
+    return np.lexsort([arrived] if at is None else [arrived, at])
+
+
+def stable_order(numbers: Ints) -> Ints:
+    """Of small numbers from 0 on; equal ones stay in order."""
+    if len(numbers) and int(numbers.max()) < 2**16:
+        return np.argsort(numbers.astype(np.uint16), kind="stable")  # numpy sorts 16 bits by radix
+    return stable_argsort(numbers.view(np.uint64))
 
 
 @dataclass(frozen=True)
