@@ -128,7 +128,7 @@ class World:
         made.view("out")
         made.side("side").view("side")
         with mock.patch("millpond.engine.runner.ThreadPoolExecutor", AtOnce):
-            pond._boot()
+            pond._driver.boot()
         return pond
 
     def _committed(self, manifest: Any) -> None:

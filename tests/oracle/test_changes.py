@@ -54,7 +54,7 @@ class ChangingWorld(World):
         pond._builder.reopen(replace(plan, nodes=nodes))
         if not self.threads:
             with mock.patch("millpond.engine.runner.ThreadPoolExecutor", AtOnce):
-                pond._boot()
+                pond._driver.boot()
         return pond
 
     def step(self) -> None:

@@ -116,7 +116,7 @@ class World:
         build(pond, self.a, self.e, self.cases)
         if not self.threads:
             with mock.patch("millpond.engine.runner.ThreadPoolExecutor", AtOnce):
-                pond._boot()
+                pond._driver.boot()
         return pond
 
     def _committed(self, manifest: Any) -> None:

@@ -81,7 +81,7 @@ def test_a_view_is_filled_between_epochs_and_goes_on_after_a_restart(session: An
     pond.close()
 
     pond = millpond.open(tmp_path / "pond", spark=session, **OPTIONS)
-    pond._on_progress = feed
+    pond._watch.on_progress = feed
     assert "new" not in pond.views()
     pond.drain()
     assert "new" in pond.views()

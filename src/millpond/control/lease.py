@@ -69,6 +69,20 @@ def silent_for(
     return False
 
 
+def alive_elsewhere(store: Store, silence_s: float) -> Beat | None:
+    """The lease of another process that is alive, if there is one: it is watched for a while."""
+    last = latest(store)
+    if last is None or last.released or last.holder == holder_name():
+        return None
+    until = time.monotonic() + silence_s
+    while time.monotonic() < until:
+        now = latest(store)
+        if now is not None and now != last:
+            return None if now.released else last
+        time.sleep(0.05)
+    return None
+
+
 class Keeper:
     """Renews a lease in the background, at a quarter of its silence."""
 

@@ -25,8 +25,8 @@ def done(pond: Pond, number: int) -> tuple[int, int, pa.Table | None]:
     """Wait for the turn of an inbox entry: the epoch that holds it, the count, and the rows it returns."""
     from millpond.engine.turns import COUNTS, MADE
 
-    pond._wait_executed(number)
-    epoch, _ = pond._epoch_of_entry(number)
+    pond._door.wait_executed(number)
+    epoch, _ = pond._door.epoch_of(number)
     reader = pond._reader
     with reader._stretch(epoch - 1, epoch) as (before, after):
         manifest = after.manifest

@@ -205,5 +205,5 @@ class Session:
         if history.read_head(self.pond.store) is None:
             if not self.plan.nodes:
                 raise InvalidError("there is nothing to read yet", hint="create a table first")
-            self.pond._boot_now()
+            self.pond._driver.boot_now()
         self._read = True

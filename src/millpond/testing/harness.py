@@ -201,12 +201,12 @@ class Harness:
         pond = self.pond
         if pond._runner is not None:
             pond._runner.close()
-        if pond._keeper is not None:
-            pond._keeper.stop()  # silently: the dead do not release a lease
+        if pond._driver.keeper is not None:
+            pond._driver.keeper.stop()  # silently: the dead do not release a lease
         self.pond = self._open()
 
     def _die(self) -> None:
-        self.pond._boot()
+        self.pond._driver.boot()
         self._give()
         self._store.armed = True
         with contextlib.suppress(Died):

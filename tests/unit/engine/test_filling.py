@@ -243,7 +243,7 @@ def test_a_crash_before_the_commit_costs_one_chunk(made: World) -> None:
     while "sums" not in made.pond.views() and len(done) < 100:
         made.pond.close()
         made.pond = opened(made.path)
-        made.pond._on_progress = crash
+        made.pond._watch.on_progress = crash
         try:
             made.pond.drain()
         except Crash:

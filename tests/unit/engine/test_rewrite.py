@@ -390,7 +390,7 @@ def test_rolling_back_over_a_migration_is_refused(opened: Open) -> None:
         pond.rollback(epoch)
     assert "int64 in the pond, string in this pipeline" in (caught.value.detail or "")
     # From a process that does not look, the coordinator refuses it.
-    pond._command("rollback", {"epoch": epoch})
+    pond._door.command("rollback", {"epoch": epoch})
     assert "cannot go on" in pond.head().metrics["refused"]
     pond.rollback(epoch + 1)
     assert held(pond) == {1: "1"}

@@ -42,5 +42,5 @@ def run(session: Session, piece: Piece, params: Params) -> Result:
         rows = rows.cast(stored_schema(found.columns))
         names, given = ([], None) if returning is None else answer(scratch, found, rows, returning)
     assert found.scan is not None
-    session.pond._rows(found.scan, rows, 1)
+    session.pond._door.rows(found.scan, rows, 1)
     return Result.changed("INSERT", rows.num_rows, names, given)

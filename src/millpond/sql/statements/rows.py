@@ -155,11 +155,7 @@ def in_turn(
         args["moves"] = True  # rows get other keys
     if returning is not None:
         args["returning"] = list(returning)
-    session.pond._check()
-    number = session.pond._append(LOGIC, args, b"")
-    runner = session.pond._runner
-    if runner is not None:
-        runner.wake()
+    number = session.pond._door.put(LOGIC, args)
     return Result.changed(verb.upper(), None, names, later=lambda: done(session.pond, number))
 
 

@@ -1,0 +1,98 @@
+"""Streams, tables and functions that Python defines, as steps of the plan in the making."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from millpond.errors import InvalidError
+from millpond.flow.builder import Builder
+from millpond.flow.durations import Duration
+from millpond.flow.schemas import Like, schema_of
+from millpond.flow.stream import Stream, ViewHandle
+from millpond.operators.bag import Bag
+from millpond.operators.duck import quoted
+from millpond.operators.scan import Scan
+from millpond.operators.upsert import Upsert
+from millpond.plan.nodes import Plan
+from millpond.pond.places import folder_of
+from millpond.sources.inbox_table import SEQUENCE, InboxTable
+from millpond.state.store import Store
+
+if TYPE_CHECKING:
+    from millpond.sql.session import Session
+
+FunctionKind = Literal["scalar", "aggregate", "table"]
+
+
+def stream(
+    builder: Builder, store: Store, name: str, source: Any, event_time: str | None, delay: Duration
+) -> Stream:
+    if hasattr(source, "staged"):
+        source = source.staged(folder_of(store, name), name)
+    step = builder.add(name, Scan(source, source.schema, source.append_only), (), name)
+    if not source.append_only:
+        step = builder.add(None, Bag(), (step,), f"{name}.rows")
+    found = Stream(builder, step)
+    return found if event_time is None else found.watermark(event_time, delay, id=f"{name}.watermark")
+
+
+def table(builder: Builder, name: str, schema: Like, key: str | Sequence[str] | None) -> ViewHandle:
+    source = InboxTable(schema_of(schema, step=name))
+    scan = builder.add(name, Scan(source, source.schema, False), (), name)
+    if key is None:
+        step = builder.add(None, Bag(SEQUENCE), (scan,), f"{name}.rows")
+    else:
+        columns = (key,) if isinstance(key, str) else tuple(key)
+        step = builder.add(None, Upsert(columns, SEQUENCE), (scan,), f"{name}.rows")
+    return Stream(builder, step).view(name)
+
+
+def stream_of(builder: Builder, plan: Plan, name: str) -> Stream:
+    """What has this name, in SQL or in Python, under the names that its columns are shown by."""
+    from millpond.sql.catalog import Catalog  # SQL is loaded where it is used
+
+    found = Catalog(plan).get(name, "table", "source", "materialized view")
+    assert found.step is not None
+    stream = Stream(builder, found.step)
+    called = [(c.name, c.held) for c in found.columns]
+    if all(shown == held for shown, held in called):
+        return stream
+    return stream.select(**{shown: quoted(held) for shown, held in called})
+
+
+def function(
+    session: Session,
+    name: Any,
+    function: Any,
+    *,
+    returns: Any,
+    arguments: Any,
+    kind: FunctionKind | None,
+    vectorised: bool,
+    nulls: bool,
+    init: Callable[[], Any] | None,
+    accumulate: Callable[..., Any] | None,
+    retract: Callable[..., Any] | None,
+    finish: Callable[[Any], Any] | None,
+) -> Any:
+    """Registered and given back, or, before the function is known, what will do so."""
+    from millpond.operators.python_function import Steps
+    from millpond.sql.python_functions import Registered, register
+
+    if function is None and accumulate is not None and finish is not None and init is not None:
+        function, kind = Steps(init, accumulate, finish, retract), kind or "aggregate"
+    elif any(part is not None for part in (init, accumulate, retract, finish)):
+        raise InvalidError(
+            "an aggregate of functions needs init, accumulate and finish",
+            hint="pass these three, and retract if there is one; or a class that has them",
+        )
+    if function is None and callable(name):
+        name, function = name.__name__, name
+
+    def made(given: Any) -> Any:
+        called = name if name is not None else given.__name__
+        register(session, Registered(called, given, returns, arguments, kind, vectorised, nulls))
+        return given
+
+    return made if function is None else made(function)

@@ -1,0 +1,340 @@
+"""Who drives the chain of epochs: the caller's thread, or one in the background.
+
+Law: one thread drives at a time, and only while this process holds the pond.  A runner that broke is given
+up, so that the next turn, or another process, boots one from the head manifest.  What goes wrong in the
+background is raised by the next call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, NoReturn
+
+from millpond.control import lease
+from millpond.engine.engine import Engine
+from millpond.engine.inline import InlineEngine
+from millpond.engine.protocol import Rewrite
+from millpond.engine.runner import Runner
+from millpond.errors import ConflictError, InternalError, InvalidError, MillpondError, UnavailableError
+from millpond.plan.nodes import Plan
+from millpond.pond.boot import new_runner, plans_to_run
+from millpond.pond.parts import Parts
+from millpond.pond.watch import Watch
+from millpond.state.manifest import Manifest
+from millpond.state.store import prove_put_new
+
+EngineName = Literal["spark", "inline"]
+WAIT_S = 600.0  # how long a call waits for the background thread
+
+
+class Driver:
+    def __init__(self, parts: Parts, watch: Watch, engine: EngineName | Engine, spark: Any) -> None:
+        self.parts = parts
+        self.watch = watch
+        self.runner: Runner | None = None  # while this process holds the pond
+        self.keeper: lease.Keeper | None = None
+        self.thread: threading.Thread | None = None  # that drives in the background
+        self.stopping = threading.Event()
+        self.failure: BaseException | None = None  # of the background thread
+        self.closed = False
+        self._asked = engine
+        self._spark = spark
+        self._engine: Engine | None = None
+        self._lock = threading.RLock()  # of whoever drives in the foreground
+        self._driving: int | None = None  # the thread that is doing so
+
+    # -- asking ------------------------------------------------------------------------
+
+    @property
+    def engine(self) -> Engine:
+        """The engine, started on first use."""
+        if self._engine is None:
+            if not isinstance(self._asked, str):
+                self._engine = self._asked
+            elif self._asked == "inline":
+                self._engine = InlineEngine(self.parts.worker)
+            else:
+                from millpond.engine.spark import SparkEngine
+
+                self._engine = SparkEngine(self._spark)
+        return self._engine
+
+    @property
+    def plan(self) -> Plan:
+        """What this process runs or defined, or else what the pond was last run with."""
+        if self.parts.builder.plan.nodes:
+            return self.parts.builder.plan
+        runner = self.runner
+        if runner is not None:
+            return runner.shell.plan
+        head = self.parts.head()
+        return Plan() if head is None else self.parts.reader.plan_of(head)
+
+    @property
+    def is_this_thread(self) -> bool:
+        """Is it this thread that drives the chain, and waits for us in on_epoch?"""
+        return threading.get_ident() in (self._driving, getattr(self.thread, "ident", None))
+
+    @property
+    def may_drive(self) -> bool:
+        """Can this thread run epochs, because neither our background thread nor another process does?"""
+        return self.thread is None and (self.runner is not None or self.elsewhere() is None)
+
+    def elsewhere(self) -> lease.Beat | None:
+        """The lease of another process that runs this pond, if one is alive."""
+        return lease.alive_elsewhere(self.parts.store, self.parts.settings.lease_ms / 1000)
+
+    def check(self) -> None:
+        """Raise what went wrong in the background."""
+        if self.failure is not None:
+            _raise(self.failure)
+
+    def require_open(self) -> None:
+        if self.closed:
+            raise InvalidError("this pond is closed", hint="open it again with millpond.open(...)")
+
+    # -- running -----------------------------------------------------------------------
+
+    def drain(self) -> int:
+        if self.thread is not None:
+            runner = self.running()
+            polls = runner.idle_polls
+            self.wait_until(lambda: runner.idle_polls >= polls + 2 and runner.quiet, WAIT_S, "a drain")
+            _raise_failed_sinks(runner)
+            return self.parts.reader.head().epoch
+        self.stopping.clear()
+        with self.turn() as runner:
+            runner.drain(until=self.stopping.is_set)
+            _raise_failed_sinks(runner)
+            assert runner.coordinator.head is not None
+            return runner.coordinator.head.epoch
+
+    def start(self) -> None:
+        with self._lock:
+            if self.thread is not None and self.failure is None:
+                return
+            self.stop()
+            runner = self.boot()
+            self.stopping.clear()
+            self.thread = threading.Thread(
+                target=self._background, args=(runner,), name="millpond-chain", daemon=True
+            )
+            self.thread.start()
+
+    def _background(self, runner: Runner) -> None:
+        try:
+            runner.run(self.stopping, self.parts.settings.poll_ms)
+        except BaseException as error:  # kept, and raised by the next call into the pond
+            self.failure = error
+            self._give_up(error)
+
+    def stop(self) -> None:
+        thread = self.thread
+        self.stopping.set()
+        if self.runner is not None:
+            self.runner.wake()
+        if thread is not None:
+            if thread is threading.current_thread():  # from on_epoch: it ends when that returns
+                return
+            thread.join()
+            self.thread = None
+        failure, self.failure = self.failure, None
+        if failure is not None:
+            _raise(failure)
+
+    def run(self) -> None:
+        if self.thread is not None:
+            raise InvalidError("the pipeline runs in the background already", hint="stop() it first")
+        self.stopping.clear()
+        try:
+            with self.turn() as runner:
+                runner.run(self.stopping, self.parts.settings.poll_ms)
+        except KeyboardInterrupt:
+            return
+
+    def compact(self) -> None:
+        if self.thread is not None:
+            runner = self.running()
+            runner.compact_everything()
+            self.wait_until(lambda: not runner.coordinator.merging, WAIT_S, "a compaction")
+            return
+        with self.turn() as runner:
+            runner.compact_everything()
+            runner.drain(settle=True)
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        try:
+            self.stop()
+        finally:
+            if self.runner is not None:
+                self.runner.close()
+            self.parts.reader.close()
+            if self.keeper is not None:
+                self.keeper.release()
+            if self._engine is not None:
+                self._engine.close()
+
+    # -- turns -------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[Runner]:
+        """The runner, for this thread alone.  One that broke is given up; the next turn boots another."""
+        with self._lock:
+            runner = self.boot()
+            outer, self._driving = self._driving, threading.get_ident()
+            try:
+                yield runner
+            except BaseException as error:
+                if runner.broken:
+                    self._give_up(error)
+                raise
+            finally:
+                self._driving = outer
+
+    def drive(self, until: Callable[[], bool]) -> None:
+        """Run epochs in this thread until something is done, by it or by another that does so now."""
+        while not until():
+            if self._lock.acquire(timeout=0.01):
+                try:
+                    with self.turn() as runner:
+                        runner.drain(until=until)
+                    return
+                finally:
+                    self._lock.release()
+
+    def wait_until(self, done: Callable[[], bool], timeout_s: float, what: str) -> None:
+        """Until the background thread, or another process, has done something; or failed."""
+        until = time.monotonic() + timeout_s
+        while not done():
+            if time.monotonic() > until:
+                raise UnavailableError(f"{what} took too long", detail=f"waited {timeout_s} s")
+            if self.thread is not None:
+                self.running().wake()
+            time.sleep(0.01)
+
+    def running(self) -> Runner:
+        """The runner of the background thread."""
+        self.check()
+        runner = self.runner
+        if runner is None:
+            raise InternalError("the background thread has no runner")
+        return runner
+
+    @contextlib.contextmanager
+    def at_rest(self, what: str) -> Iterator[Manifest | None]:
+        """The head of a pond that nobody runs: neither another process nor, in here, this one."""
+        with self._lock:
+            self.check()
+            if self.thread is not None or self._driving is not None:
+                raise InvalidError(
+                    f"the pipeline is running, and {what} needs it at rest", hint="stop() it first"
+                )
+            self.require_open()
+            self._let_go()
+            self._wait_for_lease()
+            yield self.parts.head()
+
+    # -- holding the pond --------------------------------------------------------------
+
+    def boot(self, rewrite: Rewrite | None = None) -> Runner:
+        """Create the pond or take it over, if this process does not hold it yet."""
+        self.check()
+        if self.runner is not None and not self.closed:
+            return self.runner
+        parts, rewritten = self.parts, () if rewrite is None else rewrite.tables
+        self.require_open()
+        plans_to_run(parts, parts.head(), rewritten)  # refused before it waits
+        self._wait_for_lease()
+        self.require_open()
+        head = parts.head()  # a standby has waited: the pond went on
+        plans = plans_to_run(parts, head, rewritten)
+        if head is None:
+            prove_put_new(parts.store)
+        self.watch.begin(head)
+        engine = self.engine
+        if parts.builder.plan.nodes:
+            parts.builder.seal()
+        runner = new_runner(
+            parts,
+            engine,
+            head,
+            plans,
+            rewrite=rewrite,
+            on_commit=self._committed,
+            on_progress=self.watch.progressed,
+            stopped=lambda: self.thread is not None and self.stopping.is_set(),
+        )
+        try:
+            runner.boot()
+            self.keeper = lease.Keeper(parts.store, parts.settings.lease_ms)
+            runner.make_ready()
+        except BaseException:
+            runner.close()
+            self._let_go()
+            raise
+        self.runner = runner
+        return runner
+
+    def boot_now(self) -> int:
+        """Hold the pond; its newest epoch."""
+        with self.turn() as runner:
+            assert runner.coordinator.head is not None
+            return runner.coordinator.head.epoch
+
+    def _wait_for_lease(self) -> None:
+        """Do not take over from a coordinator that is alive, unless as its standby once it is silent."""
+        store, silence_s = self.parts.store, self.parts.settings.lease_ms / 1000
+        if self.parts.standby:
+            last = lease.latest(store)
+            if last is not None and last.holder != lease.holder_name():
+                lease.silent_for(store, silence_s, stop=lambda: self.closed)
+            return
+        alive = self.elsewhere()
+        if alive is not None:
+            raise ConflictError(
+                "this pond is being written by another process",
+                detail=f"{alive.holder} renewed its lease {alive.number} times",
+                hint="stop it first, or open with standby=True to take over when it falls silent",
+            )
+
+    def _give_up(self, error: BaseException) -> None:
+        """The chain broke.  Another process may go on at once, unless another is what broke it."""
+        self._let_go(silently=isinstance(error, ConflictError))
+
+    def _let_go(self, *, silently: bool = False) -> None:
+        runner, self.runner = self.runner, None
+        keeper, self.keeper = self.keeper, None
+        if runner is not None:
+            runner.close()
+        if keeper is not None and silently:
+            keeper.stop()
+        elif keeper is not None:
+            keeper.release()
+
+    def _committed(self, manifest: Manifest) -> None:
+        runner, builder = self.runner, self.parts.builder
+        known = builder.sealed and builder.plan.nodes  # and not in the middle of changing()
+        if runner is not None and known and manifest.kind in ("change", "rollback"):
+            builder.reopen(runner.shell.plan)
+            builder.seal()
+        self.watch.committed(manifest)
+
+
+def _raise_failed_sinks(runner: Runner) -> None:
+    failed = runner.coordinator.failed_sinks
+    for name in failed:
+        runner.coordinator.retry_sink(name)
+    for error in failed.values():
+        raise error
+
+
+def _raise(failure: BaseException) -> NoReturn:
+    if isinstance(failure, MillpondError):
+        raise failure
+    raise UnavailableError("the pipeline stopped", detail=repr(failure)) from failure

@@ -1,0 +1,511 @@
+"""The public face: `open` and `Pond`.
+
+A pond is a folder (or a bucket): its manifests, runs, catalog and inbox.  A
+`Pond` object defines a pipeline over it, runs it, and reads it; any number of
+other processes may read and write rows and commands at the same time.
+
+Law: a method here says what it promises and hands over; it holds no state of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from millpond.clock import Clock, SystemClock
+from millpond.engine.backfill import OnProgress, Progress
+from millpond.engine.bootstrap import Rows as StateRows
+from millpond.engine.coordinator import require_parallelism
+from millpond.engine.engine import Engine
+from millpond.engine.migration import Functions
+from millpond.engine.runner import Runner
+from millpond.engine.watching import OnError, OnInput
+from millpond.engine.worker import Worker
+from millpond.errors import InvalidError
+from millpond.flow.builder import Builder
+from millpond.flow.durations import Duration
+from millpond.flow.schemas import Like
+from millpond.flow.stream import Stream, ViewHandle
+from millpond.plan.change import renamed, swapped, without_views
+from millpond.plan.explain import explain_text, mermaid
+from millpond.plan.levels import cut
+from millpond.plan.nodes import Plan
+from millpond.pond import definitions, rewriting
+from millpond.pond.door import Door
+from millpond.pond.driver import Driver, EngineName
+from millpond.pond.parts import Parts
+from millpond.pond.places import store_options as options_of
+from millpond.pond.places import uri_of
+from millpond.pond.program import Program
+from millpond.pond.rows import Rows, held
+from millpond.pond.watch import OnEpoch, Watch
+from millpond.serve.moment import Moment
+from millpond.serve.reader import Delta, Reader
+from millpond.serve.replay import Replay
+from millpond.serve.replay import replay as run_again
+from millpond.serve.states import StateInfo
+from millpond.serve.summaries import EpochSummary, summaries
+from millpond.settings import Settings, make_settings
+from millpond.state.fork import fork as make_fork
+from millpond.state.manifest import Manifest
+from millpond.state.store import Store, open_store
+
+if TYPE_CHECKING:
+    from millpond.sql.parameters import Params
+    from millpond.sql.result import Result
+    from millpond.sql.session import Session
+
+
+def open(  # the name people type: millpond.open(...)
+    path: str | os.PathLike[str],
+    engine: EngineName = "spark",
+    spark: Any = None,
+    parallelism: int | None = None,
+    *,
+    clock: Clock | None = None,
+    on_epoch: OnEpoch | None = None,
+    standby: bool = False,
+    store_options: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> Pond:
+    """Open a pond, or make one.  Nothing runs and no Spark starts before it is needed.
+
+    `engine="inline"` runs everything in this process, without a JVM.  `spark` takes your own
+    session.  With `standby` the first drain(), start() or run() waits for a running pipeline, and takes
+    over when it falls silent.
+    `path` may be a uri such as ``s3://bucket/pond``; `store_options` are then its endpoint, region and
+    the like.  `settings` are the fields of `millpond.settings.Settings`.
+    """
+    if engine not in ("spark", "inline"):
+        raise InvalidError(f"no engine named {engine!r}", hint='"spark" or "inline"')
+    if parallelism is not None:
+        require_parallelism(parallelism)
+    chosen = make_settings(**settings)
+    uri = uri_of(path)
+    options = options_of(uri, chosen, store_options or {})
+    store = open_store(uri, **options)
+    return Pond(
+        store,
+        engine=engine,
+        spark=spark,
+        parallelism=parallelism,
+        settings=chosen,
+        clock=clock or SystemClock(),
+        on_epoch=on_epoch,
+        standby=standby,
+        store_options=options,
+    )
+
+
+class Pond:
+    """See the module's text; made by `millpond.open`."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        engine: EngineName | Engine,
+        spark: Any = None,
+        parallelism: int | None = None,
+        settings: Settings | None = None,
+        clock: Clock | None = None,
+        on_epoch: OnEpoch | None = None,
+        standby: bool = False,
+        store_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.store = store
+        self.settings = settings or Settings()
+        self._clock = clock or SystemClock()
+        self._worker = Worker(store)
+        self._builder = Builder()
+        self._reader = Reader(self._worker, clock=self._clock, reader_ms=self.settings.reader_ms)
+        self._parts = Parts(
+            store,
+            self.settings,
+            self._clock,
+            self._worker,
+            self._builder,
+            self._reader,
+            dict(store_options or {}),
+            parallelism,
+            standby,
+        )
+        self._watch = Watch(on_epoch)
+        self._driver = Driver(self._parts, self._watch, engine, spark)
+        self._door = Door(self._parts, self._driver)
+        self._program = Program(self._parts, self._driver, self._door, self._watch)
+        self._session: Session | None = None
+
+    def __enter__(self) -> Pond:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # -- defining -------------------------------------------------------------------
+
+    def stream(self, name: str, source: Any, *, event_time: str | None = None, delay: Duration = 0) -> Stream:
+        """Rows of a source; with `event_time`, rows more than `delay` behind the newest are late."""
+        return definitions.stream(self._builder, self.store, name, source, event_time, delay)
+
+    def table(self, name: str, schema: Like, *, key: str | Sequence[str] | None = None) -> ViewHandle:
+        """A table that any process can change with insert() and delete(); with a key, insert() replaces."""
+        return definitions.table(self._builder, name, schema, key)
+
+    def stream_of(self, name: str) -> Stream:
+        """What has this name, in SQL or here, to go on from: a table, a source or a materialized view."""
+        return definitions.stream_of(self._builder, self.plan, name)
+
+    @property
+    def plan(self) -> Plan:
+        """What this process runs or defined, or else what the pond was last run with."""
+        return self._driver.plan
+
+    def explain(self, format: Literal["text", "mermaid"] = "text") -> str:
+        """The plan with its levels, exchanges and state tables, as text or as a drawing."""
+        plan = self.plan
+        return mermaid(plan, cut(plan)) if format == "mermaid" else explain_text(plan, cut(plan))
+
+    def sql(self, text: str, *, params: Params = None, dialect: str = "postgres") -> Result:
+        """Run one or several statements; what the last one answers.
+
+        Definitions are committed, and changes durable, when this returns.  Parameters (`?`, `$1`, `:name`)
+        are values and never become part of the text.
+
+        >>> pond = open("memory://", engine="inline")
+        >>> _ = pond.sql("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 2); FLUSH")
+        >>> pond.sql("SELECT n FROM t WHERE id = ?", params=[1]).fetchall()
+        [(2,)]
+        """
+        return self.session.run(text, params, dialect)
+
+    def function(
+        self,
+        name: Any = None,
+        function: Any = None,
+        /,
+        *,
+        returns: Any = None,
+        arguments: Any = None,
+        kind: definitions.FunctionKind | None = None,
+        vectorised: bool = False,
+        nulls: bool = False,
+        init: Callable[[], Any] | None = None,
+        accumulate: Callable[..., Any] | None = None,
+        retract: Callable[..., Any] | None = None,
+        finish: Callable[[Any], Any] | None = None,
+    ) -> Any:
+        """Let SQL call a Python function; the function itself, so that this can be a decorator.
+
+        Types come from hints, or from `arguments` and `returns`: Python types, Arrow types or SQL's names.
+        A generator is a table function, a class with accumulate() and finish() an aggregate.  A vectorised
+        function takes and gives Arrow arrays.  With `nulls` it is called when an argument is NULL, too.
+
+        >>> pond = open("memory://", engine="inline")
+        >>> @pond.function
+        ... def shout(text: str, times: int = 1) -> str:
+        ...     return text.upper() + "!" * times
+        >>> _ = pond.sql("CREATE TABLE t (s text); INSERT INTO t VALUES ('ann'); FLUSH")
+        >>> pond.sql("SELECT shout(s, 2) FROM t").fetchall()
+        [('ANN!!',)]
+        """
+        return definitions.function(
+            self.session,
+            name,
+            function,
+            returns=returns,
+            arguments=arguments,
+            kind=kind,
+            vectorised=vectorised,
+            nulls=nulls,
+            init=init,
+            accumulate=accumulate,
+            retract=retract,
+            finish=finish,
+        )
+
+    @property
+    def session(self) -> Session:
+        """Where statements run, one after the other."""
+        if self._session is None:
+            from millpond.sql.session import Session  # SQL is loaded where it is used
+
+            self._session = Session(self)
+        return self._session
+
+    # -- changing the program -----------------------------------------------------------
+
+    def change(self, plan: Plan, *, on_progress: OnProgress | None = None, base: str | None = None) -> int:
+        """Go on with another plan, while it runs; the epoch that holds it.
+
+        Steps that are new are filled from what the pond holds, and those that are not in it any more go, in
+        one commit: from that epoch on every view is what it would be, had it been there from the beginning.
+        Steps that stay must mean what they meant.  `on_progress` is called while rows are taken in.
+
+        From `on_epoch` this returns at once, and the change comes after the epoch that is running.  Where
+        another process runs the pond, that one does it, and is waited for.  With `base`, the catalog of the
+        program that the plan was made of, it is refused when somebody else changed the program meanwhile.
+        """
+        return self._program.change(plan, on_progress, base)
+
+    @contextlib.contextmanager
+    def changing(self, *, on_progress: OnProgress | None = None) -> Iterator[Pond]:
+        """Define more, and drop views, while the pond runs; all of it holds from one epoch on.
+
+        The block's end is where it is done; an exception inside leaves all as it was.
+
+        >>> pond = open("memory://", engine="inline")
+        >>> orders = pond.table("orders", pa.schema([("who", pa.string()), ("n", pa.int64())]))
+        >>> pond.insert("orders", [{"who": "ann", "n": 2}, {"who": "ann", "n": 3}])
+        0
+        >>> _ = pond.drain()
+        >>> with pond.changing():
+        ...     _ = orders.key_by("who").aggregate(total="sum(n)").view("totals")
+        >>> pond.read("totals").to_pylist()
+        [{'who': 'ann', 'total': 5}]
+        """
+        with self._program.changing(on_progress):
+            yield self
+
+    def drop_view(self, name: str, *, cascade: bool = False) -> None:
+        """Drop a view and the steps that only it needs; refused when others use it, unless they go too."""
+        self._program.edit(lambda plan: without_views(plan, [name], cascade=cascade))
+
+    def rename_view(self, name: str, to: str) -> None:
+        """Give a view another name, in one commit; its sinks follow it."""
+        self._program.edit(lambda plan: renamed(plan, name, to))
+
+    def swap_views(self, one: str, other: str) -> None:
+        """Give two views each other's name, in one commit; sinks stay with the name they read."""
+        self._program.edit(lambda plan: swapped(plan, one, other))
+
+    @property
+    def progress(self) -> Progress | None:
+        """How far the backfill is that is running, if one is."""
+        return self._watch.progress
+
+    # -- running -----------------------------------------------------------------------
+
+    def drain(self) -> int:
+        """Run epochs until the sources have nothing more to give; the epoch that holds it all.
+
+        A sink that fails does not stop it: its error is raised at the end, and it goes on from there.
+        stop(), from a signal handler or another thread, ends it after the epoch that is running.
+        """
+        return self._driver.drain()
+
+    def start(self) -> None:
+        """Run in the background until stop()."""
+        self._driver.start()
+
+    def stop(self) -> None:
+        """Stop after the epoch that is running; raises what went wrong, if anything did."""
+        self._driver.stop()
+
+    def run(self) -> None:
+        """Run in the foreground until interrupted."""
+        self._driver.run()
+
+    def close(self) -> None:
+        """Stop, release the lease and what was started for this pond."""
+        self._driver.close()
+
+    def on_epoch(self, function: OnEpoch) -> None:
+        """Call a function with every epoch that this process commits, after those given before."""
+        self._watch.on_epoch(function)
+
+    @property
+    def backlog_rows(self) -> int:
+        """Rows that the sources of this running pipeline told of and that no epoch has taken yet."""
+        runner = self._runner
+        return 0 if runner is None else runner.coordinator.backlog_rows
+
+    def rescale(self, n: int) -> None:
+        """Change the parallelism of the next epochs, while it runs, without moving state."""
+        require_parallelism(n)
+        self._door.command("rescale", {"parallelism": n})
+
+    def savepoint(self, name: str) -> None:
+        """Name the newest epoch; it stays readable until the name is dropped."""
+        self._door.command("savepoint", {"name": name})
+
+    def drop_savepoint(self, name: str) -> None:
+        self._door.command("drop_savepoint", {"name": name})
+
+    def rollback(self, epoch: int | str) -> None:
+        """Go back to an older epoch by a forward commit: state, offsets and watermarks."""
+        head = self._reader.head()
+        wanted = self._reader._resolve(head, epoch)
+        if wanted < head.floor and wanted not in head.savepoints.values():
+            raise InvalidError(f"epoch {wanted} is no longer kept", detail=f"the floor is {head.floor}")
+        self._program.require_return(head, wanted)
+        self._door.command("rollback", {"epoch": wanted})
+
+    def migrate(
+        self,
+        step: str | Mapping[str, Functions],
+        function: Functions | None = None,
+        *,
+        state: str | None = None,
+    ) -> int:
+        """Write the state of a step anew, in one commit with this pipeline; the number of rows written.
+
+        `function` makes a new row (a dict) of each old one, or None to drop it; what it leaves out stays.
+        One that is annotated with pa.Table gets and gives whole tables.  It is applied to `state`, or else to
+        all states of the step; {state: function} names several, {step: ...} several steps.  A crash
+        leaves all of the old state, or has all of the new.
+        """
+        return rewriting.migrate(self._parts, self._driver, step, function, state)
+
+    def bootstrap(self, step: str, state: str, rows: StateRows, *, replace: bool = False) -> int:
+        """Fill a state of a step from an Arrow table or dicts, in one commit; the number of rows.
+
+        Columns are those of `pond.state(step, state)`.  A state that has rows is only replaced if told so.
+        """
+        return rewriting.bootstrap(self._parts, self._driver, step, state, rows, replace=replace)
+
+    def fork(self, path: str | os.PathLike[str], epoch: int | str | None = None) -> int:
+        """Begin a new pond at `path` with the state of this one, without copying it; the epoch it begins as.
+
+        The fork has its own id and history, and its sinks are detached.
+        """
+        uri = uri_of(path)
+        child = open_store(uri, **options_of(uri, self.settings, {}))
+        with self._reader.pinned(epoch) as snapshot:
+            make_fork(self.store, child, snapshot.epoch, pond=uuid.uuid4().hex, now_us=self._clock.now_us())
+            return snapshot.epoch
+
+    def compact(self) -> None:
+        """Merge the runs of every table into one, now."""
+        self._driver.compact()
+
+    # -- changing tables ------------------------------------------------------------------
+
+    def insert(self, table: str, rows: Rows) -> int:
+        """Put rows into a table; durable when it returns. The number of its inbox entry."""
+        return self._door.rows(table, held(self.plan, table, rows), 1)
+
+    def delete(self, table: str, rows: Rows) -> int:
+        """Take rows out: by key if the table has one, else equal rows."""
+        return self._door.rows(table, held(self.plan, table, rows), -1)
+
+    def flush(self, timeout_s: float = 60.0) -> int:
+        """Wait until all earlier inbox entries are in a committed epoch; that epoch.
+
+        In the background sources may never run dry: then of them it holds what one epoch takes.  Where
+        another process runs the pipeline, that one is waited for.
+        """
+        return self._door.flush(timeout_s)
+
+    # -- reading -------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        """The newest committed epoch."""
+        return self._reader.head().epoch
+
+    def head(self) -> Manifest:
+        return self._reader.head()
+
+    def views(self) -> list[str]:
+        return sorted(self.plan.views)
+
+    def read(self, view: str, epoch: int | str | None = None) -> pa.Table:
+        """All rows of a view, at the newest epoch, an older one, or a savepoint."""
+        return self._reader.read(view, epoch)
+
+    def lookup(self, view: str, key: Any, epoch: int | str | None = None) -> pa.Table:
+        """The rows of one key, or of a list of keys, in milliseconds."""
+        return self._reader.lookup(view, key, epoch)
+
+    def diff(self, view: str, e1: int | str, e2: int | str) -> pa.Table:
+        """What changed between two epochs: rows with their weight `_w`."""
+        return self._reader.diff(view, e1, e2)
+
+    def changes(self, view: str, since: int | None = None, *, follow: bool = False) -> Iterator[Delta]:
+        """An iterator of the changes of each epoch after `since`."""
+        return self._reader.changes(view, since, follow=follow)
+
+    def states(self) -> list[StateInfo]:
+        """The state tables of all steps at the newest epoch: step, state, at most so many rows, bytes."""
+        return self._reader.states()
+
+    def state(
+        self, step: str, name: str, epoch: int | str | None = None, *, unpickle: bool = False
+    ) -> pa.Table:
+        """The rows of a state; of untyped state the pickles, or with `unpickle` what they show as text."""
+        return self._reader.state(step, name, epoch, unpickle=unpickle)
+
+    def state_rows(self, step: str, name: str, epoch: int | str | None = None) -> list[dict[str, Any]]:
+        """The rows of a state as Python objects; this unpickles untyped state."""
+        return self._reader.state_rows(step, name, epoch)
+
+    def export(
+        self, step: str, state: str, path: str | os.PathLike[str], epoch: int | str | None = None
+    ) -> int:
+        """Write a state as one Parquet file, which is there whole or not at all; the number of rows."""
+        return self._reader.export(step, state, path, epoch)
+
+    def errors(self, view: str | None = None, epoch: int | str | None = None) -> pa.Table:
+        """Rows that could not be processed, with the reason."""
+        return self._reader.errors(view, epoch)
+
+    def late(self, step: str, epoch: int | str | None = None) -> pa.Table:
+        """Rows that came after their time."""
+        return self._reader.late(step, epoch)
+
+    # -- the time machine --------------------------------------------------------------------
+
+    def epochs(self, last: int | None = 20) -> list[EpochSummary]:
+        """What was committed and can still be read, newest last; all of it with `last=None`."""
+        return summaries(self._reader, last)[0]
+
+    def savepoints(self) -> dict[str, int]:
+        """The epochs that have a name."""
+        return dict(self._reader.head().savepoints)
+
+    def at(self, epoch: int | str | None = None) -> Moment:
+        """The pond as it was at an epoch or a savepoint, to be read; later epochs do not change it."""
+        return Moment(self._reader, epoch)
+
+    def replay(
+        self,
+        epoch: int | str,
+        *,
+        step: str | None = None,
+        on_input: OnInput | None = None,
+        on_error: OnError | None = None,
+        plan: Plan | None = None,
+    ) -> Replay:
+        """Run one committed epoch again, in this process, and compare; the pond does not change.
+
+        Your functions run here, so a breakpoint in them works.  `on_input(step, inputs)` is called before
+        each step (or the one named), `on_error(error)` for every exception that leaves your code.  The code
+        is what the pond stored; `plan` is another to try, for example `other_pond.plan`.
+        """
+        return run_again(
+            self._reader,
+            epoch,
+            plan=plan,
+            live=self._builder.plan,
+            step=step,
+            on_input=on_input,
+            on_error=on_error,
+        )
+
+    # -- inside ----------------------------------------------------------------------------
+
+    @property
+    def engine(self) -> Engine:
+        """The engine, started on first use."""
+        return self._driver.engine
+
+    @property
+    def _runner(self) -> Runner | None:
+        """What runs the chain, while this process holds the pond."""
+        return self._driver.runner

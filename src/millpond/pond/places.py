@@ -1,0 +1,44 @@
+"""Where a pond is: the uri of a path, how its store is opened, and its folder."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from millpond.errors import InvalidError
+from millpond.settings import Settings
+from millpond.state.store import Store
+
+
+def uri_of(path: str | os.PathLike[str]) -> str:
+    """
+    >>> uri_of("s3://bucket/pond"), uri_of("/ponds/a b")
+    ('s3://bucket/pond', 'file:///ponds/a%20b')
+    """
+    return str(path) if "://" in str(path) else Path(path).expanduser().absolute().as_uri()
+
+
+def store_options(uri: str, settings: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
+    """A local folder is synced as the settings say; a remote store gets a local disk cache."""
+    if uri.startswith("file:"):
+        return {"durable": settings.durable, **given}
+    if uri.startswith("memory:"):
+        return dict(given)
+    name = hashlib.blake2b(uri.encode(), digest_size=8).hexdigest()
+    folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "millpond" / name
+    return {"cache": str(folder), "cache_bytes": settings.cache_bytes, **given}
+
+
+def folder_of(store: Store, stream: str) -> Path:
+    """The folder of a local pond, for the rows of a stream that are staged in it."""
+    if not store.uri.startswith("file://"):
+        raise InvalidError(
+            f"stream {stream!r} cannot be staged in a remote pond",
+            detail=store.uri,
+            hint="write the DataFrame as Parquet where all executors reach it, and use FileSource",
+        )
+    return Path(unquote(store.uri.removeprefix("file://").partition("?")[0]))

@@ -1,0 +1,78 @@
+"""Rows that Python puts into a table, as an inbox entry carries them; refused with what does not fit."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from millpond.errors import InvalidError
+from millpond.plan.nodes import Plan
+from millpond.sources.inbox_table import ROWS_MAX, InboxTable
+
+Rows: TypeAlias = pa.Table | Iterable[Mapping[str, Any]]
+
+
+def held(plan: Plan, table: str, rows: Rows) -> Rows:
+    """Rows under the names that their columns are kept by, where SQL calls them otherwise."""
+    found = (o for o in plan.objects.values() if o.kind == "table" and o.scan == table)
+    names = {c.name: c.held for o in found for c in o.columns}
+    if all(name == held for name, held in names.items()):
+        return rows
+    if isinstance(rows, pa.Table):
+        return rows.rename_columns([names.get(n, n) for n in rows.column_names])
+    return [{names.get(n, n): v for n, v in row.items()} for row in rows]
+
+
+def entry(plan: Plan, name: str, rows: Rows, weight: int) -> tuple[dict[str, Any], bytes]:
+    """The arguments and the bytes of the entry that puts rows into a table, or takes them out."""
+    node = plan.nodes.get(name)
+    source = getattr(getattr(node, "operator", None), "source", None)
+    if not isinstance(source, InboxTable):
+        raise InvalidError(
+            f"no table named {name!r}", hint="define it with pond.table(name, schema, key=...)"
+        )
+    table = _as_declared(name, rows, source)
+    if table.num_rows > ROWS_MAX:
+        raise InvalidError("too many rows in one call", detail=f"{table.num_rows} rows, at most {ROWS_MAX}")
+    table = table.append_column("_w", pa.array(np.full(table.num_rows, weight, np.int64)))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return {"table": name, "rows": table.num_rows}, sink.getvalue().to_pybytes()
+
+
+def _as_declared(name: str, rows: Rows, source: InboxTable) -> pa.Table:
+    """Rows as the table declares them, or an error that says what differs."""
+    schema = source.columns
+    try:
+        if isinstance(rows, pa.Table):
+            _match_columns(name, rows.column_names, schema)
+            may_lack = {n for n, _ in source.fill} - set(rows.column_names)
+            schema = pa.schema([f for f in schema if f.name not in may_lack])
+            missing = [c for c in schema.names if c not in rows.column_names]
+            if missing:
+                raise InvalidError(
+                    f"the rows lack column {missing[0]!r} of table {name!r}",
+                    detail=f"columns are {', '.join(schema.names)}",
+                )
+            return rows.select(schema.names).cast(schema)
+        items = [dict(r) for r in rows]
+        _match_columns(name, (k for r in items for k in r), schema)
+        return pa.Table.from_pylist(items, schema=schema)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise InvalidError(f"rows do not fit table {name!r}", detail=str(error)) from error
+
+
+def _match_columns(name: str, given: Iterable[str], schema: pa.Schema) -> None:
+    unknown = sorted(set(given) - set(schema.names))
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], schema.names, 1)
+        raise InvalidError(
+            f"table {name!r} has no column {unknown[0]!r}",
+            detail=f"columns are {', '.join(schema.names)}",
+            hint=f"did you mean {near[0]!r}?" if near else None,
+        )

@@ -1,0 +1,48 @@
+"""Who is told what a running pond does: of its epochs, of what it fills, and of rows it could not process.
+
+Law: every epoch that this process commits is told to all who asked, in the order in which they asked; that a
+step has errors is told on the log once.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+
+from millpond.engine.backfill import OnProgress, Progress
+from millpond.state.manifest import Manifest
+
+OnEpoch = Callable[[Manifest], None]
+log = logging.getLogger("millpond.pond")
+
+
+class Watch:
+    def __init__(self, on_epoch: OnEpoch | None = None) -> None:
+        self.progress: Progress | None = None  # of the backfill that is running
+        self.on_progress: OnProgress | None = None
+        self._on_epoch: tuple[OnEpoch, ...] = () if on_epoch is None else (on_epoch,)
+        self._told: dict[str, int] = {}  # errors/<step> -> error rows that need not be told on the log
+
+    def on_epoch(self, function: OnEpoch) -> None:
+        self._on_epoch = (*self._on_epoch, function)
+
+    def begin(self, head: Manifest | None) -> None:
+        """What happened up to here is known."""
+        self._told = {} if head is None else dict(head.counts)
+
+    def committed(self, manifest: Manifest) -> None:
+        if manifest.filling is None:
+            self.progress = None
+        for name, count in manifest.counts.items():
+            kind, _, step = name.partition("/")
+            if kind == "errors" and count > self._told.get(name, 0):
+                self._told[name] = sys.maxsize  # once: what comes later is counted, and in errors()
+                log.warning("step %r could not process some rows; pond.errors() tells which and why", step)
+        for function in self._on_epoch:
+            function(manifest)
+
+    def progressed(self, progress: Progress) -> None:
+        self.progress = progress
+        if self.on_progress is not None:
+            self.on_progress(progress)
