@@ -22,6 +22,7 @@ from typing import Any
 
 import millpond
 from benchmarks import called, data
+from benchmarks.contenders import require_known
 from benchmarks.numbers import NumberSource
 from millpond.engine.spark_session import make_session
 
@@ -297,9 +298,7 @@ def choose(names: Sequence[str]) -> list[str]:
     Traceback (most recent call last):
     ValueError: unknown part flour; there are floor, updates, expiry, top, rescale, partitions, manifests
     """
-    unknown = [name for name in names if name not in PARTS]
-    if unknown:
-        raise ValueError(f"unknown part {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    require_known("part", names, PARTS)
     return [name for name in PARTS if name in names or not names]
 
 

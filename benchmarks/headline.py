@@ -19,13 +19,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from importlib.util import find_spec
 from pathlib import Path
 
 import pyarrow.parquet as pq
 from rich.console import Console
 
 from benchmarks import data, outcome, report, verify
+from benchmarks.contenders import choose
 from benchmarks.outcome import Outcome
 
 SMALL = data.Input(rows=40_000, keys=4_000, rows_per_file=5_000)
@@ -81,20 +81,6 @@ def timed(contender: Contender, variant: Sequence[str], folder: Path, cores: int
         return outcome.read(out)
 
 
-def choose(names: Sequence[str], millpond: bool, console: Console) -> list[Contender]:
-    """Millpond, if it is wanted and has its side of this benchmark, and the peers asked for."""
-    unknown = [name for name in names if name not in CONTENDERS]
-    if unknown:
-        raise ValueError(f"unknown contender {', '.join(unknown)}; there are {', '.join(CONTENDERS)}")
-    chosen = [CONTENDERS[name] for name in CONTENDERS if name in names and name != "millpond"]
-    if not millpond:
-        return chosen
-    if find_spec(CONTENDERS["millpond"].module) is None:
-        console.print("millpond takes no part: benchmarks/millpond_headline.py is not there")
-        return chosen
-    return [CONTENDERS["millpond"], *chosen]
-
-
 @contextmanager
 def alone() -> Iterator[None]:
     """Two runs at once would each measure the other."""
@@ -116,7 +102,7 @@ def run(
     console: Console,
 ) -> None:
     """Verify, time in turns, save and show."""
-    contenders = choose(against, millpond, console)
+    contenders = choose(CONTENDERS, against, millpond)
     if not tune:
         contenders = [replace(one, variants=one.variants[:1]) for one in contenders]
     record = report.Record("headline", datetime.now().astimezone(), wanted, report.machine())

@@ -22,6 +22,7 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks import data, headline, millpond_keyed_state
+from benchmarks.contenders import choose
 from benchmarks.keyed_state_report import Record, Section
 from benchmarks.outcome import Outcome
 
@@ -108,17 +109,6 @@ def prefix(wanted: data.Input, rows: int) -> Path:
     return place
 
 
-def choose(names: Sequence[str], millpond: bool) -> list[Contender]:
-    unknown = [name for name in names if name not in CONTENDERS]
-    if unknown:
-        raise ValueError(f"unknown contender {', '.join(unknown)}; there are {', '.join(CONTENDERS)}")
-    return [
-        one
-        for one in CONTENDERS.values()
-        if one.name in names or (millpond and one.name.startswith("millpond"))
-    ]
-
-
 def variants(contender: Contender, files: int, tune: bool) -> tuple[tuple[str, ...], ...]:
     """Those that differ on so many files; without tuning only the first."""
     found = tuple(
@@ -149,7 +139,7 @@ def run(
     console: Console,
 ) -> None:
     """Verify, time in turns, save and show."""
-    contenders = choose(against, millpond)
+    contenders = choose(CONTENDERS, against, millpond)
     record = Record(datetime.now().astimezone(), [Section(one, []) for one in inputs])
     plan = {
         (one.name, at): (folder, variants(one, len(data.files(folder)), tune))

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 import millpond
 from benchmarks import data
-from benchmarks.measure import Sampler, confine, usage
-from benchmarks.outcome import Outcome
+from benchmarks.measure import Sampler, confine
+from benchmarks.outcome import Outcome, Span, over
 from benchmarks.peers import command
 from millpond.engine.spark import SparkEngine
 from millpond.engine.spark_session import make_session
@@ -44,19 +44,13 @@ def measured(folder: Path, cores: int) -> Outcome:
         pond.close()
         session.stop()
         state = sum(f.stat().st_size for f in (place / "pond").rglob("*") if f.is_file())
-    used = usage(sampler.samples, started, ended)
-    return Outcome(
+    return over(
+        Span(load, began, started, ended),
+        sampler.samples,
         name="millpond",
         system=f"Millpond {millpond.__version__}",
         rows=rows,
         cores=cores,
-        startup_seconds=started - began,
-        run_seconds=ended - started,
-        cpu_seconds=used.cpu_seconds,
-        other_cpu_seconds=used.other_cpu_seconds,
-        load_before=load,
-        peak_rss_bytes=used.peak_rss_bytes,
-        peak_rss_anon_bytes=used.peak_rss_anon_bytes,
         checkpoints=epochs,
         settings={"parallelism": str(cores), "durable": "fsync", "bytes on disk": str(state)},
     )

@@ -9,10 +9,12 @@ state (or, for a batch engine, in the result).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
+
+from benchmarks.measure import Sample, usage
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,50 @@ class Outcome:
 
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(self.as_json(), indent=2) + "\n")
+
+
+@dataclass(frozen=True)
+class Span:
+    """Times of the wall clock: the process began, its system could take a row, the last row was in."""
+
+    load_before: float
+    began: float
+    started: float
+    ended: float
+
+
+def over(
+    span: Span,
+    samples: Sequence[Sample],
+    *,
+    name: str,
+    system: str,
+    rows: int,
+    cores: int,
+    checkpoints: int | None,
+    settings: Mapping[str, str],
+    query: str | None = None,
+    state_bytes: int | None = None,
+) -> Outcome:
+    """The outcome of a run, with what its process tree used while it took rows."""
+    used = usage(samples, span.started, span.ended)
+    return Outcome(
+        name=name,
+        system=system,
+        rows=rows,
+        cores=cores,
+        startup_seconds=span.started - span.began,
+        run_seconds=span.ended - span.started,
+        cpu_seconds=used.cpu_seconds,
+        other_cpu_seconds=used.other_cpu_seconds,
+        load_before=span.load_before,
+        peak_rss_bytes=used.peak_rss_bytes,
+        peak_rss_anon_bytes=used.peak_rss_anon_bytes,
+        checkpoints=checkpoints,
+        settings=settings,
+        query=query,
+        state_bytes=state_bytes,
+    )
 
 
 def read(path: Path) -> Outcome:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich import box
@@ -17,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import called
+from benchmarks.contenders import Contender, choose
 from benchmarks.latency import feed, outcome
 from benchmarks.latency.age import Ages, Delays
 from benchmarks.latency.outcome import Latency
@@ -24,13 +24,6 @@ from benchmarks.nexmark.queries import QUERIES, Query
 
 QUERY_NAMES = "q1,q5,q7,q8"
 RATES = "1000,10000,50000"
-
-
-@dataclass(frozen=True)
-class Contender:
-    name: str
-    module: str
-    arguments: tuple[str, ...] = ()
 
 
 CONTENDERS = {
@@ -46,13 +39,6 @@ CONTENDERS = {
         Contender("spark", "benchmarks.latency.on_spark"),
     )
 }
-
-
-def choose(names: Sequence[str], millpond: bool) -> list[Contender]:
-    unknown = [name for name in names if name not in CONTENDERS]
-    if unknown:
-        raise ValueError(f"unknown contender {', '.join(unknown)}; there are {', '.join(CONTENDERS)}")
-    return [one for one in CONTENDERS.values() if one.name in names or (millpond and one.name == "millpond")]
 
 
 def measured(
@@ -123,7 +109,7 @@ def run(
     cores: int,
     console: Console,
 ) -> None:
-    contenders = choose(against, millpond)
+    contenders = choose(CONTENDERS, against, millpond)
     wanted = {"queries": [query.name for query in asked], "rates": list(rates), "seconds": seconds}
     record = called.Record("latency", {**wanted, "warm_seconds": warm, "tick_ms": 100})
     found: list[Latency] = []

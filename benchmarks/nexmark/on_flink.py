@@ -20,10 +20,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from benchmarks import data
-from benchmarks.measure import Sampler, confine, usage
+from benchmarks.measure import Sampler, confine
 from benchmarks.nexmark import command, events, queries
 from benchmarks.nexmark.queries import Query
-from benchmarks.outcome import Outcome
+from benchmarks.outcome import Outcome, Span, over
 from benchmarks.peers import flink
 from benchmarks.peers.command import work_folder
 
@@ -123,20 +123,14 @@ def measured(query: Query, folder: Path, backend: str, cores: int) -> Outcome:
         lines = path.read_text(errors="replace").splitlines()
     log = flink.read_log(iter(lines))
     sizes = [int(match[1]) for line in lines if (match := _COMPLETED.search(line))]
-    used = usage(sampler.samples, log.running, log.finished)
     shown = {name: value for name, value in wanted.items() if name != "execution.checkpointing.dir"}
-    return Outcome(
+    return over(
+        Span(load, began, log.running, log.finished),
+        sampler.samples,
         name="flink" if backend == "heap" else f"flink-{backend}",
         system=f"Flink SQL {flink.VERSION}, {flink.BACKENDS[backend]} state",
         rows=events.count(folder),
         cores=cores,
-        startup_seconds=log.running - began,
-        run_seconds=log.finished - log.running,
-        cpu_seconds=used.cpu_seconds,
-        other_cpu_seconds=used.other_cpu_seconds,
-        load_before=load,
-        peak_rss_bytes=used.peak_rss_bytes,
-        peak_rss_anon_bytes=used.peak_rss_anon_bytes,
         checkpoints=log.checkpoints,
         settings={**shown, "java": jvm(query, backend)},
         query=query.name,

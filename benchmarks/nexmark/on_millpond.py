@@ -17,10 +17,10 @@ import pyarrow as pa
 
 import millpond
 from benchmarks import data
-from benchmarks.measure import Sampler, confine, usage
+from benchmarks.measure import Sampler, confine
 from benchmarks.nexmark import command, events, queries
 from benchmarks.nexmark.queries import ON_CLOSE, Query
-from benchmarks.outcome import Outcome
+from benchmarks.outcome import Outcome, Span, over
 from benchmarks.peers.command import work_folder
 from millpond.engine.spark import SparkEngine
 from millpond.engine.spark_session import make_session
@@ -75,19 +75,13 @@ def measured(query: Query, folder: Path, cores: int) -> Outcome:
         read, there = counts[f"rows/{table}"], data.count(folder / table)
         if read != there:
             raise RuntimeError(f"{query.name} read {read} rows of {there} of {table}")
-    used = usage(sampler.samples, started, ended)
-    return Outcome(
+    return over(
+        Span(load, began, started, ended),
+        sampler.samples,
         name="millpond",
         system=f"Millpond {millpond.__version__}",
         rows=events.count(folder),
         cores=cores,
-        startup_seconds=started - began,
-        run_seconds=ended - started,
-        cpu_seconds=used.cpu_seconds,
-        other_cpu_seconds=used.other_cpu_seconds,
-        load_before=load,
-        peak_rss_bytes=used.peak_rss_bytes,
-        peak_rss_anon_bytes=used.peak_rss_anon_bytes,
         checkpoints=epochs,
         settings={"parallelism": str(cores), "durable": "fsync"},
         query=query.name,

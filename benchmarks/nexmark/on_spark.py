@@ -20,10 +20,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks import data
-from benchmarks.measure import Sampler, confine, usage
+from benchmarks.measure import Sampler, confine
 from benchmarks.nexmark import command, events, queries
 from benchmarks.nexmark.queries import Query
-from benchmarks.outcome import Outcome
+from benchmarks.outcome import Outcome, Span, over
 from benchmarks.peers import spark_structured
 from benchmarks.peers.command import work_folder
 from millpond.sources.nexmark_events import SCHEMAS
@@ -95,20 +95,14 @@ def measured(query: Query, folder: Path, cores: int, files_per_trigger: int) -> 
     there = sum(data.count(folder / table) for table in query.reads if table in events.TABLES)
     if read % there:  # a table that a query reads twice is read twice
         raise RuntimeError(f"{query.name} read {read} rows of {there}")
-    used = usage(sampler.samples, start, end)
     shown = {name: value for name, value in wanted.items() if name != "spark.local.dir"}
-    return Outcome(
+    return over(
+        Span(load, began, start, end),
+        sampler.samples,
         name="spark",
         system=f"Spark Structured Streaming {pyspark.__version__}",
         rows=events.count(folder),
         cores=cores,
-        startup_seconds=start - began,
-        run_seconds=end - start,
-        cpu_seconds=used.cpu_seconds,
-        other_cpu_seconds=used.other_cpu_seconds,
-        load_before=load,
-        peak_rss_bytes=used.peak_rss_bytes,
-        peak_rss_anon_bytes=used.peak_rss_anon_bytes,
         checkpoints=commits,
         settings={**shown, "maxFilesPerTrigger": str(files_per_trigger)},
         query=query.name,

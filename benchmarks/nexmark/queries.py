@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from benchmarks.contenders import require_known
+
 HERE = Path(__file__).parent
 ON_CLOSE = "EMIT ON WINDOW CLOSE"
 Check = Literal["rows", "closed", "shape"]
@@ -94,7 +96,5 @@ def choose(names: str) -> list[Query]:
     ['q0', 'q2']
     """
     wanted = list(QUERIES) if names == "all" else names.split(",")
-    unknown = [name for name in wanted if name not in QUERIES]
-    if unknown:
-        raise ValueError(f"unknown query {', '.join(unknown)}; there are {', '.join(QUERIES)}")
+    require_known("query", wanted, QUERIES)
     return [QUERIES[name] for name in QUERIES if name in wanted]

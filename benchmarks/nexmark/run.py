@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from rich.console import Console
 
 from benchmarks import called, outcome
+from benchmarks.contenders import Contender, choose
 from benchmarks.nexmark import command, compare, events
 from benchmarks.nexmark.queries import Query
 from benchmarks.nexmark.report import Record
@@ -26,13 +26,6 @@ from benchmarks.outcome import Outcome
 # bids have the same time, so every query has one answer.
 SMALL = events.Events(20_000, events_per_file=4_000, events_per_second=200)
 VERIFY_S = 3600.0
-
-
-@dataclass(frozen=True)
-class Contender:
-    name: str
-    module: str
-    arguments: tuple[str, ...] = ()
 
 
 CONTENDERS = {
@@ -45,13 +38,6 @@ CONTENDERS = {
         Contender("duckdb", "benchmarks.nexmark.on_duckdb"),
     )
 }
-
-
-def choose(names: Sequence[str], millpond: bool) -> list[Contender]:
-    unknown = [name for name in names if name not in CONTENDERS]
-    if unknown:
-        raise ValueError(f"unknown contender {', '.join(unknown)}; there are {', '.join(CONTENDERS)}")
-    return [one for one in CONTENDERS.values() if one.name in names or (millpond and one.name == "millpond")]
 
 
 def _call(
@@ -103,7 +89,7 @@ def run(
     console: Console,
 ) -> None:
     """Verify, time in turns, save and show."""
-    contenders = choose(against, millpond)
+    contenders = choose(CONTENDERS, against, millpond)
     small = events.ensure(SMALL)
     record = Record(datetime.now().astimezone(), wanted, [one.name for one in contenders])
     for contender in contenders:

@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks import data
-from benchmarks.measure import Sample, Sampler, usage
-from benchmarks.outcome import Outcome
+from benchmarks.measure import Sample, Sampler
+from benchmarks.outcome import Outcome, Span, over
 from benchmarks.peers import command, emitted
 
 
@@ -98,19 +98,13 @@ def measured(job: Job, folder: Path, cores: int, read: Callable[[Path], Clock] =
         began = time.time()
         samples = _run(job, work, folder, None)
         clock = read(work)
-    used = usage(samples, clock.started, clock.ended)
-    return Outcome(
+    return over(
+        Span(load, began, clock.started, clock.ended),
+        samples,
         name=job.name,
         system=job.system,
         rows=data.count(folder),
         cores=cores,
-        startup_seconds=clock.started - began,
-        run_seconds=clock.ended - clock.started,
-        cpu_seconds=used.cpu_seconds,
-        other_cpu_seconds=used.other_cpu_seconds,
-        load_before=load,
-        peak_rss_bytes=used.peak_rss_bytes,
-        peak_rss_anon_bytes=used.peak_rss_anon_bytes,
         checkpoints=clock.commits,
         settings=job.settings,
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -14,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks import data
-from benchmarks.measure import Sampler, confine, usage
-from benchmarks.outcome import Outcome
+from benchmarks.measure import Sampler, confine
+from benchmarks.outcome import Outcome, Span, over
 from benchmarks.peers import command
 
 TRIES = 3
@@ -30,33 +31,42 @@ def aggregate(connection: duckdb.DuckDBPyConnection, folder: Path) -> pa.Table:
     ).to_arrow_table()
 
 
-def measured(folder: Path, cores: int) -> Outcome:
+def best(
+    connect: Callable[[], duckdb.DuckDBPyConnection],
+    work: Callable[[duckdb.DuckDBPyConnection], object],
+    rows: int,
+    cores: int,
+    query: str | None = None,
+) -> Outcome:
+    """The best of three, as if it had been the first."""
     load, began = os.getloadavg()[0], time.time()
     with Sampler(os.getpid(), interval_seconds=0.05) as sampler:
-        connection = duckdb.connect(config={"threads": cores})
-        started = time.time()
+        connection = connect()
+        startup_seconds = time.time() - began
         spans: list[tuple[float, float]] = []
         for _ in range(TRIES):
             start = time.time()
-            aggregate(connection, folder)
+            work(connection)
             spans.append((start, time.time()))
     start, end = min(spans, key=lambda span: span[1] - span[0])
-    used = usage(sampler.samples, start, end)
-    return Outcome(
+    return over(
+        Span(load, start - startup_seconds, start, end),
+        sampler.samples,
         name="duckdb",
         system=f"DuckDB {duckdb.__version__}, one batch",
-        rows=data.count(folder),
+        rows=rows,
         cores=cores,
-        startup_seconds=started - began,
-        run_seconds=end - start,
-        cpu_seconds=used.cpu_seconds,
-        other_cpu_seconds=used.other_cpu_seconds,
-        load_before=load,
-        peak_rss_bytes=used.peak_rss_bytes,
-        peak_rss_anon_bytes=used.peak_rss_anon_bytes,
         checkpoints=None,
         settings={"threads": str(cores), "best of": str(TRIES)},
+        query=query,
     )
+
+
+def measured(folder: Path, cores: int) -> Outcome:
+    def connect() -> duckdb.DuckDBPyConnection:
+        return duckdb.connect(config={"threads": cores})
+
+    return best(connect, lambda connection: aggregate(connection, folder), data.count(folder), cores)
 
 
 def main() -> None:

@@ -25,8 +25,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks import data
-from benchmarks.measure import Sampler, confine, usage
-from benchmarks.outcome import Outcome
+from benchmarks.measure import Sampler, confine
+from benchmarks.outcome import Outcome, Span, over
 from benchmarks.peers import command
 
 VERSION = "2.3.0"
@@ -169,20 +169,14 @@ def measured(folder: Path, backend: str, cores: int, phase: str, mini_batch_rows
         (path,) = work.glob("*.log")
         with path.open(errors="replace") as lines:
             log = read_log(lines)
-    used = usage(sampler.samples, log.running, log.finished)
     shown = {name: value for name, value in wanted.items() if name != "execution.checkpointing.dir"}
-    return Outcome(
+    return over(
+        Span(load, began, log.running, log.finished),
+        sampler.samples,
         name=f"flink-{backend}",
         system=f"Flink SQL {VERSION}, {BACKENDS[backend]} state",
         rows=data.count(folder),
         cores=cores,
-        startup_seconds=log.running - began,
-        run_seconds=log.finished - log.running,
-        cpu_seconds=used.cpu_seconds,
-        other_cpu_seconds=used.other_cpu_seconds,
-        load_before=load,
-        peak_rss_bytes=used.peak_rss_bytes,
-        peak_rss_anon_bytes=used.peak_rss_anon_bytes,
         checkpoints=log.checkpoints,
         settings={**shown, "java": JVM},
     )

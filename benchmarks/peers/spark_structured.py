@@ -20,8 +20,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks import data
-from benchmarks.measure import Sampler, confine, usage
-from benchmarks.outcome import Outcome
+from benchmarks.measure import Sampler, confine
+from benchmarks.outcome import Outcome, Span, over
 from benchmarks.peers import command
 
 SCHEMA = "auction BIGINT, bidder BIGINT, price BIGINT, date_time TIMESTAMP_NTZ"
@@ -98,20 +98,14 @@ def measured(folder: Path, cores: int, files_per_trigger: int, shuffle_partition
         end = time.time()
         commits = batches(query, work / "checkpoint", rows)
         spark.stop()
-    used = usage(sampler.samples, start, end)
     shown = {name: value for name, value in wanted.items() if name != "spark.local.dir"}
-    return Outcome(
+    return over(
+        Span(load, began, start, end),
+        sampler.samples,
         name="spark",
         system=f"Spark Structured Streaming {pyspark.__version__}",
         rows=rows,
         cores=cores,
-        startup_seconds=start - began,
-        run_seconds=end - start,
-        cpu_seconds=used.cpu_seconds,
-        other_cpu_seconds=used.other_cpu_seconds,
-        load_before=load,
-        peak_rss_bytes=used.peak_rss_bytes,
-        peak_rss_anon_bytes=used.peak_rss_anon_bytes,
         checkpoints=commits,
         settings={**shown, "maxFilesPerTrigger": str(files_per_trigger), "outputMode": "update"},
     )

@@ -20,6 +20,7 @@ from rich.table import Table
 
 import millpond
 from benchmarks import called
+from benchmarks.contenders import choose
 from benchmarks.peers.command import work_folder
 from benchmarks.recovery import outcome, staged
 from benchmarks.recovery.flink_follower import FlinkFollower, FlinkRocksFollower
@@ -39,15 +40,6 @@ STEADY_S = 12.0  # of changes before a kill: more than two checkpoints of Flink
 CANNOT = {
     "spark": "the number of shuffle partitions is part of the checkpoint: another one means to begin anew",
 }
-
-
-def choose(names: Sequence[str], with_millpond: bool) -> list[type[Follower]]:
-    unknown = [name for name in names if name not in FOLLOWERS]
-    if unknown:
-        raise ValueError(f"unknown contender {', '.join(unknown)}; there are {', '.join(FOLLOWERS)}")
-    return [
-        kind for name, kind in FOLLOWERS.items() if name in names or (with_millpond and name == "millpond")
-    ]
 
 
 def _again(one: Follower, trickle: Trickle, parallelism: int) -> Return:
@@ -206,7 +198,7 @@ def run(
     rounds: int,
     console: Console,
 ) -> None:
-    kinds = choose(against, with_millpond)
+    kinds = choose(FOLLOWERS, against, with_millpond)
     record = called.Record("recovery", {"keys": list(sizes), "changes": 10_000, "interval_s": INTERVAL_S})
     found: list[Recovery] = []
     for keys in sizes:
