@@ -8,7 +8,6 @@ they travel.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,6 +20,7 @@ from millpond.delta import HASH, WEIGHT, consolidate, weights, with_weights
 from millpond.errors import InternalError, InvalidError
 from millpond.identity import canonical, one_chunk
 from millpond.operators.bounds import Bound, among, buckets_of, kept_by
+from millpond.operators.expiring import Expiring
 from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
 from millpond.operators.watermark import stored
 from millpond.state.table import KeySet
@@ -30,7 +30,7 @@ COUNT = "_n"
 
 
 @dataclass(frozen=True)
-class Distinct:
+class Distinct(Expiring):
     """Over some columns, which are then the whole output; over all of them when None."""
 
     columns: tuple[str, ...] | None = None
@@ -80,15 +80,10 @@ class Distinct:
         hashed = summed.append_column(pa.field(HASH, pa.uint64()), pa.array(hashes))
         return hashed.take(pa.array(np.argsort(hashes)))
 
-    def due(
-        self, binding: Binding, earliest: Mapping[str, int], watermarks: Mapping[str, int], now_us: int
-    ) -> bool:
-        return self.expires is not None and self.expires.is_due(binding.tables[0].name, earliest, watermarks)
-
     def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
         (delta,) = inputs
         (spec,) = binding.tables
-        drops = () if self.expires is None else self.expires.drops(ctx.watermark, spec)
+        drops = self.ended(ctx, binding)
         if delta is None:
             return Result(drops=drops)
         names = binding.shape.schema.names

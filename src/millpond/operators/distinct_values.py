@@ -28,6 +28,7 @@ from millpond.delta import HASH, weights, with_weights
 from millpond.errors import InternalError, InvalidError
 from millpond.identity import canonical, one_chunk
 from millpond.operators.bounds import Bound, among, buckets_of, kept_by
+from millpond.operators.expiring import Expiring
 from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
 from millpond.operators.packed_rows import pack
 from millpond.operators.watermark import stored
@@ -43,7 +44,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class DistinctValues:
+class DistinctValues(Expiring):
     key: tuple[str, ...]
     value: str
     columns: tuple[tuple[str, str | None], ...]  # (name, column that says when; None for always)
@@ -117,15 +118,10 @@ class DistinctValues:
 
     # -- the owner's side ----------------------------------------------------------
 
-    def due(
-        self, binding: Binding, earliest: Mapping[str, int], watermarks: Mapping[str, int], now_us: int
-    ) -> bool:
-        return self.expires is not None and self.expires.is_due(binding.tables[0].name, earliest, watermarks)
-
     def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
         (delta,) = inputs
         (spec,) = binding.tables
-        drops = () if self.expires is None else self.expires.drops(ctx.watermark, spec)
+        drops = self.ended(ctx, binding)
         if delta is None or not delta.num_rows:
             return Result(drops=drops)
         names = [*self.key, VALUE]

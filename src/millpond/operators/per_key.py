@@ -12,7 +12,7 @@ that faster operators are tested against, and the way out where there is none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -24,6 +24,7 @@ from millpond.delta import HASH, WEIGHT, assert_non_negative, concat, consolidat
 from millpond.errors import InvalidError
 from millpond.operators.bounds import Bound, among, buckets_of, kept_by
 from millpond.operators.duck import reason, statement
+from millpond.operators.expiring import Expiring
 from millpond.operators.expressions import bind_query
 from millpond.operators.flat_map import Row, python_rows
 from millpond.operators.kernel import ROW_ERRORS, error_rows, join_errors
@@ -43,7 +44,7 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class PerKey:
+class PerKey(Expiring):
     """By a query over the table `input`, partitioned by the key, or by a Python function.
 
     The function gets the key as a row and the key's rows as an Arrow table (a
@@ -97,15 +98,10 @@ class PerKey:
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (frozenset(binding.tables[0].schema.names),)
 
-    def due(
-        self, binding: Binding, earliest: Mapping[str, int], watermarks: Mapping[str, int], now_us: int
-    ) -> bool:
-        return self.expires is not None and self.expires.is_due(binding.tables[0].name, earliest, watermarks)
-
     def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
         (delta,) = inputs
         spec = binding.tables[0]
-        drops = () if self.expires is None else self.expires.drops(ctx.watermark, spec)
+        drops = self.ended(ctx, binding)
         if delta is None:
             return Result(drops=drops)
         keys = KeySet.of(delta, self.key, delta.column(HASH).to_numpy())

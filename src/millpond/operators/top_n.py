@@ -20,7 +20,7 @@ A hot or global key is ranked in two stages, `split(buckets)`: the heads of
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -33,6 +33,7 @@ from millpond.delta import HASH, WEIGHT, consolidate
 from millpond.errors import InvalidError
 from millpond.identity import one_chunk, take
 from millpond.operators.bounds import Bound, among, buckets_of, kept_by
+from millpond.operators.expiring import Expiring
 from millpond.operators.hopeful import hopeful
 from millpond.operators.keyed import Keyed, as_declared, some_keys
 from millpond.operators.map import check_names
@@ -49,7 +50,7 @@ BUCKET = "__bucket"
 
 
 @dataclass(frozen=True)
-class TopN:
+class TopN(Expiring):
     """`rank_column` counts rows from 1 within the key; with ties it is SQL's rank()."""
 
     key: tuple[str, ...]
@@ -148,15 +149,10 @@ class TopN:
 
     # -- one epoch ---------------------------------------------------------------------
 
-    def due(
-        self, binding: Binding, earliest: Mapping[str, int], watermarks: Mapping[str, int], now_us: int
-    ) -> bool:
-        return self.expires is not None and self.expires.is_due(binding.tables[0].name, earliest, watermarks)
-
     def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
         (spec,) = binding.tables
         names = spec.schema.names
-        drops = () if self.expires is None else self.expires.drops(ctx.watermark, spec)
+        drops = self.ended(ctx, binding)
         if inputs[0] is None:
             return Result(drops=drops)
         hidden = [name for name in (WEIGHT, HASH) if name in inputs[0].column_names]
