@@ -61,7 +61,9 @@ class LocalStore:
         temp = self._tmp / f"{os.getpid()}-{secrets.token_hex(8)}"
         linked = False
         try:
-            self._settle(self._tmp)
+            if self._tmp not in self._settled:  # the first put of this process
+                self._settle(self._tmp)
+                self.sweep()
             self._settle(target.parent)
             try:
                 self._write(temp, pieces)
@@ -129,9 +131,7 @@ class LocalStore:
         """Removes what crashed writers left behind a day ago or earlier; says how many files."""
         horizon = (time.time() if now is None else now) - STALE_S
         stale = [e for e in _entries(self._tmp) if _modified_s(e) < horizon]
-        for entry in stale:
-            Path(entry.path).unlink(missing_ok=True)
-        return len(stale)
+        return sum(_removed(Path(entry.path)) for entry in stale)
 
     def _write(self, temp: Path, pieces: Sequence[memoryview]) -> None:
         fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
@@ -247,6 +247,14 @@ def _both(path: Path) -> InvalidError:
 
 def _unreadable(name: str, error: OSError) -> StoreError:
     return StoreError(f"cannot read {name or 'the store'}", detail=str(error))
+
+
+def _removed(path: Path) -> bool:
+    try:
+        path.unlink()
+    except OSError:  # swept by another process, or another user's, who will
+        return False
+    return True
 
 
 def _modified_s(entry: os.DirEntry[str]) -> float:

@@ -425,6 +425,20 @@ def test_sweep_takes_only_old_leftovers(tmp_path: Path) -> None:
     assert store.list("") == ["a"]
 
 
+def test_the_first_put_of_a_process_sweeps(tmp_path: Path) -> None:
+    LocalStore(tmp_path).put_new("a", b"x")
+    left = tmp_path / ".tmp" / "old"
+    left.write_bytes(b"junk")
+    os.utime(left, (time.time() - 25 * 3600,) * 2)
+    after = LocalStore(tmp_path)
+    after.put_new("b", b"y")
+    assert list((tmp_path / ".tmp").iterdir()) == []
+    left.mkdir()  # what cannot be removed does no harm
+    os.utime(left, (time.time() - 25 * 3600,) * 2)
+    assert after.sweep() == 0
+    assert LocalStore(tmp_path).put_new("c", b"z") is Put.WON
+
+
 def test_maps_are_zero_copy_and_hold_no_descriptor(tmp_path: Path) -> None:
     store = LocalStore(tmp_path, durable=False)
     store.put_new("big", b"x" * (1 << 20))
