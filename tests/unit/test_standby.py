@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from itertools import pairwise
@@ -149,6 +150,28 @@ def test_a_writer_that_ends_well_leaves_at_once(tmp_path: Path, writers: list[Wr
     with pytest.raises(ConflictError, match="being written by another process") as caught:
         client(path).drain()
     assert str(writers[0].process.pid) in (caught.value.detail or "")
+
+
+@pytest.mark.parametrize("way", ["drain", "run", "start"])
+def test_a_standby_says_whom_it_waits_for_and_can_be_stopped(tmp_path: Path, way: str) -> None:
+    path = tmp_path / "pond"
+    with client(path) as pond:
+        pond.table("t", SCHEMA, key="k")
+        epoch = pond.drain()
+    last = lease.latest(pond.store)
+    assert last is not None
+    lease.beat(pond.store, last.number + 1, "elsewhere:1")  # alive for a lease
+    with millpond.open(path, engine="inline", durable=False, lease_ms=600_000, standby=True) as standby:
+        waits: list[str] = []
+
+        def waiting(holder: str) -> None:
+            waits.append(holder)
+            threading.Timer(0.05, standby.stop).start()
+
+        standby._watch.on_wait = waiting
+        assert getattr(standby, way)() in (None, epoch)
+        assert waits == ["elsewhere:1"]
+        assert standby.epoch == epoch, "it was never the writer"
 
 
 def test_a_standby_reads_the_pond_again_after_it_waited(tmp_path: Path, writers: list[Writer]) -> None:

@@ -86,15 +86,20 @@ def load(file: str) -> PipelineFile:
 
 
 def open_for(
-    loaded: PipelineFile, path: str | None, engine: str | None, parallelism: int | None, **settings: Any
+    loaded: PipelineFile,
+    path: str | None,
+    engine: str | None,
+    parallelism: int | None,
+    standby: bool = False,
+    **settings: Any,
 ) -> Pond:
     """The pond to run, with the pipeline defined over it."""
     if loaded.define is None:
         assert loaded.pond is not None
-        if path is not None or engine is not None or parallelism is not None:
+        if path is not None or engine is not None or parallelism is not None or standby:
             raise InvalidError(
                 f"{loaded.path.name} opens its own pond",
-                hint="leave out --pond, --engine and --parallelism, or define pipeline(pond) instead",
+                hint="leave out the options that open one, or define pipeline(pond) instead",
             )
         return loaded.pond
     if path is None:
@@ -104,7 +109,7 @@ def open_for(
             hint="say --pond PATH; it is made when there is none",
         )
     kind: Any = engine or "spark"
-    pond = millpond.open(path, engine=kind, parallelism=parallelism, **settings)
+    pond = millpond.open(path, engine=kind, parallelism=parallelism, standby=standby, **settings)
     loaded.apply(pond)
     return pond
 

@@ -30,6 +30,10 @@ EngineName = Literal["spark", "inline"]
 WAIT_S = 600.0  # how long a call waits for the background thread
 
 
+class StoppedError(UnavailableError):
+    """stop() came while a standby waited for its turn."""
+
+
 class Driver:
     def __init__(self, parts: Parts, watch: Watch, engine: EngineName | Engine, spark: Any) -> None:
         self.parts = parts
@@ -106,18 +110,24 @@ class Driver:
             _raise_failed_sinks(runner)
             return self.parts.reader.head().epoch
         self.stopping.clear()
-        with self.turn() as runner:
-            runner.drain(until=self.stopping.is_set)
-            _raise_failed_sinks(runner)
-            assert runner.coordinator.head is not None
-            return runner.coordinator.head.epoch
+        try:
+            with self.turn() as runner:
+                runner.drain(until=self.stopping.is_set)
+                _raise_failed_sinks(runner)
+                assert runner.coordinator.head is not None
+                return runner.coordinator.head.epoch
+        except StoppedError:
+            return self.parts.reader.head().epoch
 
     def start(self) -> None:
         with self._lock:
             if self.thread is not None and self.failure is None:
                 return
             self.stop()
-            runner = self.boot()
+            try:
+                runner = self.boot()
+            except StoppedError:
+                return
             self.stopping.clear()
             self.thread = threading.Thread(
                 target=self._background, args=(runner,), name="millpond-chain", daemon=True
@@ -152,7 +162,7 @@ class Driver:
         try:
             with self.turn() as runner:
                 runner.run(self.stopping, self.parts.settings.poll_ms)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, StoppedError):
             return
 
     def compact(self) -> None:
@@ -292,8 +302,13 @@ class Driver:
         store, silence_s = self.parts.store, self.parts.settings.lease_ms / 1000
         if self.parts.standby:
             last = lease.latest(store)
-            if last is not None and last.holder != lease.holder_name():
-                lease.silent_for(store, silence_s, stop=lambda: self.closed)
+            if last is None or last.released or last.holder == lease.holder_name():
+                return
+            self.watch.waits_for(last.holder)
+            self.stopping.clear()
+            if not lease.silent_for(store, silence_s, stop=lambda: self.closed or self.stopping.is_set()):
+                self.require_open()
+                raise StoppedError("this standby was stopped", detail=f"{last.holder} runs the pond")
             return
         alive = self.elsewhere()
         if alive is not None:

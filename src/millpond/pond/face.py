@@ -76,8 +76,9 @@ def open(  # the name people type: millpond.open(...)
     """Open a pond, or make one.  Nothing runs and no Spark starts before it is needed.
 
     `engine="inline"` runs everything in this process, without a JVM.  `spark` takes your own
-    session.  With `standby` the first drain(), start() or run() waits for a running pipeline, and takes
-    over when it falls silent.
+    session.  With `standby` the first drain(), start() or run() does not return while another process runs
+    the pond: it waits, takes over when that falls silent, and ends with stop() or close().  Whom it waits
+    for is told on the log (`millpond.pond`, level INFO).
     `path` may be a uri such as ``s3://bucket/pond``; `store_options` are then its endpoint, region and
     the like.  `settings` are the fields of `millpond.settings.Settings`.
     """

@@ -1,4 +1,5 @@
-"""Who is told what a running pond does: of its epochs, of what it fills, and of rows it could not process.
+"""Who is told what a running pond does: of its epochs, of what it fills, of rows it could not process, and,
+before it runs, of whom it waits for.
 
 Law: every epoch that this process commits is told to all who asked, in the order in which they asked; that a
 step has errors is told on the log once.
@@ -21,6 +22,7 @@ class Watch:
     def __init__(self, on_epoch: OnEpoch | None = None) -> None:
         self.progress: Progress | None = None  # of the backfill that is running
         self.on_progress: OnProgress | None = None
+        self.on_wait: Callable[[str], None] | None = None
         self._on_epoch: tuple[OnEpoch, ...] = () if on_epoch is None else (on_epoch,)
         self._told: dict[str, int] = {}  # errors/<step> -> error rows that need not be told on the log
 
@@ -41,6 +43,12 @@ class Watch:
                 log.warning("step %r could not process some rows; pond.errors() tells which and why", step)
         for function in self._on_epoch:
             function(manifest)
+
+    def waits_for(self, holder: str) -> None:
+        """A standby stands by."""
+        log.info("%s runs this pond; it is taken over when it falls silent", holder)
+        if self.on_wait is not None:
+            self.on_wait(holder)
 
     def progressed(self, progress: Progress) -> None:
         self.progress = progress

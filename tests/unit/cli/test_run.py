@@ -17,8 +17,10 @@ from millpond.cli.commands.run import Run, interrupts
 from millpond.cli.loading import load, open_for
 from millpond.cli.screen import LiveScreen, LogScreen, SilentScreen
 from millpond.cli.text_output import TextOutput
+from millpond.control import lease
 from millpond.errors import InvalidError
 from millpond.pond import Pond
+from millpond.state.store import open_store
 from tests.unit.cli.ponds import ask, ask_json, define, sales
 
 FILE = """
@@ -69,6 +71,20 @@ def test_until_idle(file: str, tmp_path: Path) -> None:
     again = ask("run", file, "-p", where, "--engine", "inline", "--drain", "--parallelism", "2")
     assert again.code == 0 and "0 rows in 0 epochs" in again.out and "nothing more to give" in again.out
     assert ask_json("show", where, "2")["parallelism"] == 2
+
+
+def test_a_standby_says_whom_it_waits_for(file: str, tmp_path: Path) -> None:
+    where = tmp_path / "pond"
+    ask_json("run", file, "--pond", str(where), "--engine", "inline", "--drain")
+    store = open_store(where.as_uri())
+    last = lease.latest(store)
+    assert last is not None
+    number = lease.beat(store, last.number + 1, "elsewhere:1")
+    release = threading.Timer(0.3, lambda: lease.beat(store, number, "elsewhere:1", released=True))
+    release.start()
+    done = ask("run", file, "-p", str(where), "--engine", "inline", "--drain", "--standby")
+    release.join()
+    assert done.code == 0 and "elsewhere:1 runs this pond" in done.out
 
 
 def test_code_of_the_file_is_in_the_pond(file: str, tmp_path: Path) -> None:

@@ -49,6 +49,9 @@ class Run:
         if self.epochs_max is not None and self.epochs >= self.epochs_max:
             self.end("epochs")
 
+    def waits_for(self, holder: str) -> None:
+        self.screen.waiting(f"standing by: {holder} runs this pond, until it falls silent")
+
     def done(self) -> float | None:
         """How much of what the sources told of is in; unknown where they go on for ever."""
         if not self.until_idle or not self.rows:
@@ -92,6 +95,10 @@ def run(
         int | None,
         typer.Option("--parallelism", metavar="N", help="Tasks of each level.", show_default=False),
     ] = None,
+    standby: Annotated[
+        bool,
+        typer.Option("--standby", help="If another process runs the pond, wait and take over from it."),
+    ] = False,
     until_idle: Annotated[
         bool,
         typer.Option("--until-idle", "--drain", help="End when the sources have nothing more to give."),
@@ -103,10 +110,11 @@ def run(
     output: OutputOption = TEXT,
 ) -> None:
     """Run a pipeline file; Ctrl-C ends it after the epoch that is running."""
-    opened = open_for(load(file), pond, engine, parallelism)
+    opened = open_for(load(file), pond, engine, parallelism, standby)
     with output.screen() as screen, opened:
         made = Run(screen, opened, epochs, until_idle)
         opened.on_epoch(made.committed)
+        opened._watch.on_wait = made.waits_for
         screen.waiting("starting")
         with interrupts(made), contextlib.suppress(KeyboardInterrupt):
             if until_idle:
