@@ -55,7 +55,8 @@ def budget_rows(bounds: Bounds, pace: Pace, backlog_rows: int) -> int:
     steady = pace.rows_per_ms * max(1.0, bounds.target_ms - pace.floor_ms)
     # What does not fit into one epoch waits for the next anyway: one long epoch is over sooner than two.
     behind = backlog_rows > steady
-    wanted = pace.rows_per_ms * max(1.0, bounds.catch_up_ms - pace.floor_ms) if behind else steady
+    catch_up_ms = max(bounds.catch_up_ms, bounds.target_ms)
+    wanted = pace.rows_per_ms * max(1.0, catch_up_ms - pace.floor_ms) if behind else steady
     return int(min(bounds.rows_max, max(bounds.rows_min, wanted)))
 
 

@@ -19,7 +19,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -324,6 +324,21 @@ def split_of(made: Cut, number: int) -> Split:
     _, count, rows, size = made
     h_min, h_max = unit(number, count)
     return Split({"h_min": h_min, "h_max": h_max}, rows, size)
+
+
+def splits_of(made: Cut, first: int, stop: int, most: int) -> list[Split]:
+    """The hash ranges [first, stop) of a scan, put together to at most so many: neighbours are one range.
+
+    >>> [s.rows for s in splits_of(("t", 8, 10, 100), 1, 6, 2)]
+    [20, 30]
+    """
+    _, count, rows, size = made
+    most = min(most, stop - first)
+    edges = [first + (stop - first) * number // most for number in range(most + 1)]
+    return [
+        Split({"h_min": unit(a, count)[0], "h_max": unit(b - 1, count)[1]}, rows * (b - a), size * (b - a))
+        for a, b in pairwise(edges)
+    ]
 
 
 def own_errors(runs: Sequence[RunRef], steps: Collection[str], worker: Worker) -> pa.Table:

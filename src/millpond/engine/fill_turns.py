@@ -1,18 +1,22 @@
 """Whose turn it is while views are filled: a chunk, an epoch, a chunk, an epoch.
 
 A chunk that is in joins the next commit, whatever that is for; so no view waits
-for longer than one chunk.  It is bounded as an epoch is: small while the pond has
-input, large while it has none.  (Of changes it takes in at least twice what an epoch
-brings: `Fill.least`.)
+for longer than one chunk.  While the pond has input it is bounded as an epoch is.  While it
+has none, nobody waits: a chunk may take long, since what it costs besides its rows (every step
+of every view is called, and writes a run) is the less the larger it is.  (Of changes it takes in
+at least twice what an epoch brings: `Fill.least`.)
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from millpond.control.admission import Bounds, Pace, budget_rows
 from millpond.engine.protocol import FillMoved
 
 CHUNK_ROWS = 4_000_000  # that a backfill takes in at once, at most
 AT_ONCE_ROWS = 250_000  # that it takes in at once while nothing is known about its speed
+IDLE_MS = 30_000  # that a chunk may take while the pond has no input
 
 
 class FillTurns:
@@ -24,7 +28,9 @@ class FillTurns:
     def rows(self, bounds: Bounds, *, idle: bool) -> int:
         """How much the next chunk takes in."""
         most = AT_ONCE_ROWS if self._pace.rows_per_ms is None else CHUNK_ROWS
-        return min(most, budget_rows(bounds, self._pace, 1 << 62 if idle else 0))
+        if idle:
+            bounds = replace(bounds, target_ms=max(bounds.catch_up_ms, bounds.target_ms, IDLE_MS))
+        return min(most, budget_rows(bounds, self._pace, 0))
 
     def moved(self, event: FillMoved) -> None:
         """A chunk is in."""

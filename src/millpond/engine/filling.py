@@ -24,7 +24,7 @@ from millpond.engine.backfill import (
     Progress,
     cut_scan,
     own_errors,
-    split_of,
+    splits_of,
     write_errors,
 )
 from millpond.engine.engine import Engine
@@ -38,6 +38,7 @@ from millpond.operators.state_scan import StateScan
 from millpond.plan import codec
 from millpond.plan.backfill import BackfillPlan
 from millpond.plan.change import PlanChange
+from millpond.plan.fill_order import fill_order
 from millpond.plan.levels import cut
 from millpond.plan.tables import table_specs
 from millpond.sources.source import Split
@@ -156,9 +157,10 @@ class Filling:
     # -- what is read -----------------------------------------------------------------
 
     def _cuts(self, rows: int, runs: Callable[[str], Sequence[RunRef]]) -> tuple[Cut, ...]:
-        return tuple(
-            cut_scan(step, runs(table), rows, self.bytes_max) for step, table in sorted(self.scans.items())
-        )
+        found = {step: runs(table) for step, table in self.scans.items()}
+        sizes = {step: sum(ref.rows for ref in refs) for step, refs in found.items()}
+        order = fill_order(self.found.plan, sizes)
+        return tuple(cut_scan(step, found[step], rows, self.bytes_max) for step in order)
 
     def _between(self, since: int, until: int) -> tuple[RunRef, ...]:
         """The runs that epochs after `since` up to `until` added to the scanned tables."""
@@ -192,11 +194,14 @@ class Filling:
         if fill.chunks == 0:  # all that is constant comes with the first
             splits = {step: [*given] for step, _, given in self._constants()}
         count = rows = size = 0
-        for step, number, made in fill.left():
+        taken: dict[Cut, list[int]] = {}  # each scan is read from where it was left, range by range
+        for _, number, made in fill.left():
             if count and (rows + made[2] > rows_max or size + made[3] > bytes_max):
                 break
-            splits.setdefault(step, []).append(split_of(made, number))
+            taken.setdefault(made, []).append(number)
             count, rows, size = count + 1, rows + made[2], size + made[3]
+        for made, numbers in taken.items():
+            splits[made[0]] = splits_of(made, numbers[0], numbers[-1] + 1, ask.parallelism)
         past = Past.of(self._epoch(ask, fill.base))
         if fill.since is not None:
             past = replace(

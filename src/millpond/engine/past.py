@@ -17,6 +17,7 @@ from millpond import delta as deltas
 from millpond.engine.spec import Past
 from millpond.engine.worker import Worker
 from millpond.sources.source import Split
+from millpond.state.held import held_rows
 from millpond.state.listing import Listing, live_runs
 from millpond.state.run_ref import RunRef
 from millpond.state.snapshot import concat_runs, visible
@@ -25,7 +26,7 @@ from millpond.state.table_spec import TableSpec
 
 
 def past_rows(past: Past, spec: TableSpec, columns: Sequence[str], split: Split, worker: Worker) -> pa.Table:
-    """One hash range of a table at the epoch of `past`, with weights; of what changed, where it says so."""
+    """One hash range of a table at the epoch of `past`; of what changed since another, where it says so."""
     h_min, h_max = split.what["h_min"], split.what["h_max"]
 
     def at(epoch: Past) -> Table:
@@ -33,7 +34,7 @@ def past_rows(past: Past, spec: TableSpec, columns: Sequence[str], split: Split,
         return Table(spec, runs, worker.open_file, h_min, h_max)
 
     if past.since is None:
-        return at(past).scan(columns).select([*columns, deltas.WEIGHT])
+        return held_rows(spec, at(past).runs, worker.open_file, h_min, h_max, columns)
     runs = [narrowed(r, h_min, h_max) for r in past.changed if r.table == spec.name]
     runs = [r for r in runs if r.h_min <= r.h_max]
     if not runs:

@@ -130,6 +130,7 @@ class Join:
                 matcher,
                 self._tells_apart(inputs, left, right),
                 grows=self.kind == "inner" and shape.append_only,
+                keyed=shape.key is not None,
             ),
         )
 
@@ -342,8 +343,8 @@ class Join:
     def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
         sides: Sides = binding.extra
         drops = tuple(d for side in (sides.left, sides.right) for d in side.drops(ctx, binding.tables))
-        schemas = {table.name: table.schema for table in binding.tables}
-        came = [receive(sides[n], inputs[n], schemas[sides[n].table], sides.grows) for n in (0, 1)]
+        specs = {table.name: table for table in binding.tables}
+        came = [receive(sides[n], inputs[n], specs[sides[n].table], sides.grows) for n in (0, 1)]
         if not any(keyed.num_rows or bare.num_rows for keyed, bare in came):
             return Result(drops=drops)
         work = JoinEpoch(ctx, sides, came[0][0], came[1][0])

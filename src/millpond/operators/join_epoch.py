@@ -7,7 +7,7 @@ state lies as it does.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -22,6 +22,7 @@ from millpond.operators.join_match import Matcher, Met
 from millpond.operators.kernel import join_errors
 from millpond.operators.keyed import Keyed, some_keys
 from millpond.operators.operator import Change, Context
+from millpond.state.packed import sorted_columns
 from millpond.state.table import KeySet, Table
 from millpond.state.table_spec import TableSpec, bucket_numbers
 
@@ -70,6 +71,7 @@ class Sides:
     grows: (
         bool  # pairs of rows that only ever come: nothing can cancel, so nothing is summed up before a write
     )
+    keyed: bool = False  # the output has a key: where nothing goes, no row comes twice
 
     def __getitem__(self, side: int) -> Side:
         return (self.left, self.right)[side]
@@ -218,14 +220,15 @@ class JoinEpoch:
         if len(delta):
             found.append(self._rows(side, delta, False))
         found += [self._rows(side, marks, True) for marks in self._marks[number] if len(marks)]
-        changes = [Change(side.table, concat(found))] if found else []
+        in_order = side.way == "hash" and not side.marked
+        changes = [Change(side.table, concat(found), presorted=in_order)] if found else []
         if side.counts is not None and side.counts != side.table and len(delta):
             sums = np.zeros(len(self.keys), np.int64)
             np.add.at(sums, delta.key, delta.weights)
             rows = np.flatnonzero((sums != 0) & self._writes(side, self.keys.hashes))
             table = some_keys(self.keys, rows, side.on).columns
             table = table.append_column(HASH, pa.array(self.keys.hashes[rows]))
-            changes.append(Change(side.counts, with_weights(table, sums[rows])))
+            changes.append(Change(side.counts, with_weights(table, sums[rows]), presorted=True))
         return [change for change in changes if change.rows.num_rows]
 
     def _rows(self, side: Side, rows: Keyed, matched: bool) -> pa.Table:
@@ -249,15 +252,21 @@ class JoinEpoch:
             return None
         out = pa.concat_tables(self._out)
         # Pairs of one block are pairs of different rows; only several blocks can give one pair twice.
-        if not self.sides.grows and (not self.sides.tells_apart or self._blocks != 1):
+        apart = self.sides.tells_apart and self._blocks == 1
+        apart |= self.sides.keyed and only_comes(out)
+        if not self.sides.grows and not apart:
             out = consolidate(out)
         return out if out.num_rows else None
 
 
-def receive(side: Side, delta: pa.Table | None, schema: pa.Schema, grows: bool) -> tuple[pa.Table, pa.Table]:
-    """(rows with a key and its hash, rows without), consolidated unless they only ever come."""
+def receive(side: Side, delta: pa.Table | None, spec: TableSpec, grows: bool) -> tuple[pa.Table, pa.Table]:
+    """(rows with a key and its hash, rows without); equal ones are summed up, unless all only ever come.
+
+    Rows with a key that came by an exchange are in the order of the side's table: what follows needs
+    them by key, and so does who writes them.
+    """
     if delta is None:
-        fields = [*(schema.field(name) for name in side.columns), pa.field(WEIGHT, pa.int64())]
+        fields = [*(spec.schema.field(name) for name in side.columns), pa.field(WEIGHT, pa.int64())]
         nothing = pa.schema([*fields, pa.field(HASH, pa.uint64())]).empty_table()
         return nothing, nothing
     names = side.wire if side.way == "hash" else side.columns
@@ -265,15 +274,31 @@ def receive(side: Side, delta: pa.Table | None, schema: pa.Schema, grows: bool) 
     if side.way != "hash":  # a hash that is there is of another key
         hidden = [name for name in hidden if name != HASH]
     delta = delta.select([*names, *hidden]).rename_columns([*side.columns, *hidden])
-    delta = with_weights(delta, weights(delta)) if grows else consolidate(delta)
+    if side.way != "hash":
+        delta = with_weights(delta, weights(delta)) if grows else consolidate(delta)
     lacks = lacks_key(delta, side.on)
     bare = delta.filter(pa.array(lacks)) if lacks.any() else delta.slice(0, 0)
     if lacks.any():
         delta = delta.filter(pa.array(~lacks))
-    if HASH not in delta.column_names:
-        hashes = hashing.hash_columns([delta.column(name) for name in side.on], delta.num_rows)
-        delta = delta.append_column(pa.field(HASH, pa.uint64()), pa.array(hashes))
-    return delta, bare
+        bare = bare if grows else consolidate(bare)
+    if side.way == "hash":
+        return in_table_order(side, delta, spec), bare
+    hashes = hashing.hash_columns([delta.column(name) for name in side.on], delta.num_rows)
+    return delta.append_column(pa.field(HASH, pa.uint64()), pa.array(hashes)), bare
+
+
+def in_table_order(side: Side, rows: pa.Table, spec: TableSpec) -> pa.Table:
+    """Rows as the table of their side has them, equal ones summed up."""
+    if side.marked:
+        kept = [field for field in spec.schema if field.name != MATCHED]
+        spec = replace(spec, schema=pa.schema(kept))
+    columns = sorted_columns(spec, rows)
+    return pa.table([columns[name] for name in (*side.columns, WEIGHT, HASH)], [*side.columns, WEIGHT, HASH])
+
+
+def only_comes(delta: pa.Table) -> bool:
+    """Is nothing retracted?"""
+    return not delta.num_rows or int(weights(delta).min()) > 0
 
 
 def lacks_key(delta: pa.Table, on: Sequence[str]) -> Bools:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from millpond.delta import WEIGHT, weights
 from millpond.identity import one_chunk, take
+from millpond.ordering import stable_argsort
 from millpond.state.table import KeySet
 
 Ints = npt.NDArray[np.int64]
@@ -37,7 +38,7 @@ class Keyed:
         w = weights(table)
         if (key[1:] >= key[:-1]).all():
             return Keyed(columns, w, key)
-        order = np.argsort(key, kind="stable")
+        order = stable_argsort(key.view(np.uint64))
         return Keyed({name: take(c, order) for name, c in columns.items()}, w[order], key[order])
 
     def some(self, rows: Ints, w: Ints | None = None) -> Keyed:

@@ -11,11 +11,13 @@ import functools
 import math
 import os
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 from unittest import mock
 
@@ -25,10 +27,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millpond import delta as deltas
 from millpond import hashing
 from millpond.errors import DataError, InternalError, InvalidError
 from millpond.ordering import Order
 from millpond.state import whole
+from millpond.state.held import held_rows
 from millpond.state.merge import merge_segments
 from millpond.state.packed import PackedFile, PackedWriter
 from millpond.state.run_ref import RunRef
@@ -383,6 +387,27 @@ def test_pieces_are_the_model_in_any_order(name: str, few: bool, slices: int, ca
             assert [repr(canon([row[n] for n in names])) for row in rows] == [
                 repr(canon([row[n] for n in names])) for row in model.rows() for _ in range(row["_w"])
             ]
+
+
+@each_spec
+@each_hash
+@quick
+@cases
+def test_held_rows_of_all_ranges_are_the_model(name: str, few: bool, case: Case) -> None:
+    with collisions(few):
+        model = case.model(SPECS[name])
+        files, refs = write_model(model)
+        names = case.random.sample(model.spec.schema.names, case.random.randint(0, len(model.spec.schema)))
+        edges = [0, *sorted(case.random.randrange(TOP) for _ in range(case.random.randint(0, 3))), TOP + 1]
+        found: Counter[Any] = Counter()
+        for low, after in pairwise(edges):
+            rows = held_rows(model.spec, refs, files.open, low, after - 1, names)
+            for row, weight in zip(rows.to_pylist(), deltas.weights(rows), strict=True):
+                found[repr(canon([row[n] for n in names]))] += int(weight)
+    expected: Counter[Any] = Counter()
+    for row in model.rows():
+        expected[repr(canon([row[n] for n in names]))] += row["_w"]
+    assert found == expected
 
 
 @each_spec
