@@ -146,6 +146,30 @@ def test_a_view_that_comes_later_finds_the_table_whole(tmp_path: Path) -> None:
     pond.close()
 
 
+BESIDE = {
+    "behind": f"SELECT o.id, r.rate, m.x FROM orders o JOIN rates {JOIN} AS r ON o.k = r.k JOIN more m ON m.k = o.k",
+    "before": f"SELECT o.id, r.rate, m.x FROM more m JOIN (orders o JOIN rates {JOIN} AS r ON o.k = r.k) ON m.k = o.k",
+    "listed": f"SELECT o.id, r.rate, m.x FROM orders o, rates {JOIN} AS r, more m WHERE m.k = r.k AND o.k = r.k",
+}
+
+
+@pytest.mark.parametrize("kind", ["", " APPEND ONLY"])
+@pytest.mark.parametrize("how", BESIDE)
+def test_a_row_comes_when_the_left_of_its_own_join_does(how: str, kind: str, tmp_path: Path) -> None:
+    """What else the query joins may come later, and may change: the table is that of the row's epoch."""
+    pond = millpond.open(tmp_path / "pond", engine="inline", checks=True)
+    pond.sql(f"{TABLES}; CREATE TABLE more (k int, x int){kind}; CREATE MATERIALIZED VIEW v AS {BESIDE[how]}")
+    pond.sql("INSERT INTO rates VALUES (1, 1, 5); FLUSH; INSERT INTO orders VALUES (1, 1, 1); FLUSH")
+    pond.sql("UPDATE rates SET rate = 6; FLUSH; INSERT INTO more VALUES (1, 7); FLUSH")
+    assert pond.sql("FROM v").fetchall() == [(1, 5, 7)]
+    pond.sql("INSERT INTO orders VALUES (2, 1, 1); FLUSH")
+    assert sorted(pond.sql("FROM v").fetchall()) == [(1, 5, 7), (2, 6, 7)]
+    if not kind:
+        pond.sql("UPDATE more SET x = 8; FLUSH")
+        assert sorted(pond.sql("FROM v").fetchall()) == [(1, 5, 8), (2, 6, 8)]
+    pond.close()
+
+
 REFUSED = {
     f"SELECT * FROM rates {JOIN}": "is for the right side of JOIN and LEFT JOIN",
     f"SELECT * FROM rates {JOIN} WHERE rate > 1": "is for the right side of JOIN and LEFT JOIN",

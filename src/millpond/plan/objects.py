@@ -56,3 +56,23 @@ def dependants(objects: Mapping[str, SqlObject], names: Iterable[str]) -> tuple[
     while more := {o.name for o in objects.values() if o.name not in found and found & set(o.uses)}:
         found |= more
     return tuple(name for name in objects if name in found - asked)
+
+
+def in_order(objects: Mapping[str, SqlObject]) -> dict[str, SqlObject]:
+    """Each object behind those that it uses, otherwise as they were.
+
+    >>> made = {n: SqlObject("view", n, uses=u) for n, u in {"b": ("a",), "c": (), "a": ()}.items()}
+    >>> list(in_order(made))
+    ['a', 'b', 'c']
+    """
+    found: dict[str, SqlObject] = {}
+
+    def take(name: str) -> None:
+        if name in objects and name not in found:
+            for used in objects[name].uses:
+                take(used)
+            found[name] = objects[name]
+
+    for name in objects:
+        take(name)
+    return found

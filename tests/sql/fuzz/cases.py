@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tests.sql.fuzz.dialect import written
+from tests.sql.fuzz.dialect import AS_OF_NOW, written
+from tests.sql.fuzz.functions import SQL, are_called
+from tests.sql.fuzz.names import Names
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,9 @@ class Table:
         ends = " APPEND ONLY" if key and self.delay_h is not None else ""
         return f"CREATE TABLE {self.name} ({', '.join(listed)}){ends}"
 
+    def without(self, column: str) -> Table:
+        return replace(self, columns={c: k for c, k in self.columns.items() if c != column})
+
 
 @dataclass(frozen=True)
 class View:
@@ -38,31 +43,29 @@ class View:
         ends = " EMIT ON WINDOW CLOSE" if self.closes else ""
         return f"{word} {'MATERIALIZED ' if self.stored else ''}VIEW {self.name} AS {self.query}{ends}"
 
-    def batch(self, engine: str, word: str = "CREATE") -> str:
-        return f"{word} VIEW {self.name} AS {written(self.query, engine, self.closes)}"
+    def batch(self, engine: str, word: str = "CREATE", tick: int = 0) -> str:
+        return f"{word} VIEW {self.name} AS {written(self.query, engine, self.closes, tick)}"
 
 
 @dataclass(frozen=True)
 class Edit:
-    """The program changes before an epoch: another query in a view's place, no view, or a column more."""
+    """The program changes before an epoch; see `edits`."""
 
     epoch: int
-    view: View | None = None  # with its new query; of the same columns where others read it
-    dropped: bool = False
-    table: str = ""
-    column: str = ""  # with its type and default
+
+    def about(self) -> tuple[str, ...]:
+        """The views that it changes, which must be there."""
+        return ()
 
     def sql(self) -> str:
-        if self.view is None:
-            return f"ALTER TABLE {self.table} ADD COLUMN {self.column}"
-        kind = "MATERIALIZED VIEW" if self.view.stored else "VIEW"
-        return f"DROP {kind} {self.view.name}" if self.dropped else self.view.sql("CREATE OR REPLACE")
+        raise NotImplementedError
 
     def batch(self, engine: str) -> list[str]:
-        if self.view is None:
-            return [self.sql()]
-        gone = f"DROP VIEW {self.view.name}"
-        return [gone] if self.dropped else [self.view.batch(engine, "CREATE OR REPLACE")]
+        """What an engine hears of it."""
+        return []
+
+    def rename(self, names: Names) -> None:
+        """What is called otherwise afterwards."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,7 @@ class Change:
     table: Table
     rows: tuple[tuple[str, ...], ...] = ()
     text: str = ""
+    alike: tuple[str, ...] = ()  # the statement for engines without keys, where it needs other words
 
     def sql(self) -> str:
         rows = ", ".join(f"({', '.join(row)})" for row in self.rows)
@@ -80,6 +84,8 @@ class Change:
 
     def batch(self) -> list[str]:
         """The same for an engine whose tables have no key: rows of an old key take its place."""
+        if self.alike:
+            return list(self.alike)
         if self.text or not self.table.keyed:
             return [self.sql()]
         place = list(self.table.columns).index("id")
@@ -104,8 +110,8 @@ class Shake:
 
 
 def reads(query: str, name: str) -> bool:
-    """Does a query read a table or view, by itself or in windows?"""
-    return f"{name} AS " in query or f"({name}, " in query
+    """Does a query read a table or view, by itself, in windows, or as of now?"""
+    return f"{name} AS " in query or f"({name}, " in query or f"{name} {AS_OF_NOW}" in query
 
 
 @dataclass(frozen=True)
@@ -121,30 +127,36 @@ class Case:
     def only(self, names: Sequence[str]) -> Case:
         """With these views and what they read."""
         kept: list[View] = []
-        wanted = " ".join(names)
         for view in reversed(self.views):
-            if (
-                view.name in names
-                or any(reads(v.query, view.name) for v in kept)
-                or view.name in wanted.split()
-            ):
+            if view.name in names or any(reads(v.query, view.name) for v in kept):
                 kept.append(view)
         left = {view.name for view in kept}
-        edits = tuple(e for e in self.edits if e.view is None or e.view.name in left)
+        edits = tuple(e for e in self.edits if left.issuperset(e.about()))
         return replace(self, views=tuple(reversed(kept)), edits=edits)
 
     def texts(self) -> str:
         """All that is said, to look for words in it."""
-        return self.sql()
+        return "\n".join([*(v.query for v in self.views), *(c.sql() for e in self.epochs for c in e)])
 
     def sql(self) -> str:
-        """The case as a script; FLUSH ends an epoch."""
-        lines = [f"{table.sql()};" for table in self.tables]
+        """The case as a script, in the order in which it is played; FLUSH ends an epoch."""
+        return "\n".join([*self._script()])
+
+    def _script(self) -> Iterator[str]:
+        if are_called(self.texts()):
+            yield "-- with the functions in Python of tests/sql/fuzz/functions.py, and"
+            yield from (f"{statement};" for statement in SQL)
+        yield from (f"{table.sql()};" for table in self.tables)
+        names, before = Names(), [Names()]
         for number, changes in enumerate(self.epochs):
-            lines += [f"{view.sql()};" for view in self.views if view.epoch == number]
             if self.shakes:
-                lines.append(self.shakes[number].sql())
-            lines += [f"{edit.sql()};" for edit in self.edits if edit.epoch == number]
-            lines += [f"{change.sql()};" for change in changes]
-            lines.append("FLUSH;")
-        return "\n".join(lines)
+                yield self.shakes[number].sql()
+                names = before[-1 - self.shakes[number].back].copy()
+            for edit in self.edits:
+                if edit.epoch == number:
+                    yield f"{names.spoken(edit.sql())};"
+                    edit.rename(names)
+            for text in [v.sql() for v in self.views if v.epoch == number] + [c.sql() for c in changes]:
+                yield f"{names.spoken(text)};"
+            yield "FLUSH;"
+            before.append(names.copy())

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import datetime
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from tests.sql.fuzz.cases import Case, Change, Edit, Shake, Table, View, reads
-from tests.sql.fuzz.expressions import Expressions
-from tests.sql.fuzz.kinds import literal, names
+from tests.sql.fuzz.cases import Case, Edit, Shake, Table, View, reads
+from tests.sql.fuzz.changes import changes
+from tests.sql.fuzz.dialect import AS_OF_NOW
+from tests.sql.fuzz.edits import AddColumn, Drop, DropColumn, Index, Rename, RenameColumn, Replace, Swap
+from tests.sql.fuzz.kinds import KINDS, literal, names
 from tests.sql.fuzz.queries import Queries
 
 VIEWS = 12
 EPOCHS = 5
-START = datetime.datetime(2024, 2, 28)  # of streams, and of the clock
 DELAY_H = 3
 
 
@@ -22,24 +22,29 @@ def case(seed: int) -> Case:
     rng = random.Random(seed)
     shared = rng.random() < 0.5
     made = tables(rng, shared)
+    altered = [edit for table in made for edit in of_columns(table, rng)]
     queries = Queries({t.name: t.columns for t in made}, rng, shared)
     queries.keyed = {t.name for t in made if t.keyed}
     queries.streams = frozenset(t.name for t in made if t.delay_h is not None)
+    queries.bases = frozenset(t.name for t in made)
     views: list[View] = []
+    known: list[tuple[int, str, Mapping[str, str]]] = []  # views that others may read, from an epoch on
     for number in range(VIEWS):
+        epoch = rng.choice([0, 0, 0, 1, 3])
+        queries.tables = {
+            **{t.name: t.columns for t in at(made, altered, epoch)},
+            **{name: columns for since, name, columns in known if since <= epoch},
+        }
         closes = bool(queries.streams) and rng.random() < 0.35
         text, kinds = queries.closing() if closes else queries.query()
-        stored = closes or rng.random() < 0.9
-        view = View(f"v{number}", text, rng.choice([0, 0, 0, 1, 3]), stored, closes)
-        at = [v.epoch for v in views if reads(text, v.name)]
-        view = replace(view, epoch=max([view.epoch, *at]))
-        views.append(view)
+        stored = closes or AS_OF_NOW in text or rng.random() < 0.9
+        views.append(View(f"view{number}", text, epoch, stored, closes))
         if rng.random() < 0.3 or not stored:
-            queries.tables[view.name] = dict(kinds)
-    epochs = [changes(made, rng, shared, number) for number in range(EPOCHS)]
+            known.append((epoch, f"view{number}", dict(kinds)))
+    epochs = [changes(at(made, altered, number), rng, shared, number) for number in range(EPOCHS)]
     shakes = [_shake(rng, number) for number in range(EPOCHS)]
-    found = edits(made, views, queries, rng)
-    return Case(seed, shared, tuple(made), tuple(views), tuple(epochs), tuple(shakes), tuple(found))
+    edits = [*altered, *of_views(views, altered, queries, rng)]
+    return Case(seed, shared, tuple(made), tuple(views), tuple(epochs), tuple(shakes), tuple(edits))
 
 
 def _shake(rng: random.Random, number: int) -> Shake:
@@ -56,85 +61,63 @@ def tables(rng: random.Random, shared: bool) -> list[Table]:
             columns["ts"] = "TIMESTAMP"
         for n in range(rng.randint(1, 5)):
             columns[f"c{n}"] = rng.choice(names(shared))
+        for special in ("moved", "gone"):  # what may be renamed, and dropped
+            if rng.random() < 0.3:
+                columns[f"{special}{number}"] = rng.choice(names(shared))
         keyed = rng.random() < 0.7 and not stream
         found.append(Table(f"t{number}", columns, keyed, DELAY_H if stream else None))
     return found
 
 
-def edits(made: Sequence[Table], views: Sequence[View], queries: Queries, rng: random.Random) -> list[Edit]:
-    """Views that are replaced by a part of themselves, or dropped where nobody reads them; columns that come."""
-    found = []
+def at(made: Sequence[Table], altered: Sequence[Edit], epoch: int) -> list[Table]:
+    """The tables as statements of an epoch know them: without the columns that were dropped by then."""
+    found = {t.name: t for t in made}
+    for edit in altered:
+        if isinstance(edit, DropColumn) and edit.epoch <= epoch:
+            found[edit.table] = found[edit.table].without(edit.column)
+    return list(found.values())
+
+
+def of_columns(table: Table, rng: random.Random) -> Iterator[Edit]:
+    """Columns that come, go and are renamed, and indexes by them."""
+    for column in table.columns:
+        epoch = rng.randint(1, EPOCHS - 1)
+        if column.startswith("moved") and rng.random() < 0.7:
+            heir = rng.choice(["", f"{(kind := table.columns[column])} DEFAULT {literal(kind, rng)}"])
+            yield RenameColumn(epoch, table.name, column, f"{column}_so", heir)
+        elif column.startswith("gone") and rng.random() < 0.7:
+            yield DropColumn(epoch, table.name, column, rng.random() < 0.5)
+        elif KINDS[table.columns[column]].compares and rng.random() < 0.05:
+            yield Index(epoch - 1, f"by_{table.name}_{column}", table.name, column)
+    if rng.random() < 0.15:
+        kind = rng.choice(["INTEGER", "VARCHAR", "BIGINT"])
+        yield AddColumn(rng.randint(1, EPOCHS - 1), table.name, f"more {kind} DEFAULT {literal(kind, rng)}")
+
+
+def of_views(
+    views: Sequence[View], altered: Sequence[Edit], queries: Queries, rng: random.Random
+) -> Iterator[Edit]:
+    """Views that are replaced by a part of themselves, renamed, swapped, or dropped where nobody reads them."""
+    gone = [e.column for e in altered if isinstance(e, DropColumn)]
     for view in views:
-        at = rng.randint(view.epoch + 1, EPOCHS)
-        read = any(reads(v.query, view.name) for v in views)
-        if at < EPOCHS and rng.random() < 0.12:
-            some = rng.choice(["1 = 1", "1 = 0"]) if rng.random() < 0.3 else f"length('{view.name}') = 2"
-            part = f"SELECT * FROM ({view.query}) AS {queries.name('q')} WHERE {some}"
-            found.append(Edit(at, replace(view, query=part)))
-        elif at < EPOCHS and not read and rng.random() < 0.08:
-            found.append(Edit(at, view, dropped=True))
-    for table in made:
-        if rng.random() < 0.15 and table.delay_h is None:
-            kind = rng.choice(["INTEGER", "VARCHAR", "BIGINT"])
-            column = f"more {kind} DEFAULT {literal(kind, rng)}"
-            found.append(Edit(rng.randint(1, EPOCHS - 1), table=table.name, column=column))
-    return found
-
-
-def changes(made: Sequence[Table], rng: random.Random, shared: bool, epoch: int) -> tuple[Change, ...]:
-    """One epoch's worth of statements."""
-    found = []
-    for table in made:
-        if table.delay_h is not None:
-            found += [_pushed(table, rng, epoch)] * (rng.random() < 0.85)
+        epoch = rng.randint(view.epoch + 1, EPOCHS)
+        if epoch == EPOCHS:
             continue
-        for _ in range(rng.choice([0, 1, 1, 2]) if epoch else 1):
-            found.append(
-                _put(table, rng)
-                if epoch == 0 or rng.random() < 0.5
-                else _logic(table, rng, shared, 10 * epoch + len(found))
-            )
-    return tuple(found)
+        known = [v for v in views if v.epoch < epoch and v.stored and v.name != view.name]
+        does = rng.random()
+        if does < 0.12 and not _rejoins(view, views) and not any(c in view.query for c in gone):
+            some = rng.choice(["1 = 1", "1 = 0"]) if rng.random() < 0.3 else f"length('{view.name}') > 2"
+            part = f"SELECT * FROM ({view.query}) AS {queries.name('q')} WHERE {some}"
+            yield Replace(epoch, replace(view, query=part))
+        elif does < 0.2 and not any(reads(v.query, view.name) for v in views):
+            yield Drop(epoch, view)
+        elif does < 0.3 and view.stored:
+            yield Rename(epoch, view.name, f"{view.name}_so")
+        elif does < 0.38 and view.stored and known:
+            yield Swap(epoch, view.name, rng.choice(known).name)
 
 
-def _pushed(table: Table, rng: random.Random, epoch: int) -> Change:
-    """Rows of a stream, out of order, some of them late."""
-    rows = []
-    for _ in range(rng.choice([1, 4, 8])):
-        at = START + datetime.timedelta(minutes=30 * (6 * epoch + rng.randint(-12, 7)))
-        row = {c: literal(k, rng) for c, k in table.columns.items()}
-        rows.append(tuple({**row, "id": str(rng.randrange(14)), "ts": f"CAST('{at}' AS TIMESTAMP)"}.values()))
-    return Change(table, tuple(rows))
-
-
-def _put(table: Table, rng: random.Random) -> Change:
-    rows: dict[str, tuple[str, ...]] = {}
-    for number in range(rng.choice([1, 2, 6])):
-        row = tuple(
-            str(rng.randrange(14)) if c == "id" else literal(k, rng) for c, k in table.columns.items()
-        )
-        rows[row[0] if table.keyed else str(number)] = row
-    return Change(table, tuple(rows.values()))
-
-
-def _logic(table: Table, rng: random.Random, shared: bool, number: int) -> Change:
-    """UPDATE, DELETE and INSERT … SELECT; its number keeps new keys apart from all others."""
-    write = Expressions(rng, shared)
-    scope = list(table.columns.items())
-    where = write.condition(scope, 1)
-    if rng.random() < 0.4:
-        where = f"id IN ({rng.randrange(14)}, {rng.randrange(14)})"
-    verb = rng.random()
-    if verb < 0.4:
-        return Change(table, text=f"DELETE FROM {table.name} WHERE {where}")
-    if verb < 0.8:
-        free = [c for c in table.columns if c != "id"]
-        some = rng.sample(free, rng.randint(1, min(2, len(free))))
-        listed = ", ".join(f"{c} = {write.expression(table.columns[c], scope, 1)}" for c in some)
-        return Change(table, text=f"UPDATE {table.name} SET {listed} WHERE {where}")
-    columns = ", ".join(table.columns)
-    listed = ", ".join(f"id + {100 * (number + 1)}" if c == "id" else c for c in table.columns)
-    return Change(
-        table,
-        text=f"INSERT INTO {table.name} ({columns}) SELECT {listed} FROM {table.name} WHERE id < 14 AND {where}",
-    )
+def _rejoins(view: View, views: Sequence[View]) -> bool:
+    """Would a view anew join rows with a table as it is by now, itself or one that is made of it?"""
+    made_of = [v for v in views if reads(v.query, view.name)]
+    return AS_OF_NOW in view.query or any(_rejoins(v, views) for v in made_of)

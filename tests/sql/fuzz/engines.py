@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import duckdb
 
 from millpond.sql.clock import macros
 from tests.sql.fuzz.functions import MACROS, PYTHON
 from tests.sql.world import Rows, plain
+
+
+def instant(value: Any) -> Any:
+    """An instant with a zone as DuckDB writes it."""
+    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        return value.astimezone(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S+00")
+    return value
 
 
 class Batch(Protocol):

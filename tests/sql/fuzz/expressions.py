@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from tests.sql.fuzz import nested
 from tests.sql.fuzz.kinds import KINDS, NUMBERS, STRUCT, TIMES, WHOLE, literal, names
 
 Scope = Sequence[tuple[str, str]]  # (text that names a column, its kind)
@@ -58,6 +59,9 @@ class Expressions:
             found += [lambda: self._other(kind, scope, depth - 1)] * 2
         return self.rng.choice(found)()
 
+    def _of(self, scope: Scope) -> nested.Some:
+        return lambda kind: self.expression(kind, scope, 0)
+
     def _general(self, kind: str, scope: Scope, depth: int) -> str:
         a, b = (self.expression(kind, scope, depth) for _ in range(2))
         found = [
@@ -91,7 +95,9 @@ class Expressions:
             found += [
                 f"({self.expression(STRUCT, scope, 0)}).p",
                 f"epoch({self.expression('DATE', scope, 0)})",
+                f"raised(CAST({self.expression('SMALLINT', scope, 0)} AS INTEGER))",
             ]
+            found += [self.rng.choice(nested.numbers(self._of(scope))) for _ in range(5)]
         return f"CAST({self.rng.choice(found)} AS {kind})"
 
     def _text(self, scope: Scope, depth: int) -> str:
@@ -112,7 +118,7 @@ class Expressions:
             f"reverse({a})",
         ]
         found += [f"CAST({self.expression('DATE', scope, 0)} AS VARCHAR)", f"split_part({a}, 'a', 1)"]
-        found += [f"tagged({number}, {a})"]
+        found += [f"tagged({number}, {a})", f"repeat({a}, 2)", f"lpad({a}, 3, '*')", f"rpad({a}, 2, 'xy')"]
         if not self.shared:
             found += [f"mixed({number}, {a})"]
             found += [
@@ -122,6 +128,7 @@ class Expressions:
             found += [f"array_to_string({self.expression('VARCHAR[]', scope, 0)}, '-')"]
             found += [f"strftime({self.expression('TIMESTAMP', scope, 0)}, '%H')", f"{a}[1:2]"]
             found += [f"(({self.expression('JSON', scope, 0)}) ->> 0)", f"format('<{{}}>', {a})"]
+            found += [self.rng.choice(nested.texts(self._of(scope))) for _ in range(5)]
         return self.rng.choice(found)
 
     def _time(self, kind: str, scope: Scope, depth: int) -> str:
@@ -151,6 +158,7 @@ class Expressions:
             f"list_reverse({a})",
         ]
         found += [f"list_transform({a}, lambda x: x + {number})", f"list_filter({a}, lambda x: x > 0)"]
+        found += [self.rng.choice(nested.lists(self._of(scope))) for _ in range(5)]
         return f"CAST({self.rng.choice(found)} AS INTEGER[])"
 
     def _other(self, kind: str, scope: Scope, depth: int) -> str:
@@ -191,5 +199,6 @@ class Expressions:
             found += [
                 f"regexp_matches({text}, '^.b')",
                 f"list_contains({self.expression('INTEGER[]', scope, 0)}, 1)",
+                *(self.rng.choice(nested.conditions(self._of(scope))) for _ in range(2)),
             ]
         return rng.choice(found)

@@ -7,23 +7,25 @@ with it at that epoch: the view has error rows then, and is compared again when 
 from __future__ import annotations
 
 import collections
-import datetime
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import millpond
 from millpond.clock import ManualClock
 from millpond.errors import InvalidError, MillpondError
 from millpond.sql.parse import statements
 from tests.sql.fuzz.cases import Case, Change, Edit, Shake, View, reads
-from tests.sql.fuzz.dialect import WATERMARKS
+from tests.sql.fuzz.dialect import AS_OF_NOW, WATERMARKS
 from tests.sql.fuzz.divergences import is_known, why
+from tests.sql.fuzz.edits import Drop, DropColumn
 from tests.sql.fuzz.engines import Batch, Duck, Remembering
 from tests.sql.fuzz.functions import are_called, define, register
+from tests.sql.fuzz.names import Names
+from tests.sql.fuzz.past import Shown, as_rows, check_past
 from tests.sql.fuzz.streams import Streams
-from tests.sql.world import Rows, plain
+from tests.sql.fuzz.ticks import Ticks
+from tests.sql.world import Rows
 
 BROKEN = "the pond"  # what is wrong when no view is
 HOUR_US = 3_600_000_000
@@ -51,6 +53,7 @@ class Moment:
     told: tuple[list[str], ...]  # what each engine was told until then, also on a way that was left again
     there: dict[str, list[Remembering]]
     streams: Streams
+    names: Names
 
 
 def play(path: Path, case: Case, second: Callable[[], Batch] | None = None) -> Outcome:
@@ -71,9 +74,11 @@ class Play:
         self.path, self.case, self.engines = path, case, engines
         self.outcome = Outcome()
         self.clock = ManualClock(START_US)
-        self.called = are_called(case.sql())
+        self.called = are_called(case.texts())
         self.there: dict[str, list[Remembering]] = {}  # views, and who answers them
-        self.streams = Streams()
+        self.streams, self.names = Streams(), Names()
+        self.ticks = Ticks(case, engines)
+        self.shown: list[Shown] = []  # what was read after each epoch
         self.moments: list[Moment] = []
         self.pond = self.opened(case.shakes[0] if case.shakes else Shake())
 
@@ -96,6 +101,7 @@ class Play:
             for engine in self.engines:
                 told = engine.run(table.sql(key=False))
                 assert told is None, f"{engine.name}: {told}"
+        self.ticks.begin()
         for number, changes in enumerate(self.case.epochs):
             if self.case.shakes and number:
                 self.shake(self.case.shakes[number], self.case.shakes[number - 1])
@@ -111,7 +117,9 @@ class Play:
             self.pond.drain()  # also what the clock makes due
             self.compare_all(number)
             told = tuple(list(engine.told) for engine in self.engines)
-            self.moments.append(Moment(self.pond.epoch, told, dict(self.there), self.streams.copy()))
+            kept = Moment(self.pond.epoch, told, dict(self.there), self.streams.copy(), self.names.copy())
+            self.moments.append(kept)
+        self.outcome.wrong.update(check_past(self.pond, self.shown, self.outcome.compared))
 
     # -- what happens --------------------------------------------------------------------
 
@@ -135,9 +143,13 @@ class Play:
         for engine, told in zip(self.engines, moment.told, strict=True):
             engine.back_to(told)
         self.there, self.streams = dict(moment.there), moment.streams.copy()
+        self.names = moment.names.copy()
+        self.ticks.snapshot()
 
     def change(self, change: Change) -> None:
-        self.pond.sql(change.sql())
+        self.pond.sql(self.names.spoken(change.sql()))
+        if self.ticks.tables:
+            self.pond.sql("FLUSH")
         if change.table.delay_h is not None:
             change, watermark = self.streams.on_time(change)
             for engine in self.engines if watermark else ():
@@ -148,11 +160,12 @@ class Play:
         for engine in self.engines:
             for statement in change.batch():
                 engine.run(statement)
+        self.ticks.follow(change)
 
     def create(self, view: View) -> None:
         answers = []
         for engine in self.engines:
-            refused = engine.run(view.batch(engine.name))
+            refused = engine.run(view.batch(engine.name, tick=self.ticks.now))
             if refused is None:
                 answers.append(engine)
             else:
@@ -162,7 +175,7 @@ class Play:
             tied = "WITH TIES" in view.query or any(reads(view.query, name) for name in unread)
             if not (tied and answers):
                 return  # not a query, or over a view that is not there
-        if not self.defined(view.name, view.sql()):
+        if not self.defined(view.name, self.names.spoken(view.sql())):
             for engine in answers:
                 engine.run(f"DROP VIEW {view.name}")
         elif view.stored:
@@ -171,17 +184,35 @@ class Play:
 
     def edit(self, edit: Edit) -> None:
         """Only what is there changes; where an engine cannot follow, it is asked no more."""
-        if edit.view is not None and edit.view.name not in self.there:
+        if any(name not in self.there for name in edit.about()):
             return
-        if not self.defined(edit.view.name if edit.view is not None else edit.table, edit.sql()):
+        if not self.defined(" ".join(edit.about()) or BROKEN, self.names.spoken(edit.sql())):
             return
+        edit.rename(self.names)
         for engine in self.engines:
-            wrong = [t for t in map(engine.run, edit.batch(engine.name)) if t is not None]
-            if wrong and edit.view is not None:
-                self.outcome.left_out[f"{engine.name}: {why(wrong[0])}"] += 1
-                self.there[edit.view.name] = [e for e in self.there[edit.view.name] if e is not engine]
-        if edit.dropped and edit.view is not None:
+            for told in filter(None, map(engine.run, edit.batch(engine.name))):
+                self.outcome.left_out[f"{engine.name}: {why(told)}"] += 1
+                for name in edit.about():
+                    self.there[name] = [e for e in self.there[name] if e is not engine]
+        if isinstance(edit, Drop):
             del self.there[edit.view.name]
+        if isinstance(edit, DropColumn):
+            self.without_readers(edit)
+
+    def without_readers(self, edit: DropColumn) -> None:
+        """The views that went with a column: those that name it, keep whole rows, or are built on such."""
+        left = {row[0] for row in self.pond.sql("SHOW VIEWS").fetchall()}
+        went = [name for name in self.there if self.names.of(name) not in left]
+        doomed: set[str] = set()
+        for view in self.case.views:
+            whole = (f"SESSION({edit.table}, ", f"{edit.table} {AS_OF_NOW}")  # these keep whole rows
+            named = any(words in view.query for words in (edit.column, *whole))
+            if named or any(reads(view.query, name) for name in doomed):
+                doomed.add(view.name)
+        for name in went:
+            del self.there[name]
+            if name not in doomed:
+                self.outcome.wrong[name] = f"went with column {edit.column}, which it does not read"
 
     def defined(self, name: str, text: str) -> bool:
         try:
@@ -199,6 +230,7 @@ class Play:
     def compare_all(self, number: int) -> None:
         for engine in self.engines:
             engine.at(self.pond.head().now_us)
+        self.shown.append(Shown(self.pond.epoch))
         for name, knows in list(self.there.items()):
             told = self.compare(name, knows)
             if told is not None:
@@ -219,7 +251,9 @@ class Play:
                     return None  # the view has error rows
                 continue
             if given is None:
-                given = plain(_flat(row) for row in self.pond.sql(f"SELECT * FROM {name}").fetchall())
+                found = self.pond.sql(f"SELECT * FROM {self.names.of(name)}")
+                given = as_rows(found.fetchall())
+                self.shown[-1].rows[self.names.of(name)] = given
             self.outcome.compared[engine.name] += 1
             if given != wanted:
                 return (
@@ -227,14 +261,3 @@ class Play:
                     f"{list((given - wanted).items())[:3]}, errors {self.pond.errors().to_pylist()[:2]}"
                 )
         return None
-
-
-def _flat(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(instant(v) for v in row)
-
-
-def instant(value: Any) -> Any:
-    """An instant with a zone as DuckDB writes it."""
-    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
-        return value.astimezone(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S+00")
-    return value

@@ -12,8 +12,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tests.sql.fuzz.engines import instant
 from tests.sql.fuzz.functions import SQL
-from tests.sql.fuzz.play import instant
 from tests.sql.world import Rows, plain
 
 SETTINGS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.sql.fuzz.expressions import Scope
 from tests.sql.fuzz.kinds import KINDS, NUMBERS, WHOLE
-from tests.sql.fuzz.recursion import Recursions
+from tests.sql.fuzz.lookups import Lookups
 from tests.sql.fuzz.relations import Kinds, Relation
 
 SUMMED = {"INTEGER": "BIGINT", "BIGINT": "BIGINT", "SMALLINT": "BIGINT", "HUGEINT": "HUGEINT"}
@@ -19,11 +19,11 @@ FRAMES = (
     "GROUPS BETWEEN 1 PRECEDING AND CURRENT ROW", "ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
     "ROWS BETWEEN 2 PRECEDING AND CURRENT ROW EXCLUDE CURRENT ROW", "GROUPS BETWEEN 1 FOLLOWING AND 2 FOLLOWING",
     "RANGE BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING", "RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
-    "ROWS BETWEEN 3 PRECEDING AND 1 PRECEDING", "GROUPS BETWEEN CURRENT ROW AND 1 FOLLOWING EXCLUDE TIES",
+    "GROUPS BETWEEN UNBOUNDED PRECEDING AND 1 FOLLOWING EXCLUDE GROUP", "ROWS BETWEEN 3 PRECEDING AND 1 PRECEDING", "GROUPS BETWEEN CURRENT ROW AND 1 FOLLOWING EXCLUDE TIES",
 )  # fmt: skip
 
 
-class Queries(Recursions):
+class Queries(Lookups):
     def query(self) -> tuple[str, Kinds]:
         return self.select(self.rng.choice([0, 1, 1, 1, 2, 2, 3]))
 
@@ -68,14 +68,6 @@ class Queries(Recursions):
             kinds.append((name, "BOOLEAN"))
         word = "DISTINCT " if self.chance(0.2) and self.orderly(kinds) else ""
         return self.limited(f"SELECT {word}{', '.join(picked)} FROM {source.text}{where}", kinds)
-
-    def picked(self, scope: Scope, compares: bool = False) -> tuple[list[str], Kinds]:
-        texts, kinds = [], []
-        for _ in range(self.rng.randint(1, 4)):
-            kind, name = self.kind_of(scope, compares), self.name("o")
-            texts.append(f"{self.expression(kind, scope)} AS {name}")
-            kinds.append((name, kind))
-        return texts, kinds
 
     # -- order ---------------------------------------------------------------------------
 
@@ -133,6 +125,7 @@ class Queries(Recursions):
             (f"string_agg({apart}{text}, ',' ORDER BY {text})", "VARCHAR"), (f"bit_xor({whole})", "INTEGER"),
             (f"array_agg({whole} ORDER BY {whole} DESC NULLS LAST)", "INTEGER[]"),
             (f"array_agg(DISTINCT {whole} ORDER BY {whole} NULLS FIRST)", "INTEGER[]"),
+            (f"mode() WITHIN GROUP (ORDER BY {whole})", "INTEGER"), (f"bit_or({whole})", "INTEGER"),
             (f"percentile_disc(0.5) WITHIN GROUP (ORDER BY {whole})", "INTEGER"),
             (f"string_agg({text}, '' ORDER BY {whole} DESC NULLS LAST, {text})", "VARCHAR"),
         ]  # fmt: skip
@@ -145,10 +138,14 @@ class Queries(Recursions):
                 (f"last({whole} ORDER BY {whole} NULLS FIRST)", "INTEGER"), (f"count_if({self.condition(scope, 1)})", "BIGINT"),
                 (f"stddev_samp({whole})", "DOUBLE"), (f"approx_count_distinct({text})", "BIGINT"),
                 (f"max({whole}, 2)", "INTEGER[]"), (f"arg_max({text}, {text})", "VARCHAR"), (f"product({whole})", "DOUBLE"),
+                (f"mode({text} ORDER BY {text})", "VARCHAR"), (f"count(DISTINCT ({whole}, {text}))", "BIGINT"),
+                (f"spread({apart}{whole})", "INTEGER"), (f"total({apart}{whole})", "BIGINT"), (f"total({whole})", "BIGINT"),
+                (f"chain({text} ORDER BY {text})", "VARCHAR"), (f"covar_pop({whole}, {whole} % 3)", "DOUBLE"),
+                (f"list({one} ORDER BY {one} NULLS FIRST)[1]", kind), (f"min({text}, 2)::VARCHAR", "VARCHAR"),
                 (f"corr({whole}, {whole} % 2)", "DOUBLE"), (f"histogram({text})::VARCHAR", "VARCHAR"),
             ]  # fmt: skip
         call, out = rng.choice(found)
-        if self.chance(0.2) and not call.endswith("::VARCHAR"):
+        if self.chance(0.2) and not call.endswith(("::VARCHAR", "[1]")):
             call += f" FILTER (WHERE {self.condition(scope, 1)})"
         return f"CAST({call} AS {out})", out
 
@@ -190,6 +187,8 @@ class Queries(Recursions):
         how = self.rng.choice(
             [f"ROLLUP ({all_})", f"CUBE ({all_})", f"GROUPING SETS (({all_}), ({named[0]}), ())"]
         )
+        if len(named) > 1 and self.chance(0.3):
+            how = f"{named[0]}, ROLLUP ({', '.join(named[1:])})"
         alias = self.name("q")
         text = f"SELECT {', '.join(listed)} FROM (SELECT {inner} FROM {source.text}{where}) AS {alias} GROUP BY {how}"
         return self.limited(text + self.having(scope), kinds)
@@ -258,6 +257,8 @@ class Queries(Recursions):
                 (f"avg({number}) {framed}", "DOUBLE"),
                 (f"last_value({some} IGNORE NULLS) {framed}", kind),
                 (f"list({number}) {total}", "INTEGER[]"),
+                (f"spread({number}) {framed}", "INTEGER"),
+                (f"first_value({some} IGNORE NULLS) {framed}", kind),
             ]
         return rng.choice([*by_value, *by_place] if places else by_value)
 

@@ -27,9 +27,18 @@ class Relations(Expressions):
         super().__init__(rng, shared)
         self.tables = dict(tables)  # views join them as they are made
         self.keyed: set[str] = set()  # tables whose `id` is unique
+        self.streams: frozenset[str] = frozenset()  # tables with a watermark for `ts`
 
     def select(self, depth: int) -> tuple[str, Kinds]:
         raise NotImplementedError
+
+    def picked(self, scope: Scope, compares: bool = False) -> tuple[list[str], Kinds]:
+        texts, kinds = [], []
+        for _ in range(self.rng.randint(1, 4)):
+            kind, name = self.kind_of(scope, compares), self.name("o")
+            texts.append(f"{self.expression(kind, scope)} AS {name}")
+            kinds.append((name, kind))
+        return texts, kinds
 
     def table(self, name: str | None = None) -> Relation:
         table = name or self.rng.choice(list(self.tables))
@@ -112,7 +121,7 @@ class Relations(Expressions):
     def as_of(self) -> Relation:
         """The right side has one row for each time: its key."""
         a, b = self.table(), self.table(self.rng.choice(sorted(self.keyed)))
-        kind = self.rng.choice(["ASOF JOIN", "ASOF LEFT JOIN"])
+        kind = self.rng.choice(["ASOF JOIN", "ASOF LEFT JOIN", "ASOF RIGHT JOIN", "ASOF FULL JOIN"])
         time = self.expression("INTEGER", a.scope, 0)
         how = self.rng.choice([">=", ">", "<", "<="])
         pair = f"{self.pairing(a.scope, b.scope, nulls=False)} AND " if self.chance(0.4) else ""

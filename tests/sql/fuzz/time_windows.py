@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tests.sql.fuzz.expressions import Scope
 from tests.sql.fuzz.relations import Relation, Relations
 
@@ -9,7 +11,6 @@ TIMES = ("TIMESTAMP", "TIMESTAMPTZ")  # what now() is compared with
 
 
 class TimeWindows(Relations):
-    streams: frozenset[str] = frozenset()  # tables with a watermark for `ts`
     only_streams = False  # while a query is written that shows windows when they are over
 
     def relation(self, depth: int) -> Relation:
@@ -29,6 +30,8 @@ class TimeWindows(Relations):
     def in_windows(self) -> Relation:
         table, time = self.rng.choice(self._timed())
         alias, columns = self.name("x"), self.tables[table]
+        if self.chance(0.35):
+            table, time, columns = self._queried(table, time)
         size = f"INTERVAL '{self.rng.choice([1, 2, 6])} hours'"
         kind = self.rng.choice(["TUMBLE", "TUMBLE", "HOP", "SESSION"])
         if kind == "HOP":
@@ -42,6 +45,19 @@ class TimeWindows(Relations):
             call = f"TUMBLE({table}, {time}, {size})"
         own = {**columns, "window_start": "TIMESTAMP", "window_end": "TIMESTAMP"}
         return Relation(f"{call} AS {alias}", [(f"{alias}.{c}", k) for c, k in own.items()])
+
+    def _queried(self, table: str, time: str) -> tuple[str, str, Mapping[str, str]]:
+        """A query in parentheses, its column with a time, and all of them."""
+        if not self.only_streams and self.chance(0.6):
+            text, kinds = self.select(self.rng.choice([0, 0, 1]))
+            times = [n for n, k in kinds if k == "TIMESTAMP"]
+            if times:
+                return f"({text})", self.rng.choice(times), dict(kinds)
+        rows, moment = self.table(table), self.name("o")
+        texts, kinds = self.picked(rows.scope)
+        where = f" WHERE {self.condition(rows.scope, 1)}" if self.chance(0.5) else ""
+        listed = ", ".join([f"{rows.alias}.{time} AS {moment}", *texts])
+        return f"(SELECT {listed} FROM {rows.text}{where})", moment, {moment: "TIMESTAMP", **dict(kinds)}
 
     def windows_joined(self) -> Relation:
         """Windows with others that end with them."""

@@ -174,18 +174,9 @@ def is_product(node: Json) -> bool:
 
 def _leaves(low: Lowering, node: Json, at: int, asked: list[Json]) -> list[tuple[Json, int, int]]:
     """(node, first column, width) of what a product is made of; its own conditions are added to `asked`."""
-    if (
-        node["type"] == "LOGICAL_FILTER"
-        and not node.get("projection_map")
-        and is_product(node["children"][0])
-    ):
-        asked += [shifted(c, -at) for c in _factored(node["expressions"])]
-        return _leaves(low, node["children"][0], at, asked)
-    if not is_product(node):
-        return [(node, at, width_of(low, node))]
-    left = _leaves(low, node["children"][0], at, asked)
+    left = _parts(low, node["children"][0], at, asked)
     middle = left[-1][1] + left[-1][2]
-    right = _leaves(low, node["children"][1], middle, asked)
+    right = _parts(low, node["children"][1], middle, asked)
     for c in node.get("conditions") or ():
         if c["right"] is None:  # any condition over both
             asked.append(shifted(c["left"], -at))
@@ -194,6 +185,17 @@ def _leaves(low: Lowering, node: Json, at: int, asked: list[Json]) -> list[tuple
     if node.get("condition"):
         asked += [shifted(c, -at) for c in _factored([node["condition"]])]
     return [*left, *right]
+
+
+def _parts(low: Lowering, node: Json, at: int, asked: list[Json]) -> list[tuple[Json, int, int]]:
+    """The leaves of one side.  A join as of now is one of them: its rows come when those of its left do."""
+    filters = node["type"] == "LOGICAL_FILTER" and not node.get("projection_map")
+    inner = node["children"][0] if filters else node
+    if not is_product(inner) or any(as_of_now.is_marked(c) for c in inner["children"]):
+        return [(node, at, width_of(low, node))]
+    if inner is not node:
+        asked += [shifted(c, -at) for c in _factored(node["expressions"])]
+    return _leaves(low, inner, at, asked)
 
 
 def _comparison(left: Json, right: Json, how: str) -> Json:
@@ -227,7 +229,7 @@ def _joined(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:
         relation = filtered(low, leaf, [shifted(asked[n], first) for n in below])
         (by_row if marked else groups).append(_Group(relation, {first + n: n for n in range(width)}))
     rest = [c for n, c in enumerate(asked) if n not in used]
-    groups = [_narrow(group, wanted, rest) for group in groups]
+    groups, by_row = ([_narrow(group, wanted, rest) for group in some] for some in (groups, by_row))
     while len(groups) > 1:
         a, b = _next(groups, rest)
         groups[a], rest = _paired(low, groups[a], groups[b], wanted, rest, join.inner)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from millpond.errors import InvalidError
 from millpond.plan.change import renamed, swapped
 from millpond.plan.nodes import Plan
-from millpond.plan.objects import SqlObject
+from millpond.plan.objects import SqlObject, in_order
 from millpond.sql.catalog import Catalog, all_objects
+from millpond.sql.known import NAMED, calling, reread
 from millpond.sql.parse import Words
 from millpond.sql.result import Result
 from millpond.sql.session import Session
@@ -70,11 +72,10 @@ def _alter_columns(session: Session, words: Words, found: SqlObject) -> None:
 def _rename(session: Session, catalog: Catalog, found: SqlObject, to: str) -> None:
     if to.lower() != found.name.lower():
         catalog.free(to)
-    named = [o for o in catalog.objects.values() if found.name in o.uses]
-    texts = [o.name for o in named if o.kind in ("view", "function")]
+    texts = [o.name for o in catalog.objects.values() if found.name in o.uses and o.kind == "function"]
     if texts:
         raise InvalidError(
-            f"{found.kind} {found.name!r} cannot be renamed, others name it in their text",
+            f"{found.kind} {found.name!r} cannot be renamed, functions name it in their text",
             detail=", ".join(texts),
             hint="drop these first",
         )
@@ -88,13 +89,8 @@ def _rename(session: Session, catalog: Catalog, found: SqlObject, to: str) -> No
             )
             for n, s in plan.sinks.items()
         }
-        objects = {}
-        for o in {**plan.objects, found.name: found}.values():
-            uses = tuple(to if u == found.name else u for u in o.uses)
-            objects[to if o.name == found.name else o.name] = replace(
-                o, uses=uses, name=to if o.name == found.name else o.name
-            )
-        return replace(plan, sinks=sinks, objects=objects)
+        objects = {**plan.objects, found.name: found}
+        return replace(plan, sinks=sinks, objects=_called(objects, {found.name: to}))
 
     session.edit(edit)
 
@@ -106,11 +102,21 @@ def _swap(session: Session, one: SqlObject, other: SqlObject) -> None:
 
     def edit(plan: Plan) -> Plan:
         plan = swapped(plan, one.name, other.name)
-        objects = {}
-        for o in {**plan.objects, one.name: one, other.name: other}.values():
-            if o.kind != "sink":  # a sink stays with the name it reads; others with the rows they read
-                o = replace(o, uses=tuple(names.get(u, u) for u in o.uses))
-            objects[names.get(o.name, o.name)] = replace(o, name=names.get(o.name, o.name))
-        return replace(plan, objects=objects)
+        objects = {**plan.objects, one.name: one, other.name: other}
+        return replace(plan, objects=_called(objects, names, keeps=("sink",)))
 
     session.edit(edit)
+
+
+def _called(
+    objects: Mapping[str, SqlObject], names: Mapping[str, str], keeps: Sequence[str] = ()
+) -> dict[str, SqlObject]:
+    """The objects under other names; who reads them goes on with their rows.
+
+    What has no text and is of a kind that `keeps` names stays with the name that it reads.
+    """
+    made = {}
+    for one in objects.values():
+        one = one if one.kind in keeps and not one.text else calling(one, names)
+        made[names.get(one.name, one.name)] = replace(one, name=names.get(one.name, one.name))
+    return in_order({n: reread(one, made) if NAMED in one.options else one for n, one in made.items()})

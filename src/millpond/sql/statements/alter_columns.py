@@ -23,6 +23,7 @@ from millpond.sql.bind import Binder
 from millpond.sql.catalog import all_objects
 from millpond.sql.definitions import check_expressions, read_column, stored_schema
 from millpond.sql.expressions import Column
+from millpond.sql.known import TEXT, knowing, known_columns, reread, said_name
 from millpond.sql.parse import Piece, Words, near_miss, statements, tokens_of
 from millpond.sql.scratch import own_scratch, returned
 from millpond.sql.session import Session
@@ -31,7 +32,7 @@ from millpond.sql.statements.rows import at_this_time
 from millpond.sql.types import quoted
 
 Edit = Callable[[Plan], Plan]
-KNEW, TEXT, ALTERED = "knew", "text", "altered"  # in the options of objects
+ALTERED = "altered"  # in the options of objects
 
 
 def edits(session: Session, words: Words, name: str) -> list[Edit]:
@@ -200,47 +201,11 @@ def _with_columns(plan: Plan, found: SqlObject, columns: tuple[SqlColumn, ...], 
             held = {c.name: c.held for c in one.columns}
             objects[one.name] = replace(one, columns=columns, key=tuple(names[held[k]] for k in one.key))
         elif one.kind in ("view", "materialized view", "sink") and found.name in one.uses:
-            objects[one.name] = knowing(one, found, made)
-            if one.kind == "view":
-                text = known_text(objects[one.name], objects)
-                objects[one.name] = replace(objects[one.name], text=text)
+            objects[one.name] = reread(knowing(one, found, made), objects)
     rows = plan.shape(plan.views[found.name].step).schema.names
     shown = tuple((c.name, c.held) for c in columns)
     view = replace(plan.views[found.name], columns=() if [(n, n) for n in rows] == list(shown) else shown)
     return replace(plan, objects=objects, views={**plan.views, found.name: view})
-
-
-def knowing(view: SqlObject, before: SqlObject, after: SqlObject) -> SqlObject:
-    """A view that goes on over the columns of a table that it knew, under their names in its text."""
-    now = {c.held: c.held for c in after.columns}
-    if after.kind != "table":  # another view has taken its place: columns are known by name
-        lower = {c.name.lower(): c.held for c in after.columns}
-        now = {c.held: lower[c.name.lower()] for c in before.columns if c.name.lower() in lower}
-    pairs = [(name, now[held]) for name, held in _known(view, before) if held in now]
-    options = {**view.options, KNEW: {**view.options.get(KNEW, {}), before.name: pairs}}
-    if view.kind == "view":
-        options.setdefault(TEXT, view.text)
-    return replace(view, options=options)
-
-
-def known_text(view: SqlObject, objects: Mapping[str, SqlObject]) -> str:
-    """The text of a view, over the columns that it knew."""
-    text = str(view.options.get(TEXT, view.text))
-    tables = []
-    for name, pairs in view.options.get(KNEW, {}).items():
-        now = objects[name].columns
-        if [tuple(p) for p in pairs] != [(c.name, c.held) for c in now]:
-            called = {c.held: c.name for c in now}
-            listed = ", ".join(f"{quoted(called[held])} as {quoted(n)}" for n, held in pairs)
-            tables.append(f"{quoted(name)} as (select {listed} from main.{quoted(name)})")
-    return f"with {', '.join(tables)} select * from (\n{text}\n)" if tables else text
-
-
-def _known(view: SqlObject, table: SqlObject) -> list[tuple[str, str]]:
-    """The columns of a table as a plain view calls them, and as rows do."""
-    found = view.options.get(KNEW, {}).get(table.name)
-    pairs = [(c.name, c.held) for c in table.columns] if found is None else found
-    return [(name, held) for name, held in pairs]
 
 
 # -- who uses a column --------------------------------------------------------------------------
@@ -263,13 +228,14 @@ def _users(plan: Plan, found: SqlObject, column: SqlColumn, indexes: set[str]) -
 
 def _read(view: SqlObject, table: SqlObject, objects: Mapping[str, SqlObject]) -> set[str]:
     """The columns of a table, as rows call them, that the text of a plain view reads."""
-    pairs = _known(view, table)
+    pairs = known_columns(view, table)
     binder = Binder()
     for name in view.uses:
         if name not in objects:
             continue
         types = {c.held: c.type for c in objects[name].columns}
-        binder.table(name, [Column(n, types[held]) for n, held in _known(view, objects[name])])
+        known = known_columns(view, objects[name])
+        binder.table(said_name(view, name), [Column(n, types[held]) for n, held in known])
     try:
         plan = binder.plan(str(view.options.get(TEXT, view.text)))
     except (
@@ -277,9 +243,10 @@ def _read(view: SqlObject, table: SqlObject, objects: Mapping[str, SqlObject]) -
     ):  # it uses what this binder does not know, a function say: then it may read all of them
         return {held for _, held in pairs}
     found: set[str] = set()
+    said = said_name(view, table.name).lower()
     for node in _nodes(plan):
         data = node.get("function_data")
-        if isinstance(data, Mapping) and str(data.get("table", "")).lower() == table.name.lower():
+        if isinstance(data, Mapping) and str(data.get("table", "")).lower() == said:
             places = (int(c["index"]) for c in node["column_indexes"])
             found |= {pairs[n][1] for n in places if n < len(pairs)}
     return found

@@ -8,18 +8,18 @@ must be there, with their types; otherwise it is refused with what to do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from millpond.errors import InvalidError
 from millpond.flow.builder import Builder
 from millpond.flow.stream import Stream
 from millpond.plan.nodes import Plan
-from millpond.plan.objects import SqlObject, dependants
+from millpond.plan.objects import SqlObject, dependants, in_order
 from millpond.sql.catalog import all_objects
+from millpond.sql.known import knowing, known_text, reread
 from millpond.sql.parse import statements
 from millpond.sql.session import Session
-from millpond.sql.statements.alter_columns import knowing, known_text
 from millpond.sql.statements.objects import all_objects_with_uses, aside, aside_name, without
 
 Make = Callable[[Builder], SqlObject]
@@ -44,40 +44,24 @@ def make_anew(session: Session, builder: Builder, old: SqlObject, make: Make) ->
         )
     if others:
         _check_columns(old, made, others)
-    builder.plan = builder.plan.with_object(made)
+    builder.plan = _with(builder.plan, made)
     moved = [aside_name(old.name)]
     for one in others:
         if one.kind == "view":
-            builder.plan = builder.plan.with_object(_plain(builder.plan, one, old))
+            builder.plan = _with(builder.plan, _plain(builder.plan, one, old))
             continue
         if one.kind == "sink" and not one.text:
             continue  # it reads whatever has the name
         builder.plan = _keeping_sinks(builder.plan, aside(builder.plan, one))
         moved.append(aside_name(one.name))
         anew = _anew(session, builder, one, old)
-        builder.plan = builder.plan.with_object(anew)
-    plan = without(builder.plan, moved)
-    builder.plan = replace(plan, objects=in_order(plan.objects))
+        builder.plan = _with(builder.plan, anew)
+    builder.plan = without(builder.plan, moved)
 
 
-def in_order(objects: Mapping[str, SqlObject]) -> dict[str, SqlObject]:
-    """Each object behind those that it uses, otherwise as they were.
-
-    >>> made = {n: SqlObject("view", n, uses=u) for n, u in {"b": ("a",), "c": (), "a": ()}.items()}
-    >>> list(in_order(made))
-    ['a', 'b', 'c']
-    """
-    found: dict[str, SqlObject] = {}
-
-    def take(name: str) -> None:
-        if name in objects and name not in found:
-            for used in objects[name].uses:
-                take(used)
-            found[name] = objects[name]
-
-    for name in objects:
-        take(name)
-    return found
+def _with(plan: Plan, made: SqlObject) -> Plan:
+    """The plan with an object, in the order in which names can be looked up."""
+    return replace(plan, objects=in_order(plan.with_object(made).objects))
 
 
 def _refuse(old: SqlObject, others: Sequence[SqlObject], why: str, hint: str) -> None:
@@ -106,8 +90,8 @@ def _plain(plan: Plan, one: SqlObject, old: SqlObject) -> SqlObject:
     """A plain view: its text over the columns that it knew."""
     if old.name not in one.uses:
         return one
-    one = knowing(one, old, all_objects(plan)[old.name])
-    return replace(one, text=known_text(one, all_objects(plan)))
+    objects = all_objects(plan)
+    return reread(knowing(one, old, objects[old.name]), objects)
 
 
 def _keeping_sinks(before: Plan, after: Plan) -> Plan:
