@@ -9,24 +9,16 @@ from __future__ import annotations
 
 import fnmatch
 import functools
-import os
 from collections.abc import Iterator
 from operator import attrgetter
-from typing import NamedTuple
 
 import pyarrow as pa
 from pyarrow import fs
 
 from millpond.errors import InvalidError, UnavailableError
+from millpond.sources.local_listing import Found, LocalListing
 
-
-class Found(NamedTuple):
-    """A file as a listing shows it; its path is relative to the folder, with '/'."""
-
-    path: str
-    size: int
-    mtime_us: int
-    legible: bool = True  # False: the name is not UTF-8, and `path` only shows what it looks like
+__all__ = ["Folder", "Found", "open_folder"]
 
 
 class Folder:
@@ -40,6 +32,8 @@ class Folder:
         else:
             self._fs, self._root = fs.LocalFileSystem(), uri
         self.local = isinstance(self._fs, fs.LocalFileSystem)
+        self._listing = LocalListing(self._root, _hidden) if self.local else None
+        self._sorted: dict[str | None, tuple[list[Found], list[Found]]] = {}  # by pattern: of which, and what
 
     def check(self) -> None:
         """Refuse what is not a folder."""
@@ -56,14 +50,26 @@ class Folder:
             raise InvalidError(f"there is no folder {self.uri!r}", hint="make it first; it may be empty")
 
     def list(self, pattern: str | None) -> list[Found]:
-        """All files, in order of time, then of name."""
+        """All files, in order of time, then of name; the very list of before when nothing is known to be new.
+
+        On this machine a file may be other than it is shown, for a while: `now` tells.
+        """
         try:
-            found = list(self._walk("") if self.local else self._select())
+            found = list(self._select()) if self._listing is None else self._listing.files()
         except OSError as error:
             raise self._unavailable(error) from error
-        if pattern is not None:
-            found = [f for f in found if fnmatch.fnmatchcase(f.path, pattern)]
-        return sorted(found, key=attrgetter("mtime_us", "path"))
+        held = self._sorted.get(pattern)
+        if held is not None and held[0] is found:
+            return held[1]
+        chosen = found if pattern is None else [f for f in found if fnmatch.fnmatchcase(f.path, pattern)]
+        chosen = sorted(chosen, key=attrgetter("mtime_us", "path"))
+        if self.local:
+            self._sorted[pattern] = found, chosen
+        return chosen
+
+    def now(self, file: Found) -> Found | None:
+        """A file of a listing, as it is now."""
+        return self.find(file.path) if self.local else file
 
     def find(self, path: str) -> Found | None:
         """One file as it is now."""
@@ -79,30 +85,6 @@ class Folder:
 
     def _full(self, path: str) -> str:
         return f"{self._root.rstrip('/')}/{path}"
-
-    def _walk(self, inside: str) -> Iterator[Found]:
-        try:
-            entries = os.scandir(self._full(inside))
-        except FileNotFoundError:
-            if inside:
-                return  # gone since it was listed, with all that was in it
-            raise
-        with entries:
-            for entry in entries:
-                if _hidden(entry.name):
-                    continue
-                path = inside + entry.name
-                if entry.is_dir(follow_symlinks=False):
-                    yield from self._walk(path + "/")
-                    continue
-                try:
-                    if not entry.is_file():
-                        continue
-                    stat = entry.stat()
-                except FileNotFoundError:
-                    continue  # gone since it was listed: it was never there
-                shown = path if path.isascii() else os.fsencode(path).decode("utf-8", "backslashreplace")
-                yield Found(shown, stat.st_size, stat.st_mtime_ns // 1000, shown == path)
 
     def _select(self) -> Iterator[Found]:
         root = self._root.rstrip("/") + "/"
