@@ -24,12 +24,12 @@ from millpond.operators.keyed import Keyed, as_declared, plain_type
 Ints = npt.NDArray[np.int64]
 
 CHUNK_ROWS = 1_000_000  # pairs that exist at one time
+SEARCHED = 8  # rows for each key that is wanted, from which on a search is cheaper
 
 
 def pairs(a: Keyed, b: Keyed, chunk_rows: int) -> Iterator[tuple[Ints, Ints]]:
     """(rows of a, rows of b) of one key, at most `chunk_rows` at a time, in the order of a."""
-    first = np.searchsorted(b.key, a.key, "left")
-    count = np.searchsorted(b.key, a.key, "right") - first
+    first, count = stretches(b.key, a.key)
     ends = np.cumsum(count)
     total = int(ends[-1]) if len(ends) else 0
     for start in range(0, total, chunk_rows):
@@ -40,6 +40,21 @@ def pairs(a: Keyed, b: Keyed, chunk_rows: int) -> Iterator[tuple[Ints, Ints]]:
         rows_a = np.repeat(np.arange(low, high), here)
         rows_b = np.arange(start, stop) + np.repeat(first[low:high] - began, here)
         yield rows_a, rows_b
+
+
+def stretches(key: Ints, wanted: Ints) -> tuple[Ints, Ints]:
+    """Where the rows of each wanted key begin among sorted keys, and how many there are.
+
+    >>> [found.tolist() for found in stretches(np.array([0, 2, 2]), np.array([1, 2, 7]))]
+    [[1, 1, 3], [0, 2, 0]]
+    """
+    highest = int(max(key[-1], wanted[-1])) if len(key) and len(wanted) else 0
+    if SEARCHED * len(wanted) < max(len(key), highest) or not highest:
+        first = np.searchsorted(key, wanted, "left")
+        return first, np.searchsorted(key, wanted, "right") - first
+    # Keys are numbers from 0 on, hardly more than there are rows: to count them is cheaper than to search.
+    counts = np.bincount(key, minlength=highest + 1)
+    return (np.cumsum(counts) - counts)[wanted], counts[wanted]
 
 
 @dataclass(frozen=True)

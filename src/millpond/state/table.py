@@ -80,7 +80,7 @@ class KeySet:
         again = np.flatnonzero(same)
         before, after = perm[again - 1], perm[again]
         columns = list(values.values())
-        if not same_rows(columns, before, after):
+        if not hashing.is_injective(columns) and not same_rows(columns, before, after):
             for column in columns:
                 refine(perm, same, partial(take, column), Order(""))
         inverse = np.empty(length, np.int64)
