@@ -31,6 +31,7 @@ from millpond.engine import watermarks
 from millpond.engine.compactor import compact
 from millpond.engine.engine import Engine
 from millpond.engine.spec import EpochSpec, Past, Report
+from millpond.engine.whole import Epochs
 from millpond.engine.worker import Worker
 from millpond.errors import InternalError, UnavailableError
 from millpond.operators.materialize import ERRORS, ERRORS_SPEC
@@ -125,6 +126,7 @@ def errors_taken_back(
 class _Backfill:
     def __init__(self, setting: Setting, found: BackfillPlan, new: frozenset[str]) -> None:
         self.setting = setting
+        self._epochs = Epochs(setting.engine)
         self.new = new
         self.found = found
         self.plan = found.plan
@@ -238,7 +240,7 @@ class _Backfill:
             options=dict(setting.options or {}),
             past=Past.of(base),
         )
-        self._take(setting.engine.run(spec), spec.epoch)
+        self._take(self._epochs.run(spec), spec.epoch)
         self.chunks += 1
 
     def _take(self, reports: list[Report], epoch: int) -> None:

@@ -30,6 +30,7 @@ from millpond.engine.backfill import (
 from millpond.engine.engine import Engine
 from millpond.engine.protocol import ChangePlan, FillMore, FillMoved
 from millpond.engine.spec import EpochSpec, Past
+from millpond.engine.whole import Epochs
 from millpond.engine.worker import Worker
 from millpond.errors import InternalError, InvalidError
 from millpond.operators.materialize import ERRORS, ERRORS_SPEC
@@ -83,7 +84,7 @@ class Filling:
         on_progress: OnProgress | None = None,
     ) -> None:
         self.worker = worker
-        self.engine = engine
+        self._epochs = Epochs(engine)
         self.change = change
         self.found = found
         self.bytes_max = bytes_max
@@ -256,7 +257,7 @@ class Filling:
         )
         fresh: list[RunRef] = []
         counts: dict[str, int] = {}
-        for report in self.engine.run(spec):
+        for report in self._epochs.run(spec):
             if report.drops:
                 raise InternalError("a step that follows dropped what is over", detail=str(report.drops))
             fresh += report.runs

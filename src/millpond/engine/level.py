@@ -121,7 +121,7 @@ class TaskRun:
         self.attempt = os.urandom(8).hex()
         self.plan: Plan
         self.levels: Levels
-        self.plan, self.levels = worker.plan(spec.catalog)
+        self.plan, self.levels = worker.plan(spec.catalog, spec.whole)
         self.listing = Listing(live_runs(spec.pages, spec.recent, spec.gone, worker.pages))
         worker.trim(self.listing)
         self.heard: dict[str, Any] = dict(spec.watermarks)  # the same in every task of a level
@@ -135,9 +135,10 @@ class TaskRun:
         self.errors: list[pa.Table] = []
         self.step_us: dict[str, int] = {}
         self.rows_in = 0
+        self.whole = False  # did a step ask for whole rows?
         self._masks: dict[str, dict[str, pa.ChunkedArray]] = {}  # by source, then by filter
         self._projections: dict[str, dict[str, pa.Table]] = {}  # by source, then by step
-        self.together = worker.together(spec.catalog, level)
+        self.together = worker.together(spec.catalog, level, spec.whole)
         self.read_steps = self.together.read
 
     # -- running nodes -----------------------------------------------------
@@ -337,6 +338,7 @@ class TaskRun:
         return bool(earliest) and bool(due(node.binding, earliest, after, self.spec.now_us))
 
     def _keep(self, node: Node, result: Result) -> None:
+        self.whole = self.whole or result.whole
         specs = {t.name: t for t in node.binding.tables}
         for table, bucket in result.drops:
             self.drops[table] = max(bucket, self.drops.get(table, bucket))
@@ -369,6 +371,8 @@ class TaskRun:
 
     def write_file(self) -> tuple[tuple[RunRef, ...], int]:
         """Put this task's one file; the refs that a manifest may name."""
+        if self.whole:
+            return (), 0
         if self.errors:
             self._write(ERRORS_SPEC, Change(ERRORS, concat(self.errors)))
         buffers, infos = self.writer.finish()
@@ -470,6 +474,7 @@ def run_task(
             "steps_us": run.step_us,
             "rows_in": run.rows_in,
             "bytes_written": written,
+            **({"whole": True} if run.whole else {}),
         },
     )
     for frame in received.passing:

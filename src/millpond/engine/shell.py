@@ -56,6 +56,7 @@ from millpond.engine.protocol import (
 )
 from millpond.engine.spec import EpochSpec, Report
 from millpond.engine.view_changes import all_rows, read_by, sink_changes
+from millpond.engine.whole import Epochs
 from millpond.engine.worker import Worker
 from millpond.errors import InternalError, InvalidError, MillpondError, UnavailableError
 from millpond.operators.materialize import ERRORS_SPEC
@@ -96,6 +97,7 @@ class Shell:
         self.worker = worker
         self.store = worker.store
         self.engine = engine
+        self._epochs = Epochs(engine)
         self.clock = clock
         self.checks = checks
         self.options = dict(options or {})
@@ -276,7 +278,7 @@ class Shell:
         started = time.perf_counter()
         try:
             spec = self._spec(ask)
-            reports = self.engine.run(spec) if ask.admitted or ask.due else []
+            reports = self._epochs.run(spec) if ask.admitted or ask.due else []
             outcome = self._outcome(ask, spec, reports)
         except MillpondError as error:
             return RunFailed(error)

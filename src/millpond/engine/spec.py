@@ -56,6 +56,7 @@ class EpochSpec:
     # Of a backfill: where tables are read from.  Its rows come in no order of time, so what they tell of
     # watermarks is reported, and acted upon by nobody.
     past: Past | None = None
+    whole: bool = False  # no columns are left out that only failures would show
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,9 @@ class Worker:
         self.store = store
         self.pages = PageCache(store)
         self._files: OrderedDict[str, PackedFile] = OrderedDict()
-        self._plans: dict[str, tuple[Plan, Levels]] = {}
-        self._together: dict[tuple[str, int], Together] = {}
+        self._plans: dict[str, Plan] = {}
+        self._levels: dict[tuple[str, bool], Levels] = {}
+        self._together: dict[tuple[str, int, bool], Together] = {}
         self._roots = roots or {}
         self._room = FILES_SPARE  # files that may be open before it is asked which of them are of use
         self._lock = threading.Lock()
@@ -75,30 +76,32 @@ class Worker:
             self._roots[uri] = open_store(uri)
         return self._roots[uri]
 
-    def plan(self, catalog: str) -> tuple[Plan, Levels]:
-        found = self._plans.get(catalog)
-        if found is None:
-            plan: Plan = codec.loads(self.store.get(catalog))
-            found = (plan, cut(plan))
-            self._plans[catalog] = found
-        return found
+    def plan(self, catalog: str, whole: bool = False) -> tuple[Plan, Levels]:
+        plan = self._plans.get(catalog)
+        if plan is None:
+            plan = self._plans[catalog] = codec.loads(self.store.get(catalog))
+        levels = self._levels.get((catalog, whole))
+        if levels is None:
+            levels = self._levels[catalog, whole] = cut(plan, whole)
+        return plan, levels
 
-    def together(self, catalog: str, level: int) -> Together:
+    def together(self, catalog: str, level: int, whole: bool) -> Together:
         """What the steps of a level ask together."""
-        found = self._together.get((catalog, level))
+        found = self._together.get((catalog, level, whole))
         if found is None:
-            found = self._together[catalog, level] = together(*self.plan(catalog), level)
+            found = together(*self.plan(catalog, whole), level)
+            self._together[catalog, level, whole] = found
         return found
 
     def know_plan(self, catalog: str, plan: Plan) -> None:
         """The driver already holds the plan, with its live objects."""
         self.forget_plan(catalog)
-        self._plans[catalog] = (plan, cut(plan))
+        self._plans[catalog] = plan
 
     def forget_plan(self, catalog: str) -> None:
         self._plans.pop(catalog, None)
-        for key in [k for k in self._together if k[0] == catalog]:
-            del self._together[key]
+        self._levels = {key: found for key, found in self._levels.items() if key[0] != catalog}
+        self._together = {key: found for key, found in self._together.items() if key[0] != catalog}
 
 
 def local_name(name: str) -> str:

@@ -140,6 +140,7 @@ class Result:
     errors: pa.Table | None = None  # columns: row (text), reason (text), _w
     drops: tuple[tuple[str, int], ...] = ()  # (table, bucket): buckets below it are over
     counts: Mapping[str, int] = field(default_factory=dict)  # e.g. {"late": 3}
+    whole: bool = False  # nothing of this: the epoch must be run again, with whole rows
 
 
 NOTHING = Result()
@@ -186,6 +187,16 @@ class KeepsWhole(Protocol):
 
     def wants_whole(self, delta: pa.Table, bound: int | None) -> bool:
         """Must it see these rows whole, by the columns that suffice and the watermark of the epoch before?"""
+
+
+class ShowsRows(Protocol):
+    """An operator that needs some columns only to show the rows on which user code failed.
+
+    It can do without them until then, and asks for an epoch with whole rows by `Result.whole`.
+    """
+
+    def reads(self, binding: Binding) -> frozenset[str] | None:
+        """The columns of its first input that it cannot do without; None if it may be any."""
 
 
 class Wakes(Protocol):

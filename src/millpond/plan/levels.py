@@ -62,7 +62,7 @@ class _Way(NamedTuple):
     prepared: tuple[str, int] | None  # the input for which a consumer shrinks the rows
 
 
-def cut(plan: Plan) -> Levels:
+def cut(plan: Plan, whole: bool = False) -> Levels:
     level_of: dict[str, int] = {}
     local: dict[tuple[str, int], bool] = {}
     for node in plan.topological():
@@ -74,7 +74,7 @@ def cut(plan: Plan) -> Levels:
         for index, (source, placement) in enumerate(zip(node.inputs, node.binding.placements, strict=True)):
             local[(node.step, index)] = _lies(plan, source, placement) and level_of[source] == level
 
-    asked = needs(plan)
+    asked = needs(plan, whole)
     needed = asked.columns
     columns = {
         step: tuple(n for n in node.binding.shape.schema.names if n in needed[step])

@@ -5,7 +5,9 @@ that some view needs.  The origin of rows (`_o`) is needed like a column, but
 only where every step up to the sources carries it; else nobody makes it.
 
 A watermark keeps late rows whole.  Over a source that can be read again for other
-columns at no great cost it is given whole rows only where some are late.
+columns at no great cost it is given whole rows only where some are late.  Columns that
+a step needs only to show rows on which user code failed are left out until some do: then
+the epoch is run again, `whole`.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ def needed_columns(plan: Plan) -> dict[str, frozenset[str]]:
     return needs(plan).columns
 
 
-def needs(plan: Plan) -> Needs:
+def needs(plan: Plan, whole: bool = False) -> Needs:
     carried = _carried(plan)
     needed: dict[str, frozenset[str]] = {step: frozenset() for step in plan.nodes}
     for view in plan.views.values():
@@ -46,6 +48,9 @@ def needs(plan: Plan) -> Needs:
                 origins.add((node.step, index))
             else:
                 columns -= {ORIGIN}
+            if not whole and index == 0 and ORIGIN in columns and hasattr(node.operator, "reads"):
+                read = node.operator.reads(node.binding)
+                columns = columns if read is None else columns & (read | {ORIGIN})
             inputs[node.step, index] = columns
             if hasattr(node.operator, "suffices") and _reads_again(plan, source):
                 columns &= node.operator.suffices(node.binding, needed[node.step])

@@ -244,6 +244,7 @@ def _run(
         gone=base.gone,
         watermarks=base.watermarks,
         roots=base.roots,
+        whole=True,  # whoever looks sees all of a row
     )
     try:
         with telling_errors(plan, on_error):

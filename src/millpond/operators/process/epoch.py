@@ -50,6 +50,10 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 
+class _TooNarrow(Exception):
+    """User code failed on rows of which some columns were left out."""
+
+
 class Epoch:
     """Lives for one call of `apply`."""
 
@@ -77,8 +81,11 @@ class Epoch:
         return NEVER if found is None else int(found)
 
     def run(self, delta: pa.Table | None, control: pa.Table | None) -> Result:
-        with no_collection():
-            return self._run(delta, control)
+        try:
+            with no_collection():
+                return self._run(delta, control)
+        except _TooNarrow:
+            return Result(whole=True)
 
     def _run(self, delta: pa.Table | None, control: pa.Table | None) -> Result:
         opened = self._open_timers()
@@ -248,6 +255,8 @@ class Epoch:
         skip[sorted(again)] = True
         self._take(first, skip, keys, swept)
         if again:
+            if len(rows.keys) and len(names) < len(self.facts.columns):
+                raise _TooNarrow
             second = batch(rows.some(np.flatnonzero(skip[rows.keys])))
             with limited(second, self.op.timeout_us, f"step {self.ctx.step!r}"):
                 second.careful(sorted(again))

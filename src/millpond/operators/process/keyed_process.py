@@ -24,6 +24,7 @@ from millpond.operators.process.epoch import Epoch
 from millpond.operators.process.outputs import OUTPUT, side_column
 from millpond.operators.process.spec import SWEEPS, StateSpec, sweep_name
 from millpond.operators.process.timers import NEVER, due_tables, is_due, set_table, wakes
+from millpond.operators.process.uses import columns_read
 from millpond.operators.watermark import stored
 from millpond.state.table_spec import TableSpec
 
@@ -145,6 +146,13 @@ class KeyedProcess(Declared):
         if len(binding.placements) > 1:
             found.append(frozenset([*facts.control, ORIGIN]))
         return tuple(found)
+
+    def reads(self, binding: Binding) -> frozenset[str] | None:
+        facts: Facts = binding.extra
+        read = columns_read(self.code, facts.columns)
+        if read is None:
+            return None
+        return (read | {*self.key} | ({facts.time} if facts.time is not None else set())) or None
 
     def due(
         self, binding: Binding, earliest: Mapping[str, int], watermarks: Mapping[str, int], now_us: int

@@ -10,7 +10,7 @@ raises `Split`: they part, and user code is called for each side.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ import numpy.typing as npt
 Values = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
 
+_INT = np.dtype(np.int64)  # numpy has one of each, but for arrays made elsewhere
 INT_LOW, INT_HIGH = -(2**63), 2**63 - 1
 EXACT = 2**53  # whole numbers up to here are floats as well
 
@@ -61,7 +62,17 @@ class _Number(NamedTuple):
             raise Unfit("a division by zero")
 
 
-Bounds = Callable[[_Number, _Number], tuple[int, int]]
+class _Bounded(Protocol):
+    """Whole numbers between bounds."""
+
+    @property
+    def low(self) -> int: ...
+
+    @property
+    def high(self) -> int: ...
+
+
+Bounds = Callable[[_Bounded, _Bounded], tuple[int, int]]
 
 
 class Lane:
@@ -219,6 +230,10 @@ def _number(given: Any) -> _Number:
 
 
 def _whole_or_float(do: Any, bounds: Bounds, left: Any, right: Any) -> Lane:
+    if type(left) is Lane and type(right) is Lane and left.array.dtype is right.array.dtype is _INT:
+        low, high = bounds(left, right)  # most of the time; what follows takes longer than the numbers do
+        if low >= INT_LOW and high <= INT_HIGH:
+            return Lane(do(left.array, right.array), low, high)
     one, two = _number(left), _number(right)
     if one.is_float or two.is_float:
         return Lane(do(one.as_float(), two.as_float()))
@@ -255,24 +270,24 @@ def _compared(do: Any, left: Any, right: Any) -> Lane:
     return Lane(do(one.values, two.values))
 
 
-def _sum(one: _Number, two: _Number) -> tuple[int, int]:
+def _sum(one: _Bounded, two: _Bounded) -> tuple[int, int]:
     return one.low + two.low, one.high + two.high
 
 
-def _difference(one: _Number, two: _Number) -> tuple[int, int]:
+def _difference(one: _Bounded, two: _Bounded) -> tuple[int, int]:
     return one.low - two.high, one.high - two.low
 
 
-def _product(one: _Number, two: _Number) -> tuple[int, int]:
+def _product(one: _Bounded, two: _Bounded) -> tuple[int, int]:
     corners = [a * b for a in (one.low, one.high) for b in (two.low, two.high)]
     return min(corners), max(corners)
 
 
-def _quotient(one: _Number, two: _Number) -> tuple[int, int]:
+def _quotient(one: _Bounded, two: _Bounded) -> tuple[int, int]:
     most = max(abs(one.low), abs(one.high))
     return -most, most
 
 
-def _remainder(one: _Number, two: _Number) -> tuple[int, int]:
+def _remainder(one: _Bounded, two: _Bounded) -> tuple[int, int]:
     most = max(abs(two.low), abs(two.high))
     return -most, most

@@ -28,6 +28,7 @@ from millpond.operators.process.outputs import Part
 from millpond.operators.process.spec import StateSpec
 
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 TRIES = 3  # epochs in which code may turn out to be unfit before it is no longer tried here
 PATIENCE = 64  # calls, before it is asked whether they are worth it
@@ -41,15 +42,24 @@ _unfit: Counter[CodeType] = Counter()
 @dataclass(frozen=True)
 class Outcome:
     columns: list[pa.Array]  # the rows of the main output
-    keys: Ints  # the key of each of them
+    gave: Bools  # which rows gave one, round after round
+    rounds: Rounds
     changes: list[Change]
+
+    @property
+    def keys(self) -> Ints:
+        """The key of each row of the output."""
+        lanes = np.concatenate([np.arange(size) for size in self.rounds.sizes])
+        keys: Ints = self.rounds.keys[lanes[self.gave]]
+        return keys
 
     def part(self, latest: bool) -> Part:
         """Of the output; where a key has one row, the last that was given."""
         if not latest:
             return Part(self.columns)
-        keys, last = np.unique(self.keys[::-1], return_index=True)
-        places = pa.array(len(self.keys) - 1 - last)
+        given = self.keys
+        keys, last = np.unique(given[::-1], return_index=True)
+        places = pa.array(len(given) - 1 - last)
         return Part([c.take(places) for c in self.columns], keys, np.ones(len(keys), np.bool_))
 
 
@@ -110,9 +120,8 @@ def _run(
             raise Unfit("too many ways through the code")
     for spec, handle in states:
         held[spec.name].store(handle, order)
-    lanes = np.concatenate([np.arange(size) for size in some.sizes])
     changes = [change for _, handle in states for change in handle.changes()]
-    return Outcome(given.columns(), some.keys[lanes[given.rows]], changes)
+    return Outcome(given.columns(), given.rows, some, changes)
 
 
 def _columns(rows: Ordered, places: Ints) -> Callable[[str], pa.Array | None]:

@@ -109,7 +109,21 @@ def _lanes_of(name: str, array: pa.Array, turn: Turn) -> Callable[[], Any]:
 class LaneState(NotItsValue):
     """`state.value`: of the keys of this turn."""
 
-    __slots__ = ("_absent", "_array", "_high", "_kind", "_low", "_missing", "_new", "_set", "_spec", "_turn")
+    __slots__ = (
+        *(
+            "_absent",
+            "_all",
+            "_array",
+            "_high",
+            "_kind",
+            "_low",
+            "_missing",
+            "_new",
+            "_set",
+            "_spec",
+            "_turn",
+        ),
+    )
 
     def __init__(self, spec: StateSpec, handle: ColumnHandle, lanes: Ints, turn: Turn) -> None:
         kind = _KINDS.get(spec.fields[0].type)
@@ -125,6 +139,7 @@ class LaneState(NotItsValue):
         self._absent: Bools | None = absent if spec.default is None and absent.any() else None
         self._missing = absent  # those that will have no value, unless it is set
         self._set = np.zeros(len(values), np.bool_)
+        self._all = False  # has every lane that is still at work been set?
         self._new: Any = None
         self._low = self._high = 0
         if kind is int and len(values):
@@ -137,7 +152,7 @@ class LaneState(NotItsValue):
     def value(self) -> Any:
         if self._new is not None:
             return self._new
-        if self._absent is not None:
+        if self._absent is not None and not self._all:
             absent = self._turn.of_lanes(self._absent)
             count = np.count_nonzero(absent)
             if count == len(absent):
@@ -158,7 +173,7 @@ class LaneState(NotItsValue):
 
     def _fitted(self, value: Any) -> Lane:
         if isinstance(value, Lane):
-            if value.array.dtype != self._array.dtype:
+            if value.array.dtype is not self._array.dtype and value.array.dtype != self._array.dtype:
                 raise Unfit("a value of another type")
             return value
         is_mine = type(value) is self._kind
@@ -174,9 +189,11 @@ class LaneState(NotItsValue):
         if new is None:
             return
         self._turn.put(self._array, new.array)
-        self._turn.put(self._set, True)
-        if self._absent is not None:
-            self._turn.put(self._absent, False)
+        if not self._all:
+            self._turn.put(self._set, True)
+            if self._absent is not None:
+                self._turn.put(self._absent, False)
+            self._all = self._turn.chosen is None  # later rounds have some of these lanes, and no others
         if self._kind is int:
             self._low, self._high = min(self._low, new.low), max(self._high, new.high)
 
