@@ -46,7 +46,7 @@ class Contender:
 def _millpond(form: str) -> Contender:
     name = millpond_keyed_state.NAMES[form]
     module = "benchmarks.millpond_keyed_state"
-    return Contender(name, module, ("--form", form), ((),), 10_000_000, 10_000_000)
+    return Contender(name, module, ("--form", form), ((),), 20_000_000, 20_000_000)
 
 
 def _spark(name: str, form: str, files: Sequence[int]) -> Contender:

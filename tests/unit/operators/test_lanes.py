@@ -314,6 +314,28 @@ def test_what_lanes_cannot_tell_goes_row_by_row(text: str, value: Any) -> None:
     assert in_lanes(code_of([f"return row.a, {text}, 0.5, row.t"]), rows, [0], before) is None
 
 
+@pytest.mark.parametrize(
+    ("column", "kept"),
+    [
+        (pa.array([1], pa.timestamp("us")), True),
+        (pa.array([1], pa.timestamp("ms", "Europe/Paris")), True),
+        (pa.array([2**60], pa.timestamp("us")), False),  # no year of Python's
+        (pa.array([1], pa.timestamp("ns")), False),  # Python cuts it
+        (pa.array([1], pa.date32()), False),
+        (pa.array([[1]], pa.list_(pa.int64())), False),
+        (pa.array([b"x"]), True),
+    ],
+    ids=lambda value: str(getattr(value, "type", value)),
+)
+def test_what_is_handed_on_as_it_is(column: pa.Array, kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = pa.table({"a": pa.array([1], pa.int32()), "z": column})
+    monkeypatch.setattr(sys.modules[__name__], "SCHEMA", pa.schema([("z", column.type)]))
+    before: dict[str, list[Any]] = {name: [None] for name in SPECS}
+    found = in_lanes(code_of(["return (row.z,)"]), rows, [0], before)
+    assert (found is not None) == kept
+    assert not kept or found[0] == [(0, [(column[0].as_py(),)])]
+
+
 # ---------------------------------------------------------------- which code
 
 LIMIT, LIMITS = 5, [5]

@@ -22,6 +22,7 @@ Ints = npt.NDArray[np.int64]
 Values = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
 
+_YEARS = np.array(["0001-01-02", "9999-12-31"], "datetime64[D]")  # that Python knows, in any zone
 _KINDS = {pa.int64(): int, pa.float64(): float, pa.bool_(): bool}
 
 
@@ -103,7 +104,20 @@ def _lanes_of(name: str, array: pa.Array, turn: Turn) -> Callable[[], Any]:
         codes = encoded.indices.to_numpy()
         words = {word: code for code, word in enumerate(encoded.dictionary.to_pylist())}
         return lambda: TextLane(turn.of_rows(codes), words, name)
+    if not _is_kept(array):
+        raise Unfit(f"column {name!r} may be another one as Python values")
     return lambda: OtherLane(name)
+
+
+def _is_kept(array: pa.Array) -> bool:
+    """Does this column come back as it was from Python values?"""
+    kind = array.type
+    if pa.types.is_timestamp(kind) and kind.unit != "ns":  # which Python cuts
+        ends = pc.min_max(array.cast(pa.int64()))
+        a_second = {"s": 1, "ms": 1_000, "us": 1_000_000}[kind.unit]
+        years = _YEARS.astype("datetime64[s]").astype(np.int64) * a_second
+        return not len(array) or bool(years[0] <= ends["min"].as_py() <= ends["max"].as_py() < years[1])
+    return bool(pa.types.is_binary(kind) or pa.types.is_decimal128(kind))
 
 
 class LaneState(NotItsValue):
