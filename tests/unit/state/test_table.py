@@ -31,7 +31,7 @@ from millpond import delta as deltas
 from millpond import hashing
 from millpond.errors import DataError, InternalError, InvalidError
 from millpond.ordering import Order
-from millpond.state import whole
+from millpond.state import packed, whole
 from millpond.state.held import held_rows
 from millpond.state.merge import merge_segments
 from millpond.state.packed import PackedFile, PackedWriter
@@ -394,7 +394,7 @@ def test_pieces_are_the_model_in_any_order(name: str, few: bool, slices: int, ca
 @quick
 @cases
 def test_held_rows_of_all_ranges_are_the_model(name: str, few: bool, case: Case) -> None:
-    with collisions(few):
+    with collisions(few), mock.patch.object(packed, "ELIDE_ROWS", case.random.choice([1, 64])):
         model = case.model(SPECS[name])
         files, refs = write_model(model)
         names = case.random.sample(model.spec.schema.names, case.random.randint(0, len(model.spec.schema)))
@@ -408,6 +408,17 @@ def test_held_rows_of_all_ranges_are_the_model(name: str, few: bool, case: Case)
     for row in model.rows():
         expected[repr(canon([row[n] for n in names]))] += row["_w"]
     assert found == expected
+
+
+def test_held_rows_of_several_runs_are_summed_where_each_holds_them_once() -> None:
+    spec = TableSpec("bag", pa.schema([("k", pa.int64())]), ("k",), rule="weights")
+    runs = [[{"k": k, "_w": 1} for k in range(at, at + 100)] for at in (0, 70)]
+    files, refs = write_model(Model(spec, runs))
+    rows = held_rows(spec, refs, files.open, 0, TOP, ["k"])
+    assert sorted(zip(rows["k"].to_pylist(), deltas.weights(rows).tolist(), strict=True)) == [
+        (k, 2 if 70 <= k < 100 else 1) for k in range(170)
+    ]
+    assert "_w" not in held_rows(spec, refs[:1], files.open, 0, TOP, ["k"]).column_names
 
 
 @each_spec

@@ -1,0 +1,39 @@
+"""How much a chunk of a fill takes in: as much as an epoch while there is input, far more while there is none."""
+
+from __future__ import annotations
+
+from millpond.control.admission import Bounds, Pace, budget_rows
+from millpond.engine.fill_turns import AT_ONCE_ROWS, CHUNK_ROWS, IDLE_MS, FillTurns
+from millpond.engine.protocol import FillMoved
+from millpond.state.filling import Fill
+
+FILL = Fill(0, "c", ("s",), ("t",), 1, (("s", 1, 1, 1),), 0, 1, 1)
+
+
+def turns(rows: int, ms: float) -> FillTurns:
+    """Turns that have seen one chunk."""
+    found = FillTurns()
+    found.moved(FillMoved(FILL, (), rows, ms))
+    return found
+
+
+def test_the_first_chunk_is_small_since_nothing_is_known() -> None:
+    assert FillTurns().rows(Bounds(), idle=True) == FillTurns().rows(Bounds(), idle=False) == AT_ONCE_ROWS
+
+
+def test_a_chunk_between_epochs_takes_about_as_long_as_one() -> None:
+    assert 8_000 < turns(10_000, 1150).rows(Bounds(target_ms=1000, rows_min=1), idle=False) < 10_000
+
+
+def test_a_chunk_while_nobody_waits_takes_up_to_half_a_minute_and_no_more_than_fits() -> None:
+    rows = turns(10_000, 1150).rows(Bounds(target_ms=1000), idle=True)  # ten a millisecond
+    assert 0.99 < rows / (10 * IDLE_MS) <= 1
+    assert turns(250_000, 500).rows(Bounds(), idle=True) == CHUNK_ROWS
+    assert turns(250_000, 500).rows(Bounds(rows_max=7000), idle=True) == 7000
+
+
+def test_catching_up_takes_no_less_than_keeping_up() -> None:
+    """A target above the time for catching up once made epochs smaller, the further behind the pond was."""
+    bounds = Bounds(target_ms=60_000, catch_up_ms=4_000)
+    pace = Pace(rows_per_ms=10.0)
+    assert budget_rows(bounds, pace, 10**9) == budget_rows(bounds, pace, 0) > 500_000
