@@ -13,7 +13,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NoReturn
 
@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from millpond import hashing
 from millpond.errors import InvalidError
-from millpond.operators.duck import binder, quoted
+from millpond.operators.duck import binder, provided, quoted
 
 _OPEN = "select (\n"  # the expression stands alone on its lines: a comment at its end does no harm
 _CLOSE = "\n)"
@@ -35,6 +35,8 @@ _CLOCK_WORDS = frozenset(
 )
 # Only raises; DuckDB calls it volatile so that it is not evaluated ahead of time.
 _HARMLESS = frozenset({"error"})
+
+_NULL_TESTS = {"OPERATOR_IS_NULL": True, "OPERATOR_IS_NOT_NULL": False}
 
 _TEXT = frozenset({"uuid", "enum", "bit", "time with time zone"})
 _WIDE = frozenset({"hugeint", "uhugeint", "bignum"})
@@ -50,6 +52,9 @@ class Expression:
     type: pa.DataType
     needs: tuple[str, ...]  # columns of the input, in its order
     column: str | None  # the column it merely names, if so
+    # A condition that is no more than columns being NULL (True) or not (False), all of them; else nothing.
+    absent: tuple[tuple[str, bool], ...] = field(default=(), compare=False)
+    steady: bool = field(default=False, compare=False)  # equal rows give equal values
 
 
 def compile_expressions(
@@ -133,7 +138,8 @@ class _Bind:
         text = self.sql
         if any(node["class"] == "CONJUNCTION" for node in nodes):
             text = self._in_order(tree)
-        return self._typed(text, needs)
+        bound = replace(self._typed(text, needs), steady=_is_steady(nodes))
+        return replace(bound, absent=self._absent(root)) if self.boolean else bound
 
     # ------------------------------------------------------------ parsing
 
@@ -185,6 +191,17 @@ class _Bind:
         if root["class"] == "COLUMN_REF" and len(root["column_names"]) == 1:
             return self.columns.get(str(root["column_names"][0]).lower())
         return None
+
+    def _absent(self, root: Node) -> tuple[tuple[str, bool], ...]:
+        """The columns whose NULLs are all that a condition asks for; nothing if it asks for more."""
+        parts = root["children"] if root["type"] == "CONJUNCTION_AND" else [root]
+        found = []
+        for part in parts:
+            column = self._bare(part["children"][0]) if part["type"] in _NULL_TESTS else None
+            if column is None or pa.types.is_dictionary(self.schema.field(column).type):
+                return ()
+            found.append((column, _NULL_TESTS[part["type"]]))
+        return tuple(found)
 
     # ------------------------------------------------------------ checking
 
@@ -434,6 +451,13 @@ def _unsteady() -> tuple[frozenset[str], frozenset[str]]:
     clock = frozenset(name for name, stability in found if stability == "CONSISTENT_WITHIN_QUERY")
     volatile = frozenset(name for name, stability in found if stability == "VOLATILE")
     return clock | _CLOCK_WORDS, volatile - _HARMLESS
+
+
+def _is_steady(nodes: list[Node]) -> bool:
+    """Is nothing among these that may give another value for an equal row?"""
+    _, volatile = _unsteady()
+    called = {str(node.get("function_name", "")).lower() for node in nodes}
+    return called.isdisjoint(volatile) and called.isdisjoint(map(str.lower, provided()))
 
 
 def _walk(node: Any) -> Iterator[Node]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import duckdb
 import numpy as np
@@ -21,6 +22,7 @@ import pyarrow as pa
 
 from millpond.delta import HASH, ORIGIN, WEIGHT, weights
 from millpond.identity import canonical, one_chunk
+from millpond.operators import repeated
 from millpond.operators.duck import Statement, reason, statement
 from millpond.operators.expressions import (
     Expression,
@@ -106,8 +108,22 @@ def keep(table: pa.Table, condition: Expression) -> Evaluated:
     """The rows where a bound condition is true, as they are."""
     if condition.column is not None:
         return Evaluated(table.filter(table.column(condition.column)))
+    if condition.absent:
+        return Evaluated(_where_absent(table, condition.absent))
     (mask,), good, errors = _compute(table, [condition])
     return Evaluated(good.filter(mask), errors)
+
+
+def _where_absent(table: pa.Table, absent: Sequence[tuple[str, bool]]) -> pa.Table:
+    """The rows in which columns are NULL, or are not; mostly all of a column is one or the other."""
+    for name, null in absent:
+        column = table.column(name)
+        if column.null_count == (table.num_rows if null else 0):
+            continue
+        if column.null_count == (0 if null else table.num_rows):
+            return table.slice(0, 0)
+        table = table.filter(column.is_null() if null else column.is_valid())
+    return table
 
 
 def masks(table: pa.Table, conditions: Sequence[Expression]) -> list[pa.ChunkedArray] | None:
@@ -203,10 +219,10 @@ def _compute(
 ) -> tuple[list[pa.ChunkedArray], pa.Table, pa.Table | None]:
     """(columns, the rows they stand for, errors of the other rows)."""
     fed = _fed(table, expressions)
-    run = _prepared(fed.schema, expressions)
     try:
-        return _columns(_each(run, fed), expressions), table, None
+        return _evaluated(fed, expressions), table, None
     except ROW_ERRORS as error:
+        run = _prepared(fed.schema, expressions)
         good = _good_rows(fed, expressions)
         bad = np.flatnonzero(~good)
         if not len(bad):
@@ -214,6 +230,29 @@ def _compute(
         errors = error_rows(table.take(bad), _reasons(fed.take(bad), run, reason(error)))
         mask = pa.array(good)
         return _columns(run.run(fed.filter(mask)), expressions), table.filter(mask), errors
+
+
+def _evaluated(fed: pa.Table, expressions: Sequence[Expression]) -> list[pa.ChunkedArray]:
+    """A column for each expression; where rows repeat, and it is worth it, computed once for equal ones."""
+    found: dict[int, pa.ChunkedArray] = {}
+    for needs, places in repeated.by_columns(expressions).items():
+        some = [expressions[place] for place in places]
+        run = partial(_selected, some)
+        columns = repeated.computed(fed.select(list(needs)), some, run)
+        if columns is not None:
+            found |= dict(zip(places, map(pa.chunked_array, ([c] for c in columns)), strict=True))
+    rest = [place for place in range(len(expressions)) if place not in found]
+    if rest:
+        some = [expressions[place] for place in rest]
+        rows = _fed(fed, some) if found else fed
+        columns = _columns(_each(_prepared(rows.schema, some), rows), some)
+        found |= dict(zip(rest, columns, strict=True))
+    return [found[place] for place in range(len(expressions))]
+
+
+def _selected(expressions: Sequence[Expression], rows: pa.Table) -> pa.Table:
+    columns = _columns(_prepared(rows.schema, expressions).run(rows), expressions)
+    return pa.table(columns, names=[str(place) for place in range(len(columns))])
 
 
 def _compute_where(

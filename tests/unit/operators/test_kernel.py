@@ -6,6 +6,7 @@ import json
 import math
 import multiprocessing
 import threading
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -448,3 +449,23 @@ def test_a_statement_that_always_fails_leaves_a_database_that_works(monkeypatch:
         broken.run(rows)
     after = duck.statement("broken", lambda view: f"select t from {view}", schema)
     assert after is not broken and after._con is not before and after.run(rows).to_pylist() == [{"t": 1}]
+
+
+@pytest.mark.parametrize("sql", ["a IS NULL", "a IS NOT NULL AND b IS NULL", "b IS NULL AND s IS NULL"])
+def test_whether_columns_are_null_is_told_without_a_query(sql: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = pa.table({"a": [1, None, 3, None], "b": [None, None, 0.5, 1.0], "s": ["x", None, None, None]})
+    several = pa.concat_tables([rows, rows.slice(0, 2), rows.slice(0, 0), rows.slice(2)])
+    condition = compile_predicate(rows.schema, sql)
+    wanted = keep(several, replace(condition, absent=())).rows
+    monkeypatch.setattr("millpond.operators.kernel._compute", None)  # would be called otherwise
+    assert keep(several, condition).rows.equals(wanted)
+    full = pa.table({"a": [1, 2], "b": [0.5, 1.0], "s": ["x", "y"]})
+    assert keep(full, condition).rows.num_rows == 0
+
+
+@pytest.mark.parametrize(
+    "sql", ["a IS NULL OR b IS NULL", "a + 1 IS NULL", "a IS NULL AND b > 1", "NOT (a IS NULL)"]
+)
+def test_other_conditions_are_asked(sql: str) -> None:
+    schema = pa.schema([("a", pa.int64()), ("b", pa.float64())])
+    assert compile_predicate(schema, sql).absent == ()

@@ -1,0 +1,84 @@
+"""Expressions over rows that come again and again, computed once for each different row.
+
+Law: what a row gives depends on that row alone (see `kernel`), so equal rows give
+equal values, and it makes no difference which of them is looked at.  Not so
+where a function gives another value at every call: such expressions are not
+`steady`, and every row is computed.
+
+It is worth it where a value is dear, and rows are few in truth: functions of
+texts and functions that make texts, over columns whose values repeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millpond.identity import one_chunk, take
+from millpond.operators.expressions import Expression
+from millpond.operators.packed_rows import pack
+from millpond.ordering import stable_argsort
+
+Ints = npt.NDArray[np.int64]
+
+ROWS_MIN = 10_000  # below, a query over all rows is as fast
+REPEATED = 4  # rows for each different one, at least
+SPARSE = 4  # places for each row, at most
+
+
+def by_columns(expressions: Sequence[Expression]) -> dict[tuple[str, ...], list[int]]:
+    """The places of expressions that are worth a look, by the columns they need."""
+    found: dict[tuple[str, ...], list[int]] = {}
+    for place, one in enumerate(expressions):
+        if one.steady and one.needs:
+            found.setdefault(one.needs, []).append(place)
+    return found
+
+
+def is_dear(rows: pa.Table, expressions: Sequence[Expression]) -> bool:
+    """Does one of these make texts, or look at them?"""
+    texts = any(_is_text(e.type) for e in expressions)
+    return texts or any(_is_text(rows.schema.field(name).type) for e in expressions for name in e.needs)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def computed(
+    rows: pa.Table, expressions: Sequence[Expression], run: Callable[[pa.Table], pa.Table]
+) -> list[pa.Array] | None:
+    """What `run` gives for all rows, asked for the different ones; None where that is not worth it."""
+    if rows.num_rows < ROWS_MIN or not is_dear(rows, expressions):
+        return None
+    packed = pack([one_chunk(column) for column in rows.columns])
+    if packed is None:
+        return None
+    codes = packed.codes.view(np.int64)
+    distinct, inverse = _distinct(codes)
+    if REPEATED * len(distinct) > len(codes):
+        return None
+    columns = [one_chunk(column) for column in packed.columns(distinct.view(np.uint64))]
+    given = run(pa.table(columns, schema=rows.schema))
+    return [take(one_chunk(column), inverse) for column in given.columns]
+
+
+def _distinct(codes: Ints) -> tuple[Ints, Ints]:
+    """(the different codes, ascending; the place of each row's among them)."""
+    size = int(codes.max()) + 1 if codes.min() >= 0 else 0
+    if 0 < size <= SPARSE * len(codes):
+        there = np.zeros(size, np.bool_)
+        there[codes] = True
+        distinct = np.flatnonzero(there)
+        place = np.empty(size, np.int64)
+        place[distinct] = np.arange(len(distinct))
+        return distinct, place[codes]
+    order = stable_argsort(codes.view(np.uint64))
+    ordered = codes[order]
+    begins = np.append(True, ordered[1:] != ordered[:-1])
+    inverse = np.empty(len(codes), np.int64)
+    inverse[order] = np.cumsum(begins) - 1
+    return ordered[begins], inverse
