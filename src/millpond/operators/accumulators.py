@@ -130,7 +130,7 @@ class Count(_Linear):
         return {"n": counts if arg is None else _count_valid(arg, weights, starts, counts)}
 
     def dense(self, arg: pa.ChunkedArray, places: Places) -> Fields | None:
-        return None if arg.null_count else {"n": places.counts}
+        return {"n": places.valid(arg) if arg.null_count else places.counts}
 
     def finish(self, fields: Fields, rows: Ints) -> pa.Array:
         return pa.array(fields["n"])
@@ -403,6 +403,11 @@ class Extremum(_Always):
     def partial(self, arg: pa.Array | None, weights: Ints | None, starts: Ints, counts: Ints) -> Fields:
         assert arg is not None
         return self.combine({"value": canonical(arg)}, starts)  # of two zeros either could come first
+
+    def dense(self, arg: pa.ChunkedArray, places: Places) -> Fields | None:
+        if arg.type != pa.int64() or arg.null_count:
+            return None
+        return {"value": pa.array(places.extremes(arg, self.largest))}
 
     def combine(self, fields: Fields, starts: Ints) -> Fields:
         values = one_chunk(fields["value"])

@@ -39,7 +39,7 @@ from millpond.operators.bounds import Bound, among, buckets_of, closed, kept_by
 from millpond.operators.kernel import error_rows, join_errors
 from millpond.operators.map import check_names
 from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
-from millpond.operators.packed_rows import pack
+from millpond.operators.packed_rows import PackedRows, pack
 from millpond.operators.watermark import stored
 from millpond.operators.window import Spread
 from millpond.ordering import Order, ranks, stable_argsort
@@ -232,11 +232,14 @@ class Aggregate:
         feed = self.feeds[index]
         if feed.kind == "values":
             return self._value_rows(feed, delta)
-        by_place = self._by_place(binding, index, delta)
+        packed = None
+        if not hashing.is_injective([delta.column(k) for k in self.key]):
+            packed = pack([canonical(one_chunk(delta.column(k))) for k in self.key])
+        by_place = self._by_place(binding, index, delta, packed)
         if by_place is not None:
             return by_place
         key = {k: one_chunk(delta.column(k)) for k in self.key}
-        order, starts, columns = _groups(key, delta.num_rows)
+        order, starts, columns = _groups(key, delta.num_rows, packed)
         weights = None if "_w" not in delta.column_names else deltas.weights(delta)
         if weights is not None and order is not None:
             weights = weights[order]
@@ -257,22 +260,27 @@ class Aggregate:
                     columns[f"_a{i}_{field}"] = values  # a field of zeros need not travel
         return pa.table(columns)
 
-    def _by_place(self, binding: Binding, index: int, delta: pa.Table) -> pa.Table | None:
+    def _by_place(
+        self, binding: Binding, index: int, delta: pa.Table, packed: PackedRows | None
+    ) -> pa.Table | None:
         """The partial rows without sorting, where the key and all aggregates allow it."""
         feed = self.feeds[index]
-        if len(self.key) != 1 or "_w" in delta.column_names:
+        if "_w" in delta.column_names or (packed is None and len(self.key) != 1):
             return None
         kinds = binding.extra
         if not all(hasattr(kinds[i], "dense") for i in feed.aggs):
             return None
-        (name,) = self.key
-        found = dense.places(delta.column(name))
+        found = dense.places(delta.column(self.key[0])) if packed is None else dense.packed_places(packed)
         if found is None:
             return None
-        columns: dict[str, Any] = {name: found.keys, self._feed_count(index): found.counts}
+        columns: dict[str, Any] = dict(zip(self.key, found.keys, strict=True))
+        columns[self._feed_count(index)] = found.counts
+        arguments = {
+            name: delta.column(name) for i in feed.aggs if (name := self.aggs[i].argument) is not None
+        }
         for i in feed.aggs:
             argument = self.aggs[i].argument
-            fields = {} if argument is None else kinds[i].dense(delta.column(argument), found)
+            fields = {} if argument is None else kinds[i].dense(arguments[argument], found)
             if fields is None:
                 return None
             columns.update({f"_a{i}_{field}": values for field, values in fields.items()})
@@ -523,9 +531,12 @@ def _unreplaced(rows: pa.Table, fresh: pa.Table, key: Sequence[str]) -> pa.Table
     return rows.filter(pa.array(~np.isin(mine, keys.inverse[: fresh.num_rows])))
 
 
-def _groups(key: Mapping[str, pa.Array], length: int) -> tuple[Ints | None, Ints, dict[str, Any]]:
+def _groups(
+    key: Mapping[str, pa.Array], length: int, packed: PackedRows | None
+) -> tuple[Ints | None, Ints, dict[str, Any]]:
     """Those of a group together: (order or None, first row of each group, their keys and hashes)."""
-    packed = pack([canonical(column) for column in key.values()])
+    if packed is None and hashing.is_injective(list(key.values())):
+        packed = pack([canonical(column) for column in key.values()])
     if packed is None:
         order, starts, hashes = _group(hashing.hash_columns(list(key.values()), length), key)
         firsts = starts if order is None else order[starts]

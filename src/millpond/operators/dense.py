@@ -1,8 +1,9 @@
-"""Groups of dense integers: counted and summed by place, without sorting a row.
+"""Groups of dense keys: counted, summed and compared by place, without sorting a row.
 
 Keys that are integers without NULL and lie close together number their groups
-themselves.  Sums are of 64 bits, so they are only taken where no sum can leave
-them: then they are exact.
+themselves; so do rows of several columns whose codes (`packed_rows`) are few.
+Sums are of 64 bits, so they are only taken where no sum can leave them: then
+they are exact.
 
 Rows are taken chunk by chunk: the columns of an epoch are never copied into
 one (to fault in fresh pages for ten million rows costs more than to count them).
@@ -10,7 +11,9 @@ one (to fault in fresh pages for ten million rows costs more than to count them)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +22,7 @@ import pyarrow.compute as pc
 
 from millpond import hashing
 from millpond.identity import one_chunk
+from millpond.operators.packed_rows import PackedRows
 from millpond.ordering import stable_argsort
 
 Ints = npt.NDArray[np.int64]
@@ -35,21 +39,48 @@ class Places:
     codes: tuple[Ints, ...]  # the place of each row, chunk by chunk
     size: int  # number of places
     groups: Ints  # the places that have rows, in the order of their hashes
-    keys: pa.Array
+    keys: tuple[pa.Array, ...]  # of the groups, a column each
     hashes: npt.NDArray[np.uint64]
     counts: Ints  # rows of each group
+    # Sums that were taken, by the identity of their column, which is held: sum and avg ask for the same.
+    _sums: dict[int, tuple[Any, Ints | None]] = field(default_factory=dict, compare=False, repr=False)
 
     def sums(self, column: pa.ChunkedArray) -> Ints | None:
         """The sum of each group of a column without NULL, or None where it might not be exact."""
+        if id(column) not in self._sums:
+            self._sums[id(column)] = column, self._summed(column)
+        return self._sums[id(column)][1]
+
+    def _summed(self, column: pa.ChunkedArray) -> Ints | None:
         low, high = _ends(column)
         if max(abs(high), abs(low)) * len(column) >= EXACT:
             return None
         total = np.zeros(self.size, np.int64)
+        for codes, part in self._along(column):
+            np.add.at(total, codes, _integers(part))
+        return total[self.groups]
+
+    def valid(self, column: pa.ChunkedArray) -> Ints:
+        """How many rows of each group are not NULL in a column."""
+        total = np.zeros(self.size, np.int64)
+        for codes, part in self._along(column):
+            np.add.at(total, codes[part.is_valid().to_numpy()], 1)
+        return total[self.groups]
+
+    def extremes(self, column: pa.ChunkedArray, largest: bool) -> Ints:
+        """The greatest (least) value of each group of a column of int64 without NULL."""
+        ends = np.iinfo(np.int64)
+        best = np.full(self.size, ends.min if largest else ends.max, np.int64)
+        for codes, part in self._along(column):
+            (np.maximum if largest else np.minimum).at(best, codes, _integers(part))
+        return best[self.groups]
+
+    def _along(self, column: pa.ChunkedArray) -> Iterator[tuple[Ints, pa.ChunkedArray]]:
+        """The places of some rows, and their values, at a time."""
         at = 0
         for codes in self.codes:
-            np.add.at(total, codes, _integers(column.slice(at, len(codes))))
+            yield codes, column.slice(at, len(codes))
             at += len(codes)
-        return total[self.groups]
 
 
 def places(key: pa.ChunkedArray) -> Places | None:
@@ -73,7 +104,26 @@ def places(key: pa.ChunkedArray) -> Places | None:
     hashes = hashing.hash_columns([keys], len(keys))
     order = stable_argsort(hashes)
     groups = there[order]
-    return Places(codes, size, groups, keys.take(pa.array(order)), hashes[order], by_place[groups])
+    return Places(codes, size, groups, (keys.take(pa.array(order)),), hashes[order], by_place[groups])
+
+
+def packed_places(packed: PackedRows) -> Places | None:
+    """How rows of several columns fall into places, if their codes are dense."""
+    length = len(packed.codes)
+    if length < ROWS_MIN or packed.bits >= 63:
+        return None
+    codes = packed.codes.view(np.int64)
+    size = int(codes.max()) + 1
+    if size > SPARSE * length:
+        return None
+    by_place = np.bincount(codes, minlength=size)
+    there = np.flatnonzero(by_place)
+    columns = packed.columns(there.view(np.uint64))
+    hashes = hashing.hash_columns(columns, len(there))
+    order = stable_argsort(hashes)
+    groups = there[order]
+    keys = tuple(one_chunk(column).take(pa.array(order)) for column in columns)
+    return Places((codes,), size, groups, keys, hashes[order], by_place[groups])
 
 
 def _ends(column: pa.ChunkedArray) -> tuple[int, int]:

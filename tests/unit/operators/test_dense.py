@@ -88,3 +88,28 @@ def test_largest_sums_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = pa.table({"k": np.zeros(count, np.int64), "x": np.full(count, top)})
     fast, used = prepared(rows, monkeypatch, by_place=True)
     assert used[0] is not None and fast["_a2_lo"].to_pylist() == [top * count]
+
+
+EXTREMES = (*AGGS, Agg("least", "min", "x"), Agg("most", "max", "x"), Agg("noted", "count", "y"))
+
+
+@pytest.mark.parametrize("key", [("k", "d"), ("d",)])
+def test_dense_rows_of_several_columns(key: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(4)
+    size = 3000
+    rows = pa.table(
+        {
+            "k": pa.array(rng.integers(50, 250, size), mask=rng.random(size) < 0.01),
+            "d": pa.array([f"day {n}" for n in rng.integers(0, 3, size)], mask=rng.random(size) < 0.01),
+            "x": rng.integers(-(2**62), 2**62, size) // size,
+            "y": pa.array(rng.integers(0, 9, size), mask=rng.random(size) < 0.5),
+        }
+    )
+    operator = Aggregate(key, EXTREMES, feeds_for(EXTREMES, append_only=True))
+    binding = operator.bind("g", (Shape(rows.schema, append_only=True),))
+    slow = operator.prepare(binding, 0, rows)
+    monkeypatch.setattr(dense, "ROWS_MIN", 1)
+    fast = operator.prepare(binding, 0, rows)
+    hashes = fast["_h"].to_numpy()
+    assert (hashes[1:] > hashes[:-1]).all(), "by place, groups come in the order of their hashes"
+    assert same(fast, slow)
