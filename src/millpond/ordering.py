@@ -51,6 +51,7 @@ from millpond.errors import InvalidError
 _TOP = np.uint64(1 << 63)
 _MAX = np.uint64((1 << 64) - 1)
 _MERGED = 64  # stretches that are faster merged than sorted
+_FEW = 4096  # rows below which numpy's own sort is faster
 _ONE = np.uint64(1)
 
 # Strings still equal after this many 8-byte words are compared by Arrow.
@@ -468,8 +469,20 @@ def _packed_argsort(codes: U64, room: int) -> I64:
     return packed.view(np.int64)
 
 
+def argsort_numbers(numbers: I64) -> I64:
+    """The stable order of numbers from 0 on; what is few, or nearly sorted, is sorted by numpy itself."""
+    if numbers.size < _FEW or np.count_nonzero(numbers[1:] < numbers[:-1]) <= _MERGED:
+        order: I64 = np.argsort(numbers, kind="stable")
+        return order
+    return stable_argsort(numbers.view(np.uint64))
+
+
 def argsort_runs(codes: U64) -> I64:
     """Any order that sorts; rows that are few sorted stretches, as senders make them, are merged."""
-    falls = np.count_nonzero(codes[1:] < codes[:-1])
-    order: I64 = np.argsort(codes, kind="stable" if falls <= _MERGED else None)
+    order: I64 = np.argsort(codes, kind="stable" if in_stretches(codes) else None)
     return order
+
+
+def in_stretches(codes: U64) -> bool:
+    """Are these few sorted stretches, which are faster merged than sorted?"""
+    return bool(np.count_nonzero(codes[1:] < codes[:-1]) <= _MERGED)

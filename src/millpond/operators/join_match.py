@@ -28,7 +28,10 @@ SEARCHED = 8  # rows for each key that is wanted, from which on a search is chea
 
 
 def pairs(a: Keyed, b: Keyed, chunk_rows: int) -> Iterator[tuple[Ints, Ints]]:
-    """(rows of a, rows of b) of one key, at most `chunk_rows` at a time, in the order of a."""
+    """(rows of a, rows of b) of one key, at most `chunk_rows` at a time, in the order of a.
+
+    The keys of b ascend; those of a may come in any order.
+    """
     first, count = stretches(b.key, a.key)
     ends = np.cumsum(count)
     total = int(ends[-1]) if len(ends) else 0
@@ -45,10 +48,10 @@ def pairs(a: Keyed, b: Keyed, chunk_rows: int) -> Iterator[tuple[Ints, Ints]]:
 def stretches(key: Ints, wanted: Ints) -> tuple[Ints, Ints]:
     """Where the rows of each wanted key begin among sorted keys, and how many there are.
 
-    >>> [found.tolist() for found in stretches(np.array([0, 2, 2]), np.array([1, 2, 7]))]
-    [[1, 1, 3], [0, 2, 0]]
+    >>> [found.tolist() for found in stretches(np.array([0, 2, 2]), np.array([7, 1, 2]))]
+    [[3, 1, 1], [0, 0, 2]]
     """
-    highest = int(max(key[-1], wanted[-1])) if len(key) and len(wanted) else 0
+    highest = int(max(key[-1], wanted.max())) if len(key) and len(wanted) else 0
     if SEARCHED * len(wanted) < max(len(key), highest) or not highest:
         first = np.searchsorted(key, wanted, "left")
         return first, np.searchsorted(key, wanted, "right") - first

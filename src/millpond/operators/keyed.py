@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from millpond.delta import WEIGHT, weights
 from millpond.identity import one_chunk, take
-from millpond.ordering import stable_argsort
+from millpond.ordering import argsort_numbers
 from millpond.state.table import KeySet
 
 Ints = npt.NDArray[np.int64]
@@ -38,7 +38,7 @@ class Keyed:
         w = weights(table)
         if (key[1:] >= key[:-1]).all():
             return Keyed(columns, w, key)
-        order = stable_argsort(key.view(np.uint64))
+        order = argsort_numbers(key)
         return Keyed({name: take(c, order) for name, c in columns.items()}, w[order], key[order])
 
     def some(self, rows: Ints, w: Ints | None = None) -> Keyed:

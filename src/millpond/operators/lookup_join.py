@@ -19,7 +19,7 @@ from millpond import delta as deltas
 from millpond.delta import WEIGHT
 from millpond.errors import InvalidError
 from millpond.identity import one_chunk
-from millpond.operators.join_match import Matcher
+from millpond.operators.join_match import Matcher, stretches
 from millpond.operators.kernel import compile_predicate
 from millpond.operators.keyed import Keyed, some_keys
 from millpond.operators.map import check_names
@@ -119,14 +119,15 @@ class LookupJoin:
         if left is None:
             return Result(None, changes)
         keys, numbers = self._numbered(left, right)
-        rows = Keyed.of(left, looked.left, numbers[: left.num_rows])
+        # As they came: pairs are made in the order of the left, so its rows need not be sorted.
+        columns = {name: one_chunk(left.column(name)) for name in looked.left}
+        rows = Keyed(columns, deltas.weights(left), numbers[: left.num_rows])
         partners = self._partners(ctx, binding, keys, rows, right, numbers[left.num_rows :])
         met = looked.matcher.meet(rows, partners)
         out = list(met.out)
         if self.kind == "left":
             if met.left is None:
-                first, last = (np.searchsorted(partners.key, rows.key, side) for side in ("left", "right"))
-                alone = np.flatnonzero(first == last)
+                alone = np.flatnonzero(stretches(partners.key, rows.key)[1] == 0)
             else:
                 alone = np.flatnonzero(met.left == 0)
             out.append(looked.matcher.alone(rows.some(alone), 0))
@@ -153,7 +154,7 @@ class LookupJoin:
     ) -> Keyed:
         """The rows of the right, as of now, that have a key of the left's rows."""
         looked: Looked = binding.extra
-        wanted = np.unique(rows.key)
+        wanted = np.flatnonzero(np.bincount(rows.key, minlength=len(keys)))
         found = ctx.table(binding.tables[0].name).lookup(
             some_keys(keys, wanted, self.right_on), list(looked.right)
         )

@@ -18,7 +18,7 @@ import pyarrow as pa
 from millpond.delta import WEIGHT
 from millpond.identity import refine, take, ties
 from millpond.operators.keyed import Keyed
-from millpond.ordering import Order
+from millpond.ordering import Order, argsort_numbers
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -33,7 +33,7 @@ def arrange(
 
     peer[i]: row perm[i] ties with perm[i - 1] in key and chosen order; same[i]: it is the same row.
     """
-    perm = np.argsort(key, kind="stable")
+    perm = argsort_numbers(key)
     same = ties(key[perm])
     for order in chosen:
         refine(perm, same, partial(take, columns[order.column]), order)

@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 from millpond import hashing
 from millpond.errors import InternalError, InvalidError
 from millpond.identity import canonical, fixed_view, one_chunk, refine, same_rows, take, ties
-from millpond.ordering import Order, argsort_runs
+from millpond.ordering import Order, argsort_runs, in_stretches
+from millpond.state.dense_keys import numbered
 from millpond.state.merge import (
     OpenFile,
     Places,
@@ -62,13 +63,17 @@ class KeySet:
     @staticmethod
     def of(batch: pa.Table, key: Sequence[str], hashes: Hashes | None = None) -> KeySet:
         values = {name: canonical(one_chunk(batch.column(name))) for name in key}
-        if hashes is None:
-            hashes = hashing.hash_columns(list(values.values()), batch.num_rows)
-        if hashes.dtype != np.uint64 or len(hashes) != batch.num_rows:
+        if hashes is not None and (hashes.dtype != np.uint64 or len(hashes) != batch.num_rows):
             raise InternalError(
                 "key hashes must be uint64, one per row",
                 detail=f"{len(hashes)} of {hashes.dtype} for {batch.num_rows} rows",
             )
+        if hashes is None or not in_stretches(hashes):
+            dense = numbered(list(values.values()))
+            if dense is not None:
+                return KeySet(dense[0], pa.table([dense[1]], names=list(key)), dense[2])
+        if hashes is None:
+            hashes = hashing.hash_columns(list(values.values()), batch.num_rows)
         length = len(hashes)
         if not length or (hashes[1:] > hashes[:-1]).all():
             return KeySet(hashes, _key_table(values, length), np.arange(length))
