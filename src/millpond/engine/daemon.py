@@ -25,6 +25,9 @@ QUIET_THREADS = {
     # faulting it in again took a sixth of a worker's time.
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
+    # Arrow's own allocator gives back what was not used for a moment, and a busy machine makes every moment
+    # long enough: half of the time of a scan went into clearing the same pages again.
+    "MIMALLOC_PURGE_DELAY": "10000",
 }
 
 # Everything a task of a level may need.  A name listed here that cannot be

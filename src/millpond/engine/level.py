@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from millpond import hashing
 from millpond.delta import HASH, ORIGIN, WEIGHT, without_origin
-from millpond.engine import checks, frames, watermarks
+from millpond.engine import checks, frames, pieces, watermarks
 from millpond.engine.past import past_rows
 from millpond.engine.spec import EpochSpec, Report
 from millpond.engine.worker import Worker
@@ -28,12 +28,12 @@ from millpond.operators.filter import Filter
 from millpond.operators.kernel import masks, project_each
 from millpond.operators.map import Map
 from millpond.operators.materialize import ERRORS, ERRORS_SPEC
-from millpond.operators.operator import Binding, Change, Placement, Result
+from millpond.operators.operator import NOTHING, Binding, Change, Placement, Result
 from millpond.operators.scan import Scan, with_origin
 from millpond.operators.state_scan import StateScan
 from millpond.plan.levels import Edge, Levels
 from millpond.plan.nodes import Node, Plan
-from millpond.sources.source import BOUND
+from millpond.sources.source import BOUND, Split
 from millpond.state.listing import Listing, live_runs
 from millpond.state.packed import PackedWriter
 from millpond.state.run_ref import RunRef
@@ -152,12 +152,20 @@ class TaskRun:
             if edge.to_level == self.level and edge.id in received
             for consumer in edge.consumers
         }
+        ran: set[str] = set()
         for step in self.levels.steps[self.level]:
+            if step in ran:
+                continue
             node = self.plan.nodes[step]
+            behind = self.together.behind.get(step, ())
+            if behind and sum(split.rows for _, split in self._splits(step)) >= pieces.ROWS_MIN:
+                outputs |= self._by_piece(node, behind)
+                ran.update(behind)
+                continue
             started = time.perf_counter_ns()
             with blamed(step, self.spec.epoch):
                 if isinstance(node.operator, Scan):
-                    out = self._scan(node, node.operator)
+                    out = self._scan(node, node.operator, self._splits(step))
                 elif isinstance(node.operator, StateScan):
                     out = self._held(node, node.operator)
                 else:
@@ -167,10 +175,48 @@ class TaskRun:
             self.step_us[step] = (time.perf_counter_ns() - started) // 1000
         return outputs
 
-    def _scan(self, node: Node, scan: Scan) -> pa.Table | None:
-        found = self._read(node, scan, self.levels.columns[node.step])
+    def _by_piece(self, scan: Node, behind: tuple[str, ...]) -> dict[str, pa.Table]:
+        """Run a scan and the steps behind it over one piece after the other; what others read of them."""
+        wanted = pieces.read_outside(self.plan, (scan.step, *behind))
+        outputs: dict[str, list[pa.Table]] = {}
+        results: dict[str, list[Result]] = {}
+        for group in pieces.grouped(self._splits(scan.step)):
+            here: dict[str, pa.Table] = {}
+            self._masks.clear()
+            self._projections.clear()
+            for step in (scan.step, *behind):
+                node = self.plan.nodes[step]
+                started = time.perf_counter_ns()
+                with blamed(step, self.spec.epoch):
+                    if isinstance(node.operator, Scan):
+                        out = self._scan(node, node.operator, group)
+                    else:
+                        result = self._result(node, here, {})
+                        results.setdefault(step, []).append(replace(result, out=None))
+                        out = self._given(node, result)
+                if out is not None and out.num_rows:
+                    here[step] = out
+                    if step in wanted:
+                        outputs.setdefault(step, []).append(self._narrow(step, out))
+                self.step_us[step] = self.step_us.get(step, 0) + (time.perf_counter_ns() - started) // 1000
+        for step, parts in results.items():
+            self._keep(self.plan.nodes[step], pieces.summed(parts))
+        return {step: whole(concat(parts)) for step, parts in outputs.items()}
+
+    def _narrow(self, step: str, rows: pa.Table) -> pa.Table:
+        """The columns that a step must give; rows that were wanted whole have more."""
+        asked = self.levels.columns[step]
+        names = [n for n in rows.column_names if n in asked or n in OWN_COLUMNS]
+        return rows.select(names or rows.column_names[:1])
+
+    def _splits(self, step: str) -> list[tuple[int, Split]]:
+        """What this task reads of a source, with the place of each in the admission."""
+        return [(number, split) for of, number, split in self.spec.splits[self.task] if of == step]
+
+    def _scan(self, node: Node, scan: Scan, splits: Sequence[tuple[int, Split]]) -> pa.Table | None:
+        found = self._read(node, scan, self.levels.columns[node.step], splits)
         if found.rows is not None and self._wants_whole(node.step, found.rows):
-            found = self._read(node, scan, tuple(node.binding.shape.schema.names))
+            found = self._read(node, scan, tuple(node.binding.shape.schema.names), splits)
         for bad in found.bad:
             self.errors.append(bad)
             self._count(f"errors/{node.step}", bad.num_rows)
@@ -189,15 +235,16 @@ class TaskRun:
                 return True
         return False
 
-    def _read(self, node: Node, scan: Scan, columns: tuple[str, ...]) -> ReadRows:
-        """What the splits of this task give for some columns of a source."""
+    def _read(
+        self, node: Node, scan: Scan, columns: tuple[str, ...], splits: Sequence[tuple[int, Split]]
+    ) -> ReadRows:
+        """What splits give for some columns of a source."""
         parts: list[pa.Table] = []
         bad: list[pa.Table] = []
         bounds: list[int] = []
         numbered = node.step in self.levels.with_origin
-        for step, number, split in self.spec.splits[self.task]:
-            if step != node.step:
-                continue
+        step = node.step
+        for number, split in splits:
             before = 0
             if split.blob is not None and split.data is None:
                 split = replace(split, data=self.worker.store.get(split.blob))
@@ -239,6 +286,23 @@ class TaskRun:
     def _apply(
         self, node: Node, outputs: Mapping[str, pa.Table], arrived: Mapping[tuple[str, int], list[pa.Table]]
     ) -> pa.Table | None:
+        result = self._result(node, outputs, arrived)
+        self._keep(node, result)
+        return self._given(node, result)
+
+    def _given(self, node: Node, result: Result) -> pa.Table | None:
+        """The rows that a step gives, looked at for their time."""
+        out = result.out
+        if out is None:
+            return None
+        if hasattr(node.operator, "observe"):
+            watermarks.observe(self.watermarks, node, out)
+        return out.drop_columns([HASH]) if HASH in out.column_names else out
+
+    def _result(
+        self, node: Node, outputs: Mapping[str, pa.Table], arrived: Mapping[tuple[str, int], list[pa.Table]]
+    ) -> Result:
+        """What a step makes of its inputs; nothing if it has none and nothing is due."""
         inputs: list[pa.Table | None] = []
         for index, source in enumerate(node.inputs):
             if self.levels.level_of[source] == self.level and (node.step, index) not in arrived:
@@ -253,7 +317,7 @@ class TaskRun:
                 prepared = hasattr(node.operator, "prepare")  # by the sender: as the step itself made them
                 inputs.append(rows if prepared else self._asked(node, index, rows))
         if all(i is None for i in inputs) and not self._due(node):
-            return None
+            return NOTHING
         everywhere = all(p.kind == "here" for p in node.binding.placements)
         everywhere |= getattr(node.operator, "alone", False)
         ctx = StepContext(self, node, everywhere)
@@ -267,14 +331,7 @@ class TaskRun:
             result = node.operator.apply(ctx, node.binding, tuple(inputs))
         if self.spec.checks:
             checks.check_result(node, result, ctx)
-        self._keep(node, result)
-        out = result.out
-        if out is not None:
-            if hasattr(node.operator, "observe"):
-                watermarks.observe(self.watermarks, node, out)
-            if "_h" in out.column_names:
-                out = out.drop_columns(["_h"])
-        return out
+        return result
 
     def _mask(self, node: Node, outputs: Mapping[str, pa.Table]) -> pa.ChunkedArray | None:
         """Where a filter is true, asked together with all other filters of the same rows."""

@@ -155,6 +155,9 @@ class Operator(Protocol):
     ``carries_origin = True``, and asks its inputs for `_o` when it is needed.  No other is ever asked for
     it, and nobody gets it who did not ask.
 
+    A linear operator that neither reads state nor waits for time says ``by_piece = True``: what it gives for
+    a batch is what it gives for parts of it, put together.
+
     An operator with all its inputs in one task may say ``alone = True``: its tables lie anywhere, and it
     reads and writes them whole.
     """

@@ -37,6 +37,7 @@ class Watermark:
 
     canonical: ClassVar[bool] = True
     carries_origin: ClassVar[bool] = True
+    by_piece: ClassVar[bool] = True
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         (shape,) = inputs

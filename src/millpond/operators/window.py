@@ -35,6 +35,7 @@ class Tumble:
 
     canonical: ClassVar[bool] = True
     carries_origin: ClassVar[bool] = True
+    by_piece: ClassVar[bool] = True
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         (shape,) = inputs
@@ -84,6 +85,7 @@ class Hop:
 
     canonical: ClassVar[bool] = True
     carries_origin: ClassVar[bool] = True
+    by_piece: ClassVar[bool] = True
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         (shape,) = inputs

@@ -21,6 +21,7 @@ from millpond.sources.fit import fit, misfit
 from millpond.sources.folder import Folder, Found
 
 _MAGIC = b"PAR1"
+_BATCH_ROWS = 1 << 16
 _TAIL_BYTES = 64 << 10  # read first; most footers are smaller
 
 
@@ -119,11 +120,19 @@ def _decode(
     source: pq.ParquetFile, groups: Sequence[int], schema: pa.Schema, names: Sequence[str]
 ) -> pa.Table:
     try:
-        return fit(source.read_row_groups(groups, columns=names, use_threads=False), schema, names)
+        return fit(_rows(source, groups, names), schema, names)
     except pa.ArrowMemoryError:
         raise  # says nothing about the file
     except (pa.ArrowException, OSError) as error:  # Arrow reports bad pages as either
         raise BadFileError(_line(error)) from error
+
+
+def _rows(source: pq.ParquetFile, groups: Sequence[int], names: Sequence[str]) -> pa.Table:
+    """Row groups batch by batch: a column made in one piece grows by doubling, in fresh memory each time."""
+    if not names:
+        return source.read_row_groups(groups, columns=names, use_threads=False)
+    batches = list(source.iter_batches(_BATCH_ROWS, row_groups=groups, columns=names, use_threads=False))
+    return pa.Table.from_batches(batches, None if batches else source.schema_arrow)
 
 
 def _one_by_one(

@@ -1,0 +1,82 @@
+"""Which steps of a level take the rows of a scan piece by piece, and what their pieces come to.
+
+Law: what a step that is `by_piece` gives for a batch is what it gives for the parts
+of the batch, put together; so where a batch is cut makes no difference (law 3).
+
+Much of the cost of a large scan is memory that is touched for the first time.
+Steps that follow a scan row by row are run over one piece after the other, in
+memory that the piece before has left; only what others read of them is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from millpond.operators.operator import Change, Result
+from millpond.operators.scan import Scan
+from millpond.plan.levels import Levels
+from millpond.plan.nodes import Plan
+from millpond.sources.source import Split
+
+ROWS_MIN = 100_000  # of a task and scan: fewer are run at once
+PIECE_ROWS = 50_000  # splits are put together until they have so many
+
+
+def behind_scans(plan: Plan, levels: Levels, level: int) -> dict[str, tuple[str, ...]]:
+    """By scan: the steps of this level that read nothing but it and each other, piece by piece."""
+    found: dict[str, tuple[str, ...]] = {}
+    for scan in levels.steps[level]:
+        if not isinstance(plan.nodes[scan].operator, Scan):
+            continue
+        inside = [scan]
+        for step in levels.steps[level]:
+            node = plan.nodes[step]
+            if getattr(node.operator, "by_piece", False) and all(i in inside for i in node.inputs):
+                inside.append(step)
+        if len(inside) > 1:
+            found[scan] = tuple(inside[1:])
+    return found
+
+
+def read_outside(plan: Plan, steps: Sequence[str]) -> frozenset[str]:
+    """Those of some steps that any other step reads."""
+    return frozenset(
+        source
+        for node in plan.nodes.values()
+        if node.step not in steps
+        for source in node.inputs
+        if source in steps
+    )
+
+
+def grouped(splits: Sequence[tuple[int, Split]]) -> Iterator[list[tuple[int, Split]]]:
+    """Splits in their order, small ones together."""
+    group: list[tuple[int, Split]] = []
+    rows = 0
+    for number, split in splits:
+        group.append((number, split))
+        rows += split.rows
+        if rows >= PIECE_ROWS:
+            yield group
+            group, rows = [], 0
+    if group:
+        yield group
+
+
+def summed(results: Sequence[Result]) -> Result:
+    """What a step did for all pieces, but for the rows it gave."""
+    rows: dict[str, list[pa.Table]] = {}
+    counts: dict[str, int] = {}
+    for result in results:
+        for change in result.changes:
+            rows.setdefault(change.table, []).append(change.rows)
+        for name, count in result.counts.items():
+            counts[name] = counts.get(name, 0) + count
+    errors = [result.errors for result in results if result.errors is not None]
+    return Result(
+        changes=tuple(Change(table, pa.concat_tables(parts)) for table, parts in rows.items()),
+        errors=pa.concat_tables(errors) if errors else None,
+        counts=counts,
+    )

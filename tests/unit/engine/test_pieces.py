@@ -1,0 +1,86 @@
+"""Where the rows of a scan are cut into pieces makes no difference (law 3), to late and bad rows neither."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import millpond
+from millpond.engine import pieces
+from millpond.engine.level import TaskRun
+from millpond.sources.files import FileSource
+
+BEGAN = datetime(2026, 1, 1)
+SCHEMA = pa.schema([("n", pa.int64()), ("s", pa.string()), ("t", pa.timestamp("us")), ("wide", pa.string())])
+
+
+def put(folder: Path, name: str, rows: list[tuple[int, str, int | None]]) -> None:
+    """Rows of (number, text, second)."""
+    found = [
+        {"n": n, "s": s, "t": None if at is None else BEGAN + timedelta(seconds=at), "wide": f"{n}{s}" * 3}
+        for n, s, at in rows
+    ]
+    pq.write_table(pa.Table.from_pylist(found, schema=SCHEMA), folder / name, row_group_size=3)
+
+
+def outcome(place: Path, folder: Path, first: list[Any], second: list[Any]) -> dict[str, Any]:
+    """All that two epochs over the same files lead to."""
+    folder.mkdir()
+    with millpond.open(place, engine="inline", parallelism=2) as pond:
+        rows = pond.stream("in", FileSource(str(folder), schema=SCHEMA), event_time="t", delay="10s")
+        some = rows.filter("s <> 'b'", id="some").select("n", "t", m="s::int", id="mapped")
+        some.filter("m % 2 = 1", id="odd").select("n", m="m + 1", id="next").view("odd")
+        some.filter("m IS NOT NULL", id="there").key_by("m").aggregate(c="count(*)", id="by_m").view("by_m")
+        rows.select("n", id="plain").view("plain")
+        for number, files in enumerate((first, second)):
+            for place_in, content in enumerate(files):
+                put(folder, f"{number}-{place_in}.parquet", content)
+            pond.drain()
+        views = {name: _bag(pond.read(name)) for name in ("odd", "by_m", "plain")}
+        counts = {name: n for name, n in pond.head().counts.items()}
+        return {
+            **views,
+            "late": _bag(pond.late("in.watermark")),
+            "errors": _bag(pond.errors()),
+            "counts": counts,
+        }
+
+
+def _bag(rows: pa.Table) -> Counter[tuple[Any, ...]]:
+    return Counter(tuple(row.values()) for row in rows.to_pylist())
+
+
+def test_pieces_come_to_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = [[(i, "abc123"[i % 6], i) for i in range(k, k + 7)] for k in range(0, 35, 7)]
+    late = [(100 + i, "7", 40 - 9 * i) for i in range(5)]  # some behind the bound
+    second = [[(200 + i, "35b"[i % 3], 60 + i) for i in range(7)], late, [(300, "9", None), (301, "8", 61)]]
+    at_once = outcome(tmp_path / "once", tmp_path / "a", first, second)
+    runs = 0
+    original = TaskRun._by_piece
+
+    def noted(self: TaskRun, *args: Any) -> Any:
+        nonlocal runs
+        runs += 1
+        return original(self, *args)
+
+    monkeypatch.setattr(TaskRun, "_by_piece", noted)
+    monkeypatch.setattr(pieces, "ROWS_MIN", 1)
+    for rows in (1, 5):
+        monkeypatch.setattr(pieces, "PIECE_ROWS", rows)
+        found = outcome(tmp_path / f"pieces-{rows}", tmp_path / f"b{rows}", first, second)
+        assert found == at_once
+    assert runs and at_once["late"] and at_once["errors"] and at_once["odd"]
+    assert all(row[3] == f"{row[0]}{row[1]}" * 3 for row in at_once["late"]), "late rows are kept whole"
+
+
+def test_small_splits_go_together() -> None:
+    from millpond.sources.source import Split
+
+    splits = [(n, Split({}, rows, 0)) for n, rows in enumerate([60_000, 10, 20, 49_970, 7])]
+    assert [[n for n, _ in group] for group in pieces.grouped(splits)] == [[0], [1, 2, 3], [4]]
