@@ -16,6 +16,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import pkgutil
 import sys
 
 QUIET_THREADS = {
@@ -44,7 +45,11 @@ MODULES = (
     "millpond.engine.spark_chain",
     "millpond.engine.level",
     "millpond.engine.compactor",
+    "millpond.sources.files",
+    "millpond.state.local_store",
 )
+# Of which every module is loaded: a plan names operators, and a worker would import them in its first task.
+PACKAGES = ("millpond.operators",)
 
 
 def quiet_threads() -> bool:
@@ -58,9 +63,12 @@ def quiet_threads() -> bool:
     return not missing or not {"numpy", "pyarrow"} & set(sys.modules)
 
 
-def load(modules: tuple[str, ...] = MODULES) -> None:
+def load(modules: tuple[str, ...] = MODULES, packages: tuple[str, ...] = PACKAGES) -> None:
     for name in modules:
         importlib.import_module(name)
+    for package in packages:
+        for found in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
+            importlib.import_module(found.name)
 
 
 def warm() -> None:
