@@ -197,7 +197,8 @@ class TaskRun:
                 if out is not None and out.num_rows:
                     here[step] = out
                     if step in wanted:
-                        outputs.setdefault(step, []).append(self._narrow(step, out))
+                        part = pieces.thinned(self.plan, step, self._narrow(step, out))
+                        outputs.setdefault(step, []).append(part)
                 self.step_us[step] = self.step_us.get(step, 0) + (time.perf_counter_ns() - started) // 1000
         for step, parts in results.items():
             self._keep(self.plan.nodes[step], pieces.summed(parts))

@@ -11,6 +11,7 @@ memory that the piece before has left; only what others read of them is kept.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -49,6 +50,16 @@ def read_outside(plan: Plan, steps: Sequence[str]) -> frozenset[str]:
         for source in node.inputs
         if source in steps
     )
+
+
+def thinned(plan: Plan, step: str, rows: pa.Table) -> pa.Table:
+    """What a piece of a step's rows comes to for its one reader, where that can tell before it has all."""
+    readers = [(n, i) for n in plan.nodes.values() for i, source in enumerate(n.inputs) if source == step]
+    if len(readers) != 1 or step in {view.step for view in plan.views.values()}:
+        return rows
+    reader, index = readers[0]
+    operator: Any = reader.operator
+    return operator.thin(reader.binding, index, rows) if hasattr(operator, "thin") else rows
 
 
 def grouped(splits: Sequence[tuple[int, Split]]) -> Iterator[list[tuple[int, Split]]]:

@@ -182,6 +182,13 @@ class Prepares(Protocol):
         """Rows as `apply` wants them, with `_h`; sorted by it where that is cheap."""
 
 
+class Thins(Prepares, Protocol):
+    """One that can leave out rows before all of them are there: those that `prepare` would leave out of any
+    batch which they are part of."""
+
+    def thin(self, binding: Binding, index: int, part: pa.Table) -> pa.Table: ...
+
+
 class KeepsWhole(Protocol):
     """An operator that requires whole rows, but for some rows alone: others need only what `suffices`."""
 

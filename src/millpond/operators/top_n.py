@@ -133,6 +133,13 @@ class TopN(Expiring):
 
     # -- the sender's side -------------------------------------------------------------
 
+    def thin(self, binding: Binding, index: int, part: pa.Table) -> pa.Table:
+        """Of some of a sender's rows those that may be in a head: who is behind others stays behind."""
+        if not binding.extra or self.buckets is not None:
+            return part
+        spec = binding.tables[0]
+        return hopeful(part, spec.key, self._orders(spec)[0], self.last)
+
     def prepare(self, binding: Binding, index: int, delta: pa.Table) -> pa.Table:
         spec = binding.tables[0]
         names = spec.schema.names

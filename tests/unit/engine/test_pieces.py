@@ -14,6 +14,7 @@ import pytest
 import millpond
 from millpond.engine import pieces
 from millpond.engine.level import TaskRun
+from millpond.operators.top_n import TopN
 from millpond.sources.files import FileSource
 
 BEGAN = datetime(2026, 1, 1)
@@ -38,11 +39,12 @@ def outcome(place: Path, folder: Path, first: list[Any], second: list[Any]) -> d
         some.filter("m % 2 = 1", id="odd").select("n", m="m + 1", id="next").view("odd")
         some.filter("m IS NOT NULL", id="there").key_by("m").aggregate(c="count(*)", id="by_m").view("by_m")
         rows.select("n", id="plain").view("plain")
+        rows.select("n", "s", id="ranked").key_by("s").top_n(2, "n desc", id="top").view("top")
         for number, files in enumerate((first, second)):
             for place_in, content in enumerate(files):
                 put(folder, f"{number}-{place_in}.parquet", content)
             pond.drain()
-        views = {name: _bag(pond.read(name)) for name in ("odd", "by_m", "plain")}
+        views = {name: _bag(pond.read(name)) for name in ("odd", "by_m", "plain", "top")}
         counts = {name: n for name, n in pond.head().counts.items()}
         return {
             **views,
@@ -69,12 +71,22 @@ def test_pieces_come_to_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         runs += 1
         return original(self, *args)
 
+    sent: list[tuple[int, int]] = []
+    thin = TopN.thin
+
+    def thinned(self: TopN, binding: Any, index: int, part: pa.Table) -> pa.Table:
+        found = thin(self, binding, index, part)
+        sent.append((part.num_rows, found.num_rows))
+        return found
+
+    monkeypatch.setattr(TopN, "thin", thinned)
     monkeypatch.setattr(TaskRun, "_by_piece", noted)
     monkeypatch.setattr(pieces, "ROWS_MIN", 1)
-    for rows in (1, 5):
+    for rows in (1, 5, 30):
         monkeypatch.setattr(pieces, "PIECE_ROWS", rows)
         found = outcome(tmp_path / f"pieces-{rows}", tmp_path / f"b{rows}", first, second)
         assert found == at_once
+    assert any(after < before for before, after in sent), "what cannot be ranked is not kept"
     assert runs and at_once["late"] and at_once["errors"] and at_once["odd"]
     assert all(row[3] == f"{row[0]}{row[1]}" * 3 for row in at_once["late"]), "late rows are kept whole"
 
