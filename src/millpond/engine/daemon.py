@@ -18,6 +18,9 @@ import importlib
 import os
 import pkgutil
 import sys
+from collections.abc import Callable
+from io import BufferedReader
+from typing import BinaryIO
 
 QUIET_THREADS = {
     "OPENBLAS_NUM_THREADS": "1",
@@ -114,12 +117,36 @@ def prepare() -> None:
     gc.freeze()
 
 
+Work = Callable[[BufferedReader, BinaryIO], None]
+
+
+def ends_quietly(work: Work) -> Work:
+    """Spark closes the connection of a worker that was idle for a minute, or when the session stops.
+
+    `pyspark.worker.main` takes that for a failed task, tells the other side, which is gone, and prints the
+    broken pipe.  There was no task: the worker ends.
+    """
+
+    def when_asked(infile: BufferedReader, outfile: BinaryIO) -> None:
+        try:
+            asked = infile.peek(1)
+        except ConnectionError:
+            asked = b""
+        if not asked:
+            sys.exit(1)
+        work(infile, outfile)
+
+    return when_asked
+
+
 def main() -> None:
     if not quiet_threads():
         os.execv(sys.executable, sys.orig_argv)
     prepare()
+    import pyspark.worker
     from pyspark.daemon import manager
 
+    pyspark.worker.main = ends_quietly(pyspark.worker.main)  # what the manager calls in a forked worker
     try:
         manager()
     except SystemExit as stop:
