@@ -32,23 +32,24 @@ import pyarrow.compute as pc
 from millpond import delta as deltas
 from millpond import hashing
 from millpond.errors import InvalidError
-from millpond.identity import canonical, equal_rows, one_chunk, same_rows, take
+from millpond.identity import canonical, equal_rows, one_chunk, take
 from millpond.operators import dense
 from millpond.operators.accumulators import EXTREMES, Accumulator, Fields, accumulator, is_number
 from millpond.operators.bounds import Bound, among, buckets_of, closed, kept_by
+from millpond.operators.grouping import grouped, keys_of, placed
+from millpond.operators.index_end import end_of
 from millpond.operators.kernel import error_rows, join_errors
 from millpond.operators.map import check_names
 from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
 from millpond.operators.packed_rows import PackedRows, pack
 from millpond.operators.watermark import stored
 from millpond.operators.window import Spread
-from millpond.ordering import Order, ranks, stable_argsort
+from millpond.ordering import Order
 from millpond.state.table import KeySet
 from millpond.state.table_spec import TableSpec
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-SMALL_ROWS = 4096  # below, numpy's own sort is faster
 Failing = tuple[Bools, Bools, str]  # which groups failed before, which fail now, why
 
 
@@ -239,7 +240,7 @@ class Aggregate:
         if by_place is not None:
             return by_place
         key = {k: one_chunk(delta.column(k)) for k in self.key}
-        order, starts, columns = _groups(key, delta.num_rows, packed)
+        order, starts, columns = grouped(key, delta.num_rows, packed)
         weights = None if "_w" not in delta.column_names else deltas.weights(delta)
         if weights is not None and order is not None:
             weights = weights[order]
@@ -320,7 +321,7 @@ class Aggregate:
             return None
         groups = binding.tables[0]
         kinds = binding.extra
-        keys = _keys(live, self.key)
+        keys = keys_of(live, self.key)
         length = len(keys)
         buckets = buckets_of(groups, keys.columns)
         wanted = None if ctx.wanted else self._kept(groups, kinds)
@@ -412,7 +413,7 @@ class Aggregate:
             return values if order is None else take(values, order)
 
         count = column(self._feed_count(index), pa.int64(), True)
-        fresh[self._feed_count(index)] = _spread(np.add.reduceat(count, starts), touched, length)
+        fresh[self._feed_count(index)] = placed(np.add.reduceat(count, starts), touched, length)
         for i in self.feeds[index].aggs:
             kind = kinds[i]
             if self.aggs[i].argument is None:
@@ -422,7 +423,7 @@ class Aggregate:
             if order is not None:
                 fields = kind.combine(fields, starts)
             for f, values in fields.items():
-                fresh[f"_a{i}_{f}"] = _spread(values, touched, length)
+                fresh[f"_a{i}_{f}"] = placed(values, touched, length)
 
     def _advance(
         self,
@@ -481,7 +482,7 @@ class Aggregate:
         for i in feed.aggs:
             agg = self.aggs[i]
             if touched:
-                columns[agg.name] = _end_of(index, keys, touched[0], self.key, agg.function == "max")
+                columns[agg.name] = end_of(index, keys, touched[0], self.key, agg.function == "max")
             else:
                 held = one_chunk(old.column(agg.name))
                 columns[agg.name] = pc.if_else(pa.array(found), held, pa.scalar(None, held.type))
@@ -531,80 +532,12 @@ def _unreplaced(rows: pa.Table, fresh: pa.Table, key: Sequence[str]) -> pa.Table
     return rows.filter(pa.array(~np.isin(mine, keys.inverse[: fresh.num_rows])))
 
 
-def _groups(
-    key: Mapping[str, pa.Array], length: int, packed: PackedRows | None
-) -> tuple[Ints | None, Ints, dict[str, Any]]:
-    """Those of a group together: (order or None, first row of each group, their keys and hashes)."""
-    if packed is None and hashing.is_injective(list(key.values())):
-        packed = pack([canonical(column) for column in key.values()])
-    if packed is None:
-        order, starts, hashes = _group(hashing.hash_columns(list(key.values()), length), key)
-        firsts = starts if order is None else order[starts]
-        return order, starts, {**{k: take(v, firsts) for k, v in key.items()}, "_h": hashes}
-    order = stable_argsort(packed.codes)
-    codes = packed.codes[order]
-    starts = np.flatnonzero(np.concatenate(([True], codes[1:] != codes[:-1])))
-    columns = packed.columns(codes[starts])
-    hashes = hashing.hash_columns(columns, len(starts))
-    return order, starts, {**dict(zip(key, map(one_chunk, columns), strict=True)), "_h": hashes}
-
-
-def _group(hashes: npt.NDArray[np.uint64], key: Mapping[str, pa.Array]) -> tuple[Ints | None, Ints, Any]:
-    """Rows in hash order, cut into groups: (order or None if sorted, first row of each group, its hash)."""
-    length = len(hashes)
-    if length == 0:
-        return None, np.zeros(0, np.int64), hashes
-    rising = bool((hashes[1:] >= hashes[:-1]).all())
-    # Rows of one hash may come in any order: what is made of them does not depend on it.
-    order = None if rising else np.argsort(hashes) if length < SMALL_ROWS else stable_argsort(hashes)
-    ordered = hashes if order is None else hashes[order]
-    fresh = np.empty(length, np.bool_)
-    fresh[0] = True
-    np.not_equal(ordered[1:], ordered[:-1], out=fresh[1:])
-    columns = list(key.values())
-    if not hashing.is_injective(columns) and not _one_key_each(columns, order, fresh):
-        # Two keys share a hash: let the key set settle it.
-        keys = KeySet.of(pa.table(dict(key)), list(key), hashes)
-        order = np.argsort(keys.inverse, kind="stable")
-        place = keys.inverse[order]
-        starts = np.flatnonzero(np.concatenate(([True], place[1:] != place[:-1])))
-        return order, starts, keys.hashes
-    starts = np.flatnonzero(fresh)
-    return order, starts, ordered[starts]
-
-
-def _one_key_each(columns: Sequence[pa.Array], order: Ints | None, fresh: Bools) -> bool:
-    """Do rows of one hash have one key?"""
-    again = np.flatnonzero(~fresh)
-    before, after = (again - 1, again) if order is None else (order[again - 1], order[again])
-    return same_rows(columns, before, after)
-
-
-def _keys(live: Sequence[tuple[int, pa.Table]], key: Sequence[str]) -> KeySet:
-    parts = [t.select([*key, "_h"]) for _, t in live]
-    both = parts[0] if len(parts) == 1 else pa.concat_tables(parts)
-    return KeySet.of(both, key, one_chunk(both.column("_h")).to_numpy())
-
-
 def _ints(column: pa.ChunkedArray | pa.Array) -> Ints:
     array = one_chunk(column)
     if array.null_count:
         array = array.fill_null(0)
     values: Ints = array.to_numpy(zero_copy_only=False)
     return values
-
-
-def _spread(values: Any, place: Ints, length: int) -> Any:
-    """Values at some places of a full-length column, nothing elsewhere."""
-    if len(place) == length:
-        return values
-    if isinstance(values, np.ndarray):
-        out = np.zeros(length, values.dtype)
-        out[place] = values
-        return out
-    index = np.full(length, -1, np.int64)
-    index[place] = np.arange(len(place))
-    return values.take(pa.array(index, mask=index < 0))
 
 
 def _visible_change(
@@ -636,46 +569,3 @@ def _error_rows(rows: pa.Table, key: Sequence[str], errors: Sequence[Failing]) -
                 made = error_rows(groups, [reason] * groups.num_rows)
                 found = join_errors(found, made if weight > 0 else deltas.negate(made))
     return found
-
-
-def _end_of(index: Any, keys: KeySet, changed: pa.Table, key: Sequence[str], last: bool) -> pa.Array:
-    """The first (last) value of each key in an index of values, after adding this epoch's changes."""
-    own = KeySet.of(changed, key)
-    place = _position_in(keys, own)
-    low = changed.select([*key, "_value", *(["_w"] if "_w" in changed.column_names else [])])
-    # State rows at the end, enough that retractions of this epoch cannot eat them all.
-    weights = deltas.weights(changed)
-    eaten = np.bincount(own.inverse[weights < 0], minlength=len(own)) if (weights < 0).any() else 0
-    ask = np.ones(len(keys), np.int64)
-    ask[place] += eaten
-    held = index.head(keys, ask, reverse=last)
-    both = deltas.concat(
-        [
-            held.table.select([*key, "_value", "_w"]),
-            deltas.with_weights(low, weights).select([*key, "_value", "_w"]),
-        ]
-    )
-    both = deltas.consolidate(both)
-    both = both.filter(pc.greater(both.column("_w"), 0))
-    group = _position_in(keys, KeySet.of(both, key), both)
-    values = one_chunk(both.column("_value"))
-    rank = ranks(values, Order("_value", descending=last))
-    order = np.lexsort((rank, group))
-    ordered = group[order]
-    first = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1]))) if len(ordered) else ordered
-    return _spread(take(values, order[first]), ordered[first], len(keys))
-
-
-def _position_in(keys: KeySet, own: KeySet, batch: pa.Table | None = None) -> Ints:
-    """Where each key of `own` (or each row of the batch it was made of) stands in `keys`."""
-    names = own.columns.column_names
-    if names:
-        both = KeySet.of(
-            pa.concat_tables([keys.columns, own.columns]), names, np.concatenate([keys.hashes, own.hashes])
-        )
-        to_keys = np.empty(len(both), np.int64)
-        to_keys[both.inverse[: len(keys)]] = np.arange(len(keys))
-        place = to_keys[both.inverse[len(keys) :]]
-    else:
-        place = np.zeros(len(own), np.int64)
-    return place if batch is None else place[own.inverse]

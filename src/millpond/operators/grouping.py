@@ -1,0 +1,107 @@
+"""Rows into groups: those of one key together, and what belongs to a key at the key's place.
+
+Law: rows of two keys are never one group, though their hashes be equal; in what order the rows of a group
+come does not matter to those who ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millpond import hashing
+from millpond.identity import canonical, one_chunk, same_rows, take
+from millpond.operators.packed_rows import PackedRows, pack
+from millpond.ordering import stable_argsort
+from millpond.state.table import KeySet
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+SMALL_ROWS = 4096  # below, numpy's own sort is faster
+
+
+def grouped(
+    key: Mapping[str, pa.Array], length: int, packed: PackedRows | None
+) -> tuple[Ints | None, Ints, dict[str, Any]]:
+    """Those of a group together: (order or None, first row of each group, their keys and hashes)."""
+    if packed is None and hashing.is_injective(list(key.values())):
+        packed = pack([canonical(column) for column in key.values()])
+    if packed is None:
+        order, starts, hashes = _group(hashing.hash_columns(list(key.values()), length), key)
+        firsts = starts if order is None else order[starts]
+        return order, starts, {**{k: take(v, firsts) for k, v in key.items()}, "_h": hashes}
+    order = stable_argsort(packed.codes)
+    codes = packed.codes[order]
+    starts = np.flatnonzero(np.concatenate(([True], codes[1:] != codes[:-1])))
+    columns = packed.columns(codes[starts])
+    hashes = hashing.hash_columns(columns, len(starts))
+    return order, starts, {**dict(zip(key, map(one_chunk, columns), strict=True)), "_h": hashes}
+
+
+def _group(hashes: npt.NDArray[np.uint64], key: Mapping[str, pa.Array]) -> tuple[Ints | None, Ints, Any]:
+    """Rows in hash order, cut into groups: (order or None if sorted, first row of each group, its hash)."""
+    length = len(hashes)
+    if length == 0:
+        return None, np.zeros(0, np.int64), hashes
+    rising = bool((hashes[1:] >= hashes[:-1]).all())
+    # Rows of one hash may come in any order: what is made of them does not depend on it.
+    order = None if rising else np.argsort(hashes) if length < SMALL_ROWS else stable_argsort(hashes)
+    ordered = hashes if order is None else hashes[order]
+    fresh = np.empty(length, np.bool_)
+    fresh[0] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=fresh[1:])
+    columns = list(key.values())
+    if not hashing.is_injective(columns) and not _one_key_each(columns, order, fresh):
+        # Two keys share a hash: let the key set settle it.
+        keys = KeySet.of(pa.table(dict(key)), list(key), hashes)
+        order = np.argsort(keys.inverse, kind="stable")
+        place = keys.inverse[order]
+        starts = np.flatnonzero(np.concatenate(([True], place[1:] != place[:-1])))
+        return order, starts, keys.hashes
+    starts = np.flatnonzero(fresh)
+    return order, starts, ordered[starts]
+
+
+def _one_key_each(columns: Sequence[pa.Array], order: Ints | None, fresh: Bools) -> bool:
+    """Do rows of one hash have one key?"""
+    again = np.flatnonzero(~fresh)
+    before, after = (again - 1, again) if order is None else (order[again - 1], order[again])
+    return same_rows(columns, before, after)
+
+
+def keys_of(live: Sequence[tuple[int, pa.Table]], key: Sequence[str]) -> KeySet:
+    parts = [t.select([*key, "_h"]) for _, t in live]
+    both = parts[0] if len(parts) == 1 else pa.concat_tables(parts)
+    return KeySet.of(both, key, one_chunk(both.column("_h")).to_numpy())
+
+
+def position_in(keys: KeySet, own: KeySet, batch: pa.Table | None = None) -> Ints:
+    """Where each key of `own` (or each row of the batch it was made of) stands in `keys`."""
+    names = own.columns.column_names
+    if names:
+        both = KeySet.of(
+            pa.concat_tables([keys.columns, own.columns]), names, np.concatenate([keys.hashes, own.hashes])
+        )
+        to_keys = np.empty(len(both), np.int64)
+        to_keys[both.inverse[: len(keys)]] = np.arange(len(keys))
+        place = to_keys[both.inverse[len(keys) :]]
+    else:
+        place = np.zeros(len(own), np.int64)
+    return place if batch is None else place[own.inverse]
+
+
+def placed(values: Any, place: Ints, length: int) -> Any:
+    """Values at some places of a full-length column, nothing elsewhere."""
+    if len(place) == length:
+        return values
+    if isinstance(values, np.ndarray):
+        out = np.zeros(length, values.dtype)
+        out[place] = values
+        return out
+    index = np.full(length, -1, np.int64)
+    index[place] = np.arange(len(place))
+    return values.take(pa.array(index, mask=index < 0))
