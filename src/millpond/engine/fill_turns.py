@@ -16,7 +16,7 @@ from millpond.engine.protocol import FillMoved
 
 CHUNK_ROWS = 4_000_000  # that a backfill takes in at once, at most
 AT_ONCE_ROWS = 250_000  # that it takes in at once while nothing is known about its speed
-IDLE_MS = 30_000  # that a chunk may take while the pond has no input
+IDLE_MS = 10_000  # that a chunk may take while the pond has no input
 
 
 class FillTurns:

@@ -25,9 +25,9 @@ def test_a_chunk_between_epochs_takes_about_as_long_as_one() -> None:
     assert 8_000 < turns(10_000, 1150).rows(Bounds(target_ms=1000, rows_min=1), idle=False) < 10_000
 
 
-def test_a_chunk_while_nobody_waits_takes_up_to_half_a_minute_and_no_more_than_fits() -> None:
+def test_a_chunk_while_nobody_waits_takes_up_to_ten_seconds_and_no_more_than_fits() -> None:
     rows = turns(10_000, 1150).rows(Bounds(target_ms=1000), idle=True)  # ten a millisecond
-    assert 0.99 < rows / (10 * IDLE_MS) <= 1
+    assert 0.95 < rows / (10 * IDLE_MS) <= 1
     assert turns(250_000, 500).rows(Bounds(), idle=True) == CHUNK_ROWS
     assert turns(250_000, 500).rows(Bounds(rows_max=7000), idle=True) == 7000
 
