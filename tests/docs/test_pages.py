@@ -1,0 +1,41 @@
+"""Every Python block of a page of the documentation runs: in order, in one module, in an empty folder."""
+
+from __future__ import annotations
+
+import re
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = {  # with how many blocks there are at least
+    "functions.md": 8,
+    "guide.md": 5,
+    "process.md": 9,
+    "sql.md": 8,
+    "state.md": 6,
+    "testing.md": 5,
+    "time-machine.md": 6,
+}
+ELSEWHERE = {"cli.md", "format.md"}  # a file for the commands of the page; a name that is made up
+BLOCK = re.compile(r"```python\n(.*?)```", re.S)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (DOCS / page).read_text()
+    blocks = list(BLOCK.finditer(text))
+    assert len(blocks) >= PAGES[page]
+    module = types.ModuleType(f"page_{page.removesuffix('.md').replace('-', '_')}")
+    monkeypatch.setitem(sys.modules, module.__name__, module)  # dataclasses look their module up
+    for block in blocks:
+        above = "\n" * text.count("\n", 0, block.start(1))  # so that errors name the line of the page
+        exec(compile(above + block[1], str(DOCS / page), "exec", dont_inherit=True), module.__dict__)
+
+
+def test_no_page_is_left_out() -> None:
+    with_code = {page.name for page in DOCS.glob("*.md") if BLOCK.search(page.read_text())}
+    assert with_code == PAGES.keys() | ELSEWHERE
