@@ -6,17 +6,32 @@ text.  A piece of it is a range of units that begins and ends between two rows.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from millpond.errors import UnavailableError
 from millpond.sources.folder import Folder, Found
 
 
 class BadFileError(Exception):
     """The file is not what it should be; the text says why. Becomes an error row, never leaves the source."""
+
+
+@contextlib.contextmanager
+def fetching(file: Found) -> Iterator[None]:
+    """What goes wrong in here has to do with where the file is, not with what it holds; gone is gone."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise UnavailableError(
+            f"file {file.path!r} cannot be read", detail=f"{type(error).__name__}: {error}"
+        ) from error
 
 
 @dataclass(frozen=True)

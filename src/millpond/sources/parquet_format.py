@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from millpond.errors import UnavailableError
-from millpond.sources.file_format import ERROR, BadFileError, Facts, Piece, bad_rows
+from millpond.sources.file_format import ERROR, BadFileError, Facts, Piece, bad_rows, fetching
 from millpond.sources.fit import fit, misfit
 from millpond.sources.folder import Folder, Found
 
@@ -77,23 +76,16 @@ class ParquetFormat:
 
 def _footer(folder: Folder, file: Found) -> bytes:
     """The footer with its length and magic: all that is needed to know the file."""
-    try:
-        with folder.open(file.path) as handle:
-            size = handle.size()
-            tail = handle.read_at(min(size, _TAIL_BYTES), max(0, size - _TAIL_BYTES))
-            if size < 12 or tail[-4:] != _MAGIC:
-                raise BadFileError(f"not a parquet file: {size} bytes that do not end in {_MAGIC.decode()}")
-            length = int.from_bytes(tail[-8:-4], "little") + 8
-            if length + 4 > size:
-                raise BadFileError(f"the footer says it has {length} bytes, the file has {size}")
-            if length > len(tail):
-                tail = handle.read_at(length, size - length)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise UnavailableError(
-            f"file {file.path!r} cannot be read", detail=f"{type(error).__name__}: {error}"
-        ) from error
+    with fetching(file), folder.open(file.path) as handle:
+        size = handle.size()
+        tail = handle.read_at(min(size, _TAIL_BYTES), max(0, size - _TAIL_BYTES))
+        if size < 12 or tail[-4:] != _MAGIC:
+            raise BadFileError(f"not a parquet file: {size} bytes that do not end in {_MAGIC.decode()}")
+        length = int.from_bytes(tail[-8:-4], "little") + 8
+        if length + 4 > size:
+            raise BadFileError(f"the footer says it has {length} bytes, the file has {size}")
+        if length > len(tail):
+            tail = handle.read_at(length, size - length)
     return bytes(tail[-length:])
 
 
@@ -156,17 +148,13 @@ def _one_by_one(
 
 def _check_reachable(handle: pa.NativeFile, file: Found, meta: pq.RowGroupMetaData) -> None:
     """Bytes that cannot be fetched are a matter of trying again, and not of a bad file."""
-    try:
+    with fetching(file):
         for number in range(meta.num_columns):
             chunk = meta.column(number)
             offsets = [chunk.data_page_offset]
             if chunk.has_dictionary_page:
                 offsets.append(chunk.dictionary_page_offset)
             handle.read_at(chunk.total_compressed_size, min(offsets))
-    except OSError as error:
-        raise UnavailableError(
-            f"file {file.path!r} cannot be read", detail=f"{type(error).__name__}: {error}"
-        ) from error
 
 
 def _may_lack(meta: pq.FileMetaData, groups: Sequence[int], name: str) -> bool:

@@ -13,7 +13,6 @@ Files may be compressed (.gz, .bz2, .lz4, .zst); those are read in one piece.
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
 import json
@@ -28,8 +27,8 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import pyarrow.json as arrow_json
 
-from millpond.errors import InvalidError, UnavailableError
-from millpond.sources.file_format import BadFileError, Facts, Piece, bad_rows
+from millpond.errors import InvalidError
+from millpond.sources.file_format import BadFileError, Facts, Piece, bad_rows, fetching
 from millpond.sources.fit import fit
 from millpond.sources.folder import Folder, Found
 
@@ -134,7 +133,7 @@ class Text:
         self._file = file
         codec = _compression(file.path)
         self.packed = codec is not None
-        with _fetching(file):
+        with fetching(file):
             raw = folder.open(file.path)
             if codec is not None:
                 with raw:
@@ -155,29 +154,17 @@ class Text:
         return self._get(lambda: self._bytes.readline(_LINE_BYTES_MAX))
 
     def seek(self, place: int) -> None:
-        with _fetching(self._file):
+        with fetching(self._file):
             self._bytes.seek(place)
 
     def _get(self, get: Callable[[], bytes]) -> bytes:
         if not self.packed:
-            with _fetching(self._file):
+            with fetching(self._file):
                 return get()
         try:
             return get()
         except OSError as error:  # from memory: only its content can be wrong
             raise BadFileError(f"it cannot be unpacked: {_reason(error)}") from error
-
-
-@contextlib.contextmanager
-def _fetching(file: Found) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise UnavailableError(
-            f"file {file.path!r} cannot be read", detail=f"{type(error).__name__}: {error}"
-        ) from error
 
 
 # -- lines -------------------------------------------------------------------
@@ -427,7 +414,7 @@ def _compression(path: str) -> str | None:
 def _next_line(folder: Folder, file: Found, at: int, end: int) -> int:
     """The first byte after a line end at or beyond `at`."""
     stop = min(end, at + _LINE_BYTES_MAX)
-    with _fetching(file), folder.open(file.path) as handle:
+    with fetching(file), folder.open(file.path) as handle:
         while at < stop:
             block = handle.read_at(min(_SAMPLE_BYTES, end - at), at)
             if not block:
