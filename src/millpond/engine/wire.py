@@ -1,4 +1,4 @@
-"""Columns on the wire: integers no wider than their values, repeated strings once.
+"""Columns on the wire: integers no wider than their values, times from their least on, repeated strings once.
 
 What a receiver sees is what was sent, type for type; only fewer bytes pass
 through Spark's shuffle.  The type to come back to stands in the field's
@@ -6,6 +6,8 @@ metadata.
 """
 
 from __future__ import annotations
+
+import json
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,15 +28,13 @@ def narrow(table: pa.Table) -> pa.Table:
         return table
     fields, columns = [], []
     for field, column in zip(table.schema, table.columns, strict=True):
-        small = _smaller(field.type, column)
-        if small is None:
+        found = _since(column) if pa.types.is_timestamp(field.type) else _smaller(field.type, column)
+        if found is None:
             fields.append(field)
             columns.append(column)
         else:
-            note = {
-                **(field.metadata or {}),
-                WIDE: b"dictionary" if pa.types.is_dictionary(small.type) else b"int64",
-            }
+            mark, small = found
+            note = {**(field.metadata or {}), WIDE: mark}
             fields.append(pa.field(field.name, small.type, field.nullable, note))
             columns.append(small)
     return pa.table(columns, schema=pa.schema(fields))
@@ -49,25 +49,47 @@ def widen(table: pa.Table) -> pa.Table:
         note = dict(field.metadata or {})
         mark = note.pop(WIDE, None)
         if mark is not None:
-            kind = pa.int64() if mark == b"int64" else field.type.value_type
-            column, field = column.cast(kind), pa.field(field.name, kind, field.nullable, note or None)
+            kind, column = _as_it_was(mark, column)
+            field = pa.field(field.name, kind, field.nullable, note or None)
         fields.append(field)
         columns.append(column)
     return pa.table(columns, schema=pa.schema(fields))
 
 
-def _smaller(kind: pa.DataType, column: pa.ChunkedArray) -> pa.ChunkedArray | None:
+def _as_it_was(mark: bytes, column: pa.ChunkedArray) -> tuple[pa.DataType, pa.ChunkedArray]:
+    if mark == b"dictionary":
+        return column.type.value_type, column.cast(column.type.value_type)
+    if mark == b"int64":
+        return pa.int64(), column.cast(pa.int64())
+    low, unit, zone = json.loads(mark)
+    kind = pa.timestamp(unit, zone)
+    return kind, pc.add(column.cast(pa.int64()), pa.scalar(low, pa.int64())).cast(kind)
+
+
+def _smaller(kind: pa.DataType, column: pa.ChunkedArray) -> tuple[bytes, pa.ChunkedArray] | None:
     if kind == pa.int64():
         ends = pc.min_max(column)
         low, high = ends["min"].as_py(), ends["max"].as_py()
         if low is None:
-            return column.cast(pa.int8())
+            return b"int64", column.cast(pa.int8())
         for small in _NARROW:
             half = 1 << (small.bit_width - 1)
             if -half <= low and high < half:
-                return column.cast(small)
+                return b"int64", column.cast(small)
     elif pa.types.is_string(kind):
         sample = column.slice(0, SAMPLE)
         if 4 * pc.count_distinct(sample).as_py() < len(sample):
-            return column.dictionary_encode()
+            return b"dictionary", column.dictionary_encode()
     return None
+
+
+def _since(column: pa.ChunkedArray) -> tuple[bytes, pa.ChunkedArray] | None:
+    """Times as how long they are behind the first, where that fits into 32 bits."""
+    kind = column.type
+    numbers = pa.chunked_array([chunk.view(pa.int64()) for chunk in column.chunks], pa.int64())
+    ends = pc.min_max(numbers)
+    low, high = ends["min"].as_py(), ends["max"].as_py()
+    if low is None or high - low >= 1 << 31:
+        return None
+    mark = json.dumps([low, kind.unit, kind.tz]).encode()
+    return mark, pc.subtract(numbers, pa.scalar(low, pa.int64())).cast(pa.int32())

@@ -29,6 +29,9 @@ def test_what_is_sent_is_what_is_seen(numbers: list[int | None], words: list[str
             "w": pa.array([words[i % len(words)] for i in range(rows)], pa.string()),
             "h": pa.array(range(rows), pa.uint64()),
             "empty": pa.nulls(rows, pa.int64()),
+            "t": pa.array([numbers[i % len(numbers)] for i in range(rows)], pa.timestamp("ns")),
+            "z": pa.array(range(2**40, 2**40 + rows), pa.timestamp("ms", "Asia/Tokyo")),
+            "never": pa.nulls(rows, pa.timestamp("us")),
         },
         schema=pa.schema(
             [
@@ -36,6 +39,9 @@ def test_what_is_sent_is_what_is_seen(numbers: list[int | None], words: list[str
                 pa.field("w", pa.string(), metadata={"a": "b"}),
                 ("h", pa.uint64()),
                 ("empty", pa.int64()),
+                ("t", pa.timestamp("ns")),
+                pa.field("z", pa.timestamp("ms", "Asia/Tokyo"), nullable=False, metadata={"c": "d"}),
+                ("never", pa.timestamp("us")),
             ]
         ),
     )
@@ -47,6 +53,8 @@ def test_what_is_sent_is_what_is_seen(numbers: list[int | None], words: list[str
 def test_it_is_worth_it() -> None:
     table = pa.table({"n": pa.array([3] * 5000), "w": pa.array(["the same"] * 5000)})
     assert wire.narrow(table).nbytes * 3 < table.nbytes
+    times = pa.table({"t": pa.array(range(10**15, 10**15 + 5000), pa.timestamp("us"))})
+    assert wire.narrow(times).nbytes < 0.6 * times.nbytes
 
 
 @pytest.mark.parametrize("rows", [0, 1, wire.ROWS_MIN - 1])
