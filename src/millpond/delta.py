@@ -67,6 +67,18 @@ def without_origin(table: pa.Table) -> pa.Table:
     return table.drop_columns([ORIGIN]) if ORIGIN in table.column_names else table
 
 
+def first_of_each(hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    """Where each hash begins among hashes in order.
+
+    >>> first_of_each(np.array([3, 3, 5], np.uint64)).tolist()
+    [0, 2]
+    """
+    fresh = np.empty(len(hashes), np.bool_)
+    fresh[:1] = True
+    np.not_equal(hashes[1:], hashes[:-1], out=fresh[1:])
+    return fresh.nonzero()[0]
+
+
 def negate(table: pa.Table) -> pa.Table:
     """What undoes this delta."""
     return with_weights(table, -weights(table))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from millpond.engine.alone import run_alone
 from millpond.engine.engine import collect_reports
 from millpond.engine.level import run_task
 from millpond.engine.spec import EpochSpec, Report
@@ -16,6 +17,8 @@ from millpond.engine.worker import Worker
 
 def run_levels(spec: EpochSpec, worker: Worker) -> list[bytes]:
     """All levels of an epoch, one after the other; the frames at the end of the chain."""
+    if set(spec.parallelism) == {1}:
+        return run_alone(spec, worker)
     depth = len(spec.parallelism)
     inboxes: list[list[bytes]] = [[] for _ in range(spec.parallelism[0])]
     for level in range(depth):

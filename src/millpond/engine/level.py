@@ -20,6 +20,7 @@ import pyarrow as pa
 from millpond import hashing
 from millpond.delta import HASH, ORIGIN, WEIGHT, without_origin
 from millpond.engine import checks, frames, pieces, watermarks
+from millpond.engine.in_order import InOrder
 from millpond.engine.past import past_rows
 from millpond.engine.spec import EpochSpec, Report
 from millpond.engine.worker import Worker
@@ -113,7 +114,11 @@ class ReadRows:
 class TaskRun:
     """The state of one running task; lives for one call."""
 
-    def __init__(self, spec: EpochSpec, level: int, task: int, worker: Worker) -> None:
+    def __init__(
+        self, spec: EpochSpec, level: int, task: int, worker: Worker, listing: Listing | None = None
+    ) -> None:
+        """`listing` is that of the spec, where somebody has opened it already."""
+        self.started = time.perf_counter_ns()
         self.spec = spec
         self.level = level
         self.task = task
@@ -122,7 +127,9 @@ class TaskRun:
         self.plan: Plan
         self.levels: Levels
         self.plan, self.levels = worker.plan(spec.catalog, spec.whole)
-        self.listing = Listing(live_runs(spec.pages, spec.recent, spec.gone, worker.pages))
+        if listing is None:
+            listing = Listing(live_runs(spec.pages, spec.recent, spec.gone, worker.pages))
+        self.listing = listing
         worker.trim(self.listing)
         self.heard: dict[str, Any] = dict(spec.watermarks)  # the same in every task of a level
         self.watermarks: dict[str, Any] = dict(spec.watermarks)  # and what this task saw itself
@@ -138,8 +145,17 @@ class TaskRun:
         self.whole = False  # did a step ask for whole rows?
         self._masks: dict[str, dict[str, pa.ChunkedArray]] = {}  # by source, then by filter
         self._projections: dict[str, dict[str, pa.Table]] = {}  # by source, then by step
+        self._ordered: dict[tuple[str, tuple[str, ...]], InOrder | None] = {}  # by source and key
+        self._in_pieces = False  # are the rows at hand only a piece of what a step gives?
         self.together = worker.together(spec.catalog, level, spec.whole)
         self.read_steps = self.together.read
+
+    def hear(self, headers: Mapping[tuple[int, int], frames.Header]) -> None:
+        """Take in what the tasks before this one know of time."""
+        for key in sorted(headers):
+            watermarks.merge(self.watermarks, headers[key].watermarks)
+        if self.spec.past is None:
+            self.heard = dict(self.watermarks)
 
     # -- running nodes -----------------------------------------------------
 
@@ -180,6 +196,7 @@ class TaskRun:
         wanted = pieces.read_outside(self.plan, (scan.step, *behind))
         outputs: dict[str, list[pa.Table]] = {}
         results: dict[str, list[Result]] = {}
+        self._in_pieces = True
         for group in pieces.grouped(self._splits(scan.step)):
             here: dict[str, pa.Table] = {}
             self._masks.clear()
@@ -200,6 +217,7 @@ class TaskRun:
                         part = pieces.thinned(self.plan, step, self._narrow(step, out))
                         outputs.setdefault(step, []).append(part)
                 self.step_us[step] = self.step_us.get(step, 0) + (time.perf_counter_ns() - started) // 1000
+        self._in_pieces = False
         for step, parts in results.items():
             self._keep(self.plan.nodes[step], pieces.summed(parts))
         return {step: whole(concat(parts)) for step, parts in outputs.items()}
@@ -298,7 +316,9 @@ class TaskRun:
             return None
         if hasattr(node.operator, "observe"):
             watermarks.observe(self.watermarks, node, out)
-        return out.drop_columns([HASH]) if HASH in out.column_names else out
+        if HASH in out.column_names and node.step not in self.together.in_order.carrying:
+            return out.drop_columns([HASH])
+        return out
 
     def _result(
         self, node: Node, outputs: Mapping[str, pa.Table], arrived: Mapping[tuple[str, int], list[pa.Table]]
@@ -325,7 +345,8 @@ class TaskRun:
         mask = self._mask(node, outputs) if isinstance(node.operator, Filter) else None
         rows = self._projected(node, outputs) if isinstance(node.operator, Map) else None
         if mask is not None and inputs[0] is not None:
-            result = Result(kept(inputs[0], mask))
+            in_order = self._in_order(node, outputs)
+            result = Result(kept(inputs[0], mask) if in_order is None else in_order.kept(inputs[0], mask))
         elif rows is not None:
             result = Result(rows)
         else:
@@ -333,6 +354,16 @@ class TaskRun:
         if self.spec.checks:
             checks.check_result(node, result, ctx)
         return result
+
+    def _in_order(self, node: Node, outputs: Mapping[str, pa.Table]) -> InOrder | None:
+        """The order in which the reader of a filter groups its rows, found once for all such filters."""
+        key = self.together.in_order.keys.get(node.step)
+        if key is None or self._in_pieces:
+            return None
+        place = (node.inputs[0], key)
+        if place not in self._ordered:
+            self._ordered[place] = InOrder.of(outputs[node.inputs[0]], key)
+        return self._ordered[place]
 
     def _mask(self, node: Node, outputs: Mapping[str, pa.Table]) -> pa.ChunkedArray | None:
         """Where a filter is true, asked together with all other filters of the same rows."""
@@ -452,21 +483,29 @@ class TaskRun:
 
     def send(self, outputs: Mapping[str, pa.Table]) -> Iterator[tuple[int, int, bytes]]:
         """Data frames for later levels: (level, task, frame)."""
+        for edge, target, piece in self.outgoing(outputs):
+            for sequence, payload in enumerate(frames.encode_table(piece)):
+                to = (edge.to_level, target)
+                yield (
+                    *to,
+                    frames.make(frames.DATA, to, (self.level, self.task), edge.id, sequence, *payload),
+                )
+
+    def outgoing(
+        self, outputs: Mapping[str, pa.Table], *, together: bool = False
+    ) -> Iterator[tuple[Edge, int, pa.Table]]:
+        """What goes to which task over which edge; `together` if that task is this process."""
         depth = len(self.spec.parallelism)
         for edge in self.levels.edges:
             if edge.from_level != self.level or edge.producer not in outputs or edge.to_level >= depth:
                 continue
-            for target, piece in self._route(edge, outputs[edge.producer]):
-                for sequence, payload in enumerate(frames.encode_table(piece)):
-                    to = (edge.to_level, target)
-                    yield (
-                        *to,
-                        frames.make(frames.DATA, to, (self.level, self.task), edge.id, sequence, *payload),
-                    )
+            for target, piece in self._route(edge, outputs[edge.producer], together):
+                if piece.num_rows:
+                    yield edge, target, piece
 
-    def _route(self, edge: Edge, delta: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    def _route(self, edge: Edge, delta: pa.Table, together: bool) -> Iterator[tuple[int, pa.Table]]:
         targets = self.spec.parallelism[edge.to_level]
-        carried = [c for c in (*edge.columns, "_w") if c in delta.column_names]
+        carried = [c for c in (*edge.columns, "_w", "_h") if c in delta.column_names]
         delta = delta.select(carried)
         if edge.kind == "broadcast":
             yield from ((t, delta) for t in range(targets))
@@ -481,7 +520,7 @@ class TaskRun:
         elif "_h" not in delta.column_names:
             delta = with_hash(delta, edge.key)
         spare = [delta.column(k) for k in edge.key if k in delta.column_names]
-        bare = len(spare) == len(edge.key) and hashing.is_injective(spare)
+        bare = not together and len(spare) == len(edge.key) and hashing.is_injective(spare)
         for target, piece in cut_by_owner(delta, targets):
             # The hash of one integer is cheaper to compute again than to send.
             yield target, piece.drop_columns(["_h"]) if bare else piece
@@ -491,15 +530,11 @@ def run_task(
     spec: EpochSpec, level: int, task: int, incoming: Iterator[bytes], worker: Worker
 ) -> Iterator[tuple[int, bytes]]:
     """The frames of one task for the next level, as (target task, frame); reports last."""
-    started = time.perf_counter_ns()
     run = TaskRun(spec, level, task, worker)
     depth = len(spec.parallelism)
     sources = [(k, t) for k in hears(run.levels, level, depth) for t in range(spec.parallelism[k])]
     received = frames.receive(level, task, incoming, sources)
-    for key in sorted(received.headers):
-        watermarks.merge(run.watermarks, received.headers[key].watermarks)
-    if spec.past is None:
-        run.heard = dict(run.watermarks)
+    run.hear(received.headers)
     outputs = run.run_nodes(received.tables)
 
     last = level == depth - 1
@@ -517,28 +552,35 @@ def run_task(
             raw = frames.make(frames.HEADER, (to_level, to_task), here, 0, 0, header.encode())
             yield hop(spec, level, to_level, to_task), raw
 
+    report = whole_report(run, received.headers)
+    for frame in received.passing:
+        target = 0 if last or frame.kind == frames.REPORT else hop(spec, level, frame.to_level, frame.to_task)
+        yield target, frame.raw
+    yield 0, report
+
+
+def whole_report(run: TaskRun, headers: Mapping[tuple[int, int], frames.Header]) -> bytes:
+    """Write what the task has to keep; its report, as a frame."""
     runs, written = run.write_file()
     report = Report(
-        level,
-        task,
+        run.level,
+        run.task,
         run.attempt,
-        tuple((lv, t, h.attempt) for (lv, t), h in sorted(received.headers.items())),
+        tuple((lv, t, h.attempt) for (lv, t), h in sorted(headers.items())),
         runs,
         tuple(sorted(run.drops.items())),
         run.counts,
         run.watermarks,
         {
-            "us": (time.perf_counter_ns() - started) // 1000,
+            "us": (time.perf_counter_ns() - run.started) // 1000,
             "steps_us": run.step_us,
             "rows_in": run.rows_in,
             "bytes_written": written,
             **({"whole": True} if run.whole else {}),
         },
     )
-    for frame in received.passing:
-        target = 0 if last or frame.kind == frames.REPORT else hop(spec, level, frame.to_level, frame.to_task)
-        yield target, frame.raw
-    yield 0, frames.make(frames.REPORT, (depth, 0), here, 0, 0, report.encode())
+    to = (len(run.spec.parallelism), 0)
+    return frames.make(frames.REPORT, to, (run.level, run.task), 0, 0, report.encode())
 
 
 @contextlib.contextmanager

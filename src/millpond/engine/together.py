@@ -6,6 +6,8 @@ one source ask once.  What is run together follows from the plan alone.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from millpond.engine.pieces import behind_scans
@@ -16,19 +18,64 @@ from millpond.plan.nodes import Node, Plan
 
 
 @dataclass(frozen=True)
+class InOrderSteps:
+    """Filters of the same rows, several of which are grouped by the same columns; see `engine.in_order`."""
+
+    keys: dict[str, tuple[str, ...]]  # by filter
+    carrying: frozenset[str]  # the filters, and projections between them and who groups
+
+
+@dataclass(frozen=True)
 class Together:
     filters: dict[str, tuple[str, ...]]  # by the step they read: two or more
     projections: dict[str, tuple[str, ...]]  # those that compute something, likewise
     read: frozenset[str]  # steps whose output another step reads
     behind: dict[str, tuple[str, ...]]  # by scan: steps that take its rows piece by piece
+    in_order: InOrderSteps
 
 
 def together(plan: Plan, levels: Levels, level: int) -> Together:
     nodes = [plan.nodes[step] for step in levels.steps[level]]
     read = frozenset(source for node in plan.nodes.values() for source in node.inputs)
     projections = [n for n in nodes if _computes(n) and (n.step, 0) not in levels.origins]
+    filters = _several([n for n in nodes if _asks(n)])
     behind = behind_scans(plan, levels, level)
-    return Together(_several([n for n in nodes if _asks(n)]), _several(projections), read, behind)
+    return Together(filters, _several(projections), read, behind, _in_order(plan, filters))
+
+
+def _in_order(plan: Plan, filters: Mapping[str, tuple[str, ...]]) -> InOrderSteps:
+    readers: dict[str, list[tuple[Node, int]]] = {}
+    for node in plan.nodes.values():
+        for index, source in enumerate(node.inputs):
+            readers.setdefault(source, []).append((node, index))
+    keys: dict[str, tuple[str, ...]] = {}
+    carrying: set[str] = set()
+    for steps in filters.values():
+        found = {step: _grouped_by(readers, step) for step in steps}
+        counts = Counter(key for key, _ in found.values())
+        for step, (key, way) in found.items():
+            if key and counts[key] > 1:
+                keys[step] = key
+                carrying.update(way)
+    return InOrderSteps(keys, frozenset(carrying))
+
+
+def _grouped_by(
+    readers: Mapping[str, Sequence[tuple[Node, int]]], step: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns of a step by which its only reader groups its rows, and the steps that carry them there."""
+    if len(readers.get(step, ())) != 1:
+        return (), ()
+    ((node, index),) = readers[step]
+    if node.reads:
+        return (), ()
+    if isinstance(node.operator, Map) and not node.operator.functions:
+        key, way = _grouped_by(readers, node.step)
+        passed = {name: bound.column for name, bound in node.binding.extra if bound.column is not None}
+        return (tuple(passed[k] for k in key), (step, *way)) if all(k in passed for k in key) else ((), ())
+    placement = node.binding.placements[index]
+    takes = placement.kind == "hash" and getattr(node.operator, "takes_in_order", False)
+    return (placement.key, (step,)) if takes else ((), ())
 
 
 def _asks(node: Node) -> bool:

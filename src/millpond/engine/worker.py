@@ -40,6 +40,9 @@ class Worker:
         self._lock = threading.Lock()
 
     def open_file(self, name: str) -> PackedFile:
+        found = self._files.get(name)
+        if found is not None and len(self._files) < FILES_OPEN // 2:
+            return found  # nothing will be let go for its age: no need to note that it was used
         with self._lock:
             found = self._files.get(name)
             if found is not None:

@@ -31,12 +31,13 @@ import pyarrow.compute as pc
 
 from millpond import delta as deltas
 from millpond import hashing
+from millpond.delta import HASH
 from millpond.errors import InvalidError
 from millpond.identity import canonical, equal_rows, one_chunk, take
 from millpond.operators import dense
 from millpond.operators.accumulators import EXTREMES, Accumulator, Fields, accumulator, is_number
 from millpond.operators.bounds import Bound, among, buckets_of, closed, kept_by
-from millpond.operators.grouping import grouped, keys_of, placed
+from millpond.operators.grouping import grouped, grouped_in_order, keys_of, placed
 from millpond.operators.index_end import end_of
 from millpond.operators.kernel import error_rows, join_errors
 from millpond.operators.map import check_names
@@ -122,6 +123,7 @@ class Aggregate:
     spread: Spread | None = None  # rows come in the latest of their windows, and are groups of each
 
     canonical: ClassVar[bool] = True
+    takes_in_order: ClassVar[bool] = True
 
     @property
     def until(self) -> Bound | None:
@@ -233,14 +235,19 @@ class Aggregate:
         feed = self.feeds[index]
         if feed.kind == "values":
             return self._value_rows(feed, delta)
+        in_order = HASH in delta.column_names
         packed = None
-        if not hashing.is_injective([delta.column(k) for k in self.key]):
-            packed = pack([canonical(one_chunk(delta.column(k))) for k in self.key])
-        by_place = self._by_place(binding, index, delta, packed)
-        if by_place is not None:
-            return by_place
+        if not in_order:
+            if not hashing.is_injective([delta.column(k) for k in self.key]):
+                packed = pack([canonical(one_chunk(delta.column(k))) for k in self.key])
+            by_place = self._by_place(binding, index, delta, packed)
+            if by_place is not None:
+                return by_place
         key = {k: one_chunk(delta.column(k)) for k in self.key}
-        order, starts, columns = grouped(key, delta.num_rows, packed)
+        if in_order:
+            order, starts, columns = grouped_in_order(key, one_chunk(delta.column(HASH)).to_numpy())
+        else:
+            order, starts, columns = grouped(key, delta.num_rows, packed)
         weights = None if "_w" not in delta.column_names else deltas.weights(delta)
         if weights is not None and order is not None:
             weights = weights[order]

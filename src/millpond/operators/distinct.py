@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond import hashing
-from millpond.delta import HASH, WEIGHT, consolidate, weights, with_weights
+from millpond.delta import HASH, WEIGHT, consolidate, first_of_each, weights, with_weights
 from millpond.errors import InternalError, InvalidError
-from millpond.identity import canonical, one_chunk
+from millpond.identity import canonical, one_chunk, take
 from millpond.operators.bounds import Bound, among, buckets_of, kept_by
 from millpond.operators.expiring import Expiring
 from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
@@ -37,6 +37,7 @@ class Distinct(Expiring):
     expires: Bound | None = None  # rows behind it are over, and nobody reads the table
 
     canonical: ClassVar[bool] = True
+    takes_in_order: ClassVar[bool] = True
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         (shape,) = inputs
@@ -75,6 +76,8 @@ class Distinct(Expiring):
     def prepare(self, binding: Binding, index: int, delta: pa.Table) -> pa.Table:
         """One row per distinct row of this sender, canonical, with the sum of its weights."""
         names = binding.shape.schema.names
+        if HASH in delta.column_names:
+            return _counted(delta, names)
         summed = _summed(delta, names)
         hashes = hashing.hash_columns([summed.column(name) for name in names], summed.num_rows)
         hashed = summed.append_column(pa.field(HASH, pa.uint64()), pa.array(hashes))
@@ -101,12 +104,27 @@ class Distinct(Expiring):
                 epoch=ctx.epoch,
             )
         rows = keys.columns.append_column(pa.field(HASH, pa.uint64()), pa.array(keys.hashes))
+        counted = rows.append_column(pa.field(COUNT, pa.int64()), pa.array(after))
+        alive = (after > 0).astype(np.int64)
         changed = np.flatnonzero(added)
-        turned = np.flatnonzero((before > 0) != (after > 0))
-        counted = rows.append_column(pa.field(COUNT, pa.int64()), pa.array(after)).take(pa.array(changed))
-        change = with_weights(counted, (after[changed] > 0).astype(np.int64))
-        out = with_weights(rows.take(pa.array(turned)), np.where(after[turned] > 0, 1, -1))
-        return Result(out if ctx.wanted else None, (Change(spec.name, change),), drops=drops)
+        if len(changed) < len(added):
+            counted, alive = counted.take(pa.array(changed)), alive[changed]
+        change = with_weights(counted, alive)
+        out = None
+        if ctx.wanted:
+            turned = np.flatnonzero((before > 0) != (after > 0))
+            out = with_weights(rows.take(pa.array(turned)), np.where(after[turned] > 0, 1, -1))
+        return Result(out, (Change(spec.name, change),), drops=drops)
+
+
+def _counted(delta: pa.Table, names: list[str]) -> pa.Table:
+    """The sums for rows that come in the order of their hashes, each hash that of one row."""
+    hashes = one_chunk(delta.column(HASH)).to_numpy()
+    starts = first_of_each(hashes)
+    sums = np.add.reduceat(weights(delta), starts)
+    starts, sums = starts[sums != 0], sums[sums != 0]
+    columns = [canonical(take(one_chunk(delta.column(name)), starts)) for name in names]
+    return pa.table([*columns, pa.array(sums), pa.array(hashes[starts])], names=[*names, WEIGHT, HASH])
 
 
 def _summed(delta: pa.Table, names: list[str]) -> pa.Table:

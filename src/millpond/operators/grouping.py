@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millpond import hashing
+from millpond.delta import first_of_each
 from millpond.identity import canonical, one_chunk, same_rows, take
 from millpond.operators.packed_rows import PackedRows, pack
 from millpond.ordering import stable_argsort
@@ -40,6 +41,14 @@ def grouped(
     columns = packed.columns(codes[starts])
     hashes = hashing.hash_columns(columns, len(starts))
     return order, starts, {**dict(zip(key, map(one_chunk, columns), strict=True)), "_h": hashes}
+
+
+def grouped_in_order(
+    key: Mapping[str, pa.Array], hashes: npt.NDArray[np.uint64]
+) -> tuple[Ints | None, Ints, dict[str, Any]]:
+    """The same for rows that come in the order of their hashes, each hash that of one key."""
+    starts = first_of_each(hashes)
+    return None, starts, {**{k: take(v, starts) for k, v in key.items()}, "_h": hashes[starts]}
 
 
 def _group(hashes: npt.NDArray[np.uint64], key: Mapping[str, pa.Array]) -> tuple[Ints | None, Ints, Any]:

@@ -20,7 +20,7 @@ import json
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -48,6 +48,7 @@ GROWING_BYTES = 1 << 16  # below, a buffer that grows is cheaper than to ask for
 ELIDE_ROWS = 64  # below this a column is smaller than the word about it in the footer
 
 TEXTS_MAX = 10_000
+KNOWN_CHARS = 1000  # the text of a constant that is remembered
 _texts: dict[tuple[pa.DataType, int], str] = {}  # of constants: most are the weight 1, or zero
 _ONE_THREAD = pa.ipc.IpcWriteOptions(use_threads=False)
 
@@ -403,7 +404,14 @@ def _as_text(value: pa.Array) -> str:
 
 
 def _constant_from_text(text: str) -> pa.Array:
+    return _known_constant(text) if len(text) < KNOWN_CHARS else _constant(text)
+
+
+def _constant(text: str) -> pa.Array:
     return pa.ipc.open_stream(base64.b64decode(text)).read_next_batch().column(0)
+
+
+_known_constant = lru_cache(maxsize=TEXTS_MAX)(_constant)
 
 
 # ---------------------------------------------------------------- opening
