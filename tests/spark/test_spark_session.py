@@ -63,7 +63,7 @@ def test_the_daemon_starts_no_thread_before_it_forks(tmp_path: Path) -> None:
         "pyspark.daemon.manager = manager\n"
         "daemon.main()\n"
     )
-    environment = {name: value for name, value in os.environ.items() if name not in daemon.QUIET_THREADS}
+    environment = {name: value for name, value in os.environ.items() if name not in daemon.ENVIRONMENT}
     done = subprocess.run(
         [sys.executable, str(script)],
         capture_output=True,

@@ -22,16 +22,16 @@ from collections.abc import Callable
 from io import BufferedReader
 from typing import BinaryIO
 
-QUIET_THREADS = {
+ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
     # Columns of up to four million numbers come from memory that is kept: giving each back to the system and
-    # faulting it in again took a sixth of a worker's time.
+    # faulting it in again took up to a third of a worker's time.  Arrow takes its memory from the same place,
+    # as its own allocators give back what was not used for a moment, and the heap grows by large steps.
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
-    # Arrow's own allocator gives back what was not used for a moment, and a busy machine makes every moment
-    # long enough: half of the time of a scan went into clearing the same pages again.
-    "MIMALLOC_PURGE_DELAY": "10000",
+    "MALLOC_TOP_PAD_": str(64 << 20),
 }
 
 # Everything a task of a level may need.  A name listed here that cannot be
@@ -61,7 +61,7 @@ def quiet_threads() -> bool:
     A session of ours passes these in the environment.  In another the libraries may already be
     loaded, by the packages this module lies in.
     """
-    missing = {name: value for name, value in QUIET_THREADS.items() if name not in os.environ}
+    missing = {name: value for name, value in ENVIRONMENT.items() if name not in os.environ}
     os.environ.update(missing)
     return not missing or not {"numpy", "pyarrow"} & set(sys.modules)
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from millpond.engine.daemon import QUIET_THREADS
+from millpond.engine.daemon import ENVIRONMENT
 from millpond.errors import InvalidError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ SETTINGS: Mapping[str, str] = {
     "spark.ui.retainedJobs": "50",
     "spark.ui.retainedStages": "100",
     "spark.ui.retainedTasks": "1000",
-    **{f"spark.executorEnv.{name}": value for name, value in QUIET_THREADS.items()},
+    **{f"spark.executorEnv.{name}": value for name, value in ENVIRONMENT.items()},
 }
 
 # Failed tasks reach the caller as errors; Spark would print each of them with its stack as well.
