@@ -248,6 +248,19 @@ def test_every_type_has_its_default(pond: Pond) -> None:
     assert repr(pond.sql("SELECT * EXCLUDE (id) FROM t WHERE id = 1").fetchall()) == repr(first)
 
 
+def test_an_index_and_a_view_that_come_with_a_column_in_one_text(pond: Pond) -> None:
+    """They are filled with rows from before the column, which have its default."""
+    pond.sql("CREATE TABLE t (id int, a int); INSERT INTO t VALUES (1, 2), (2, 2); FLUSH")
+    pond.sql("CREATE INDEX by_a ON t (a); ALTER TABLE t ADD COLUMN b text DEFAULT 'x'; FLUSH")
+    assert rows(pond, "SELECT * FROM t WHERE a = 2") == [(1, 2, "x"), (2, 2, "x")]
+    pond.sql("""
+        CREATE MATERIALIZED VIEW v AS SELECT * FROM t; ALTER TABLE t ADD COLUMN c int DEFAULT 3;
+        CREATE MATERIALIZED VIEW w AS SELECT * FROM t; INSERT INTO t VALUES (3, 2, 'y', 4); FLUSH
+    """)
+    assert rows(pond, "SELECT * FROM v") == [(1, 2, "x"), (2, 2, "x"), (3, 2, "y")]
+    assert rows(pond, "SELECT * FROM w WHERE a = 2") == rows(pond, "SELECT * FROM t WHERE a = 2")
+
+
 def test_a_late_row_and_a_watermark(pond: Pond) -> None:
     pond.sql("""
         CREATE TABLE e (k int, ts timestamp, WATERMARK FOR ts AS ts - INTERVAL '5 seconds') APPEND ONLY;

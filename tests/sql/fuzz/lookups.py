@@ -13,6 +13,8 @@ class Lookups(Recursions):
     def relation(self, depth: int) -> Relation:
         if not self.only_streams and self.streams and len(self.bases) > 1 and self.chance(0.1):
             return self.lookup()
+        if not self.shared and not self.only_streams and self.keyed and self.chance(0.04):
+            return self.as_of()
         if self.chance(0.04):
             return self.given_rows()
         return super().relation(depth)

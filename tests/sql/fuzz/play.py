@@ -22,7 +22,7 @@ from tests.sql.fuzz.edits import Drop, DropColumn
 from tests.sql.fuzz.engines import Batch, Duck, Remembering
 from tests.sql.fuzz.functions import are_called, define, register
 from tests.sql.fuzz.names import Names
-from tests.sql.fuzz.past import Shown, as_rows, check_past
+from tests.sql.fuzz.past import Shown, as_rows, check_changes, check_lookups, check_past
 from tests.sql.fuzz.streams import Streams
 from tests.sql.fuzz.ticks import Ticks
 from tests.sql.world import Rows
@@ -119,7 +119,9 @@ class Play:
             told = tuple(list(engine.told) for engine in self.engines)
             kept = Moment(self.pond.epoch, told, dict(self.there), self.streams.copy(), self.names.copy())
             self.moments.append(kept)
-        self.outcome.wrong.update(check_past(self.pond, self.shown, self.outcome.compared))
+        for check in (check_past, check_changes):
+            self.outcome.wrong.update(check(self.pond, self.shown, self.outcome.compared))
+        self.outcome.wrong.update(check_lookups(self.pond, self.shown[-1], self.outcome.compared))
 
     # -- what happens --------------------------------------------------------------------
 
@@ -205,7 +207,7 @@ class Play:
         went = [name for name in self.there if self.names.of(name) not in left]
         doomed: set[str] = set()
         for view in self.case.views:
-            whole = (f"SESSION({edit.table}, ", f"{edit.table} {AS_OF_NOW}")  # these keep whole rows
+            whole = (f"({edit.table}, ", f"{edit.table} {AS_OF_NOW}")  # windows and these keep whole rows
             named = any(words in view.query for words in (edit.column, *whole))
             if named or any(reads(view.query, name) for name in doomed):
                 doomed.add(view.name)
@@ -254,6 +256,7 @@ class Play:
                 found = self.pond.sql(f"SELECT * FROM {self.names.of(name)}")
                 given = as_rows(found.fetchall())
                 self.shown[-1].rows[self.names.of(name)] = given
+                self.shown[-1].columns[self.names.of(name)] = found.columns
             self.outcome.compared[engine.name] += 1
             if given != wanted:
                 return (

@@ -59,8 +59,6 @@ class Relations(Expressions):
             return self.lateral(depth)
         if shape < 0.7:
             return self.unnested_beside()
-        if shape < 0.74 and not self.shared and self.keyed:
-            return self.as_of()
         return self.derived(depth)
 
     def derived(self, depth: int) -> Relation:

@@ -56,6 +56,7 @@ def run(session: Session, words: Words) -> Result:
 
 
 def _alter_columns(session: Session, words: Words, found: SqlObject) -> None:
+    session.settle()  # what is filled from the table's rows is filled with the columns that these have
     said = words.piece.sql
     actions = alter_columns.edits(session, words, found.name)
 
