@@ -23,7 +23,7 @@ from millpond import delta as deltas
 from millpond.control.admission import spread
 from millpond.engine import watermarks
 from millpond.engine.inline import InlineEngine
-from millpond.engine.level import concat
+from millpond.engine.placing import concat
 from millpond.engine.shell import INBOX, TABLE_KEY
 from millpond.engine.spec import EpochSpec, Report
 from millpond.engine.watching import OnError, OnInput, telling_errors, watched

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from millpond import hashing
-from millpond.engine.level import CHUNK_ROWS_MIN, cut_by_owner
+from millpond.engine.placing import CHUNK_ROWS_MIN, cut_by_owner
 
 
 @pytest.mark.parametrize("targets", [1, 2, 7])

@@ -1,0 +1,104 @@
+"""Rows on their way between tasks: put together, hashed, cut by the task that owns them.
+
+Law: whatever way rows come, a task gets every row of its hash range once, with its hash and its weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from millpond import hashing
+from millpond.operators.operator import Binding, Placement
+from millpond.plan.nodes import Node
+
+WHOLE_ROWS = 20_000  # below, a copy is cheaper than to work on several pieces
+CHUNK_ROWS_MIN = 4096  # shorter chunks are put together before they are dealt
+
+
+def kept(rows: pa.Table, mask: pa.ChunkedArray) -> pa.Table:
+    """The rows where a mask is true; all of them are not copied."""
+    if sum(chunk.true_count for chunk in mask.chunks) == rows.num_rows:
+        return rows
+    return rows.filter(mask)
+
+
+def whole(rows: pa.Table) -> pa.Table:
+    """Few rows in one piece: every step that reads them would put the pieces together for itself."""
+    return rows.combine_chunks() if rows.num_rows <= WHOLE_ROWS else rows
+
+
+def concat(tables: list[pa.Table]) -> pa.Table:
+    if len(tables) == 1:
+        return tables[0]
+    if any("_w" in t.column_names for t in tables):
+        tables = [
+            t if "_w" in t.column_names else t.append_column("_w", pa.array(np.ones(t.num_rows, np.int64)))
+            for t in tables
+        ]
+    # A sender may leave out columns that hold nothing; they come back as NULL.
+    return pa.concat_tables(tables, promote_options="default")
+
+
+def received_rows(tables: list[pa.Table], placement: Placement) -> pa.Table:
+    """What came over an exchange, with its hash; each sender decides by its own rows whether to send it."""
+    if placement.kind == "hash":
+        tables = [t if "_h" in t.column_names else with_hash(t, placement.key) for t in tables]
+    return whole(concat(tables)) if len(tables) > 1 else tables[0]
+
+
+def with_hash(delta: pa.Table, key: tuple[str, ...]) -> pa.Table:
+    hashes = hashing.hash_columns([delta.column(k) for k in key], delta.num_rows)
+    return delta.append_column("_h", pa.array(hashes))
+
+
+def prepared(delta: pa.Table, consumer: Node, index: int) -> pa.Table:
+    binding: Binding = consumer.binding
+    return consumer.operator.prepare(binding, index, delta)  # type: ignore[attr-defined]
+
+
+def placed(delta: pa.Table, node: Node, index: int, key: tuple[str, ...]) -> pa.Table:
+    """What an input would be after an exchange, for rows that already lie right."""
+    if hasattr(node.operator, "prepare"):
+        return prepared(delta, node, index)
+    return with_hash(delta, key)
+
+
+def cut_by_owner(delta: pa.Table, targets: int) -> Iterator[tuple[int, pa.Table]]:
+    """Split rows by the task that owns their hash; sorted rows are sliced without a copy."""
+    if delta.num_rows == 0:
+        return
+    if targets == 1:
+        yield 0, delta
+        return
+    column = delta.column("_h")
+    hashes = (column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()).to_numpy()
+    if len(hashes) > 1 and not bool(np.all(hashes[1:] >= hashes[:-1])):
+        yield from _dealt(delta, targets)
+        return
+    cuts = np.searchsorted(hashes, hashing.bounds(targets))
+    for target, (start, end) in enumerate(pairwise([*cuts, delta.num_rows])):
+        if end > start:
+            yield target, delta.slice(int(start), int(end - start))
+
+
+def _dealt(delta: pa.Table, targets: int) -> Iterator[tuple[int, pa.Table]]:
+    """Rows in any order by their owner; chunk by chunk, as gathering from many chunks looks for each row."""
+    batches = delta.to_batches()
+    if len(batches) * CHUNK_ROWS_MIN > delta.num_rows:
+        batches = delta.combine_chunks().to_batches()
+    pieces: list[list[pa.RecordBatch]] = [[] for _ in range(targets)]
+    for batch in batches:
+        owners = hashing.owners(batch.column("_h").to_numpy(), targets).astype(np.uint16)
+        order = np.argsort(owners, kind="stable")
+        rows = batch.take(pa.array(order))
+        cuts = np.searchsorted(owners[order], np.arange(targets + 1, dtype=np.uint32))
+        for piece, (start, end) in zip(pieces, pairwise(cuts.tolist()), strict=True):
+            if end > start:
+                piece.append(rows.slice(start, end - start))
+    for target, piece in enumerate(pieces):
+        if piece:
+            yield target, pa.Table.from_batches(piece, delta.schema)
