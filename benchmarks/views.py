@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from rich.console import Console
 from rich.table import Table
@@ -90,12 +91,10 @@ def run(counts: Sequence[int], epochs: int, console: Console) -> None:
 def measured(session: Any, folder: Path, way: str, views: int, epochs: int) -> Figure:
     """Epochs one after the other; time is from commit to commit."""
     total = WARM + epochs
-    settings: dict[str, Any] = {"epoch_rows_max": ROWS, "parallelism": 2}
+    settings: dict[str, Any] = {"spark": session, "epoch_rows_max": ROWS, "parallelism": 2}
     at: list[float] = []
     cpu: list[float] = []
-    engine = SparkEngine(session)
-    engine.rows_alone = WAYS[way]
-    with millpond.open(folder, engine=engine, **settings) as pond:
+    with patch.object(SparkEngine, "rows_alone", WAYS[way]), millpond.open(folder, **settings) as pond:
         source = f"connector = 'nexmark', type = 'bid', events = {total * ROWS * 50 // 46}"
         made = ";".join(f"CREATE MATERIALIZED VIEW v{n} AS {text}" for n, text in enumerate(texts(views)))
         pond.sql(f"CREATE SOURCE bid WITH ({source}); {made}")
