@@ -79,7 +79,7 @@ def test_merges_of_a_fork_take_the_place_of_the_parents_runs(parent: Pond, tmp_p
             child.drain()
             assert rows(child)[1] == 200 + number
         child.compact()
-        assert not any("!" in r.file for r in child._boot().coordinator.live.values())
+        assert not any("!" in r.file for r in child._runner.coordinator.live.values())
         assert rows(child) == {1: 203, 10: 0, 11: 1, 12: 2, 13: 3, 14: 4, 15: 5}
 
 
