@@ -175,3 +175,17 @@ def test_one_text_replaces_views_more_than_once(pond: Pond, order: str) -> None:
     assert pond.epoch == before + 1, "one commit"
     pond.sql("INSERT INTO t VALUES (3, 7); FLUSH")
     assert rows(pond, "SELECT * FROM v1") == [(i, (a + more) * times) for i, a in ((1, 1), (2, 5), (3, 7))]
+
+
+def test_who_follows_is_told_what_went_when_another_table_holds_the_rows(pond: Pond) -> None:
+    """The rows of both are told under the view's names, whatever the tables call them (laws 2 and 7)."""
+    pond.sql("""
+        CREATE TABLE numbers (id int PRIMARY KEY, a int); INSERT INTO numbers VALUES (1, 5), (2, 7);
+        CREATE MATERIALIZED VIEW least AS SELECT min(a) AS m FROM numbers; FLUSH
+    """)
+    since = pond.epoch
+    pond.sql("CREATE OR REPLACE MATERIALIZED VIEW least AS SELECT max(a) - 1 AS m FROM numbers; FLUSH")
+    told = pond.sql(f"SUBSCRIBE least SINCE EPOCH {since}").fetchall()
+    assert sorted((weight, m) for _, weight, m in told) == [(-1, 5), (1, 6)]
+    pond.sql("CREATE OR REPLACE MATERIALIZED VIEW least AS SELECT min(a) AS m FROM numbers; FLUSH")
+    assert pond.diff("least", since, pond.epoch).num_rows == 0

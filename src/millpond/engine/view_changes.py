@@ -10,43 +10,44 @@ whatever it was told adds up to what its view holds (law 7).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from millpond import delta as deltas
-from millpond.plan.nodes import Plan
+from millpond.plan.nodes import Plan, View
 from millpond.plan.tables import table_specs
 from millpond.state.manifest import Manifest
 from millpond.state.snapshot import Snapshot, difference
 from millpond.state.table_spec import TableSpec
 
 PlanOf = Callable[[Manifest], Plan]
-Held = tuple[TableSpec, list[str]]  # the table of a view, and the columns that are seen
 OTHER_PROGRAM = ("change", "rollback", "takeover")  # kinds of epochs that may bring one
+
+
+@dataclass(frozen=True)
+class Held:
+    """A view and the table that holds its rows; two tables may call the same column of a view differently."""
+
+    view: View
+    spec: TableSpec
+    columns: list[str]  # of the table, those that are seen
 
 
 def view_changes(snapshot: Snapshot, view: str, plan_of: PlanOf) -> pa.Table | None:
     """The delta of one epoch; None where the view is neither there nor was."""
-    found = _changes(snapshot, lambda manifest: held_by(plan_of(manifest), view))
-    return _shown(found, plan_of(snapshot.manifest), view)
+    return _changes(snapshot, lambda manifest: held_by(plan_of(manifest), view))
 
 
 def sink_changes(snapshot: Snapshot, sink: str, plan_of: PlanOf) -> pa.Table | None:
     """What a sink is told of one epoch: nothing before it is there, and all rows when it comes."""
-    found = _changes(snapshot, lambda manifest: read_by(plan_of(manifest), sink))
-    plan = plan_of(snapshot.manifest)
-    return _shown(found, plan, plan.sinks[sink].view) if sink in plan.sinks else found
+    return _changes(snapshot, lambda manifest: read_by(plan_of(manifest), sink))
 
 
 def view_difference(before: Snapshot, after: Snapshot, view: str, plan_of: PlanOf) -> pa.Table | None:
     """after - before for one view, by reading only what the two do not share."""
     was, now = (held_by(plan_of(snapshot.manifest), view) for snapshot in (before, after))
-    return _shown(_between(before, was, after, now), plan_of(after.manifest), view)
-
-
-def _shown(rows: pa.Table | None, plan: Plan, view: str) -> pa.Table | None:
-    found = plan.views.get(view)
-    return rows if rows is None or found is None else found.shown(rows)
+    return _between(before, was, after, now)
 
 
 def held_by(plan: Plan, view: str) -> Held | None:
@@ -54,7 +55,7 @@ def held_by(plan: Plan, view: str) -> Held | None:
     found = plan.views.get(view)
     if found is None:
         return None
-    return table_specs(plan)[found.table], found.held(plan.shape(found.step).schema.names)
+    return Held(found, table_specs(plan)[found.table], found.held(plan.shape(found.step).schema.names))
 
 
 def read_by(plan: Plan, sink: str) -> Held | None:
@@ -64,29 +65,29 @@ def read_by(plan: Plan, sink: str) -> Held | None:
 
 
 def all_rows(snapshot: Snapshot, held: Held) -> pa.Table:
-    spec, columns = held
-    return snapshot.table(spec).scan(columns).select([*columns, "_w"])
+    rows = snapshot.table(held.spec).scan(held.columns).select([*held.columns, "_w"])
+    return held.view.shown(rows)
 
 
 def _changes(snapshot: Snapshot, held: Callable[[Manifest], Held | None]) -> pa.Table | None:
     now = held(snapshot.manifest)
     if snapshot.manifest.kind not in OTHER_PROGRAM or snapshot.epoch == 0:
-        return None if now is None else snapshot.changes(*now)
+        return None if now is None else now.view.shown(snapshot.changes(now.spec, now.columns))
     before = snapshot.at(snapshot.epoch - 1)
     return _between(before, held(before.manifest), snapshot, now)
 
 
 def _still(was: Held, now: Held) -> bool:
     """Is it the same table, perhaps with more columns?"""
-    return was[0].name == now[0].name and set(was[1]) <= set(now[1])
+    return was.spec.name == now.spec.name and set(was.columns) <= set(now.columns)
 
 
 def _between(before: Snapshot, was: Held | None, after: Snapshot, now: Held | None) -> pa.Table | None:
     if was is not None and now is not None and _still(was, now):
         # Columns that a table gained since hold their defaults in what was before.
         if after.epoch == before.epoch + 1:
-            return after.changes(*now)
-        return difference(before, after, *now)
+            return now.view.shown(after.changes(now.spec, now.columns))
+        return now.view.shown(difference(before, after, now.spec, now.columns))
     parts = []
     if was is not None:
         parts.append(deltas.negate(all_rows(before, was)))

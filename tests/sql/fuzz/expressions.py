@@ -94,7 +94,7 @@ class Expressions:
             found += [f"odd_one(CAST({self.expression('SMALLINT', scope, 0)} AS INTEGER))"]
             found += [
                 f"({self.expression(STRUCT, scope, 0)}).p",
-                f"epoch({self.expression('DATE', scope, 0)})",
+                f"(epoch({self.expression('DATE', scope, 0)}) / 100000)",
                 f"raised(CAST({self.expression('SMALLINT', scope, 0)} AS INTEGER))",
             ]
             found += [self.rng.choice(nested.numbers(self._of(scope))) for _ in range(5)]

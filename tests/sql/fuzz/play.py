@@ -16,7 +16,7 @@ from millpond.clock import ManualClock
 from millpond.errors import InvalidError, MillpondError
 from millpond.sql.parse import statements
 from tests.sql.fuzz.cases import Case, Change, Edit, Shake, View, reads
-from tests.sql.fuzz.dialect import AS_OF_NOW, WATERMARKS
+from tests.sql.fuzz.dialect import WATERMARKS
 from tests.sql.fuzz.divergences import is_known, why
 from tests.sql.fuzz.edits import Drop, DropColumn
 from tests.sql.fuzz.engines import Batch, Duck, Remembering
@@ -202,19 +202,17 @@ class Play:
             self.without_readers(edit)
 
     def without_readers(self, edit: DropColumn) -> None:
-        """The views that went with a column: those that name it, keep whole rows, or are built on such."""
+        """The views that went with a column: of those that read its table, or are built on such."""
         left = {row[0] for row in self.pond.sql("SHOW VIEWS").fetchall()}
         went = [name for name in self.there if self.names.of(name) not in left]
         doomed: set[str] = set()
         for view in self.case.views:
-            whole = (f"({edit.table}, ", f"{edit.table} {AS_OF_NOW}")  # windows and these keep whole rows
-            named = any(words in view.query for words in (edit.column, *whole))
-            if named or any(reads(view.query, name) for name in doomed):
+            if any(reads(view.query, name) for name in (edit.table, *doomed)):
                 doomed.add(view.name)
         for name in went:
             del self.there[name]
             if name not in doomed:
-                self.outcome.wrong[name] = f"went with column {edit.column}, which it does not read"
+                self.outcome.wrong[name] = f"went with column {edit.column} of a table that it does not read"
 
     def defined(self, name: str, text: str) -> bool:
         try:
