@@ -522,6 +522,16 @@ def test_other_dialects(pond: Pond) -> None:
     assert "no SQL dialect named 'sparkk'" in refused(pond, "SELECT 1", dialect="sparkk")
 
 
+def test_intervals_are_told_as_they_are_read(pond: Pond) -> None:
+    pond.sql("CREATE TABLE t (i interval, l interval[]); FLUSH")
+    since = pond.epoch
+    listed = ("1 year 2 days 03:04:05.25", "-1 months", "-00:00:01", "0 days", "100 hours")
+    values = ", ".join(f"('{i}', ['{i}'::interval])" for i in listed)
+    pond.sql(f"INSERT INTO t VALUES {values}, (NULL, NULL); FLUSH")
+    told = [tuple(row) for _, _, *row in pond.sql(f"SUBSCRIBE t SINCE EPOCH {since}").fetchall()]
+    assert sorted(told, key=repr) == sorted(rows(pond, "SELECT * FROM t"), key=repr)
+
+
 # -- SQL and the flow API -----------------------------------------------------------------------
 
 

@@ -198,10 +198,30 @@ def _bits(value: bytes) -> str:
     return "".join(f"{byte:08b}" for byte in value[1:])[value[0] :]
 
 
+_UNITS_DAYS = {"year": 360, "month": 30, "day": 1}
+_COUNTED = re.compile(r"(-?\d+) (year|month|day)s?")
+_CLOCK = re.compile(r"(-?)(\d+):(\d\d):(\d\d)(?:\.(\d+))?$")
+
+
 def _interval(value: Any) -> datetime.timedelta:
-    """Months count as 30 days, as DuckDB's own client has it."""
+    """Months count as 30 days, as DuckDB's own client has it; in state an interval is a text.
+
+    >>> str(_interval("1 month -2 days -01:00:00.5"))
+    '27 days, 22:59:59.500000'
+    """
     if isinstance(value, datetime.timedelta):
         return value
+    if isinstance(value, str):
+        found = datetime.timedelta(
+            days=sum(int(n) * _UNITS_DAYS[unit] for n, unit in _COUNTED.findall(value))
+        )
+        if (clock := _CLOCK.search(value)) is not None:
+            sign, hours, minutes, seconds, part = clock.groups("")
+            more = datetime.timedelta(
+                hours=int(hours), minutes=int(minutes), seconds=float(f"{seconds}.{part}")
+            )
+            found += -more if sign else more
+        return found
     months, days, nanoseconds = value
     return datetime.timedelta(days=months * 30 + days, microseconds=nanoseconds // 1000)
 
