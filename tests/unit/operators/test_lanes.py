@@ -336,6 +336,15 @@ def test_what_is_handed_on_as_it_is(column: pa.Array, kept: bool, monkeypatch: p
     assert not kept or found[0] == [(0, [(column[0].as_py(),)])]
 
 
+@pytest.mark.parametrize("name", ["_turn", "turned", "ask", "row"])
+def test_a_row_has_no_names_but_its_columns(name: str) -> None:
+    rows = pa.table({"a": pa.array([1], pa.int32()), name: [2]})
+    before: dict[str, list[Any]] = {name: [None] for name in SPECS}
+    function = code_of([f"if row.{name} == 2:", "    return row.a, 1, 0.5, 'x'", "return None"])
+    assert in_lanes(function, rows, [0], before)[0] == [(0, [(1, 1, 0.5, "x")])]
+    assert in_lanes(function, rows.rename_columns(["a", "b"]), [0], before) is None
+
+
 # ---------------------------------------------------------------- which code
 
 LIMIT, LIMITS = 5, [5]

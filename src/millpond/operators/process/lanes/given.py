@@ -20,6 +20,7 @@ Values = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
 Column = Callable[[str], "pa.Array | None"]
 
+_LANES = (Lane, TextLane, OtherLane)
 _NULL = -1  # among the codes of a text
 
 
@@ -30,11 +31,12 @@ class Given:
         self._names = schema.names
         self._fields = [_field(f.type, rows, column) for f in schema]
         self._schema = schema
-        self.rows = np.zeros(rows, np.bool_)  # which rows gave one
+        self.rows = np.ones(rows, np.bool_)  # which rows gave one
 
     def put(self, turn: Turn, item: Any) -> None:
         """What the call for these lanes returned."""
         if item is None:
+            turn.put(self.rows, False, turn.begin)
             return
         if type(item) is dict and len(item) == len(self._names):
             try:
@@ -45,7 +47,6 @@ class Given:
             raise Unfit("not a row")
         for field, value in zip(self._fields, item, strict=True):
             field.put(turn, value)
-        turn.put(self.rows, True, turn.begin)
 
     def columns(self) -> list[pa.Array]:
         """Of the rows that were given, round after round."""
@@ -68,7 +69,7 @@ class _Field:
         self._null: Bools | None = None
 
     def put(self, turn: Turn, value: Any) -> None:
-        name = value.column if isinstance(value, Lane | TextLane | OtherLane) else None
+        name = value.column if isinstance(value, _LANES) else None
         if not self._begun and name is not None and self._is_mine(name):
             self._same, self._begun = name, True
         if self._same is not None:
@@ -122,11 +123,11 @@ class _Numbers(_Field):
         dtype = self._values.dtype
         if isinstance(value, Lane):
             given = value.array
-            if given.dtype == np.int64 and dtype == np.float64:
-                if not (value.low >= -EXACT and value.high <= EXACT):
+            if given.dtype is not dtype and given.dtype != dtype:
+                if given.dtype != np.int64 or dtype != np.float64:
+                    raise Unfit("a value of another type")
+                if value.low < -EXACT or value.high > EXACT:
                     raise Unfit("a whole number that no float holds")
-            elif given.dtype != dtype:
-                raise Unfit("a value of another type")
             turn.put(self._values, given, turn.begin)
             return
         if type(value) is int and dtype == np.float64 and -EXACT <= value <= EXACT:

@@ -230,10 +230,16 @@ def _number(given: Any) -> _Number:
 
 
 def _whole_or_float(do: Any, bounds: Bounds, left: Any, right: Any) -> Lane:
-    if type(left) is Lane and type(right) is Lane and left.array.dtype is right.array.dtype is _INT:
-        low, high = bounds(left, right)  # most of the time; what follows takes longer than the numbers do
-        if low >= INT_LOW and high <= INT_HIGH:
-            return Lane(do(left.array, right.array), low, high)
+    # Most of the time; what follows takes longer than the numbers do.
+    if type(left) is Lane and left.array.dtype is _INT:
+        if type(right) is Lane and right.array.dtype is _INT:
+            low, high = bounds(left, right)
+            if low >= INT_LOW and high <= INT_HIGH:
+                return Lane(do(left.array, right.array), low, high)
+        elif type(right) is int:
+            low, high = bounds(left, _Number(right, False, right, right))
+            if low >= INT_LOW and high <= INT_HIGH and INT_LOW <= right <= INT_HIGH:
+                return Lane(do(left.array, right), low, high)
     one, two = _number(left), _number(right)
     if one.is_float or two.is_float:
         return Lane(do(one.as_float(), two.as_float()))

@@ -23,7 +23,7 @@ from millpond.operators.process.in_order import Ordered
 from millpond.operators.process.lanes.given import Given
 from millpond.operators.process.lanes.lane import Split, Unfit
 from millpond.operators.process.lanes.rounds import ROUND_NS, ROW_NS, Rounds
-from millpond.operators.process.lanes.turn import LaneRow, LaneState, Turn
+from millpond.operators.process.lanes.turn import LaneState, Rows, Turn
 from millpond.operators.process.outputs import Part
 from millpond.operators.process.spec import StateSpec
 
@@ -93,7 +93,7 @@ def _run(
 ) -> Outcome:
     turn = Turn()
     columns = _columns(rows, some.places)
-    row = LaneRow(turn, columns)
+    at = Rows(turn, columns)
     given = Given(schema, some.rows, columns)
     order = np.argsort(np.argsort(some.keys))  # the place of each lane's key among the keys
     held = {spec.name: LaneState(spec, handle, order, turn) for spec, handle in states}
@@ -104,9 +104,10 @@ def _run(
         todo: list[Ints | None] = [None]
         while todo:
             turn.chosen = todo.pop()
+            at.turned()
             calls += 1
             try:
-                given.put(turn, call(row, None))
+                given.put(turn, call(at.row, None))
             except Split as split:
                 for state in held.values():
                     state.forget()

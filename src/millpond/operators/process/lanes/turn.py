@@ -46,36 +46,46 @@ class Turn:
 
     def put(self, into: Values, values: Any, begin: int = 0) -> None:
         """Set these lanes of an array."""
-        held = into[begin : begin + self.size]
         if self.chosen is None:
-            held[:] = values
+            into[begin : begin + self.size] = values
         else:
-            held[self.chosen] = values
+            into[begin : begin + self.size][self.chosen] = values
+
+
+class Rows:
+    """The columns of the rows, in the lanes of this turn."""
+
+    def __init__(self, turn: Turn, column: Callable[[str], pa.Array | None]) -> None:
+        self._turn = turn
+        self._column = column
+        self._known: list[tuple[str, Callable[[], Any]]] = []
+        self.row = LaneRow(self)
+
+    def ask(self, name: str) -> Any:
+        """A column that was not asked for yet."""
+        array = self._column(name)
+        if array is None:
+            raise Unfit(f"no column {name!r}")
+        make = _lanes_of(name, array, self._turn)
+        self._known.append((name, make))
+        found = self.row.__dict__[name] = make()
+        return found
+
+    def turned(self) -> None:
+        """Another turn has come: a column is an attribute, as finding it is cheaper than making it."""
+        mine = self.row.__dict__
+        for name, make in self._known:
+            mine[name] = make()
 
 
 class LaneRow:
-    """`row.price`: the column, in the lanes of this turn."""
+    """`row.price`: the column, in the lanes of this turn.  No other name can be written behind the dot."""
 
-    __slots__ = ("_column", "_known", "_turn")
-
-    def __init__(self, turn: Turn, column: Callable[[str], pa.Array | None]) -> None:
-        object.__setattr__(self, "_turn", turn)
-        object.__setattr__(self, "_column", column)
-        object.__setattr__(self, "_known", {})
+    def __init__(self, rows: Rows) -> None:
+        self.__dict__[""] = rows
 
     def __getattr__(self, name: str) -> Any:
-        make = self._known.get(name)
-        if make is None:
-            array = self._column(name)
-            if array is None:
-                raise Unfit(f"no column {name!r}")
-            make = self._known[name] = _lanes_of(name, array, self._turn)
-        return make()
-
-    def __getitem__(self, name: Any) -> Any:
-        if type(name) is not str:
-            raise Unfit("columns by number")
-        return getattr(self, name)
+        return self.__dict__[""].ask(name)
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise Unfit("rows are read-only")
