@@ -14,12 +14,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millpond.identity import ties
-from millpond.state.merge import Found, OpenFile, merge_found, newest_first
+from millpond.state.merge import Cut, Found, OpenFile, cut_runs, merge_found
 from millpond.state.run_ref import RunRef
 from millpond.state.segment import Segment
 from millpond.state.table_spec import WEIGHT, TableSpec
 
-Cut = tuple[RunRef, Segment, int, int]  # the rows [start, stop) of a run
 Bools = npt.NDArray[np.bool_]
 
 
@@ -32,7 +31,7 @@ def held_rows(
     columns: Sequence[str],
 ) -> pa.Table:
     """The columns and _w, which is left out where there are columns and every weight is 1."""
-    cuts = _cuts(refs, open_file, h_min, h_max)
+    cuts = cut_runs(refs, open_file, h_min, h_max)
     shared = _shared(cuts)
     plain = bool(columns) and all(_is_one(segment) for _, segment, _, _ in cuts)
     plain &= shared is None or spec.rule == "latest"  # equal rows of several runs would be summed
@@ -56,17 +55,6 @@ def held_rows(
                 alive = there if alive is None else alive & there
         parts.append(rows if alive is None else rows.filter(pa.array(alive)))
     return pa.concat_tables(parts) if parts else schema.empty_table()
-
-
-def _cuts(refs: Sequence[RunRef], open_file: OpenFile, h_min: int, h_max: int) -> list[Cut]:
-    found = []
-    for ref in newest_first(refs):
-        if ref.rows and ref.meets(h_min, h_max):
-            segment = open_file(ref.file).segment(ref.segment)
-            start, stop = segment.cut(max(h_min, ref.h_min), min(h_max, ref.h_max))
-            if stop > start:
-                found.append((ref, segment, start, stop))
-    return found
 
 
 def _shared(cuts: Sequence[Cut]) -> list[Bools] | None:

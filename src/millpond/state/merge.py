@@ -31,6 +31,7 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 OpenFile = Callable[[str], PackedFile]
+Cut = tuple[RunRef, Segment, int, int]  # the rows [start, stop) of a run
 Found = tuple[RunRef, Segment, Ints]  # rows of a run, in its order
 
 
@@ -208,15 +209,23 @@ def merge_segments(
     result is ready for `PackedWriter.add(presorted=True)`; memory follows the cut.
     """
     names = spec.schema.names if columns is None else list(columns)
-    found: list[tuple[RunRef, Segment, int, int]] = []
+    pieces = [
+        (ref, segment, np.arange(start, stop))
+        for ref, segment, start, stop in cut_runs(refs, open_file, h_min, h_max)
+    ]
+    return merge_found(spec, pieces, names, drop_tombstones=drop_tombstones)
+
+
+def cut_runs(refs: Sequence[RunRef], open_file: OpenFile, h_min: int, h_max: int) -> list[Cut]:
+    """The rows of each of these runs with a hash in [h_min, h_max], the newest first."""
+    found = []
     for ref in newest_first(refs):
         if ref.rows and ref.meets(h_min, h_max):
             segment = open_file(ref.file).segment(ref.segment)
             start, stop = segment.cut(max(h_min, ref.h_min), min(h_max, ref.h_max))
             if stop > start:
                 found.append((ref, segment, start, stop))
-    pieces = [(ref, segment, np.arange(start, stop)) for ref, segment, start, stop in found]
-    return merge_found(spec, pieces, names, drop_tombstones=drop_tombstones)
+    return found
 
 
 def merge_found(

@@ -6,6 +6,7 @@ by row; whatever else it would have to be is `Unfit`.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -57,7 +58,7 @@ class Given:
         return [array.filter(some) for array in arrays]
 
 
-class _Field:
+class _Field(ABC):
     """One column: the same column of the rows all the time, or values."""
 
     def __init__(self, kind: pa.DataType, rows: int, column: Column) -> None:
@@ -98,15 +99,28 @@ class _Field:
         array = self._column(name)
         return array is not None and array.type == self._kind
 
+    @abstractmethod
     def _start(self, array: pa.Array | None) -> None:
         """From now on values; those of the rows so far are of this column."""
+
+    @abstractmethod
+    def _put(self, turn: Turn, value: Any) -> None: ...
+
+    @abstractmethod
+    def _made(self) -> pa.Array: ...
+
+
+class _Other(_Field):
+    """Of another type: never anything but the same column of the rows."""
+
+    def _start(self, array: pa.Array | None) -> None:
         raise Unfit("a value of another type")
 
     def _put(self, turn: Turn, value: Any) -> None:
-        raise NotImplementedError
+        raise Unfit("a value of another type")
 
     def _made(self) -> pa.Array:
-        raise NotImplementedError
+        raise Unfit("a value of another type")
 
 
 class _Numbers(_Field):
@@ -168,7 +182,7 @@ class _Words(_Field):
 def _field(kind: pa.DataType, rows: int, column: Column) -> _Field:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _Words(kind, rows, column)
-    return (_Field if _dtype(kind) is None else _Numbers)(kind, rows, column)
+    return (_Other if _dtype(kind) is None else _Numbers)(kind, rows, column)
 
 
 def _dtype(kind: pa.DataType) -> Any:
