@@ -8,13 +8,17 @@ from typing import Any
 import pytest
 
 import millpond
+from millpond.engine import shell
 from millpond.engine.spark import SparkEngine, WholeChain
 
 VIEWS = """
     CREATE TABLE t (id int PRIMARY KEY, k int, x int);
     CREATE MATERIALIZED VIEW a AS SELECT k, count(*) AS n, sum(x) AS total FROM t GROUP BY k;
     CREATE MATERIALIZED VIEW b AS SELECT n, count(*) AS groups FROM a GROUP BY n;
-    CREATE MATERIALIZED VIEW c AS SELECT t.id, a.total FROM t JOIN a ON a.k = t.x
+    CREATE MATERIALIZED VIEW c AS SELECT t.id, a.total FROM t JOIN a ON a.k = t.x;
+    CREATE MATERIALIZED VIEW d AS SELECT DISTINCT x % 3 AS r FROM t;
+    CREATE MATERIALIZED VIEW e AS SELECT x, min(id) AS first FROM t GROUP BY x;
+    CREATE MATERIALIZED VIEW f AS SELECT x, k, max(id) AS last FROM t GROUP BY x, k
 """
 
 
@@ -27,7 +31,7 @@ def run(path: Path, **options: Any) -> tuple[list[Any], list[Any]]:
                 f"""INSERT INTO t SELECT i, i % 7, i % 5 + {turn} FROM range({turn * 20}, {turn * 20 + 40}) r(i);
                 DELETE FROM t WHERE id % 11 = {turn}; FLUSH"""
             )
-            found += [sorted(pond.read(view).to_pylist(), key=str) for view in ("a", "b", "c")]
+            found += [sorted(pond.read(view).to_pylist(), key=str) for view in ("a", "b", "c", "d", "e", "f")]
             tasks.append(pond.head().metrics.get("tasks"))
     return found, tasks
 
@@ -35,9 +39,19 @@ def run(path: Path, **options: Any) -> tuple[list[Any], list[Any]]:
 def test_one_task_runs_all_levels(session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected, _ = run(tmp_path / "inline", engine="inline")
     monkeypatch.setattr(SparkEngine, "rows_alone", 2000)
+    monkeypatch.setattr(shell, "APART_US", 10**12)
     called: list[int] = []
     made = WholeChain.__init__
     monkeypatch.setattr(WholeChain, "__init__", lambda self, spec: called.append(1) or made(self, spec))
     found, tasks = run(tmp_path / "spark", spark=session)
     assert found == expected
     assert called and set(tasks[-1]) == {1} and len(tasks[-1]) > 1
+
+
+def test_many_views_are_run_in_parts(session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected, _ = run(tmp_path / "inline", engine="inline")
+    monkeypatch.setattr(SparkEngine, "rows_alone", 2000)
+    monkeypatch.setattr(shell, "APART_US", 0)
+    found, tasks = run(tmp_path / "spark", spark=session)
+    assert found == expected
+    assert set(tasks[-1]) == {2} and len(tasks[-1]) > 1

@@ -17,8 +17,8 @@ from millpond.engine.worker import Worker
 
 def run_levels(spec: EpochSpec, worker: Worker) -> list[bytes]:
     """All levels of an epoch, one after the other; the frames at the end of the chain."""
-    if set(spec.parallelism) == {1}:
-        return run_alone(spec, worker)
+    if spec.apart or set(spec.parallelism) == {1}:
+        return [frame for task in range(spec.parallelism[0]) for frame in run_alone(spec, worker, task)]
     depth = len(spec.parallelism)
     inboxes: list[list[bytes]] = [[] for _ in range(spec.parallelism[0])]
     for level in range(depth):

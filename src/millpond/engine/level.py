@@ -20,6 +20,7 @@ from millpond import hashing
 from millpond.delta import HASH, ORIGIN, WEIGHT, without_origin
 from millpond.engine import checks, frames, pieces, watermarks
 from millpond.engine.in_order import InOrder
+from millpond.engine.parts import Part
 from millpond.engine.past import past_rows
 from millpond.engine.placing import (
     WHOLE_ROWS,
@@ -122,9 +123,15 @@ class TaskRun:
     """The state of one running task; lives for one call."""
 
     def __init__(
-        self, spec: EpochSpec, level: int, task: int, worker: Worker, listing: Listing | None = None
+        self,
+        spec: EpochSpec,
+        level: int,
+        task: int,
+        worker: Worker,
+        listing: Listing | None = None,
+        part: Part | None = None,
     ) -> None:
-        """`listing` is that of the spec, where somebody has opened it already."""
+        """`listing` is that of the spec, where somebody has it open; `part` is what is run of the plan."""
         self.started = time.perf_counter_ns()
         self.spec = spec
         self.level = level
@@ -134,6 +141,8 @@ class TaskRun:
         self.plan: Plan
         self.levels: Levels
         self.plan, self.levels = worker.plan(spec.catalog, spec.whole)
+        self.steps = self.levels.steps[level] if part is None else part.of(self.levels).steps[level]
+        self.part = part
         if listing is None:
             listing = Listing(live_runs(spec.pages, spec.recent, spec.gone, worker.pages))
         self.listing = listing
@@ -154,7 +163,7 @@ class TaskRun:
         self._projections: dict[str, dict[str, pa.Table]] = {}  # by source, then by step
         self._ordered: dict[tuple[str, tuple[str, ...]], InOrder | None] = {}  # by source and key
         self._in_pieces = False  # are the rows at hand only a piece of what a step gives?
-        self.together = worker.together(spec.catalog, level, spec.whole)
+        self.together = worker.together(spec.catalog, level, spec.whole, part)
         self.read_steps = self.together.read
 
     def hear(self, headers: Mapping[tuple[int, int], frames.Header]) -> None:
@@ -176,7 +185,7 @@ class TaskRun:
             for consumer in edge.consumers
         }
         ran: set[str] = set()
-        for step in self.levels.steps[self.level]:
+        for step in self.steps:
             if step in ran:
                 continue
             node = self.plan.nodes[step]
@@ -243,14 +252,15 @@ class TaskRun:
         found = self._read(node, scan, self.levels.columns[node.step], splits)
         if found.rows is not None and self._wants_whole(node.step, found.rows):
             found = self._read(node, scan, tuple(node.binding.shape.schema.names), splits)
-        for bad in found.bad:
-            self.errors.append(bad)
-            self._count(f"errors/{node.step}", bad.num_rows)
         for at_us in found.bounds:
             watermarks.reach(self.watermarks, self.plan, node.step, at_us)
-        rows = 0 if found.rows is None else found.rows.num_rows
-        self.rows_in += rows
-        self._count(f"rows/{node.step}", rows)
+        if self._keeps(node):
+            for bad in found.bad:
+                self.errors.append(bad)
+                self._count(f"errors/{node.step}", bad.num_rows)
+            rows = 0 if found.rows is None else found.rows.num_rows
+            self.rows_in += rows
+            self._count(f"rows/{node.step}", rows)
         return found.rows
 
     def _wants_whole(self, scan: str, rows: pa.Table) -> bool:
@@ -433,8 +443,14 @@ class TaskRun:
         after = {s: state["bound"] for s, state in self.heard.items()}
         return bool(earliest) and bool(due(node.binding, earliest, after, self.spec.now_us))
 
+    def _keeps(self, node: Node) -> bool:
+        """Is it this task that writes what a step keeps, or one that runs another part of the plan?"""
+        return self.part is None or node.step in self.part.keeps
+
     def _keep(self, node: Node, result: Result) -> None:
         self.whole = self.whole or result.whole
+        if not self._keeps(node):
+            return
         specs = {t.name: t for t in node.binding.tables}
         for table, bucket in result.drops:
             self.drops[table] = max(bucket, self.drops.get(table, bucket))
@@ -506,6 +522,8 @@ class TaskRun:
         for edge in self.levels.edges:
             if edge.from_level != self.level or edge.producer not in outputs or edge.to_level >= depth:
                 continue
+            if self.part is not None and self.part.steps.isdisjoint(step for step, _ in edge.consumers):
+                continue
             for target, piece in self._route(edge, outputs[edge.producer], together):
                 if piece.num_rows:
                     yield edge, target, piece
@@ -559,19 +577,19 @@ def run_task(
             raw = frames.make(frames.HEADER, (to_level, to_task), here, 0, 0, header.encode())
             yield hop(spec, level, to_level, to_task), raw
 
-    report = whole_report(run, received.headers)
+    report = whole_report(run, task, received.headers)
     for frame in received.passing:
         target = 0 if last or frame.kind == frames.REPORT else hop(spec, level, frame.to_level, frame.to_task)
         yield target, frame.raw
     yield 0, report
 
 
-def whole_report(run: TaskRun, headers: Mapping[tuple[int, int], frames.Header]) -> bytes:
+def whole_report(run: TaskRun, task: int, headers: Mapping[tuple[int, int], frames.Header]) -> bytes:
     """Write what the task has to keep; its report, as a frame."""
     runs, written = run.write_file()
     report = Report(
         run.level,
-        run.task,
+        task,
         run.attempt,
         tuple((lv, t, h.attempt) for (lv, t), h in sorted(headers.items())),
         runs,
@@ -587,7 +605,7 @@ def whole_report(run: TaskRun, headers: Mapping[tuple[int, int], frames.Header])
         },
     )
     to = (len(run.spec.parallelism), 0)
-    return frames.make(frames.REPORT, to, (run.level, run.task), 0, 0, report.encode())
+    return frames.make(frames.REPORT, to, (run.level, task), 0, 0, report.encode())
 
 
 @contextlib.contextmanager

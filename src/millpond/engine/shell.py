@@ -75,6 +75,7 @@ from millpond.state.run_ref import RunRef
 from millpond.state.snapshot import Snapshot
 from millpond.state.store import Put
 
+APART_US = 20_000  # of all tasks: above it steps that have nothing in common are run beside each other
 QUICK_US, QUICK_STEP_US = 200_000, 10_000  # of a task: below it another task would not help
 INBOX = "inbox"  # the step under which the inbox is polled, admitted and kept in positions
 TABLE_KEY, ROWS_KEY = "table", "rows"  # in the args of an inbox entry: for which table, how many
@@ -294,15 +295,17 @@ class Shell:
         depth = self._depth([*by_step, *(self._owners[table] for table in ask.due)])
         splits = sum(len(s) for s in by_step.values())
         tasks = self._tasks(ask, sum(s.rows for given in by_step.values() for s in given))
+        apart = self._parts(ask) if tasks == 1 else 1
         first = max(1, min(tasks, splits))
+        parallelism = (apart,) * depth if apart > 1 else (first, *[tasks] * (depth - 1))
         return EpochSpec(
             self.store.uri,
             self.catalog,
             ask.epoch,
             ask.token,
             ask.now_us,
-            (first, *[tasks] * (depth - 1)),
-            spread(by_step, first),
+            parallelism,
+            spread(by_step, 1) * apart if apart > 1 else spread(by_step, first),
             ask.base.pages,
             ask.base.recent,
             ask.base.gone,
@@ -310,7 +313,17 @@ class Shell:
             ask.base.roots,
             self.checks,
             options=self.options,
+            apart=apart > 1,
         )
+
+    def _parts(self, ask: RunEpoch) -> int:
+        """In how many parts the plan is run, where an epoch's rows are few but its steps are many."""
+        most = min(ask.parallelism, self.engine.default_parallelism)
+        if most == 1 or sum(ask.base.metrics["tasks_us"]) < APART_US:
+            return 1
+        while most > (found := len(self.worker.parts(self.catalog, most))):
+            most = found
+        return most
 
     def _tasks(self, ask: RunEpoch, rows: int) -> int:
         """How many tasks share an epoch.

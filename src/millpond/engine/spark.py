@@ -10,8 +10,8 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from millpond.engine.alone import run_alone
 from millpond.engine.engine import collect_reports
-from millpond.engine.inline import run_levels
 from millpond.engine.level import LevelTask
 from millpond.engine.spark_chain import SparkChain
 from millpond.engine.spark_session import check_session, make_session
@@ -19,7 +19,7 @@ from millpond.engine.spec import EpochSpec, Report
 
 
 class WholeChain:
-    """A picklable function: all levels of an epoch that has one task in each, without a shuffle between."""
+    """A picklable function: all levels of an epoch in one task, without a shuffle between."""
 
     def __init__(self, spec: EpochSpec) -> None:
         self.spec = spec
@@ -28,7 +28,7 @@ class WholeChain:
         from millpond.engine.worker import worker_for
 
         worker = worker_for(self.spec.store, **self.spec.options)
-        return ((0, frame) for frame in run_levels(self.spec, worker))
+        return ((0, frame) for frame in run_alone(self.spec, worker, task))
 
 
 class SparkEngine:
@@ -46,8 +46,10 @@ class SparkEngine:
 
     def run(self, spec: EpochSpec) -> list[Report]:
         told = f"millpond epoch {spec.epoch}"
-        if self.rows_alone and len(spec.parallelism) > 1 and set(spec.parallelism) == {1}:
-            return collect_reports(spec, self.chain.run([WholeChain(spec)], [1], description=told))
+        one = self.rows_alone and len(spec.parallelism) > 1 and set(spec.parallelism) == {1}
+        if one or spec.apart:
+            frames = self.chain.run([WholeChain(spec)], spec.parallelism[:1], description=told)
+            return collect_reports(spec, frames)
         levels = [LevelTask(spec, level) for level in range(len(spec.parallelism))]
         return collect_reports(spec, self.chain.run(levels, spec.parallelism, description=told))
 

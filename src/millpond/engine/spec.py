@@ -57,6 +57,7 @@ class EpochSpec:
     # watermarks is reported, and acted upon by nobody.
     past: Past | None = None
     whole: bool = False  # no columns are left out that only failures would show
+    apart: bool = False  # tasks are parts of the plan (`engine.parts`), not ranges of hashes
 
 
 @dataclass(frozen=True)

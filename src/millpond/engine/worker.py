@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from millpond.engine.parts import Part, parts
 from millpond.engine.together import Together, together
 from millpond.plan import codec
 from millpond.plan.levels import Levels, cut
@@ -34,7 +35,8 @@ class Worker:
         self._files: OrderedDict[str, PackedFile] = OrderedDict()
         self._plans: dict[str, Plan] = {}
         self._levels: dict[tuple[str, bool], Levels] = {}
-        self._together: dict[tuple[str, int, bool], Together] = {}
+        self._parts: dict[tuple[str, int], tuple[Part, ...]] = {}
+        self._together: dict[tuple[str, int, bool, Part | None], Together] = {}
         self._roots = roots or {}
         self._room = FILES_SPARE  # files that may be open before it is asked which of them are of use
         self._lock = threading.Lock()
@@ -88,12 +90,20 @@ class Worker:
             levels = self._levels[catalog, whole] = cut(plan, whole)
         return plan, levels
 
-    def together(self, catalog: str, level: int, whole: bool) -> Together:
-        """What the steps of a level ask together."""
-        found = self._together.get((catalog, level, whole))
+    def parts(self, catalog: str, count: int) -> tuple[Part, ...]:
+        """What so many tasks can run apart."""
+        found = self._parts.get((catalog, count))
         if found is None:
-            found = together(*self.plan(catalog, whole), level)
-            self._together[catalog, level, whole] = found
+            found = self._parts[catalog, count] = parts(self.plan(catalog)[0], count)
+        return found
+
+    def together(self, catalog: str, level: int, whole: bool, part: Part | None = None) -> Together:
+        """What the steps of a level ask together."""
+        found = self._together.get((catalog, level, whole, part))
+        if found is None:
+            plan, levels = self.plan(catalog, whole)
+            found = together(plan, levels if part is None else part.of(levels), level)
+            self._together[catalog, level, whole, part] = found
         return found
 
     def know_plan(self, catalog: str, plan: Plan) -> None:
@@ -104,6 +114,7 @@ class Worker:
     def forget_plan(self, catalog: str) -> None:
         self._plans.pop(catalog, None)
         self._levels = {key: found for key, found in self._levels.items() if key[0] != catalog}
+        self._parts = {key: found for key, found in self._parts.items() if key[0] != catalog}
         self._together = {key: found for key, found in self._together.items() if key[0] != catalog}
 
 
