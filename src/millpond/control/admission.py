@@ -64,23 +64,33 @@ def admit(offers: Mapping[str, Sequence[Split]], rows: int, bytes_max: int) -> d
     """A prefix of each source's splits, taken in turns until the budget is spent.
 
     Every source gives at least one split, so none starves beside another whose splits are smaller; the
-    budget is passed by no more than these.
+    budget is passed by no more than these.  Splits that belong together (`with_next`) count as one.
     """
     taken: dict[str, list[Split]] = {}
     left_rows, left_bytes = rows, bytes_max
     waiting = {step: list(splits) for step, splits in sorted(offers.items()) if splits}
     while waiting:
         for step in list(waiting):
-            split = waiting[step][0]
-            if step in taken and (split.rows > left_rows or split.bytes > left_bytes):
+            unit = _first(waiting[step])
+            unit_rows, unit_bytes = sum(s.rows for s in unit), sum(s.bytes for s in unit)
+            if step in taken and (unit_rows > left_rows or unit_bytes > left_bytes):
                 del waiting[step]
                 continue
-            taken.setdefault(step, []).append(waiting[step].pop(0))
-            left_rows -= split.rows
-            left_bytes -= split.bytes
+            taken.setdefault(step, []).extend(unit)
+            del waiting[step][: len(unit)]
+            left_rows -= unit_rows
+            left_bytes -= unit_bytes
             if not waiting[step]:
                 del waiting[step]
     return taken
+
+
+def _first(splits: Sequence[Split]) -> list[Split]:
+    """The first split, and those that belong with it."""
+    end = 0
+    while splits[end].with_next and end + 1 < len(splits):
+        end += 1
+    return list(splits[: end + 1])
 
 
 Dealt = tuple[str, int, Split]  # step, number among all splits of the epoch, split

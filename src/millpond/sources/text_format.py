@@ -217,17 +217,23 @@ def parse_lines(parser: Lines, data: bytes) -> tuple[list[pa.Table], list[tuple[
         if cleaned:
             lines.append((at, cleaned))
         at += len(line) + 1
+    good, bad = halved(parser, [line for _, line in lines])
+    return good, [(*lines[index], reason) for index, reason in bad]
+
+
+def halved(parser: Lines, lines: Sequence[bytes]) -> tuple[list[pa.Table], list[tuple[int, str]]]:
+    """The rows of the good lines in order, and the bad ones, which were halved until they stood alone."""
     good: list[pa.Table] = []
-    bad: list[tuple[int, bytes, str]] = []
+    bad: list[tuple[int, str]] = []
 
     def solve(lo: int, hi: int) -> None:
         if lo == hi:
             return
         try:
-            good.append(parser.parse(b"\n".join(line for _, line in lines[lo:hi]) + b"\n", hi - lo))
+            good.append(parser.parse(b"\n".join(lines[lo:hi]) + b"\n", hi - lo))
         except BadLinesError as error:
             if hi - lo == 1:
-                bad.append((*lines[lo], str(error)))
+                bad.append((lo, str(error)))
                 return
             middle = (lo + hi) // 2
             solve(lo, middle)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,6 +37,16 @@ def test_one_split_is_taken_however_large_it_is() -> None:
     assert admit({"a": [split(10**9), split(1)]}, 10, 100) == {"a": [split(10**9)]}
     assert admit({}, 10, 100) == {}
     assert admit({"a": []}, 10, 100) == {}
+
+
+def test_splits_that_belong_together_are_taken_together() -> None:
+    pair = [replace(split(3), with_next=True), split(4)]
+    assert admit({"a": pair * 3}, 1, 1 << 20) == {"a": pair}, "the first is taken however large it is"
+    assert admit({"a": pair * 3}, 13, 1 << 20) == {"a": pair}
+    assert admit({"a": pair * 3}, 14, 1 << 20) == {"a": pair * 2}
+    assert admit({"a": [*pair, pair[0]]}, 20, 1 << 20) == {"a": [*pair, pair[0]]}, (
+        "the last has nothing to wait for"
+    )
 
 
 def test_bytes_bound_as_rows_do() -> None:

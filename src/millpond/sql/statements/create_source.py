@@ -1,6 +1,7 @@
 """CREATE SOURCE: rows that come from outside, and are not kept.
 
 `connector = 'files'`: path, format ('parquet', 'json', 'csv'), pattern.
+`connector = 'kafka'`: brokers, topic, format ('json'), start, and settings of the client (`client.…`).
 `connector = 'nexmark'`: type ('bid', 'auction', 'person'), events, rate.
 """
 
@@ -16,6 +17,7 @@ from millpond.operators.scan import Scan
 from millpond.operators.watermark import Watermark
 from millpond.plan.objects import SqlObject
 from millpond.sources.files import FileSource
+from millpond.sources.kafka import KafkaSource
 from millpond.sources.nexmark import NexmarkSource
 from millpond.sources.nexmark_events import NexmarkConfig
 from millpond.sql.catalog import columns_of
@@ -95,6 +97,28 @@ def _files(options: Options, found: Definition | None) -> FileSource:
     return FileSource(need(options, "path"), kind, schema, options.pop("pattern", None))
 
 
+def _kafka(options: Options, found: Definition | None) -> KafkaSource:
+    if found is None:
+        raise InvalidError(
+            "a Kafka source needs its columns", hint="CREATE SOURCE name (column type, …) WITH (…)"
+        )
+    kind: Any = options.pop("format", "json")
+    client = {
+        name.removeprefix("client."): options.pop(name) for name in [*options] if name.startswith("client.")
+    }
+    source = KafkaSource(
+        need(options, "brokers"),
+        need(options, "topic"),
+        found.schema,
+        kind,
+        options.pop("start", "earliest"),
+        tuple(client.items()),
+    )
+    if not options:  # else that is told first
+        source.check()
+    return source
+
+
 def _nexmark(options: Options, found: Definition | None) -> NexmarkSource:
     kind: Any = options.pop("type", None) or options.pop("table.type", "bid")
     events, rate = number(options, "events"), number(options, "rate")
@@ -112,7 +136,7 @@ def _nexmark(options: Options, found: Definition | None) -> NexmarkSource:
     return made
 
 
-_CONNECTORS = {"files": _files, "nexmark": _nexmark}
+_CONNECTORS = {"files": _files, "kafka": _kafka, "nexmark": _nexmark}
 
 
 def need(options: Options, name: str) -> str:

@@ -1,0 +1,322 @@
+"""A topic of Kafka: every committed message is a row, once.
+
+Law: a split is a range of offsets of one partition, and reading it again gives the
+same messages (laws 1 and 3).  Where each partition was begun and how far it was
+read is the position, committed with the epoch that read it; consumer groups
+and their offsets have no part in it.  Ends are last stable offsets, taken when
+the source is polled.
+
+A poll offers all partitions in step, each the same share of what it has:
+partitions that were filled over the same time are read at the same pace, so that
+none runs ahead and makes the rows of the others late.  Offsets that were
+deleted before they were read, and a topic that was made anew, are errors;
+nothing is skipped (law 9).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, ClassVar, Literal
+
+import pyarrow as pa
+
+from millpond.errors import DataError, InternalError, InvalidError
+from millpond.flow.schemas import schema_of
+from millpond.sources import fit, kafka_client, text_format
+from millpond.sources.file_format import bad_rows
+from millpond.sources.json_values import parse_values
+from millpond.sources.kafka_client import Client, Cluster, Topic
+from millpond.sources.kafka_reader import reader
+from millpond.sources.source import Advance, Poll, Split
+from millpond.sources.text_format import JsonLines
+from millpond.state.table_spec import TableSpec
+
+ROUNDS_PER_POLL = 4
+_SPLITS_PER_POLL = 8  # at least, where there is enough: so that all tasks get work
+_FEW_ROWS = 10_000  # a poll for more looks how large messages are, and cuts them in rounds
+_ROW_BYTES = 1 << 10  # taken for granted until then
+
+# Columns with these names are not looked for in the message: they are what Kafka says about it.
+_ABOUT: dict[str, tuple[pa.DataType, ...]] = {
+    "kafka_partition": (pa.int32(), pa.int64()),
+    "kafka_offset": (pa.int64(),),
+    "kafka_timestamp": tuple(pa.timestamp(unit) for unit in ("ms", "us", "ns")),
+    "kafka_key": (pa.string(), pa.binary()),
+}
+
+
+@dataclass(frozen=True)
+class KafkaSource:
+    """The messages of a topic as rows, each a JSON object with these columns.
+
+    `start` says where a new pond begins: ``"earliest"``, ``"latest"`` or a time such as
+    ``"2026-05-01 12:00:00"`` (UTC); partitions that are added later are read from their beginning.
+    Columns named `kafka_partition`, `kafka_offset`, `kafka_timestamp` and `kafka_key` tell about the message.
+    `client` has further settings of librdkafka, as in ``{"security.protocol": "ssl"}``; they are stored with
+    the pond.
+
+    >>> KafkaSource("localhost:9092", "bids", {"auction": int, "price": int}).schema.names
+    ['auction', 'price']
+    """
+
+    brokers: str  # host:port, several with commas
+    topic: str
+    schema: pa.Schema
+    format: Literal["json"] = "json"
+    start: str = "earliest"
+    client: Client = field(default=(), repr=False)  # or a mapping: may hold what is not to be shown
+    _row_bytes: list[int] = field(
+        default_factory=lambda: [_ROW_BYTES], compare=False, repr=False, metadata={"durable": False}
+    )
+
+    append_only: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.format != "json":
+            raise InvalidError(
+                f"no format of messages named {self.format!r}", hint="'json' is the one there is"
+            )
+        for name in ("brokers", "topic"):
+            if not getattr(self, name):
+                raise InvalidError(f"a Kafka source needs its {name}")
+        given: Any = self.client
+        pairs = given.items() if isinstance(given, Mapping) else given
+        object.__setattr__(self, "client", tuple(sorted((str(k), str(v)) for k, v in pairs)))
+        object.__setattr__(self, "schema", fit.declared(schema_of(self.schema)))
+        for column in self.schema:
+            if column.name in _ABOUT and column.type not in _ABOUT[column.name]:
+                wanted = " or ".join(map(str, _ABOUT[column.name]))
+                raise InvalidError(f"column {column.name!r} is {wanted}", detail=f"got {column.type}")
+        if not self._inside.names:
+            raise InvalidError("a Kafka source needs a column that is in the messages")
+        text_format.check_types(False, self._inside)
+        self._start_ms()
+
+    def table(self, step: str) -> TableSpec | None:
+        return None
+
+    def check(self) -> None:
+        """Is there such a topic, and may we read it?  A source that is only defined does not ask."""
+        kafka_client.look(self._cluster, self.topic)
+
+    # -- in the driver --------------------------------------------------------
+
+    def poll(self, position: Any, seen: pa.Table | None, max_rows: int) -> Poll:
+        topic = kafka_client.look(self._cluster, self.topic)
+        reached = self._reached(position, topic)
+        fresh = {p: ends[0] for p, ends in topic.ends.items() if p not in reached}
+        splits: list[Split] = []
+        if fresh:
+            if position is None:
+                fresh = self._begin(topic)
+            # A row of nothing: with it, where these partitions begin is on record.
+            begin = {str(p): at for p, at in sorted(fresh.items())}
+            splits.append(Split({"topic_id": topic.id, "begin": begin}, 0, 0))
+        ranges = {p: ({**reached, **fresh}[p], ends[1]) for p, ends in sorted(topic.ends.items())}
+        for p, (first, _) in ranges.items():
+            if first < topic.ends[p][0]:
+                raise kafka_client.deleted(self.topic, p, first, topic.ends[p][0])
+        there = sum(last - first for first, last in ranges.values())
+        size = self._size(ranges, min(there, max_rows))
+        splits += _in_step(ranges, max_rows, size)
+        return Poll(tuple(splits), backlog_rows=there - sum(split.rows for split in splits))
+
+    def _reached(self, position: Any, topic: Topic) -> dict[int, int]:
+        """How far each partition was read, by a position that fits the topic as it is now."""
+        known = _partitions(position, self.topic)
+        if position is not None and position["topic_id"] != topic.id:
+            raise DataError(
+                f"topic {self.topic!r} is another one than was read before",
+                detail=f"its id was {position['topic_id']}, and is {topic.id} now",
+                hint="define the source under another name to read the new topic",
+            )
+        for p, (_, reached) in known.items():
+            end = topic.ends[p][1] if p in topic.ends else 0
+            if reached > end:
+                raise DataError(
+                    f"topic {self.topic!r} has lost messages that were read before",
+                    detail=f"partition {p} was read up to offset {reached}, and ends at {end} now",
+                    hint="a broker without all messages became the leader; roll back to an epoch before "
+                    "them, or define the source under another name",
+                )
+        return {p: reached for p, (_, reached) in known.items()}
+
+    def _begin(self, topic: Topic) -> dict[int, int]:
+        """Where a new pond begins."""
+        if self.start == "earliest":
+            return {p: ends[0] for p, ends in topic.ends.items()}
+        if self.start == "latest":
+            return {p: ends[1] for p, ends in topic.ends.items()}
+        at_ms = self._start_ms()
+        assert at_ms is not None
+        return kafka_client.offsets_since(self._cluster, topic, self.topic, at_ms)
+
+    def _size(self, ranges: Mapping[int, tuple[int, int]], rows: int) -> int:
+        """About the bytes of a message; asked of the messages themselves before many are admitted."""
+        if rows > _FEW_ROWS:
+            p, (first, last) = max(ranges.items(), key=lambda of: of[1][1] - of[1][0])
+            with reader(self._cluster, (self.topic, p, first)) as one:
+                found = one.sample(self.topic, p, first, last)
+            if found:
+                self._row_bytes[0] = max(1, sum(len(m.value() or b"") for m in found) // len(found))
+        return self._row_bytes[0]
+
+    def advance(
+        self, position: Any, admitted: Sequence[Split], rejects: Sequence[tuple[str, str]]
+    ) -> Advance:
+        known = _partitions(position, self.topic)
+        topic_id = None if position is None else position["topic_id"]
+        for split in admitted:
+            what = split.what
+            if "begin" in what:
+                topic_id = what["topic_id"]
+                known |= {int(p): (at, at) for p, at in what["begin"].items()}
+                continue
+            p = what["partition"]
+            if p not in known or known[p][1] != what["first"]:
+                raise InternalError(
+                    "a partition was left before its end",
+                    detail=f"partition {p} of {self.topic!r} stood at {known.get(p)}, then {dict(what)}",
+                )
+            known[p] = known[p][0], what["last"]
+        if topic_id is None:
+            return Advance(position)
+        partitions = {str(p): list(at) for p, at in sorted(known.items())}
+        return Advance({"topic_id": topic_id, "partitions": partitions})
+
+    def history(self, position: Any, seen: pa.Table | None, rows: int) -> Iterator[Split]:
+        """All messages that were read, if they are still there."""
+        ranges = _partitions(position, self.topic)
+        if not ranges:
+            return
+        topic = kafka_client.look(self._cluster, self.topic)
+        self._reached(position, topic)
+        gone = [p for p, (first, last) in ranges.items() if first < last and first < topic.ends[p][0]]
+        if gone or kafka_client.compacts(self._cluster, self.topic):
+            why = (
+                f"the first offsets of partition {gone[0]} were deleted" if gone else "the topic is compacted"
+            )
+            raise InvalidError(
+                f"topic {self.topic!r} no longer has all messages that were read",
+                detail=f"{why}; they cannot be read again",
+                hint="build on a view that holds the rows",
+            )
+        left = {p: at for p, at in ranges.items() if at[0] < at[1]}
+        while left:
+            for split in _in_step(left, max(1, rows), self._row_bytes[0]):
+                yield split
+                p = split.what["partition"]
+                left[p] = split.what["last"], left[p][1]
+            left = {p: at for p, at in left.items() if at[0] < at[1]}
+
+    # -- in a task ------------------------------------------------------------
+
+    def read(self, split: Split, columns: Sequence[str]) -> Iterator[pa.Table]:
+        if "begin" in split.what:
+            return
+        p, first, last = (split.what[name] for name in ("partition", "first", "last"))
+        parser = JsonLines(self._inside)
+        with reader(self._cluster, (self.topic, p, first)) as one:
+            for messages in one.messages(self.topic, p, first, last):
+                yield from self._tables(parser, messages, columns)
+
+    def _tables(self, parser: JsonLines, messages: list[Any], columns: Sequence[str]) -> Iterator[pa.Table]:
+        good, bad = parse_values(parser, [message.value() or b"" for message in messages])
+        if bad:
+            rows = [(messages[i].value() or b"").decode("utf-8", "backslashreplace") for i, _ in bad]
+            where = [
+                f"{self.topic}, partition {messages[i].partition()}, offset {messages[i].offset()}"
+                for i, _ in bad
+            ]
+            yield bad_rows(rows, [f"{at}: {reason}" for at, (_, reason) in zip(where, bad, strict=True)])
+        if not good:
+            return
+        table = pa.concat_tables(good)
+        about = [name for name in columns if name in _ABOUT]
+        if about:
+            out = {index for index, _ in bad}
+            kept = [message for i, message in enumerate(messages) if i not in out] if out else messages
+            for name in about:
+                table = table.append_column(
+                    self.schema.field(name), _about(name, kept, self.schema.field(name).type)
+                )
+        yield table.select(list(columns))
+
+    # -- inside -----------------------------------------------------------------
+
+    @property
+    def _cluster(self) -> Cluster:
+        return Cluster(self.brokers, self.client)
+
+    @property
+    def _inside(self) -> pa.Schema:
+        """The columns that the messages bring."""
+        return pa.schema([column for column in self.schema if column.name not in _ABOUT])
+
+    def _start_ms(self) -> int | None:
+        if self.start in ("earliest", "latest"):
+            return None
+        try:
+            at = datetime.fromisoformat(self.start)
+        except ValueError as error:
+            raise InvalidError(
+                f"a Kafka source cannot start at {self.start!r}",
+                hint="'earliest', 'latest' or a time such as '2026-05-01 12:00:00'",
+            ) from error
+        at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+        return round(at.timestamp() * 1000)
+
+
+def _in_step(ranges: Mapping[int, tuple[int, int]], max_rows: int, row_bytes: int) -> list[Split]:
+    """Rounds of splits, one of each partition, that all come as far: so many rows in all, or all there are.
+
+    >>> [(*s.what.values(),) for s in _in_step({0: (0, 800), 1: (50, 90)}, 420, 1)]
+    [(0, 0, 400), (1, 50, 70)]
+    >>> [(*s.what.values(),) for s in _in_step({0: (0, 80_000), 1: (50, 90)}, 40_020, 1)][:4]
+    [(0, 0, 10000), (1, 50, 55), (0, 10000, 20000), (1, 55, 60)]
+    """
+    there = sum(last - first for first, last in ranges.values())
+    wanted = min(max_rows, there)
+    rounds = max(ROUNDS_PER_POLL, -(-_SPLITS_PER_POLL // max(1, len(ranges))))
+    if wanted <= _FEW_ROWS:
+        rounds = 1  # so few are not worth a second connection
+    splits: list[Split] = []
+    for number in range(rounds):
+        turn = []
+        for p, (first, last) in ranges.items():
+            share = -(-(last - first) * wanted // max(1, there))
+            lo, hi = (first + share * n // rounds for n in (number, number + 1))
+            if lo < hi:
+                what = {"partition": p, "first": lo, "last": hi}
+                turn.append(Split(what, hi - lo, (hi - lo) * row_bytes, str(p), with_next=True))
+        if turn:
+            last_one = turn.pop()
+            splits += [*turn, Split(last_one.what, last_one.rows, last_one.bytes, last_one.partition)]
+    return splits
+
+
+def _about(name: str, messages: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    if name == "kafka_partition":
+        return pa.array([m.partition() for m in messages], kind)
+    if name == "kafka_offset":
+        return pa.array([m.offset() for m in messages], kind)
+    if name == "kafka_timestamp":
+        found = [m.timestamp() for m in messages]
+        return pa.array([at if kind_of else None for kind_of, at in found], pa.timestamp("ms")).cast(kind)
+    return pa.array([m.key() for m in messages], pa.binary()).cast(kind)
+
+
+def _partitions(position: Any, topic: str) -> dict[int, tuple[int, int]]:
+    """By partition: where it was begun, and how far it was read."""
+    if position is None:
+        return {}
+    if not isinstance(position, dict) or {*position} != {"topic_id", "partitions"}:
+        raise DataError(
+            f"the position is not one of topic {topic!r}",
+            detail=f"got {json.dumps(position, default=str)}",
+            hint="the step read another kind of source before; give this one another name",
+        )
+    return {int(p): (int(first), int(reached)) for p, (first, reached) in position["partitions"].items()}

@@ -1,0 +1,162 @@
+"""What the driver asks a Kafka cluster: which topic it is, and which offsets of it can be read.
+
+Law: the end of a partition is its last stable offset, so what was admitted is
+settled: no transaction that is still open can change it.  A cluster that does
+not answer is an UnavailableError, and is asked again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from millpond.errors import DataError, InvalidError, MillpondError, UnavailableError
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+ANSWER_S = 5.0  # for one question
+Client = tuple[tuple[str, str], ...]  # further settings of librdkafka
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where a topic is, and how to get there."""
+
+    brokers: str
+    client: Client = ()
+
+    def settings(self, **ours: Any) -> dict[str, Any]:
+        return {**dict(self.client), "bootstrap.servers": self.brokers, "log_level": 0, **ours}
+
+
+@dataclass(frozen=True)
+class Topic:
+    id: str  # another one has another id, though it has the same name
+    ends: Mapping[
+        int, tuple[int, int]
+    ]  # by partition: the first offset that is there, and the one behind the last
+
+
+def library() -> Any:
+    """The client library, which a pond needs for Kafka only."""
+    try:
+        import confluent_kafka
+        import confluent_kafka.admin
+    except ImportError as error:
+        raise InvalidError(
+            "the Kafka client is not installed", detail=str(error), hint="pip install 'millpond[kafka]'"
+        ) from error
+    return confluent_kafka
+
+
+_admins: dict[tuple[int, Cluster], AdminClient] = {}
+
+
+def _admin(cluster: Cluster) -> AdminClient:
+    key = os.getpid(), cluster  # a connection does not outlive a fork
+    if key not in _admins:
+        kafka = library()
+        try:
+            _admins[key] = kafka.admin.AdminClient(cluster.settings())
+        except kafka.KafkaException as error:
+            raise refused(cluster, error) from error
+    return _admins[key]
+
+
+def look(cluster: Cluster, topic: str) -> Topic:
+    """The topic as it is now."""
+    kafka = library()
+    admin = _admin(cluster)
+    try:
+        asked = admin.describe_topics(kafka.TopicCollection([topic]), request_timeout=ANSWER_S)
+        found = asked[topic].result()
+        partitions = sorted(p.id for p in found.partitions)
+        spec = kafka.admin.OffsetSpec
+        asked_low, asked_high = (
+            _ask_offsets(cluster, topic, partitions, kind) for kind in (spec.earliest(), spec.latest())
+        )
+        low, high = _offsets(asked_low), _offsets(asked_high)
+    except kafka.KafkaException as error:
+        raise refused(cluster, error, topic) from error
+    return Topic(str(found.topic_id), {p: (low[p], high[p]) for p in partitions})
+
+
+def offsets_since(cluster: Cluster, topic: Topic, name: str, at_ms: int) -> dict[int, int]:
+    """By partition: the first offset written at a time or after it; the end where there is none."""
+    kafka = library()
+    spec = kafka.admin.OffsetSpec.for_timestamp(at_ms)
+    try:
+        found = _offsets(_ask_offsets(cluster, name, [*topic.ends], spec))
+    except kafka.KafkaException as error:
+        raise refused(cluster, error, name) from error
+    return {p: topic.ends[p][1] if at < 0 else at for p, at in found.items()}
+
+
+def compacts(cluster: Cluster, topic: str) -> bool:
+    """Does the cluster take messages away while it keeps later ones?"""
+    kafka = library()
+    what = kafka.admin.ConfigResource(kafka.admin.ConfigResource.Type.TOPIC, topic)
+    try:
+        found = _admin(cluster).describe_configs([what], request_timeout=ANSWER_S)[what].result()
+    except kafka.KafkaException as error:
+        raise refused(cluster, error, topic) from error
+    return "compact" in (found["cleanup.policy"].value or "")
+
+
+def _ask_offsets(cluster: Cluster, topic: str, partitions: Sequence[int], spec: Any) -> Mapping[Any, Any]:
+    kafka = library()
+    found: Mapping[Any, Any] = _admin(cluster).list_offsets(
+        {kafka.TopicPartition(topic, p): spec for p in partitions},
+        isolation_level=kafka.IsolationLevel.READ_COMMITTED,
+        request_timeout=ANSWER_S,
+    )
+    return found
+
+
+def _offsets(asked: Mapping[Any, Any]) -> dict[int, int]:
+    return {place.partition: int(answer.result().offset) for place, answer in asked.items()}
+
+
+def refused(cluster: Cluster, error: Exception, topic: str | None = None) -> MillpondError:
+    """What the library said, by what the reader must do."""
+    kafka = library()
+    told = error.args[0]
+    codes = kafka.KafkaError
+    if told.code() == codes.UNKNOWN_TOPIC_OR_PART:
+        return UnavailableError(
+            f"there is no topic {topic!r}",
+            detail=f"at {cluster.brokers}",
+            hint="create it, or correct its name; the pond goes on when it is there",
+        )
+    wrong = (
+        codes._INVALID_ARG,
+        codes._AUTHENTICATION,
+        codes.SASL_AUTHENTICATION_FAILED,
+        codes.TOPIC_AUTHORIZATION_FAILED,
+        codes.CLUSTER_AUTHORIZATION_FAILED,
+    )
+    if told.code() in wrong:
+        return InvalidError(
+            "the Kafka cluster cannot be used like this",
+            detail=f"{cluster.brokers}: {told.str()}",
+            hint="correct the topic, the brokers or the settings of the client",
+        )
+    return UnavailableError(
+        "the Kafka cluster does not answer",
+        detail=f"{cluster.brokers}: {told.str()}",
+        hint="see that the brokers run and can be reached from here; nothing that was committed is lost",
+    )
+
+
+def deleted(topic: str, partition: int, wanted: int, first: int | None = None) -> DataError:
+    """Messages that were not read are no longer there."""
+    there = "" if first is None else f", and the first one there is {first}"
+    return DataError(
+        f"messages of topic {topic!r} were deleted before they were read",
+        detail=f"partition {partition} is wanted from offset {wanted}{there}",
+        hint="keep messages longer (retention.ms, retention.bytes) than the pond may stand still; to go on "
+        "without those that are lost, define the source under another name",
+    )

@@ -1,0 +1,41 @@
+"""What suites share: one Kafka broker for the whole run, started by the first test that asks for it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from benchmarks.broker import NoBrokerError, running
+
+if TYPE_CHECKING:
+    from tests.kafka.topic import Topic
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def brokers() -> Iterator[str]:
+    """Of a broker that this run starts; MILLPOND_TEST_BROKERS names one that runs already."""
+    given = os.environ.get("MILLPOND_TEST_BROKERS")
+    if given:
+        yield given
+        return
+    try:
+        with running(("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")) as found:
+            yield found.address
+    except NoBrokerError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def make_topic(brokers: str) -> Callable[..., Topic]:
+    from tests.kafka.topic import Topic
+
+    def made(partitions: int = 2, **config: str) -> Topic:
+        return Topic(brokers, f"t{os.getpid()}-{next(_numbers)}", partitions, **config)
+
+    return made
