@@ -7,7 +7,7 @@ takes larger epochs within the same hard bounds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from millpond.sources.source import Split
@@ -96,16 +96,23 @@ def _first(splits: Sequence[Split]) -> list[Split]:
 Dealt = tuple[str, int, Split]  # step, number among all splits of the epoch, split
 
 
-def spread(admitted: Mapping[str, Sequence[Split]], tasks: int) -> tuple[tuple[Dealt, ...], ...]:
+def spread(
+    admitted: Mapping[str, Sequence[Split]], tasks: int, shared: Collection[str] = ()
+) -> tuple[tuple[Dealt, ...], ...]:
     """Deal splits to tasks, the largest first to the least loaded; the same input gives the same deal.
 
-    A split's number is its place in the admission, source by source: it does not depend on the tasks (law 3).
+    Those of shared steps go to every task.  A split's number is its place in the admission, source by source:
+    it does not depend on the tasks (law 3).
     """
     piles: list[list[Dealt]] = [[] for _ in range(tasks)]
     load = [0] * tasks
     in_order = [(step, split) for step in sorted(admitted) for split in admitted[step]]
     numbered = [(step, number, split) for number, (step, split) in enumerate(in_order)]
     for dealt in sorted(numbered, key=lambda d: (-max(d[2].bytes, d[2].rows), d[1])):
+        if dealt[0] in shared:
+            for pile in piles:
+                pile.append(dealt)
+            continue
         task = load.index(min(load))
         piles[task].append(dealt)
         load[task] += max(dealt[2].bytes, dealt[2].rows, 1)

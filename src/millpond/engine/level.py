@@ -43,7 +43,7 @@ from millpond.operators.materialize import ERRORS, ERRORS_SPEC
 from millpond.operators.operator import NOTHING, Change, Result
 from millpond.operators.scan import Scan, with_origin
 from millpond.operators.state_scan import StateScan
-from millpond.plan.levels import Edge, Levels
+from millpond.plan.levels import Edge, Levels, placements
 from millpond.plan.nodes import Node, Plan
 from millpond.sources.source import BOUND, Split
 from millpond.state.listing import Listing, live_runs
@@ -84,6 +84,7 @@ class StepContext:
         self.h_min = 0 if everywhere else task.h_min
         self.h_max = LAST_HASH if everywhere else task.h_max
         self.wanted = node.step in task.read_steps
+        self._near = node.step in task.levels.near.lookups
 
     def table(
         self,
@@ -99,7 +100,7 @@ class StepContext:
             runs = [r for r in runs if r.bucket in buckets]
         if below_bucket is not None:
             runs = [r for r in runs if r.bucket is not None and r.bucket < below_bucket]
-        if everywhere:
+        if everywhere or self._near:
             return Table(spec, runs, self._task.worker.open_file)
         return Table(spec, runs, self._task.worker.open_file, self.h_min, self.h_max)
 
@@ -140,7 +141,7 @@ class TaskRun:
         self.attempt = os.urandom(8).hex()
         self.plan: Plan
         self.levels: Levels
-        self.plan, self.levels = worker.plan(spec.catalog, spec.whole)
+        self.plan, self.levels = worker.plan(spec.catalog, spec.whole, spec.near)
         self.steps = self.levels.steps[level] if part is None else part.of(self.levels).steps[level]
         self.part = part
         if listing is None:
@@ -163,7 +164,7 @@ class TaskRun:
         self._projections: dict[str, dict[str, pa.Table]] = {}  # by source, then by step
         self._ordered: dict[tuple[str, tuple[str, ...]], InOrder | None] = {}  # by source and key
         self._in_pieces = False  # are the rows at hand only a piece of what a step gives?
-        self.together = worker.together(spec.catalog, level, spec.whole, part)
+        self.together = worker.together(spec.catalog, level, spec.whole, spec.near, part)
         self.read_steps = self.together.read
 
     def hear(self, headers: Mapping[tuple[int, int], frames.Header]) -> None:
@@ -345,7 +346,7 @@ class TaskRun:
         for index, source in enumerate(node.inputs):
             if self.levels.level_of[source] == self.level and (node.step, index) not in arrived:
                 delta = self._asked(node, index, outputs.get(source))
-                placement = node.binding.placements[index]
+                placement = placements(node, self.levels.near)[index]
                 if delta is not None and placement.kind == "hash":
                     delta = placed(delta, node, index, placement.key)
                 inputs.append(delta)
@@ -444,8 +445,10 @@ class TaskRun:
         return bool(earliest) and bool(due(node.binding, earliest, after, self.spec.now_us))
 
     def _keeps(self, node: Node) -> bool:
-        """Is it this task that writes what a step keeps, or one that runs another part of the plan?"""
-        return self.part is None or node.step in self.part.keeps
+        """Is it this task that writes what a step keeps, counts and fails on, where others run it as well?"""
+        if self.part is not None:
+            return node.step in self.part.keeps
+        return self.task == 0 or node.step not in self.levels.near.shared
 
     def _keep(self, node: Node, result: Result) -> None:
         self.whole = self.whole or result.whole

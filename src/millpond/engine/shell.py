@@ -63,6 +63,7 @@ from millpond.operators.materialize import ERRORS_SPEC
 from millpond.operators.scan import Scan
 from millpond.plan.change import restored, same_program
 from millpond.plan.levels import Levels
+from millpond.plan.near import NOWHERE, Near, near_lookups
 from millpond.plan.nodes import Plan
 from millpond.plan.tables import table_specs
 from millpond.sources.source import Advance, Poll, Source, Split
@@ -292,10 +293,12 @@ class Shell:
 
     def _spec(self, ask: RunEpoch) -> EpochSpec:
         by_step = _by_step(ask.admitted)
-        depth = self._depth([*by_step, *(self._owners[table] for table in ask.due)])
-        splits = sum(len(s) for s in by_step.values())
-        tasks = self._tasks(ask, sum(s.rows for given in by_step.values() for s in given))
+        rows = {step: sum(s.rows for s in given) for step, given in by_step.items()}
+        tasks = self._tasks(ask, sum(rows.values()))
         apart = self._parts(ask) if tasks == 1 else 1
+        near = near_lookups(self.plan, rows) if apart == 1 else NOWHERE  # a part exchanges nothing anyway
+        depth = self._depth([*by_step, *(self._owners[table] for table in ask.due)], near)
+        splits = sum(len(s) for step, s in by_step.items() if step not in near.shared)
         first = max(1, min(tasks, splits))
         parallelism = (apart,) * depth if apart > 1 else (first, *[tasks] * (depth - 1))
         return EpochSpec(
@@ -305,7 +308,7 @@ class Shell:
             ask.token,
             ask.now_us,
             parallelism,
-            spread(by_step, 1) * apart if apart > 1 else spread(by_step, first),
+            spread(by_step, 1) * apart if apart > 1 else spread(by_step, first, near.shared),
             ask.base.pages,
             ask.base.recent,
             ask.base.gone,
@@ -314,6 +317,7 @@ class Shell:
             self.checks,
             options=self.options,
             apart=apart > 1,
+            near=near,
         )
 
     def _parts(self, ask: RunEpoch) -> int:
@@ -339,13 +343,14 @@ class Shell:
             return ask.parallelism
         return min(ask.parallelism, -(-rows // alone))
 
-    def _depth(self, active: Iterable[str]) -> int:
+    def _depth(self, active: Iterable[str], near: Near) -> int:
         """How many levels have anything to do: those that rows of the active steps can reach."""
         reached = {step for step in active if step in self.plan.nodes}
         for node in self.plan.topological():
             if any(i in reached for i in node.inputs):
                 reached.add(node.step)
-        return 1 + max((self.levels.level_of[s] for s in reached), default=0)
+        levels = self.worker.plan(self.catalog, near=near)[1] if near.lookups else self.levels
+        return 1 + max((levels.level_of[s] for s in reached), default=0)
 
     def _outcome(self, ask: RunEpoch, spec: EpochSpec, reports: list[Report]) -> Outcome:
         marks = dict(ask.base.watermarks)

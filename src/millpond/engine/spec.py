@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from millpond.plan.near import NOWHERE, Near
 from millpond.sources.source import Split
 from millpond.state.manifest import Manifest, Page, RunId, ref_from_json, ref_to_json
 from millpond.state.run_ref import RunRef
@@ -58,6 +59,7 @@ class EpochSpec:
     past: Past | None = None
     whole: bool = False  # no columns are left out that only failures would show
     apart: bool = False  # tasks are parts of the plan (`engine.parts`), not ranges of hashes
+    near: Near = NOWHERE
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from millpond.engine.parts import Part, parts
 from millpond.engine.together import Together, together
 from millpond.plan import codec
 from millpond.plan.levels import Levels, cut
+from millpond.plan.near import NOWHERE, Near
 from millpond.plan.nodes import Plan
 from millpond.state.listing import Listing, PageCache
 from millpond.state.packed import PackedFile
@@ -34,9 +35,9 @@ class Worker:
         self.pages = PageCache(store)
         self._files: OrderedDict[str, PackedFile] = OrderedDict()
         self._plans: dict[str, Plan] = {}
-        self._levels: dict[tuple[str, bool], Levels] = {}
+        self._levels: dict[tuple[str, bool, Near], Levels] = {}
         self._parts: dict[tuple[str, int], tuple[Part, ...]] = {}
-        self._together: dict[tuple[str, int, bool, Part | None], Together] = {}
+        self._together: dict[tuple[str, int, bool, Near, Part | None], Together] = {}
         self._roots = roots or {}
         self._room = FILES_SPARE  # files that may be open before it is asked which of them are of use
         self._lock = threading.Lock()
@@ -81,13 +82,13 @@ class Worker:
             self._roots[uri] = open_store(uri)
         return self._roots[uri]
 
-    def plan(self, catalog: str, whole: bool = False) -> tuple[Plan, Levels]:
+    def plan(self, catalog: str, whole: bool = False, near: Near = NOWHERE) -> tuple[Plan, Levels]:
         plan = self._plans.get(catalog)
         if plan is None:
             plan = self._plans[catalog] = codec.loads(self.store.get(catalog))
-        levels = self._levels.get((catalog, whole))
+        levels = self._levels.get((catalog, whole, near))
         if levels is None:
-            levels = self._levels[catalog, whole] = cut(plan, whole)
+            levels = self._levels[catalog, whole, near] = cut(plan, whole, near)
         return plan, levels
 
     def parts(self, catalog: str, count: int) -> tuple[Part, ...]:
@@ -97,13 +98,15 @@ class Worker:
             found = self._parts[catalog, count] = parts(self.plan(catalog)[0], count)
         return found
 
-    def together(self, catalog: str, level: int, whole: bool, part: Part | None = None) -> Together:
+    def together(
+        self, catalog: str, level: int, whole: bool, near: Near = NOWHERE, part: Part | None = None
+    ) -> Together:
         """What the steps of a level ask together."""
-        found = self._together.get((catalog, level, whole, part))
+        found = self._together.get((catalog, level, whole, near, part))
         if found is None:
-            plan, levels = self.plan(catalog, whole)
+            plan, levels = self.plan(catalog, whole, near)
             found = together(plan, levels if part is None else part.of(levels), level)
-            self._together[catalog, level, whole, part] = found
+            self._together[catalog, level, whole, near, part] = found
         return found
 
     def know_plan(self, catalog: str, plan: Plan) -> None:

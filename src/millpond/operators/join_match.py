@@ -33,6 +33,12 @@ def pairs(a: Keyed, b: Keyed, chunk_rows: int) -> Iterator[tuple[Ints, Ints]]:
     The keys of b ascend; those of a may come in any order.
     """
     first, count = stretches(b.key, a.key)
+    if count.max(initial=0) <= 1:  # a pair is a row of a that has a partner
+        rows = np.flatnonzero(count)
+        for start in range(0, len(rows), chunk_rows):
+            here = rows[start : start + chunk_rows]
+            yield here, first[here]
+        return
     ends = np.cumsum(count)
     total = int(ends[-1]) if len(ends) else 0
     for start in range(0, total, chunk_rows):

@@ -4,6 +4,9 @@ Law: the output gains dL x R, R being the right side after this epoch's changes,
 and loses nothing: what the right becomes later is no business of rows that were
 joined.  So the left must never retract, and none of it is kept.  What the step
 gave depends on when rows came; it cannot be computed again, only kept.
+
+In many epochs it is *near* (`plan.near`): rows stay where they are, the whole table
+can be read, and a change of the right is there whole, to be written where it is owned.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millpond import delta as deltas
+from millpond import hashing
 from millpond.delta import WEIGHT
 from millpond.errors import InvalidError
 from millpond.identity import one_chunk
@@ -115,7 +119,7 @@ class LookupJoin:
             right = deltas.with_weights(
                 right.select(list(looked.right)).cast(table.schema), deltas.weights(right)
             )
-            changes = (Change(table.name, deltas.consolidate(right)),)
+            changes = (Change(table.name, self._owned(ctx, deltas.consolidate(right))),)
         if left is None:
             return Result(None, changes)
         keys, numbers = self._numbered(left, right)
@@ -133,6 +137,12 @@ class LookupJoin:
             out.append(looked.matcher.alone(rows.some(alone), 0))
         shown = pa.concat_tables(out) if out else None
         return Result(shown if shown is not None and shown.num_rows else None, changes, met.errors)
+
+    def _owned(self, ctx: Context, right: pa.Table) -> pa.Table:
+        """The rows that this task writes: others may have been given the same."""
+        hashes = hashing.hash_columns([right.column(name) for name in self.right_on], right.num_rows)
+        own = (hashes >= np.uint64(ctx.h_min)) & (hashes <= np.uint64(ctx.h_max))
+        return right if own.all() else right.filter(pa.array(own))
 
     def _numbered(self, left: pa.Table, right: pa.Table | None) -> tuple[KeySet, Ints]:
         """The keys of both sides, and the number of each row's key: the left's rows, then the right's."""

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from millpond.delta import ORIGIN
-from millpond.operators.operator import Placement
-from millpond.plan.nodes import Plan
+from millpond.operators.operator import HERE, Placement
+from millpond.plan.near import NOWHERE, Near
+from millpond.plan.nodes import Node, Plan
 from millpond.plan.prune import needs
 
 EdgeKind = Literal["hash", "broadcast", "forward"]
@@ -45,6 +46,7 @@ class Levels:
     origins: frozenset[tuple[str, int]] = frozenset()  # the inputs (step, index) that asked for it
     inputs: dict[tuple[str, int], frozenset[str]] = field(default_factory=dict)  # what each is read for
     whole_for: dict[str, tuple[str, ...]] = field(default_factory=dict)  # see `plan.prune`
+    near: Near = NOWHERE
 
     @property
     def count(self) -> int:
@@ -62,16 +64,25 @@ class _Way(NamedTuple):
     prepared: tuple[str, int] | None  # the input for which a consumer shrinks the rows
 
 
-def cut(plan: Plan, whole: bool = False) -> Levels:
+def placements(node: Node, near: Near) -> tuple[Placement, ...]:
+    """Where the inputs of a step must be; those of a near lookup are where they are."""
+    return (HERE, HERE) if node.step in near.lookups else node.binding.placements
+
+
+def cut(plan: Plan, whole: bool = False, near: Near = NOWHERE) -> Levels:
     level_of: dict[str, int] = {}
     local: dict[tuple[str, int], bool] = {}
     for node in plan.topological():
         level = 0
-        for source, placement in zip(node.inputs, node.binding.placements, strict=True):
+        placed = list(zip(node.inputs, placements(node, near), strict=True))
+        if node.step in near.lookups:  # of its right side nothing comes that is not there
+            local[(node.step, 1)] = True
+            del placed[1]
+        for source, placement in placed:
             lies = _lies(plan, source, placement)
             level = max(level, level_of[source] + (0 if lies else 1))
         level_of[node.step] = level
-        for index, (source, placement) in enumerate(zip(node.inputs, node.binding.placements, strict=True)):
+        for index, (source, placement) in enumerate(placed):
             local[(node.step, index)] = _lies(plan, source, placement) and level_of[source] == level
 
     asked = needs(plan, whole)
@@ -83,7 +94,7 @@ def cut(plan: Plan, whole: bool = False) -> Levels:
     # Consumers that want the same rows in the same way share one edge, which is sent once.
     merged: dict[_Way, list[tuple[str, int]]] = {}
     for node in plan.topological():
-        for index, (source, placement) in enumerate(zip(node.inputs, node.binding.placements, strict=True)):
+        for index, (source, placement) in enumerate(zip(node.inputs, placements(node, near), strict=True)):
             if local[(node.step, index)]:
                 continue
             prepared = (node.step, index) if hasattr(node.operator, "prepare") else None
@@ -110,7 +121,15 @@ def cut(plan: Plan, whole: bool = False) -> Levels:
     steps = tuple(tuple(s for s in order if level_of[s] == k) for k in range(depth))
     with_origin = frozenset(step for step, names in needed.items() if ORIGIN in names)
     return Levels(
-        level_of, steps, tuple(edges), columns, with_origin, asked.origins, asked.inputs, asked.whole_for
+        level_of,
+        steps,
+        tuple(edges),
+        columns,
+        with_origin,
+        asked.origins,
+        asked.inputs,
+        asked.whole_for,
+        near,
     )
 
 

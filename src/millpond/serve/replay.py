@@ -34,6 +34,7 @@ from millpond.operators.operator import Inputs
 from millpond.operators.scan import Scan
 from millpond.plan.compatible import check_compatible
 from millpond.plan.levels import cut
+from millpond.plan.near import near_lookups
 from millpond.plan.nodes import Plan
 from millpond.plan.tables import table_specs
 from millpond.serve.reader import Reader
@@ -228,7 +229,11 @@ def _run(
     catalog = manifest.catalog or ""
     worker.know_plan(catalog, watched(plan, heard, gave))
     tasks = tuple(int(n) for n in manifest.metrics["tasks"])
-    if changed:  # another plan may have more levels, or fewer
+    # Another plan may have more levels, or fewer; lookups that were near are not here.
+    if (
+        changed
+        or near_lookups(stored, {at: sum(s.rows for s in given) for at, given in splits.items()}).lookups
+    ):
         count = cut(plan).count
         tasks = (*tasks, *[base.parallelism] * (count - len(tasks)))[:count]
     spec = EpochSpec(
