@@ -17,7 +17,7 @@ from millpond.operators.map import Map
 from millpond.operators.operator import Operator, Shape
 from millpond.operators.stamp import Stamp
 from millpond.sql.bind import Binder
-from millpond.sql.expressions import Column, render, type_of
+from millpond.sql.expressions import Column, references, render, type_of
 from millpond.sql.refusal import NotSupported, refuse
 from millpond.sql.relation import Relation, fresh_names
 from millpond.sql.spans import Span
@@ -86,6 +86,24 @@ class Lowering:
     def needed(self, node: Json) -> frozenset[int] | None:
         """The columns that will be read, if somebody said so."""
         return self._needed.get(id(node))
+
+    def need_also(self, node: Json, read: Iterable[Json]) -> frozenset[int] | None:
+        """The columns of a node that will be read, these expressions over it among those who read."""
+        wanted = self.needed(node)
+        if wanted is not None:
+            wanted |= {r for e in read for r in references(e)}
+            self._needed[id(node)] = wanted
+        return wanted
+
+    def narrowed(self, source: Relation, wanted: Collection[int] | None) -> Relation:
+        """The relation with some other column in place of each that is not wanted: no state keeps it."""
+        width = len(source.columns)
+        if wanted is None or not width or all(n in wanted for n in range(width)):
+            return source
+        places = [n for n in range(width) if n in wanted] or [0]
+        held = self.exact(source.pick(places))
+        at = {n: held.columns[place] for place, n in enumerate(places)}
+        return Relation(held.step, tuple(at.get(n, held.columns[0]) for n in range(width)))
 
     def define(self, node: Json) -> None:
         """Lower the definition of a common table expression, for those who read it by its number."""

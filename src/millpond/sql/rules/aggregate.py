@@ -54,6 +54,23 @@ LIVE = "live"
 
 
 def lower(low: Lowering, node: Json) -> Relation:
+    wanted, first = low.needed(node), len(node["groups"])
+    places = range(first, first + len(node["expressions"]))
+    unread = [place for place in places if wanted is not None and place not in wanted]
+    calls = [c for place, c in zip(places, node["expressions"], strict=True) if place not in unread]
+    return _in_place(_lowered(low, {**node, "expressions": calls}), unread)
+
+
+def _in_place(found: Relation, unread: Sequence[int]) -> Relation:
+    """With some column at the places of aggregates that nobody reads: they are not kept, and cannot fail."""
+    columns = list(found.columns)
+    nothing = columns[0] if columns else Column("nothing", "BOOLEAN")
+    for place in unread:
+        columns.insert(place, nothing)
+    return Relation(found.step, tuple(columns))
+
+
+def _lowered(low: Lowering, node: Json) -> Relation:
     low.need(node["children"][0], _read(node))
     source = low.lower(node["children"][0])
     groups, calls = node["groups"], node["expressions"]

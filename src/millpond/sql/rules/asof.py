@@ -14,6 +14,7 @@ from millpond.sql.expressions import Column, comparison, render, type_of
 from millpond.sql.lowering import Lowering
 from millpond.sql.refusal import NotSupported
 from millpond.sql.relation import Relation
+from millpond.sql.rules import join
 from millpond.sql.types import Json, quoted
 
 _WORDS = {"INNER": "", "LEFT": "LEFT ", "RIGHT": "", "OUTER": "LEFT ", "FULL": "LEFT "}
@@ -23,7 +24,8 @@ _LATER = ("COMPARE_LESSTHAN", "COMPARE_LESSTHANOREQUALTO")
 
 
 def lower(low: Lowering, node: Json) -> Relation:
-    left, right = (low.lower(c) for c in node["children"])
+    sides = join.need_sides(low, node)
+    left, right = (low.narrowed(low.lower(c), s) for c, s in zip(node["children"], sides, strict=True))
     conditions = node["conditions"]
     keys = [c for c in conditions if c["comparison"] == "COMPARE_EQUAL"]
     times = [c for c in conditions if c["comparison"] in (*_EARLIER, *_LATER)]

@@ -8,8 +8,15 @@ from millpond.sql.types import Json
 
 
 def lower(low: Lowering, node: Json) -> Relation:
-    low.define(node)
+    begin(low, node)
     return low.lower(node["children"][1])
+
+
+def begin(low: Lowering, node: Json) -> None:
+    """Lower the definition; what is read of the whole is read of the query that follows it."""
+    low.define(node)
+    if (wanted := low.needed(node)) is not None:
+        low.need(node["children"][1], wanted)
 
 
 def lower_reference(low: Lowering, node: Json) -> Relation:

@@ -13,12 +13,18 @@ from millpond.sql.types import Json
 
 
 def lower(low: Lowering, node: Json) -> Relation:
-    source = low.exact(low.lower(node["children"][0]))
-    low.keyed((c.type for c in source.columns), "DISTINCT")
     if node["distinct_type"] == "DISTINCT":
+        source = low.exact(low.lower(node["children"][0]))
+        low.keyed((c.type for c in source.columns), "DISTINCT")
         return distinct_rows(low, source, "distinct")
     targets = node["distinct_targets"]
     by = (node.get("order_by") or {}).get("orders") or []
+    wanted = low.need_also(node, [*targets, *(o["expression"] for o in by)])
+    if wanted is not None:
+        low.need(node["children"][0], wanted)
+    source = low.narrowed(low.lower(node["children"][0]), wanted)
+    source = low.exact(source) if wanted is None else source
+    low.keyed((c.type for c in source.columns), "DISTINCT")
     held, keys = low.extended(source, targets, "on")
     if not all(k in source.names for k in keys):
         refuse({"type": "distinct on"}, "takes columns of the query's result")

@@ -15,7 +15,7 @@ from millpond.operators.filter import Filter
 from millpond.sql.expressions import Column, conjuncts, moved, reads_clock, references, render, shifted
 from millpond.sql.lowering import Lowering
 from millpond.sql.relation import Relation
-from millpond.sql.rules import as_of_now, join, ranked, temporal
+from millpond.sql.rules import as_of_now, cte, join, ranked, temporal
 from millpond.sql.types import Json
 
 _EQUAL = ("COMPARE_EQUAL", "COMPARE_NOT_DISTINCT_FROM")
@@ -41,9 +41,10 @@ def filtered(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:
     if kind == "LOGICAL_FILTER" and not node.get("projection_map"):
         return filtered(low, node["children"][0], [*_factored(node["expressions"]), *conditions])
     if kind == "LOGICAL_MATERIALIZED_CTE":
-        low.define(node)
+        cte.begin(low, node)
         return filtered(low, node["children"][1], conditions)
     if kind == "LOGICAL_WINDOW":
+        low.need_also(node, conditions)
         found = ranked.lower(low, node, conditions, width_of(low, node["children"][0]))
         return kept(low, low.lower(node) if found is None else found, conditions)
     if kind == "LOGICAL_PROJECTION":
@@ -52,6 +53,7 @@ def filtered(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:
         return _below_mark(low, node, conditions)
     if kind in ("LOGICAL_COMPARISON_JOIN", "LOGICAL_ANY_JOIN"):
         return _below_join(low, node, conditions)
+    low.need_also(node, conditions)
     return kept(low, low.lower(node), conditions)
 
 
@@ -110,6 +112,8 @@ def _below_projection(low: Lowering, node: Json, conditions: Sequence[Json]) -> 
 
 
 def _below_mark(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:
+    low.need_also(node, conditions)
+    join.need_sides(low, node)
     shown = node.get("left_projection_map") or range(width_of(low, node["children"][0]))
     places = dict(enumerate(shown))
     below = [moved(c, places) for c in conditions if len(places) not in set(references(c))]
@@ -122,6 +126,7 @@ def _below_join(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relati
     picked = node.get("left_projection_map") or (
         node.get("right_projection_map") and node["join_type"] != "SINGLE"
     )
+    low.need_also(node, conditions)
     if picked:
         return kept(low, low.lower(node), conditions)
     as_of_now.allow(low, node)
@@ -140,6 +145,7 @@ def _below_join(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relati
             right.append(shifted(condition, width))
         else:
             rest.append(condition)
+    join.need_sides(low, node)
     sides = (filtered(low, node["children"][0], left), filtered(low, node["children"][1], right))
     return kept(low, join.lower_sides(low, node, *sides), rest)
 
@@ -216,6 +222,7 @@ def _joined(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:
     groups: list[_Group] = []
     by_row: list[_Group] = []  # tables as of when the rows of the others come: joined last
     used: set[int] = set()
+    read = wanted | {r for c in asked for r in references(c)}
     any_marked = any(as_of_now.is_marked(leaf) for leaf, _, _ in leaves)
     for leaf, first, width in leaves:
         own = {first + n for n in range(width)}
@@ -226,6 +233,8 @@ def _joined(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:
         used |= set(below)
         if marked:
             as_of_now.opened(low, leaf)
+        else:
+            low.need(leaf, {n - first for n in read & own})
         relation = filtered(low, leaf, [shifted(asked[n], first) for n in below])
         (by_row if marked else groups).append(_Group(relation, {first + n: n for n in range(width)}))
     rest = [c for n, c in enumerate(asked) if n not in used]

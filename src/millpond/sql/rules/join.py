@@ -37,13 +37,38 @@ MORE_THAN_ONE = "more than one row returned by a subquery used as an expression"
 def lower(low: Lowering, node: Json) -> Relation:
     from millpond.sql.rules import as_of_now, filter
 
-    if node["join_type"] == "MARK":
-        return lower_mark(low, node, (), low.lower(node["children"][0]))
     if filter.is_product(node):
         return filter.lower_product(low, node)
+    need_sides(low, node)
+    if node["join_type"] == "MARK":
+        return lower_mark(low, node, (), low.lower(node["children"][0]))
     as_of_now.allow(low, node)
     left, right = (low.lower(c) for c in node["children"])
     return lower_sides(low, node, left, right)
+
+
+def need_sides(low: Lowering, node: Json) -> tuple[frozenset[int] | None, frozenset[int] | None]:
+    """What is read of either side, by whoever is above and by the conditions."""
+    from millpond.sql.rules.filter import width_of
+
+    wanted = low.needed(node)
+    if wanted is None:
+        return None, None
+    width, other = (width_of(low, c) for c in node["children"])
+    left = node.get("left_projection_map") or list(range(width))
+    right = node.get("right_projection_map") or list(range(other))
+    if node["join_type"] in ("SEMI", "ANTI", "MARK"):
+        right = []
+    shown = [*left, *(width + n for n in right)]
+    read = {shown[n] for n in wanted if n < len(shown)}
+    for c in node.get("conditions") or ():
+        read |= set(references(c["left"]))
+        read |= {width + r for r in references(c["right"])} if c["right"] is not None else set()
+    read |= set(references(node["condition"])) if node.get("condition") else set()
+    sides = frozenset(n for n in read if n < width), frozenset(n - width for n in read if n >= width)
+    for child, some in zip(node["children"], sides, strict=True):
+        low.need(child, some)
+    return sides
 
 
 def lower_sides(low: Lowering, node: Json, left: Relation, right: Relation) -> Relation:
@@ -52,6 +77,9 @@ def lower_sides(low: Lowering, node: Json, left: Relation, right: Relation) -> R
     pairs = [(c["left"], c["right"], c["comparison"]) for c in asked if c["right"] is not None]
     rest = [c["left"] for c in asked if c["right"] is None]  # any condition over both
     rest += [node["condition"]] if node.get("condition") else []
+    left, right = (
+        low.narrowed(s, read) for s, read in zip((left, right), need_sides(low, node), strict=True)
+    )
     from millpond.sql.rules import as_of_now
 
     if as_of_now.is_marked(node["children"][1]) and node["join_type"] == "LEFT":
@@ -97,11 +125,13 @@ def _join(
     equal, uneven = keys(left, right, pairs)
     left_held, left_on = keyed(low, left, [(p[0], p[2]) for p in equal])
     right_held, right_on = keyed(low, right, [(p[1], p[2]) for p in equal])
-    names = fresh_names([*(c.name for c in left.columns), *(c.name for c in right.columns)])
     width = len(left.columns)
-    columns = [(n, 0, c.name) for n, c in zip(names[:width], left.columns, strict=True)]
-    columns += [(n, 1, c.name) for n, c in zip(names[width:], right.columns, strict=True)]
-    out = [Column(n, c.type) for n, c in zip(names, (*left.columns, *right.columns), strict=True)]
+    both = [(0, c) for c in left.columns] + [(1, c) for c in right.columns]
+    # a column stands once, however often it is shown
+    places = list(dict.fromkeys((side, c.name) for side, c in both))
+    named = dict(zip(places, fresh_names(name for _, name in places), strict=True))
+    columns = [(named[place], *place) for place in places]
+    out = [Column(named[side, c.name], c.type) for side, c in both]
     conditions = [
         f"({render(a, out[:width])} {comparison(how)} {render(b, out[width:])})" for a, b, how in uneven
     ]
@@ -249,6 +279,7 @@ def lower_mark(low: Lowering, node: Json, conditions: Sequence[Json], left: Rela
 
     low.need(node["children"][1], (r for c in node["conditions"] for r in references(c["right"])))
     right = low.lower(node["children"][1])
+    left = low.narrowed(left, need_sides(low, node)[0])
     width = len(left.columns)
     shown = node.get("left_projection_map") or list(range(width))
     place = len(shown)

@@ -18,6 +18,8 @@ ALL = 2**31 - 1
 
 def lower_order(low: Lowering, node: Json) -> Relation:
     """A view has no order of its own; whoever reads it may ask for one."""
+    if (wanted := low.needed(node)) is not None:
+        low.need(node["children"][0], wanted)
     return low.lower(node["children"][0])
 
 
@@ -27,7 +29,10 @@ def lower(low: Lowering, node: Json) -> Relation:
     by: Sequence[Json] = ()
     if child["type"] == "LOGICAL_ORDER_BY":
         by, child = child["orders"], child["children"][0]
-    return top(low, low.lower(child), by, ALL if n is None else n, offset)
+    wanted = low.need_also(node, [o["expression"] for o in by])
+    if wanted is not None:
+        low.need(child, wanted)
+    return top(low, low.narrowed(low.lower(child), wanted), by, ALL if n is None else n, offset)
 
 
 def top(

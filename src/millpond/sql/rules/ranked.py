@@ -14,6 +14,7 @@ from millpond.ordering import Order
 from millpond.sql.expressions import Column, references, render
 from millpond.sql.lowering import Lowering
 from millpond.sql.relation import Relation, fresh_names
+from millpond.sql.rules import window
 from millpond.sql.rules.limit import ALL, orders
 from millpond.sql.types import Json
 
@@ -35,7 +36,9 @@ def lower(low: Lowering, node: Json, conditions: Sequence[Json], width: int) -> 
     bounds = [b for c in conditions if (b := _bound(low, c, width)) is not None]
     if not bounds or not 1 <= min(bounds) < ALL:
         return None
-    source = low.exact(low.lower(node["children"][0]))
+    _, below = window.read_below(low, node, width)
+    source = low.lower(node["children"][0])
+    source = low.exact(source) if below is None else low.narrowed(source, below)
     held, keys = low.extended(source, call.get("partitions") or [], "part")
     held, order = orders(low, Relation(held.step, held.columns), call.get("orders") or [])
     keys = list(dict.fromkeys(keys))

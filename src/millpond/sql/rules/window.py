@@ -6,7 +6,7 @@ order of all columns, so that the same rows always give the same answer (law 3).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from millpond.operators.per_key import PerKey
 from millpond.sql.expressions import Column, direction, references, render
@@ -31,18 +31,49 @@ _EXCLUDE = {
 
 
 def lower(low: Lowering, node: Json) -> Relation:
-    source = low.lower(node["children"][0])
-    width = len(source.columns)
+    from millpond.sql.rules.filter import width_of  # which looks for windows below its conditions
+
     calls = node["expressions"]
+    width = width_of(low, node["children"][0])
+    read, below = read_below(low, node, width)
+    source = low.lower(node["children"][0])
+    if not read:  # the same rows, and in place of columns that nobody reads stand others
+        return Relation(source.step, (*source.columns, *(source.columns[0] for _ in calls)))
     found: list[Column | None] = [None] * len(calls)
-    held = low.exact(source)
+    held = low.exact(source) if below is None else low.narrowed(source, below)
     by_partition: dict[str, list[int]] = {}
-    for n, call in enumerate(calls):
+    for n in read:
+        call = calls[n]
         key = repr([render(p, source.columns) for p in call.get("partitions") or []])
         by_partition.setdefault(key, []).append(n)
     for numbers in by_partition.values():
         held = _one_partition(low, held, width, calls, numbers, found)
-    return Relation(held.step, (*held.columns[:width], *(c for c in found if c is not None)))
+    return Relation(held.step, (*held.columns[:width], *(c or held.columns[0] for c in found)))
+
+
+def read_below(low: Lowering, node: Json, width: int) -> tuple[list[int], frozenset[int] | None]:
+    """The calls that are read, and what they and whoever is above need of the node below, if that is known.
+
+    What nobody reads is not computed, so that it cannot fail, as in a batch.
+    """
+    wanted = low.needed(node)
+    if wanted is None:
+        return list(range(len(node["expressions"]))), None
+    read = [n for n in range(len(node["expressions"])) if width + n in wanted]
+    below = frozenset(n for n in wanted if n < width)
+    below = below.union(*(_read_by(node["expressions"][n]) for n in read))
+    low.need(node["children"][0], below)
+    return read, below
+
+
+def _read_by(call: Json) -> Iterator[int]:
+    """The columns that a call, its window and its frame read."""
+    parts = [*(call.get("children") or ()), *(call.get("partitions") or ())]
+    parts += [o["expression"] for o in (*(call.get("orders") or ()), *(call.get("arg_orders") or ()))]
+    single = ("filters", "offset_expr", "default_expr", "start_expr", "end_expr")
+    parts += [call[name] for name in single if call.get(name)]
+    for part in parts:
+        yield from references(part)
 
 
 def _one_partition(
