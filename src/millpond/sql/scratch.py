@@ -21,6 +21,7 @@ from millpond.operators.expressions import storable_text
 from millpond.plan.objects import SqlColumn, SqlObject
 from millpond.sql.bind import told
 from millpond.sql.clock import macros, may_read_clock
+from millpond.sql.definitions import PROCTIME
 from millpond.sql.expressions import Column
 from millpond.sql.lazy import LazyRows
 from millpond.sql.types import quoted, restored
@@ -193,7 +194,7 @@ class Scratch:
         defaults: bool = True,
     ) -> None:
         """A table that can be changed; with `places` each row knows its number among `rows`."""
-        listed = [_defined(c, defaults) for c in found.columns if c.generated is None]
+        listed = [_defined(c, defaults) for c in found.columns if c.generated != PROCTIME]
         if places:
             listed.append(f"{quoted(PLACE)} BIGINT DEFAULT -1")
         if key and found.key:
@@ -208,7 +209,8 @@ class Scratch:
             if places:
                 rows = rows.append_column(PLACE, pa.array(range(rows.num_rows), pa.int64()))
                 place = f", {quoted(PLACE)}"
-            self.run(f"insert into {quoted(found.name)} select {wanted}{place} from {self.rows(rows)}")
+            into = f"{quoted(found.name)} ({', '.join(quoted(c.name) for c in held)}{place})"
+            self.run(f"insert into {into} select {wanted}{place} from {self.rows(rows)}")
 
 
 @dataclass(frozen=True)
@@ -292,6 +294,8 @@ def _as_shown(column: SqlColumn) -> str:
 
 def _defined(column: SqlColumn, defaults: bool) -> str:
     text = f"{quoted(column.name)} {column.type}"
+    if column.generated is not None:
+        return f"{text} GENERATED ALWAYS AS ({column.generated})"  # to be read, never to be written
     if column.required:
         text += " NOT NULL"
     if defaults and column.default is not None:
