@@ -183,6 +183,28 @@ def test_windows_without_a_watermark_cannot_close(query: str, tmp_path: Path) ->
             pond.sql(f"CREATE MATERIALIZED VIEW v AS {query} EMIT ON WINDOW CLOSE")
 
 
+def test_all_windows_of_a_query_close_those_of_plain_views_too(tmp_path: Path) -> None:
+    """What never ends is named; a materialized view below shows its windows as they are."""
+    windows = "SELECT window_end AS e, count(*) AS n FROM TUMBLE({}, ts, INTERVAL '10 seconds') GROUP BY 1"
+    query = "SELECT x.k, (SELECT sum(w.n) FROM w WHERE w.e = x.window_end) AS n FROM TUMBLE(a, ts, INTERVAL '10 seconds') x"
+    with millpond.open(tmp_path / "pond", engine="inline") as pond:
+        pond.sql(STREAM)
+        pond.sql(f"CREATE VIEW w AS {windows.format('b')}")
+        with pytest.raises(InvalidError, match="and those by 'ts' never end") as told:
+            pond.sql(f"CREATE MATERIALIZED VIEW v AS {query} EMIT ON WINDOW CLOSE")
+        assert "from a MATERIALIZED VIEW" in str(told.value)
+        pond.sql(f"DROP VIEW w; CREATE MATERIALIZED VIEW w AS {windows.format('b')}")
+        pond.sql(f"CREATE MATERIALIZED VIEW v AS {query} EMIT ON WINDOW CLOSE")
+        pond.sql(
+            "INSERT INTO b VALUES (1, '2024-01-01 00:00:01'); INSERT INTO a VALUES (1, '2024-01-01 00:00:01')"
+        )
+        assert pond.sql("FLUSH; SELECT * FROM v").fetchall() == []
+        pond.sql("INSERT INTO a VALUES (2, '2024-01-01 00:00:18')")
+        assert pond.sql("FLUSH; SELECT * FROM v").fetchall() == [(1, 1)]
+        pond.sql("INSERT INTO b VALUES (3, '2024-01-01 00:00:02')")
+        assert pond.sql("FLUSH; SELECT * FROM v").fetchall() == [(1, 2)]
+
+
 def test_rows_are_looked_up_when_they_come_and_shown_when_their_window_is_over(tmp_path: Path) -> None:
     with millpond.open(tmp_path / "pond", engine="inline") as pond:
         pond.sql(STREAM)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import NoReturn
 
 from millpond.operators.filter import Filter
 from millpond.operators.operator import Operator
@@ -68,10 +69,7 @@ def lower(
         used.append(name)
     held = low.compute(source, wanted, "rows")
     if low.emit_on_close and all(b.column != used[0] for b in low.shape(held).bounds):
-        hint = f"write WATERMARK FOR {used[0]} AS … where the rows come in"
-        if time["expression_class"] != "BOUND_REF":
-            hint = "take the column that WATERMARK FOR names as it is, for the time of the window"
-        raise NotSupported(NO_WATERMARK, hint=hint)
+        _refuse_endless(low, kind, used[0], plain=time["expression_class"] == "BOUND_REF")
     size = _micros(low, marks[SIZE])
     if kind == "session":
         step = _session(low, held, used, size)
@@ -89,6 +87,19 @@ def lower(
         else:
             out.append(Column(WINDOW_END if alias == END else WINDOW_START, type_of(time)))
     return Relation(step, tuple(out))
+
+
+def _refuse_endless(low: Lowering, kind: str, time: str, plain: bool) -> NoReturn:
+    """All windows of the query wait for their end, those of plain views that it reads too."""
+    shown = f"those by {time!r}" if plain else "those by an expression"
+    hint = f"write WATERMARK FOR {time} AS … where the rows come in"
+    if not plain:
+        hint = "take the column that WATERMARK FOR names as it is, for the time of the window"
+    raise NotSupported(
+        f"{NO_WATERMARK}, and {shown} never end",
+        at=low.place_of(kind),
+        hint=f"{hint}; or read them from a MATERIALIZED VIEW, which shows windows before their end",
+    )
 
 
 def in_latest(
