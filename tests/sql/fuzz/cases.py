@@ -16,16 +16,30 @@ class Table:
     columns: Mapping[str, str]
     keyed: bool  # by `id`; else a bag
     delay_h: int | None = None  # of a stream: how far its watermark for `ts` is behind
+    defaults: Mapping[str, str] = field(default_factory=dict)  # what stands where a row does not say
+    generated: Mapping[str, str] = field(default_factory=dict)  # computed of others; these columns come last
 
-    def sql(self, key: bool = True) -> str:
-        listed = [
-            f"{c} {k}" + (" PRIMARY KEY" if key and self.keyed and c == "id" else "")
-            for c, k in self.columns.items()
-        ]
+    @property
+    def written(self) -> list[str]:
+        """The columns that rows say."""
+        return [c for c in self.columns if c not in self.generated]
+
+    def sql(self, engine: str = "millpond") -> str:
+        """For engines that answer in batch without what keeps rows apart or ends them."""
+        key = engine == "millpond"
+        listed = [self._column(c, k, engine) for c, k in self.columns.items()]
         if key and self.delay_h is not None:
             listed.append(f"WATERMARK FOR ts AS ts - INTERVAL '{self.delay_h} hours'")
         ends = " APPEND ONLY" if key and self.delay_h is not None else ""
         return f"CREATE TABLE {self.name} ({', '.join(listed)}){ends}"
+
+    def _column(self, name: str, kind: str, engine: str) -> str:
+        if name in self.generated:
+            kept = " STORED" if engine == "postgresql" else ""
+            return f"{name} {kind} GENERATED ALWAYS AS ({self.generated[name]}){kept}"
+        unique = engine == "millpond" and self.keyed and name == "id"
+        default = f" DEFAULT {self.defaults[name]}" if name in self.defaults else ""
+        return f"{name} {kind}{default}{' PRIMARY KEY' if unique else ''}"
 
     def without(self, column: str) -> Table:
         return replace(self, columns={c: k for c, k in self.columns.items() if c != column})
@@ -76,10 +90,12 @@ class Change:
     rows: tuple[tuple[str, ...], ...] = ()
     text: str = ""
     alike: tuple[str, ...] = ()  # the statement for engines without keys, where it needs other words
+    unsaid: tuple[str, ...] = ()  # columns that the rows leave to their defaults
 
     def sql(self) -> str:
-        rows = ", ".join(f"({', '.join(row)})" for row in self.rows)
-        columns = ", ".join(self.table.columns)
+        said = [n for n, c in enumerate(self.table.written) if c not in self.unsaid]
+        rows = ", ".join(f"({', '.join(row[n] for n in said)})" for row in self.rows)
+        columns = ", ".join(self.table.written[n] for n in said)
         return self.text or f"INSERT INTO {self.table.name} ({columns}) VALUES {rows}"
 
     def batch(self) -> list[str]:

@@ -6,9 +6,10 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from tests.sql.fuzz.calls import calls
 from tests.sql.fuzz.cases import Case, Edit, Shake, Table, View, reads
 from tests.sql.fuzz.changes import changes
-from tests.sql.fuzz.dialect import AS_OF_NOW
+from tests.sql.fuzz.dialect import AS_OF_NOW, WINDOWS
 from tests.sql.fuzz.edits import AddColumn, Drop, DropColumn, Index, Rename, RenameColumn, Replace, Swap
 from tests.sql.fuzz.kinds import KINDS, literal, names
 from tests.sql.fuzz.queries import Queries
@@ -16,6 +17,12 @@ from tests.sql.fuzz.queries import Queries
 VIEWS = 12
 EPOCHS = 5
 DELAY_H = 3
+GENERATED = (  # kind, and what it is made of
+    ("INTEGER", "coalesce(k, 0) * 2 + id"),
+    ("VARCHAR", "CASE WHEN k > 0 THEN 'a' WHEN id > 5 THEN 'b' END"),
+    ("BOOLEAN", "k IS NULL"),
+    ("BIGINT", "CAST(k AS BIGINT) - id"),
+)
 
 
 def case(seed: int) -> Case:
@@ -36,6 +43,10 @@ def case(seed: int) -> Case:
             **{name: columns for since, name, columns in known if since <= epoch},
         }
         closes = bool(queries.streams) and rng.random() < 0.35
+        if closes:  # all windows of a query close, those of plain views too: the batch knows nothing of them
+            for view in views:
+                if not view.stored and view.name in queries.tables and has_windows(view, views):
+                    del queries.tables[view.name]
         text, kinds = queries.closing() if closes else queries.query()
         stored = closes or AS_OF_NOW in text or rng.random() < 0.9
         views.append(View(f"view{number}", text, epoch, stored, closes))
@@ -65,7 +76,12 @@ def tables(rng: random.Random, shared: bool) -> list[Table]:
             if rng.random() < 0.3:
                 columns[f"{special}{number}"] = rng.choice(names(shared))
         keyed = rng.random() < 0.7 and not stream
-        found.append(Table(f"t{number}", columns, keyed, DELAY_H if stream else None))
+        given = [c for c in columns if c.startswith("c") and rng.random() < 0.15]
+        defaults = {c: literal(columns[c], rng) for c in given if not stream}
+        generated = {}
+        if not stream and rng.random() < 0.3:
+            columns["made"], generated["made"] = rng.choice(GENERATED)
+        found.append(Table(f"t{number}", columns, keyed, DELAY_H if stream else None, defaults, generated))
     return found
 
 
@@ -115,6 +131,12 @@ def of_views(
             yield Rename(epoch, view.name, f"{view.name}_so")
         elif does < 0.38 and view.stored and known:
             yield Swap(epoch, view.name, rng.choice(known).name)
+
+
+def has_windows(view: View, views: Sequence[View]) -> bool:
+    """Does a view hold windows of time, itself or in a plain view that it reads?"""
+    plain = [v for v in views if not v.stored and v is not view and reads(view.query, v.name)]
+    return bool(calls(view.query, WINDOWS)) or any(has_windows(v, views) for v in plain)
 
 
 def _rejoins(view: View, views: Sequence[View]) -> bool:

@@ -46,18 +46,21 @@ def _put(table: Table, rng: random.Random) -> Change:
     for number in range(rng.choice([1, 2, 6])):
         row = _row(table, rng)
         rows[row[0] if table.keyed else str(number)] = row
-    return Change(table, tuple(rows.values()))
+    unsaid = tuple(c for c in table.defaults if c in table.columns and rng.random() < 0.4)
+    return Change(table, tuple(rows.values()), unsaid=unsaid)
 
 
 def _row(table: Table, rng: random.Random) -> tuple[str, ...]:
-    return tuple(str(rng.randrange(14)) if c == "id" else literal(k, rng) for c, k in table.columns.items())
+    return tuple(
+        str(rng.randrange(14)) if c == "id" else literal(table.columns[c], rng) for c in table.written
+    )
 
 
 def _on_conflict(table: Table, rng: random.Random) -> Change:
     """A row that does nothing, or something else, where its key is there."""
-    row = dict(zip(table.columns, _row(table, rng), strict=True))
+    row = dict(zip(table.written, _row(table, rng), strict=True))
     same = f"{table.name}.id = {row['id']}"
-    one = rng.choice([c for c in table.columns if c != "id"])
+    one = rng.choice([c for c in table.written if c != "id"])
     does, updates = "DO NOTHING", []
     if rng.random() < 0.6:
         does = f"DO UPDATE SET {one} = coalesce(excluded.{one}, {table.name}.{one})"
@@ -94,13 +97,13 @@ def _logic(table: Table, others: Sequence[Table], rng: random.Random, shared: bo
         using = f" USING {source}" if source else ""
         return Change(table, text=f"DELETE FROM {table.name}{using} WHERE {where}")
     if verb < 0.8 or source:
-        free = [c for c in table.columns if c != "id"]
+        free = [c for c in table.written if c != "id"]
         some = rng.sample(free, rng.randint(1, min(2, len(free))))
         listed = ", ".join(f"{c} = {write.expression(table.columns[c], scope, 1)}" for c in some)
         tail = f" FROM {source}" if source else ""
         return Change(table, text=f"UPDATE {table.name} SET {listed}{tail} WHERE {where}")
-    columns = ", ".join(table.columns)
-    listed = ", ".join(f"id + {100 * (number + 1)}" if c == "id" else c for c in table.columns)
+    columns = ", ".join(table.written)
+    listed = ", ".join(f"id + {100 * (number + 1)}" if c == "id" else c for c in table.written)
     return Change(
         table,
         text=f"INSERT INTO {table.name} ({columns}) SELECT {listed} FROM {table.name} WHERE id < 14 AND {where}",

@@ -99,7 +99,7 @@ class Play:
         for table in self.case.tables:
             self.pond.sql(table.sql())
             for engine in self.engines:
-                told = engine.run(table.sql(key=False))
+                told = engine.run(table.sql(engine.name))
                 assert told is None, f"{engine.name}: {told}"
         self.ticks.begin()
         for number, changes in enumerate(self.case.epochs):

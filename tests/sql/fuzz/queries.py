@@ -159,8 +159,30 @@ class Queries(Lookups):
         kinds = [(n, k) for _, n, k in keys] + [(n, k) for _, k, n in calls]
         listed = [f"{t} AS {n}" for t, n, _ in keys] + [f"{t} AS {n}" for t, _, n in calls]
         by = f" GROUP BY {', '.join(str(n) for n in range(1, len(keys) + 1))}" if keys else ""
-        text = f"SELECT {', '.join(listed)} FROM {source.text}{where}{by}{self.having(source.scope)}"
-        return self.limited(text, kinds)
+        having = self.having(source.scope)
+        if depth > 0 and self.chance(0.12):
+            asked = f"(SELECT count(*) FROM {self.relation(depth - 1).text})"
+            having = f" HAVING count(*) {rng.choice(['<', '>=', '<>'])} {asked}"
+        shape = rng.random() if keys else 1.0
+        if shape < 0.15 and not self.shared:
+            by = " GROUP BY ALL"
+        elif shape < 0.35:
+            name = self.name("v")
+            listed.append(f"{self.over_groups([(t, k) for t, _, k in keys], calls)} AS {name}")
+            kinds.append((name, "BIGINT"))
+        return self.limited(f"SELECT {', '.join(listed)} FROM {source.text}{where}{by}{having}", kinds)
+
+    def over_groups(self, keys: Kinds, calls: list[tuple[str, str, str]]) -> str:
+        """A window over the groups of the same query, by what orders each place among them."""
+        totals = [t for t, k, _ in calls if KINDS[k].compares and k != "DOUBLE"] or ["count(*)"]
+        some = self.rng.choice([*totals, "count(*)"])
+        whole = ", ".join(f"{t} {self.direction()}" for t, _ in keys)
+        part = f"PARTITION BY {self.rng.choice(keys)[0]} " if len(keys) > 1 and self.chance(0.5) else ""
+        return self.rng.choice([
+            f"rank() OVER ({part}ORDER BY {some} {self.direction()})", f"row_number() OVER ({part}ORDER BY {whole})",
+            f"CAST(sum(count(*)) OVER ({part.strip()}) AS BIGINT)", f"count(*) OVER ({part}ORDER BY count(*) {self.direction()})",
+            f"CAST(sum(count(*)) OVER ({part}ORDER BY {whole} ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS BIGINT)",
+        ])  # fmt: skip
 
     def having(self, scope: Scope) -> str:
         if not self.chance(0.25):

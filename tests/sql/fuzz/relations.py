@@ -110,10 +110,15 @@ class Relations(Expressions):
         if not common:
             return Relation(f"{a.text} CROSS JOIN {b.text}", [*a.scope, *b.scope])
         on = self.rng.sample(common, self.rng.randint(1, min(2, len(common))))
+        same = [c for c in a.columns if c in b.columns]
+        natural = same == common and self.chance(0.4)
+        on = common if natural else on
         left = [(f"{a.alias}.{c}", k) for c, k in a.columns.items() if c not in on]
         right = [(f"{b.alias}.{c}", k) for c, k in b.columns.items() if c not in on]
         scope = left if kind in ("SEMI JOIN", "ANTI JOIN") else [*left, *right]
         scope = scope or [(self.constant("INTEGER"), "INTEGER")]
+        if natural:
+            return Relation(f"{a.text} NATURAL {kind} {b.text}", scope)
         return Relation(f"{a.text} {kind} {b.text} USING ({', '.join(on)})", scope)
 
     def as_of(self) -> Relation:

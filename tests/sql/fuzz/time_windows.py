@@ -14,6 +14,8 @@ class TimeWindows(Relations):
     only_streams = False  # while a query is written that shows windows when they are over
 
     def relation(self, depth: int) -> Relation:
+        if self.streams and not self.only_streams and self.chance(0.08):
+            return self.near_in_time()
         share = 0.5 if self.only_streams else 0.12
         return self.in_windows() if self._timed() and self.chance(share) else super().relation(depth)
 
@@ -68,6 +70,27 @@ class TimeWindows(Relations):
             on += f" AND {self.pairing(a.scope, b.scope)}"
         kind = self.rng.choice(["JOIN", "JOIN", "LEFT JOIN", "FULL JOIN"])
         return Relation(f"{a.text} {kind} {b.text} ON {on}", [*a.scope, *b.scope])
+
+    def near_in_time(self) -> Relation:
+        """Rows of streams with others not far from them: state that a watermark ends."""
+        a, b = (self.table(self.rng.choice(sorted(self.streams))) for _ in range(2))
+        before, after = (f"INTERVAL '{self.rng.choice([1, 2, 4])} hours'" for _ in range(2))
+        one, other = f"{a.alias}.ts", f"{b.alias}.ts"
+        on = self.rng.choice([
+            f"{one} BETWEEN {other} - {before} AND {other} + {after}",
+            f"{other} >= {one} AND {other} < {one} + {after}",
+            f"{one} = {other}", f"{one} > {other} - {before}",
+        ])  # fmt: skip
+        on += f" AND {self.pairing(a.scope, b.scope)}" if self.chance(0.8) else ""
+        on += f" AND {self.condition([*a.scope, *b.scope], 1)}" if self.chance(0.3) else ""
+        both = [*a.scope, *b.scope]
+        if self.chance(0.3):
+            word = self.rng.choice(["EXISTS", "NOT EXISTS"])
+            alias, columns = self.name("j"), [(t, self.name("f"), k) for t, k in a.scope]
+            listed = ", ".join(f"{t} AS {n}" for t, n, _ in columns)
+            inner = f"SELECT {listed} FROM {a.text} WHERE {word} (SELECT 1 FROM {b.text} WHERE {on})"
+            return Relation(f"({inner}) AS {alias}", [(f"{alias}.{n}", k) for _, n, k in columns])
+        return Relation(f"{a.text} {self.rng.choice(['JOIN', 'JOIN', 'LEFT JOIN'])} {b.text} ON {on}", both)
 
     def lately(self, scope: Scope) -> str | None:
         """A condition on now(), if the scope has times."""
