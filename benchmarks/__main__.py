@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
 
 from benchmarks import data, further, headline, keyed_state, reads, tpch, views
 from benchmarks.nexmark import events as nexmark_events
-from benchmarks.nexmark import on_flink
+from benchmarks.nexmark import on_flink, topics
 from benchmarks.nexmark import queries as nexmark_queries
 from benchmarks.nexmark import run as nexmark
 from benchmarks.peers import bytewax_state, flink, spark_state
@@ -27,6 +27,10 @@ KeyCounts = Annotated[str, typer.Option(help="distinct auctions, comma-separated
 Queries = Annotated[str, typer.Option(help="comma-separated, q0 to q22, or all")]
 NumberOfEvents = Annotated[int, typer.Option(min=1, help="events of input: people, auctions and bids")]
 Minutes = Annotated[float, typer.Option(min=0.1, help="what a run may take; one that takes longer is ended")]
+Source = Annotated[
+    Literal["parquet", "kafka"], typer.Option("--input", help="where the events are read from")
+]
+Brokers = Annotated[str | None, typer.Option(help="with --input kafka: host:port; else one is started")]
 VerifyOnly = Annotated[bool, typer.Option(help="check the answers on the small input and time nothing")]
 PEERS = ",".join(name for name in headline.CONTENDERS if name != "millpond")
 STATE_PEERS = ",".join(name for name in keyed_state.CONTENDERS if not name.startswith("millpond"))
@@ -79,13 +83,20 @@ def run_nexmark(
     minutes: Minutes = 30.0,
     millpond: Millpond = True,
     verify_only: VerifyOnly = False,
+    source: Source = "parquet",
+    brokers: Brokers = None,
 ) -> None:
-    """The queries of Nexmark over files, each system in turn, with durable state and sinks that discard."""
+    """The queries of Nexmark over files or topics, each system in turn: durable state, discarding sinks."""
     wanted = nexmark_events.of_size(events)
     asked = nexmark_queries.choose(queries)
     with headline.alone():
         peers, limit_s = against.split(","), minutes * 60
-        nexmark.run(wanted, asked, peers, millpond, cores, rounds, limit_s, verify_only, _console())
+        how = (wanted, asked, peers, millpond, cores, rounds, limit_s, verify_only, _console())
+        if source == "parquet":
+            nexmark.run(*how)
+            return
+        with topics.cluster(brokers) as found:
+            nexmark.run(*how, found)
 
 
 @app.command("reads")

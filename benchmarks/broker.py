@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import os
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -18,50 +17,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks import data
+from benchmarks import data, maven
+from benchmarks.maven import MissingError
 
 VERSION = "4.3.0"
-_POM = f"""<project>
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>millpond</groupId><artifactId>broker</artifactId><version>1</version>
-  <dependencies>
-    <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version>
-    </dependency>
-  </dependencies>
-</project>
-"""
 START_S = 90.0
 
 
-class NoBrokerError(Exception):
-    """A broker cannot be started here; the text says why."""
-
-
 def jars() -> Path:
-    """The folder with the broker's classes, 44 MB; fetched when it is not there."""
-    folder = data.scratch() / "jars" / f"kafka-{VERSION}"
-    if folder.exists():
-        return folder
-    for tool in ("java", "mvn"):
-        if shutil.which(tool) is None:
-            raise NoBrokerError(f"{tool} is not installed")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as place:
-        Path(place, "pom.xml").write_text(_POM)
-        copy = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=libs"]
-        done = subprocess.run(copy, cwd=place, capture_output=True, text=True)
-        if done.returncode:
-            raise NoBrokerError(f"Maven did not bring Kafka {VERSION}: {done.stdout[-600:]}")
-        try:
-            Path(place, "libs").rename(folder)
-        except OSError:
-            if not folder.exists():  # else somebody else was faster
-                raise
-    return folder
+    """The folder with the broker's classes, 44 MB."""
+    return maven.dependencies(
+        f"kafka-{VERSION}", f"org.apache.kafka:kafka_2.13:{VERSION}", "org.slf4j:slf4j-simple:1.7.36"
+    )
 
 
 def _free_ports() -> tuple[int, int]:
@@ -123,7 +90,7 @@ class Broker:
         command = [*self._command, *arguments, str(self._folder / "server.properties")]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
-            raise NoBrokerError(f"{arguments[0]} failed: {(done.stdout + done.stderr)[-600:]}")
+            raise MissingError(f"{arguments[0]} failed: {(done.stdout + done.stderr)[-600:]}")
 
     def start(self) -> None:
         log = self._folder / "output"
@@ -137,7 +104,7 @@ class Broker:
         while not _answers(self._port):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.stop()
-                raise NoBrokerError(f"the broker does not start: {log.read_text(errors='replace')[-600:]}")
+                raise MissingError(f"the broker does not start: {log.read_text(errors='replace')[-600:]}")
             time.sleep(0.1)
 
     def stop(self) -> None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.broker import NoBrokerError, running
+from benchmarks.broker import running
+from benchmarks.maven import MissingError
 
 if TYPE_CHECKING:
     from tests.kafka.topic import Topic
@@ -27,7 +28,7 @@ def brokers() -> Iterator[str]:
     try:
         with running(("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")) as found:
             yield found.address
-    except NoBrokerError as error:
+    except MissingError as error:
         pytest.skip(str(error))
 
 

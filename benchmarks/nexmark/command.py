@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.nexmark import queries
 from benchmarks.nexmark.queries import Query
+from benchmarks.nexmark.topics import Topics
 
 MESSAGE_CHARS = 600
 
@@ -23,12 +24,19 @@ MESSAGE_CHARS = 600
 def parser(description: str) -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=description)
     made.add_argument("--input", type=Path, required=True, help="folder with a folder for each table")
+    made.add_argument("--brokers", help="the events are in topics there, and the folder only tells how many")
+    made.add_argument("--topics", help="what the names of the topics begin with")
     made.add_argument("--cores", type=int, default=2, help="processors the system may use")
     made.add_argument("--queries", required=True, help="comma-separated; one if it is to be timed")
     wanted = made.add_mutually_exclusive_group(required=True)
     wanted.add_argument("--out", type=Path, help="time the query and write its outcome here as JSON")
     wanted.add_argument("--verify", type=Path, help="write the answers into this folder instead")
     return made
+
+
+def topics(arguments: argparse.Namespace) -> Topics | None:
+    """Where the events are, if not in files."""
+    return None if arguments.brokers is None else Topics(arguments.brokers, arguments.topics)
 
 
 def asked(arguments: argparse.Namespace) -> Iterator[tuple[Query, Path]]:

@@ -1,10 +1,10 @@
 """Flink's side of Nexmark; runs under the Python that has PyFlink, so it imports nothing of ours.
 
 One argument: a JSON file with `settings` (Flink configuration), `input` (a folder with a folder for each
-table), `queries` (text by name) and `collect`, a folder or null. With null the changelog of the one query
-goes to the blackhole sink. With a folder the changelog of each goes to files there (`q0/`), and is folded to
-the rows that stand at the end, as JSON lines after one of names (`q0.jsonl`); what Flink says instead of an
-answer goes to `q0.refused`.
+table), `brokers` and `topics` (null, or where the events are instead), `queries` (text by name) and
+`collect`, a folder or null. With null the changelog of the one query goes to the blackhole sink. With a
+folder the changelog of each goes to files there (`q0/`), and is folded to the rows that stand at the end, as
+JSON lines after one of names (`q0.jsonl`); what Flink says instead of an answer goes to `q0.refused`.
 """
 
 import json
@@ -57,12 +57,31 @@ def environment(task: dict[str, Any]) -> TableEnvironment:
         EnvironmentSettings.new_instance().in_streaming_mode().with_configuration(configuration).build()
     )
     for name, columns in TABLES.items():
-        folder = "bid" if name == "bid_now" else name
-        made.execute_sql(
-            f"CREATE TABLE {name} ({columns}) WITH ('connector' = 'filesystem', 'format' = 'parquet', "
-            f"'path' = 'file://{task['input']}/{folder}', 'parquet.utc-timezone' = 'true')"
-        )
+        of = "bid" if name == "bid_now" else name
+        made.execute_sql(f"CREATE TABLE {name} ({columns}) WITH ({options(task, of)})")
     return made
+
+
+def options(task: dict[str, Any], table: str) -> str:
+    """Where a table is: a folder of files, or a topic up to the end that it has now."""
+    found = {
+        "connector": "filesystem",
+        "format": "parquet",
+        "path": f"file://{task['input']}/{table}",
+        "parquet.utc-timezone": "true",
+    }
+    if task.get("brokers") and table != "side_input":
+        found = {
+            "connector": "kafka",
+            "format": "json",
+            "json.timestamp-format.standard": "SQL",
+            "topic": f"{task['topics']}-{table}",
+            "properties.bootstrap.servers": task["brokers"],
+            "properties.group.id": "nexmark",
+            "scan.startup.mode": "earliest-offset",
+            "scan.bounded.mode": "latest-offset",
+        }
+    return ", ".join(f"'{name}' = '{value}'" for name, value in found.items())
 
 
 def main() -> None:

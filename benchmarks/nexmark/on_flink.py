@@ -23,6 +23,7 @@ from benchmarks import data
 from benchmarks.measure import Sampler, confine
 from benchmarks.nexmark import command, events, queries
 from benchmarks.nexmark.queries import Query
+from benchmarks.nexmark.topics import Topics
 from benchmarks.outcome import Outcome, Span, over
 from benchmarks.peers import flink
 from benchmarks.peers.command import work_folder
@@ -32,6 +33,8 @@ _LARGE = ("q4", "q6", "q9", "q18", "q19", "q20")
 _JOB = Path(__file__).with_name("flink_job.py")
 _ORDERED = queries.HERE / "flink" / "LocalityAwareSplitAssigner.java"
 _COMPLETED = re.compile(r"Completed checkpoint \d+ for job \S+ \((\d+) bytes")
+# The newest that there is; made for the version of Flink before this one.
+CONNECTOR = "org.apache.flink:flink-sql-connector-kafka:5.0.0-2.2"
 _ROOT_CAUSE = re.compile(
     r"^(?:Caused by: |: )?((?:org\.apache|java)\.[\w.$]+(?:Exception|Error): .*)$", re.MULTILINE
 )
@@ -77,6 +80,7 @@ def start(
     asked: Sequence[Query],
     collect: Path | None,
     jvm: str = flink.JVM,
+    topics: Topics | None = None,
 ) -> subprocess.Popen[bytes]:
     task = work / "task.json"
     content = {
@@ -84,8 +88,11 @@ def start(
         "input": str(folder.resolve()),
         "queries": {query.name: queries.text("flink", query.name) for query in asked},
         "collect": collect and str(collect),
+        "brokers": topics and topics.brokers,
+        "topics": topics and topics.prefix,
     }
     task.write_text(json.dumps(content))
+    jars = flink.jars() + ([] if topics is None else [flink.jar(CONNECTOR)])
     environment = {
         **os.environ,
         "TZ": "UTC",  # log times are local times
@@ -94,7 +101,7 @@ def start(
         "FLINK_LIB_DIR": str(library()),
         "FLINK_LOG_DIR": str(work),
         "FLINK_IDENT_STRING": "bench",
-        "HADOOP_CLASSPATH": os.pathsep.join(str(path) for path in flink.jars()),
+        "HADOOP_CLASSPATH": os.pathsep.join(str(path) for path in jars),
     }
     with (work / "output").open("wb") as output:
         return subprocess.Popen([flink.python(), _JOB, task], env=environment, stdout=output, stderr=output)
@@ -110,13 +117,15 @@ def jvm(query: Query, backend: str) -> str:
     return flink.JVM.replace("-Xmx4g", "-Xmx14g") if backend == "heap" and query.name in _LARGE else flink.JVM
 
 
-def measured(query: Query, folder: Path, backend: str, cores: int) -> Outcome:
+def measured(query: Query, folder: Path, backend: str, cores: int, topics: Topics | None) -> Outcome:
     load = os.getloadavg()[0]
     flink.python(), flink.jars(), library()  # made before the clock starts
+    if topics is not None:
+        flink.jar(CONNECTOR)
     with work_folder(f"flink-{backend}") as work:
         wanted = settings(backend, cores, work)
         began = time.time()
-        process = start(work, folder, wanted, [query], None, jvm(query, backend))
+        process = start(work, folder, wanted, [query], None, jvm(query, backend), topics)
         with Sampler(process.pid) as sampler:
             flink.wait(process, work)
         (path,) = work.glob("*.log")
@@ -150,12 +159,15 @@ def _told(text: str) -> str:
     return found[-1] if found else text
 
 
-def verified(asked: Sequence[tuple[Query, Path]], folder: Path, backend: str, cores: int) -> None:
+def verified(
+    asked: Sequence[tuple[Query, Path]], folder: Path, backend: str, cores: int, topics: Topics | None
+) -> None:
     with work_folder(f"flink-{backend}-verify") as work:
         collect = work / "collect"
         collect.mkdir()
         wanted = {**settings(backend, cores, work), "execution.checkpointing.interval": "1s"}
-        flink.wait(start(work, folder, wanted, [query for query, _ in asked], collect), work)
+        wanted_queries = [query for query, _ in asked]
+        flink.wait(start(work, folder, wanted, wanted_queries, collect, topics=topics), work)
         for query, place in asked:
             refused, rows = collect / f"{query.name}.refused", collect / f"{query.name}.jsonl"
             command.hand_over(_told(refused.read_text()) if refused.exists() else _rows(rows), place)
@@ -166,12 +178,12 @@ def main() -> None:
     parser.add_argument("--backend", choices=sorted(flink.BACKENDS), default="heap")
     arguments = parser.parse_args()
     confine(arguments.cores)
-    asked = list(command.asked(arguments))
+    asked, topics = list(command.asked(arguments)), command.topics(arguments)
     if arguments.verify:
-        verified(asked, arguments.input, arguments.backend, arguments.cores)
+        verified(asked, arguments.input, arguments.backend, arguments.cores, topics)
     else:
         ((query, place),) = asked
-        measured(query, arguments.input, arguments.backend, arguments.cores).write(place)
+        measured(query, arguments.input, arguments.backend, arguments.cores, topics).write(place)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Millpond: a query over files as a view on Spark, every commit synced to disk.
+"""Millpond: a query over files or topics as a view on Spark, every commit synced to disk.
 
 Law: what is timed is what was verified, but for the last step: timed, the rows meet a filter that asks for
 every column and lets none pass, so that nothing but the state of the query is kept; verified, they are the
@@ -20,6 +20,7 @@ from benchmarks import data
 from benchmarks.measure import Sampler, confine
 from benchmarks.nexmark import command, events, queries
 from benchmarks.nexmark.queries import ON_CLOSE, Query
+from benchmarks.nexmark.topics import Topics
 from benchmarks.outcome import Outcome, Span, over
 from benchmarks.peers.command import work_folder
 from millpond.engine.spark import SparkEngine
@@ -27,18 +28,24 @@ from millpond.engine.spark_session import make_session
 from millpond.errors import MillpondError
 from millpond.flow.stream import Stream
 from millpond.sources.files import FileSource
+from millpond.sources.kafka import KafkaSource
+from millpond.sources.nexmark_events import SCHEMAS
 from millpond.sql.catalog import Catalog
 from millpond.sql.query import lower_query
 
 
-def define(pond: millpond.Pond, query: Query, folder: Path, keep: bool) -> None:
+def define(pond: millpond.Pond, query: Query, folder: Path, keep: bool, topics: Topics | None = None) -> None:
     """The tables that the query reads, and the query as a view of its own name."""
     for table in query.reads:
-        source = FileSource(str(folder / table))
-        if table in events.TABLES:
-            pond.stream(table, source, event_time="date_time", delay="4s")
-        else:
-            pond.stream(table, source)
+        if table not in events.TABLES:
+            pond.stream(table, FileSource(str(folder / table)))
+            continue
+        source = (
+            FileSource(str(folder / table))
+            if topics is None
+            else KafkaSource(topics.brokers, topics.of(table), SCHEMAS[table])
+        )
+        pond.stream(table, source, event_time="date_time", delay="4s")
     text = queries.text("millpond", query.name)
     on_close = text.endswith(ON_CLOSE)
     text = text.removesuffix(ON_CLOSE).strip()
@@ -52,18 +59,26 @@ def define(pond: millpond.Pond, query: Query, folder: Path, keep: bool) -> None:
     rows.view(query.name)
 
 
-def opened(query: Query, folder: Path, place: Path, session: object, cores: int, keep: bool) -> millpond.Pond:
+def opened(
+    query: Query,
+    folder: Path,
+    place: Path,
+    session: object,
+    cores: int,
+    keep: bool,
+    topics: Topics | None = None,
+) -> millpond.Pond:
     pond = millpond.open(place, spark=session, parallelism=cores)
-    define(pond, query, folder, keep)
+    define(pond, query, folder, keep, topics)
     return pond
 
 
-def measured(query: Query, folder: Path, cores: int) -> Outcome:
+def measured(query: Query, folder: Path, cores: int, topics: Topics | None = None) -> Outcome:
     load, began = os.getloadavg()[0], time.time()
     with work_folder("millpond") as place, Sampler(os.getpid(), interval_seconds=0.05) as sampler:
         session = make_session(f"local[{cores}]")
         SparkEngine(session).map(bytes, [b""] * cores)
-        pond = opened(query, folder, place / "pond", session, cores, keep=False)
+        pond = opened(query, folder, place / "pond", session, cores, False, topics)
         started = time.time()
         pond.drain()
         ended = time.time()
@@ -89,11 +104,13 @@ def measured(query: Query, folder: Path, cores: int) -> Outcome:
     )
 
 
-def verified(query: Query, folder: Path, session: object, cores: int) -> pa.Table | str:
+def verified(
+    query: Query, folder: Path, session: object, cores: int, topics: Topics | None = None
+) -> pa.Table | str:
     """The view at the end, or why there is none."""
     with work_folder("millpond-verify") as place:
         try:
-            pond = opened(query, folder, place / "pond", session, cores, keep=True)
+            pond = opened(query, folder, place / "pond", session, cores, True, topics)
             pond.drain()
         except MillpondError as error:  # told in the table of results, as the refusals of peers are
             return str(error)
@@ -108,13 +125,14 @@ def verified(query: Query, folder: Path, session: object, cores: int) -> pa.Tabl
 def main() -> None:
     arguments = command.parser(__doc__ or "").parse_args()
     confine(arguments.cores)
+    topics = command.topics(arguments)
     if not arguments.verify:
         for query, place in command.asked(arguments):
-            measured(query, arguments.input, arguments.cores).write(place)
+            measured(query, arguments.input, arguments.cores, topics).write(place)
         return
     session = make_session(f"local[{arguments.cores}]")
     for query, place in command.asked(arguments):
-        command.hand_over(verified(query, arguments.input, session, arguments.cores), place)
+        command.hand_over(verified(query, arguments.input, session, arguments.cores, topics), place)
     session.stop()
 
 

@@ -1,4 +1,4 @@
-"""Spark Structured Streaming over the same files: state in RocksDB with changelog checkpoints.
+"""Spark Structured Streaming over the same files or topics: state in RocksDB with changelog checkpoints.
 
 Law: as of `peers/spark_structured.py`, whose settings these are: a timed run has read every row of the tables
 it reads, each in a committed micro-batch; both are checked. Timed runs write to the `noop` sink; verified
@@ -17,12 +17,14 @@ import pyarrow as pa
 import pyspark
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from benchmarks import data
+from benchmarks import data, maven
 from benchmarks.measure import Sampler, confine
 from benchmarks.nexmark import command, events, queries
 from benchmarks.nexmark.queries import Query
+from benchmarks.nexmark.topics import Topics
 from benchmarks.outcome import Outcome, Span, over
 from benchmarks.peers import spark_structured
 from benchmarks.peers.command import work_folder
@@ -39,20 +41,40 @@ KEYS = {
     "q6": ("seller",),
     "q9": ("id",),
 }
+OFFSETS_PER_TRIGGER = 4_000_000  # as many events as there are in the files of a trigger
+CONNECTOR = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
 _TYPES = {"int64": "BIGINT", "string": "STRING", "timestamp[ms]": "TIMESTAMP_NTZ"}
 
 
-def settings(cores: int, scratch: Path) -> dict[str, str]:
-    found = spark_structured.settings(cores, cores, scratch)
-    return {**found, "spark.sql.session.timeZone": "UTC"}
+def settings(cores: int, scratch: Path, topics: Topics | None = None) -> dict[str, str]:
+    found = {**spark_structured.settings(cores, cores, scratch), "spark.sql.session.timeZone": "UTC"}
+    if topics is not None:
+        jars = maven.dependencies(f"spark-kafka-{pyspark.__version__}", CONNECTOR)
+        found["spark.jars"] = ",".join(str(jar) for jar in sorted(jars.iterdir()))
+    return found
 
 
-def tables(spark: SparkSession, folder: Path, files_per_trigger: int) -> None:
+def messages(spark: SparkSession, topics: Topics, table: str, schema: str) -> DataFrame:
+    stream = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", topics.brokers)
+        .option("subscribe", topics.of(table))
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", OFFSETS_PER_TRIGGER)
+        .load()
+    )
+    row = F.from_json(stream["value"].cast("string"), schema).alias("row")
+    return stream.select(row).select("row.*")
+
+
+def tables(spark: SparkSession, folder: Path, files_per_trigger: int, topics: Topics | None = None) -> None:
     """The tables as views: streams with a watermark, and the side table as it is."""
     for name in events.TABLES:
         schema = ", ".join(f"{field.name} {_TYPES[str(field.type)]}" for field in SCHEMAS[name])
         stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", files_per_trigger)
         rows = stream.parquet(str(folder / name))
+        if topics is not None:
+            rows = messages(spark, topics, name, schema)
         timed = rows.withColumn("date_time", rows["date_time"].cast("timestamp"))
         timed.withWatermark("date_time", "4 seconds").createOrReplaceTempView(name)
     spark.read.parquet(str(folder / "side_input")).createOrReplaceTempView("side_input")
@@ -79,12 +101,14 @@ def _size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def measured(query: Query, folder: Path, cores: int, files_per_trigger: int) -> Outcome:
+def measured(
+    query: Query, folder: Path, cores: int, files_per_trigger: int, topics: Topics | None
+) -> Outcome:
     load, began = os.getloadavg()[0], time.time()
     with work_folder("spark") as work, Sampler(os.getpid()) as sampler:
-        wanted = settings(cores, work / "local")
+        wanted = settings(cores, work / "local", topics)
         spark = spark_structured.session(wanted)
-        tables(spark, folder, files_per_trigger)
+        tables(spark, folder, files_per_trigger, topics)
         start = time.time()
         running = spark_structured.finished(started(spark, query, work / "checkpoint", None))
         end = time.time()
@@ -95,7 +119,7 @@ def measured(query: Query, folder: Path, cores: int, files_per_trigger: int) -> 
     there = sum(data.count(folder / table) for table in query.reads if table in events.TABLES)
     if read % there:  # a table that a query reads twice is read twice
         raise RuntimeError(f"{query.name} read {read} rows of {there}")
-    shown = {name: value for name, value in wanted.items() if name != "spark.local.dir"}
+    shown = {name: value for name, value in wanted.items() if name not in ("spark.local.dir", "spark.jars")}
     return over(
         Span(load, began, start, end),
         sampler.samples,
@@ -136,13 +160,20 @@ def main() -> None:
     parser.add_argument("--files-per-trigger", type=int, default=1)
     arguments = parser.parse_args()
     confine(arguments.cores)
+    topics, files = command.topics(arguments), arguments.files_per_trigger
     if not arguments.verify:
         for query, place in command.asked(arguments):
-            measured(query, arguments.input, arguments.cores, arguments.files_per_trigger).write(place)
+            measured(query, arguments.input, arguments.cores, files, topics).write(place)
         return
     with work_folder("spark-verify") as work:
-        spark = spark_structured.session(settings(arguments.cores, work / "local"))
-        tables(spark, arguments.input, arguments.files_per_trigger)
+        try:
+            wanted = settings(arguments.cores, work / "local", topics)
+        except maven.MissingError as error:  # told in the table of results
+            for _, place in command.asked(arguments):
+                command.hand_over(str(error), place)
+            return
+        spark = spark_structured.session(wanted)
+        tables(spark, arguments.input, files, topics)
         for query, place in command.asked(arguments):
             command.hand_over(verified(spark, query), place)
         spark.stop()

@@ -107,6 +107,7 @@ class Record:
     at: datetime
     wanted: Events
     systems: Sequence[str]
+    source: str = "parquet"  # what the events are read from
     machine: dict[str, Any] = field(default_factory=report.machine)
     outcomes: list[Outcome] = field(default_factory=list)
     reasons: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -134,7 +135,7 @@ class Record:
             "name": "nexmark",
             "at": self.at.isoformat(timespec="seconds"),
             "machine": self.machine,
-            "input": asdict(self.wanted),
+            "input": {**asdict(self.wanted), "source": self.source},
             "millpond_times_faster": means,
             "left_out": [
                 {"system": system, "query": query, "why": why}
@@ -146,6 +147,7 @@ class Record:
         self.path.write_text(json.dumps(content, indent=2) + "\n")
 
     def show(self, console: Console) -> None:
+        console.print(f"input: {self.wanted.events:,} events, {self.source}")
         for query in dict.fromkeys(str(one.query) for one in self.outcomes):
             console.print(table(query, [one for one in self.outcomes if one.query == query]))
         if any(one.name == BASE for one in self.outcomes):

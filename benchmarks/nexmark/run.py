@@ -1,4 +1,4 @@
-"""Nexmark against peers: every query on every system, the same files, the same cores, in turns.
+"""Nexmark against peers: every query on every system, the same files or topics, the same cores, in turns.
 
 Law: a process times one query of one system, and never two run at once; turn by turn the systems follow each
 other on a query. Nothing is timed whose answer on a small input differs from DuckDB's: what a system refuses,
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -17,9 +18,10 @@ from rich.console import Console
 
 from benchmarks import called, outcome
 from benchmarks.contenders import Contender, choose
-from benchmarks.nexmark import command, compare, events
+from benchmarks.nexmark import command, compare, events, topics
 from benchmarks.nexmark.queries import Query
 from benchmarks.nexmark.report import Record
+from benchmarks.nexmark.topics import Topics
 from benchmarks.outcome import Outcome
 
 # At 200 events a second of event time the small input spans 100 s: windows open and close in it, and no two
@@ -40,21 +42,41 @@ CONTENDERS = {
 }
 
 
+@dataclass(frozen=True)
+class Input:
+    """The events as files, and as topics where they are to be read from there."""
+
+    folder: Path
+    topics: Topics | None = None
+
+    @property
+    def arguments(self) -> list[str]:
+        found = ["--input", str(self.folder)]
+        if self.topics is not None:
+            found += ["--brokers", self.topics.brokers, "--topics", self.topics.prefix]
+        return found
+
+
+def made(wanted: events.Events, brokers: str | None) -> Input:
+    folder = events.ensure(wanted)
+    return Input(folder, None if brokers is None else topics.ensure(wanted, folder, brokers))
+
+
 def _call(
-    contender: Contender, folder: Path, asked: Sequence[Query], cores: int, limit_s: float, *arguments: str
+    contender: Contender, given: Input, asked: Sequence[Query], cores: int, limit_s: float, *arguments: str
 ) -> None:
     names = ",".join(query.name for query in asked)
-    how = ["--input", str(folder), "--queries", names, "--cores", str(cores), *contender.arguments]
+    how = [*given.arguments, "--queries", names, "--cores", str(cores), *contender.arguments]
     called.call(contender.module, [*how, *arguments], limit_s)
 
 
-def check(contender: Contender, asked: Sequence[Query], folder: Path, cores: int) -> dict[str, str]:
+def check(contender: Contender, asked: Sequence[Query], given: Input, cores: int) -> dict[str, str]:
     """Why a query is not timed, by its name: what the system said instead of an answer, or what is wrong."""
-    connection = compare.connect(folder, cores)
+    connection = compare.connect(given.folder, cores)
     found: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as place:
         try:
-            _call(contender, folder, asked, cores, VERIFY_S, "--verify", place)
+            _call(contender, given, asked, cores, VERIFY_S, "--verify", place)
         except called.FailedError as error:
             return {query.name: f"failed: {error}" for query in asked}
         for query in asked:
@@ -66,12 +88,12 @@ def check(contender: Contender, asked: Sequence[Query], folder: Path, cores: int
     return found
 
 
-def timed(contender: Contender, query: Query, folder: Path, cores: int, limit_s: float) -> Outcome | str:
+def timed(contender: Contender, query: Query, given: Input, cores: int, limit_s: float) -> Outcome | str:
     """The outcome, or why there is none."""
     with tempfile.TemporaryDirectory() as place:
         out = Path(place, "outcome.json")
         try:
-            _call(contender, folder, [query], cores, limit_s, "--out", str(out))
+            _call(contender, given, [query], cores, limit_s, "--out", str(out))
         except called.FailedError as error:
             return f"failed: {error}"
         return outcome.read(out)
@@ -87,11 +109,13 @@ def run(
     limit_s: float,
     verify_only: bool,
     console: Console,
+    brokers: str | None = None,
 ) -> None:
-    """Verify, time in turns, save and show."""
+    """Verify, time in turns, save and show; with brokers, events are read from topics there."""
     contenders = choose(CONTENDERS, against, millpond)
-    small = events.ensure(SMALL)
-    record = Record(datetime.now().astimezone(), wanted, [one.name for one in contenders])
+    small = made(SMALL, brokers)
+    source = "parquet" if brokers is None else "kafka"
+    record = Record(datetime.now().astimezone(), wanted, [one.name for one in contenders], source)
     for contender in contenders:
         console.print(f"verify {contender.name}")
         left = check(contender, asked, small, cores)
@@ -102,15 +126,15 @@ def run(
         console.print(f"  {len(asked) - len(left)} of {len(asked)} queries are right")
     if verify_only:
         return
-    folder = events.ensure(wanted)
-    events.warm(folder)
+    given = made(wanted, brokers)
+    events.warm(given.folder)
     for query in asked:
         for turn in range(rounds):
             for contender in contenders:
                 if record.left_out(contender.name, query.name):
                     continue
                 console.print(f"{query.name}, turn {turn + 1}: {contender.name}")
-                result = timed(contender, query, folder, cores, limit_s)
+                result = timed(contender, query, given, cores, limit_s)
                 if isinstance(result, str):
                     console.print(f"  {result}", markup=False, highlight=False)
                     record.leave_out(contender.name, query.name, result)

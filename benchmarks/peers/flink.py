@@ -54,17 +54,19 @@ def python() -> Path:
 
 
 def jars() -> list[Path]:
-    """The Parquet format and the Hadoop classes it needs, from Maven on first use."""
+    """The Parquet format and the Hadoop classes it needs."""
+    return [jar(artifact) for artifact in JARS]
+
+
+def jar(artifact: str) -> Path:
+    """From Maven on first use."""
     folder = data.scratch() / "jars"
-    found = []
-    for artifact in JARS:
-        _group, name, version = artifact.split(":")
-        path = folder / f"{name}-{version}.jar"
-        if not path.exists():
-            copy = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={artifact}"]
-            subprocess.run([*copy, f"-DoutputDirectory={folder}"], check=True)
-        found.append(path)
-    return found
+    _group, name, version = artifact.split(":")
+    path = folder / f"{name}-{version}.jar"
+    if not path.exists():
+        copy = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={artifact}"]
+        subprocess.run([*copy, f"-DoutputDirectory={folder}"], check=True)
+    return path
 
 
 def settings(backend: str, cores: int, phase: str, mini_batch_rows: int, checkpoints: Path) -> dict[str, str]:

@@ -19,7 +19,8 @@ PAGES = {  # with how many blocks there are at least
     "testing.md": 5,
     "time-machine.md": 6,
 }
-ELSEWHERE = {"cli.md", "format.md"}  # a file for the commands of the page; a name that is made up
+# A file for the commands of the page; a name that is made up; a broker that tests/kafka starts.
+ELSEWHERE = {"cli.md", "format.md", "kafka.md"}
 BLOCK = re.compile(r"```python\n(.*?)```", re.S)
 
 
