@@ -53,10 +53,10 @@ def epochs(folder: Path) -> Iterator[tuple[Any, Any]]:
 def test_the_outcome_is_that_with_frames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alone = [*epochs(tmp_path / "alone")]
 
-    def framed(spec: Any, worker: Any) -> list[bytes]:
+    def framed(spec: Any, worker: Any, task: int) -> list[bytes]:
         inbox: list[bytes] = []
         for level in range(len(spec.parallelism)):
-            inbox = [raw for _, raw in inline.run_task(spec, level, 0, iter(inbox), worker)]
+            inbox = [raw for _, raw in inline.run_task(spec, level, task, iter(inbox), worker)]
         return inbox
 
     monkeypatch.setattr(inline, "run_alone", framed)
