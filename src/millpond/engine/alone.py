@@ -28,7 +28,7 @@ def run_alone(spec: EpochSpec, worker: Worker, task: int = 0) -> list[bytes]:
     found: list[bytes] = []
     listing: Listing | None = None
     for level in range(depth):
-        run = TaskRun(own, level, 0, worker, listing, part)
+        run = TaskRun(own, level, 0, worker, listing, part, alone=True)
         listing = run.listing
         heard = {(k, task): headers[k] for k in hears(run.levels, level, depth)}
         run.hear(heard)

@@ -8,10 +8,12 @@ from __future__ import annotations
 from typing import NoReturn
 
 import numpy as np
+import pyarrow as pa
 
 from millpond import delta as deltas
 from millpond import hashing
 from millpond.errors import InternalError
+from millpond.operators.distinct import Distinct
 from millpond.operators.operator import Context, Result
 from millpond.plan.nodes import Node
 
@@ -55,6 +57,20 @@ def check_result(node: Node, result: Result, ctx: Context) -> None:
                 _broken(
                     node, ctx, f"a change of table {change.table!r} lies outside the task's hash range", ""
                 )
+
+
+def check_alike(node: Node, result: Result, rows: pa.Table, ctx: Context) -> None:
+    """Is what steps gave at once what one of them gives alone? Rows that stay as they were may be more."""
+    (spec,) = node.binding.tables
+    columns = [*spec.schema.names, "_w", "_h"]
+    alone = [change.rows for change in result.changes]
+    wanted = {str(row) for part in alone for row in part.select(columns).to_pylist()}
+    found = {str(row) for row in rows.select(columns).to_pylist()}
+    if not found >= wanted or (len(found) > len(wanted) and not isinstance(node.operator, Distinct)):
+        detail = f"alone {sorted(wanted - found)[:3]}, at once {sorted(found - wanted)[:3]}"
+        _broken(node, ctx, "steps that were computed at once gave another state", detail)
+    if result.errors is not None and result.errors.num_rows:
+        _broken(node, ctx, "steps that were computed at once lost error rows", str(result.errors.num_rows))
 
 
 def _broken(node: Node, ctx: Context, what: str, detail: str) -> NoReturn:

@@ -16,10 +16,11 @@ from typing import Any
 from millpond.engine.engine import Engine
 from millpond.engine.worker import Worker, worker_for
 from millpond.errors import InternalError
+from millpond.state import alike
 from millpond.state.compaction import MergeJob
 from millpond.state.manifest import ref_from_json, ref_to_json
 from millpond.state.merge import merge_segments
-from millpond.state.packed import PackedWriter
+from millpond.state.packed import PackedWriter, SegmentInfo
 from millpond.state.run_ref import RunRef
 from millpond.state.store import Put
 from millpond.state.table_spec import TableSpec
@@ -70,18 +71,41 @@ def merge_small(
 ) -> list[tuple[MergeJob, tuple[RunRef, ...]]]:
     """Small merges of several tables, where the coordinator is, into one file."""
     writer = PackedWriter()
-    found = []
-    for job, spec in jobs:
-        rows = merge_segments(spec, job.refs, worker.open_file, drop_tombstones=job.drop_tombstones)
-        found.append((job, writer.add(spec, rows, bucket=job.bucket, presorted=True)))
-    buffers, infos = writer.finish()
+    found: list[tuple[MergeJob, SegmentInfo | None]] = []
+    for group in _groups(jobs):
+        merged = None
+        if len(group) > 1:
+            merged = alike.merge(
+                [spec for _, spec in group],
+                [job.refs for job, _ in group],
+                [job.drop_tombstones for job, _ in group],
+                worker.open_file,
+            )
+        if merged is not None:
+            sizes, columns = merged
+            infos = writer.add_stack([(s, size) for (_, s), size in zip(group, sizes, strict=True)], columns)
+            found += [(job, info) for (job, _), info in zip(group, infos, strict=True)]
+            continue
+        for job, spec in group:
+            rows = merge_segments(spec, job.refs, worker.open_file, drop_tombstones=job.drop_tombstones)
+            found.append((job, writer.add(spec, rows, bucket=job.bucket, presorted=True)))
+    buffers, written = writer.finish()
     name = f"runs/{token}/{epoch:016d}-c-0-{os.urandom(8).hex()}"
-    if infos and worker.store.put_new(name, buffers) is not Put.WON:
+    if written and worker.store.put_new(name, buffers) is not Put.WON:
         raise InternalError("a random run name was already taken", detail=name)
     return [
         (job, () if info is None else (info.ref(name, lo=job.lo, hi=job.hi, kind="merge"),))
         for job, info in found
     ]
+
+
+def _groups(jobs: Sequence[tuple[MergeJob, TableSpec]]) -> list[list[tuple[MergeJob, TableSpec]]]:
+    """Merges of tables that are alike together, the first job in the first group."""
+    found: dict[Any, list[tuple[MergeJob, TableSpec]]] = {}
+    for job, spec in jobs:
+        likeness = alike.likeness(spec) if job.bucket is None else None
+        found.setdefault(spec.name if likeness is None else likeness, []).append((job, spec))
+    return list(found.values())
 
 
 def merge_unit(unit: Unit, worker: Worker) -> RunRef | None:

@@ -17,13 +17,11 @@ import numpy as np
 import pyarrow as pa
 
 from millpond import hashing
-from millpond.delta import HASH, ORIGIN, WEIGHT, without_origin
+from millpond.delta import HASH, ORIGIN, WEIGHT
 from millpond.engine import checks, frames, pieces, watermarks
-from millpond.engine.in_order import InOrder
 from millpond.engine.parts import Part
 from millpond.engine.past import past_rows
 from millpond.engine.placing import (
-    WHOLE_ROWS,
     concat,
     cut_by_owner,
     kept,
@@ -33,11 +31,13 @@ from millpond.engine.placing import (
     whole,
     with_hash,
 )
+from millpond.engine.shared_work import SharedWork
 from millpond.engine.spec import EpochSpec, Report
+from millpond.engine.together import Together
 from millpond.engine.worker import Worker
 from millpond.errors import InternalError, MillpondError
+from millpond.operators import alike
 from millpond.operators.filter import Filter
-from millpond.operators.kernel import masks, project_each
 from millpond.operators.map import Map
 from millpond.operators.materialize import ERRORS, ERRORS_SPEC
 from millpond.operators.operator import NOTHING, Change, Result
@@ -54,6 +54,7 @@ from millpond.state.table import Table
 from millpond.state.table_spec import TableSpec
 
 LAST_HASH = (1 << 64) - 1
+ALIKE_ROWS_MAX = 50_000  # of more, what a step costs before its first row is little
 OWN_COLUMNS = (WEIGHT, HASH, ORIGIN)  # beside those of users
 
 
@@ -131,8 +132,12 @@ class TaskRun:
         worker: Worker,
         listing: Listing | None = None,
         part: Part | None = None,
+        alone: bool = False,
     ) -> None:
-        """`listing` is that of the spec, where somebody has it open; `part` is what is run of the plan."""
+        """`listing` is that of the spec, where somebody has it open; `part` is what is run of the plan.
+
+        With `alone` this task is all there is of its level, and of the others.
+        """
         self.started = time.perf_counter_ns()
         self.spec = spec
         self.level = level
@@ -144,6 +149,7 @@ class TaskRun:
         self.plan, self.levels = worker.plan(spec.catalog, spec.whole, spec.near)
         self.steps = self.levels.steps[level] if part is None else part.of(self.levels).steps[level]
         self.part = part
+        self.alone = alone
         if listing is None:
             listing = Listing(live_runs(spec.pages, spec.recent, spec.gone, worker.pages))
         self.listing = listing
@@ -160,12 +166,14 @@ class TaskRun:
         self.step_us: dict[str, int] = {}
         self.rows_in = 0
         self.whole = False  # did a step ask for whole rows?
-        self._masks: dict[str, dict[str, pa.ChunkedArray]] = {}  # by source, then by filter
-        self._projections: dict[str, dict[str, pa.Table]] = {}  # by source, then by step
-        self._ordered: dict[tuple[str, tuple[str, ...]], InOrder | None] = {}  # by source and key
         self._in_pieces = False  # are the rows at hand only a piece of what a step gives?
-        self.together = worker.together(spec.catalog, level, spec.whole, spec.near, part)
+        self.together = self._together_at(level)
+        self.shared = SharedWork(self.plan, self.levels, self.together)
         self.read_steps = self.together.read
+
+    def _together_at(self, level: int) -> Together:
+        spec = self.spec
+        return self.worker.together(spec.catalog, level, spec.whole, spec.near, self.part)
 
     def hear(self, headers: Mapping[tuple[int, int], frames.Header]) -> None:
         """Take in what the tasks before this one know of time."""
@@ -190,6 +198,10 @@ class TaskRun:
             if step in ran:
                 continue
             node = self.plan.nodes[step]
+            if self.alone and step in self.together.alike:
+                ran.update(self.together.alike[step])
+                self._apply_alike(self.together.alike[step], arrived)
+                continue
             behind = self.together.behind.get(step, ())
             if behind and sum(split.rows for _, split in self._splits(step)) >= pieces.ROWS_MIN:
                 outputs |= self._by_piece(node, behind)
@@ -216,8 +228,7 @@ class TaskRun:
         self._in_pieces = True
         for group in pieces.grouped(self._splits(scan.step)):
             here: dict[str, pa.Table] = {}
-            self._masks.clear()
-            self._projections.clear()
+            self.shared.forget()
             for step in (scan.step, *behind):
                 node = self.plan.nodes[step]
                 started = time.perf_counter_ns()
@@ -327,6 +338,35 @@ class TaskRun:
         self._keep(node, result)
         return self._given(node, result)
 
+    def _apply_alike(self, steps: Sequence[str], arrived: Mapping[tuple[str, int], list[pa.Table]]) -> None:
+        """Steps that are alike, at once where that goes; their rows come as the sender had them."""
+        started = time.perf_counter_ns()
+        live = [self.plan.nodes[step] for step in steps if (step, 0) in arrived]
+        inputs = [whole(concat(arrived[node.step, 0])) for node in live]
+        stack = None
+        if len(live) > 1 and sum(rows.num_rows for rows in inputs) <= ALIKE_ROWS_MAX:
+            with blamed(live[0].step, self.spec.epoch):
+                members = [m for n in live if (m := alike.Member.of(n.operator, n.binding)) is not None]
+                runs = [self.listing.runs(node.binding.tables[0].name) for node in live]
+                stack = alike.apply(members, inputs, runs, self.worker.open_file)
+        if stack is not None:
+            self.writer.add_stack(stack.members, stack.columns)
+        if stack is None or self.spec.checks:
+            results = [self._alone(node, rows) for node, rows in zip(live, inputs, strict=True)]
+            if stack is None:
+                for node, result in zip(live, results, strict=True):
+                    self._keep(node, result)
+            else:
+                for node, result, rows in zip(live, results, stack.each(), strict=True):
+                    checks.check_alike(node, result, rows, StepContext(self, node, everywhere=False))
+        for node in live:
+            self.step_us[node.step] = (time.perf_counter_ns() - started) // 1000 // len(live)
+
+    def _alone(self, node: Node, rows: pa.Table) -> Result:
+        """What a step that has others like it makes of its rows by itself."""
+        with blamed(node.step, self.spec.epoch):
+            return self._result(node, {}, {(node.step, 0): [prepared(rows, node, 0)]})
+
     def _given(self, node: Node, result: Result) -> pa.Table | None:
         """The rows that a step gives, looked at for their time."""
         out = result.out
@@ -360,10 +400,10 @@ class TaskRun:
         everywhere = all(p.kind == "here" for p in node.binding.placements)
         everywhere |= getattr(node.operator, "alone", False)
         ctx = StepContext(self, node, everywhere)
-        mask = self._mask(node, outputs) if isinstance(node.operator, Filter) else None
-        rows = self._projected(node, outputs) if isinstance(node.operator, Map) else None
+        mask = self.shared.mask(node, outputs) if isinstance(node.operator, Filter) else None
+        rows = self.shared.projected(node, outputs) if isinstance(node.operator, Map) else None
         if mask is not None and inputs[0] is not None:
-            in_order = self._in_order(node, outputs)
+            in_order = None if self._in_pieces else self.shared.in_order(node, outputs)
             result = Result(kept(inputs[0], mask) if in_order is None else in_order.kept(inputs[0], mask))
         elif rows is not None:
             result = Result(rows)
@@ -372,48 +412,6 @@ class TaskRun:
         if self.spec.checks:
             checks.check_result(node, result, ctx)
         return result
-
-    def _in_order(self, node: Node, outputs: Mapping[str, pa.Table]) -> InOrder | None:
-        """The order in which the reader of a filter groups its rows, found once for all such filters."""
-        key = self.together.in_order.keys.get(node.step)
-        if key is None or self._in_pieces:
-            return None
-        place = (node.inputs[0], key)
-        if place not in self._ordered:
-            self._ordered[place] = InOrder.of(outputs[node.inputs[0]], key)
-        return self._ordered[place]
-
-    def _mask(self, node: Node, outputs: Mapping[str, pa.Table]) -> pa.ChunkedArray | None:
-        """Where a filter is true, asked together with all other filters of the same rows."""
-        source = node.inputs[0]
-        steps = self.together.filters.get(source, ())
-        if node.step not in steps:
-            return None
-        if source not in self._masks:
-            found = None
-            if source in outputs:
-                found = masks(outputs[source], [self.plan.nodes[s].binding.extra for s in steps])
-            self._masks[source] = {} if found is None else dict(zip(steps, found, strict=True))
-        return self._masks[source].get(node.step)
-
-    def _projected(self, node: Node, outputs: Mapping[str, pa.Table]) -> pa.Table | None:
-        """What a projection computes of few rows, asked together with all others of the same rows."""
-        source = node.inputs[0]
-        steps = self.together.projections.get(source, ())
-        if node.step not in steps:
-            return None
-        if source not in self._projections:
-            found = None
-            rows = outputs.get(source)
-            if rows is not None and rows.num_rows <= WHOLE_ROWS:
-                read = [self.levels.inputs[s, 0].intersection(rows.column_names) for s in steps]
-                bounds = [
-                    [(name, e) for name, e in self.plan.nodes[s].binding.extra if given.issuperset(e.needs)]
-                    for s, given in zip(steps, read, strict=True)
-                ]
-                found = project_each(without_origin(rows), bounds)
-            self._projections[source] = {} if found is None else dict(zip(steps, found, strict=True))
-        return self._projections[source].get(node.step)
 
     def _asked(self, node: Node, index: int, delta: pa.Table | None) -> pa.Table | None:
         """An input as the step reads it: no columns of others, and the origin for those who asked."""
@@ -540,6 +538,9 @@ class TaskRun:
             return
         if edge.kind == "forward":
             yield self.task % targets, delta
+            return
+        if edge.prepared_by and self.alone and edge.prepared_by in self._together_at(edge.to_level).alike:
+            yield 0, delta
             return
         consumer = self.plan.nodes[edge.consumers[0][0]] if edge.prepared_by else None
         if consumer is not None:

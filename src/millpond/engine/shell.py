@@ -118,6 +118,7 @@ class Shell:
             n.step: n.operator.source for n in plan.nodes.values() if isinstance(n.operator, Scan)
         }
         self._owners = {t.name: n.step for n in plan.nodes.values() for t in n.binding.tables}
+        self._depths: dict[tuple[frozenset[str], Near], int] = {}  # see `_depth`
         self._waits = any(t.bucket_width is not None for n in plan.nodes.values() for t in n.binding.tables)
 
     def perform(self, instruction: Instruction) -> Event:
@@ -345,12 +346,15 @@ class Shell:
 
     def _depth(self, active: Iterable[str], near: Near) -> int:
         """How many levels have anything to do: those that rows of the active steps can reach."""
-        reached = {step for step in active if step in self.plan.nodes}
-        for node in self.plan.topological():
-            if any(i in reached for i in node.inputs):
-                reached.add(node.step)
-        levels = self.worker.plan(self.catalog, near=near)[1] if near.lookups else self.levels
-        return 1 + max((levels.level_of[s] for s in reached), default=0)
+        first = frozenset(step for step in active if step in self.plan.nodes)
+        if (first, near) not in self._depths:
+            reached = set(first)
+            for node in self.plan.topological():
+                if any(i in reached for i in node.inputs):
+                    reached.add(node.step)
+            levels = self.worker.plan(self.catalog, near=near)[1] if near.lookups else self.levels
+            self._depths[first, near] = 1 + max((levels.level_of[s] for s in reached), default=0)
+        return self._depths[first, near]
 
     def _outcome(self, ask: RunEpoch, spec: EpochSpec, reports: list[Report]) -> Outcome:
         marks = dict(ask.base.watermarks)

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from millpond.engine.pieces import behind_scans
+from millpond.operators.alike import Member
 from millpond.operators.filter import Filter
 from millpond.operators.map import Map
 from millpond.plan.levels import Levels
@@ -32,6 +34,7 @@ class Together:
     read: frozenset[str]  # steps whose output another step reads
     behind: dict[str, tuple[str, ...]]  # by scan: steps that take its rows piece by piece
     in_order: InOrderSteps
+    alike: dict[str, tuple[str, ...]]  # steps that are computed at once, by each of them
 
 
 def together(plan: Plan, levels: Levels, level: int) -> Together:
@@ -40,7 +43,23 @@ def together(plan: Plan, levels: Levels, level: int) -> Together:
     projections = [n for n in nodes if _computes(n) and (n.step, 0) not in levels.origins]
     filters = _several([n for n in nodes if _asks(n)])
     behind = behind_scans(plan, levels, level)
-    return Together(filters, _several(projections), read, behind, _in_order(plan, filters))
+    last = [n for n in nodes if n.step not in read and _comes(levels, n, level)]
+    return Together(filters, _several(projections), read, behind, _in_order(plan, filters), _alike(last))
+
+
+def _alike(nodes: Sequence[Node]) -> dict[str, tuple[str, ...]]:
+    found: dict[Any, list[str]] = {}
+    for node in nodes:
+        member = Member.of(node.operator, node.binding)
+        likeness = None if member is None else member.likeness()
+        if likeness is not None and not node.reads:
+            found.setdefault(likeness, []).append(node.step)
+    return {step: tuple(steps) for steps in found.values() if len(steps) > 1 for step in steps}
+
+
+def _comes(levels: Levels, node: Node, level: int) -> bool:
+    """Does all that a step reads come from levels before its own?"""
+    return all(levels.level_of[source] < level for source in node.inputs)
 
 
 def _in_order(plan: Plan, filters: Mapping[str, tuple[str, ...]]) -> InOrderSteps:

@@ -331,7 +331,7 @@ class Aggregate:
         keys = keys_of(live, self.key)
         length = len(keys)
         buckets = buckets_of(groups, keys.columns)
-        wanted = None if ctx.wanted else self._kept(groups, kinds)
+        wanted = None if ctx.wanted else self.kept(groups, kinds)
         found, old = ctx.table(groups.name, buckets=buckets).lookup_one(keys, wanted)
         fresh: dict[str, Any] = {}
         changes: list[Change] = []
@@ -346,7 +346,7 @@ class Aggregate:
         for j, feed in enumerate(self.feeds):
             name = self._feed_count(j)
             if feed.kind != "values":
-                fresh[name] = _ints(old.column(name)) + fresh.get(name, 0)
+                fresh[name] = ints(old.column(name)) + fresh.get(name, 0)
         columns: dict[str, Any] = {}
         errors: list[Failing] = []
         for j, feed in enumerate(self.feeds):
@@ -356,7 +356,7 @@ class Aggregate:
                 self._extremes(feed, keys, found, old, touched, index, columns)
                 continue
             for i in feed.aggs:
-                self._advance(i, kinds[i], found, old, fresh, fresh[self._feed_count(j)], columns, errors)
+                self.advance(i, kinds[i], found, old, fresh, fresh[self._feed_count(j)], columns, errors)
         n = fresh["_n"]
         weight = (n > 0).astype(np.int64)
         for name in groups.schema.names:
@@ -378,7 +378,7 @@ class Aggregate:
             out = _visible_change(binding.shape.schema.names, old, found, rows, weight)
         return Result(out, tuple(changes), _error_rows(rows, self.key, errors))
 
-    def _kept(self, groups: TableSpec, kinds: Sequence[Accumulator]) -> list[str]:
+    def kept(self, groups: TableSpec, kinds: Sequence[Accumulator]) -> list[str]:
         """The columns of a group's row that changes are added to; the others are computed from them."""
         finished = {
             a.name
@@ -414,7 +414,7 @@ class Aggregate:
             if name not in given:
                 return np.zeros(len(place), np.int64) if number else pa.nulls(len(place), kind)
             if number:
-                values = _ints(given[name])
+                values = ints(given[name])
                 return values if order is None else values[order]
             values = one_chunk(given[name])
             return values if order is None else take(values, order)
@@ -432,7 +432,7 @@ class Aggregate:
             for f, values in fields.items():
                 fresh[f"_a{i}_{f}"] = placed(values, touched, length)
 
-    def _advance(
+    def advance(
         self,
         i: int,
         kind: Accumulator,
@@ -451,9 +451,9 @@ class Aggregate:
             column = old.column(name if f == kind.visible_field else f"_a{i}_{f}")
             given = fresh.pop(f"_a{i}_{f}", None)
             if is_number(kind, f):
-                before[f] = _ints(column)
+                before[f] = ints(column)
                 if f == "lo" and f == kind.visible_field:
-                    before[f] = before[f] + _ints(old.column(f"_a{i}_lost"))
+                    before[f] = before[f] + ints(old.column(f"_a{i}_lost"))
                 delta[f] = np.zeros(len(rows), np.int64) if given is None else given
             else:
                 values = one_chunk(column)
@@ -539,7 +539,7 @@ def _unreplaced(rows: pa.Table, fresh: pa.Table, key: Sequence[str]) -> pa.Table
     return rows.filter(pa.array(~np.isin(mine, keys.inverse[: fresh.num_rows])))
 
 
-def _ints(column: pa.ChunkedArray | pa.Array) -> Ints:
+def ints(column: pa.ChunkedArray | pa.Array) -> Ints:
     array = one_chunk(column)
     if array.null_count:
         array = array.fill_null(0)

@@ -47,6 +47,8 @@ def plan_merges(
         places.setdefault((ref.table, ref.bucket), []).append(ref)
     jobs = []
     for (table, bucket), refs in sorted(places.items(), key=lambda p: (p[0][0], p[0][1] or 0)):
+        if len(refs) < fan_in and not everything:
+            continue
         groups = by_interval(refs)
         span = _whole(groups) if everything else _span(groups, fan_in)
         if span is None:

@@ -84,10 +84,10 @@ def newest(
             left = left[open_keys]
         if not len(left):
             break
-    return pieces if _proved(spec, pieces, key) else None
+    return pieces if proved(spec, pieces, key) else None
 
 
-def _proved(spec: TableSpec, pieces: Sequence[Piece], key: dict[str, pa.Array]) -> bool:
+def proved(spec: TableSpec, pieces: Sequence[Piece], key: dict[str, pa.Array]) -> bool:
     """Do the rows really have the keys whose hashes they have?"""
     if not pieces or not key:
         return True

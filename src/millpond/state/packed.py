@@ -6,7 +6,8 @@ footer against its checksum before it is parsed, and every block of a segment
 against the footer on first touch. A file once written never changes (law 6).
 
     header    64 bytes: magic, version u32, 0 u32, file length u64, xxh3_64 of these 24 bytes
-    segments  each one Arrow IPC file with one record batch, 64-byte aligned
+    segments  each one Arrow IPC file with one record batch, 64-byte aligned; small tables that are alike may
+              share one, a stack: the rows of one after those of the other, each a segment of the footer
     footer    JSON, its xxh3_64 u64, its length u64, magic
 
 A column whose values are all equal is not stored: its value stands in the
@@ -19,7 +20,7 @@ import base64
 import json
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, Literal
 
@@ -35,10 +36,10 @@ from millpond.errors import DataError, InternalError
 from millpond.identity import canonical, fixed_view, one_chunk, refine, same_rows, take, ties
 from millpond.ordering import Order
 from millpond.state.run_ref import RunRef
-from millpond.state.segment import BLOCK, FENCE_ROWS, Segment, SegmentEntry
+from millpond.state.segment import BLOCK, FENCE_ROWS, Segment, SegmentEntry, stacked_name
 from millpond.state.table_spec import HASH, WEIGHT, TableSpec
 
-VERSION = 1
+VERSION = 2
 MAGIC = b"MPONDRUN"
 ALIGN = 64
 HEADER = struct.Struct("<8sIIQQ")
@@ -119,11 +120,58 @@ class PackedWriter:
         hashes = columns[HASH].to_numpy()
         if not len(hashes):
             return None
+        whole = self._put(spec.name, bucket, columns)
+        self._entries.append(whole)
+        return _info(len(self._entries) - 1, whole)
+
+    def add_stack(
+        self, members: Sequence[tuple[TableSpec, int]], columns: dict[str, pa.Array]
+    ) -> list[SegmentInfo | None]:
+        """Several tables of equal types as a segment each of one Arrow batch; how many rows each has of it.
+
+        Columns are _h, those of the schemas by their places, and _w; the rows of a table lie in the order
+        of their hashes, each with a hash of its own.
+        """
+        hashes = columns[HASH].to_numpy()
+        firsts = np.cumsum([0, *(rows for _, rows in members)])
+        rises = np.append(hashes[1:] > hashes[:-1], True)
+        rises[firsts[1:] - 1] = True
+        if firsts[-1] != len(hashes) or not rises.all():
+            raise InternalError("the rows of a stack do not lie in order", detail=members[0][0].name)
+        if not len(hashes):
+            return [None] * len(members)
+        whole = self._put("", None, columns)
+        found: list[SegmentInfo | None] = []
+        for (spec, rows), first in zip(members, firsts.tolist(), strict=False):
+            if not rows:
+                found.append(None)
+                continue
+            names = {stacked_name(place): name for place, name in enumerate(spec.schema.names)}
+            own = hashes[first : first + rows]
+            entry = replace(
+                whole,
+                table=spec.name,
+                rows=rows,
+                h_min=int(own[0]),
+                h_max=int(own[-1]),
+                fences=own[::FENCE_ROWS].copy(),
+                constants={names.get(name, name): value for name, value in whole.constants.items()},
+                first=first,
+                of=whole.rows,
+                names=tuple(spec.schema.names),
+            )
+            self._entries.append(entry)
+            found.append(_info(len(self._entries) - 1, entry))
+        return found
+
+    def _put(self, table: str, bucket: int | None, columns: dict[str, pa.Array]) -> SegmentEntry:
+        """Write an Arrow batch; what the footer says about it."""
+        hashes: Hashes = columns[HASH].to_numpy()
         stored, constants = _elide(columns)
         body, lies = _write_ipc(stored)
         self._buffers.append(body)
         entry = SegmentEntry(
-            table=spec.name,
+            table=table,
             bucket=bucket,
             offset=self._size,
             length=body.size,
@@ -135,12 +183,11 @@ class PackedWriter:
             fences=hashes[::FENCE_ROWS].copy(),
             constants=constants,
         )
-        self._entries.append(entry)
         self._size += body.size
         if padding := -self._size % ALIGN:
             self._buffers.append(bytes(padding))
             self._size += padding
-        return _info(len(self._entries) - 1, entry)
+        return entry
 
     def finish(self) -> tuple[list[Any], list[SegmentInfo]]:
         """The whole file as buffers to write one after the other, and what is in it."""
@@ -167,7 +214,7 @@ def _header(length: int) -> bytes:
 
 
 def _info(place: int, entry: SegmentEntry) -> SegmentInfo:
-    return SegmentInfo(place, entry.table, entry.bucket, entry.rows, entry.length, entry.h_min, entry.h_max)
+    return SegmentInfo(place, entry.table, entry.bucket, entry.rows, entry.bytes, entry.h_min, entry.h_max)
 
 
 # ---------------------------------------------------------------- sorting rows
@@ -364,6 +411,7 @@ def _entry_to_json(entry: SegmentEntry) -> dict[str, Any]:
         "checksums": base64.b64encode(entry.checksums.tobytes()).decode(),
         "fences": base64.b64encode(entry.fences.tobytes()).decode(),
         "constants": {name: _constant_to_text(value) for name, value in entry.constants.items()},
+        **({} if entry.first is None else {"first": entry.first, "of": entry.of, "names": list(entry.names)}),
     }
 
 
@@ -380,6 +428,9 @@ def _entry_from_json(raw: dict[str, Any]) -> SegmentEntry:
         checksums=np.frombuffer(base64.b64decode(raw["checksums"]), np.uint64),
         fences=np.frombuffer(base64.b64decode(raw["fences"]), np.uint64),
         constants={name: _constant_from_text(text) for name, text in raw["constants"].items()},
+        first=raw.get("first"),
+        of=raw.get("of", 0),
+        names=tuple(raw.get("names", ())),
     )
 
 
@@ -425,6 +476,7 @@ class PackedFile:
         self.entries = tuple(entries)
         self._buffer = buffer
         self._segments: dict[int, Segment] = {}
+        self._stacks: dict[int, Segment] = {}  # by where they begin
 
     @staticmethod
     def open(name: str, buffer: pa.Buffer) -> PackedFile:
@@ -450,7 +502,29 @@ class PackedFile:
                 )
             entry = self.entries[place]
             data = self._buffer.slice(entry.offset, entry.length)
-            found = self._segments[place] = Segment(f"{self.name}#{place}", data, entry)
+            found = self._segments[place] = Segment(f"{self.name}#{place}", data, entry, self.stack(place))
+        return found
+
+    def stack(self, place: int) -> Segment | None:
+        """The rows of all tables that share a batch with this segment; None if it has one of its own."""
+        entry = self.entries[place]
+        if entry.first is None:
+            return None
+        found = self._stacks.get(entry.offset)
+        if found is None:
+            own = {name: stacked_name(place) for place, name in enumerate(entry.names)}
+            whole = replace(
+                entry,
+                table=f"{entry.table} and others",
+                rows=entry.of,
+                fences=entry.fences[:0],
+                constants={own.get(name, name): value for name, value in entry.constants.items()},
+                first=None,
+                names=(),
+            )
+            data = self._buffer.slice(entry.offset, entry.length)
+            found = self._stacks[entry.offset] = Segment(f"{self.name}#{place}", data, whole)
+            found.verified()
         return found
 
 

@@ -48,12 +48,26 @@ class SegmentEntry:
     checksums: Hashes  # xxh3_64 per block of the segment
     fences: Hashes  # the hash of every FENCE_ROWS-th row
     constants: Mapping[str, pa.Array]  # columns with one value, as one row
+    first: int | None = None  # of a stack of tables: the row of it with which this one begins
+    of: int = 0  # how many rows the stack has
+    names: tuple[str, ...] = ()  # the names of the columns, which a stack knows by their place
+
+    @property
+    def bytes(self) -> int:
+        """What the segment takes in the file; of a stack, its share."""
+        return self.length if self.first is None else self.length * self.rows // self.of
+
+
+def stacked_name(place: int) -> str:
+    """The name in a stack of the column that has this place in every table's schema."""
+    return f"c{place}"
 
 
 class Segment:
     """Verified access to the rows of one segment."""
 
-    def __init__(self, name: str, data: pa.Buffer, entry: SegmentEntry) -> None:
+    def __init__(self, name: str, data: pa.Buffer, entry: SegmentEntry, whole: Segment | None = None) -> None:
+        """`whole` is the stack that the segment is a part of, if it is; it is verified at once."""
         self.name = name
         self.rows = entry.rows
         self.entry = entry
@@ -66,23 +80,46 @@ class Segment:
                 "does not match its footer",
                 f"{data.size} bytes and {len(entry.checksums)} checksums, expected {entry.length} bytes",
             )
+        self._columns: dict[str, pa.Array] = self._read() if whole is None else self._part_of(whole)
+        self._hashes: Hashes = self._columns[HASH].to_numpy()
+        self._hash_offset = self._columns[HASH].buffers()[1].address - data.address
+        self._hashes_verified = whole is not None
+        self._whole: set[str] = set()  # columns verified in all their blocks: no need to ask again
+        self._bits: dict[str, npt.NDArray[Any] | None] = {}  # see `bits`
+        self._differ: dict[str, bool] = {}
+        self._distinct: bool | None = None  # has every row a hash of its own? None: nobody looked
+
+    def _read(self) -> dict[str, pa.Array]:
+        """The columns of the Arrow file, of which only the metadata is verified."""
+        entry = self.entry
         self._check_span(0, entry.body[0])
         self._check_span(entry.body[1], entry.length)
-        reader = pa.ipc.open_file(data)
+        reader = pa.ipc.open_file(self._data)
         batch = reader.get_batch(0)
         if reader.num_record_batches != 1 or batch.num_rows != entry.rows:
             raise self._damaged(
                 "does not match its footer",
                 f"{reader.num_record_batches} batches of {batch.num_rows} rows, footer has {entry.rows}",
             )
-        self._columns: dict[str, pa.Array] = dict(zip(batch.schema.names, batch.columns, strict=True))
-        self._hashes: Hashes = self._columns[HASH].to_numpy()
-        self._hash_offset = self._columns[HASH].buffers()[1].address - data.address
-        self._hashes_verified = False
-        self._whole: set[str] = set()  # columns verified in all their blocks: no need to ask again
-        self._bits: dict[str, npt.NDArray[Any] | None] = {}  # see `bits`
-        self._differ: dict[str, bool] = {}
-        self._distinct: bool | None = None  # has every row a hash of its own? None: nobody looked
+        return dict(zip(batch.schema.names, batch.columns, strict=True))
+
+    def _part_of(self, whole: Segment) -> dict[str, pa.Array]:
+        """The columns of a stack, cut to the rows of one table and under its names."""
+        entry = self.entry
+        first = entry.first
+        if first is None or first + entry.rows > whole.rows:
+            raise self._damaged(
+                "does not match its footer", f"rows {first} and {entry.rows} more of {whole.rows}"
+            )
+        self._verified[:] = True
+        self._unverified = 0
+        own = {stacked_name(place): name for place, name in enumerate(entry.names)}
+        return {own.get(n, n): c.slice(first, entry.rows) for n, c in whole.verified().items()}
+
+    def verified(self) -> Mapping[str, pa.Array]:
+        """All columns that are stored, after a look at every block."""
+        self._check_span(0, self.entry.length)
+        return self._columns
 
     # ------------------------------------------------------------ reading
 
@@ -197,7 +234,7 @@ class Segment:
 
     def find_one(self, wanted: Hashes) -> tuple[Ints, Ints] | None:
         """(which of these sorted, distinct hashes occur here, the row of each); None if one has two rows."""
-        if len(wanted) > 2 * self.rows and self._all_distinct():
+        if len(wanted) > 2 * self.rows and self.all_distinct():
             own = self.hashes(0, self.rows)
             place = np.minimum(wanted.searchsorted(own), len(wanted) - 1)
             rows = (wanted[place] == own).nonzero()[0]
@@ -208,7 +245,7 @@ class Segment:
             self._check_hash_positions(inside)
         hit = (self._hashes[inside] == wanted).nonzero()[0]  # a hash behind the last row equals none
         rows = inside[hit]
-        if not self._all_distinct():
+        if not self.all_distinct():
             after = np.minimum(rows + 1, self.rows - 1)
             if not self._hashes_verified:
                 self._check_hash_positions(after)
@@ -216,7 +253,7 @@ class Segment:
                 return None
         return hit, rows
 
-    def _all_distinct(self) -> bool:
+    def all_distinct(self) -> bool:
         """Is it known that no two rows share a hash? Only small segments are looked at for it."""
         if self._distinct is None:
             own = self.hashes(0, self.rows) if self.rows <= FENCE_ROWS else self._hashes[:0]

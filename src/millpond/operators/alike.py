@@ -1,0 +1,189 @@
+"""Aggregates that are alike, computed at once: what an epoch of few rows costs them, one of them costs.
+
+Law: every aggregate gets the state that it would get alone (law 3).  Aggregates are alike if their keys and
+arguments have the same types and their functions are the same, whatever they read and whatever names they
+have; so their groups are those of one more column, the number of the aggregate.  Where a hash does not tell
+two keys apart or a value cannot be said, nothing is given, and each is computed alone.  DISTINCT is an
+aggregate without functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millpond import delta as deltas
+from millpond import hashing
+from millpond.identity import canonical, one_chunk, same_rows, take
+from millpond.operators.accumulators import Accumulator
+from millpond.operators.aggregate import Aggregate, Failing, Feed, ints
+from millpond.operators.distinct import Distinct
+from millpond.operators.operator import Binding
+from millpond.state import alike
+from millpond.state.merge import OpenFile
+from millpond.state.run_ref import RunRef
+from millpond.state.segment import stacked_name
+from millpond.state.table_spec import HASH, WEIGHT, TableSpec
+
+Ints = npt.NDArray[np.int64]
+Hashes = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Stack:
+    """New rows of several tables, those of one after those of the other; see `PackedWriter.add_stack`."""
+
+    members: tuple[tuple[TableSpec, int], ...]
+    columns: dict[str, pa.Array]
+
+    def each(self) -> Iterator[pa.Table]:
+        """The rows of each table, under its own names."""
+        first = 0
+        for spec, size in self.members:
+            names = {stacked_name(place): name for place, name in enumerate(spec.schema.names)}
+            yield pa.table({names.get(n, n): c.slice(first, size) for n, c in self.columns.items()})
+            first += size
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of all aggregates, one after the other, each in the order of its hashes."""
+
+    key: list[pa.Array]
+    arguments: list[pa.Array | None]  # for each function
+    weights: Ints | None
+    hashes: Hashes
+    firsts: Ints  # where the rows of each aggregate begin, and the end
+
+
+@dataclass(frozen=True)
+class Member:
+    """One of several that are computed at once."""
+
+    operator: Aggregate
+    kinds: tuple[Accumulator, ...]
+    table: TableSpec
+
+    @staticmethod
+    def of(operator: object, binding: Binding) -> Member | None:
+        """None for what is computed alone in any case."""
+        if isinstance(operator, Distinct) and operator.expires is None:
+            names = tuple(binding.shape.schema.names)
+            return Member(Aggregate(names, (), (Feed("rows", ()),)), (), binding.tables[0])
+        if not isinstance(operator, Aggregate) or len(operator.feeds) > 1 or not operator.key:
+            return None
+        if operator.until is not None or operator.spread is not None:
+            return None
+        return Member(operator, binding.extra, binding.tables[0])
+
+    def likeness(self) -> tuple[Any, ...] | None:
+        """What is equal in members that are alike; None for one that is like none."""
+        table = alike.likeness(self.table)
+        calls = tuple((a.function, a.argument is None, a.distinct) for a in self.operator.aggs)
+        return None if table is None else (table, calls, repr(self.kinds))
+
+
+def apply(
+    members: Sequence[Member],
+    inputs: Sequence[pa.Table],
+    runs: Sequence[Sequence[RunRef]],
+    open_file: OpenFile,
+) -> Stack | None:
+    """Add the rows of an epoch, as they come to the sender, to the groups of each; None: see the law."""
+    operator, kinds, groups = members[0].operator, members[0].kinds, members[0].table
+    rows = _together([member.operator for member in members], inputs)
+    fresh_rows = rows.hashes[1:] != rows.hashes[:-1]
+    fresh_rows[rows.firsts[1:-1] - 1] = True
+    starts = np.flatnonzero(np.concatenate(([True], fresh_rows)))
+    again = np.flatnonzero(~fresh_rows)
+    if not hashing.is_injective(rows.key) and not same_rows(rows.key, again, again + 1):
+        return None
+    lengths = np.diff(np.append(starts, len(rows.hashes)))
+    counts = lengths if rows.weights is None else np.add.reduceat(rows.weights, starts)
+    key = [take(column, starts) for column in rows.key]
+    asked = alike.Asked(rows.hashes[starts], key, starts.searchsorted(rows.firsts))
+    wanted = [groups.schema.get_field_index(name) for name in operator.kept(groups, kinds)]
+    places = [place for place in wanted if groups.schema.names[place] not in operator.key]
+    looked = alike.lookup([member.table for member in members], runs, open_file, asked, places)
+    if looked is None:
+        return None
+    found, held = looked
+    old = pa.table([held[p] for p in places], names=[groups.schema.names[p] for p in places])
+    fresh: dict[str, Any] = {"_n": ints(old.column("_n")) + counts}
+    for i, argument in enumerate(rows.arguments):
+        if argument is None:
+            fresh[f"_a{i}_n"] = counts
+            continue
+        for name, values in kinds[i].partial(argument, rows.weights, starts, counts).items():
+            fresh[f"_a{i}_{name}"] = values
+    columns: dict[str, Any] = dict(zip(operator.key, key, strict=True))
+    errors: list[Failing] = []
+    for i, kind in enumerate(kinds):
+        operator.advance(i, kind, found, old, fresh, fresh["_n"], columns, errors)
+    if errors or (fresh["_n"] < 0).any():
+        return None
+    columns = {**fresh, **columns}
+    weight = (fresh["_n"] > 0).astype(np.int64)
+    stored = {
+        HASH: pa.array(asked.hashes),
+        **{
+            stacked_name(place): _typed(columns[field.name], field.type)
+            for place, field in enumerate(groups.fields)
+        },
+        WEIGHT: pa.array(weight),
+    }
+    keep = found | (weight > 0)  # a group that came and went within the epoch leaves nothing
+    bounds = asked.starts
+    if not keep.all():
+        where = np.flatnonzero(keep)
+        stored = {name: take(column, where) for name, column in stored.items()}
+        bounds = where.searchsorted(bounds)
+    sizes = np.diff(bounds).tolist()
+    return Stack(tuple((m.table, size) for m, size in zip(members, sizes, strict=True)), stored)
+
+
+def _typed(values: Any, kind: pa.DataType) -> pa.Array:
+    return pa.array(values, kind) if isinstance(values, np.ndarray) else one_chunk(values)
+
+
+def _together(operators: Sequence[Aggregate], inputs: Sequence[pa.Table]) -> _Rows:
+    sizes = [rows.num_rows for rows in inputs]
+    firsts = np.cumsum([0, *sizes])
+    key = [
+        _column([canonical(one_chunk(t.column(o.key[p]))) for o, t in zip(operators, inputs, strict=True)])
+        for p in range(len(operators[0].key))
+    ]
+    arguments = [
+        None
+        if operators[0].aggs[i].argument is None
+        else _column(
+            [one_chunk(t.column(o.aggs[i].argument)) for o, t in zip(operators, inputs, strict=True)]
+        )
+        for i in range(len(operators[0].aggs))
+    ]
+    weights = None
+    if any(WEIGHT in t.column_names for t in inputs):
+        weights = np.concatenate([deltas.weights(t) for t in inputs])
+    if all(HASH in t.column_names for t in inputs):  # and so in their order: see `engine.in_order`
+        hashes = np.concatenate([one_chunk(t.column(HASH)).to_numpy() for t in inputs])
+        return _Rows(key, arguments, weights, hashes, firsts)
+    hashes = hashing.hash_columns(key, int(firsts[-1]))
+    order = np.concatenate(
+        [a + np.argsort(hashes[a:b]) for a, b in zip(firsts[:-1].tolist(), firsts[1:].tolist(), strict=True)]
+    )
+    return _Rows(
+        [take(column, order) for column in key],
+        [None if column is None else take(column, order) for column in arguments],
+        None if weights is None else weights[order],
+        hashes[order],
+        firsts,
+    )
+
+
+def _column(parts: Sequence[pa.Array]) -> pa.Array:
+    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
