@@ -104,7 +104,7 @@ def _groups(jobs: Sequence[tuple[MergeJob, TableSpec]]) -> list[list[tuple[Merge
     found: dict[Any, list[tuple[MergeJob, TableSpec]]] = {}
     for job, spec in jobs:
         likeness = alike.likeness(spec) if job.bucket is None else None
-        found.setdefault(spec.name if likeness is None else likeness, []).append((job, spec))
+        found.setdefault(likeness or (job.table, job.bucket), []).append((job, spec))
     return list(found.values())
 
 
