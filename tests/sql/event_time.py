@@ -46,10 +46,17 @@ class Streams:
     """A query names windows as Ta, Hb, Sa: of ten seconds, of ten every five, sessions of three per k."""
 
     def __init__(
-        self, path: Path, seed: int, views: dict[str, str], on_close: dict[str, str], later: float = 0.0
+        self,
+        path: Path,
+        seed: int,
+        views: dict[str, str],
+        on_close: dict[str, str],
+        later: float = 0.0,
+        **options: Any,
     ) -> None:
         self.rng = random.Random(seed)
         self.path = path
+        self.options = options
         self.con = duckdb.connect()
         self.con.execute("set timezone = 'UTC'")
         self.now = 0.0
@@ -81,7 +88,8 @@ class Streams:
         self.views, self.later = {**self.views, **self.later}, {}
 
     def opened(self) -> millpond.Pond:
-        return millpond.open(self.path, engine="inline", parallelism=self.rng.choice([1, 2, 3]), checks=True)
+        tasks = self.rng.choice([1, 2, 3])
+        return millpond.open(self.path, engine="inline", parallelism=tasks, checks=True, **self.options)
 
     # -- one epoch ------------------------------------------------------------------------
 
@@ -98,11 +106,22 @@ class Streams:
 
     def push(self, *rows: int) -> None:
         """So many rows of each stream, in one epoch."""
+        sent = self.send(*rows)
+        self.pond.drain()
+        self.account(sent)
+
+    def send(self, *rows: int) -> dict[str, list[dict[str, Any]]]:
+        """So many rows of each stream, for an epoch to come."""
+        sent = {}
         for name, count in zip(STREAMS, rows if len(rows) > 1 else rows * len(STREAMS), strict=True):
-            fresh = [self.row() for _ in range(count)]
-            if not fresh:
-                continue
-            self.pond.insert(name, pa.Table.from_pylist(fresh, SCHEMA))
+            sent[name] = [self.row() for _ in range(count)]
+            if sent[name]:
+                self.pond.insert(name, pa.Table.from_pylist(sent[name], SCHEMA))
+        return sent
+
+    def account(self, sent: dict[str, list[dict[str, Any]]]) -> None:
+        """What was sent is in an epoch."""
+        for name, fresh in sent.items():
             bound = self.bounds.get(name)
             on_time = [r for r in fresh if bound is None or r["ts"] >= bound]
             self.late[name] += len(fresh) - len(on_time)
@@ -111,7 +130,6 @@ class Streams:
                 self.bounds[name] = newest if bound is None else max(bound, newest)
                 self.con.register("fresh", pa.Table.from_pylist(on_time, SCHEMA))
                 self.con.execute(f"insert into {name} from fresh")
-        self.pond.drain()
 
     def row(self) -> dict[str, Any]:
         at = self.now + self.rng.choice([0, 1, 2, 3, 3.5, -2, -5, -9])

@@ -120,11 +120,12 @@ class Changer:
                 self._program(catalog, wanted, change),
                 (*done.runs, *ended),
                 change.gone,
-                change.tables_gone | done.over,
+                change.tables_gone | done.gone,
                 done.counts,
-                {},
+                done.watermarks,
                 done.positions,
                 {"backfill": dict(done.metrics), **_came_and_went(change)},
+                done.drops,
             )
         return failed[0]
 

@@ -67,7 +67,7 @@ from millpond.errors import (
 from millpond.operators.operator import Wake
 from millpond.state.compaction import FAN_IN, UNIT_BYTES, MergeJob, plan_merges, together
 from millpond.state.filling import Fill
-from millpond.state.live import LiveRuns
+from millpond.state.live import LiveRuns, lasting
 from millpond.state.manifest import Manifest, Page, RunId, check, fold, run_id
 from millpond.state.run_ref import RunRef
 
@@ -501,9 +501,10 @@ class Coordinator:
             counts=counts,
             metrics=event.metrics,
         )
-        over = tuple(run_id(r) for r in self.live.values() if r.table in event.tables_gone)
+        gone_runs = {run_id(r): None for r in self.live.values() if r.table in event.tables_gone}
+        over = (*gone_runs, *(i for i in self.live.over(event.drops) if i not in gone_runs))
         self._program = event.program
-        return self._commit(child, added=event.runs, removed=over)
+        return self._commit(child, added=lasting(event.runs, event.drops), removed=over)
 
     def _on_change_failed(self, error: MillpondError, stopped: bool) -> list[Instruction]:
         assert self._changing is not None
@@ -583,15 +584,9 @@ class Coordinator:
             admitted={step: [dict(s.what) for s in splits] for step, splits in run.admitted.items()},
             metrics=outcome.metrics,
         )
-        expired = tuple(i for table, bucket in outcome.drops.items() for i in self.live.below(table, bucket))
-        # A bucket that closed in this epoch may also have got rows in it: those runs are over as well.
-        added = tuple(
-            r
-            for r in outcome.runs
-            if r.bucket is None or r.table not in outcome.drops or r.bucket >= outcome.drops[r.table]
-        )
         self._run = None
-        return self._commit(child, added=added, removed=expired)
+        added = lasting(outcome.runs, outcome.drops)
+        return self._commit(child, added=added, removed=self.live.over(outcome.drops))
 
     def _on_run_failed(self, error: MillpondError) -> list[Instruction]:
         run = self._run
@@ -633,7 +628,12 @@ class Coordinator:
         self, child: Manifest, *, added: tuple[RunRef, ...], removed: tuple[RunId, ...]
     ) -> list[Instruction]:
         added_all, removed_all = list(added), list(removed)
-        gone = set(removed)
+        filled = self._turns.taken()
+        if filled is not None:
+            child = replace(child, filling=filled.fill)
+            added_all.extend(lasting(filled.runs, filled.drops))
+            removed_all.extend(self.live.over(filled.drops))
+        gone = set(removed_all)
         for job, fresh in ((j, f) for m in self._merged for j, f in ((m.job, m.added), *m.also)):
             inputs = [run_id(r) for r in job.refs]
             if all(i in self.live and i not in gone for i in inputs):
@@ -642,10 +642,6 @@ class Coordinator:
                 gone.update(inputs)
         self._merged = []
         self._moved = 0
-        filled = self._turns.taken()
-        if filled is not None:
-            child = replace(child, filling=filled.fill)
-            added_all.extend(filled.runs)
         return self._put(
             child, {run_id(r): r for r in added_all}, {i: None for i in removed_all}, child.pages
         )

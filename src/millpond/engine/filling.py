@@ -7,6 +7,10 @@ program are one commit, and the view is there, exact at the epoch that all other
 show.  How far it is stands in every manifest (`state.filling`), and the rows that
 are in are in its listing; so whoever takes the pond over goes on with the next chunk.
 
+For the new steps a round is one epoch.  Its rows come in no order of time, so watermarks stand still
+until the last of them are in: what is late, closes and is dropped is as if they had come at once.  After the
+first round, which holds all of the past, they rise step by step (`engine.over`), one chunk each.
+
 Only a plan that *follows* (`plan.backfill`) can be filled this way.
 """
 
@@ -19,6 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from millpond.control.admission import spread
+from millpond.engine import over, watermarks
 from millpond.engine.backfill import (
     OnProgress,
     Progress,
@@ -36,6 +41,7 @@ from millpond.errors import InternalError, InvalidError
 from millpond.operators.materialize import ERRORS, ERRORS_SPEC
 from millpond.operators.scan import Scan
 from millpond.operators.state_scan import StateScan
+from millpond.operators.watermark import Watermark
 from millpond.plan import codec
 from millpond.plan.backfill import BackfillPlan
 from millpond.plan.change import PlanChange
@@ -49,6 +55,7 @@ from millpond.state.listing import Listing
 from millpond.state.manifest import Manifest
 from millpond.state.run_ref import RunRef
 from millpond.state.snapshot import concat_runs
+from millpond.state.table import Table
 from millpond.state.table_spec import TableSpec
 
 SPLITS = 128  # of a chunk of the largest size: how finely smaller ones can be cut
@@ -62,10 +69,22 @@ class Adopted:
     """What the commit that adopts a fill must hold."""
 
     runs: tuple[RunRef, ...]
-    over: frozenset[str]  # tables that only the fill needed
+    gone: frozenset[str]  # tables that only the fill needed
     counts: Mapping[str, int]
+    watermarks: Mapping[str, Any]  # of new steps
     positions: Mapping[str, Any]  # of constant sources, which are in whole
     metrics: Mapping[str, Any]
+    drops: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class _Wrote:
+    """What one run of the plan brought."""
+
+    runs: tuple[RunRef, ...]  # that no change feed tells of
+    drops: Mapping[str, int]
+    counts: Mapping[str, int]
+    seen: Mapping[str, Any]  # by new watermarks
 
 
 class Filling:
@@ -100,6 +119,11 @@ class Filling:
             for step, node in found.plan.nodes.items()
             if isinstance(node.operator, StateScan)
         }
+        steps = found.plan.nodes.values()
+        self.timed = any(t.time is not None for t in self.specs.values()) or any(
+            isinstance(n.operator, Watermark) for n in steps
+        )
+        self._spans: tuple[int, Mapping[str, tuple[int, ...]]] | None = None  # of the first round's epoch
         self._plan: str | None = None  # the file that this process wrote
         self._changed: dict[int, tuple[RunRef, ...]] = {}  # by epoch, what it changed in the scanned tables
 
@@ -123,6 +147,8 @@ class Filling:
             ask.now_us,
             rows,
             total,
+            now_us=ask.now_us,
+            behind_us=None if self.timed else 0,
         )
 
     def more(self, ask: FillMore) -> FillMoved | Adopted:
@@ -136,6 +162,8 @@ class Filling:
             )
         if fill.done < fill.splits:
             return self._chunk(ask, fill, max(ask.rows, fill.least), self.bytes_max)
+        if fill.behind_us != 0:
+            return self._step(ask, fill)
         changed = self._between(fill.base, ask.base.epoch)
         rows, size = sum(r.rows for r in changed), sum(r.bytes for r in changed)
         if rows <= max(ask.rows, fill.least) and size <= self.bytes_max:
@@ -148,10 +176,13 @@ class Filling:
             cuts=self._cuts(fill.split_rows, lambda table: named.get(table, ())),
             done=0,
             round=fill.round + 1,
+            now_us=ask.base.now_us,
         )
         total = sum(count * held for _, count, held, _ in following.cuts)
-        # So many rows at a time that the pond comes half as far as in the round before, if it is fed as then.
-        least = -(-2 * rows // (ask.base.epoch - fill.base))
+        # So many rows at a time that the pond comes half as far as in the round before, if it is fed as then:
+        # half of half, and so on, where some tables must be in before the others (a chunk is cut there).
+        parts = len({self.found.part(step) for step in self.scans})
+        least = -(-(1 + parts) * rows // (ask.base.epoch - fill.base))
         following = replace(following, total=fill.total + total, least=least)
         return self._chunk(ask, following, max(ask.rows, least), self.bytes_max)
 
@@ -160,7 +191,7 @@ class Filling:
     def _cuts(self, rows: int, runs: Callable[[str], Sequence[RunRef]]) -> tuple[Cut, ...]:
         found = {step: runs(table) for step, table in self.scans.items()}
         sizes = {step: sum(ref.rows for ref in refs) for step, refs in found.items()}
-        order = fill_order(self.found.plan, sizes)
+        order = sorted(fill_order(self.found.plan, sizes), key=self.found.part)
         return tuple(cut_scan(step, found[step], rows, self.bytes_max) for step in order)
 
     def _between(self, since: int, until: int) -> tuple[RunRef, ...]:
@@ -196,8 +227,11 @@ class Filling:
             splits = {step: [*given] for step, _, given in self._constants()}
         count = rows = size = 0
         taken: dict[Cut, list[int]] = {}  # each scan is read from where it was left, range by range
-        for _, number, made in fill.left():
-            if count and (rows + made[2] > rows_max or size + made[3] > bytes_max):
+        left = [(self.found.part(step), number, made) for step, number, made in fill.left()]
+        fits = sum(m[2] for *_, m in left) <= rows_max and sum(m[3] for *_, m in left) <= bytes_max
+        for part, number, made in left:
+            full = rows + made[2] > rows_max or size + made[3] > bytes_max
+            if count and not fits and (full or part != left[0][0]):
                 break
             taken.setdefault(made, []).append(number)
             count, rows, size = count + 1, rows + made[2], size + made[3]
@@ -210,17 +244,53 @@ class Filling:
                 since=Past.of(self._epoch(ask, fill.since)),
                 changed=tuple(r for r in self._between(fill.since, fill.base) if self._read_by(r, splits)),
             )
-        runs, counts = self._run(ask, splits, past)
+            if fill.done + count == fill.splits:  # all of the round is in, and time comes with it
+                past = replace(past, rises=self._reached(ask, fill))
+        else:
+            past = replace(past, spans=self._in_spans(ask, fill))
+        wrote = self._run(ask, splits, past, fill)
         moved = replace(
             fill,
             done=fill.done + count,
             rows=fill.rows + rows,
             chunks=fill.chunks + 1,
-            counts=_sums(fill.counts, counts),
+            counts=_sums(fill.counts, wrote.counts),
+            seen=_newest(fill.seen, wrote.seen),
             plan=self._plan,
         )
+        if past.rises is not None:
+            moved = replace(moved, marks=self._reached(ask, moved))
         self._tell(moved)
-        return FillMoved(moved, runs, rows, (time.perf_counter() - started) * 1000)
+        return FillMoved(moved, wrote.runs, rows, (time.perf_counter() - started) * 1000, wrote.drops)
+
+    # -- time ---------------------------------------------------------------------------
+
+    def _reached(self, ask: FillMore, fill: Fill) -> Mapping[str, Any]:
+        """Where watermarks are for the new steps when all of a round is in."""
+        return _newest(self._epoch(ask, fill.base).watermarks, fill.seen) if self.timed else {}
+
+    def _in_spans(self, ask: FillMore, fill: Fill) -> Mapping[str, tuple[int, ...]]:
+        if not self.timed:
+            return {}
+        if self._spans is None or self._spans[0] != fill.base:
+            marks = self._epoch(ask, fill.base).watermarks
+            self._spans = fill.base, over.spans_of(self.found.plan, marks)
+        return self._spans[1]
+
+    def _step(self, ask: FillMore, fill: Fill) -> FillMoved:
+        """All of the past is in: time comes nearer to its end, by as much as ends few enough rows."""
+        started = time.perf_counter()
+        spans, listing = self._in_spans(ask, fill), Listing.of(ask.base, self.worker.pages)
+        held = [ref for table in spans for ref in listing.runs(table)]
+        behind_us, rows = over.next_step(held, spans, fill.behind_us, ask.rows)
+        marks = over.stepped(self._reached(ask, fill), behind_us)
+        fill = replace(fill, marks=marks, behind_us=behind_us, chunks=fill.chunks + 1)
+        wrote = self._run(ask, {}, replace(Past.of(ask.base), spans=spans), fill)
+        fill = replace(fill, counts=_sums(fill.counts, wrote.counts))
+        self._tell(fill)
+        return FillMoved(fill, wrote.runs, rows, (time.perf_counter() - started) * 1000, wrote.drops)
+
+    # -- running it ---------------------------------------------------------------------
 
     def _epoch(self, ask: FillMore, epoch: int) -> Manifest:
         return ask.base if epoch == ask.base.epoch else history.read_manifest(self.worker.store, epoch)
@@ -228,10 +298,8 @@ class Filling:
     def _read_by(self, ref: RunRef, splits: Mapping[str, object]) -> bool:
         return any(self.scans.get(step) == ref.table for step in splits)
 
-    def _run(
-        self, ask: FillMore, splits: Mapping[str, Sequence[Split]], past: Past
-    ) -> tuple[tuple[RunRef, ...], dict[str, int]]:
-        """Run the plan over some splits; what it wrote, as runs that no change feed tells of, and counts."""
+    def _run(self, ask: FillMore, splits: Mapping[str, Sequence[Split]], past: Past, fill: Fill) -> _Wrote:
+        """Run the plan over some splits, at the time of a round."""
         if self._plan is None:
             name = f"runs/{ask.token}/{ask.epoch:016d}-p-0-{os.urandom(8).hex()}"
             self.worker.store.put_new(name, codec.dumps(self.found.plan))
@@ -243,13 +311,13 @@ class Filling:
             self._plan,
             ask.epoch,
             ask.token,
-            ask.now_us,
+            fill.now_us,
             (first, *[ask.parallelism] * (self.levels.count - 1)),
             spread(splits, first),
             ask.base.pages,
             ask.base.recent,
             ask.base.gone,
-            {},
+            fill.marks,
             ask.base.roots,
             self.checks,
             options=self.options,
@@ -257,9 +325,11 @@ class Filling:
         )
         fresh: list[RunRef] = []
         counts: dict[str, int] = {}
+        drops: dict[str, int] = {}
+        seen: dict[str, Any] = {}
         for report in self._epochs.run(spec):
-            if report.drops:
-                raise InternalError("a step that follows dropped what is over", detail=str(report.drops))
+            drops.update(report.drops)
+            watermarks.merge(seen, {s: m for s, m in report.watermarks.items() if s in self.change.new})
             fresh += report.runs
             for name, count in report.counts.items():
                 if name.partition("/")[2] in self.change.new:
@@ -269,22 +339,24 @@ class Filling:
         if failed:
             rows = own_errors(failed, self.change.new, self.worker)
             runs += write_errors(self.worker, rows, ask.token, ask.epoch, spec=ASIDE_SPEC)
-        return tuple(replace(r, kind="merge") for r in runs), counts
+        return _Wrote(tuple(replace(r, kind="merge") for r in runs), drops, counts, seen)
 
     # -- the end -----------------------------------------------------------------------
 
     def _adopted(self, ask: FillMore, fill: Fill, changed: Sequence[RunRef]) -> Adopted:
         """The state of the new steps at the head: what changed since the last round comes as one chunk."""
-        following = replace(fill, base=ask.base.epoch, since=fill.base, done=0)
+        following = replace(fill, base=ask.base.epoch, since=fill.base, done=0, cuts=(), now_us=ask.now_us)
         runs: tuple[RunRef, ...] = ()
-        if changed:
+        drops: Mapping[str, int] = {}
+        if changed or self.timed:
             named = _by_table(changed)
             cuts = self._cuts(fill.split_rows, lambda table: named.get(table, ()))
             rows = sum(count * held for _, count, held, _ in cuts)
             following = replace(following, cuts=cuts, total=fill.total + rows)
             moved = self._chunk(ask, following, ALL, ALL)
-            following, runs = moved.fill, moved.runs
+            following, runs, drops = moved.fill, moved.runs, moved.drops
         held = Listing.of(ask.base, self.worker.pages).runs(ASIDE)
+        self._check_owed(ask, runs)
         aside = [*held, *(r for r in runs if r.table == ASIDE)]
         errors: tuple[RunRef, ...] = ()
         if aside:
@@ -301,8 +373,24 @@ class Filling:
             step: scan.source.advance(None, splits, ()).position for step, scan, splits in self._constants()
         }
         kept = tuple(r for r in runs if r.table in self.own)
-        over = frozenset(self.specs) - self.own
-        return Adopted((*kept, *errors), over, following.counts, positions, metrics)
+        gone = frozenset(self.specs) - self.own
+        marks = {step: mark for step, mark in following.marks.items() if step in self.change.new}
+        return Adopted((*kept, *errors), gone, following.counts, marks, positions, metrics, drops)
+
+    def _check_owed(self, ask: FillMore, runs: Sequence[RunRef]) -> None:
+        """Every row that was late was among those that were read."""
+        listing = Listing.of(ask.base, self.worker.pages)
+        for late in self.found.first:
+            step = late.removesuffix("!late")
+            spec = self.specs[f"{step}/owed"]
+            held = [*listing.runs(spec.name), *(r for r in runs if r.table == spec.name)]
+            left = Table(spec, held, self.worker.open_file).scan(list(spec.key))
+            if left.num_rows:
+                raise InternalError(
+                    "rows that were late are not among those that were read",
+                    detail=f"{left.num_rows} of them, in {spec.name}",
+                    step=step,
+                )
 
     def forget(self) -> None:
         if self._plan is not None:
@@ -319,6 +407,12 @@ def progress_of(fill: Fill) -> Progress:
 
 def _sums(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
     return {name: one.get(name, 0) + other.get(name, 0) for name in {*one, *other}}
+
+
+def _newest(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    found = dict(one)
+    watermarks.merge(found, other)
+    return found
 
 
 def _by_table(runs: Sequence[RunRef]) -> dict[str, list[RunRef]]:

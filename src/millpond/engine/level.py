@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from millpond import hashing
 from millpond.delta import HASH, ORIGIN, WEIGHT
-from millpond.engine import checks, frames, pieces, watermarks
+from millpond.engine import checks, frames, over, pieces, watermarks
 from millpond.engine.parts import Part
 from millpond.engine.past import past_rows
 from millpond.engine.placing import (
@@ -92,12 +92,14 @@ class StepContext:
         name: str,
         *,
         everywhere: bool = False,
-        buckets: Container[int] | None = None,
+        buckets: Collection[int] | None = None,
         below_bucket: int | None = None,
     ) -> Table:
         spec = next(t for t in self._node.binding.tables if t.name == name)
         runs = self._task.listing.runs(name)
         if buckets is not None:
+            spans = self._task.spans.get(name)
+            buckets = buckets if spans is None else over.kept_in(buckets, spans)
             runs = [r for r in runs if r.bucket in buckets]
         if below_bucket is not None:
             runs = [r for r in runs if r.bucket is not None and r.bucket < below_bucket]
@@ -156,6 +158,11 @@ class TaskRun:
         worker.trim(self.listing)
         self.heard: dict[str, Any] = dict(spec.watermarks)  # the same in every task of a level
         self.watermarks: dict[str, Any] = dict(spec.watermarks)  # and what this task saw itself
+        past = spec.past
+        self._rises = past is None or past.rises is not None
+        if past is not None and past.rises is not None:
+            watermarks.merge(self.watermarks, past.rises)
+        self.spans: Mapping[str, tuple[int, ...]] = {} if past is None else past.spans
         bounds = hashing.bounds(spec.parallelism[level])
         self.h_min = int(bounds[task])
         self.h_max = int(bounds[task + 1]) - 1 if task + 1 < len(bounds) else LAST_HASH
@@ -179,7 +186,7 @@ class TaskRun:
         """Take in what the tasks before this one know of time."""
         for key in sorted(headers):
             watermarks.merge(self.watermarks, headers[key].watermarks)
-        if self.spec.past is None:
+        if self._rises:
             self.heard = dict(self.watermarks)
 
     # -- running nodes -----------------------------------------------------
@@ -475,9 +482,11 @@ class TaskRun:
             self.writer.add(spec, change.rows, presorted=change.presorted)
             return
         buckets = spec.buckets(change.rows)
-        over = self.drops.get(spec.name)
+        spans = self.spans.get(spec.name)
+        buckets = buckets if spans is None else over.placed(buckets, spans)
+        ended = self.drops.get(spec.name)
         for bucket in np.unique(buckets):
-            if over is not None and bucket < over:
+            if ended is not None and bucket < ended:
                 continue  # it is dropped by the very epoch that writes it
             rows = change.rows.filter(pa.array(buckets == bucket))
             self.writer.add(spec, rows, bucket=int(bucket), presorted=change.presorted)

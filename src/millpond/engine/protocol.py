@@ -234,6 +234,7 @@ class Changed:
     watermarks: Mapping[str, Any]
     positions: Mapping[str, Any]  # that sources have from now on
     metrics: Mapping[str, Any]
+    drops: Mapping[str, int] = field(default_factory=dict)  # of what was filled, as in FillMoved
 
 
 @dataclass(frozen=True)
@@ -251,6 +252,7 @@ class FillMoved:
     runs: tuple[RunRef, ...]
     rows: int
     ms: float
+    drops: Mapping[str, int] = field(default_factory=dict)  # by table: buckets below it are over
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,9 @@ class Past:
     gone: tuple[RunId, ...]
     since: Past | None = None
     changed: tuple[RunRef, ...] = ()
+    # Where time comes to with these rows; None where it stands still, since more of them will come.
+    rises: Mapping[str, Any] | None = None
+    spans: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # see `engine.over`
 
     @staticmethod
     def of(manifest: Manifest) -> Past:
@@ -55,7 +58,7 @@ class EpochSpec:
     durable: bool = True
     options: Mapping[str, Any] = field(default_factory=dict)
     # Of a backfill: where tables are read from.  Its rows come in no order of time, so what they tell of
-    # watermarks is reported, and acted upon by nobody.
+    # watermarks is reported, and acted upon by nobody, but where `Past.rises` says so.
     past: Past | None = None
     whole: bool = False  # no columns are left out that only failures would show
     apart: bool = False  # tasks are parts of the plan (`engine.parts`), not ranges of hashes

@@ -501,6 +501,10 @@ class Aggregate:
     ) -> bool:
         return self.until is not None and self.until.is_due(binding.tables[0].name, earliest, watermarks)
 
+    def ends(self, binding: Binding) -> tuple[tuple[str, Bound], ...]:
+        until = self.until
+        return () if until is None else tuple((t.name, until) for t in binding.tables if t.time is not None)
+
     def _close(self, ctx: Context, binding: Binding, groups: TableSpec, changed: Result | None) -> Result:
         """Show the windows that ended, whole and once, and drop their buckets."""
         assert self.closes is not None

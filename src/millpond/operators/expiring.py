@@ -22,6 +22,9 @@ class Expiring:
     ) -> bool:
         return self.expires is not None and self.expires.is_due(binding.tables[0].name, earliest, watermarks)
 
+    def ends(self, binding: Binding) -> tuple[tuple[str, Bound], ...]:
+        return () if self.expires is None else ((binding.tables[0].name, self.expires),)
+
     def ended(self, ctx: Context, binding: Binding) -> tuple[tuple[str, int], ...]:
         """What this epoch drops of the first table."""
         return () if self.expires is None else self.expires.drops(ctx.watermark, binding.tables[0])

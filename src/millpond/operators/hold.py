@@ -49,6 +49,9 @@ class Hold:
         first, limit = earliest.get(binding.tables[0].name), self.until.limit(watermarks.get)
         return first is not None and limit is not None and first <= limit // self.until.width_us
 
+    def ends(self, binding: Binding) -> tuple[tuple[str, Bound], ...]:
+        return ((binding.tables[0].name, self.until),)
+
     def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
         (delta,) = inputs
         (spec,) = binding.tables

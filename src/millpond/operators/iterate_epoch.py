@@ -15,7 +15,7 @@ at once are taken round by round, each once, instead of being put right later.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,7 +74,7 @@ class InnerContext:
         name: str,
         *,
         everywhere: bool = False,
-        buckets: Container[int] | None = None,
+        buckets: Collection[int] | None = None,
         below_bucket: int | None = None,
     ) -> Table:
         found = self._outer.table(name, everywhere=True, buckets=buckets, below_bucket=below_bucket)

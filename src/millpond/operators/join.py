@@ -340,6 +340,16 @@ class Join:
         bounded = [side for side in (sides.left, sides.right) if side.bound is not None]
         return any(s.bound.is_due(s.table, earliest, watermarks) for s in bounded if s.bound is not None)
 
+    def ends(self, binding: Binding) -> tuple[tuple[str, Bound], ...]:
+        sides: Sides = binding.extra
+        timed = {table.name for table in binding.tables if table.time is not None}
+        return tuple(
+            (table, side.bound)
+            for side in (sides.left, sides.right)
+            for table in (side.table, side.counts)
+            if side.bound is not None and table in timed
+        )
+
     def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
         sides: Sides = binding.extra
         drops = tuple(d for side in (sides.left, sides.right) for d in side.drops(ctx, binding.tables))

@@ -5,7 +5,7 @@ less those without a usable time, as multisets.  Which of two equal rows was the
 late one makes no difference.  So rows that were late once never come back, and
 nobody has to know how the input was cut into epochs (laws 1 and 8).
 
-The late rows must be in before the first row of the input.
+The late rows must be in before the rows that they are among, or come with them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import ClassVar
 import pyarrow as pa
 
 from millpond import delta as deltas
-from millpond.errors import InternalError
 from millpond.operators.event_time import micros, without_time
 from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
 from millpond.operators.watermark import stored
@@ -46,23 +45,20 @@ class OnTime:
         rows, late = inputs
         (spec,) = binding.tables
         names = spec.schema.names
-        if late is not None and rows is not None:
-            raise InternalError("late rows came together with the rows they are among", step=ctx.step)
-        if late is not None:
-            return Result(changes=(Change(spec.name, _plain(late, spec)),))
+        fresh = None if late is None else deltas.consolidate(_plain(late, spec))
         if rows is None:
-            return Result()
+            return Result() if fresh is None else Result(changes=(Change(spec.name, fresh),))
         _, usable = micros(rows.column(self.time))
         rows, _ = without_time(rows, usable, self.time)
         rows = deltas.consolidate(_plain(rows, spec))
-        if not rows.num_rows:
-            return Result()
         held = ctx.table(spec.name).lookup(KeySet.of(rows, spec.key)).table.select([*names, deltas.WEIGHT])
-        if not held.num_rows:
-            return Result(rows)
-        less = deltas.consolidate(deltas.concat([rows, deltas.negate(held)]))
+        owed = held if fresh is None else deltas.consolidate(deltas.concat([held, fresh]))
+        if not owed.num_rows:
+            return Result(rows if rows.num_rows else None)
+        less = deltas.consolidate(deltas.concat([rows, deltas.negate(owed)]))
         out = less.filter(pa.array(deltas.weights(less) > 0))
-        paid = deltas.consolidate(deltas.concat([out, deltas.negate(rows)]))
+        left = deltas.consolidate(deltas.concat([out, deltas.negate(less)]))  # is still owed
+        paid = deltas.consolidate(deltas.concat([left, deltas.negate(held)]))
         return Result(out if out.num_rows else None, (Change(spec.name, paid),) if paid.num_rows else ())
 
 

@@ -14,7 +14,7 @@ when its output is a function of the input multiset, bit for bit; otherwise it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -109,7 +109,7 @@ class Context(Protocol):
         name: str,
         *,
         everywhere: bool = False,
-        buckets: Container[int] | None = None,
+        buckets: Collection[int] | None = None,
         below_bucket: int | None = None,
     ) -> Table:
         """A state table of this step at epoch e-1.
@@ -220,6 +220,13 @@ class Wakes(Protocol):
         Watermarks rise by rows, so an epoch is there to fire in; what waits for the clock alone needs a
         `Wake` in the binding, or nobody runs an epoch for it.
         """
+
+
+class Ends(Protocol):
+    """An operator that drops buckets of its tables when watermarks pass them."""
+
+    def ends(self, binding: Binding) -> tuple[tuple[str, Bound], ...]:
+        """Which tables, each with the bound behind which its buckets are dropped."""
 
 
 ERROR_SCHEMA = pa.schema([("row", pa.string()), ("reason", pa.string()), ("_w", pa.int64())])

@@ -64,6 +64,9 @@ class Session:
         end: Bound = binding.extra
         return end.is_due(binding.tables[0].name, earliest, watermarks)
 
+    def ends(self, binding: Binding) -> tuple[tuple[str, Bound], ...]:
+        return ((binding.tables[0].name, binding.extra),)
+
     def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
         (delta,) = inputs
         (spec,) = binding.tables

@@ -111,6 +111,9 @@ class SessionAggregate:
         end: Bound = binding.extra[0]
         return end.is_due(binding.tables[0].name, earliest, watermarks)
 
+    def ends(self, binding: Binding) -> tuple[tuple[str, Bound], ...]:
+        return ((binding.tables[0].name, binding.extra[0]),)
+
     # -- the sender's side -------------------------------------------------------------
 
     def prepare(self, binding: Binding, index: int, delta: pa.Table) -> pa.Table:

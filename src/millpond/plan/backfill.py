@@ -13,9 +13,9 @@ What was given in an order that nobody holds any more (to a process step), or
 by a step that is no function of its input's sum, cannot be found; then the
 change is refused with the reason.
 
-Where all of it is read from tables, and no step minds when rows come, the same
-plan run over what has changed in these tables brings its state from one epoch to
-a later one: such a plan *follows*.
+Where all of it is read from tables, the same plan run over what has changed in
+these tables brings its state from one epoch to a later one, as one epoch of its own
+would: such a plan *follows*.
 """
 
 from __future__ import annotations
@@ -51,9 +51,11 @@ class BackfillPlan:
     @property
     def follows(self) -> bool:
         """Can the state that it fills be brought to a later epoch by the changes of the tables it reads?"""
-        return not (self.first or self.second or self.sources) and all(
-            map(_timeless, self.plan.nodes.values())
-        )
+        return not self.sources and all(map(_follows, self.plan.nodes.values()))
+
+    def part(self, scan: str) -> int:
+        """Scans of a lower part are read whole before those of a higher one, unless all come together."""
+        return 0 if scan in self.first else 1 if scan in self.second else 2
 
 
 def backfill_plan(old: Plan, plan: Plan, new: Collection[str], positions: Collection[str]) -> BackfillPlan:
@@ -115,7 +117,7 @@ class _Finder:
         if mark is not None and mark not in self.new:
             self._read(node.step, self._late(mark), node.binding.shape)
             return
-        if self._remembers_order(node) and self._was_read(node):
+        if _remembers_order(node) and self._was_read(node):
             raise InvalidError(
                 f"step {node.step!r} is new, and what it reads was already read",
                 detail="it sees rows in the order in which they come, and the pond does not hold their order",
@@ -146,8 +148,8 @@ class _Finder:
             self.first.append(late)
             (rows,) = self._named(node.inputs)
             self._add(step, OnTime(node.operator.time, node.binding.shape), (rows, late))
-        elif self._remembers_order(node) or getattr(node.operator, "once", False):
-            what = "order in which" if self._remembers_order(node) else "times at which"
+        elif _remembers_order(node) or getattr(node.operator, "once", False):
+            what = "order in which" if _remembers_order(node) else "times at which"
             raise InvalidError(
                 f"what step {step!r} gave so far is nowhere",
                 detail=f"no view holds it, and it depends on the {what} rows came",
@@ -201,12 +203,6 @@ class _Finder:
         (late,) = (t for t in self.old.nodes[step].binding.tables if t.name == f"{step}/late")
         return late
 
-    def _remembers_order(self, node: Node) -> bool:
-        if not node.inputs:
-            return False
-        names = frozenset(node.binding.shape.schema.names)
-        return any(ORIGIN in columns for columns in node.operator.requires(node.binding, names))
-
     def _was_read(self, node: Node) -> bool:
         """Is anything behind the step that the pond has read before?"""
         seen: set[str] = set()
@@ -237,14 +233,19 @@ def _known(shape: Shape, reads: tuple[str, ...] | None) -> Shape:
     return replace(shape, schema=pa.schema([shape.schema.field(name) for name in reads]))
 
 
-def _timeless(node: Node) -> bool:
-    """Is what a step gives a function of the sum of its input alone, whenever that comes?"""
-    operator, tables = node.operator, list(node.binding.tables)
-    if isinstance(operator, StateScan):
-        tables.append(operator.table)
-    if isinstance(operator, Watermark | OnTime | LateRows) or getattr(operator, "once", False):
+def _remembers_order(node: Node) -> bool:
+    """Does a step see rows in the order in which they come?"""
+    if not node.inputs:
         return False
-    return not node.binding.wakes and all(table.time is None for table in tables)
+    names = frozenset(node.binding.shape.schema.names)
+    return any(ORIGIN in columns for columns in node.operator.requires(node.binding, names))
+
+
+def _follows(node: Node) -> bool:
+    """Can a step take in what changed between two epochs, as one epoch?"""
+    if isinstance(node.operator, StateScan):
+        return node.operator.table.time is None  # what is dropped from a table is no change of it
+    return not _remembers_order(node)
 
 
 def _view_table(node: Node) -> TableSpec | None:

@@ -8,6 +8,9 @@ the new steps would hold at epoch `base`, had they been there from the beginning
 The first round reads the tables of epoch `base` whole; every further one reads what
 changed in them from epoch `since` to `base`.  A crash therefore loses what was done
 since the last commit, one chunk, and nothing else.
+
+For the new steps a round is one epoch, cut into chunks: its rows are late, looked up and stamped as those of
+one epoch are, and watermarks rise when all of them are in.
 """
 
 from __future__ import annotations
@@ -40,6 +43,10 @@ class Fill:
     rows: int = 0
     chunks: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
+    now_us: int = 0  # the time of this round
+    marks: Mapping[str, Any] = field(default_factory=dict)  # how far watermarks have come for the new steps
+    seen: Mapping[str, Any] = field(default_factory=dict)  # what new watermarks saw, while time stands still
+    behind_us: int | None = 0  # how far time is behind the end of the first round; None: it has not begun
     plan: str | None = None  # the file that tells tasks what to run
 
     @property

@@ -7,7 +7,7 @@ bucket) that it touched, however many runs there are.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from millpond.state.manifest import RunId, run_id
 from millpond.state.run_ref import RunRef
@@ -54,6 +54,10 @@ class LiveRuns:
         buckets = self._places.get(table, {})
         return [i for b, runs in buckets.items() if b is not None and b < bucket for i in runs]
 
+    def over(self, drops: Mapping[str, int]) -> tuple[RunId, ...]:
+        """The runs that end when these tables drop their buckets below these."""
+        return tuple(i for table, bucket in drops.items() for i in self.below(table, bucket))
+
     def earliest(self, table: str) -> int | None:
         """The first bucket in time of a table, if it has any.
 
@@ -87,3 +91,8 @@ class LiveRuns:
                 heapq.heappush(self._heaps[ref.table], ref.bucket)
             buckets.setdefault(ref.bucket, {})[ident] = ref
             self.touched.add((ref.table, ref.bucket))
+
+
+def lasting(runs: Iterable[RunRef], drops: Mapping[str, int]) -> tuple[RunRef, ...]:
+    """Fresh runs without those of a bucket that is over: it may have got rows in the epoch that closed it."""
+    return tuple(r for r in runs if r.bucket is None or r.bucket >= drops.get(r.table, r.bucket))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from millpond.control.admission import Bounds, Pace, budget_rows
-from millpond.engine.fill_turns import AT_ONCE_ROWS, CHUNK_ROWS, IDLE_MS, FillTurns
+from millpond.engine.fill_turns import AT_ONCE_ROWS, CHUNK_ROWS, IDLE_FIRST_MS, IDLE_MS, FillTurns
 from millpond.engine.protocol import FillMoved
 from millpond.state.filling import Fill
 
@@ -25,10 +27,15 @@ def test_a_chunk_between_epochs_takes_about_as_long_as_one() -> None:
     assert 8_000 < turns(10_000, 1150).rows(Bounds(target_ms=1000, rows_min=1), idle=False) < 10_000
 
 
-def test_a_chunk_while_nobody_waits_takes_up_to_ten_seconds_and_no_more_than_fits() -> None:
-    rows = turns(10_000, 1150).rows(Bounds(target_ms=1000), idle=True)  # ten a millisecond
-    assert 0.95 < rows / (10 * IDLE_MS) <= 1
-    assert turns(250_000, 500).rows(Bounds(), idle=True) == CHUNK_ROWS
+def test_a_chunk_takes_the_longer_the_longer_nobody_waits_and_no_more_than_fits() -> None:
+    found = turns(10_000, 1150)  # ten a millisecond
+    bounds = Bounds(target_ms=500, rows_min=1)
+    ms = [found.rows(bounds, idle=True) / 10 for _ in range(6)]
+    assert ms == pytest.approx([IDLE_FIRST_MS, 2000, 4000, 8000, IDLE_MS, IDLE_MS], rel=0.2)
+    assert found.rows(bounds, idle=False) <= 5_000
+    assert found.rows(bounds, idle=True) == 10 * ms[0], "there was input a moment ago"
+    fast = turns(250_000, 50)
+    assert max(fast.rows(Bounds(), idle=True) for _ in range(6)) == CHUNK_ROWS
     assert turns(250_000, 500).rows(Bounds(rows_max=7000), idle=True) == 7000
 
 

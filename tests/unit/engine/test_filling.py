@@ -185,12 +185,12 @@ def test_whoever_takes_over_goes_on_with_the_next_chunk(made: World, monkeypatch
     parts: list[tuple[str, int, int]] = []
     real = Filling._run
 
-    def seen(self: Filling, ask: Any, splits: Any, past: Any) -> Any:
+    def seen(self: Filling, ask: Any, splits: Any, past: Any, fill: Any) -> Any:
         if past.since is None:
             parts.extend(
                 (step, s.what["h_min"], s.what["h_max"]) for step, given in splits.items() for s in given
             )
-        return real(self, ask, splits, past)
+        return real(self, ask, splits, past, fill)
 
     monkeypatch.setattr(Filling, "_run", seen)
 
