@@ -48,7 +48,7 @@ MESSAGE = struct.Struct("<Ii")  # what Arrow writes before a message: a mark, th
 GROWING_BYTES = 1 << 16  # below, a buffer that grows is cheaper than to ask for the size of all
 ELIDE_ROWS = 64  # below this a column is smaller than the word about it in the footer
 
-TEXTS_MAX = 10_000
+TEXTS_MAX = 1_000
 KNOWN_CHARS = 1000  # the text of a constant that is remembered
 _texts: dict[tuple[pa.DataType, int], str] = {}  # of constants: most are the weight 1, or zero
 _ONE_THREAD = pa.ipc.IpcWriteOptions(use_threads=False)
