@@ -21,7 +21,7 @@ from benchmarks import data, maven
 from benchmarks.maven import MissingError
 
 VERSION = "4.3.0"
-START_S = 90.0
+START_S = 120.0
 
 
 def jars() -> Path:
