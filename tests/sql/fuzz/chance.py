@@ -35,6 +35,7 @@ def case(seed: int) -> Case:
     queries.streams = frozenset(t.name for t in made if t.delay_h is not None)
     queries.bases = frozenset(t.name for t in made)
     views: list[View] = []
+    indexed: list[Edit] = []
     known: list[tuple[int, str, Mapping[str, str]]] = []  # views that others may read, from an epoch on
     for number in range(VIEWS):
         epoch = rng.choice([0, 0, 0, 1, 3])
@@ -50,11 +51,14 @@ def case(seed: int) -> Case:
         text, kinds = queries.closing() if closes else queries.query()
         stored = closes or AS_OF_NOW in text or rng.random() < 0.9
         views.append(View(f"view{number}", text, epoch, stored, closes))
+        if stored and epoch + 1 < EPOCHS and rng.random() < 0.08:
+            some = [c for c, k in kinds if KINDS[k].compares]
+            indexed += [Index(epoch + 1, f"by_view{number}", f"view{number}", c, True) for c in some[:1]]
         if rng.random() < 0.3 or not stored:
             known.append((epoch, f"view{number}", dict(kinds)))
     epochs = [changes(at(made, altered, number), rng, shared, number) for number in range(EPOCHS)]
     shakes = [_shake(rng, number) for number in range(EPOCHS)]
-    edits = [*altered, *of_views(views, altered, queries, rng)]
+    edits = [*altered, *indexed, *of_views(views, altered, queries, rng)]
     return Case(seed, shared, tuple(made), tuple(views), tuple(epochs), tuple(shakes), tuple(edits))
 
 

@@ -116,6 +116,10 @@ class Index(Edit):
     name: str
     on: str  # a table or a view
     column: str
+    of_view: bool = False
+
+    def about(self) -> tuple[str, ...]:
+        return (self.on,) if self.of_view else ()
 
     def sql(self) -> str:
         return f"CREATE INDEX {self.name} ON {self.on} ({self.column})"

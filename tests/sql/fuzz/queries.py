@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tests.sql.fuzz.expressions import Scope
 from tests.sql.fuzz.kinds import KINDS, NUMBERS, WHOLE
 from tests.sql.fuzz.lookups import Lookups
@@ -37,6 +39,10 @@ class Queries(Lookups):
     def closing(self) -> tuple[str, Kinds]:
         """A query over windows of streams, for a view that shows them when they are over."""
         self.only_streams = True
+        if self.chance(0.12):
+            found = self.set_operation(1, self.in_windows)
+            self.only_streams = False
+            return found
         source = self.windows_joined() if self.chance(0.3) else self.in_windows()
         text, kinds = self.shaped(source, self.rng.choice([0, 0, 1]))
         self.only_streams = False
@@ -225,11 +231,17 @@ class Queries(Lookups):
         inner = ", ".join(f"{t} AS {n}" for t, n, _ in columns)
         scope = [(n, k) for _, n, k in columns]
         alias, kinds, listed = self.name("q"), list(scope), ["*"]
+        named: list[str] = []  # windows apart from their calls
         for number in range(rng.choice([1, 1, 2])):
             call, out = self.over(scope, places=number == 0)
+            if self.chance(0.15) and "spread(" not in call:
+                call, _, window = call.rpartition(" OVER ")
+                named.append(f"{(called := self.name('win'))} AS {window}")
+                call = f"{call} OVER {called}"
             listed.append(f"CAST({call} AS {out}) AS {(name := self.name('v'))}")
             kinds.append((name, out))
         body = f"SELECT {', '.join(listed)} FROM (SELECT {inner} FROM {source.text}{where}) AS {alias}"
+        body += f" WINDOW {', '.join(named)}" if named else ""
         numbers = [n for n, k in kinds[len(scope) :] if k == "BIGINT"]
         if numbers and self.chance(0.5):
             asked = f"{numbers[0]} {rng.choice(['<=', '=', '<', '>'])} {rng.randint(1, 3)}"
@@ -312,12 +324,12 @@ class Queries(Lookups):
             (name, "INTEGER"),
         ]
 
-    def set_operation(self, depth: int) -> tuple[str, Kinds]:
+    def set_operation(self, depth: int, sources: Callable[[], Relation] | None = None) -> tuple[str, Kinds]:
         rng = self.rng
         kinds = [(self.name("u"), self.kind(compares=True)) for _ in range(rng.randint(1, 3))]
         sides = []
         for _ in range(rng.choice([2, 2, 3])):
-            source = self.relation(depth - 1)
+            source = sources() if sources is not None else self.relation(depth - 1)
             listed = ", ".join(f"{self.expression(k, source.scope, 1)} AS {n}" for n, k in kinds)
             where = f" WHERE {self.condition(source.scope, 1)}" if self.chance(0.4) else ""
             sides.append(f"SELECT {listed} FROM {source.text}{where}")
