@@ -28,7 +28,7 @@ class Split:
     what: Mapping[str, Any]  # JSON: enough for `read`
     rows: int
     bytes: int
-    partition: str = ""  # rows of one partition are in order; watermarks are tracked per partition
+    partition: str = ""  # rows of one partition are in order
     data: Raw | None = field(default=None, repr=False)  # small inputs travel with the split
     with_next: bool = False  # admitted together with the one that follows it, or not at all
     blob: str | None = None  # or: a name in the pond's store whose bytes become `data` in the task
