@@ -30,6 +30,7 @@ from millpond.control.admission import spread
 from millpond.engine import watermarks
 from millpond.engine.compactor import compact
 from millpond.engine.engine import Engine
+from millpond.engine.over import spans_of
 from millpond.engine.spec import EpochSpec, Past, Report
 from millpond.engine.whole import Epochs
 from millpond.engine.worker import Worker
@@ -133,6 +134,7 @@ class _Backfill:
         self.levels = cut(found.plan)
         self.specs = table_specs(found.plan)
         self.past = Listing.of(setting.base, setting.worker.pages)
+        self.spans = spans_of(found.plan, setting.base.watermarks)  # all that is over ends in one step
         self.runs: list[RunRef] = []
         self.counts: dict[str, int] = {}
         self.marks: dict[str, Any] = {}
@@ -238,7 +240,7 @@ class _Backfill:
             base.roots,
             setting.checks,
             options=dict(setting.options or {}),
-            past=Past.of(base),
+            past=replace(Past.of(base), spans=self.spans),
         )
         self._take(self._epochs.run(spec), spec.epoch)
         self.chunks += 1
