@@ -31,6 +31,7 @@ QUERIES = [
     f"SELECT n FROM (SELECT sum(bad) AS m, count(*) AS n FROM {BAD} AS q) AS z",
     f"SELECT k, n FROM (SELECT k, max(bad) AS m, count(*) AS n FROM {BAD} AS q GROUP BY ROLLUP (k) HAVING count(*) > 1) AS z",
     f"SELECT t.id, z.n FROM (SELECT k, max(bad) AS m, count(*) AS n FROM {BAD} AS q GROUP BY k) AS z JOIN t USING (k)",
+    f"SELECT id, n FROM (SELECT *, {COUNTED} FROM {BAD} AS y UNION ALL SELECT *, 1 FROM {BAD} AS z) AS q WHERE n > 0",
     f"SELECT id, u FROM (SELECT *, unnest([k, 7]) AS u FROM {BAD} AS q) AS z",
 ]  # fmt: skip
 

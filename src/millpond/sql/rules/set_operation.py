@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from millpond.operators.aggregate import Agg, Aggregate, feeds_for
 from millpond.operators.distinct import Distinct
 from millpond.operators.filter import Filter
@@ -13,6 +15,9 @@ from millpond.sql.types import Json, quoted
 
 
 def lower(low: Lowering, node: Json) -> Relation:
+    wanted = low.needed(node)
+    if node["type"] == "LOGICAL_UNION" and node.get("setop_all", True) and wanted is not None:
+        return _narrow_union(low, node, sorted(wanted) or [0])
     sides = [low.lower(child) for child in node["children"]]
     names = fresh_names(c.name for c in sides[0].columns)
     if node["type"] == "LOGICAL_UNION":
@@ -24,6 +29,20 @@ def lower(low: Lowering, node: Json) -> Relation:
         return Relation(step, parts[0].columns)
     low.keyed((c.type for c in sides[0].columns), "EXCEPT and INTERSECT")
     return _counted(low, node, sides, names)
+
+
+def _narrow_union(low: Lowering, node: Json, read: Sequence[int]) -> Relation:
+    """All rows of all sides, with the columns that are read; at the other places stands one of these."""
+    for child in node["children"]:
+        low.need(child, read)
+    sides = [low.lower(child) for child in node["children"]]
+    width = len(sides[0].columns)
+    picked = [side.pick(read) for side in sides]
+    names = fresh_names(c.name for c in picked[0].columns)
+    parts = [low.exact(side, names) for side in picked]
+    step = low.add(Union(), tuple(p.step for p in parts), "union")
+    at = dict(zip(read, parts[0].columns, strict=True))
+    return Relation(step, tuple(at.get(n, parts[0].columns[0]) for n in range(width)))
 
 
 def _counted(low: Lowering, node: Json, sides: list[Relation], names: list[str]) -> Relation:
