@@ -8,8 +8,7 @@ With `apart` there are several such tasks, each with a part of the plan and all 
 from __future__ import annotations
 
 from dataclasses import replace
-
-import pyarrow as pa
+from typing import Any
 
 from millpond.engine import frames
 from millpond.engine.level import TaskRun, hears, whole_report
@@ -23,7 +22,7 @@ def run_alone(spec: EpochSpec, worker: Worker, task: int = 0) -> list[bytes]:
     depth = len(spec.parallelism)
     part = worker.parts(spec.catalog, spec.parallelism[0])[task] if spec.apart else None
     own = replace(spec, parallelism=(1,) * depth, splits=(spec.splits[task],), apart=False)
-    waiting: list[dict[int, list[pa.Table]]] = [{} for _ in range(depth)]  # by level, then by edge
+    waiting: list[dict[int, list[Any]]] = [{} for _ in range(depth)]  # by level, then by edge
     headers: dict[int, frames.Header] = {}
     found: list[bytes] = []
     listing: Listing | None = None
@@ -35,6 +34,8 @@ def run_alone(spec: EpochSpec, worker: Worker, task: int = 0) -> list[bytes]:
         outputs = run.run_nodes(waiting[level])
         for edge, _, rows in run.outgoing(outputs, together=True):
             waiting[edge.to_level].setdefault(edge.id, []).append(rows)
+        for edge, picked in run.picked_rows():
+            waiting[edge.to_level].setdefault(edge.id, []).append(picked)
         waiting[level] = {}
         # As every receiver would read it.
         headers[level] = frames.Header.decode(

@@ -46,14 +46,24 @@ class InOrder:
 
     def kept(self, rows: pa.Table, mask: pa.ChunkedArray) -> pa.Table:
         """The rows where a mask is true, with their hashes."""
-        true = one_chunk(mask)
-        if true.null_count:
-            true = true.fill_null(False)
-        wanted = true.to_numpy(zero_copy_only=False)[self.order]
-        places = self.order[wanted]
+        places, hashes = self.places(mask)
         columns = [take(_as_it_is(column), places) for column in rows.columns]
-        columns.append(pa.array(self.hashes[wanted]))
+        columns.append(pa.array(hashes))
         return pa.table(columns, names=[*rows.column_names, HASH])
+
+    def places(self, mask: pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
+        """Where a mask is true, in this order, and the hashes there."""
+        wanted = true_in(mask)[self.order]
+        return self.order[wanted], self.hashes[wanted]
+
+
+def true_in(mask: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+    """Where a mask is true; NULL is not."""
+    one = one_chunk(mask)
+    found: npt.NDArray[np.bool_] = (one.fill_null(False) if one.null_count else one).to_numpy(
+        zero_copy_only=False
+    )
+    return found
 
 
 def _as_it_is(column: pa.ChunkedArray) -> pa.Array:

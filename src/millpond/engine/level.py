@@ -173,6 +173,7 @@ class TaskRun:
         self.step_us: dict[str, int] = {}
         self.rows_in = 0
         self.whole = False  # did a step ask for whole rows?
+        self.picked: dict[str, alike.Picked] = {}  # by step: what stands for its rows
         self._in_pieces = False  # are the rows at hand only a piece of what a step gives?
         self.together = self._together_at(level)
         self.shared = SharedWork(self.plan, self.levels, self.together)
@@ -205,6 +206,8 @@ class TaskRun:
             if step in ran:
                 continue
             node = self.plan.nodes[step]
+            if self.alone and step in self.together.picking and self._pick(node, outputs):
+                continue
             if self.alone and step in self.together.alike:
                 ran.update(self.together.alike[step])
                 self._apply_alike(self.together.alike[step], arrived)
@@ -349,7 +352,7 @@ class TaskRun:
         """Steps that are alike, at once where that goes; their rows come as the sender had them."""
         started = time.perf_counter_ns()
         live = [self.plan.nodes[step] for step in steps if (step, 0) in arrived]
-        inputs = [whole(concat(arrived[node.step, 0])) for node in live]
+        inputs = [_as_it_came(arrived[node.step, 0]) for node in live]
         stack = None
         if len(live) > 1 and sum(rows.num_rows for rows in inputs) <= ALIKE_ROWS_MAX:
             with blamed(live[0].step, self.spec.epoch):
@@ -369,10 +372,37 @@ class TaskRun:
         for node in live:
             self.step_us[node.step] = (time.perf_counter_ns() - started) // 1000 // len(live)
 
-    def _alone(self, node: Node, rows: pa.Table) -> Result:
+    def _alone(self, node: Node, rows: pa.Table | alike.Picked) -> Result:
         """What a step that has others like it makes of its rows by itself."""
         with blamed(node.step, self.spec.epoch):
-            return self._result(node, {}, {(node.step, 0): [prepared(rows, node, 0)]})
+            given = rows.table() if isinstance(rows, alike.Picked) else rows
+            return self._result(node, {}, {(node.step, 0): [prepared(given, node, 0)]})
+
+    def _pick(self, node: Node, outputs: Mapping[str, pa.Table]) -> bool:
+        """Note which rows a filter keeps, or what a projection calls them, without a copy; False: not so."""
+        (source,) = node.inputs
+        if isinstance(node.operator, Map):
+            before = self.picked.get(source)
+            if before is None:
+                return source not in outputs
+            names = {name: before.names.get(e.column) for name, e in node.binding.extra}
+            held = {name: column for name, column in names.items() if column is not None}
+            self.picked[node.step] = replace(before, names=held)
+            return True
+        if source not in outputs:
+            return True
+        with blamed(node.step, self.spec.epoch):
+            found = self.shared.picked(node, outputs)
+        if found is not None:
+            self.picked[node.step] = found
+        return found is not None
+
+    def picked_rows(self) -> Iterator[tuple[Edge, alike.Picked]]:
+        """What goes over which edge as places of rows; only to a task that is this process."""
+        for edge in self.levels.edges:
+            rows = self.picked.get(edge.producer)
+            if rows is not None and rows.num_rows and edge.to_level < len(self.spec.parallelism):
+                yield edge, rows
 
     def _given(self, node: Node, result: Result) -> pa.Table | None:
         """The rows that a step gives, looked at for their time."""
@@ -595,6 +625,10 @@ def run_task(
         target = 0 if last or frame.kind == frames.REPORT else hop(spec, level, frame.to_level, frame.to_task)
         yield target, frame.raw
     yield 0, report
+
+
+def _as_it_came(found: Sequence[pa.Table | alike.Picked]) -> pa.Table | alike.Picked:
+    return found[0] if isinstance(found[0], alike.Picked) else whole(concat([*found]))
 
 
 def whole_report(run: TaskRun, task: int, headers: Mapping[tuple[int, int], frames.Header]) -> bytes:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import pyarrow as pa
 
 from millpond.delta import without_origin
-from millpond.engine.in_order import InOrder
+from millpond.engine.in_order import InOrder, true_in
 from millpond.engine.placing import WHOLE_ROWS
 from millpond.engine.together import Together
+from millpond.operators.alike import Picked
 from millpond.operators.kernel import masks, project_each
 from millpond.plan.levels import Levels
 from millpond.plan.nodes import Node, Plan
@@ -45,6 +47,19 @@ class SharedWork:
         if place not in self._ordered:
             self._ordered[place] = InOrder.of(outputs[node.inputs[0]], key)
         return self._ordered[place]
+
+    def picked(self, node: Node, outputs: Mapping[str, pa.Table]) -> Picked | None:
+        """What a filter keeps, by the places of its rows; None where it must be asked by itself."""
+        mask = self.mask(node, outputs)
+        rows = outputs[node.inputs[0]]
+        if mask is None:
+            return None
+        names = {name: name for name in rows.column_names}
+        in_order = self.in_order(node, outputs)
+        if in_order is None:
+            return Picked(rows, np.flatnonzero(true_in(mask)), names, None)
+        places, hashes = in_order.places(mask)
+        return Picked(rows, places, names, hashes)
 
     def mask(self, node: Node, outputs: Mapping[str, pa.Table]) -> pa.ChunkedArray | None:
         """Where a filter is true, asked together with all other filters of the same rows."""

@@ -35,6 +35,7 @@ class Together:
     behind: dict[str, tuple[str, ...]]  # by scan: steps that take its rows piece by piece
     in_order: InOrderSteps
     alike: dict[str, tuple[str, ...]]  # steps that are computed at once, by each of them
+    picking: frozenset[str]  # filters and projections whose rows only such a step reads: they need no copy
 
 
 def together(plan: Plan, levels: Levels, level: int) -> Together:
@@ -43,23 +44,53 @@ def together(plan: Plan, levels: Levels, level: int) -> Together:
     projections = [n for n in nodes if _computes(n) and (n.step, 0) not in levels.origins]
     filters = _several([n for n in nodes if _asks(n)])
     behind = behind_scans(plan, levels, level)
-    last = [n for n in nodes if n.step not in read and _comes(levels, n, level)]
-    return Together(filters, _several(projections), read, behind, _in_order(plan, filters), _alike(last))
+    alike = [_alike(plan, levels, place, read) for place in range(levels.count)]
+    return Together(
+        filters,
+        _several(projections),
+        read,
+        behind,
+        _in_order(plan, filters),
+        alike[level],
+        _picking(plan, levels, filters, {step for steps in alike for step in steps}),
+    )
 
 
-def _alike(nodes: Sequence[Node]) -> dict[str, tuple[str, ...]]:
+def _picking(
+    plan: Plan, levels: Levels, filters: Mapping[str, tuple[str, ...]], alike: set[str]
+) -> frozenset[str]:
+    readers = plan.consumers()
+    found: set[str] = set()
+    for step in (step for steps in filters.values() for step in steps):
+        way: list[str] = []
+        while len(readers[step]) == 1 and (step, 0) not in levels.origins:
+            way.append(step)
+            step = readers[step][0][0]
+            if step in alike:
+                found.update(way)
+                break
+            if not _passes(plan.nodes[step]) or levels.level_of[step] != levels.level_of[way[0]]:
+                break
+    return frozenset(found)
+
+
+def _passes(node: Node) -> bool:
+    """Is it a projection that only names columns anew?"""
+    plain = isinstance(node.operator, Map) and not node.operator.functions and not node.reads
+    return plain and all(bound.column is not None for _, bound in node.binding.extra)
+
+
+def _alike(plan: Plan, levels: Levels, level: int, read: frozenset[str]) -> dict[str, tuple[str, ...]]:
+    """Steps of a level that are computed at once: nobody reads them, and they read levels before theirs."""
     found: dict[Any, list[str]] = {}
-    for node in nodes:
+    for node in (plan.nodes[step] for step in levels.steps[level] if step not in read):
+        if not all(levels.level_of[source] < level for source in node.inputs):
+            continue
         member = Member.of(node.operator, node.binding)
         likeness = None if member is None else member.likeness()
         if likeness is not None and not node.reads:
             found.setdefault(likeness, []).append(node.step)
     return {step: tuple(steps) for steps in found.values() if len(steps) > 1 for step in steps}
-
-
-def _comes(levels: Levels, node: Node, level: int) -> bool:
-    """Does all that a step reads come from levels before its own?"""
-    return all(levels.level_of[source] < level for source in node.inputs)
 
 
 def _in_order(plan: Plan, filters: Mapping[str, tuple[str, ...]]) -> InOrderSteps:

@@ -9,7 +9,7 @@ aggregate without functions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +48,34 @@ class Stack:
             names = {stacked_name(place): name for place, name in enumerate(spec.schema.names)}
             yield pa.table({names.get(n, n): c.slice(first, size) for n, c in self.columns.items()})
             first += size
+
+
+@dataclass(frozen=True)
+class Picked:
+    """Rows of another step by their places, which nobody has copied yet."""
+
+    rows: pa.Table
+    places: Ints
+    names: Mapping[str, str]  # of columns as they are read: as they are in `rows`
+    hashes: Hashes | None  # of the key, where the places are in their order
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.places)
+
+    def table(self) -> pa.Table:
+        """The rows themselves."""
+        columns = {
+            name: take(one_chunk(self.rows.column(held)), self.places) for name, held in self.names.items()
+        }
+        if WEIGHT in self.rows.column_names:
+            columns[WEIGHT] = take(one_chunk(self.rows.column(WEIGHT)), self.places)
+        if self.hashes is not None:
+            columns[HASH] = pa.array(self.hashes)
+        return pa.table(columns)
+
+    def weights(self) -> Ints:
+        return deltas.weights(self.rows)[self.places]
 
 
 @dataclass(frozen=True)
@@ -90,7 +118,7 @@ class Member:
 
 def apply(
     members: Sequence[Member],
-    inputs: Sequence[pa.Table],
+    inputs: Sequence[pa.Table | Picked],
     runs: Sequence[Sequence[RunRef]],
     open_file: OpenFile,
 ) -> Stack | None:
@@ -151,27 +179,22 @@ def _typed(values: Any, kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind) if isinstance(values, np.ndarray) else one_chunk(values)
 
 
-def _together(operators: Sequence[Aggregate], inputs: Sequence[pa.Table]) -> _Rows:
-    sizes = [rows.num_rows for rows in inputs]
-    firsts = np.cumsum([0, *sizes])
+def _together(operators: Sequence[Aggregate], inputs: Sequence[pa.Table | Picked]) -> _Rows:
+    firsts = np.cumsum([0, *(rows.num_rows for rows in inputs)])
     key = [
-        _column([canonical(one_chunk(t.column(o.key[p]))) for o, t in zip(operators, inputs, strict=True)])
-        for p in range(len(operators[0].key))
+        canonical(_gathered(inputs, [o.key[place] for o in operators]))
+        for place in range(len(operators[0].key))
     ]
     arguments = [
-        None
-        if operators[0].aggs[i].argument is None
-        else _column(
-            [one_chunk(t.column(o.aggs[i].argument)) for o, t in zip(operators, inputs, strict=True)]
-        )
-        for i in range(len(operators[0].aggs))
+        None if agg.argument is None else _gathered(inputs, [o.aggs[i].argument for o in operators])
+        for i, agg in enumerate(operators[0].aggs)
     ]
     weights = None
-    if any(WEIGHT in t.column_names for t in inputs):
-        weights = np.concatenate([deltas.weights(t) for t in inputs])
-    if all(HASH in t.column_names for t in inputs):  # and so in their order: see `engine.in_order`
-        hashes = np.concatenate([one_chunk(t.column(HASH)).to_numpy() for t in inputs])
-        return _Rows(key, arguments, weights, hashes, firsts)
+    if any(WEIGHT in _given(rows).column_names for rows in inputs):
+        weights = np.concatenate([_weights(rows) for rows in inputs])
+    found = [one for one in map(_hashes, inputs) if one is not None]
+    if len(found) == len(inputs):
+        return _Rows(key, arguments, weights, np.concatenate(found), firsts)
     hashes = hashing.hash_columns(key, int(firsts[-1]))
     order = np.concatenate(
         [a + np.argsort(hashes[a:b]) for a, b in zip(firsts[:-1].tolist(), firsts[1:].tolist(), strict=True)]
@@ -185,5 +208,41 @@ def _together(operators: Sequence[Aggregate], inputs: Sequence[pa.Table]) -> _Ro
     )
 
 
-def _column(parts: Sequence[pa.Array]) -> pa.Array:
+def _given(rows: pa.Table | Picked) -> pa.Table:
+    return rows.rows if isinstance(rows, Picked) else rows
+
+
+def _weights(rows: pa.Table | Picked) -> Ints:
+    return rows.weights() if isinstance(rows, Picked) else deltas.weights(rows)
+
+
+def _hashes(rows: pa.Table | Picked) -> Hashes | None:
+    """Of rows that come in the order of the hashes of their key; see `engine.in_order`."""
+    if isinstance(rows, Picked):
+        return rows.hashes
+    return one_chunk(rows.column(HASH)).to_numpy() if HASH in rows.column_names else None
+
+
+def _gathered(inputs: Sequence[pa.Table | Picked], names: Sequence[str | None]) -> pa.Array:
+    """One column of each input, one after the other; what is picked of the same column is taken at once."""
+    parts: list[pa.Array] = []
+    held: tuple[pa.Table, str] | None = None  # whose places wait
+    places: list[Ints] = []
+
+    def taken() -> None:
+        if held is not None:
+            parts.append(take(one_chunk(held[0].column(held[1])), np.concatenate(places)))
+            places.clear()
+
+    for rows, name in zip(inputs, names, strict=True):
+        assert name is not None
+        picked = (rows.rows, rows.names[name]) if isinstance(rows, Picked) else None
+        if picked is None or held is None or picked[0] is not held[0] or picked[1] != held[1]:
+            taken()
+        held = picked
+        if isinstance(rows, Picked):
+            places.append(rows.places)
+        else:
+            parts.append(one_chunk(rows.column(name)))
+    taken()
     return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
