@@ -368,7 +368,8 @@ def test_other_sessions_go_on_and_other_changes_wait(tmp_path: Path) -> None:
     assert third.run("UPDATE t SET x = 5 WHERE id = 1").rowcount <= 1
     third.run("INSERT INTO t VALUES (1000, 77, 1); FLUSH")
     assert third.run("SELECT n FROM old WHERE k = 77").fetchall() == [(1,)]
-    ((job, what, state, done, total, unit, _),) = third.run("SHOW JOBS").fetchall()
+    jobs = [row for row in third.run("SHOW JOBS").fetchall() if row[0] != "compaction"]
+    ((job, what, state, done, total, unit, _),) = jobs
     assert (job, what, state, unit) == ("backfill", "sums", "running", "rows") and 0 <= done < total
     assert pond.head().filling is not None and "sums" not in pond.views()
     dropping.start()
