@@ -2,7 +2,8 @@
 
 Law: one Spark session, the same bids, 1,000 rows an epoch, every view behind one exchange; the ratio is to
 one view the same way in the same run.  Two ways: as people get it, where an epoch of so few rows is that of
-one task, and as an epoch of many rows runs, in two tasks for each level with Spark's shuffle between.
+one task, or of a task for each part of the plan, and as an epoch of many rows runs, in two tasks for each
+level with Spark's shuffle between.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from millpond.engine.spark_session import make_session
 ROWS = 1000  # of an epoch
 WARM = 25  # epochs that are not counted
 ROOT = Path(__file__).parents[1]
-WAYS = {"one task (default)": SparkEngine.rows_alone, "stages of two tasks": 0}  # rows that are one task's
+WAYS = {"few rows (default)": SparkEngine.rows_alone, "stages of two tasks": 0}  # rows that are one task's
 KINDS = (
     "SELECT auction, count(*) AS n, sum(price) AS total FROM bid WHERE price > {0} GROUP BY auction",
     "SELECT bidder, count(*) AS n, max(price) AS best FROM bid WHERE auction % 97 <> {0} GROUP BY bidder",
