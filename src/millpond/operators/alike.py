@@ -109,10 +109,13 @@ class Member:
             return None
         return Member(operator, binding.extra, binding.tables[0])
 
-    def likeness(self) -> tuple[Any, ...] | None:
-        """What is equal in members that are alike; None for one that is like none."""
+    def likeness(self, given: pa.Schema) -> tuple[Any, ...] | None:
+        """What is equal in members that are alike; None for one that is like none. It reads `given`."""
         table = alike.likeness(self.table)
-        calls = tuple((a.function, a.argument is None, a.distinct) for a in self.operator.aggs)
+        calls = tuple(
+            (a.function, None if a.argument is None else given.field(a.argument).type, a.distinct)
+            for a in self.operator.aggs
+        )
         return None if table is None else (table, calls, repr(self.kinds))
 
 

@@ -75,9 +75,12 @@ class _ByPlace:
 
 @dataclass(frozen=True)
 class _Batch:
-    """Rows of some of the tables that lie together: (table, first row, row after its last)."""
+    """Rows of tables that lie together and end with the same epoch: (table, first row, row after its last).
 
-    age: tuple[int, int]
+    Merges of the same time need not cover the same epochs, so what is newer may differ within a stack.
+    """
+
+    hi: int
     held: Any  # a Segment, or something that can be asked like one
     hashes: Hashes
     parts: list[tuple[int, int, int]]
@@ -119,7 +122,7 @@ def _batches(
     specs: Sequence[TableSpec], runs: Sequence[Sequence[RunRef]], open_file: OpenFile
 ) -> list[_Batch] | None:
     """The rows of all tables by where they lie, newest first; None where they are many, or share a hash."""
-    found: dict[tuple[str, int], _Batch] = {}
+    found: dict[tuple[str, int, int], _Batch] = {}
     for number, (spec, refs) in enumerate(zip(specs, runs, strict=True)):
         for ref in refs:
             if not ref.rows:
@@ -135,16 +138,15 @@ def _batches(
                     return None
                 parts = [(number, 0, segment.rows)]
                 hashes = segment.hashes(0, segment.rows)
-                one = _Batch((ref.hi, ref.lo), _ByPlace(segment, spec), hashes, parts)
-                found[ref.file, -1 - ref.segment] = one
+                found[ref.file, entry.offset, ref.hi] = _Batch(ref.hi, _ByPlace(segment, spec), hashes, parts)
                 continue
-            batch = found.get((ref.file, entry.offset))
+            batch = found.get((ref.file, entry.offset, ref.hi))
             if batch is None:
                 hashes = stack.verified()[HASH].to_numpy()
-                batch = found[ref.file, entry.offset] = _Batch((ref.hi, ref.lo), stack, hashes, [])
+                batch = found[ref.file, entry.offset, ref.hi] = _Batch(ref.hi, stack, hashes, [])
             assert entry.first is not None
             batch.parts.append((number, entry.first, entry.first + entry.rows))
-    return sorted(found.values(), key=lambda batch: batch.age, reverse=True)
+    return sorted(found.values(), key=lambda batch: batch.hi, reverse=True)
 
 
 def _newest(batches: Sequence[_Batch], asked: Asked) -> list[Piece]:

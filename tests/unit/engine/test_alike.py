@@ -109,3 +109,21 @@ def test_a_value_that_cannot_be_said_is_told_by_its_own_view(tmp_path: Path) -> 
         told = {row["step"]: row["reason"] for row in pond.errors().to_pylist()}
         assert set(told) == {"first", "second"}
         assert all(reason.startswith(f"{step}_sum:") for step, reason in told.items())
+
+
+def test_what_is_counted_may_be_of_other_types(tmp_path: Path) -> None:
+    with millpond.open(tmp_path / "pond", engine="inline", parallelism=1, durable=False) as pond:
+        pond.sql(SETUP)
+        for name in ("id", "s", "x", "f", "d"):
+            pond.sql(
+                f"CREATE MATERIALIZED VIEW count_{name} AS SELECT k, count({name}) AS n FROM t GROUP BY k"
+            )
+        pond.sql("INSERT INTO t VALUES (1, 1, 'a', NULL, 1, NULL), (2, 1, 'b', NULL, NULL, NULL); FLUSH")
+        found = {name: pond.read(f"count_{name}").to_pylist() for name in ("id", "s", "x", "f", "d")}
+        assert {name: rows[0]["n"] for name, rows in found.items()} == {
+            "id": 2,
+            "s": 2,
+            "x": 0,
+            "f": 1,
+            "d": 0,
+        }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -173,6 +174,29 @@ def test_merges_are_those_of_each_table(kinds: list[pa.DataType], few: bool) -> 
                 merged = [refs[spec.name]] if spec.name in refs else []
                 assert merge_segments(spec, merged, files.open).equals(wanted)
     assert told or few
+
+
+def test_tables_of_one_stack_may_have_been_merged_over_other_epochs() -> None:
+    """A stack is as old as each table says: the run of one may lie between the stack and what it holds."""
+    tables = specs([pa.int64()], 2)
+    files = Files()
+
+    def put(epoch: int, numbers: list[int]) -> dict[str, RunRef]:
+        writer = PackedWriter()
+        given = [pa.table([[1], [epoch], ["x"], [1]], names=[*s.schema.names, WEIGHT]) for s in tables]
+        stacked(writer, [tables[n] for n in numbers], [given[n] for n in numbers])
+        return files.add(writer, epoch)
+
+    before = put(6, [1])["t1"]
+    merged = put(12, [0, 1])
+    runs = [[replace(merged["t0"], lo=0, hi=5)], [replace(merged["t1"], lo=7, hi=12), before]]
+    key = pa.array([1, 1])
+    hashes = hashing.hash_columns([key], 2)
+    asked = alike.Asked(hashes, [key], np.array([0, 1, 2]))
+    found = alike.lookup(tables, runs, files.open, asked, [1])
+    assert found is not None and found[1][1].to_pylist() == [12, 12]
+    again = alike.merge(tables, runs, [False, False], files.open)
+    assert again is not None and again[0] == [1, 1] and again[1]["c1"].to_pylist() == [12, 12]
 
 
 def test_a_stack_is_read_table_by_table_and_knows_its_share() -> None:
