@@ -124,6 +124,7 @@ def _batches(
     """The rows of all tables by where they lie, newest first; None where they are many, or share a hash."""
     found: dict[tuple[str, int, int], _Batch] = {}
     for number, (spec, refs) in enumerate(zip(specs, runs, strict=True)):
+        names = tuple(spec.schema.names)
         for ref in refs:
             if not ref.rows:
                 continue
@@ -132,13 +133,14 @@ def _batches(
             if ref.h_min > entry.h_min or ref.h_max < entry.h_max or entry.rows > ROWS_MAX:
                 return None
             stack = file.stack(ref.segment)
-            if stack is None:
+            if stack is None or entry.names != names:  # the table had other columns then: places have moved
                 segment = file.segment(ref.segment)
                 if not segment.all_distinct():
                     return None
                 parts = [(number, 0, segment.rows)]
                 hashes = segment.hashes(0, segment.rows)
-                found[ref.file, entry.offset, ref.hi] = _Batch(ref.hi, _ByPlace(segment, spec), hashes, parts)
+                own = _Batch(ref.hi, _ByPlace(segment, spec), hashes, parts)
+                found[ref.file, -1 - ref.segment, ref.hi] = own
                 continue
             batch = found.get((ref.file, entry.offset, ref.hi))
             if batch is None:

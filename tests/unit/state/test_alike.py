@@ -199,6 +199,25 @@ def test_tables_of_one_stack_may_have_been_merged_over_other_epochs() -> None:
     assert again is not None and again[0] == [1, 1] and again[1]["c1"].to_pylist() == [12, 12]
 
 
+def test_columns_of_a_stack_have_the_places_they_had_when_it_was_written() -> None:
+    """A state may lose a column (`plan.evolution`); those behind it move up."""
+    kinds = {"k": pa.int64(), "a": pa.int64(), "b": pa.int64()}
+    before = [TableSpec(f"t{n}", pa.schema(kinds), ("k",)) for n in range(2)]
+    less = pa.schema([("k", pa.int64()), ("b", pa.int64())])
+    after = [TableSpec(f"t{n}", less, ("k",)) for n in range(2)]
+    files = Files()
+    writer = PackedWriter()
+    stacked(writer, before, [pa.table({"k": [1], "a": [5], "b": [6], WEIGHT: [1]}) for _ in before])
+    refs = files.add(writer, 1)
+    runs = [[refs["t0"]], [refs["t1"]]]
+    key = pa.array([1, 1])
+    asked = alike.Asked(hashing.hash_columns([key], 2), [key], np.arange(3))
+    found = alike.lookup(after, runs, files.open, asked, [1])
+    assert found is not None and found[1][1].to_pylist() == [6, 6]
+    merged = alike.merge(after, runs, [False, False], files.open)
+    assert merged is not None and merged[1]["c1"].to_pylist() == [6, 6]
+
+
 def test_a_stack_is_read_table_by_table_and_knows_its_share() -> None:
     tables = specs([pa.int64()], 3)
     chance = random.Random(5)
