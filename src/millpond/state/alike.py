@@ -19,7 +19,7 @@ import pyarrow as pa
 from millpond import hashing
 from millpond.identity import same_rows, take
 from millpond.state.merge import OpenFile
-from millpond.state.newest import Piece, alive, column, proved
+from millpond.state.newest import Held, Piece, alive, column, proved
 from millpond.state.run_ref import RunRef
 from millpond.state.segment import FENCE_ROWS, Segment, stacked_name
 from millpond.state.table_spec import HASH, WEIGHT, TableSpec
@@ -81,7 +81,7 @@ class _Batch:
     """
 
     hi: int
-    held: Any  # a Segment, or something that can be asked like one
+    held: Held
     hashes: Hashes
     parts: list[tuple[int, int, int]]
 

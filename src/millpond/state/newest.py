@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,6 @@ from millpond import hashing
 from millpond.identity import equal, fixed_view, take
 from millpond.state.merge import OpenFile
 from millpond.state.run_ref import RunRef
-from millpond.state.segment import Segment
 from millpond.state.table_spec import WEIGHT, TableSpec
 
 Hashes = npt.NDArray[np.uint64]
@@ -31,11 +30,23 @@ Bools = npt.NDArray[np.bool_]
 _ZERO = bytes(32)
 
 
+class Held(Protocol):
+    """Rows that can be asked as a `Segment` is, whatever their columns are called; `fill` as there."""
+
+    def take(self, name: str, positions: Ints, fill: pa.Array | None = None) -> pa.Array: ...
+
+    def slice(self, name: str, start: int, stop: int, fill: pa.Array | None = None) -> pa.Array: ...
+
+    def bits(self, name: str, rows: Ints, fill: pa.Array | None = None) -> npt.NDArray[Any] | None: ...
+
+    def all_differ(self, name: str) -> bool: ...
+
+
 @dataclass(frozen=True)
 class Piece:
     """Rows of one run, and the number of the key that each belongs to."""
 
-    segment: Segment
+    segment: Held
     key: Ints
     rows: Ints
 
