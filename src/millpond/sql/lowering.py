@@ -44,6 +44,8 @@ class Lowering:
         text: str = "",
         together: Collection[str] = (),
         kept: Sequence[Operator] = (),
+        read: Mapping[int, frozenset[int]] | None = None,
+        whole: Mapping[int, Relation] | None = None,
     ) -> None:
         self.builder = builder
         self.binder = binder
@@ -56,7 +58,11 @@ class Lowering:
         self.waited: set[str] = set()  # the watermarks that windows wait for
         self.together = together  # those that all windows of the query wait for
         self.kept = kept  # steps whose table is the view, and keeps what is over
+        self.whole = whole or {}  # common tables of another lowering, in place of those that this one defines
         self.ctes: dict[int, Relation] = {}
+        self.given: dict[int, frozenset[int]] = {}  # columns of common tables that are there to be read
+        self._said = read or {}  # those that are read, by another lowering; otherwise all are given
+        self._read: dict[int, frozenset[int]] = {}
         self.as_of_now: set[int] = set()  # nodes that a join reads as of when its rows come
         self.stamps: dict[tuple[str, str], str] = {}  # (step, column) -> the step that adds when rows came
         self._needed: dict[int, frozenset[int]] = {}
@@ -107,7 +113,31 @@ class Lowering:
 
     def define(self, node: Json) -> None:
         """Lower the definition of a common table expression, for those who read it by its number."""
-        self.ctes[int(node["table_index"])] = self.lower(node["children"][0])
+        index = int(node["table_index"])
+        said = self._said.get(index)
+        if said is not None:
+            self.need(node["children"][0], said)
+        found = self.ctes[index] = self.lower(node["children"][0])
+        self.given[index] = frozenset(range(len(found.columns))) if said is None else said
+
+    def define_after(self, node: Json) -> None:
+        """Lower the definition when those who read it have been lowered: only for what it reads itself."""
+        index = int(node["table_index"])
+        self.given[index] = self._read.get(index, frozenset())
+        self.need(node["children"][0], self.given[index])
+        self.lower(node["children"][0])
+
+    def refer(self, node: Json) -> Relation:
+        """A common table expression, of which the reference reads what is needed of it."""
+        index = int(node["cte_index"])
+        found, wanted = self.ctes[index], self.needed(node)
+        read = range(len(found.columns)) if wanted is None else wanted
+        self._read[index] = self._read.get(index, frozenset()).union(read)
+        return found
+
+    def read(self) -> dict[int, frozenset[int]]:
+        """What all references together have read of each common table expression."""
+        return {index: self._read.get(index, frozenset()) for index in self.given}
 
     def keyed(self, kinds: Iterable[str], what: str) -> None:
         """Refuse keys of types whose equal values can be stored as different ones."""

@@ -7,11 +7,11 @@ in its order, with their logical types.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from millpond.errors import InvalidError
+from millpond.errors import InternalError, InvalidError
 from millpond.flow.builder import Builder
 from millpond.operators.expressions import picture
 from millpond.plan.change import upstream
@@ -43,25 +43,50 @@ def lower_query(
     before = builder.plan
 
     def lowered(**known: Any) -> tuple[Lowering, Relation]:
-        builder.change(lambda _: before)
+        if not known.get("whole"):  # else its steps are read
+            builder.change(lambda _: before)
         low = Lowering(builder, binder, relations, name, emit_on_close, rounds_max, text, **known)
-        found = low.lower(without_joins(lift(binder.plan(text))))
+        found = low.lower(planned)
         found = Relation(hold_whole(low, found.step), found.columns) if emit_on_close else found
         return low, low.exact(found, fresh_names(column for column, _ in binder.describe(text)))
 
     try:
-        low, found = lowered()
+        planned = without_joins(lift(binder.plan(text)))
+        low, found = _with_what_is_read(lowered)
+        read = low.given
         if emit_on_close and not low.closed:
             raise NotSupported(NO_WATERMARK, hint="read TUMBLE, HOP or SESSION over rows with WATERMARK FOR")
         together = low.waited
         if len(together) > 1:  # a window is over when it is over for all
-            low, found = lowered(together=together)
+            low, found = lowered(read=read, together=together)
         if is_view_and_ends(builder.plan.nodes[found.step].operator):
-            low, found = lowered(together=together, kept=[builder.plan.nodes[found.step].operator])
+            kept = [builder.plan.nodes[found.step].operator]
+            low, found = lowered(read=read, together=together, kept=kept)
     except NotSupported as error:
         raise InvalidError(
             error.message, detail="in the query\n" + picture(text, error.at), hint=error.hint
         ) from error
-    read = {*before.nodes, *upstream(builder.plan, [found.step])}
-    builder.change(lambda plan: replace(plan, nodes={s: n for s, n in plan.nodes.items() if s in read}))
+    used = {*before.nodes, *upstream(builder.plan, [found.step])}
+    builder.change(lambda plan: replace(plan, nodes={s: n for s, n in plan.nodes.items() if s in used}))
     return found
+
+
+def _with_what_is_read(lowered: Callable[..., tuple[Lowering, Relation]]) -> tuple[Lowering, Relation]:
+    """The lowering in which each common table expression gives what is read of it.
+
+    What is read of one depends on what is read of those that read it, and never on what it gives.  So one
+    lowering gives all of them whole, one goes from who reads to what is read, however many stand on each
+    other, and the last gives that.
+    """
+    low, found = lowered()
+    if low.read() == low.given:
+        return low, found
+    reader, _ = lowered(whole=low.ctes)
+    low, found = lowered(read=reader.read())
+    missing = {index: more for index, read in low.read().items() if (more := read - low.given[index])}
+    if missing:
+        raise InternalError(
+            "a common table of a query does not give what is read of it",
+            detail=f"missing {missing} of {low.given}",
+        )
+    return low, found

@@ -41,8 +41,7 @@ def filtered(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:
     if kind == "LOGICAL_FILTER" and not node.get("projection_map"):
         return filtered(low, node["children"][0], [*_factored(node["expressions"]), *conditions])
     if kind == "LOGICAL_MATERIALIZED_CTE":
-        cte.begin(low, node)
-        return filtered(low, node["children"][1], conditions)
+        return cte.around(low, node, lambda rest: filtered(low, rest, conditions))
     if kind == "LOGICAL_WINDOW":
         low.need_also(node, conditions)
         found = ranked.lower(low, node, conditions, width_of(low, node["children"][0]))

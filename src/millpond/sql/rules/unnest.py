@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from millpond.operators.unnest import Unnest
-from millpond.sql.expressions import Column, render, type_of
+from millpond.sql.expressions import Column, references, render, type_of
 from millpond.sql.lowering import Lowering
 from millpond.sql.relation import Relation, fresh_names
 from millpond.sql.types import Json, as_stored, type_text
 
 
 def lower(low: Lowering, node: Json) -> Relation:
-    source = low.lower(node["children"][0])
-    held = low.exact(source) if source.columns else source
+    from millpond.sql.rules.filter import width_of  # which looks for windows below its conditions
+
+    wanted = low.needed(node)
+    if wanted is not None:
+        width = width_of(low, node["children"][0])
+        wanted = frozenset(n for n in wanted if n < width).union(*map(references, node["expressions"]))
+    held = _held(low, node["children"][0], wanted)
     taken = low.builder.shape(held.step).schema.names
     names = fresh_names(["element"] * len(node["expressions"]), taken)
     parts = tuple(
@@ -25,9 +30,13 @@ def lower(low: Lowering, node: Json) -> Relation:
 
 def lower_function(low: Lowering, node: Json) -> Relation:
     """A function in FROM: its arguments come first among the columns, what is taken along after them."""
-    source = low.lower(node["children"][0])
     taken = [type_text(t) for t in node["input_table_types"]]
-    held = low.exact(source)
+    along = [int(n) for n in node.get("projected_input") or []]
+    wanted = low.needed(node)
+    if wanted is not None:
+        first = len(node["column_indexes"])
+        wanted = frozenset(range(len(taken))).union(along[n - first] for n in wanted if n >= first)
+    held = _held(low, node["children"][0], wanted)
     given = [
         c.sql if c.type == kind else f"CAST({c.sql} AS {kind})"
         for c, kind in zip(held.columns[: len(taken)], taken, strict=True)
@@ -37,9 +46,18 @@ def lower_function(low: Lowering, node: Json) -> Relation:
     if node.get("source_ordinality") == "WITH_ORDINALITY":
         longest = ", ".join(f"COALESCE(len({text}), 0)" for text in lists)
         lists.insert(int(node["ordinality_idx"]), f"range(1, greatest({longest}, 0) + 1)")
-    names = fresh_names(node["names"], held.names)
+    names = fresh_names(node["names"], low.builder.shape(held.step).schema.names)
     step = low.add(Unnest(tuple(zip(names, lists, strict=True))), (held.step,), "unnest")
     kinds = [type_text(t) for t in node["returned_types"]]
     made = [Column(n, k) for n, k in zip(names, kinds, strict=True)]
     picked = [made[int(c["index"])] for c in node["column_indexes"]]
-    return Relation(step, (*picked, *(held.columns[int(n)] for n in node.get("projected_input") or [])))
+    return Relation(step, (*picked, *(held.columns[n] for n in along)))
+
+
+def _held(low: Lowering, node: Json, wanted: frozenset[int] | None) -> Relation:
+    """The rows whose lists are unnested; if it is known what is read of them, with no other columns."""
+    if wanted is not None:
+        low.need(node, wanted)
+        return low.narrowed(low.lower(node), wanted)
+    source = low.lower(node)
+    return low.exact(source) if source.columns else source
