@@ -34,7 +34,8 @@ def run_alone(spec: EpochSpec, worker: Worker, task: int = 0) -> list[bytes]:
         outputs = run.run_nodes(waiting[level])
         for edge, _, rows in run.outgoing(outputs, together=True):
             waiting[edge.to_level].setdefault(edge.id, []).append(rows)
-        for edge, picked in run.picked_rows():
+        assert run.at_once is not None
+        for edge, picked in run.at_once.sent():
             waiting[edge.to_level].setdefault(edge.id, []).append(picked)
         waiting[level] = {}
         # As every receiver would read it.

@@ -6,7 +6,6 @@ engine).  It sees only the spec, the frames and the store.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -19,6 +18,8 @@ import pyarrow as pa
 from millpond import hashing
 from millpond.delta import HASH, ORIGIN, WEIGHT
 from millpond.engine import checks, frames, over, pieces, watermarks
+from millpond.engine.at_once import AtOnce
+from millpond.engine.blame import blamed
 from millpond.engine.parts import Part
 from millpond.engine.past import past_rows
 from millpond.engine.placing import (
@@ -36,7 +37,6 @@ from millpond.engine.spec import EpochSpec, Report
 from millpond.engine.together import Together
 from millpond.engine.worker import Worker
 from millpond.errors import InternalError, MillpondError
-from millpond.operators import alike
 from millpond.operators.filter import Filter
 from millpond.operators.map import Map
 from millpond.operators.materialize import ERRORS, ERRORS_SPEC
@@ -54,7 +54,6 @@ from millpond.state.table import Table
 from millpond.state.table_spec import TableSpec
 
 LAST_HASH = (1 << 64) - 1
-ALIKE_ROWS_MAX = 50_000  # of more, what a step costs before its first row is little
 OWN_COLUMNS = (WEIGHT, HASH, ORIGIN)  # beside those of users
 
 
@@ -151,7 +150,7 @@ class TaskRun:
         self.plan, self.levels = worker.plan(spec.catalog, spec.whole, spec.near)
         self.steps = self.levels.steps[level] if part is None else part.of(self.levels).steps[level]
         self.part = part
-        self.alone = alone
+        self.at_once = AtOnce(self) if alone else None
         if listing is None:
             listing = Listing(live_runs(spec.pages, spec.recent, spec.gone, worker.pages))
         self.listing = listing
@@ -173,7 +172,6 @@ class TaskRun:
         self.step_us: dict[str, int] = {}
         self.rows_in = 0
         self.whole = False  # did a step ask for whole rows?
-        self.picked: dict[str, alike.Picked] = {}  # by step: what stands for its rows
         self._in_pieces = False  # are the rows at hand only a piece of what a step gives?
         self.together = self._together_at(level)
         self.shared = SharedWork(self.plan, self.levels, self.together)
@@ -206,11 +204,15 @@ class TaskRun:
             if step in ran:
                 continue
             node = self.plan.nodes[step]
-            if self.alone and step in self.together.picking and self._pick(node, outputs):
+            if (
+                self.at_once is not None
+                and step in self.together.picking
+                and self.at_once.pick(node, outputs)
+            ):
                 continue
-            if self.alone and step in self.together.alike:
+            if self.at_once is not None and step in self.together.alike:
                 ran.update(self.together.alike[step])
-                self._apply_alike(self.together.alike[step], arrived)
+                self.at_once.apply(self.together.alike[step], arrived)
                 continue
             behind = self.together.behind.get(step, ())
             if behind and sum(split.rows for _, split in self._splits(step)) >= pieces.ROWS_MIN:
@@ -246,7 +248,7 @@ class TaskRun:
                     if isinstance(node.operator, Scan):
                         out = self._scan(node, node.operator, group)
                     else:
-                        result = self._result(node, here, {})
+                        result = self.result(node, here, {})
                         results.setdefault(step, []).append(replace(result, out=None))
                         out = self._given(node, result)
                 if out is not None and out.num_rows:
@@ -257,7 +259,7 @@ class TaskRun:
                 self.step_us[step] = self.step_us.get(step, 0) + (time.perf_counter_ns() - started) // 1000
         self._in_pieces = False
         for step, parts in results.items():
-            self._keep(self.plan.nodes[step], pieces.summed(parts))
+            self.keep(self.plan.nodes[step], pieces.summed(parts))
         return {step: whole(concat(parts)) for step, parts in outputs.items()}
 
     def _narrow(self, step: str, rows: pa.Table) -> pa.Table:
@@ -344,65 +346,9 @@ class TaskRun:
     def _apply(
         self, node: Node, outputs: Mapping[str, pa.Table], arrived: Mapping[tuple[str, int], list[pa.Table]]
     ) -> pa.Table | None:
-        result = self._result(node, outputs, arrived)
-        self._keep(node, result)
+        result = self.result(node, outputs, arrived)
+        self.keep(node, result)
         return self._given(node, result)
-
-    def _apply_alike(self, steps: Sequence[str], arrived: Mapping[tuple[str, int], list[pa.Table]]) -> None:
-        """Steps that are alike, at once where that goes; their rows come as the sender had them."""
-        started = time.perf_counter_ns()
-        live = [self.plan.nodes[step] for step in steps if (step, 0) in arrived]
-        inputs = [_as_it_came(arrived[node.step, 0]) for node in live]
-        stack = None
-        if len(live) > 1 and sum(rows.num_rows for rows in inputs) <= ALIKE_ROWS_MAX:
-            with blamed(live[0].step, self.spec.epoch):
-                members = [m for n in live if (m := alike.Member.of(n.operator, n.binding)) is not None]
-                runs = [self.listing.runs(node.binding.tables[0].name) for node in live]
-                stack = alike.apply(members, inputs, runs, self.worker.open_file)
-        if stack is not None:
-            self.writer.add_stack(stack.members, stack.columns)
-        if stack is None or self.spec.checks:
-            results = [self._alone(node, rows) for node, rows in zip(live, inputs, strict=True)]
-            if stack is None:
-                for node, result in zip(live, results, strict=True):
-                    self._keep(node, result)
-            else:
-                for node, result, rows in zip(live, results, stack.each(), strict=True):
-                    checks.check_alike(node, result, rows, StepContext(self, node, everywhere=False))
-        for node in live:
-            self.step_us[node.step] = (time.perf_counter_ns() - started) // 1000 // len(live)
-
-    def _alone(self, node: Node, rows: pa.Table | alike.Picked) -> Result:
-        """What a step that has others like it makes of its rows by itself."""
-        with blamed(node.step, self.spec.epoch):
-            given = rows.table() if isinstance(rows, alike.Picked) else rows
-            return self._result(node, {}, {(node.step, 0): [prepared(given, node, 0)]})
-
-    def _pick(self, node: Node, outputs: Mapping[str, pa.Table]) -> bool:
-        """Note which rows a filter keeps, or what a projection calls them, without a copy; False: not so."""
-        (source,) = node.inputs
-        if isinstance(node.operator, Map):
-            before = self.picked.get(source)
-            if before is None:
-                return source not in outputs
-            names = {name: before.names.get(e.column) for name, e in node.binding.extra}
-            held = {name: column for name, column in names.items() if column is not None}
-            self.picked[node.step] = replace(before, names=held)
-            return True
-        if source not in outputs:
-            return True
-        with blamed(node.step, self.spec.epoch):
-            found = self.shared.picked(node, outputs)
-        if found is not None:
-            self.picked[node.step] = found
-        return found is not None
-
-    def picked_rows(self) -> Iterator[tuple[Edge, alike.Picked]]:
-        """What goes over which edge as places of rows; only to a task that is this process."""
-        for edge in self.levels.edges:
-            rows = self.picked.get(edge.producer)
-            if rows is not None and rows.num_rows and edge.to_level < len(self.spec.parallelism):
-                yield edge, rows
 
     def _given(self, node: Node, result: Result) -> pa.Table | None:
         """The rows that a step gives, looked at for their time."""
@@ -415,7 +361,7 @@ class TaskRun:
             return out.drop_columns([HASH])
         return out
 
-    def _result(
+    def result(
         self, node: Node, outputs: Mapping[str, pa.Table], arrived: Mapping[tuple[str, int], list[pa.Table]]
     ) -> Result:
         """What a step makes of its inputs; nothing if it has none and nothing is due."""
@@ -434,9 +380,7 @@ class TaskRun:
                 inputs.append(rows if prepared else self._asked(node, index, rows))
         if all(i is None for i in inputs) and not self._due(node):
             return NOTHING
-        everywhere = all(p.kind == "here" for p in node.binding.placements)
-        everywhere |= getattr(node.operator, "alone", False)
-        ctx = StepContext(self, node, everywhere)
+        ctx = self.context(node)
         mask = self.shared.mask(node, outputs) if isinstance(node.operator, Filter) else None
         rows = self.shared.projected(node, outputs) if isinstance(node.operator, Map) else None
         if mask is not None and inputs[0] is not None:
@@ -449,6 +393,10 @@ class TaskRun:
         if self.spec.checks:
             checks.check_result(node, result, ctx)
         return result
+
+    def context(self, node: Node) -> StepContext:
+        everywhere = all(p.kind == "here" for p in node.binding.placements)
+        return StepContext(self, node, everywhere or getattr(node.operator, "alone", False))
 
     def _asked(self, node: Node, index: int, delta: pa.Table | None) -> pa.Table | None:
         """An input as the step reads it: no columns of others, and the origin for those who asked."""
@@ -485,7 +433,7 @@ class TaskRun:
             return node.step in self.part.keeps
         return self.task == 0 or node.step not in self.levels.near.shared
 
-    def _keep(self, node: Node, result: Result) -> None:
+    def keep(self, node: Node, result: Result) -> None:
         self.whole = self.whole or result.whole
         if not self._keeps(node):
             return
@@ -578,7 +526,7 @@ class TaskRun:
         if edge.kind == "forward":
             yield self.task % targets, delta
             return
-        if edge.prepared_by and self.alone and edge.prepared_by in self._together_at(edge.to_level).alike:
+        if edge.prepared_by and self.at_once and edge.prepared_by in self._together_at(edge.to_level).alike:
             yield 0, delta
             return
         consumer = self.plan.nodes[edge.consumers[0][0]] if edge.prepared_by else None
@@ -627,10 +575,6 @@ def run_task(
     yield 0, report
 
 
-def _as_it_came(found: Sequence[pa.Table | alike.Picked]) -> pa.Table | alike.Picked:
-    return found[0] if isinstance(found[0], alike.Picked) else whole(concat([*found]))
-
-
 def whole_report(run: TaskRun, task: int, headers: Mapping[tuple[int, int], frames.Header]) -> bytes:
     """Write what the task has to keep; its report, as a frame."""
     runs, written = run.write_file()
@@ -653,23 +597,6 @@ def whole_report(run: TaskRun, task: int, headers: Mapping[tuple[int, int], fram
     )
     to = (len(run.spec.parallelism), 0)
     return frames.make(frames.REPORT, to, (run.level, task), 0, 0, report.encode())
-
-
-@contextlib.contextmanager
-def blamed(step: str, epoch: int) -> Iterator[None]:
-    """What no code foresaw is told with the step in which it happened."""
-    try:
-        yield
-    except (MillpondError, OSError, MemoryError):
-        raise
-    except Exception as error:
-        raise InternalError(
-            f"step {step!r} failed",
-            detail=f"{type(error).__name__}: {error}",
-            hint="if the step reads a source of your own, look there; else it is a bug in millpond",
-            step=step,
-            epoch=epoch,
-        ) from error
 
 
 def hop(spec: EpochSpec, level: int, to_level: int, to_task: int) -> int:

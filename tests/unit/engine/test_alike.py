@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import millpond
-from millpond.engine import level
+from millpond.engine import at_once
 from millpond.operators import alike
 
 SETUP = """
@@ -90,7 +90,7 @@ def test_views_that_are_alike_are_what_each_is_alone(
     monkeypatch.setattr(alike, "apply", counted)
     found = played(tmp_path / "alike", seed)
     assert sum(taken) > 20
-    monkeypatch.setattr(level, "ALIKE_ROWS_MAX", -1)
+    monkeypatch.setattr(at_once, "ROWS_MAX", -1)
     taken.clear()
     expected = played(tmp_path / "alone", seed)
     assert not taken
