@@ -9,8 +9,12 @@ there are.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
+
+from millpond.operators.alike import Member
 from millpond.operators.bag import Bag
 from millpond.operators.filter import Filter
 from millpond.operators.map import Map
@@ -21,6 +25,7 @@ from millpond.plan.levels import Levels
 from millpond.plan.nodes import Node, Plan
 
 TABLE_WEIGHT = 4  # what a step costs that looks into state and writes, when one that computes costs one
+WIDE_WEIGHT = 2  # and what a column of its key costs that is no number
 SHARE_MAX = 0.8  # of all the work: where a part has more, it is not worth another task
 
 
@@ -41,18 +46,15 @@ def parts(plan: Plan, count: int) -> tuple[Part, ...]:
     whole = (Part(frozenset(plan.nodes), frozenset(plan.nodes)),)
     if count < 2:
         return whole
-    groups = _groups(plan)
-    weights = [sum(_weight(plan.nodes[step]) for step in group) for group in groups]
-    total = sum(weights)
-    # Groups of one shape lie together, since they share more of their work; so they are cut, not dealt.
     members: list[set[str]] = [set() for _ in range(count)]
-    before = 0
-    for group, weight in zip(groups, weights, strict=True):
-        members[(2 * before + weight) * count // (2 * total)] |= group
-        before += weight
+    loads = [0] * count
+    for piece in _pieces(plan, count):
+        lightest = loads.index(min(loads))
+        members[lightest] |= piece
+        loads[lightest] += _cost(plan, piece)
     found = [_ancestors(plan, steps) for steps in members if steps]
-    heaviest = max((sum(_weight(plan.nodes[s]) for s in steps) for steps in found), default=0)
-    if len(found) < 2 or heaviest > SHARE_MAX * sum(map(_weight, plan.nodes.values())):
+    heaviest = max((_cost(plan, steps) for steps in found), default=0)
+    if len(found) < 2 or heaviest > SHARE_MAX * _cost(plan, set(plan.nodes)):
         return whole
     kept: set[str] = set()
     made = []
@@ -62,8 +64,30 @@ def parts(plan: Plan, count: int) -> tuple[Part, ...]:
     return tuple(made)
 
 
+def _cost(plan: Plan, steps: set[str]) -> int:
+    return sum(_weight(plan.nodes[step]) for step in steps)
+
+
 def _weight(node: Node) -> int:
-    return 1 + TABLE_WEIGHT * len(node.binding.tables)
+    """About what a step costs in an epoch of few rows: what it computes, looks up and writes, texts more."""
+    tables = node.binding.tables
+    wide = [k for t in tables for k in t.key if not pa.types.is_primitive(t.schema.field(k).type)]
+    return 1 + TABLE_WEIGHT * len(tables) + WIDE_WEIGHT * len(wide)
+
+
+def _pieces(plan: Plan, count: int) -> list[set[str]]:
+    """What is dealt to parts, the heaviest first: groups of one shape together, as they share their work."""
+    shapes: dict[str, list[set[str]]] = {}
+    for group in _groups(plan):
+        shapes.setdefault(_shape(plan, group), []).append(group)
+    total = sum(_cost(plan, group) for groups in shapes.values() for group in groups)
+    found = []
+    for _, groups in sorted(shapes.items()):
+        # Of one shape there may be so many that they are a part of their own, and more.
+        cuts = min(len(groups), -(-2 * count * sum(_cost(plan, g) for g in groups) // total))
+        edges = [len(groups) * n // cuts for n in range(cuts + 1)]
+        found += [set[str]().union(*groups[lo:hi]) for lo, hi in itertools.pairwise(edges)]
+    return sorted(found, key=lambda piece: _cost(plan, piece), reverse=True)
 
 
 def _groups(plan: Plan) -> list[set[str]]:
@@ -80,20 +104,20 @@ def _groups(plan: Plan) -> list[set[str]]:
                 mine |= group[source]
         for step in mine:
             group[step] = mine
-    apart = {id(steps): steps for steps in group.values()}
-    return sorted(apart.values(), key=lambda steps: _shape(plan, steps))
+    return list({id(steps): steps for steps in group.values()}.values())
 
 
-def _shape(plan: Plan, steps: set[str]) -> list[str]:
-    """What is alike in groups that share work: what they read, and how their rows lie."""
-    return sorted(
-        f"{source} {placement.kind} {placement.key} {type(plan.nodes[step].operator).__name__}"
-        for step in steps
-        for source, placement in zip(
-            plan.nodes[step].inputs, plan.nodes[step].binding.placements, strict=True
-        )
-        if source not in steps
-    )
+def _shape(plan: Plan, steps: set[str]) -> str:
+    """What is alike in groups that share work: what they are computed of, how, and how their rows lie."""
+    told = []
+    for step in steps:
+        node = plan.nodes[step]
+        member = Member.of(node.operator, node.binding)
+        like = None if member is None else member.likeness(plan.shape(node.inputs[0]).schema)
+        kind = type(node.operator).__name__ if like is None else like
+        told.append(f"{kind} {[p.kind for p in node.binding.placements]}")
+    scans = [s for s in _ancestors(plan, steps) if isinstance(plan.nodes[s].operator, Scan)]
+    return " ".join([*sorted(scans), *sorted(told)])
 
 
 def _shared(plan: Plan) -> set[str]:
