@@ -87,9 +87,7 @@ def _alike(plan: Plan, levels: Levels, level: int, read: frozenset[str]) -> dict
         if not all(levels.level_of[source] < level for source in node.inputs):
             continue
         member = Member.of(node.operator, node.binding)
-        likeness = (
-            None if member is None else member.likeness(plan.nodes[node.inputs[0]].binding.shape.schema)
-        )
+        likeness = None if member is None else member.likeness(plan.shape(node.inputs[0]).schema)
         if likeness is not None and not node.reads:
             found.setdefault(likeness, []).append(node.step)
     return {step: tuple(steps) for steps in found.values() if len(steps) > 1 for step in steps}

@@ -116,6 +116,19 @@ def test_what_hangs_together_stays_one_part(tmp_path: Path) -> None:
     assert len(parts(plan_of(tmp_path / "pond", TABLES + chain), 2)) == 1
 
 
+def test_views_of_one_shape_are_dealt_to_one_part(tmp_path: Path) -> None:
+    shapes = ("sum(x)", "min(x)", "max(x)", "count(*)", "avg(x)", "count(DISTINCT x)")
+    views = ";".join(
+        f"CREATE MATERIALIZED VIEW v{n:02} AS SELECT k, {shapes[n % 6]} AS a FROM u WHERE x > {n} GROUP BY k"
+        for n in range(24)
+    )  # in the order of their names every part would have all shapes
+    found = parts(plan_of(tmp_path / "pond", TABLES + views), 2)
+    assert len(found) == 2
+    kept = [{int(s[1:3]) for s in part.keeps if s.startswith("v")} for part in found]
+    assert set.union(*kept) == set(range(24))
+    assert not {n % 6 for n in kept[0]} & {n % 6 for n in kept[1]}
+
+
 def test_code_of_users_runs_once(tmp_path: Path) -> None:
     with millpond.open(tmp_path / "pond", engine="inline", durable=False) as pond:
         rows = pond.table("u", {"k": int, "x": int})
@@ -125,4 +138,20 @@ def test_code_of_users_runs_once(tmp_path: Path) -> None:
         found = parts(pond.plan, 2)
         assert len(found) == 2
         code = [step for step, node in pond.plan.nodes.items() if isinstance(node.operator, FilterRows)]
+        assert code and all(sum(step in part.steps for part in found) == 1 for step in code)
+
+
+def test_functions_of_users_run_once(tmp_path: Path) -> None:
+    with millpond.open(tmp_path / "pond", engine="inline", durable=False) as pond:
+        pond.function("odd", lambda x: x % 2 == 1, arguments=[int], returns=bool)
+        pond.sql(TABLES)
+        pond.sql("CREATE VIEW w AS SELECT k, x FROM u WHERE odd(x)")
+        for n, what in enumerate(("count(*)", "sum(x)", "min(x)", "max(x)")):
+            for source in ("u", "w"):
+                pond.sql(
+                    f"CREATE MATERIALIZED VIEW {source}{n} AS SELECT k, {what} AS a FROM {source} GROUP BY k"
+                )
+        found = parts(pond.plan, 2)
+        assert len(found) == 2
+        code = [step for step, node in pond.plan.nodes.items() if getattr(node.operator, "functions", ())]
         assert code and all(sum(step in part.steps for part in found) == 1 for step in code)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from millpond import hashing
-from millpond.errors import DataError
+from millpond.errors import DataError, InternalError
 from millpond.state import alike
 from millpond.state.merge import merge_segments
 from millpond.state.packed import PackedFile, PackedWriter
@@ -246,6 +246,21 @@ def test_a_damaged_stack_is_told_before_a_row_of_it_is_used() -> None:
     file = PackedFile.open("damaged", pa.py_buffer(bytes(raw)))
     with pytest.raises(DataError, match="damaged"):
         file.segment(0)
+
+
+def test_a_stack_whose_rows_are_not_in_order_is_not_written() -> None:
+    tables = specs([pa.int64()], 2)
+    columns = {
+        HASH: pa.array([5, 9, 4, 4], pa.uint64()),
+        **{
+            stacked_name(place): pa.array([None] * 4, kind)
+            for place, kind in enumerate(tables[0].schema.types)
+        },
+        WEIGHT: pa.array([1] * 4),
+    }
+    for sizes in ((2, 2), (3, 1), (2, 1)):  # a hash twice, a hash that falls, a row of nobody
+        with pytest.raises(InternalError, match="in order"):
+            PackedWriter().add_stack(list(zip(tables, sizes, strict=True)), columns)
 
 
 def test_tables_are_alike_by_types_and_places_whatever_their_names() -> None:
