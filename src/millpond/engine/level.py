@@ -40,7 +40,7 @@ from millpond.errors import InternalError, MillpondError
 from millpond.operators.filter import Filter
 from millpond.operators.map import Map
 from millpond.operators.materialize import ERRORS, ERRORS_SPEC
-from millpond.operators.operator import NOTHING, Change, Result
+from millpond.operators.operator import NOTHING, Change, Ready, Result
 from millpond.operators.scan import Scan, with_origin
 from millpond.operators.state_scan import StateScan
 from millpond.plan.levels import Edge, Levels, placements
@@ -216,7 +216,7 @@ class TaskRun:
                 continue
             behind = self.together.behind.get(step, ())
             if behind and sum(split.rows for _, split in self._splits(step)) >= pieces.ROWS_MIN:
-                outputs |= self._by_piece(node, behind)
+                outputs |= self._by_piece(node, behind, outputs)
                 ran.update(behind)
                 continue
             started = time.perf_counter_ns()
@@ -232,11 +232,14 @@ class TaskRun:
             self.step_us[step] = (time.perf_counter_ns() - started) // 1000
         return outputs
 
-    def _by_piece(self, scan: Node, behind: tuple[str, ...]) -> dict[str, pa.Table]:
+    def _by_piece(
+        self, scan: Node, behind: tuple[str, ...], before: Mapping[str, pa.Table]
+    ) -> dict[str, pa.Table]:
         """Run a scan and the steps behind it over one piece after the other; what others read of them."""
         wanted = pieces.read_outside(self.plan, (scan.step, *behind))
         outputs: dict[str, list[pa.Table]] = {}
-        results: dict[str, list[Result]] = {}
+        ready = {step: self._ready(self.plan.nodes[step], before) for step in behind if self._has_sides(step)}
+        results: dict[str, list[Result]] = {step: [first.result] for step, first in ready.items()}
         self._in_pieces = True
         for group in pieces.grouped(self._splits(scan.step)):
             here: dict[str, pa.Table] = {}
@@ -248,7 +251,7 @@ class TaskRun:
                     if isinstance(node.operator, Scan):
                         out = self._scan(node, node.operator, group)
                     else:
-                        result = self.result(node, here, {})
+                        result = self._of_piece(node, here, ready.get(step))
                         results.setdefault(step, []).append(replace(result, out=None))
                         out = self._given(node, result)
                 if out is not None and out.num_rows:
@@ -261,6 +264,28 @@ class TaskRun:
         for step, parts in results.items():
             self.keep(self.plan.nodes[step], pieces.summed(parts))
         return {step: whole(concat(parts)) for step, parts in outputs.items()}
+
+    def _has_sides(self, step: str) -> bool:
+        return len(self.plan.nodes[step].inputs) > 1 and hasattr(self.plan.nodes[step].operator, "ready")
+
+    def _ready(self, node: Node, before: Mapping[str, pa.Table]) -> Ready:
+        """A step made ready for the pieces of its first input, by what its others hold."""
+        sides = [self._asked(node, 1 + n, before.get(source)) for n, source in enumerate(node.inputs[1:])]
+        with blamed(node.step, self.spec.epoch):
+            found: Ready = node.operator.ready(self.context(node), node.binding, tuple(sides))  # type: ignore[attr-defined]
+        if self.spec.checks:
+            checks.check_result(node, found.result, self.context(node))
+        return found
+
+    def _of_piece(self, node: Node, here: Mapping[str, pa.Table], ready: Ready | None) -> Result:
+        """What a step makes of a piece."""
+        if ready is None:
+            return self.result(node, here, {})
+        delta = self._asked(node, 0, here.get(node.inputs[0]))
+        result = NOTHING if delta is None else ready.take(delta)
+        if self.spec.checks:
+            checks.check_result(node, result, self.context(node))
+        return result
 
     def _narrow(self, step: str, rows: pa.Table) -> pa.Table:
         """The columns that a step must give; rows that were wanted whole have more."""

@@ -6,6 +6,7 @@ of the batch, put together; so where a batch is cut makes no difference (law 3).
 Much of the cost of a large scan is memory that is touched for the first time.
 Steps that follow a scan row by row are run over one piece after the other, in
 memory that the piece before has left; only what others read of them is kept.
+So are near lookups (`plan.near`): what they look up is known before their rows are read.
 """
 
 from __future__ import annotations
@@ -34,7 +35,11 @@ def behind_scans(plan: Plan, levels: Levels, level: int) -> dict[str, tuple[str,
         inside = [scan]
         for step in levels.steps[level]:
             node = plan.nodes[step]
-            if getattr(node.operator, "by_piece", False) and all(i in inside for i in node.inputs):
+            if step in levels.near.lookups:
+                follows = node.inputs[0] in inside and node.inputs[1] not in inside
+            else:
+                follows = getattr(node.operator, "by_piece", False) and all(i in inside for i in node.inputs)
+            if follows:
                 inside.append(step)
         if len(inside) > 1:
             found[scan] = tuple(inside[1:])

@@ -12,11 +12,13 @@ can be read, and a change of the right is there whole, to be written where it is
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millpond import delta as deltas
 from millpond import hashing
@@ -25,9 +27,10 @@ from millpond.errors import InvalidError
 from millpond.identity import one_chunk
 from millpond.operators.join_match import Matcher, stretches
 from millpond.operators.kernel import compile_predicate
-from millpond.operators.keyed import Keyed, some_keys
+from millpond.operators.keyed import Keyed, as_declared, some_keys
 from millpond.operators.map import check_names
-from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
+from millpond.operators.operator import Binding, Change, Context, Inputs, Ready, Result, Shape, by_key
+from millpond.operators.partners import Partners
 from millpond.operators.watermark import stored
 from millpond.state.table import KeySet
 from millpond.state.table_spec import TableSpec
@@ -110,8 +113,15 @@ class LookupJoin:
         return frozenset(looked.left), frozenset(looked.right)
 
     def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
-        looked: Looked = binding.extra
         left, right = inputs
+        ready = self.ready(ctx, binding, (right,))
+        if left is None:
+            return ready.result
+        return replace(ready.take(left), changes=ready.result.changes)
+
+    def ready(self, ctx: Context, binding: Binding, sides: Inputs) -> Ready:
+        looked: Looked = binding.extra
+        (right,) = sides
         (table,) = binding.tables
         changes: tuple[Change, ...] = ()
         if right is not None:
@@ -120,13 +130,52 @@ class LookupJoin:
                 right.select(list(looked.right)).cast(table.schema), deltas.weights(right)
             )
             changes = (Change(table.name, self._owned(ctx, deltas.consolidate(right))),)
-        if left is None:
-            return Result(None, changes)
+        partners = Partners(partial(self._fetched, ctx, binding, right))
+        return Ready(Result(None, changes), partial(self._take, ctx, binding, right, partners))
+
+    def _take(
+        self, ctx: Context, binding: Binding, right: pa.Table | None, partners: Partners, left: pa.Table
+    ) -> Result:
+        """Rows of the left, with their partners."""
+        if self.residual is None and len(self.left_on) == 1:
+            found = partners.find(left.column(self.left_on[0]))
+            if found is not None:
+                return Result(self._joined(binding, left, partners, found))
+        return self._met(ctx, binding, left, right)
+
+    def _joined(
+        self, binding: Binding, left: pa.Table, partners: Partners, places: npt.NDArray[np.int32]
+    ) -> pa.Table | None:
+        """Rows with the partner that each has, if any; rows of the left stay what they are."""
+        looked: Looked = binding.extra
+        alone = None
+        if places.min(initial=0) < 0:
+            alone = places < 0
+            if self.kind == "inner":
+                left, places, alone = left.filter(pa.array(~alone)), places[~alone], None
+        if partners.rows is None or not left.num_rows:
+            return None
+        held, rows = partners.rows, pa.array(places, mask=alone)
+        arrays = [
+            left.column(column)
+            if side == 0
+            else pc.take(one_chunk(held.column(column)), rows, boundscheck=False)
+            for _, side, column in self.columns
+        ]
+        schema = looked.matcher.schema
+        if partners.plain and WEIGHT not in left.column_names:
+            return as_declared(schema.remove(len(arrays)), arrays)
+        theirs = np.append(deltas.weights(held), 1)[places]  # the last is for those who have none
+        return as_declared(schema, [*arrays, pa.array(deltas.weights(left) * theirs)])
+
+    def _met(self, ctx: Context, binding: Binding, left: pa.Table, right: pa.Table | None) -> Result:
+        """Rows of the left with all their partners, by the numbers of their keys."""
+        looked: Looked = binding.extra
         keys, numbers = self._numbered(left, right)
         # As they came: pairs are made in the order of the left, so its rows need not be sorted.
         columns = {name: one_chunk(left.column(name)) for name in looked.left}
         rows = Keyed(columns, deltas.weights(left), numbers[: left.num_rows])
-        partners = self._partners(ctx, binding, keys, rows, right, numbers[left.num_rows :])
+        partners = self._partners(ctx, binding, keys, rows.key, right, numbers[left.num_rows :])
         met = looked.matcher.meet(rows, partners)
         out = list(met.out)
         if self.kind == "left":
@@ -136,7 +185,18 @@ class LookupJoin:
                 alone = np.flatnonzero(met.left == 0)
             out.append(looked.matcher.alone(rows.some(alone), 0))
         shown = pa.concat_tables(out) if out else None
-        return Result(shown if shown is not None and shown.num_rows else None, changes, met.errors)
+        return Result(shown if shown is not None and shown.num_rows else None, errors=met.errors)
+
+    def _fetched(
+        self, ctx: Context, binding: Binding, right: pa.Table | None, wanted: pa.Array
+    ) -> tuple[pa.Table, Ints]:
+        """The rows of the right that have one of some different keys, and the number of that key."""
+        keys, numbers = self._numbered(pa.table([wanted], names=list(self.left_on)), right)
+        mine = numbers[: len(wanted)]
+        found = self._partners(ctx, binding, keys, mine, right, numbers[len(wanted) :])
+        number = np.empty(len(keys), np.int64)
+        number[mine] = np.arange(len(wanted))
+        return found.table(binding.extra.right), number[found.key]
 
     def _owned(self, ctx: Context, right: pa.Table) -> pa.Table:
         """The rows that this task writes: others may have been given the same."""
@@ -158,13 +218,13 @@ class LookupJoin:
         ctx: Context,
         binding: Binding,
         keys: KeySet,
-        rows: Keyed,
+        mine: Ints,
         right: pa.Table | None,
         numbers: Ints,
     ) -> Keyed:
         """The rows of the right, as of now, that have a key of the left's rows."""
         looked: Looked = binding.extra
-        wanted = np.flatnonzero(np.bincount(rows.key, minlength=len(keys)))
+        wanted = np.flatnonzero(np.bincount(mine, minlength=len(keys)))
         found = ctx.table(binding.tables[0].name).lookup(
             some_keys(keys, wanted, self.right_on), list(looked.right)
         )

@@ -175,6 +175,22 @@ class Operator(Protocol):
     def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result: ...
 
 
+@dataclass(frozen=True)
+class Ready:
+    """A step that knows its other inputs, and takes the rows of its first as they come."""
+
+    result: Result  # of the others alone
+    take: Callable[[pa.Table], Result]
+
+
+class TakesPieces(Protocol):
+    """An operator that needs its other inputs whole, and may get its first piece by piece: where all others
+    are known to begin with, it is as good as ``by_piece``."""
+
+    def ready(self, ctx: Context, binding: Binding, sides: Inputs) -> Ready:
+        """`apply` in two halves: what the other inputs come to, and what is done with rows of the first."""
+
+
 class Prepares(Protocol):
     """An operator that can shrink its input on the sender's side of the exchange."""
 

@@ -117,7 +117,8 @@ def cut(plan: Plan, whole: bool = False, near: Near = NOWHERE) -> Levels:
         for number, (way, consumers) in enumerate(merged.items())
     ]
     depth = max(level_of.values(), default=0) + 1
-    order = [node.step for node in plan.topological()]
+    # Lookups that are near take rows as they are read, and must know before what they look up.
+    order = sorted((node.step for node in plan.topological()), key=lambda step: step not in near.shared)
     steps = tuple(tuple(s for s in order if level_of[s] == k) for k in range(depth))
     with_origin = frozenset(step for step, names in needed.items() if ORIGIN in names)
     return Levels(

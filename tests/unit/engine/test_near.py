@@ -11,6 +11,8 @@ import pytest
 
 import millpond
 from millpond.control.admission import spread
+from millpond.engine import pieces
+from millpond.operators import partners
 from millpond.plan.near import NOWHERE, SHARED_ROWS_MAX, Near, near_lookups
 from millpond.pond import Pond
 from millpond.sources.source import Split
@@ -47,14 +49,30 @@ def tasks(pond: Pond) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_rows_meet_what_came_with_them_and_before(seed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("seed", "several", "by_piece"), [(0, True, False), (1, True, True), (2, False, True)]
+)
+def test_rows_meet_what_came_with_them_and_before(
+    seed: int, several: bool, by_piece: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All at once or piece by piece, and whether keys have one partner or several."""
     rng = random.Random(seed)
+    found: list[bool] = []
+    if by_piece:
+        monkeypatch.setattr(pieces, "ROWS_MIN", 1)
+        monkeypatch.setattr(pieces, "PIECE_ROWS", 2)
+        monkeypatch.setattr(partners, "ROWS_MIN", 1)
+        monkeypatch.setattr(partners, "SPARSE", 3)
+        find = partners.Partners.find
+        monkeypatch.setattr(
+            partners.Partners, "find", lambda *a: (x := find(*a), found.append(x is not None))[0]
+        )
     pond = opened(tmp_path, JOINED, LEFT)
     rates: list[tuple[int, int]] = []
     want: list[Counter[Any]] = [Counter(), Counter()]
     for number in range(7):
-        came = [(rng.randrange(6), rng.randrange(9)) for _ in range(rng.choice([0, 3]) if number else 3)]
+        keys = [rng.randrange(6) for _ in range(rng.choice([0, 3]) if number else 3)]
+        came = [(k, rng.randrange(9) if several else 7 * k) for k in keys]
         if came:
             feed(tmp_path, "rates", number, came)
         rates += came
@@ -75,6 +93,7 @@ def test_rows_meet_what_came_with_them_and_before(seed: int, tmp_path: Path) -> 
             pond.compact()
             pond.close()
             pond = opened(tmp_path, parallelism=rng.randint(1, 5))
+    assert any(found) == by_piece and all(found) == (not several or not by_piece)
     assert len(want[0]) > 5 and None in {rate for _, rate in want[1]}
     pond.close()
 

@@ -1,0 +1,93 @@
+"""Partners by place: what a lookup finds for rows whose keys are dense integers.
+
+Law: what looking up every row by itself would find.  A key is asked for once, however
+many rows and pieces of them bring it; from then on its partner is the entry of an array.
+Keys with several partners are none of its business: it says so, once and for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond import hashing
+from millpond.delta import WEIGHT
+from millpond.identity import one_chunk
+
+Ints = npt.NDArray[np.int64]
+Places = npt.NDArray[np.int32]
+# For some different keys: the rows that have one of them, with weights, and the number of the key of each.
+Fetch = Callable[[pa.Array], tuple[pa.Table, Ints]]
+
+ROWS_MIN = 20_000  # of a batch: below, a search is as fast
+SPARSE = 4  # places, and rows that are held, for each row of a batch, at most
+
+_NONE, _UNKNOWN = -1, -2
+
+
+class Partners:
+    """The partners that were found so far; those of keys far from where rows are now may be forgotten."""
+
+    def __init__(self, fetch: Fetch) -> None:
+        self._fetch = fetch
+        self._several = False  # has a key several partners?
+        self._low = 0
+        self._places: Places = np.empty(0, np.int32)  # by key, from the lowest: the row of its partner
+        self.rows: pa.Table | None = None  # all partners
+        self.plain = True  # has every one of them the weight 1?
+
+    def find(self, column: pa.ChunkedArray) -> Places | None:
+        """For each key the row of its partner, or -1; None where keys are not dense, or partners several."""
+        if self._several or len(column) < ROWS_MIN or not hashing.is_injective([column]):
+            return None
+        ends = pc.min_max(column)
+        low, high = ends["min"].as_py(), ends["max"].as_py()
+        if not self._make_room(low, high, SPARSE * len(column)):
+            return None
+        keys: Ints = one_chunk(column).cast(pa.int64()).to_numpy()
+        keys = keys - self._low if self._low else keys
+        found = self._places[keys]
+        if found.min() == _UNKNOWN:
+            fresh = np.zeros(len(self._places), np.bool_)
+            fresh[keys[found == _UNKNOWN]] = True
+            self._learn(np.flatnonzero(fresh), column.type)
+            if self._several:
+                return None
+            found = self._places[keys]
+        return found
+
+    def _make_room(self, low: int, high: int, size_max: int) -> bool:
+        """Have places for keys between two; False if they are too many."""
+        if len(self._places) and (self.rows is None or self.rows.num_rows <= size_max):
+            end = self._low + len(self._places) - 1
+            first, last = min(low, self._low), max(high, end)
+            if (first, last) == (self._low, end):
+                return True
+            if last - first < size_max:
+                grown = np.full(last - first + 1, _UNKNOWN, np.int32)
+                grown[self._low - first :][: len(self._places)] = self._places
+                self._low, self._places = first, grown
+                return True
+        if 0 < low <= (high - low) // 8 and high < size_max:
+            low = 0  # some places stay empty, but keys are places
+        if high - low >= size_max:
+            return False
+        self._low, self._places = low, np.full(high - low + 1, _UNKNOWN, np.int32)
+        self.rows = None
+        return True
+
+    def _learn(self, places: Ints, kind: pa.DataType) -> None:
+        """Ask for the partners of keys that were not met before."""
+        rows, numbers = self._fetch(pa.array(places + self._low).cast(kind))
+        if len(np.unique(numbers)) < len(numbers):
+            self._several = True
+            return
+        before = 0 if self.rows is None else self.rows.num_rows
+        self._places[places] = _NONE
+        self._places[places[numbers]] = np.arange(before, before + rows.num_rows, dtype=np.int32)
+        self.rows = rows if self.rows is None else pa.concat_tables([self.rows, rows]).combine_chunks()
+        self.plain = self.plain and pc.all(pc.equal(rows.column(WEIGHT), 1)).as_py() is not False
