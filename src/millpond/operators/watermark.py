@@ -70,15 +70,14 @@ class Watermark:
 
     def wants_whole(self, delta: pa.Table, bound: int | None) -> bool:
         """Is one of these rows late, or without a time?"""
-        column = delta.column(self.time)
-        if column.null_count:
-            return True
-        ends = pc.min_max(column)
-        at, usable = micros(pa.chunked_array([pa.repeat(ends[end], 1) for end in ("min", "max")]))
-        return not usable.all() or (bound is not None and int(at[0]) < bound)
+        ends = _ends(delta.column(self.time))
+        return ends is None or (bound is not None and ends[0] < bound)
 
     def observe(self, delta: pa.Table) -> int | None:
         """The highest event time of these rows in microseconds, if any has one."""
+        ends = _ends(delta.column(self.time))
+        if ends is not None:
+            return ends[1]
         at, usable = micros(delta.column(self.time))
         return int(at[usable].max()) if usable.any() else None
 
@@ -86,9 +85,11 @@ class Watermark:
         (delta,) = inputs
         if delta is None:
             return Result()
+        bound = ctx.watermark_before(ctx.step)
+        if not self.wants_whole(delta, bound):
+            return Result(delta)
         at, usable = micros(delta.column(self.time))
         delta, errors = without_time(delta, usable, self.time)
-        bound = ctx.watermark_before(ctx.step)
         if bound is None:
             return Result(delta, errors=errors)
         late = at[usable] < bound
@@ -105,6 +106,15 @@ class Watermark:
             errors,
             counts={"late": count},
         )
+
+
+def _ends(column: pa.ChunkedArray) -> tuple[int, int] | None:
+    """The first and the last time of a column in microseconds, where every row has one."""
+    if column.null_count or not len(column):
+        return None
+    ends = pc.min_max(column)
+    at, usable = micros(pa.chunked_array([pa.repeat(ends[end], 1) for end in ("min", "max")]))
+    return (int(at[0]), int(at[1])) if usable.all() else None
 
 
 def stored(schema: pa.Schema) -> pa.Schema:
