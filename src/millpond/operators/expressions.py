@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from millpond import hashing
 from millpond.errors import InvalidError
+from millpond.operators.comparisons import Plain, plain
 from millpond.operators.duck import binder, provided, quoted
 
 _OPEN = "select (\n"  # the expression stands alone on its lines: a comment at its end does no harm
@@ -55,6 +56,7 @@ class Expression:
     # A condition that is no more than columns being NULL (True) or not (False), all of them; else nothing.
     absent: tuple[tuple[str, bool], ...] = field(default=(), compare=False)
     steady: bool = field(default=False, compare=False)  # equal rows give equal values
+    plain: Plain | None = field(default=None, compare=False)  # computed without a query
 
 
 def compile_expressions(
@@ -138,7 +140,9 @@ class _Bind:
         text = self.sql
         if any(node["class"] == "CONJUNCTION" for node in nodes):
             text = self._in_order(tree)
-        bound = replace(self._typed(text, needs), steady=_is_steady(nodes))
+        bound = replace(
+            self._typed(text, needs), steady=_is_steady(nodes), plain=plain(root, self.schema, self._bare)
+        )
         return replace(bound, absent=self._absent(root)) if self.boolean else bound
 
     # ------------------------------------------------------------ parsing

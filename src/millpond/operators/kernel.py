@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from millpond.delta import HASH, ORIGIN, WEIGHT, weights
 from millpond.identity import canonical, one_chunk
-from millpond.operators import repeated
+from millpond.operators import comparisons, repeated
 from millpond.operators.duck import Statement, reason, statement
 from millpond.operators.expressions import (
     Expression,
@@ -234,7 +234,12 @@ def _compute(
 
 def _evaluated(fed: pa.Table, expressions: Sequence[Expression]) -> list[pa.ChunkedArray]:
     """A column for each expression; where rows repeat, and it is worth it, computed once for equal ones."""
-    found: dict[int, pa.ChunkedArray] = {}
+    given = dict(zip(fed.column_names, fed.columns, strict=True))
+    found: dict[int, pa.ChunkedArray] = {
+        place: comparisons.computed(e.plain, e.type, given)
+        for place, e in enumerate(expressions)
+        if e.plain is not None
+    }
     for needs, places in repeated.by_columns(expressions).items():
         some = [expressions[place] for place in places]
         run = partial(_selected, some)

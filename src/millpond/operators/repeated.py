@@ -33,7 +33,7 @@ def by_columns(expressions: Sequence[Expression]) -> dict[tuple[str, ...], list[
     """The places of expressions that are worth a look, by the columns they need."""
     found: dict[tuple[str, ...], list[int]] = {}
     for place, one in enumerate(expressions):
-        if one.steady and one.needs:
+        if one.steady and one.needs and one.plain is None:
             found.setdefault(one.needs, []).append(place)
     return found
 

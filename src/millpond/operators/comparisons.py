@@ -1,0 +1,164 @@
+"""Conditions that only compare integer columns with constants, computed without a query.
+
+Law: what is computed is what DuckDB gives for the same text, NULL for NULL.  Nothing here can fail, so it
+makes no difference in which order AND and OR look at their operands.
+
+`CASE WHEN condition THEN constant END` belongs here, too: it is what `count(*) FILTER (WHERE condition)`
+counts.  Its values are one buffer for all rows, and the condition says which of them are NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Node = dict[str, Any]
+
+_MIRRORED = {
+    "less": "greater",
+    "less_equal": "greater_equal",
+    "greater": "less",
+    "greater_equal": "less_equal",
+    "equal": "equal",
+    "not_equal": "not_equal",
+}
+_COMPARISONS = {
+    "COMPARE_LESSTHAN": "less",
+    "COMPARE_LESSTHANOREQUALTO": "less_equal",
+    "COMPARE_GREATERTHAN": "greater",
+    "COMPARE_GREATERTHANOREQUALTO": "greater_equal",
+    "COMPARE_EQUAL": "equal",
+    "COMPARE_NOTEQUAL": "not_equal",
+}
+_JUNCTIONS = {"CONJUNCTION_AND": "and_kleene", "CONJUNCTION_OR": "or_kleene"}
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64}
+_DEEPEST = 20
+
+
+@dataclass(frozen=True)
+class Compare:
+    column: str
+    relation: str  # a function of Arrow
+    constant: int
+
+
+@dataclass(frozen=True)
+class Junction:
+    relation: str
+    first: Condition
+    second: Condition
+
+
+@dataclass(frozen=True)
+class Case:
+    """A constant where a condition is true, else NULL."""
+
+    condition: Condition
+    constant: int
+
+
+Condition: TypeAlias = Compare | Junction
+Plain: TypeAlias = Compare | Junction | Case
+
+
+def plain(root: Node, schema: pa.Schema, bare: Callable[[Node], str | None]) -> Plain | None:
+    """A parsed expression, if it is of this kind; `bare` gives the column that a node merely names."""
+    if root["class"] != "CASE":
+        return _condition(root, schema, bare, 0)
+    otherwise = root["else_expr"]
+    if len(root["case_checks"]) != 1 or otherwise.get("literal", {}).get("kind") != "NULL_LITERAL":
+        return None
+    (check,) = root["case_checks"]
+    condition = _condition(check["when_expr"], schema, bare, 0)
+    constant = _constant(check["then_expr"])
+    return None if condition is None or constant is None else Case(condition, constant)
+
+
+def computed(found: Plain, kind: pa.DataType, columns: Mapping[str, pa.ChunkedArray]) -> pa.ChunkedArray:
+    """Its value of each row, chunk by chunk.
+
+    >>> found = Case(Compare("x", "less", 5), 1)
+    >>> computed(found, pa.int32(), {"x": pa.chunked_array([[4, None, 7]])}).to_pylist()
+    [1, None, None]
+    """
+    if not isinstance(found, Case):
+        return _truth(found, columns)
+    chunks = [_case(chunk, found.constant, kind) for chunk in _truth(found.condition, columns).chunks]
+    return pa.chunked_array(chunks, kind)
+
+
+def _truth(found: Condition, columns: Mapping[str, pa.ChunkedArray]) -> pa.ChunkedArray:
+    if isinstance(found, Compare):
+        given = pc.call_function(found.relation, [columns[found.column], pa.scalar(found.constant)])
+    else:
+        given = pc.call_function(
+            found.relation, [_truth(found.first, columns), _truth(found.second, columns)]
+        )
+    return given
+
+
+def _case(truth: pa.Array, constant: int, kind: pa.DataType) -> pa.Array:
+    if truth.null_count or truth.offset:
+        return pc.if_else(truth, pa.scalar(constant, kind), pa.scalar(None, kind))
+    values = _repeated(constant, kind, 1 << max(len(truth) - 1, 0).bit_length())
+    return pa.Array.from_buffers(kind, len(truth), [truth.buffers()[1], values])
+
+
+@lru_cache(maxsize=16)
+def _repeated(constant: int, kind: pa.DataType, length: int) -> pa.Buffer:
+    return pa.repeat(pa.scalar(constant, kind), length).buffers()[1]
+
+
+# ---------------------------------------------------------------- reading
+
+
+def _condition(
+    node: Node, schema: pa.Schema, bare: Callable[[Node], str | None], depth: int
+) -> Condition | None:
+    if depth > _DEEPEST:
+        return None
+    relation = _JUNCTIONS.get(node["type"])
+    if relation is not None:
+        found: Condition | None = None
+        for child in node["children"]:
+            one = _condition(child, schema, bare, depth + 1)
+            if one is None:
+                return None
+            found = one if found is None else Junction(relation, found, one)
+        return found
+    relation = _COMPARISONS.get(node["type"])
+    if relation is None:
+        return None
+    left, right = node["left"], node["right"]
+    column, constant = bare(left), _constant(right)
+    if column is None:
+        column, constant, relation = bare(right), _constant(left), _MIRRORED[relation]
+    if column is None or constant is None or not _is_whole(schema.field(column).type):
+        return None
+    return Compare(column, relation, constant)
+
+
+def _is_whole(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind)) and kind != pa.uint64()
+
+
+def _constant(node: Node) -> int | None:
+    """An integer, in casts that leave it what it is."""
+    if node["class"] == "CAST":
+        bits = _BITS.get(str(node["type_expr"].get("type_name", "")).upper())
+        value = None if bits is None or node["try_cast"] else _constant(node["child"])
+        return None if value is None or bits is None or not _fits(value, bits) else value
+    literal = node.get("literal") if node["class"] == "CONSTANT" else None
+    if literal is None or literal["kind"] != "INTEGER":
+        return None
+    value = int(literal["text"])
+    return value if _fits(value, 64) else None
+
+
+def _fits(value: int, bits: int) -> bool:
+    return -(1 << (bits - 1)) <= value < 1 << (bits - 1)
