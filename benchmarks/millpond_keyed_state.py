@@ -105,7 +105,7 @@ def measured(folder: Path, cores: int, form: str) -> Outcome:
     load, began = os.getloadavg()[0], time.time()
     with command.work_folder(NAMES[form]) as place, Sampler(os.getpid(), interval_seconds=0.05) as sampler:
         session = make_session(f"local[{cores}]")
-        SparkEngine(session).map(bytes, [b""] * cores)
+        SparkEngine(session)  # checks the session and rehearses, as the first pond on it would
         started = time.time()
         pond = run(folder, place / "pond", session, cores, form, keep=False)
         ended = time.time()

@@ -86,7 +86,7 @@ def measured(job: Asked) -> Latency:
     with work_folder("millpond") as work, Sampler(os.getpid()) as sampler:
         feed.folders(work / "in", job.query.reads)
         session = make_session(f"local[{job.cores}]")
-        SparkEngine(session).map(bytes, [b""] * job.cores)
+        SparkEngine(session)  # checks the session and rehearses, as the first pond on it would
         pond = millpond.open(work / "pond", spark=session, parallelism=job.cores, on_epoch=seen, **SETTINGS)
         define(pond, job, work / "in")
         pond.start()

@@ -2,9 +2,9 @@
 
 Law: what is timed is what was verified, but for the last step: timed, the rows meet a filter that asks for
 every column and lets none pass, so that nothing but the state of the query is kept; verified, they are the
-view. Start-up is the Spark session, its first, empty job, and the query bound; the run begins when the pond
-may read its first row, as Flink's begins when its first task runs, and ends when the last row is in a
-committed epoch.
+view. Start-up is the Spark session with its rehearsal, the engine's own first job (Spark's is a first count),
+and the query bound; the run begins when the pond may read its first row, as Flink's begins when its first
+task runs, and ends when the last row is in a committed epoch.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def measured(query: Query, folder: Path, cores: int, topics: Topics | None = Non
     load, began = os.getloadavg()[0], time.time()
     with work_folder("millpond") as place, Sampler(os.getpid(), interval_seconds=0.05) as sampler:
         session = make_session(f"local[{cores}]")
-        SparkEngine(session).map(bytes, [b""] * cores)
+        SparkEngine(session)  # checks the session and rehearses, as the first pond on it would
         pond = opened(query, folder, place / "pond", session, cores, False, topics)
         started = time.time()
         pond.drain()

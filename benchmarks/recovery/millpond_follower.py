@@ -63,7 +63,7 @@ def main() -> None:
             out.write(json.dumps(line) + "\n")
 
         session = make_session(f"local[{asked.cores}]")
-        SparkEngine(session).map(bytes, [b""] * asked.cores)
+        SparkEngine(session)  # checks the session and rehearses, as the first pond on it would
         out.write(json.dumps({"ready": time.time()}) + "\n")
         pond = millpond.open(
             asked.work / "pond", spark=session, parallelism=asked.parallelism, on_epoch=seen, poll_ms=10

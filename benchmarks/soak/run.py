@@ -192,7 +192,7 @@ def run(wanted: Soak, interval_s: float, retain: int, cores: int, console: Conso
     with work_folder("soak") as work:
         (work / "spark").mkdir()
         session = make_session(f"local[{cores}]", extra={"spark.local.dir": str(work / "spark")})
-        SparkEngine(session).map(bytes, [b""] * cores)
+        SparkEngine(session)  # checks the session and rehearses, as the first pond on it would
         pond = millpond.open(work / "pond", spark=session, parallelism=cores, retain_epochs=retain)
         watch = Watch(pond, work / "pond", work / "spark", interval_s)
         pond.on_epoch(watch.committed)

@@ -12,7 +12,8 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from millpond.engine import daemon
+from millpond.engine import daemon, spark
+from millpond.engine.spark import SparkEngine
 from millpond.engine.spark_chain import SparkChain
 from millpond.engine.spark_session import DAEMON, SETTINGS, _unfit, advice, check_session, make_session
 from millpond.errors import InvalidError
@@ -48,6 +49,30 @@ def test_workers_are_forked_warm_frozen_and_without_threads(session: Any) -> Non
 
     [seen] = SparkChain(session).map(look, [b""], 1)
     assert seen.decode() == f"{sys.executable} [] True"
+
+
+def test_before_the_first_epoch_every_core_has_a_worker_that_is_ready(session: Any) -> None:
+    def look(task: int, frames: Any) -> Any:
+        from millpond.operators import duck
+
+        ready = duck._session.pid == os.getpid() and duck._session.kernel is not None
+        yield 0, f"{os.getpid()} {ready}".encode()
+
+    spark._ready.discard(session.sparkContext)  # earlier tests may have let workers die
+    engine = SparkEngine(session)
+    told = [frame.decode().split() for frame in engine.chain.run([look], [2], description="look")]
+    assert [ready for _, ready in told] == ["True", "True"]
+    assert len({pid for pid, _ in told}) == 2
+
+
+def test_a_session_is_checked_once(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    SparkEngine(session)
+
+    def again(session: Any) -> list[str]:
+        raise AssertionError("checked again")
+
+    monkeypatch.setattr(spark, "check_session", again)
+    assert SparkEngine(session).default_parallelism == 2
 
 
 def test_the_daemon_starts_no_thread_before_it_forks(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ MODULES = (
     "duckdb",
     "pyspark.worker",
     "millpond.engine.spark_chain",
+    "millpond.engine.readiness",
     "millpond.engine.level",
     "millpond.engine.compactor",
     "millpond.sources.files",
@@ -53,6 +54,7 @@ MODULES = (
 )
 # Of which every module is loaded: a plan names operators, and a worker would import them in its first task.
 PACKAGES = ("millpond.operators",)
+KERNELS = "millpond.engine.readiness"  # imported only now: with it come threads, where nothing forbids them
 
 
 def quiet_threads() -> bool:
@@ -74,26 +76,6 @@ def load(modules: tuple[str, ...] = MODULES, packages: tuple[str, ...] = PACKAGE
             importlib.import_module(found.name)
 
 
-def warm() -> None:
-    """Run the common kernels once on a few rows: their first call builds tables and registries."""
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from millpond import hashing
-
-    table = pa.table({"n": [3, 1, 2], "s": ["a", None, "b"], "f": [0.5, 1.5, -0.0]})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    back = pa.ipc.open_stream(sink.getvalue()).read_all()
-    hashes = hashing.hash_columns([back["n"], back["s"], back["f"]], back.num_rows)
-    order = np.argsort(hashes, kind="stable")
-    batch = back.combine_chunks().to_batches()[0]
-    batch.take(pa.array(order)).filter(pc.greater(batch["n"], 1))
-    np.searchsorted(hashes[order], hashes)
-
-
 def threads() -> list[str]:
     """The names of this process's threads, native ones too (Linux; elsewhere unknown, so none)."""
     folder = "/proc/self/task"
@@ -108,7 +90,7 @@ def threads() -> list[str]:
 
 def prepare() -> None:
     load()
-    warm()
+    importlib.import_module(KERNELS).warm()
     started = threads()[1:]
     if started:
         # Forking still works almost always, which is why this must be said and not be found out.

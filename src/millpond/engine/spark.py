@@ -7,15 +7,21 @@ State has no home (law 4), so executors may come and go.
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from millpond.engine.alone import run_alone
 from millpond.engine.engine import collect_reports
 from millpond.engine.level import LevelTask
+from millpond.engine.readiness import Rehearsal, warm
 from millpond.engine.spark_chain import SparkChain
 from millpond.engine.spark_session import check_session, make_session
 from millpond.engine.spec import EpochSpec, Report
+
+REHEARSE_MAX = 64  # tasks of the first small job: one for each core, on a large cluster for some of them
+
+_ready: weakref.WeakSet[Any] = weakref.WeakSet()  # contexts that were checked and have rehearsed
 
 
 class WholeChain:
@@ -38,11 +44,21 @@ class SparkEngine:
         self._own = session is None
         if session is None:
             session = make_session(**options)
-        for advice in check_session(session):
-            warnings.warn(advice, stacklevel=3)
         self.session = session
-        self.chain = SparkChain(session)
         self.default_parallelism = max(1, int(session.sparkContext.defaultParallelism))
+        if session.sparkContext not in _ready:
+            for advice in check_session(session):
+                warnings.warn(advice, stacklevel=3)
+        self.chain = SparkChain(session)
+        if session.sparkContext not in _ready:
+            self._rehearse()
+            _ready.add(session.sparkContext)
+
+    def _rehearse(self) -> None:
+        """An exchange between all cores: workers and JVM have done it before when the first epoch comes."""
+        warm()  # the driver writes rows as well
+        cores = min(self.default_parallelism, REHEARSE_MAX)
+        self.chain.run([Rehearsal(cores), Rehearsal(1)], [cores, cores], description="millpond rehearsal")
 
     def run(self, spec: EpochSpec) -> list[Report]:
         told = f"millpond epoch {spec.epoch}"

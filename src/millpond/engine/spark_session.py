@@ -143,7 +143,7 @@ def settings_for(master: str, extra: Mapping[str, str]) -> dict[str, str]:
 def check_session(session: SparkSession) -> list[str]:
     """Refuse a session on which Millpond cannot run; return advice on what makes it slow.
 
-    Starts one small task, to learn whether the executors' Python fits.
+    Starts a small task for each core, to learn whether the executors' Python fits.
     """
     _refuse_connect(session)
     context = session.sparkContext
@@ -155,15 +155,22 @@ def check_session(session: SparkSession) -> list[str]:
             detail=f"spark {session.version}, needed is 4.x",
             hint="install pyspark 4",
         )
-    conf = context.getConf()
-    if conf.get(PYSPARK_MEMORY) is not None:
+    conf = _judged(context)
+    if PYSPARK_MEMORY in conf:
         raise InvalidError(
             f"{PYSPARK_MEMORY} is set, and state is memory-mapped: it limits both",
-            detail=f"got {conf.get(PYSPARK_MEMORY)}",
+            detail=f"got {conf[PYSPARK_MEMORY]}",
             hint=f"remove {PYSPARK_MEMORY}; give the executors memoryOverhead instead",
         )
     _probe(context)
-    return advice({name: value for name, value in conf.getAll()})
+    return advice(conf)
+
+
+def _judged(context: Any) -> dict[str, str]:
+    """The settings that are judged, where they are set; asking for all of them takes 20 ms."""
+    conf = context._jsc.sc().conf()
+    names = (PYSPARK_MEMORY, UNIX_SOCKET, WORKER_REUSE, DAEMON_MODULE, CLEANER)
+    return {name: conf.get(name) for name in names if conf.contains(name)}
 
 
 def advice(conf: Mapping[str, str]) -> list[str]:
@@ -191,7 +198,7 @@ def _refuse_connect(session: Any) -> None:
 
 
 def _probe(context: Any) -> None:
-    """Run one task that imports the engine where the levels will run."""
+    """Run a task for each core that imports the engine where the levels will run."""
 
     def imports(frames: Any) -> list[str]:
         import importlib
@@ -203,7 +210,8 @@ def _probe(context: Any) -> None:
     from pyspark.errors import PySparkException
 
     try:
-        context.parallelize([0], 1).mapPartitions(imports).collect()
+        cores = max(1, int(context.defaultParallelism))
+        context.parallelize(range(cores), cores).mapPartitions(imports).collect()
     except (Py4JError, PySparkException) as error:
         raise _unfit(str(error)) from None
 
