@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks import data
+
+CLEARING_SECONDS = 15.0  # a JVM that was told to end may write its last files for so long
 
 
 def parser(description: str) -> argparse.ArgumentParser:
@@ -29,4 +33,18 @@ def work_folder(name: str) -> Iterator[Path]:
     parent.mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=parent))
     yield folder
-    shutil.rmtree(folder)
+    clear(folder)
+
+
+def clear(folder: Path, patience_seconds: float = CLEARING_SECONDS) -> bool:
+    """Delete a folder into which dying processes may still write; what stays is told, and fails no run."""
+    until = time.monotonic() + patience_seconds
+    while folder.exists():
+        try:
+            shutil.rmtree(folder)
+        except OSError as error:  # a file came or went meanwhile
+            if time.monotonic() >= until:
+                print(f"{folder} is left behind: {error}", file=sys.stderr)
+                return False
+            time.sleep(0.2)
+    return True
