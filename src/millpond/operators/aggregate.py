@@ -33,7 +33,7 @@ from millpond import delta as deltas
 from millpond import hashing
 from millpond.delta import HASH
 from millpond.errors import InvalidError
-from millpond.identity import canonical, equal_rows, one_chunk, take
+from millpond.identity import equal_rows, one_chunk, take
 from millpond.operators import dense
 from millpond.operators.accumulators import EXTREMES, Accumulator, Fields, accumulator, is_number
 from millpond.operators.bounds import Bound, among, buckets_of, closed, kept_by
@@ -239,7 +239,7 @@ class Aggregate:
         packed = None
         if not in_order:
             if not hashing.is_injective([delta.column(k) for k in self.key]):
-                packed = pack([canonical(one_chunk(delta.column(k))) for k in self.key])
+                packed = pack([delta.column(k) for k in self.key])
             by_place = self._by_place(binding, index, delta, packed)
             if by_place is not None:
                 return by_place

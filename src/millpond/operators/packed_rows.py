@@ -17,7 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.buffers import REPEATED_MIN, fixed, is_repeated, nulls
+from millpond.buffers import REPEATED_MIN, Column, fixed, is_repeated, nulls
+from millpond.identity import one_chunk
 
 U64 = npt.NDArray[np.uint64]
 
@@ -59,7 +60,7 @@ class PackedRows:
         return [part.column(codes) for part in self.parts]
 
 
-def pack(columns: Sequence[pa.Array], bits_max: int = 64) -> PackedRows | None:
+def pack(columns: Sequence[Column], bits_max: int = 64) -> PackedRows | None:
     """Rows of canonical columns as codes of at most so many bits, if they fit and it is worth it.
 
     >>> packed = pack([pa.array([7, 9, 7] * 1000), pa.array(["a", "b", None] * 1000)])
@@ -80,7 +81,7 @@ def pack(columns: Sequence[pa.Array], bits_max: int = 64) -> PackedRows | None:
         if at > bits_max:
             return None
         parts.append(part)
-        if not part.bits:
+        if mine is None:
             continue
         if part.shift:
             mine <<= np.uint64(part.shift)
@@ -93,18 +94,24 @@ def pack(columns: Sequence[pa.Array], bits_max: int = 64) -> PackedRows | None:
     return PackedRows(codes, at, tuple(parts))
 
 
-def _coded(column: pa.Array, shift: int) -> tuple[_Part, U64] | None:
+def _coded(column: Column, shift: int) -> tuple[_Part, U64 | None] | None:
+    """A column in the codes, and its part of each; None for one that is the same in all rows."""
+    if pa.types.is_dictionary(column.type) or isinstance(column.type, pa.BaseExtensionType):
+        column = one_chunk(column)
     kind, t = column.type, pa.types
     nullable = bool(column.null_count)
     if t.is_string(kind) or t.is_large_string(kind):
-        if not is_repeated(column):
+        array = one_chunk(column)
+        if not is_repeated(array):
             return None
-        encoded = column.dictionary_encode()
+        encoded = array.dictionary_encode()
         places = fixed(encoded.indices, np.int32).astype(np.uint64)
         most = len(encoded.dictionary) - 1
         part = _Part(kind, shift, (most + nullable).bit_length(), nullable, values=encoded.dictionary)
     elif (t.is_integer(kind) or t.is_temporal(kind)) and t.is_primitive(kind) and kind != pa.uint64():
-        ends = pc.min_max(column.view(_integer(kind)))
+        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+        whole = _integer(kind)
+        ends = pc.min_max(pa.chunked_array([chunk.view(whole) for chunk in chunks], whole))
         low, high = ends["min"].as_py(), ends["max"].as_py()
         if low is None:
             low = high = 0
@@ -112,13 +119,16 @@ def _coded(column: pa.Array, shift: int) -> tuple[_Part, U64] | None:
         if bits > 63:
             return None
         part = _Part(kind, shift, bits, nullable, low)
-        values = fixed(column, _integer(kind).to_pandas_dtype()).astype(np.int64, copy=False)
+        if not bits:
+            return part, None
+        array = one_chunk(column)
+        values = fixed(array, whole.to_pandas_dtype()).astype(np.int64, copy=False)
         places = values.view(np.uint64) - np.uint64(low % _WORD)
     else:
         return None
     if nullable:
         places += np.uint64(1)
-        places[nulls(column)] = 0
+        places[nulls(array)] = 0
     return part, places
 
 

@@ -54,7 +54,7 @@ def computed(
     """What `run` gives for all rows, asked for the different ones; None where that is not worth it."""
     if rows.num_rows < ROWS_MIN or not is_dear(rows, expressions):
         return None
-    packed = pack([one_chunk(column) for column in rows.columns])
+    packed = pack(rows.columns)
     if packed is None:
         return None
     codes = packed.codes.view(np.int64)

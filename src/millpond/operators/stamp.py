@@ -32,6 +32,7 @@ class Stamp:
 
     canonical: ClassVar[bool] = True
     carries_origin: ClassVar[bool] = True
+    by_piece: ClassVar[bool] = True  # an epoch has one time
     once: ClassVar[bool] = True  # depends on when rows came
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:

@@ -166,8 +166,8 @@ def _assign(
         return Result()
     at, usable = micros(delta.column(time))
     delta, errors = without_time(delta, usable, time)
-    at = at[usable]
-    last = (at - offset) // slide * slide + offset  # the start of the latest window that holds the row
+    at = at if errors is None else at[usable]
+    last = _latest(at, slide, offset)
     if slide == size or latest:
         return Result(_with_window(binding, delta, last, size), errors=errors)
     count = (size - (at - last) + slide - 1) // slide
@@ -176,6 +176,15 @@ def _assign(
     return Result(
         _with_window(binding, delta.take(pa.array(row)), last[row] - back * slide, size), errors=errors
     )
+
+
+def _latest(at: Ints, slide: int, offset: int) -> Ints:
+    """The start of the latest window that holds each time; often all of a batch lie in one."""
+    ends = np.array([at.min(), at.max()]) if len(at) else at
+    of_ends = (ends - offset) // slide * slide + offset
+    if len(at) and of_ends[0] == of_ends[1]:
+        return np.full(len(at), of_ends[0])
+    return (at - offset) // slide * slide + offset
 
 
 def _with_window(binding: Binding, rows: pa.Table, start: Ints, size: int) -> pa.Table:

@@ -91,6 +91,27 @@ def test_pieces_come_to_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert all(row[3] == f"{row[0]}{row[1]}" * 3 for row in at_once["late"]), "late rows are kept whole"
 
 
+def test_all_pieces_of_an_epoch_come_at_one_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "ROWS_MIN", 1)
+    monkeypatch.setattr(pieces, "PIECE_ROWS", 1)
+    seen: set[str] = set()
+    of_piece = TaskRun._of_piece
+    monkeypatch.setattr(
+        TaskRun, "_of_piece", lambda run, node, *a: seen.add(node.step) or of_piece(run, node, *a)
+    )
+    (tmp_path / "in").mkdir()
+    with millpond.open(tmp_path / "pond", engine="inline", parallelism=2, checks=True) as pond:
+        rows = pond.stream("bids", FileSource(str(tmp_path / "in"), schema=SCHEMA))
+        rows.select("n", id="plain").view("plain")
+        pond.sql("""CREATE MATERIALIZED VIEW windows AS SELECT n % 2 AS k, count(*) AS c, window_start
+            FROM TUMBLE(bids, proctime(), INTERVAL '1 second') GROUP BY k, window_start""")
+        for number in range(4):
+            put(tmp_path / "in", f"{number}.parquet", [(i, "a", i) for i in range(10)])
+        pond.drain()
+        assert [(k, c) for k, c, _ in pond.sql("FROM windows ORDER BY k").fetchall()] == [(0, 20), (1, 20)]
+    assert any("stamp" in step or "proctime" in step for step in seen), seen
+
+
 def test_small_splits_go_together() -> None:
     from millpond.sources.source import Split
 

@@ -35,8 +35,12 @@ def test_codes_are_rows(data: st.DataObject, kinds: list[pa.DataType]) -> None:
         for values, kind in zip(few, kinds, strict=True)
     ]
     packed = pack(columns)
+    cut = data.draw(st.integers(0, 1200))
+    chunked = pack([pa.chunked_array([c.slice(0, cut), c.slice(cut)]) for c in columns])
     if packed is None:  # wider than a word
+        assert chunked is None
         return
+    assert chunked is not None and (chunked.codes == packed.codes).all()
     assert [one_chunk(c).to_pylist() for c in packed.columns(packed.codes)] == [
         c.to_pylist() for c in columns
     ]
