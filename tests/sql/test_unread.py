@@ -8,6 +8,7 @@ import pytest
 
 import millpond
 from millpond.operators.per_key import PerKey
+from millpond.operators.top_n import TopN
 
 BAD = "(SELECT id, k, CAST(s AS integer) AS bad FROM t)"
 COUNTED = "count(*) OVER (PARTITION BY k) AS n"
@@ -131,3 +132,35 @@ def test_views_with_the_same_common_table_read_what_they_need(tmp_path: Path) ->
         assert pond.sql("SELECT * FROM two").fetchall() == [(2, 2)]
         assert pond.sql("SELECT * FROM all_of_it").fetchall() == [(2, 3, 1)]
         assert [pond.errors(v).num_rows for v in ("one", "two", "all_of_it")] == [0, 0, 1]
+
+
+RANKED = "(SELECT *, row_number() OVER (PARTITION BY k ORDER BY id) AS n FROM t) AS q"
+
+
+@pytest.mark.parametrize(
+    ("query", "given"),
+    [
+        (f"SELECT id, s FROM {RANKED} WHERE n <= 2", False),
+        (f"SELECT id, s FROM {RANKED} WHERE n < 3 AND n <= 5", False),
+        (f"SELECT id, s FROM {RANKED} WHERE n = 1 AND id > 0", False),
+        (f"SELECT id, s FROM {RANKED} WHERE n = 2", True),
+        (f"SELECT id, s FROM {RANKED} WHERE n BETWEEN 2 AND 3", True),
+        (f"SELECT id, s, n FROM {RANKED} WHERE n <= 2", True),
+    ],
+)
+def test_rows_do_not_come_again_for_a_rank_that_nobody_reads(tmp_path: Path, query: str, given: bool) -> None:
+    pond = millpond.open(tmp_path / "pond", engine="inline")
+    pond.sql("CREATE TABLE t (id integer PRIMARY KEY, k integer, s text)")
+    pond.sql(f"CREATE MATERIALIZED VIEW v AS {query}")
+    (ranks,) = [n.operator for n in pond.plan.nodes.values() if isinstance(n.operator, TopN)]
+    assert (ranks.rank_column is not None) == given
+    pond.sql("INSERT INTO t VALUES (4, 0, 'd'), (5, 0, 'e'), (6, 1, 'f'), (7, 0, 'g')")
+    for change in (
+        "INSERT INTO t VALUES (1, 0, 'a')",
+        "DELETE FROM t WHERE id = 4",
+        "DELETE FROM t WHERE k = 1",
+    ):
+        pond.sql(change)
+        pond.sql("FLUSH")
+        assert sorted(pond.sql("SELECT * FROM v").fetchall()) == sorted(pond.sql(query).fetchall())
+    pond.close()

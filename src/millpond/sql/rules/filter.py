@@ -43,9 +43,11 @@ def filtered(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:
     if kind == "LOGICAL_MATERIALIZED_CTE":
         return cte.around(low, node, lambda rest: filtered(low, rest, conditions))
     if kind == "LOGICAL_WINDOW":
-        low.need_also(node, conditions)
         found = ranked.lower(low, node, conditions, width_of(low, node["children"][0]))
-        return kept(low, low.lower(node) if found is None else found, conditions)
+        if found is not None:
+            return kept(low, *found)
+        low.need_also(node, conditions)
+        return kept(low, low.lower(node), conditions)
     if kind == "LOGICAL_PROJECTION":
         return _below_projection(low, node, conditions)
     if kind == "LOGICAL_COMPARISON_JOIN" and node["join_type"] == "MARK":

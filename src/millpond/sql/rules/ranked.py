@@ -2,6 +2,9 @@
 
 … WHERE row_number() OVER (PARTITION BY a ORDER BY b) <= 3
 … WHERE rank() OVER (PARTITION BY a ORDER BY b) = 1
+
+A rank that only such conditions read is not given: rows behind a new one would go and
+come again with another number, for nobody.
 """
 
 from __future__ import annotations
@@ -26,35 +29,49 @@ _FLIPPED = {
 }
 
 
-def lower(low: Lowering, node: Json, conditions: Sequence[Json], width: int) -> Relation | None:
-    """The window with its first ranks only, if these conditions bound its one rank."""
+def lower(
+    low: Lowering, node: Json, conditions: Sequence[Json], width: int
+) -> tuple[Relation, list[Json]] | None:
+    """The window with its first ranks only, if these conditions bound its one rank; and those that are left.
+
+    The rank is the last column, or another one stands for it where nobody reads it.
+    """
     if len(node["expressions"]) != 1 or node["expressions"][0]["type"] not in _RANKS:
         return None
     (call,) = node["expressions"]
     if call.get("arg_orders") or call.get("filters") or call["exclude_clause"] != "NO_OTHER":
         return None
-    bounds = [b for c in conditions if (b := _bound(low, c, width)) is not None]
-    if not bounds or not 1 <= min(bounds) < ALL:
+    bounds = [_bound(low, c, width) for c in conditions]
+    last = min((b for b in bounds if b is not None), default=0)
+    if not 1 <= last < ALL:
         return None
-    _, below = window.read_below(low, node, width)
+    ties = _RANKS[call["type"]]
+    if ties and not call.get("orders"):
+        return None
+    rest = [c for c, b in zip(conditions, bounds, strict=True) if b is None or (b > 1 and _is_equal(c))]
+    wanted = low.need_also(node, rest)
+    below = window.needed_below(low, node, width, [0])
     source = low.lower(node["children"][0])
     source = low.exact(source) if below is None else low.narrowed(source, below)
     held, keys = low.extended(source, call.get("partitions") or [], "part")
     held, order = orders(low, Relation(held.step, held.columns), call.get("orders") or [])
     keys = list(dict.fromkeys(keys))
-    ties = _RANKS[call["type"]]
-    if not order:
-        if ties:
-            return None
-        order = (Order(source.names[0]),)
-    (rank,) = fresh_names([call.get("alias") or "rank"], low.builder.shape(held.step).schema.names)
-    whole = TopN(tuple(keys), order, min(bounds), 0, ties, rank)
+    order = order or (Order(source.names[0]),)
+    rank = None
+    if wanted is None or width in wanted:
+        (rank,) = fresh_names([call.get("alias") or "rank"], low.builder.shape(held.step).schema.names)
+    whole = TopN(tuple(keys), order, last, 0, ties, rank)
     step = held.step
     if not keys and not ties:
         first, whole = whole.split(GLOBAL_BUCKETS)
         step = low.add(first, (step,), "ranks.buckets")
     found = low.add(whole, (step,), "ranks")
-    return Relation(found, (*source.columns, Column(rank, "BIGINT")))
+    shown = source.columns[0] if rank is None else Column(rank, "BIGINT")
+    return Relation(found, (*source.columns, shown)), rest
+
+
+def _is_equal(condition: Json) -> bool:
+    return bool(condition["type"] == "COMPARE_EQUAL")
 
 
 def _bound(low: Lowering, condition: Json, place: int) -> int | None:

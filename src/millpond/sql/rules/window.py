@@ -60,10 +60,18 @@ def read_below(low: Lowering, node: Json, width: int) -> tuple[list[int], frozen
     if wanted is None:
         return list(range(len(node["expressions"]))), None
     read = [n for n in range(len(node["expressions"])) if width + n in wanted]
+    return read, needed_below(low, node, width, read)
+
+
+def needed_below(low: Lowering, node: Json, width: int, calls: Sequence[int]) -> frozenset[int] | None:
+    """What these calls and whoever is above need of the node below, if that is known."""
+    wanted = low.needed(node)
+    if wanted is None:
+        return None
     below = frozenset(n for n in wanted if n < width)
-    below = below.union(*(_read_by(node["expressions"][n]) for n in read))
+    below = below.union(*(_read_by(node["expressions"][n]) for n in calls))
     low.need(node["children"][0], below)
-    return read, below
+    return below
 
 
 def _read_by(call: Json) -> Iterator[int]:
