@@ -3,20 +3,23 @@
 What was fetched of each key is merged with the delta.  A key that gave all
 the rows it was asked for may hold more behind them; so what is known of it
 ends at the last row fetched (`known_to`).
+
+Rows are ranked by their places: of most columns nothing is read but the rows that
+come out, once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from millpond.delta import WEIGHT
-from millpond.identity import refine, take, ties
+from millpond.identity import one_chunk, refine, take, ties
 from millpond.operators.keyed import Keyed
 from millpond.ordering import Order, argsort_numbers
 
@@ -24,6 +27,35 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 NEVER = np.iinfo(np.int64).max
+
+
+class Unread(Mapping[str, pa.Array]):
+    """Columns of tables one after the other; each is put together when it is first asked for."""
+
+    def __init__(self, names: Sequence[str], *tables: Mapping[str, pa.Array] | pa.Table) -> None:
+        self._names = tuple(names)
+        self._tables = tables
+        self._made: dict[str, pa.Array] = {}
+
+    def __getitem__(self, name: str) -> pa.Array:
+        found = self._made.get(name)
+        if found is None:
+            found = self._made[name] = self._whole(name)
+        return found
+
+    def _whole(self, name: str) -> pa.Array:
+        chunks: list[pa.Array] = []
+        for table in self._tables:
+            column = table[name]
+            chunks += column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+        plain = [one_chunk(chunk) for chunk in chunks if len(chunk)] or [one_chunk(self._tables[0][name])]
+        return plain[0] if len(plain) == 1 else pa.concat_arrays(plain)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 def arrange(
@@ -71,9 +103,20 @@ class Ranked:
     fetched: Bools  # the row comes from the table
     known: Bools  # all rows up to this one are here
     complete: Bools  # by key: all rows are here
-    old: Counted
-    new: Counted
+    stored: Ints  # weight in the table, as far as it was fetched
     last: int
+
+    @cached_property
+    def old(self) -> Counted:
+        return _count(self._if_known(self.stored), self.key, self.peer, len(self.complete), self.last)
+
+    @cached_property
+    def new(self) -> Counted:
+        weights = self._if_known(self.stored + self.changed)
+        return _count(weights, self.key, self.peer, len(self.complete), self.last)
+
+    def _if_known(self, weights: Ints) -> Ints:
+        return weights if self.known.all() else np.where(self.known, weights, 0)
 
     def known_to(self, wanted: Ints) -> Ranked:
         """The same, where a key that gave all rows it was asked for may have more behind them."""
@@ -84,14 +127,7 @@ class Ranked:
         edge[self.key[places]] = places  # ascending: the last one stays
         edge[complete] = NEVER
         known = np.arange(len(self.row)) <= edge[self.key]
-        stored = self.old.weights
-        return replace(
-            self,
-            known=known,
-            complete=complete,
-            old=_count(np.where(known, stored, 0), self.key, self.peer, keys, self.last),
-            new=_count(np.where(known, stored + self.changed, 0), self.key, self.peer, keys, self.last),
-        )
+        return replace(self, known=known, complete=complete)
 
     def settled(self, with_ties: bool, ranks: bool) -> Bools:
         """By key: is enough known to say what changes?"""
@@ -120,10 +156,6 @@ class Ranked:
         if which.all():
             return self
         rows = np.flatnonzero(which[self.key])
-        old, new = (
-            replace(c, weights=c.weights[rows], upto=c.upto[rows], first=c.first[rows])
-            for c in (self.old, self.new)
-        )
         return replace(
             self,
             row=self.row[rows],
@@ -132,19 +164,19 @@ class Ranked:
             changed=self.changed[rows],
             fetched=self.fetched[rows],
             known=self.known[rows],
-            old=old,
-            new=new,
+            stored=self.stored[rows],
         )
 
     def within(self, offset: int, last: int, with_ties: bool) -> tuple[Ints, Ints]:
         """Each row's weight within these places: (old, new)."""
         old = self.old.within(self.peer, self.key, offset, last, with_ties)
         new = self.new.within(self.peer, self.key, offset, last, with_ties)
-        old[~self.known] = 0
-        new[~self.known] = 0
+        unknown = ~self.known
+        old[unknown] = 0
+        new[unknown] = 0
         if with_ties:
             # Beyond what was fetched lie peers of the last place, in before and after: what changed shows.
-            beyond = ~self.known & (self.peer == self.new.cut[self.key])
+            beyond = unknown & (self.peer == self.new.cut[self.key])
             new[beyond] = self.changed[beyond]
         return old, new
 
@@ -158,11 +190,14 @@ class Ranked:
 def rank(
     orders: tuple[Sequence[Order], Sequence[Order]], keys: int, head: Keyed | None, delta: Keyed, last: int
 ) -> Ranked:
-    """The fetched rows (if any) and the changes, merged; as if no rows lay behind them."""
+    """The fetched rows (if any) and the changes, merged; as if no rows lay behind them.
+
+    Rows may come in any order, also those of one key apart from each other.
+    """
     columns, key, stored, changed = delta.columns, delta.key, np.zeros_like(delta.weights), delta.weights
     fetched = np.zeros(len(key), np.bool_)
     if head is not None and len(head.key):
-        columns = {name: pa.concat_arrays([head.columns[name], delta.columns[name]]) for name in columns}
+        columns = Unread(tuple(columns), head.columns, delta.columns)
         key = np.concatenate([head.key, delta.key])
         stored = np.concatenate([head.weights, stored])
         changed = np.concatenate([np.zeros_like(head.weights), changed])
@@ -185,8 +220,7 @@ def rank(
         fetched,
         np.ones(len(row), np.bool_),
         np.ones(keys, np.bool_),
-        _count(stored, key, peer, keys, last),
-        _count(stored + changed, key, peer, keys, last),
+        stored,
         last,
     )
 

@@ -29,7 +29,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millpond import hashing
-from millpond.delta import HASH, WEIGHT, consolidate
+from millpond.delta import HASH, WEIGHT, consolidate, weights
 from millpond.errors import InvalidError
 from millpond.identity import one_chunk, take
 from millpond.operators.bounds import Bound, among, buckets_of, kept_by
@@ -38,7 +38,7 @@ from millpond.operators.hopeful import hopeful
 from millpond.operators.keyed import Keyed, as_declared, some_keys
 from millpond.operators.map import check_names
 from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
-from millpond.operators.ranked import Counted, Ranked, rank
+from millpond.operators.ranked import Counted, Ranked, Unread, rank
 from millpond.operators.watermark import stored
 from millpond.ordering import Order
 from millpond.state.table import KeySet
@@ -170,14 +170,15 @@ class TopN(Expiring):
             return Result(drops=drops)
         hashes = one_chunk(delta.column(HASH)).to_numpy() if HASH in delta.column_names else None
         keys = KeySet.of(delta, spec.key, hashes)
-        part = Keyed.of(delta, names, keys.inverse)
+        part = Keyed(Unread(names, delta), weights(delta), keys.inverse)
         gone = np.bincount(part.key[part.weights < 0], minlength=len(keys))
         table = ctx.table(spec.name, buckets=buckets_of(spec, keys.columns))
 
         pending = np.arange(len(keys))
         wanted = np.full(len(keys), self.last)
+        alike = self.rank_column is None and not self.offset and self.buckets is None
         shown: list[pa.Table] = []
-        kept: list[pa.Table] = []
+        kept: list[pa.Table] = []  # with the hash of each row, in the order of the table
         while len(pending):
             here = some_keys(keys, pending, spec.key)
             found = table.head(here, wanted[pending])
@@ -186,16 +187,20 @@ class TopN(Expiring):
             ranked = ranked.known_to(wanted[pending])
             settled = ranked.settled(self.with_ties, ranks=self.rank_column is not None)
             ranked = ranked.of_keys(settled)
-            shown.append(self._shown(binding, ranked))
+            if not (binding.extra and alike):
+                shown.append(self._shown(binding, ranked))
             if binding.extra:
                 old, new = ranked.within(0, self.last, self.with_ties)
-                kept.append(ranked.table(names, new - old))
+                kept.append(_with_hash(ranked.table(names, new - old), here, ranked.key[new != old]))
             pending = pending[~settled]
             # Enough whatever of them is gone; only a group of peers can need more.
             enough = self.last + gone[pending]
             wanted[pending] = np.where(enough > wanted[pending], enough, 2 * wanted[pending])
-        out = pa.concat_tables(shown)
         change = pa.concat_tables(kept) if binding.extra else delta
+        if binding.extra and alike:  # what is shown of a head is the head
+            out = as_declared(_weighted(binding.shape.schema), change.drop_columns([HASH]).columns)
+        else:
+            out = pa.concat_tables(shown)
         changes = (Change(spec.name, change),) if change.num_rows else ()
         return Result(out if out.num_rows else None, changes, drops=drops)
 
@@ -206,7 +211,7 @@ class TopN(Expiring):
 
     def _shown(self, binding: Binding, ranked: Ranked) -> pa.Table:
         old, new = ranked.within(self.offset, self.last, self.with_ties)
-        schema = pa.schema([*binding.shape.schema, pa.field(WEIGHT, pa.int64())])
+        schema = _weighted(binding.shape.schema)
         names = [field.name for field in binding.shape.schema if field.name != self.rank_column]
         if self.rank_column is None:
             return as_declared(schema, ranked.table(names, new - old).columns)
@@ -235,6 +240,15 @@ def check_columns(step: str, shape: Shape, names: Sequence[str]) -> None:
             detail=f"columns are {', '.join(shape.schema.names)}",
             step=step,
         )
+
+
+def _weighted(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([*schema, pa.field(WEIGHT, pa.int64())])
+
+
+def _with_hash(rows: pa.Table, keys: KeySet, key: Ints) -> pa.Table:
+    """Rows with the hash of the key that each has."""
+    return rows.append_column(pa.field(HASH, pa.uint64()), pa.array(keys.hashes[key]))
 
 
 def _numbered(
