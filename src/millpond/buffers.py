@@ -26,6 +26,31 @@ if sys.byteorder != "little":
     raise ImportError("millpond reads Arrow buffers in place and needs a little-endian machine")
 
 
+class Parts:
+    """A file that keeps what is written to it as it is: Arrow hands over buffers, and copies none."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.parts: list[bytes | pa.Buffer] = []
+        self.size = 0
+
+    def write(self, part: bytes | pa.Buffer) -> int:
+        self.parts.append(part)
+        length = len(memoryview(part))
+        self.size += length
+        return length
+
+    def tell(self) -> int:
+        return self.size
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
 def plain(array: pa.Array) -> pa.Array:
     """The same values without a wrapping type (extension, run ends, string views)."""
     kind = array.type

@@ -20,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 import xxhash
 
+from millpond.buffers import Parts
 from millpond.engine import wire
 from millpond.errors import InternalError
 
@@ -75,25 +76,6 @@ def parse(raw: bytes) -> Frame:
     return Frame(kind, to_level, to_task, from_level, from_task, edge, sequence, raw)
 
 
-class _Parts:
-    """A file that keeps what is written to it as it is: Arrow hands over buffers, and copies none."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self.parts: list[bytes | pa.Buffer] = []
-
-    def write(self, part: bytes | pa.Buffer) -> int:
-        self.parts.append(part)
-        return len(memoryview(part))
-
-    def flush(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
 def encode_table(table: pa.Table, max_bytes: int = FRAME_BYTES) -> Iterator[tuple[bytes | pa.Buffer, ...]]:
     """A table as one or more Arrow IPC streams of about `max_bytes` at most, each in parts."""
     if table.num_rows == 0:
@@ -102,7 +84,7 @@ def encode_table(table: pa.Table, max_bytes: int = FRAME_BYTES) -> Iterator[tupl
     pieces = max(1, -(-table.nbytes // max_bytes))
     rows = -(-table.num_rows // pieces)
     for start in range(0, table.num_rows, rows):
-        sink = _Parts()
+        sink = Parts()
         with pa.ipc.new_stream(pa.PythonFile(sink, mode="w"), table.schema) as writer:
             writer.write_table(table.slice(start, rows))
         yield tuple(sink.parts)

@@ -31,6 +31,7 @@ import pyarrow.compute as pc
 import xxhash
 
 from millpond import hashing
+from millpond.buffers import Parts
 from millpond.delta import weights
 from millpond.errors import DataError, InternalError
 from millpond.identity import canonical, fixed_view, one_chunk, refine, same_rows, take, ties
@@ -45,7 +46,7 @@ ALIGN = 64
 HEADER = struct.Struct("<8sIIQQ")
 TAIL = struct.Struct("<QQ8s")
 MESSAGE = struct.Struct("<Ii")  # what Arrow writes before a message: a mark, the length of its metadata
-GROWING_BYTES = 1 << 16  # below, a buffer that grows is cheaper than to ask for the size of all
+SMALL_BYTES = 1 << 16  # below, a copy is cheaper than many parts
 ELIDE_ROWS = 64  # below this a column is smaller than the word about it in the footer
 
 TEXTS_MAX = 1_000
@@ -169,7 +170,7 @@ class PackedWriter:
         hashes: Hashes = columns[HASH].to_numpy()
         stored, constants = _elide(columns)
         body, lies = _write_ipc(stored)
-        self._buffers.append(body)
+        self._buffers += body.parts
         entry = SegmentEntry(
             table=table,
             bucket=bucket,
@@ -179,7 +180,7 @@ class PackedWriter:
             h_min=int(hashes[0]),
             h_max=int(hashes[-1]),
             body=lies,
-            checksums=_checksums(body),
+            checksums=_checksums(body.parts),
             fences=hashes[::FENCE_ROWS].copy(),
             constants=constants,
         )
@@ -363,36 +364,57 @@ def _is_constant(column: pa.Array) -> bool:
         return False
 
 
-def _write_ipc(columns: dict[str, pa.Array]) -> tuple[pa.Buffer, tuple[int, int]]:
-    """A segment, and where the column data lie in it: all before and after is Arrow's own metadata."""
+def _write_ipc(columns: dict[str, pa.Array]) -> tuple[Parts, tuple[int, int]]:
+    """A segment, and where the column data lie in it: all before and after is Arrow's own metadata.
+
+    Large columns are not copied: their own buffers are the parts of the file.
+    """
     batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
-    size = pa.ipc.get_record_batch_size(batch)
-    if size < GROWING_BYTES:
-        sink: pa.NativeFile = pa.BufferOutputStream()
-    else:  # one allocation, large enough: the schema stands in an Arrow file twice
-        buffer = pa.allocate_buffer(size + 2 * batch.schema.serialize().size + 4096)
-        sink = pa.FixedSizeBufferWriter(buffer)
+    body = Parts()
+    small = pa.ipc.get_record_batch_size(batch) < SMALL_BYTES
+    sink: pa.NativeFile = pa.BufferOutputStream() if small else pa.PythonFile(body, mode="w")
     with pa.ipc.new_file(sink, batch.schema, options=_ONE_THREAD) as writer:
         start = sink.tell()
         writer.write_batch(batch)
         stop = sink.tell()
-    if size < GROWING_BYTES:
-        body = sink.getvalue()
-    else:
-        end = sink.tell()
-        sink.close()
-        body = buffer.slice(0, end)
+    if small:
+        body.write(sink.getvalue())
     # A message is a mark, the length of its metadata, and these; then come the data.
-    _, length = MESSAGE.unpack_from(body, start)
+    _, length = MESSAGE.unpack(_first_bytes(body.parts, start + MESSAGE.size)[start:])
     return body, (start + MESSAGE.size + length, stop)
 
 
-def _checksums(segment: pa.Buffer) -> Hashes:
-    view = memoryview(segment)
-    return np.array(
-        [xxhash.xxh3_64_intdigest(view[start : start + BLOCK]) for start in range(0, len(view), BLOCK)],
-        np.uint64,
-    )
+def _first_bytes(parts: Sequence[bytes | pa.Buffer], size: int) -> bytes:
+    found = b""
+    for part in parts:
+        if len(found) >= size:
+            break
+        found += bytes(memoryview(part)[: size - len(found)])
+    return found
+
+
+def _checksums(parts: Sequence[bytes | pa.Buffer]) -> Hashes:
+    """One for each block of what the parts are together, wherever a part ends."""
+    found = []
+    block, room = xxhash.xxh3_64(), BLOCK
+    for part in parts:
+        view = memoryview(part)
+        at = 0
+        while at < len(view):
+            if room == BLOCK and len(view) - at >= BLOCK:  # a block of its own
+                found.append(xxhash.xxh3_64_intdigest(view[at : at + BLOCK]))
+                at += BLOCK
+                continue
+            more = view[at : at + room]
+            block.update(more)
+            at += len(more)
+            room -= len(more)
+            if not room:
+                found.append(block.intdigest())
+                block, room = xxhash.xxh3_64(), BLOCK
+    if room < BLOCK:
+        found.append(block.intdigest())
+    return np.array(found, np.uint64)
 
 
 # ---------------------------------------------------------------- the footer

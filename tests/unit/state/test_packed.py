@@ -94,6 +94,26 @@ def test_reading_copies_nothing() -> None:
     assert data.address <= inside < data.address + data.size
 
 
+def test_large_columns_are_not_copied_on_their_way_into_the_file() -> None:
+    table = read(file_of(rows(60_000)))  # in the order of the file
+    writer = PackedWriter()
+    writer.add(SPEC, table, presorted=True)
+    buffers, _ = writer.finish()
+    written = {b.address for b in buffers if isinstance(b, pa.Buffer)}
+    assert {table["s"].chunk(0).buffers()[2].address, table["n"].chunk(0).buffers()[1].address} <= written
+
+
+@pytest.mark.parametrize("count", [10, 10_000, 60_000])
+def test_every_block_of_a_segment_has_its_checksum_wherever_columns_end(count: int) -> None:
+    data = file_of(rows(count), rows(count + 1))
+    file = opened(data)
+    for place, entry in enumerate(file.entries):
+        raw = data[entry.offset : entry.offset + entry.length]
+        blocks = [raw[at : at + segment.BLOCK] for at in range(0, len(raw), segment.BLOCK)]
+        assert entry.checksums.tolist() == [xxhash.xxh3_64_intdigest(block) for block in blocks]
+        assert file.segment(place).verified()
+
+
 def test_constant_columns_are_not_stored() -> None:
     same = rows(1000, x=pa.array([None] * 1000, pa.string()), y=pa.array(["all the same"] * 1000))
     kinds = [("x", pa.string()), ("y", pa.string())]
