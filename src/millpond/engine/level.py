@@ -172,6 +172,7 @@ class TaskRun:
         self.step_us: dict[str, int] = {}
         self.rows_in = 0
         self.whole = False  # did a step ask for whole rows?
+        self.shrunk: set[str] = set()  # steps whose rows their reader has prepared, piece by piece
         self._in_pieces = False  # are the rows at hand only a piece of what a step gives?
         self.together = self._together_at(level)
         self.shared = SharedWork(self.plan, self.levels, self.together)
@@ -237,7 +238,8 @@ class TaskRun:
     ) -> dict[str, pa.Table]:
         """Run a scan and the steps behind it over one piece after the other; what others read of them."""
         wanted = pieces.read_outside(self.plan, (scan.step, *behind))
-        outputs: dict[str, list[pa.Table]] = {}
+        edges = self.levels.edges if self.at_once is None else ()
+        outputs = {step: pieces.Kept(self.plan, edges, step) for step in wanted}
         ready = {step: self._ready(self.plan.nodes[step], before) for step in behind if self._has_sides(step)}
         results: dict[str, list[Result]] = {step: [first.result] for step, first in ready.items()}
         self._in_pieces = True
@@ -257,13 +259,13 @@ class TaskRun:
                 if out is not None and out.num_rows:
                     here[step] = out
                     if step in wanted:
-                        part = pieces.thinned(self.plan, step, self._narrow(step, out))
-                        outputs.setdefault(step, []).append(part)
+                        outputs[step].add(self._narrow(step, out))
                 self.step_us[step] = self.step_us.get(step, 0) + (time.perf_counter_ns() - started) // 1000
         self._in_pieces = False
         for step, parts in results.items():
             self.keep(self.plan.nodes[step], pieces.summed(parts))
-        return {step: whole(concat(parts)) for step, parts in outputs.items()}
+        self.shrunk |= {step for step, found in outputs.items() if found.shrunk}
+        return {step: whole(found.all()) for step, found in outputs.items() if found}
 
     def _has_sides(self, step: str) -> bool:
         return len(self.plan.nodes[step].inputs) > 1 and hasattr(self.plan.nodes[step].operator, "ready")
@@ -543,8 +545,9 @@ class TaskRun:
 
     def _route(self, edge: Edge, delta: pa.Table, together: bool) -> Iterator[tuple[int, pa.Table]]:
         targets = self.spec.parallelism[edge.to_level]
-        carried = [c for c in (*edge.columns, "_w", "_h") if c in delta.column_names]
-        delta = delta.select(carried)
+        shrunk = edge.producer in self.shrunk
+        if not shrunk:
+            delta = delta.select([c for c in (*edge.columns, "_w", "_h") if c in delta.column_names])
         if edge.kind == "broadcast":
             yield from ((t, delta) for t in range(targets))
             return
@@ -557,7 +560,7 @@ class TaskRun:
         consumer = self.plan.nodes[edge.consumers[0][0]] if edge.prepared_by else None
         if consumer is not None:
             with blamed(consumer.step, self.spec.epoch):
-                delta = prepared(delta, consumer, edge.consumers[0][1])
+                delta = prepared(delta, consumer, edge.consumers[0][1], shrunk)
         elif "_h" not in delta.column_names:
             delta = with_hash(delta, edge.key)
         spare = [delta.column(k) for k in edge.key if k in delta.column_names]

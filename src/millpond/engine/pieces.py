@@ -16,9 +16,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from millpond.engine.placing import concat
 from millpond.operators.operator import Change, Result
 from millpond.operators.scan import Scan
-from millpond.plan.levels import Levels
+from millpond.plan.levels import Edge, Levels
 from millpond.plan.nodes import Plan
 from millpond.sources.source import Split
 
@@ -57,14 +58,41 @@ def read_outside(plan: Plan, steps: Sequence[str]) -> frozenset[str]:
     )
 
 
-def thinned(plan: Plan, step: str, rows: pa.Table) -> pa.Table:
-    """What a piece of a step's rows comes to for its one reader, where that can tell before it has all."""
-    readers = [(n, i) for n in plan.nodes.values() for i, source in enumerate(n.inputs) if source == step]
-    if len(readers) != 1 or step in {view.step for view in plan.views.values()}:
-        return rows
-    reader, index = readers[0]
-    operator: Any = reader.operator
-    return operator.thin(reader.binding, index, rows) if hasattr(operator, "thin") else rows
+class Kept:
+    """What others read of a step's rows, piece by piece: as little as its one reader can do with.
+
+    `edges` are those over which rows go as their reader prepares them.
+    """
+
+    def __init__(self, plan: Plan, edges: Sequence[Edge], step: str) -> None:
+        readers = [(n, i) for n in plan.nodes.values() for i, source in enumerate(n.inputs) if source == step]
+        alone = len(readers) == 1 and step not in {view.step for view in plan.views.values()}
+        self._reader = readers[0] if alone else None
+        self._parts: list[pa.Table] = []
+        self.shrunk = False  # did the reader prepare the parts?
+        self._may_shrink = alone and any(
+            edge.producer == step and edge.prepared_by == readers[0][0].step for edge in edges
+        )
+
+    def add(self, rows: pa.Table) -> None:
+        if self._reader is None:
+            self._parts.append(rows)
+            return
+        node, index = self._reader
+        operator: Any = node.operator
+        if not self._parts and self._may_shrink and hasattr(operator, "shrinks"):
+            self.shrunk = operator.shrinks(node.binding, index, rows)
+        if self.shrunk:
+            rows = operator.shrunk(node.binding, index, rows)
+        elif hasattr(operator, "thin"):
+            rows = operator.thin(node.binding, index, rows)
+        self._parts.append(rows)
+
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+    def all(self) -> pa.Table:
+        return concat(self._parts)
 
 
 def grouped(splits: Sequence[tuple[int, Split]]) -> Iterator[list[tuple[int, Split]]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -55,9 +56,13 @@ def with_hash(delta: pa.Table, key: tuple[str, ...]) -> pa.Table:
     return delta.append_column("_h", pa.array(hashes))
 
 
-def prepared(delta: pa.Table, consumer: Node, index: int) -> pa.Table:
+def prepared(delta: pa.Table, consumer: Node, index: int, shrunk: bool = False) -> pa.Table:
+    """Rows as a step wants them after an exchange; `shrunk` if it has seen them, part by part."""
     binding: Binding = consumer.binding
-    return consumer.operator.prepare(binding, index, delta)  # type: ignore[attr-defined]
+    operator: Any = consumer.operator
+    if shrunk:
+        return operator.united(binding, index, delta)
+    return operator.prepare(binding, index, delta)
 
 
 def placed(delta: pa.Table, node: Node, index: int, key: tuple[str, ...]) -> pa.Table:

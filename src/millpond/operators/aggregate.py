@@ -37,7 +37,7 @@ from millpond.identity import equal_rows, one_chunk, take
 from millpond.operators import dense
 from millpond.operators.accumulators import EXTREMES, Accumulator, Fields, accumulator, is_number
 from millpond.operators.bounds import Bound, among, buckets_of, closed, kept_by
-from millpond.operators.grouping import grouped, grouped_in_order, keys_of, placed
+from millpond.operators.grouping import few_groups, grouped, grouped_in_order, keys_of, placed
 from millpond.operators.index_end import end_of
 from millpond.operators.kernel import error_rows, join_errors
 from millpond.operators.map import check_names
@@ -225,13 +225,30 @@ class Aggregate:
     # -- the sender's side -------------------------------------------------------------
 
     def prepare(self, binding: Binding, index: int, delta: pa.Table) -> pa.Table:
+        return self._over_windows(self.shrunk(binding, index, delta))
+
+    def shrinks(self, binding: Binding, index: int, part: pa.Table) -> bool:
+        plain = self.feeds[index].kind != "values" and HASH not in part.column_names
+        return plain and few_groups([part.column(k) for k in self.key], part.num_rows)
+
+    def united(self, binding: Binding, index: int, parts: pa.Table) -> pa.Table:
+        keys = keys_of([(index, parts)], self.key)
+        fresh: dict[str, Any] = {}
+        self._gather(index, parts, keys.inverse, len(keys), binding.extra, fresh)
+        columns = {k: keys.columns.column(k) for k in self.key}
+        columns |= {name: values for name, values in fresh.items() if name in parts.column_names}
+        columns["_h"] = keys.hashes
+        return self._over_windows(pa.table(columns))
+
+    def _over_windows(self, rows: pa.Table) -> pa.Table:
+        """Partial rows of the latest windows as those of all windows that they are in."""
         if self.spread is None:
-            return self._partial(binding, index, delta)
-        rows = self.spread.over(self._partial(binding, index, delta).drop_columns(["_h"]))
+            return rows
+        rows = self.spread.over(rows.drop_columns(["_h"]))
         hashes = hashing.hash_columns([rows.column(k) for k in self.key], rows.num_rows)
         return rows.append_column("_h", pa.array(hashes))
 
-    def _partial(self, binding: Binding, index: int, delta: pa.Table) -> pa.Table:
+    def shrunk(self, binding: Binding, index: int, delta: pa.Table) -> pa.Table:
         feed = self.feeds[index]
         if feed.kind == "values":
             return self._value_rows(feed, delta)

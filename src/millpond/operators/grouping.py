@@ -23,6 +23,22 @@ from millpond.state.table import KeySet
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 SMALL_ROWS = 4096  # below, numpy's own sort is faster
+SAMPLE_ROWS = 8192
+FEW = 4  # rows of a group, at least, where groups are few
+
+
+def few_groups(key: Sequence[pa.ChunkedArray], length: int) -> bool:
+    """Do rows seem to have far fewer keys than there are rows?
+
+    Told by a sample from all over them: of `n` rows in `g` groups of one size, n * n / 2g meet another of
+    theirs; where some groups are larger, more do.
+    """
+    if not key or not length:
+        return length > 0
+    places = np.unique(np.random.default_rng(0).integers(0, length, SAMPLE_ROWS))  # the same every time
+    sample = [take(one_chunk(column), places) for column in key]
+    again = len(places) - len(np.unique(hashing.hash_columns(sample, len(places))))
+    return 2 * again * length >= FEW * len(places) * len(places)
 
 
 def grouped(

@@ -205,6 +205,20 @@ class Thins(Prepares, Protocol):
     def thin(self, binding: Binding, index: int, part: pa.Table) -> pa.Table: ...
 
 
+class Shrinks(Prepares, Protocol):
+    """One that can prepare a sender's rows part by part, as they come.
+
+    Law: what `united` makes of what `shrunk` made of the parts means what `prepare` makes of all of them.
+    """
+
+    def shrinks(self, binding: Binding, index: int, part: pa.Table) -> bool:
+        """Is it worth it, to judge by a first part?"""
+
+    def shrunk(self, binding: Binding, index: int, part: pa.Table) -> pa.Table: ...
+
+    def united(self, binding: Binding, index: int, parts: pa.Table) -> pa.Table: ...
+
+
 class KeepsWhole(Protocol):
     """An operator that requires whole rows, but for some rows alone: others need only what `suffices`."""
 

@@ -14,6 +14,7 @@ import pytest
 import millpond
 from millpond.engine import pieces
 from millpond.engine.level import TaskRun
+from millpond.operators.aggregate import Aggregate
 from millpond.operators.top_n import TopN
 from millpond.sources.files import FileSource
 
@@ -37,7 +38,8 @@ def outcome(place: Path, folder: Path, first: list[Any], second: list[Any]) -> d
         rows = pond.stream("in", FileSource(str(folder), schema=SCHEMA), event_time="t", delay="10s")
         some = rows.filter("s <> 'b'", id="some").select("n", "t", m="s::int", id="mapped")
         some.filter("m % 2 = 1", id="odd").select("n", m="m + 1", id="next").view("odd")
-        some.filter("m IS NOT NULL", id="there").key_by("m").aggregate(c="count(*)", id="by_m").view("by_m")
+        there = some.filter("m IS NOT NULL", id="there")
+        there.key_by("m").aggregate(c="count(*)", s="sum(n)", at="max(t)", id="by_m").view("by_m")
         rows.select("n", id="plain").view("plain")
         rows.select("n", "s", id="ranked").key_by("s").top_n(2, "n desc", id="top").view("top")
         for number, files in enumerate((first, second)):
@@ -79,13 +81,24 @@ def test_pieces_come_to_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         sent.append((part.num_rows, found.num_rows))
         return found
 
+    united: list[int] = []
+    unite = Aggregate.united
+
+    def noted_too(self: Aggregate, binding: Any, index: int, parts: pa.Table) -> pa.Table:
+        united.append(parts.num_rows)
+        return unite(self, binding, index, parts)
+
+    monkeypatch.setattr(Aggregate, "united", noted_too)
     monkeypatch.setattr(TopN, "thin", thinned)
     monkeypatch.setattr(TaskRun, "_by_piece", noted)
     monkeypatch.setattr(pieces, "ROWS_MIN", 1)
-    for rows in (1, 5, 30):
+    for rows, shrinks in ((1, False), (5, False), (1, True), (8, True), (30, True)):
         monkeypatch.setattr(pieces, "PIECE_ROWS", rows)
-        found = outcome(tmp_path / f"pieces-{rows}", tmp_path / f"b{rows}", first, second)
+        monkeypatch.setattr(Aggregate, "shrinks", lambda *_, shrinks=shrinks: shrinks)
+        before = len(united)
+        found = outcome(tmp_path / f"pieces-{rows}{shrinks}", tmp_path / f"b{rows}{shrinks}", first, second)
         assert found == at_once
+        assert (len(united) > before) == shrinks
     assert any(after < before for before, after in sent), "what cannot be ranked is not kept"
     assert runs and at_once["late"] and at_once["errors"] and at_once["odd"]
     assert all(row[3] == f"{row[0]}{row[1]}" * 3 for row in at_once["late"]), "late rows are kept whole"
