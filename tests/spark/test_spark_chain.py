@@ -16,6 +16,8 @@ from typing import Any
 import cloudpickle
 import pytest
 
+from millpond.engine.depot import FRAME_BYTES_MIN, Shelf
+from millpond.engine.frames import Raw
 from millpond.engine.spark_chain import SparkChain
 from millpond.errors import DataError, InternalError, InvalidError, UnavailableError
 
@@ -43,7 +45,7 @@ def spread(to: int, frames: int = 1) -> Any:
 
 
 def gather(task: int, incoming: Iterator[bytes]) -> Routed:
-    for frame in sorted(incoming):
+    for frame in sorted(bytes(frame) for frame in incoming):
         yield 0, b"%d:%s" % (task, frame)
 
 
@@ -118,6 +120,60 @@ def test_a_receiver_holds_one_frame_at_a_time(chain: SparkChain) -> None:
     grown_mb, digest = answer.decode().split()
     assert digest == hashlib.blake2b(bytes(range(count))).hexdigest()
     assert int(grown_mb) < 64  # of 480 MB that went through
+
+
+def test_large_frames_of_one_machine_are_files_and_go_with_the_job(chain: SparkChain, session: Any) -> None:
+    large = FRAME_BYTES_MIN + 1  # neither a whole page, nor the first of the file
+
+    def send(task: int, incoming: Iterator[Raw]) -> Routed:
+        for target in range(2):
+            for size in (10, large, large - 2, large):
+                yield target, bytes([16 * task + target]) * size
+
+    def told(task: int, incoming: Iterator[Raw]) -> Routed:
+        for frame in incoming:
+            assert set(bytes(frame)) == {frame[0]}
+            yield 0, f"{type(frame).__name__} {len(frame)} {frame[0]} {task}".encode()
+
+    got = chain.run([send, told], [2, 2], description="files")
+    sizes = (("bytes", 10), ("memoryview", large), ("bytes", large - 2), ("memoryview", large))
+    want = [f"{k} {n} {16 * s + t} {t}" for t in range(2) for s in range(2) for k, n in sizes]
+    assert sorted(frame.decode() for frame in got) == sorted(want)
+    assert left_behind(session) == []
+
+
+def test_files_of_a_failed_job_go_too(chain: SparkChain, session: Any) -> None:
+    def send(task: int, incoming: Iterator[Raw]) -> Routed:
+        yield 0, b"x" * FRAME_BYTES_MIN
+
+    def fail(task: int, incoming: Iterator[Raw]) -> Routed:
+        raise DataError(f"there were {len(left_by(next(iter(incoming))))}")
+        yield 0, b""
+
+    with pytest.raises(DataError, match="there were 1"):
+        chain.run([send, fail], [1, 1], description="files of a failure")
+    assert left_behind(session) == []
+
+
+def left_by(frame: Raw) -> list[str]:
+    """The files of frames that this worker has mapped."""
+    assert isinstance(frame, memoryview)
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    return sorted({line.split()[-1] for line in maps if "/frames-" in line})
+
+
+def left_behind(session: Any) -> list[str]:
+    return [one.name for one in Path(session.sparkContext._temp_dir).glob("frames-*")]
+
+
+def test_a_frame_like_a_ticket_is_refused(chain: SparkChain, tmp_path: Path) -> None:
+    ticket = Shelf(str(tmp_path)).leave(b"frame")
+
+    def send(task: int, incoming: Iterator[Raw]) -> Routed:
+        yield 0, ticket
+
+    with pytest.raises(InternalError, match="looks like a ticket"):
+        chain.run([send, gather], [1, 1], description="ticket")
 
 
 def resident_mb() -> int:

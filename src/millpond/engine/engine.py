@@ -26,7 +26,7 @@ class Engine(Protocol):
     def close(self) -> None: ...
 
 
-def collect_reports(spec: EpochSpec, raw: Sequence[bytes]) -> list[Report]:
+def collect_reports(spec: EpochSpec, raw: Sequence[frames.Raw]) -> list[Report]:
     """The reports at the end of a chain, after proving that they speak of one run.
 
     Every task of every level has exactly one report; and all receivers of a

@@ -15,7 +15,7 @@ import json
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import xxhash
@@ -23,6 +23,8 @@ import xxhash
 from millpond.buffers import Parts
 from millpond.engine import wire
 from millpond.errors import InternalError
+
+Raw: TypeAlias = bytes | memoryview  # of a frame
 
 FRAME_BYTES = 8 << 20
 DATA, HEADER, REPORT = 0, 1, 2
@@ -42,7 +44,7 @@ class Frame:
     from_task: int
     edge: int
     sequence: int
-    raw: bytes  # the whole frame, head included
+    raw: Raw  # the whole frame, head included
 
     @property
     def payload(self) -> memoryview:
@@ -64,7 +66,7 @@ def make(
     return b"".join((head, *payload))
 
 
-def parse(raw: bytes) -> Frame:
+def parse(raw: Raw) -> Frame:
     if len(raw) < HEAD_BYTES:
         raise InternalError("a frame is too short", detail=f"{len(raw)} bytes, a head has {HEAD_BYTES}")
     magic, kind, to_level, to_task, edge, _, sequence = _HEAD.unpack_from(raw)
@@ -127,7 +129,7 @@ class Received:
     passing: list[Frame]
 
 
-def receive(level: int, task: int, frames: Iterator[bytes], sources: Sequence[tuple[int, int]]) -> Received:
+def receive(level: int, task: int, frames: Iterator[Raw], sources: Sequence[tuple[int, int]]) -> Received:
     """Read every frame of this task, and prove that none is missing, doubled or torn.
 
     `sources` are the (level, task) pairs that must each have sent one header.

@@ -10,20 +10,21 @@ from collections.abc import Callable, Sequence
 
 from millpond.engine.alone import run_alone
 from millpond.engine.engine import collect_reports
+from millpond.engine.frames import Raw
 from millpond.engine.level import run_task
 from millpond.engine.spec import EpochSpec, Report
 from millpond.engine.worker import Worker
 
 
-def run_levels(spec: EpochSpec, worker: Worker) -> list[bytes]:
+def run_levels(spec: EpochSpec, worker: Worker) -> list[Raw]:
     """All levels of an epoch, one after the other; the frames at the end of the chain."""
     if spec.apart or set(spec.parallelism) == {1}:
         return [frame for task in range(spec.parallelism[0]) for frame in run_alone(spec, worker, task)]
     depth = len(spec.parallelism)
-    inboxes: list[list[bytes]] = [[] for _ in range(spec.parallelism[0])]
+    inboxes: list[list[Raw]] = [[] for _ in range(spec.parallelism[0])]
     for level in range(depth):
         last = level == depth - 1
-        outboxes: list[list[bytes]] = [[] for _ in range(1 if last else spec.parallelism[level + 1])]
+        outboxes: list[list[Raw]] = [[] for _ in range(1 if last else spec.parallelism[level + 1])]
         for task, incoming in enumerate(inboxes):
             for target, frame in run_task(spec, level, task, iter(incoming), worker):
                 outboxes[target].append(frame)

@@ -64,7 +64,7 @@ class LevelTask:
         self.spec = spec
         self.level = level
 
-    def __call__(self, task: int, incoming: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
+    def __call__(self, task: int, incoming: Iterator[frames.Raw]) -> Iterator[tuple[int, frames.Raw]]:
         from millpond.engine.worker import worker_for
 
         worker = worker_for(self.spec.store, **self.spec.options)
@@ -571,8 +571,8 @@ class TaskRun:
 
 
 def run_task(
-    spec: EpochSpec, level: int, task: int, incoming: Iterator[bytes], worker: Worker
-) -> Iterator[tuple[int, bytes]]:
+    spec: EpochSpec, level: int, task: int, incoming: Iterator[frames.Raw], worker: Worker
+) -> Iterator[tuple[int, frames.Raw]]:
     """The frames of one task for the next level, as (target task, frame); reports last."""
     run = TaskRun(spec, level, task, worker)
     depth = len(spec.parallelism)

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond import hashing
+from millpond.engine.frames import Raw
 from millpond.operators import duck
 
 ENGINE = "millpond.engine.spark_chain"
@@ -39,7 +40,7 @@ class Rehearsal:
     def __init__(self, targets: int) -> None:
         self.targets = targets
 
-    def __call__(self, task: int, frames: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
+    def __call__(self, task: int, frames: Iterator[Raw]) -> Iterator[tuple[int, Raw]]:
         make_ready()
         given = list(frames) or [task.to_bytes(8, "little")]
         for target in range(self.targets):

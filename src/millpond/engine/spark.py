@@ -13,6 +13,7 @@ from typing import Any
 
 from millpond.engine.alone import run_alone
 from millpond.engine.engine import collect_reports
+from millpond.engine.frames import Raw
 from millpond.engine.level import LevelTask
 from millpond.engine.readiness import Rehearsal, warm
 from millpond.engine.spark_chain import SparkChain
@@ -30,7 +31,7 @@ class WholeChain:
     def __init__(self, spec: EpochSpec) -> None:
         self.spec = spec
 
-    def __call__(self, task: int, incoming: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
+    def __call__(self, task: int, incoming: Iterator[Raw]) -> Iterator[tuple[int, Raw]]:
         from millpond.engine.worker import worker_for
 
         worker = worker_for(self.spec.store, **self.spec.options)

@@ -23,8 +23,10 @@ to 100 KB, 1 MB of it costs 15 ms, 4 MB 180: large things go by name.
 from __future__ import annotations
 
 import base64
+import os
 import pickle
 import re
+import shutil
 import struct
 import threading
 import traceback
@@ -35,12 +37,14 @@ from typing import IO, TYPE_CHECKING, Any
 import cloudpickle
 from pyspark.serializers import Serializer, SpecialLengths
 
+from millpond.engine.depot import FRAME_BYTES_MIN, Shelf, fetch, is_ticket
+from millpond.engine.frames import Raw
 from millpond.errors import InternalError, InvalidError, MillpondError, UnavailableError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LevelFn = Callable[[int, Iterator[bytes]], Iterator[tuple[int, bytes]]]
+LevelFn = Callable[[int, Iterator[Raw]], Iterator[tuple[int, Raw]]]
 
 FRAME_BYTES_MAX = 64 << 20
 TASKS_MAX = 32768
@@ -60,7 +64,7 @@ _TRACE_LINES = 12
 class RawFrames(Serializer):
     """Length-prefixed bytes, handed on as they are, one at a time."""
 
-    def dump_stream(self, iterator: Iterable[bytes], stream: IO[bytes]) -> None:
+    def dump_stream(self, iterator: Iterable[Raw], stream: IO[bytes]) -> None:
         for frame in iterator:
             stream.write(_LENGTH.pack(len(frame)))
             stream.write(frame)
@@ -84,7 +88,7 @@ class RawFrames(Serializer):
 class RoutedFrames(Serializer):
     """Writes (target, frame) pairs as `PairwiseRDD` wants them: the key's bytes, then the frame's."""
 
-    def dump_stream(self, iterator: Iterable[tuple[int, bytes]], stream: IO[bytes]) -> None:
+    def dump_stream(self, iterator: Iterable[tuple[int, Raw]], stream: IO[bytes]) -> None:
         for target, frame in iterator:
             stream.write(_ROUTE.pack(8, target, len(frame)))
             stream.write(frame)
@@ -116,19 +120,26 @@ def _pickled(error: MillpondError) -> bytes | None:
 class Task:
     """A level as the function a Spark worker calls; checks what leaves it."""
 
-    def __init__(self, level: LevelFn, *, first: bool, targets: int | None) -> None:
+    def __init__(self, level: LevelFn, *, first: bool, targets: int | None, depot: str | None = None) -> None:
         self.level = level
         self.first = first
         self.targets = targets  # None in the last level: nothing is routed
+        self.depot = depot  # a folder that every task sees, if there is one
 
     def __call__(self, task: int, incoming: Iterator[bytes]) -> Iterator[Any]:
+        shelf = None if self.depot is None else Shelf(self.depot)
         try:
-            frames = self._drained(incoming) if self.first else incoming
+            frames = self._drained(incoming) if self.first else self._fetched(incoming)
             sent = 0
             for target, frame in self.level(task, frames):
                 self._check(task, target, frame)
                 sent += 1
-                yield frame if self.targets is None else (target, frame)
+                if self.targets is None:
+                    yield frame
+                elif shelf is None or len(frame) < FRAME_BYTES_MIN:
+                    yield target, frame
+                else:
+                    yield target, shelf.leave(frame)
             # Spark reuses a worker only if it has read its input to the end.
             for _ in incoming:
                 pass
@@ -136,19 +147,29 @@ class Task:
                 yield _COUNT.pack(sent)
         except Exception as error:
             raise _carry(error) from None
+        finally:
+            if shelf is not None:
+                shelf.close()
 
-    def _drained(self, incoming: Iterator[bytes]) -> Iterator[bytes]:
+    def _fetched(self, incoming: Iterator[bytes]) -> Iterator[Raw]:
+        """Frames, those that were left in the depot in the place of their tickets."""
+        for frame in incoming:
+            yield frame if self.depot is None or not is_ticket(frame) else fetch(self.depot, frame)
+
+    def _drained(self, incoming: Iterator[bytes]) -> Iterator[Raw]:
         for _ in incoming:
             raise InternalError("the first level of a chain received a frame")
         return iter(())
 
-    def _check(self, task: int, target: int, frame: bytes) -> None:
+    def _check(self, task: int, target: int, frame: Raw) -> None:
         if self.targets is not None and not 0 <= target < self.targets:
             # Spark's partitioner would take it modulo the number of tasks, silently.
             raise InternalError(
                 f"task {task} sent a frame to a task that does not exist",
                 detail=f"target {target} of {self.targets} tasks",
             )
+        if is_ticket(frame):
+            raise InternalError(f"task {task} sent a frame that looks like a ticket of the depot")
         if len(frame) > FRAME_BYTES_MAX:
             raise InternalError(
                 f"task {task} sent a frame that is too large",
@@ -165,7 +186,7 @@ class MapLevel:
         self.items = items
         self.parallelism = parallelism
 
-    def __call__(self, task: int, frames: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
+    def __call__(self, task: int, frames: Iterator[Raw]) -> Iterator[tuple[int, Raw]]:
         for number in range(task, len(self.items), self.parallelism):
             yield 0, _COUNT.pack(number) + self.function(self.items[number])
 
@@ -195,6 +216,8 @@ class SparkChain:
         self._environment = self._jvm.java.util.HashMap()
         for name, value in context.environment.items():
             self._environment.put(name, value)
+        # In local mode tasks are on this machine, and exchange large frames by files.
+        self._depot = context._temp_dir if _on_this_machine(context.master) else None
         self._bases: dict[int, Any] = {}
         self._partitioners: dict[int, Any] = {}
         self._make_pool()
@@ -252,8 +275,11 @@ class SparkChain:
     ) -> list[bytes]:
         with self._idle:
             self._running += 1
+        depot = None
+        if self._depot is not None and len(levels) > 1:
+            depot = os.path.join(self._depot, f"frames-{uuid.uuid4().hex}")
         try:
-            commands = [_command(level, k, parallelism) for k, level in enumerate(levels)]
+            commands = [_command(level, k, parallelism, depot) for k, level in enumerate(levels)]
             try:
                 rdd = self._build(commands, parallelism)
                 frames = self._collect(rdd, description, pool)
@@ -264,6 +290,9 @@ class SparkChain:
                 raise _translate(error) from None
             return _whole(frames, parallelism[-1])
         finally:
+            if depot is not None:
+                # After a failure a late task may still write; what it leaves goes with the session's folder.
+                shutil.rmtree(depot, ignore_errors=True)
             with self._idle:
                 self._running -= 1
                 self._idle.notify_all()
@@ -340,9 +369,17 @@ def _check_shape(levels: Sequence[Any], parallelism: Sequence[int]) -> None:
             )
 
 
-def _command(level: LevelFn, number: int, parallelism: Sequence[int]) -> bytes:
+def _on_this_machine(master: str) -> bool:
+    """
+    >>> _on_this_machine("local[2]"), _on_this_machine("local-cluster[2,1,1024]")
+    (True, False)
+    """
+    return master == "local" or master.startswith("local[")
+
+
+def _command(level: LevelFn, number: int, parallelism: Sequence[int], depot: str | None) -> bytes:
     last = number == len(parallelism) - 1
-    task = Task(level, first=number == 0, targets=None if last else parallelism[number + 1])
+    task = Task(level, first=number == 0, targets=None if last else parallelism[number + 1], depot=depot)
     writes = RawFrames() if last else RoutedFrames()
     try:
         command: bytes = cloudpickle.dumps((task, None, RawFrames(), writes))
