@@ -113,6 +113,17 @@ def is_repeated(array: pa.Array) -> bool:
     return bool(4 * pc.count_distinct(sample).as_py() <= 3 * len(sample))
 
 
+def is_one_value(column: Column) -> bool:
+    """Is every row the same value, and none NULL?  Mostly a look at three rows is enough to say no."""
+    length = len(column)
+    if not length or column.null_count:
+        return False
+    first = column[0]
+    return (
+        first == column[length // 2] == column[length - 1] and pc.all(pc.equal(column, first)).as_py() is True
+    )
+
+
 def nulls(array: pa.Array) -> Mask:
     mask: Mask = array.is_null().to_numpy(zero_copy_only=False)
     return mask

@@ -24,6 +24,7 @@ from millpond import hashing
 from millpond.errors import InvalidError
 from millpond.operators.comparisons import Plain, plain
 from millpond.operators.duck import binder, provided, quoted
+from millpond.operators.grain import grain_us, is_plain_time
 
 _OPEN = "select (\n"  # the expression stands alone on its lines: a comment at its end does no harm
 _CLOSE = "\n)"
@@ -57,6 +58,8 @@ class Expression:
     absent: tuple[tuple[str, bool], ...] = field(default=(), compare=False)
     steady: bool = field(default=False, compare=False)  # equal rows give equal values
     plain: Plain | None = field(default=None, compare=False)  # computed without a query
+    # Of one time: equal values for times between two multiples of it; 0 if nothing is known.
+    grain_us: int = field(default=0, compare=False)
 
 
 def compile_expressions(
@@ -140,8 +143,12 @@ class _Bind:
         text = self.sql
         if any(node["class"] == "CONJUNCTION" for node in nodes):
             text = self._in_order(tree)
+        kinds = [self.schema.field(name).type for name in needs]
         bound = replace(
-            self._typed(text, needs), steady=_is_steady(nodes), plain=plain(root, self.schema, self._bare)
+            self._typed(text, needs),
+            steady=_is_steady(nodes),
+            plain=plain(root, self.schema, self._bare),
+            grain_us=grain_us(root) if len(kinds) == 1 and is_plain_time(kinds[0]) else 0,
         )
         return replace(bound, absent=self._absent(root)) if self.boolean else bound
 

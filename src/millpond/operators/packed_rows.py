@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.buffers import REPEATED_MIN, Column, fixed, is_repeated, nulls
+from millpond.buffers import REPEATED_MIN, Column, fixed, is_one_value, is_repeated, nulls
 from millpond.identity import one_chunk
 
 U64 = npt.NDArray[np.uint64]
@@ -101,6 +101,8 @@ def _coded(column: Column, shift: int) -> tuple[_Part, U64 | None] | None:
     kind, t = column.type, pa.types
     nullable = bool(column.null_count)
     if t.is_string(kind) or t.is_large_string(kind):
+        if is_one_value(column):
+            return _Part(kind, shift, 0, False, values=one_chunk(column.slice(0, 1))), None
         array = one_chunk(column)
         if not is_repeated(array):
             return None

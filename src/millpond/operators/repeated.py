@@ -6,7 +6,8 @@ where a function gives another value at every call: such expressions are not
 `steady`, and every row is computed.
 
 It is worth it where a value is dear, and rows are few in truth: functions of
-texts and functions that make texts, over columns whose values repeat.
+texts and functions that make texts, over columns whose values repeat.  Of a time,
+what is asked for may repeat where it does not itself: its day, its minute (`grain`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pyarrow as pa
 
 from millpond.identity import one_chunk, take
 from millpond.operators.expressions import Expression
+from millpond.operators.grain import grains
 from millpond.operators.packed_rows import pack
 from millpond.ordering import stable_argsort
 
@@ -54,6 +56,11 @@ def computed(
     """What `run` gives for all rows, asked for the different ones; None where that is not worth it."""
     if rows.num_rows < ROWS_MIN or not is_dear(rows, expressions):
         return None
+    grain_us = min(e.grain_us for e in expressions)
+    if grain_us and rows.num_columns == 1:
+        by_grain = _by_grain(rows, grain_us, run)
+        if by_grain is not None:
+            return by_grain
     packed = pack(rows.columns)
     if packed is None:
         return None
@@ -64,6 +71,17 @@ def computed(
     columns = [one_chunk(column) for column in packed.columns(distinct.view(np.uint64))]
     given = run(pa.table(columns, schema=rows.schema))
     return [take(one_chunk(column), inverse) for column in given.columns]
+
+
+def _by_grain(rows: pa.Table, grain_us: int, run: Callable[[pa.Table], pa.Table]) -> list[pa.Array] | None:
+    """The same of times, whose expressions look no closer than so many microseconds."""
+    found = grains(rows.column(0), grain_us)
+    if found is None or REPEATED * len(found.begins) > rows.num_rows:
+        return None
+    given = [one_chunk(column) for column in run(pa.table([found.begins], schema=rows.schema)).columns]
+    if found.number is None:
+        return [pa.repeat(column[0], rows.num_rows) for column in given]
+    return [take(column, found.number) for column in given]
 
 
 def _distinct(codes: Ints) -> tuple[Ints, Ints]:
