@@ -1,9 +1,9 @@
 """Nexmark against peers: every query on every system, the same files or topics, the same cores, in turns.
 
 Law: a process times one query of one system, and never two run at once; turn by turn the systems follow each
-other on a query. Nothing is timed whose answer on a small input differs from DuckDB's: what a system refuses,
-and what it gets wrong, is told beside the numbers. A run that fails is told as well and ends that system's
-part in the query, not the benchmark; so is one that takes too long.
+other on a query. Nothing is timed whose answer on a small input differs from DuckDB's, Millpond's on a larger
+one as well: what a system refuses, and what it gets wrong, is told beside the numbers. A run that fails is
+told as well and ends that system's part in the query, not the benchmark; so is one that takes too long.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from benchmarks.outcome import Outcome
 # At 200 events a second of event time the small input spans 100 s: windows open and close in it, and no two
 # bids have the same time, so every query has one answer.
 SMALL = events.Events(20_000, events_per_file=4_000, events_per_second=200)
+# Millpond takes other ways where rows are many (pieces, dense keys, frames in files): these are checked, too.
+MANY = events.Events(600_000, events_per_file=60_000, events_per_second=200)
 VERIFY_S = 3600.0
 
 
@@ -119,6 +121,9 @@ def run(
     for contender in contenders:
         console.print(f"verify {contender.name}")
         left = check(contender, asked, small, cores)
+        if contender.name == "millpond":
+            sound = [query for query in asked if query.name not in left]
+            left |= check(contender, sound, made(MANY, brokers), cores)
         for query in asked:
             if query.name in left:
                 console.print(f"  {query.name} {left[query.name]}", markup=False, highlight=False)
