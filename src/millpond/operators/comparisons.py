@@ -1,10 +1,11 @@
-"""Conditions that only compare integer columns with constants, computed without a query.
+"""Comparisons of integer columns with constants, and remainders by them, computed without a query.
 
 Law: what is computed is what DuckDB gives for the same text, NULL for NULL.  Nothing here can fail, so it
 makes no difference in which order AND and OR look at their operands.
 
 `CASE WHEN condition THEN constant END` belongs here, too: it is what `count(*) FILTER (WHERE condition)`
 counts.  Its values are one buffer for all rows, and the condition says which of them are NULL.
+A remainder is what rows are dealt by (`id % 100`); numpy divides many integers at once.
 """
 
 from __future__ import annotations
@@ -14,8 +15,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from millpond.buffers import fixed, nulls
 
 Node = dict[str, Any]
 
@@ -62,12 +66,22 @@ class Case:
     constant: int
 
 
+@dataclass(frozen=True)
+class Remainder:
+    """An integer column modulo a positive constant; it has the sign of the column."""
+
+    column: str
+    constant: int
+
+
 Condition: TypeAlias = Compare | Junction
-Plain: TypeAlias = Compare | Junction | Case
+Plain: TypeAlias = Compare | Junction | Case | Remainder
 
 
 def plain(root: Node, schema: pa.Schema, bare: Callable[[Node], str | None]) -> Plain | None:
     """A parsed expression, if it is of this kind; `bare` gives the column that a node merely names."""
+    if root["class"] == "FUNCTION":
+        return _remainder(root, schema, bare)
     if root["class"] != "CASE":
         return _condition(root, schema, bare, 0)
     otherwise = root["else_expr"]
@@ -86,6 +100,9 @@ def computed(found: Plain, kind: pa.DataType, columns: Mapping[str, pa.ChunkedAr
     >>> computed(found, pa.int32(), {"x": pa.chunked_array([[4, None, 7]])}).to_pylist()
     [1, None, None]
     """
+    if isinstance(found, Remainder):
+        rests = [_rest(chunk, found.constant, kind) for chunk in columns[found.column].chunks]
+        return pa.chunked_array(rests, kind)
     if not isinstance(found, Case):
         return _truth(found, columns)
     chunks = [_case(chunk, found.constant, kind) for chunk in _truth(found.condition, columns).chunks]
@@ -100,6 +117,16 @@ def _truth(found: Condition, columns: Mapping[str, pa.ChunkedArray]) -> pa.Chunk
             found.relation, [_truth(found.first, columns), _truth(found.second, columns)]
         )
     return given
+
+
+def _rest(values: pa.Array, constant: int, kind: pa.DataType) -> pa.Array:
+    whole = fixed(values, values.type.to_pandas_dtype()).astype(np.int64, copy=False)
+    rest = whole // constant
+    rest *= -constant
+    rest += whole
+    if len(whole) and whole.min() < 0:  # division went down, and should have gone towards zero
+        rest[(whole < 0) & (rest != 0)] -= constant
+    return pa.array(rest, mask=nulls(values) if values.null_count else None).cast(kind)
 
 
 def _case(truth: pa.Array, constant: int, kind: pa.DataType) -> pa.Array:
@@ -141,6 +168,16 @@ def _condition(
     if column is None or constant is None or not _is_whole(schema.field(column).type):
         return None
     return Compare(column, relation, constant)
+
+
+def _remainder(node: Node, schema: pa.Schema, bare: Callable[[Node], str | None]) -> Remainder | None:
+    given = [argument["expression"] for argument in node["arguments"]]
+    if node["function_name"] not in ("%", "mod") or len(given) != 2:
+        return None
+    column, constant = bare(given[0]), _constant(given[1])
+    if column is None or not _is_whole(schema.field(column).type):
+        return None
+    return Remainder(column, constant) if constant is not None and constant > 0 else None
 
 
 def _is_whole(kind: pa.DataType) -> bool:

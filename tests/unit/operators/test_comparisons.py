@@ -64,6 +64,19 @@ def test_what_is_compared_is_what_a_query_gives(
     assert kernel.keep(table, asked).rows.equals(kernel.keep(table, replace(asked, plain=None)).rows)
 
 
+@settings(max_examples=40, deadline=None)
+@given(rows=ROWS, column=COLUMNS, number=NUMBERS.filter(lambda n: n > 0), call=st.booleans())
+def test_a_remainder_is_what_a_query_gives(
+    rows: list[tuple[Any, ...]], column: str, number: int, call: bool
+) -> None:
+    table = in_chunks(rows)
+    text = f"mod({column}, {written(number)})" if call else f"{column} % {written(number)}"
+    found = bind(table.schema, text)
+    assert found.plain is not None
+    wanted = kernel.project(table, [("x", replace(found, plain=None))]).rows
+    assert kernel.project(table, [("x", found)]).rows.equals(wanted)
+
+
 def test_no_query_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = pa.table({"a": [1, None, 12_000]})
     bound = [(n, bind(rows.schema, s)) for n, s in (("x", "a < 10"), ("y", "CASE WHEN a >= 10 THEN 1 END"))]
@@ -86,6 +99,12 @@ def test_no_query_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
         "CASE WHEN a < 1 THEN 1 WHEN a < 5 THEN 2 END",
         "CASE WHEN a < 1 THEN b END",
         "a IS DISTINCT FROM 1",
+        "a % 0",
+        "a % -7",
+        "a % b",
+        "f % 7",
+        "7 % a",
+        "a % 7 + 1",
     ],
 )
 def test_all_else_is_asked(text: str) -> None:
