@@ -35,7 +35,7 @@ from millpond.delta import HASH
 from millpond.errors import InvalidError
 from millpond.identity import equal_rows, one_chunk, take
 from millpond.operators import dense
-from millpond.operators.accumulators import EXTREMES, Accumulator, Fields, accumulator, is_number
+from millpond.operators.accumulators import EXTREMES, Accumulator, Count, Fields, accumulator, is_number
 from millpond.operators.bounds import Bound, among, buckets_of, closed, kept_by
 from millpond.operators.grouping import few_groups, grouped, grouped_in_order, keys_of, placed
 from millpond.operators.index_end import end_of
@@ -303,6 +303,10 @@ class Aggregate:
         arguments = {
             name: delta.column(name) for i in feed.aggs if (name := self.aggs[i].argument) is not None
         }
+        counted = {self.aggs[i].argument for i in feed.aggs if isinstance(kinds[i], Count)}
+        found.count_valid(
+            [column for name, column in arguments.items() if name in counted and column.null_count]
+        )
         for i in feed.aggs:
             argument = self.aggs[i].argument
             fields = {} if argument is None else kinds[i].dense(arguments[argument], found)

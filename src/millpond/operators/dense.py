@@ -11,7 +11,7 @@ one (to fault in fresh pages for ten million rows costs more than to count them)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,8 +42,13 @@ class Places:
     keys: tuple[pa.Array, ...]  # of the groups, a column each
     hashes: npt.NDArray[np.uint64]
     counts: Ints  # rows of each group
-    # Sums that were taken, by the identity of their column, which is held: sum and avg ask for the same.
+    # What was read, summed and counted, by the identity of its column, which is held: sum and avg ask for
+    # the same, and min and max read it.
+    _held: dict[int, tuple[Any, list[tuple[Ints, Ints]]]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
     _sums: dict[int, tuple[Any, Ints | None]] = field(default_factory=dict, compare=False, repr=False)
+    _valid: dict[int, tuple[Any, Ints]] = field(default_factory=dict, compare=False, repr=False)
 
     def sums(self, column: pa.ChunkedArray) -> Ints | None:
         """The sum of each group of a column without NULL, or None where it might not be exact."""
@@ -56,26 +61,50 @@ class Places:
         if max(abs(high), abs(low)) * len(column) >= EXACT:
             return None
         total = np.zeros(self.size, np.int64)
-        for codes, part in self._along(column):
-            np.add.at(total, codes, _integers(part))
+        for codes, values in self._numbers(column):
+            np.add.at(total, codes, values)
         return total[self.groups]
 
     def valid(self, column: pa.ChunkedArray) -> Ints:
         """How many rows of each group are not NULL in a column."""
-        total = np.zeros(self.size, np.int64)
-        for codes, part in self._along(column):
-            np.add.at(total, codes[part.is_valid().to_numpy()], 1)
-        return total[self.groups]
+        if id(column) not in self._valid:
+            self.count_valid([column])
+        return self._valid[id(column)][1]
+
+    def count_valid(self, columns: Sequence[pa.ChunkedArray]) -> None:
+        """Count what is not NULL in several columns, as many at once as fit into a word."""
+        bits = int(self.counts.max(initial=1)).bit_length()  # that no count of a group leaves
+        width = min(63 // bits, 8)
+        for at in range(0, len(columns), width):
+            some = columns[at : at + width]
+            marked = np.arange(1 << len(some), dtype=np.int64)  # which of them are not NULL, as bits
+            words = np.zeros(len(marked), np.int64)
+            for n in range(len(some)):
+                words |= ((marked >> n) & 1) << (n * bits)
+            total = np.zeros(self.size, np.int64)
+            for codes, parts in self._along(pa.table(list(some), [str(n) for n in range(len(some))])):
+                marks = np.zeros(len(codes), np.uint8)
+                for n, part in enumerate(parts.columns):
+                    marks |= part.is_valid().to_numpy().view(np.uint8) << np.uint8(n)
+                np.add.at(total, codes, words[marks])
+            found = total[self.groups]
+            for n, column in enumerate(some):
+                self._valid[id(column)] = column, (found >> (n * bits)) & ((1 << bits) - 1)
 
     def extremes(self, column: pa.ChunkedArray, largest: bool) -> Ints:
         """The greatest (least) value of each group of a column of int64 without NULL."""
         ends = np.iinfo(np.int64)
         best = np.full(self.size, ends.min if largest else ends.max, np.int64)
-        for codes, part in self._along(column):
-            (np.maximum if largest else np.minimum).at(best, codes, _integers(part))
+        for codes, values in self._numbers(column):
+            (np.maximum if largest else np.minimum).at(best, codes, values)
         return best[self.groups]
 
-    def _along(self, column: pa.ChunkedArray) -> Iterator[tuple[Ints, pa.ChunkedArray]]:
+    def _numbers(self, column: pa.ChunkedArray) -> list[tuple[Ints, Ints]]:
+        if id(column) not in self._held:
+            self._held[id(column)] = column, [(codes, _integers(part)) for codes, part in self._along(column)]
+        return self._held[id(column)][1]
+
+    def _along(self, column: Any) -> Iterator[tuple[Ints, Any]]:
         """The places of some rows, and their values, at a time."""
         at = 0
         for codes in self.codes:

@@ -35,10 +35,13 @@ def few_groups(key: Sequence[pa.ChunkedArray], length: int) -> bool:
     """
     if not key or not length:
         return length > 0
-    places = np.unique(np.random.default_rng(0).integers(0, length, SAMPLE_ROWS))  # the same every time
+    mixed = hashing.hash_columns([pa.array(np.arange(SAMPLE_ROWS))], SAMPLE_ROWS)  # the same every time
+    drawn = np.sort(mixed % np.uint64(length))
+    places = drawn[first_of_each(drawn)].astype(np.int64)
     sample = [take(one_chunk(column), places) for column in key]
-    again = len(places) - len(np.unique(hashing.hash_columns(sample, len(places))))
-    return 2 * again * length >= FEW * len(places) * len(places)
+    hashes = np.sort(hashing.hash_columns(sample, len(places)))
+    again = np.count_nonzero(hashes[1:] == hashes[:-1])
+    return bool(2 * again * length >= FEW * len(places) * len(places))
 
 
 def grouped(

@@ -113,3 +113,21 @@ def test_dense_rows_of_several_columns(key: tuple[str, ...], monkeypatch: pytest
     hashes = fast["_h"].to_numpy()
     assert (hashes[1:] > hashes[:-1]).all(), "by place, groups come in the order of their hashes"
     assert same(fast, slow)
+
+
+def test_counts_of_several_columns_are_taken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    names = [f"c{n}" for n in range(11)]  # more than fit into a word
+    columns = {name: pa.array(rng.integers(0, 9, 3000), mask=rng.random(3000) < 0.3) for name in names}
+    rows = pa.table({"k": rng.integers(0, 40, 3000), **columns})
+    rows = pa.concat_tables([rows.slice(0, 1100), rows.slice(1100, 0), rows.slice(1100)])
+    for key in (("k",), ("k", "day")):
+        given = rows.append_column("day", pa.array(["a", "b", "b"] * 1000))
+        found = []
+        for least in (1, 10**9):
+            monkeypatch.setattr(dense, "ROWS_MIN", least)
+            aggs = tuple(Agg(name, "count", name) for name in names)
+            operator = Aggregate(key, aggs, feeds_for(aggs, append_only=True))
+            binding = operator.bind("g", (Shape(given.schema, append_only=True),))
+            found.append(operator.prepare(binding, 0, given))
+        assert same(*found)
