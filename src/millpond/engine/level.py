@@ -336,7 +336,7 @@ class TaskRun:
             if split.blob is not None and split.data is None:
                 split = replace(split, data=self.worker.store.get(split.blob))
             try:
-                for table in scan.source.read(split, columns):
+                for table in self._tables_of(node, scan, split, columns):
                     if "_error" in table.column_names:  # rows that the source could not read (law 9)
                         told = [
                             pa.array([step] * table.num_rows, pa.string()),
@@ -356,6 +356,17 @@ class TaskRun:
                     error.message, detail=error.detail, hint=error.hint, step=step, epoch=self.spec.epoch
                 ) from error
         return ReadRows(whole(concat(parts)) if parts else None, tuple(bad), tuple(bounds))
+
+    def _tables_of(
+        self, node: Node, scan: Scan, split: Split, columns: tuple[str, ...]
+    ) -> Iterator[pa.Table]:
+        """What a source reads of a split; in pieces, texts that nobody looks at stay encoded."""
+        texts = self.together.texts.get(node.step) if self._in_pieces else None
+        source: Any = scan.source
+        found: Iterator[pa.Table] = (
+            source.read_encoded(split, columns, texts) if texts else source.read(split, columns)
+        )
+        return found
 
     def _held(self, node: Node, scan: StateScan) -> pa.Table | None:
         """Rows of a table of the epoch that a backfill starts from, or what changed in it up to there."""

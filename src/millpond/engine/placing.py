@@ -5,7 +5,7 @@ Law: whatever way rows come, a task gets every row of its hash range once, with 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -41,7 +41,28 @@ def concat(tables: list[pa.Table]) -> pa.Table:
             for t in tables
         ]
     # A sender may leave out columns that hold nothing; they come back as NULL.
-    return pa.concat_tables(tables, promote_options="default")
+    return pa.concat_tables(_decoded_alike(tables), promote_options="default")
+
+
+def _decoded_alike(tables: list[pa.Table]) -> list[pa.Table]:
+    """Tables in which a column is a dictionary in all of them or in none."""
+    kinds: dict[str, set[pa.DataType]] = {}
+    for table in tables:
+        for field in table.schema:
+            kinds.setdefault(field.name, set()).add(field.type)
+    mixed = {name for name, found in kinds.items() if len(found) > 1}
+    if not any(pa.types.is_dictionary(kind) for name in mixed for kind in kinds[name]):
+        return tables
+    return [plain(table, mixed) for table in tables]
+
+
+def plain(rows: pa.Table, names: Collection[str]) -> pa.Table:
+    """The rows with no dictionaries in these columns."""
+    for place, field in enumerate(rows.schema):
+        if field.name in names and pa.types.is_dictionary(field.type):
+            kind = field.type.value_type
+            rows = rows.set_column(place, field.with_type(kind), rows.column(place).cast(kind))
+    return rows
 
 
 def received_rows(tables: list[pa.Table], placement: Placement) -> pa.Table:

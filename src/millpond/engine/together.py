@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from millpond.engine.encoded import unread_texts
 from millpond.engine.pieces import behind_scans
 from millpond.operators.alike import Member
 from millpond.operators.filter import Filter
@@ -35,6 +36,7 @@ class Together:
     behind: dict[str, tuple[str, ...]]  # by scan: steps that take its rows piece by piece
     in_order: InOrderSteps
     alike: dict[str, tuple[str, ...]]  # steps that are computed at once, by each of them
+    texts: dict[str, frozenset[str]]  # by scan: those that nobody looks at before they are sent
     picking: frozenset[str]  # filters and projections whose rows only such a step reads: they need no copy
 
 
@@ -52,6 +54,7 @@ def together(plan: Plan, levels: Levels, level: int) -> Together:
         behind,
         _in_order(plan, filters),
         alike[level],
+        {scan: unread_texts(plan, levels, scan, steps) for scan, steps in behind.items()},
         _picking(plan, levels, filters, {step for steps in alike for step in steps}),
     )
 

@@ -2,7 +2,8 @@
 
 What a receiver sees is what was sent, type for type; only fewer bytes pass
 through Spark's shuffle.  The type to come back to stands in the field's
-metadata.
+metadata.  Dictionaries come from sources alone (`engine.encoded`): a receiver
+sees the texts.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ import json
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.engine.placing import plain
+
 WIDE = b"millpond.wide"
 ROWS_MIN = 1000  # below this the bytes do not matter
 SAMPLE = 1000
+REPEATED = 2  # rows for each text of a dictionary, at least
 _NARROW = (pa.int8(), pa.int16(), pa.int32())
 
 
@@ -25,9 +29,14 @@ def narrow(table: pa.Table) -> pa.Table:
     (DataType(int8), DataType(int64))
     """
     if table.num_rows < ROWS_MIN:
-        return table
+        return plain(table, table.column_names)
     fields, columns = [], []
     for field, column in zip(table.schema, table.columns, strict=True):
+        if pa.types.is_dictionary(field.type):
+            field, column = _worth_it(field, column)
+            fields.append(field)
+            columns.append(column)
+            continue
         found = _since(column) if pa.types.is_timestamp(field.type) else _smaller(field.type, column)
         if found is None:
             fields.append(field)
@@ -54,6 +63,26 @@ def widen(table: pa.Table) -> pa.Table:
         fields.append(field)
         columns.append(column)
     return pa.table(columns, schema=pa.schema(fields))
+
+
+def _worth_it(field: pa.Field, column: pa.ChunkedArray) -> tuple[pa.Field, pa.ChunkedArray]:
+    """A dictionary as it is, if what travels with it are fewer texts than rows; else its texts."""
+    texts, last = 0, None
+    for chunk in column.chunks:
+        values = chunk.dictionary
+        if last is None or not _is_same(values, last):
+            texts += len(values)
+        last = values
+    if REPEATED * texts > len(column):
+        return field.with_type(field.type.value_type), column.cast(field.type.value_type)
+    return field.with_metadata({**(field.metadata or {}), WIDE: b"dictionary"}), column
+
+
+def _is_same(a: pa.Array, b: pa.Array) -> bool:
+    """Is it the very same array? Frames hold it once then."""
+    return len(a) == len(b) and [x and x.address for x in a.buffers()] == [
+        x and x.address for x in b.buffers()
+    ]
 
 
 def _as_it_was(mark: bytes, column: pa.ChunkedArray) -> tuple[pa.DataType, pa.ChunkedArray]:

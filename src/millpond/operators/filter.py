@@ -30,6 +30,9 @@ class Filter:
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (needed | frozenset(binding.extra.needs),)
 
+    def looks_at(self, binding: Binding, index: int) -> frozenset[str]:
+        return frozenset(binding.extra.needs)
+
     def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
         (delta,) = inputs
         if delta is None:

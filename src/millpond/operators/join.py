@@ -316,6 +316,10 @@ class Join:
 
     # -- the sender's side -------------------------------------------------------------
 
+    def looks_at(self, binding: Binding, index: int) -> frozenset[str]:
+        side: Side = binding.extra[index]
+        return frozenset(side.columns if side.loose else side.on)
+
     def prepare(self, binding: Binding, index: int, delta: pa.Table) -> pa.Table:
         side: Side = binding.extra[index]
         carried = [WEIGHT] if WEIGHT in delta.column_names else []

@@ -56,6 +56,13 @@ class Map:
         columns = frozenset(column for name, e in binding.extra if name in needed for column in e.needs)
         return (columns | (needed & {ORIGIN}),)
 
+    def looks_at(self, binding: Binding, index: int) -> frozenset[str]:
+        return frozenset(column for _, e in binding.extra if e.column is None for column in e.needs)
+
+    def passes(self, binding: Binding) -> dict[str, str]:
+        """The columns that are only named anew, by their new names."""
+        return {name: e.column for name, e in binding.extra if e.column is not None}
+
     def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
         (delta,) = inputs
         if delta is None:

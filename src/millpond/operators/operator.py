@@ -219,6 +219,17 @@ class Shrinks(Prepares, Protocol):
     def united(self, binding: Binding, index: int, parts: pa.Table) -> pa.Table: ...
 
 
+class PassesOn(Protocol):
+    """An operator that passes columns on, or sends them, without a look at them: they may be encoded."""
+
+    def looks_at(self, binding: Binding, index: int) -> frozenset[str]:
+        """The columns of an input whose values it reads in the task that gives them.
+
+        Beyond an exchange it sees plain values.  One that names columns anew says by `passes` what it gives
+        for which; others give all under their names.
+        """
+
+
 class KeepsWhole(Protocol):
     """An operator that requires whole rows, but for some rows alone: others need only what `suffices`."""
 

@@ -133,6 +133,11 @@ class TopN(Expiring):
 
     # -- the sender's side -------------------------------------------------------------
 
+    def looks_at(self, binding: Binding, index: int) -> frozenset[str]:
+        if self.buckets is not None:  # by the hash of the row
+            return frozenset(binding.tables[0].schema.names)
+        return frozenset({*self.key, *(o.column for o in self.order)})
+
     def thin(self, binding: Binding, index: int, part: pa.Table) -> pa.Table:
         """Of some of a sender's rows those that may be in a head: who is behind others stays behind."""
         if not binding.extra or self.buckets is not None:

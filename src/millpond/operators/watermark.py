@@ -68,6 +68,9 @@ class Watermark:
         """The columns that are enough as long as no row `wants_whole`."""
         return needed | {self.time}
 
+    def looks_at(self, binding: Binding, index: int) -> frozenset[str]:
+        return frozenset({self.time})
+
     def wants_whole(self, delta: pa.Table, bound: int | None) -> bool:
         """Is one of these rows late, or without a time?"""
         ends = _ends(delta.column(self.time))

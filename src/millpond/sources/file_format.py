@@ -7,7 +7,7 @@ text.  A piece of it is a range of units that begins and ends between two rows.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -72,9 +72,15 @@ class FileFormat(Protocol):
         """As in `Facts`, of the file as it is now."""
 
     def read(
-        self, folder: Folder, file: Found, piece: Piece, schema: pa.Schema, columns: Sequence[str]
+        self,
+        folder: Folder,
+        file: Found,
+        piece: Piece,
+        schema: pa.Schema,
+        columns: Sequence[str],
+        texts: Collection[str] = (),
     ) -> Iterator[pa.Table]:
-        """The rows of a piece; bad ones as tables made by `bad_rows`."""
+        """The rows of a piece, bad ones as tables made by `bad_rows`; of `texts` some may be dictionaries."""
 
 
 ERROR = "_error"

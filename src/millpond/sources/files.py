@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -214,11 +214,16 @@ class FileSource:
     # -- in a task ------------------------------------------------------------
 
     def read(self, split: Split, columns: Sequence[str]) -> Iterator[pa.Table]:
+        return self.read_encoded(split, columns, ())
+
+    def read_encoded(
+        self, split: Split, columns: Sequence[str], texts: Collection[str]
+    ) -> Iterator[pa.Table]:
         what = split.what
         piece = Piece(what["first"], what["last"], split.rows, split.bytes)
         try:
             file = self._same(what)
-            yield from self._format.read(self._folder, file, piece, self.schema, columns)
+            yield from self._format.read(self._folder, file, piece, self.schema, columns, texts)
             if self._folder.find(file.path) != file:
                 self._same(what)  # a file may be touched while it is read, and no more
         except FileNotFoundError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,8 +19,10 @@ from millpond.sources.file_format import ERROR, BadFileError, Facts, Piece, bad_
 from millpond.sources.fit import fit, misfit
 from millpond.sources.folder import Folder, Found
 
+ENCODED = pa.dictionary(pa.int32(), pa.string())
 _MAGIC = b"PAR1"
 _BATCH_ROWS = 1 << 16
+_ENCODED_BYTES = 8  # a row, at most, where a text lies in a dictionary; not so where most are different
 _TAIL_BYTES = 64 << 10  # read first; most footers are smaller
 
 
@@ -53,7 +55,13 @@ class ParquetFormat:
         return _etag(_footer(folder, file))
 
     def read(
-        self, folder: Folder, file: Found, piece: Piece, schema: pa.Schema, columns: Sequence[str]
+        self,
+        folder: Folder,
+        file: Found,
+        piece: Piece,
+        schema: pa.Schema,
+        columns: Sequence[str],
+        texts: Collection[str] = (),
     ) -> Iterator[pa.Table]:
         if piece.first == piece.last:
             return
@@ -61,12 +69,15 @@ class ParquetFormat:
         groups = list(range(piece.first, piece.last))
         required = [f.name for f in schema if not f.nullable and _may_lack(meta, groups, f.name)]
         names = [*columns, *(c for c in required if c not in columns)]
+        encoded = [name for name in names if name in texts and _is_encoded(meta, groups, name)]
         with folder.open(file.path) as handle:
-            source = pq.ParquetFile(handle, metadata=meta, pre_buffer=not folder.local)
+            source = pq.ParquetFile(
+                handle, metadata=meta, read_dictionary=encoded, pre_buffer=not folder.local
+            )
             try:
-                tables = [_decode(source, groups, schema, names)]
+                tables = [_decode(source, groups, schema, names, encoded)]
             except BadFileError:
-                tables = list(_one_by_one(source, handle, file, groups, schema, names))
+                tables = list(_one_by_one(source, handle, file, groups, schema, names, encoded))
         for table in tables:
             if ERROR in table.column_names:
                 yield table
@@ -109,10 +120,15 @@ def _etag(footer: bytes) -> str:
 
 
 def _decode(
-    source: pq.ParquetFile, groups: Sequence[int], schema: pa.Schema, names: Sequence[str]
+    source: pq.ParquetFile,
+    groups: Sequence[int],
+    schema: pa.Schema,
+    names: Sequence[str],
+    encoded: Collection[str],
 ) -> pa.Table:
     try:
-        return fit(_rows(source, groups, names), schema, names)
+        rows = _rows(source, groups, names)
+        return fit(rows, _with_encoded(schema, rows.schema, encoded), names)
     except pa.ArrowMemoryError:
         raise  # says nothing about the file
     except (pa.ArrowException, OSError) as error:  # Arrow reports bad pages as either
@@ -134,11 +150,12 @@ def _one_by_one(
     groups: Sequence[int],
     schema: pa.Schema,
     names: Sequence[str],
+    encoded: Collection[str],
 ) -> Iterator[pa.Table]:
     """Every row group that can be decoded, and an error row for each that cannot."""
     for group in groups:
         try:
-            yield _decode(source, [group], schema, names)
+            yield _decode(source, [group], schema, names, encoded)
         except BadFileError as error:
             meta = source.metadata.row_group(group)
             _check_reachable(handle, file, meta)
@@ -155,6 +172,24 @@ def _check_reachable(handle: pa.NativeFile, file: Found, meta: pq.RowGroupMetaDa
             if chunk.has_dictionary_page:
                 offsets.append(chunk.dictionary_page_offset)
             handle.read_at(chunk.total_compressed_size, min(offsets))
+
+
+def _is_encoded(meta: pq.FileMetaData, groups: Sequence[int], name: str) -> bool:
+    """Is a column a small dictionary, and numbers, in all of these row groups?"""
+    for group in groups:
+        row_group = meta.row_group(group)
+        chunks = [row_group.column(number) for number in range(row_group.num_columns)]
+        for chunk in (c for c in chunks if c.path_in_schema == name):
+            small = chunk.total_uncompressed_size <= _ENCODED_BYTES * row_group.num_rows
+            if not chunk.has_dictionary_page or not small:
+                return False
+    return True
+
+
+def _with_encoded(schema: pa.Schema, given: pa.Schema, names: Collection[str]) -> pa.Schema:
+    """The wanted columns, some of them as they lie in the file if nothing but that is to be undone."""
+    kept = {name for name in names if given.field(name).type == ENCODED}
+    return pa.schema([field.with_type(ENCODED) if field.name in kept else field for field in schema])
 
 
 def _may_lack(meta: pq.FileMetaData, groups: Sequence[int], name: str) -> bool:

@@ -9,7 +9,7 @@ state table of the source's own, written by the coordinator with the commit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -82,6 +82,15 @@ class ReadsAgain(Protocol):
     """A source that reads few columns for little: a split may be asked for twice, then for all of them."""
 
     reads_again: bool
+
+
+class ReadsEncoded(Protocol):
+    """A source that has some texts in dictionaries, and need not take them out."""
+
+    def read_encoded(
+        self, split: Split, columns: Sequence[str], texts: Collection[str]
+    ) -> Iterator[pa.Table]:
+        """As `read`; of these texts some may be dictionaries, in some tables."""
 
 
 class History(Protocol):

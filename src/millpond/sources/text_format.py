@@ -19,7 +19,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -104,7 +104,13 @@ class TextFormat:
         return _etag(file)
 
     def read(
-        self, folder: Folder, file: Found, piece: Piece, schema: pa.Schema, columns: Sequence[str]
+        self,
+        folder: Folder,
+        file: Found,
+        piece: Piece,
+        schema: pa.Schema,
+        columns: Sequence[str],
+        texts: Collection[str] = (),
     ) -> Iterator[pa.Table]:
         if piece.first == piece.last:
             return
