@@ -45,7 +45,7 @@ from millpond.operators.operator import Binding, Change, Context, Inputs, Result
 from millpond.operators.packed_rows import PackedRows, pack
 from millpond.operators.watermark import stored
 from millpond.operators.window import Spread
-from millpond.ordering import Order
+from millpond.ordering import Order, argsort_numbers
 from millpond.state.table import KeySet
 from millpond.state.table_spec import TableSpec
 
@@ -424,7 +424,7 @@ class Aggregate:
             starts = np.arange(length)
             touched = starts
         else:
-            order = np.argsort(place, kind="stable")
+            order = argsort_numbers(place)
             ordered = place[order]
             starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
             touched = ordered[starts]
@@ -544,12 +544,7 @@ class Aggregate:
             ended = fresh.filter(pa.array(closing & (deltas.weights(fresh) > 0)))
             parts.append(ended.select(names))
             if state.num_rows:
-                replaced = pc.is_in(state.column("_h"), fresh.column("_h").combine_chunks())
-                kept = state.filter(pc.invert(replaced))
-                again = state.filter(replaced)
-                if again.num_rows:
-                    kept = pa.concat_tables([kept, _unreplaced(again, fresh, self.key)])
-                parts.append(kept.select(names))
+                parts.append(_unreplaced(state, fresh.filter(pa.array(closing)), self.key).select(names))
         elif state.num_rows:
             parts.append(state.select(names))
         drops = tuple((t.name, limit) for t in binding.tables)
@@ -558,10 +553,23 @@ class Aggregate:
 
 
 def _unreplaced(rows: pa.Table, fresh: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Rows whose hash is among the fresh ones but whose key is not (a collision)."""
-    keys = KeySet.of(pa.concat_tables([fresh.select(list(key)), rows.select(list(key))]), key)
-    mine = keys.inverse[fresh.num_rows :]
-    return rows.filter(pa.array(~np.isin(mine, keys.inverse[: fresh.num_rows])))
+    """Rows whose key is not among the fresh ones, which come in the order of their hashes."""
+    if not fresh.num_rows:
+        return rows
+    hashes, mine = (one_chunk(table.column(HASH)).to_numpy() for table in (fresh, rows))
+    place = np.minimum(np.searchsorted(hashes, mine), len(hashes) - 1)
+    met = hashes[place] == mine
+    which = np.flatnonzero(met)
+    columns = [[one_chunk(table.column(k)) for k in key] for table in (rows, fresh)]
+    same = equal_rows(
+        [take(column, which) for column in columns[0]],
+        [take(column, place[which]) for column in columns[1]],
+        len(which),
+    )
+    if not same.all():  # two keys share a hash: let the key set settle it
+        keys = KeySet.of(pa.concat_tables([fresh.select(list(key)), rows.select(list(key))]), key)
+        met = np.isin(keys.inverse[fresh.num_rows :], keys.inverse[: fresh.num_rows])
+    return rows.filter(pa.array(~met))
 
 
 def ints(column: pa.ChunkedArray | pa.Array) -> Ints:

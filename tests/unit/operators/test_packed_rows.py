@@ -70,3 +70,21 @@ def test_as_many_bits_as_there_are_left() -> None:
     assert pack([column], 10) is None
     packed = pack([column], 11)
     assert packed is not None and packed.bits == 11
+
+
+def test_times_moved_by_a_constant_have_no_bits_of_their_own() -> None:
+    begins = np.repeat(np.arange(-50, 50) * 2_000_000, 20)
+    kind = pa.timestamp("us")
+    begin, end = pa.array(begins).view(kind), pa.array(begins + 10_000_000).view(kind)
+    both, one = pack([begin, end]), pack([begin])
+    assert both is not None and one is not None and both.bits == one.bits
+    for cut in (0, 7, 2000):
+        ends = pa.chunked_array([end.slice(0, cut), end.slice(cut)])
+        packed = pack([begin, pa.array(begins), ends])
+        assert packed is not None and packed.columns(packed.codes)[2].equals(end)
+    almost = begins + 10_000_000
+    almost[1000] += 1
+    for other in (pa.array(almost).view(kind), pa.array(begins, mask=begins == 0).view(kind)):
+        packed = pack([begin, other])
+        assert packed is not None and packed.bits > one.bits
+        assert [c.to_pylist() for c in packed.columns(packed.codes)] == [begin.to_pylist(), other.to_pylist()]
