@@ -477,6 +477,22 @@ def argsort_numbers(numbers: I64) -> I64:
     return stable_argsort(numbers.view(np.uint64))
 
 
+def distinct(numbers: I64) -> I64:
+    """The different ones of some numbers, ascending; by place where they lie close together.
+
+    >>> distinct(np.array([7, -2, 7, 5])).tolist()
+    [-2, 5, 7]
+    """
+    if not numbers.size:
+        return numbers
+    low, high = int(numbers.min()), int(numbers.max())
+    if high - low >= 4 * numbers.size:
+        return np.unique(numbers)
+    there = np.zeros(high - low + 1, np.bool_)
+    there[numbers - low] = True
+    return np.flatnonzero(there) + low
+
+
 def argsort_runs(codes: U64) -> I64:
     """Any order that sorts; rows that are few sorted stretches, as senders make them, are merged."""
     order: I64 = np.argsort(codes, kind="stable" if in_stretches(codes) else None)

@@ -43,6 +43,7 @@ from millpond.operators.materialize import ERRORS, ERRORS_SPEC
 from millpond.operators.operator import NOTHING, Change, Ready, Result
 from millpond.operators.scan import Scan, with_origin
 from millpond.operators.state_scan import StateScan
+from millpond.ordering import distinct
 from millpond.plan.levels import Edge, Levels, placements
 from millpond.plan.nodes import Node, Plan
 from millpond.sources.source import BOUND, Split
@@ -501,7 +502,7 @@ class TaskRun:
         spans = self.spans.get(spec.name)
         buckets = buckets if spans is None else over.placed(buckets, spans)
         ended = self.drops.get(spec.name)
-        for bucket in np.unique(buckets):
+        for bucket in distinct(buckets):
             if ended is not None and bucket < ended:
                 continue  # it is dropped by the very epoch that writes it
             rows = change.rows.filter(pa.array(buckets == bucket))

@@ -541,10 +541,11 @@ class Aggregate:
         state = ctx.table(groups.name, below_bucket=limit).scan()
         if fresh is not None:
             closing = groups.buckets(fresh) < limit
-            ended = fresh.filter(pa.array(closing & (deltas.weights(fresh) > 0)))
-            parts.append(ended.select(names))
+            ended = closing & (deltas.weights(fresh) > 0)
+            shown = fresh.select(names)
+            parts.append(shown if ended.all() else shown.filter(pa.array(ended)))
             if state.num_rows:
-                parts.append(_unreplaced(state, fresh.filter(pa.array(closing)), self.key).select(names))
+                parts.append(_unreplaced(state, fresh, self.key).select(names))
         elif state.num_rows:
             parts.append(state.select(names))
         drops = tuple((t.name, limit) for t in binding.tables)

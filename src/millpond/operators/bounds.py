@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from millpond.ordering import distinct
 from millpond.state.table_spec import TableSpec
 
 Ask = Callable[[str], int | None]
@@ -76,7 +77,7 @@ def buckets_of(spec: TableSpec, rows: pa.Table) -> frozenset[int] | None:
     """The buckets in which rows with these values lie, if the table has buckets and the rows the column."""
     if spec.time is None or spec.time not in rows.column_names:
         return None
-    return frozenset(np.unique(spec.buckets(rows)).tolist())
+    return frozenset(distinct(spec.buckets(rows)).tolist())
 
 
 def closed(bounds: Sequence[Bound], until: Bound) -> tuple[Bound, ...]:
