@@ -1,7 +1,8 @@
 """Carrying out a merge: read the runs of one table, write them as one.
 
 Small merges are done where the coordinator is; large ones are spread over the
-engine's workers beside the chain, one unit of bounded size each.
+engine's workers beside the chain, one unit of bounded size each.  A unit leaves
+its worker about as large as it found it: epochs need far less, and come first.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millpond.engine.engine import Engine
+from millpond.engine.memory import as_large_as_before
 from millpond.engine.worker import Worker, worker_for
 from millpond.errors import InternalError
 from millpond.state import alike
@@ -125,5 +127,6 @@ def merge_unit(unit: Unit, worker: Worker) -> RunRef | None:
 
 def _run_unit(raw: bytes) -> bytes:
     unit: Unit = pickle.loads(raw)
-    ref = merge_unit(unit, worker_for(unit.store, **unit.options))
+    with as_large_as_before():
+        ref = merge_unit(unit, worker_for(unit.store, **unit.options))
     return b"" if ref is None else json.dumps(ref_to_json(ref)).encode()
