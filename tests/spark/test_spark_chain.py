@@ -19,6 +19,7 @@ import pytest
 from millpond.engine.depot import FRAME_BYTES_MIN, Shelf
 from millpond.engine.frames import Raw
 from millpond.engine.spark_chain import SparkChain
+from millpond.engine.spark_served import paths_at_exit
 from millpond.errors import DataError, InternalError, InvalidError, UnavailableError
 
 # The workers cannot import this file: send what is defined here by value.
@@ -384,6 +385,8 @@ def test_300_runs_leave_nothing_behind(chain: SparkChain, session: Any) -> None:
     # 300 runs write 120 MB of shuffle files and make 4,500 Java objects.
     assert after["disk_mb"] <= 1, (before, after)
     assert after["java_objects"] <= before["java_objects"] + 50, (before, after)
+    # Java keeps the path of every file that it is to delete when it ends, as each socket is.
+    assert after["paths"] <= before["paths"] + 5, (before, after)
     assert after["heap_mb"] <= before["heap_mb"] + 10, (before, after)
     assert after["driver_mb"] <= before["driver_mb"] + 20, (before, after)
 
@@ -405,6 +408,7 @@ def footprint(session: Any) -> dict[str, int]:
     server = JavaObject("GATEWAY_SERVER", context._gateway._gateway_client)
     return {
         "disk_mb": disk >> 20,
+        "paths": len(paths_at_exit(context._gateway)),
         "java_objects": server.getGateway().getBindings().size(),
         "heap_mb": (runtime.totalMemory() - runtime.freeMemory()) >> 20,
         "driver_mb": resident_mb(),

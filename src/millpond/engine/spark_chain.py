@@ -39,6 +39,7 @@ from pyspark.serializers import Serializer, SpecialLengths
 
 from millpond.engine.depot import FRAME_BYTES_MIN, Shelf, fetch, is_ticket
 from millpond.engine.frames import Raw
+from millpond.engine.spark_served import Served
 from millpond.errors import InternalError, InvalidError, MillpondError, UnavailableError
 
 if TYPE_CHECKING:
@@ -212,6 +213,7 @@ class SparkChain:
         self._pairwise_rdd = self._jvm.PairwiseRDD
         self._partitioner = self._jvm.PythonPartitioner
         self._function = self._jvm.SimplePythonFunction
+        self._served = Served(context._gateway)
         self._empty_list = self._jvm.java.util.ArrayList()
         self._environment = self._jvm.java.util.HashMap()
         for name, value in context.environment.items():
@@ -320,8 +322,6 @@ class SparkChain:
         )
 
     def _collect(self, rdd: Any, description: str, pool: str) -> list[bytes]:
-        from pyspark.util import _create_local_socket
-
         # The thread's own properties (a user's job group, pool, description) are put back after the job.
         theirs = self._spark.getLocalProperties()
         self._spark.setLocalProperties(self._properties(pool))
@@ -329,12 +329,7 @@ class SparkChain:
             served = self._python_rdd.collectAndServeWithJobGroup(rdd, self._group, description, True)
         finally:
             self._spark.setLocalProperties(theirs)
-        stream, socket = _create_local_socket(served)
-        try:
-            return list(_served(stream))
-        finally:
-            stream.close()
-            socket.close()
+        return self._served.read(served)
 
     def _properties(self, pool: str) -> Any:
         known: dict[str, Any] = self._local.__dict__.setdefault("properties", {})
@@ -390,18 +385,6 @@ def _command(level: LevelFn, number: int, parallelism: Sequence[int], depot: str
             hint="functions must not hold locks, connections, sessions or open files; make them inside",
         ) from error
     return command
-
-
-def _served(stream: Any) -> Iterator[bytes]:
-    """The frames the JVM serves: here, unlike in a worker, the end is the end of the stream."""
-    while head := stream.read(_LENGTH.size):
-        (length,) = _LENGTH.unpack(head)
-        frame = stream.read(length)
-        if len(frame) < length:
-            raise UnavailableError(
-                "the connection to spark was lost", detail=f"{len(frame)} bytes of a frame of {length}"
-            )
-        yield frame
 
 
 def _whole(frames: Sequence[bytes], tasks: int) -> list[bytes]:
