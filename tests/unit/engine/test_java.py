@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from millpond.engine.spark_session import check_java, install_command, java_version
+from millpond.engine.spark_session import SMALL_HEAP, check_java, install_command, java_options, java_version
 from millpond.errors import InvalidError
 
 OPENJDK_17 = 'openjdk version "17.0.15" 2025-04-15'
@@ -108,3 +108,25 @@ def test_the_hint_is_for_this_platform(bare: Path) -> None:
         check_java()
     want = "apt-get" if sys.platform == "linux" else "install"
     assert want in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("master", "theirs", "environment", "small"),
+    [
+        ("local[2]", "", {}, True),
+        ("local", "-Xss4m", {"JDK_JAVA_OPTIONS": "-Xlog:gc"}, True),
+        ("local[5]", "", {}, False),
+        ("local-cluster[2,1,1024]", "", {}, False),
+        ("spark://host:7077", "", {}, False),
+        ("local[2]", "-XX:+UseG1GC -Xss4m", {}, False),
+        ("local[2]", "", {"JAVA_TOOL_OPTIONS": "-XX:+UseParallelGC"}, False),
+        ("local[2]", "-XX:+UseStringDeduplication", {}, True),
+    ],
+)
+def test_few_cores_have_a_small_heap_unless_somebody_chose_a_collector(
+    master: str, theirs: str, environment: dict[str, str], small: bool
+) -> None:
+    """Java does not start with two collectors; of any other option the last word counts, which is the user's."""
+    made = java_options(master, theirs, environment)
+    assert (SMALL_HEAP in made) is small
+    assert made.endswith(theirs)
