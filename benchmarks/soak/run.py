@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -85,11 +85,14 @@ FIGURES = (
 class Watch:
     """Looks at a running pond at a fixed interval, from a thread of the process that runs it."""
 
-    def __init__(self, pond: millpond.Pond, folder: Path, spark: Path, interval_s: float) -> None:
+    def __init__(
+        self, pond: millpond.Pond, folder: Path, spark: Path, interval_s: float, live_heap: Callable[[], int]
+    ) -> None:
         self.looks: list[Look] = []
         self.failure: Exception | None = None
         self._pond, self._folder, self._spark = pond, folder, spark
         self._interval_s = interval_s
+        self._live_heap = live_heap
         self._epochs: list[Epoch] = []
         self._started = time.time()
         self._stop = threading.Event()
@@ -132,6 +135,7 @@ class Watch:
                 at=time.time() - self._started,
                 driver_bytes=held["driver"],
                 jvm_bytes=held["jvm"],
+                live_bytes=self._live_heap(),
                 workers_bytes=held["workers"],
                 disk_bytes=disk,
                 late_bytes=late,
@@ -194,7 +198,8 @@ def run(wanted: Soak, interval_s: float, retain: int, cores: int, console: Conso
         session = make_session(f"local[{cores}]", extra={"spark.local.dir": str(work / "spark")})
         SparkEngine(session)  # checks the session and rehearses, as the first pond on it would
         pond = millpond.open(work / "pond", spark=session, parallelism=cores, retain_epochs=retain)
-        watch = Watch(pond, work / "pond", work / "spark", interval_s)
+        jvm = session.sparkContext._jvm
+        watch = Watch(pond, work / "pond", work / "spark", interval_s, lambda: sample.live_heap(jvm))
         pond.on_epoch(watch.committed)
         pipeline.define(pond, wanted)
         pond.start()
@@ -239,7 +244,8 @@ def run(wanted: Soak, interval_s: float, retain: int, cores: int, console: Conso
 def _tell(look: Look, console: Console) -> None:
     console.print(
         f"{look.at / 60:6.1f} min: anon MiB driver {look.driver_bytes / MIB:,.0f}, "
-        f"JVM {look.jvm_bytes / MIB:,.0f}, workers {look.workers_bytes / MIB:,.0f}; "
+        f"JVM {look.jvm_bytes / MIB:,.0f} ({look.live_bytes / MIB:,.0f} alive), "
+        f"workers {look.workers_bytes / MIB:,.0f}; "
         f"disk MiB {look.disk_bytes / MIB:,.0f} "
         f"(late {look.late_bytes / MIB:,.1f}); {look.files:,} files, {look.runs} runs; "
         f"{look.epochs} epochs, p50 {look.epoch_p50_ms:,.0f} ms, p99 {look.epoch_p99_ms:,.0f} ms; "

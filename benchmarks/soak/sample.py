@@ -1,8 +1,9 @@
 """What a soak looks at once a minute: memory by role, disk by folder, epochs since the last look.
 
 Law: a look reads /proc and folders and changes nothing. Memory is anonymous (RssAnon): mapped files belong to
-the page cache and go when others need it. Epoch times are from the moment input was admitted until the
-commit had returned.
+the page cache and go when others need it. What lived in the JVM's heap when it was last collected tells a
+leak from a heap that takes the room it has; its old part is seldom collected, so this moves in steps. Epoch
+times are from the moment input was admitted until the commit had returned.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.latency.age import ranked
 from benchmarks.measure import tree
@@ -28,6 +30,7 @@ class Look:
     at: float  # seconds since the start
     driver_bytes: int
     jvm_bytes: int
+    live_bytes: int  # of the JVM's heap, when it was last collected
     workers_bytes: int
     disk_bytes: int  # the pond
     late_bytes: int  # of it: runs of rows that came too late, which are kept
@@ -68,6 +71,13 @@ def memory(root: int) -> tuple[dict[str, int], float]:
             if line.startswith("RssAnon:"):
                 found[role(root, pid, command)] += int(line.split()[1]) * 1024
     return found, sum(processes.values())
+
+
+def live_heap(jvm: Any) -> int:
+    """Bytes of the heap that were alive when each part of it was last collected."""
+    pools = jvm.java.lang.management.ManagementFactory.getMemoryPoolMXBeans()
+    usages = [pool.getCollectionUsage() for pool in pools if pool.getType().toString() == "Heap memory"]
+    return sum(usage.getUsed() for usage in usages if usage is not None)
 
 
 def disk(folder: Path) -> tuple[int, int]:
