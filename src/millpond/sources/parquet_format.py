@@ -69,10 +69,12 @@ class ParquetFormat:
         groups = list(range(piece.first, piece.last))
         required = [f.name for f in schema if not f.nullable and _may_lack(meta, groups, f.name)]
         names = [*columns, *(c for c in required if c not in columns)]
-        encoded = [name for name in names if name in texts and _is_encoded(meta, groups, name)]
+        # A text is read as a number, even where it is made a text at once: all of them together are.
+        numbered = [n for n in names if _is_text(schema.field(n).type) and _is_encoded(meta, groups, n)]
+        encoded = [name for name in numbered if name in texts]
         with folder.open(file.path) as handle:
             source = pq.ParquetFile(
-                handle, metadata=meta, read_dictionary=encoded, pre_buffer=not folder.local
+                handle, metadata=meta, read_dictionary=numbered, pre_buffer=not folder.local
             )
             try:
                 tables = [_decode(source, groups, schema, names, encoded)]
@@ -184,6 +186,10 @@ def _is_encoded(meta: pq.FileMetaData, groups: Sequence[int], name: str) -> bool
             if not chunk.has_dictionary_page or not small:
                 return False
     return True
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _with_encoded(schema: pa.Schema, given: pa.Schema, names: Collection[str]) -> pa.Schema:

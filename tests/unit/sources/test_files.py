@@ -795,3 +795,32 @@ def test_split_is_plain_data(tmp_path: Path) -> None:
     (split,) = source.poll(None, None, 10).splits
     again = Split(json.loads(json.dumps(split.what)), split.rows, split.bytes)
     assert read(source, [again]) == [{"k": "k1", "v": 1}]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+def test_texts_that_lie_in_dictionaries_are_read_as_they_are(
+    kind: pa.DataType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are decoded as numbers; each row group has a dictionary of its own, and NULL is in none."""
+    texts = ["", None, "apple", "Zoë", *(f"text {n}" for n in range(50))]
+    rows = pa.table(
+        {
+            "few": pa.array([texts[n * n % 41 + n // 5000 * 10] for n in range(10_000)], kind),
+            "own": pa.array([f"{n} is a text of its own" * 5 for n in range(10_000)], kind),
+            "n": range(10_000),
+        }
+    )
+    pq.write_table(rows, tmp_path / "a.parquet", row_group_size=5000, dictionary_pagesize_limit=10_000)
+    asked: list[list[str]] = []
+    opened = pq.ParquetFile
+
+    def noted(*args: Any, **named: Any) -> pq.ParquetFile:
+        asked.append(named.get("read_dictionary", []))
+        return opened(*args, **named)
+
+    source = FileSource(tmp_path, schema=rows.schema)
+    (split,) = source.poll(None, None, 1_000_000).splits
+    monkeypatch.setattr(pq, "ParquetFile", noted)
+    found = pa.concat_tables(source.read(split, ["few", "own", "n"]))
+    assert found.equals(rows.cast(found.schema)) and found.schema.field("few").type == kind
+    assert ["few"] in asked, "and texts that are all different are not"
