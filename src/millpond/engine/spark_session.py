@@ -43,8 +43,12 @@ COMPILE_LATER = (
 # Of what a job allocates in the JVM nearly nothing lives on, and what does is some 60 MiB after any number of
 # epochs.  Java's usual collector lets the heap of such a JVM grow towards its limit; this one holds a third
 # less with the same CPU, in large epochs too.  It stops all threads and works with one: good for few cores.
+# It collects what grew old only when the heap is full, so Spark, which asks for it at times, asks more often.
 SMALL_HEAP = "-XX:+UseSerialGC -Xms192m -Xmn96m"
 FEW_CORES = 4
+OLD_EVERY = {"spark.cleaner.periodicGC.interval": "5min"}
+# Where Java and Spark look for more options.
+JAVA_ENVIRONMENT = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 
 SETTINGS: Mapping[str, str] = {
     # TCP between the JVM and Python stands still for 40 ms a level (Nagle meets delayed acks).
@@ -120,7 +124,7 @@ def make_session(
         quiet.write(_LOG4J)
         quiet.flush()
         log = f"-Dlog4j2.configurationFile=file:{quiet.name}"
-        settings[JAVA_OPTIONS] = f"{log} {java_options(chosen, settings.get(JAVA_OPTIONS, ''), os.environ)}"
+        settings[JAVA_OPTIONS] = f"{log} {settings[JAVA_OPTIONS]}"
         builder = SparkSession.builder.master(chosen).appName(app_name)
         for name, value in settings.items():
             builder = builder.config(name, value)
@@ -134,20 +138,19 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def java_options(master: str, theirs: str, environment: Mapping[str, str]) -> str:
-    """How the driver's JVM is to run, the user's own options last.
+def heap_settings(master: str, theirs: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """How the driver's JVM is to run and collect its garbage, the user's own options (`theirs`) last.
 
     Java refuses to start with two collectors, so ours is left out where somebody chose one.
 
-    >>> SMALL_HEAP in java_options("local[2]", "-Xss2m", {})
-    True
-    >>> any(SMALL_HEAP in java_options(*one, {}) for one in [("local[64]", ""), ("local[2]", "-XX:+UseG1GC")])
-    False
+    >>> len(heap_settings("local[2]", "", {})), len(heap_settings("local[2]", "-XX:+UseG1GC", {}))
+    (2, 1)
     """
-    everywhere = [theirs, *(environment.get(name, "") for name in ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS"))]
-    chosen = any(re.search(r"-XX:\+Use\w+GC\b", options) for options in everywhere)
-    small = local_cores(master) <= FEW_CORES and not chosen
-    return " ".join([COMPILE_LATER, *([SMALL_HEAP] if small else []), theirs]).strip()
+    everywhere = " ".join([theirs, *(environment.get(name, "") for name in JAVA_ENVIRONMENT)])
+    chosen = re.search(r"-XX:\+Use\w+GC\b", everywhere) is not None
+    if chosen or local_cores(master) > FEW_CORES:
+        return {JAVA_OPTIONS: f"{COMPILE_LATER} {theirs}".strip()}
+    return {JAVA_OPTIONS: f"{COMPILE_LATER} {SMALL_HEAP} {theirs}".strip(), **OLD_EVERY}
 
 
 def local_cores(master: str) -> float:
@@ -169,7 +172,8 @@ def settings_for(master: str, extra: Mapping[str, str]) -> dict[str, str]:
     if master.startswith("local") and source.name not in ("site-packages", "dist-packages"):
         # Run from a source tree: the workers must import this same tree.
         settings["spark.executorEnv.PYTHONPATH"] = str(source)
-    settings.update(extra)
+    settings.update(heap_settings(master, extra.get(JAVA_OPTIONS, ""), os.environ))
+    settings.update({name: value for name, value in extra.items() if name != JAVA_OPTIONS})
     return settings
 
 

@@ -7,7 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from millpond.engine.spark_session import SMALL_HEAP, check_java, install_command, java_options, java_version
+from millpond.engine.spark_session import (
+    COMPILE_LATER,
+    JAVA_ENVIRONMENT,
+    JAVA_OPTIONS,
+    OLD_EVERY,
+    SMALL_HEAP,
+    check_java,
+    heap_settings,
+    install_command,
+    java_version,
+    settings_for,
+)
 from millpond.errors import InvalidError
 
 OPENJDK_17 = 'openjdk version "17.0.15" 2025-04-15'
@@ -126,7 +137,18 @@ def test_the_hint_is_for_this_platform(bare: Path) -> None:
 def test_few_cores_have_a_small_heap_unless_somebody_chose_a_collector(
     master: str, theirs: str, environment: dict[str, str], small: bool
 ) -> None:
-    """Java does not start with two collectors; of any other option the last word counts, which is the user's."""
-    made = java_options(master, theirs, environment)
-    assert (SMALL_HEAP in made) is small
-    assert made.endswith(theirs)
+    """Java does not start with two collectors; of other options the last word counts, which is the user's."""
+    made = heap_settings(master, theirs, environment)
+    assert (SMALL_HEAP in made[JAVA_OPTIONS]) is small
+    assert (OLD_EVERY.items() <= made.items()) is small
+    assert made[JAVA_OPTIONS].endswith(theirs)
+    assert COMPILE_LATER in made[JAVA_OPTIONS]
+
+
+def test_the_users_own_settings_are_the_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    for one in JAVA_ENVIRONMENT:
+        monkeypatch.delenv(one, raising=False)
+    (name,) = OLD_EVERY
+    made = settings_for("local[2]", {JAVA_OPTIONS: "-Xmn200m", name: "1h", "spark.ui.enabled": "true"})
+    assert made[JAVA_OPTIONS].endswith(f"{SMALL_HEAP} -Xmn200m")
+    assert (made[name], made["spark.ui.enabled"]) == ("1h", "true")
