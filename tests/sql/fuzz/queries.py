@@ -148,7 +148,7 @@ class Queries(Lookups):
                 (f"spread({apart}{whole})", "INTEGER"), (f"total({apart}{whole})", "BIGINT"), (f"total({whole})", "BIGINT"),
                 (f"chain({text} ORDER BY {text})", "VARCHAR"), (f"covar_pop({whole}, {whole} % 3)", "DOUBLE"),
                 (f"list({one} ORDER BY {one} NULLS FIRST)[1]", kind), (f"min({text}, 2)::VARCHAR", "VARCHAR"),
-                (f"corr({whole}, {whole} % 2)", "DOUBLE"), (f"histogram({text})::VARCHAR", "VARCHAR"),
+                (f"round(corr({whole}, {whole} % 2), 6)", "DOUBLE"), (f"histogram({text})::VARCHAR", "VARCHAR"),
             ]  # fmt: skip
         call, out = rng.choice(found)
         if self.chance(0.2) and not call.endswith(("::VARCHAR", "[1]")):
