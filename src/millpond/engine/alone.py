@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from millpond.engine import frames
-from millpond.engine.level import TaskRun, hears, whole_report
+from millpond.engine.level import hears, whole_report
 from millpond.engine.spec import EpochSpec
+from millpond.engine.task_run import TaskRun
 from millpond.engine.worker import Worker
 from millpond.state.listing import Listing
 

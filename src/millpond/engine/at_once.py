@@ -25,7 +25,7 @@ from millpond.plan.levels import Edge
 from millpond.plan.nodes import Node
 
 if TYPE_CHECKING:
-    from millpond.engine.level import TaskRun
+    from millpond.engine.task_run import TaskRun
 
 ROWS_MAX = 50_000  # of more, what a step costs before its first row is little
 

@@ -16,7 +16,7 @@ import millpond
 from millpond import hashing
 from millpond.engine import in_order, pieces
 from millpond.engine.in_order import InOrder
-from millpond.engine.level import TaskRun
+from millpond.engine.task_run import TaskRun
 
 VIEWS = {
     "a": "SELECT k, count(*) AS n, sum(x) AS total FROM t WHERE x > 3 GROUP BY k",

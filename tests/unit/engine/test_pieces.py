@@ -13,7 +13,7 @@ import pytest
 
 import millpond
 from millpond.engine import pieces
-from millpond.engine.level import TaskRun
+from millpond.engine.task_run import TaskRun
 from millpond.operators.aggregate import Aggregate
 from millpond.operators.top_n import TopN
 from millpond.sources.files import FileSource
