@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -49,8 +50,16 @@ def call(module: str, arguments: Sequence[str], limit_s: float) -> None:
                 process.wait()
         if code:
             said.seek(0)
-            tail = said.read()[-SAID_CHARS:]
+            tail = without_folders(said.read()[-SAID_CHARS:])
             raise FailedError(f"its process ended with code {code}; the end of what it said:\n{tail}")
+
+
+def without_folders(text: str) -> str:
+    """
+    >>> without_folders('File "/home/ada/here/on_flink.py", line 3: 4/5 of /tmp/x-1/y')
+    'File "on_flink.py", line 3: 4/5 of y'
+    """
+    return re.sub(r"(?<![\w.])(?:/[\w.@+-]+)+/(?=[\w.@+-])", "", text)
 
 
 @dataclass
