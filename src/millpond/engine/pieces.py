@@ -16,11 +16,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from millpond.engine.blame import blamed
 from millpond.engine.placing import concat
 from millpond.operators.operator import Change, Result
 from millpond.operators.scan import Scan
 from millpond.plan.levels import Edge, Levels
-from millpond.plan.nodes import Plan
+from millpond.plan.nodes import Node, Plan
 from millpond.sources.source import Split
 
 ROWS_MIN = 100_000  # of a task and scan: fewer are run at once
@@ -64,10 +65,11 @@ class Kept:
     `edges` are those over which rows go as their reader prepares them.
     """
 
-    def __init__(self, plan: Plan, edges: Sequence[Edge], step: str) -> None:
+    def __init__(self, plan: Plan, edges: Sequence[Edge], step: str, epoch: int) -> None:
         readers = [(n, i) for n in plan.nodes.values() for i, source in enumerate(n.inputs) if source == step]
         alone = len(readers) == 1 and step not in {view.step for view in plan.views.values()}
         self._reader = readers[0] if alone else None
+        self._epoch = epoch
         self._parts: list[pa.Table] = []
         self.shrunk = False  # did the reader prepare the parts?
         self._may_shrink = alone and any(
@@ -79,14 +81,16 @@ class Kept:
             self._parts.append(rows)
             return
         node, index = self._reader
+        with blamed(node.step, self._epoch):
+            self._parts.append(self._for_reader(node, index, rows))
+
+    def _for_reader(self, node: Node, index: int, rows: pa.Table) -> pa.Table:
         operator: Any = node.operator
         if not self._parts and self._may_shrink and hasattr(operator, "shrinks"):
             self.shrunk = operator.shrinks(node.binding, index, rows)
         if self.shrunk:
-            rows = operator.shrunk(node.binding, index, rows)
-        elif hasattr(operator, "thin"):
-            rows = operator.thin(node.binding, index, rows)
-        self._parts.append(rows)
+            return operator.shrunk(node.binding, index, rows)
+        return operator.thin(node.binding, index, rows) if hasattr(operator, "thin") else rows
 
     def __bool__(self) -> bool:
         return bool(self._parts)

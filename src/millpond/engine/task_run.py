@@ -216,7 +216,7 @@ class TaskRun:
         """Run a scan and the steps behind it over one piece after the other; what others read of them."""
         wanted = pieces.read_outside(self.plan, (scan.step, *behind))
         edges = self.levels.edges if self.at_once is None else ()
-        outputs = {step: pieces.Kept(self.plan, edges, step) for step in wanted}
+        outputs = {step: pieces.Kept(self.plan, edges, step, self.spec.epoch) for step in wanted}
         ready = {step: self._ready(self.plan.nodes[step], before) for step in behind if self._has_sides(step)}
         results: dict[str, list[Result]] = {step: [first.result] for step, first in ready.items()}
         self._in_pieces = True

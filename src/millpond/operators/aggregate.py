@@ -236,7 +236,13 @@ class Aggregate:
         fresh: dict[str, Any] = {}
         self._gather(index, parts, keys.inverse, len(keys), binding.extra, fresh)
         columns = {k: keys.columns.column(k) for k in self.key}
-        columns |= {name: values for name, values in fresh.items() if name in parts.column_names}
+        counts = {f"_a{i}_n" for i in self.feeds[index].aggs if self.aggs[i].argument is None}
+        # Words may be needed that no part needed: sums of parts that fit into one need not fit.
+        columns |= {
+            name: values
+            for name, values in fresh.items()
+            if name in parts.column_names or (name not in counts and _travels(values))
+        }
         columns["_h"] = keys.hashes
         return self._over_windows(pa.table(columns))
 
@@ -281,8 +287,8 @@ class Aggregate:
                 column = one_chunk(delta.column(name))
                 sorted_args[name] = column if order is None else take(column, order)
             for field, values in kinds[i].partial(sorted_args[name], weights, starts, counts).items():
-                if not (isinstance(values, np.ndarray) and not values.any()):
-                    columns[f"_a{i}_{field}"] = values  # a field of zeros need not travel
+                if _travels(values):
+                    columns[f"_a{i}_{field}"] = values
         return pa.table(columns)
 
     def _by_place(
@@ -551,6 +557,11 @@ class Aggregate:
         drops = tuple((t.name, limit) for t in binding.tables)
         out = pa.concat_tables(parts) if parts else None
         return Result(out, changed.changes, changed.errors, drops, changed.counts)
+
+
+def _travels(values: Any) -> bool:
+    """A field of zeros need not be sent."""
+    return not isinstance(values, np.ndarray) or bool(values.any())
 
 
 def _unreplaced(rows: pa.Table, fresh: pa.Table, key: Sequence[str]) -> pa.Table:

@@ -14,6 +14,7 @@ import pytest
 import millpond
 from millpond.engine import pieces
 from millpond.engine.task_run import TaskRun
+from millpond.errors import InternalError
 from millpond.operators.aggregate import Aggregate
 from millpond.operators.top_n import TopN
 from millpond.sources.files import FileSource
@@ -123,6 +124,29 @@ def test_all_pieces_of_an_epoch_come_at_one_time(tmp_path: Path, monkeypatch: py
         pond.drain()
         assert [(k, c) for k, c, _ in pond.sql("FROM windows ORDER BY k").fetchall()] == [(0, 20), (1, 20)]
     assert any("stamp" in step or "proctime" in step for step in seen), seen
+
+
+@pytest.mark.parametrize(("operator", "method"), [(Aggregate, "shrunk"), (TopN, "thin")])
+def test_a_reader_that_fails_at_a_piece_is_the_one_to_blame(
+    operator: type, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> pa.Table:
+        raise ValueError("not this piece")
+
+    monkeypatch.setattr(pieces, "ROWS_MIN", 1)
+    monkeypatch.setattr(operator, method, fails)
+    monkeypatch.setattr(Aggregate, "shrinks", lambda *_: True)
+    (tmp_path / "in").mkdir()
+    put(tmp_path / "in", "0.parquet", [(i, "a", i) for i in range(10)])
+    with millpond.open(tmp_path / "pond", engine="inline", parallelism=2) as pond:
+        rows = pond.stream("in", FileSource(str(tmp_path / "in"), schema=SCHEMA))
+        keyed = rows.filter("n >= 0", id="some").key_by("s")
+        if operator is TopN:
+            keyed.top_n(2, "n desc", id="reader").view("top")
+        else:
+            keyed.aggregate(c="count(*)", id="reader").view("counts")
+        with pytest.raises(InternalError, match="step 'reader' failed"):
+            pond.drain()
 
 
 def test_small_splits_go_together() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,27 @@ def test_parts_come_to_the_same(
     assert by_key(operator, binding, found) == by_key(operator, binding, wanted)
     hashes = found.column("_h").to_numpy()
     assert (hashes[1:] > hashes[:-1]).all(), "they are cut by owner without a copy"
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_sums_that_leave_a_word_only_when_parts_are_put_together_are_whole(
+    many: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millpond.operators.dense.ROWS_MIN", 5 if many else 500)
+    part = pa.table(
+        {
+            "k": pa.array([1, 1, 2, 2] * 2),
+            "n": pa.array([2**60, 2**60, -(2**60), -(2**60)] * 2),
+            "d": pa.array([Decimal(2**60), Decimal(2**60), Decimal(-(2**60)), Decimal(-(2**60))] * 2),
+        }
+    )
+    aggs = (Agg("s", "wide_sum", "n"), Agg("a", "avg", "n"), Agg("d", "sum", "d"))
+    operator = Aggregate(("k",), aggs, feeds_for(aggs, append_only=True))
+    binding = operator.bind("agg", (Shape(part.schema, append_only=True),))
+    shrunk = concat([operator.shrunk(binding, 0, part)] * 3)
+    assert "_a0_hi" not in shrunk.column_names, "each part fits into a word"
+    found = by_key(operator, binding, operator.united(binding, 0, shrunk))
+    assert found == by_key(operator, binding, operator.prepare(binding, 0, concat([part] * 3)))
 
 
 @pytest.mark.parametrize(
