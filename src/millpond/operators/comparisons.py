@@ -53,9 +53,10 @@ class Compare:
 
 @dataclass(frozen=True)
 class Junction:
+    """Flat, however long it is: plans are pickled, which goes as deep as they are."""
+
     relation: str
-    first: Condition
-    second: Condition
+    parts: tuple[Condition, ...]
 
 
 @dataclass(frozen=True)
@@ -111,11 +112,10 @@ def computed(found: Plain, kind: pa.DataType, columns: Mapping[str, pa.ChunkedAr
 
 def _truth(found: Condition, columns: Mapping[str, pa.ChunkedArray]) -> pa.ChunkedArray:
     if isinstance(found, Compare):
-        given = pc.call_function(found.relation, [columns[found.column], pa.scalar(found.constant)])
-    else:
-        given = pc.call_function(
-            found.relation, [_truth(found.first, columns), _truth(found.second, columns)]
-        )
+        return pc.call_function(found.relation, [columns[found.column], pa.scalar(found.constant)])
+    given = _truth(found.parts[0], columns)
+    for part in found.parts[1:]:
+        given = pc.call_function(found.relation, [given, _truth(part, columns)])
     return given
 
 
@@ -151,13 +151,13 @@ def _condition(
         return None
     relation = _JUNCTIONS.get(node["type"])
     if relation is not None:
-        found: Condition | None = None
+        found = []
         for child in node["children"]:
             one = _condition(child, schema, bare, depth + 1)
             if one is None:
                 return None
-            found = one if found is None else Junction(relation, found, one)
-        return found
+            found.append(one)
+        return Junction(relation, tuple(found))
     relation = _COMPARISONS.get(node["type"])
     if relation is None:
         return None

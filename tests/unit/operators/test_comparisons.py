@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from typing import Any
 
@@ -109,3 +110,11 @@ def test_no_query_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_all_else_is_asked(text: str) -> None:
     assert bind(SCHEMA, text).plain is None
+
+
+def test_a_long_condition_goes_with_its_plan() -> None:
+    found = bind(SCHEMA, " OR ".join(f"a = {n}" for n in range(600)), boolean=True)
+    assert found.plain is not None
+    assert pickle.loads(pickle.dumps(found)).plain == found.plain
+    rows = in_chunks([(n, 0, 0) for n in range(-5, 5)])
+    assert kernel.keep(rows, found).rows.column("a").to_pylist() == [0, 1, 2, 3, 4]
