@@ -487,8 +487,8 @@ def _ordered(node: Any, *, condition: bool) -> Any:
     """AND and OR as CASE, whose branches are evaluated only for the rows that reach them.
 
     In a condition NULL and false are one, so each operand is written once; as
-    a value NULL must come out as NULL, and the operands met so far stand again
-    beside the last.
+    a value NULL must come out as NULL, and the operands stand again beside the
+    last.
     """
     if isinstance(node, list):
         return [_ordered(child, condition=False) for child in node]
@@ -496,22 +496,25 @@ def _ordered(node: Any, *, condition: bool) -> Any:
         return node
     if node.get("class") != "CONJUNCTION":
         return {key: _ordered(value, condition=False) for key, value in node.items()}
+    operands = [_ordered(child, condition=condition) for child in node["children"]]
     conjunction = node["type"] == "CONJUNCTION_AND"
-    *first, result = [_ordered(child, condition=condition) for child in node["children"]]
-    for operand in reversed(first):
-        if condition:
-            result = (
-                _case(operand, result, _truth(False)) if conjunction else _case(operand, _truth(True), result)
-            )
-        else:
-            both = {**node, "children": [operand, result]}
-            stop = _not(operand) if conjunction else operand
-            result = _case(stop, _truth(not conjunction), both)
-    return result
+    if condition:
+        return _one_by_one(operands, conjunction)
+    stops = [_not(operand) if conjunction else operand for operand in operands[:-1]]
+    return _case(stops, _truth(not conjunction), {**node, "children": operands})
 
 
-def _case(when: Node, then: Node, otherwise: Node) -> Node:
-    checks = [{"when_expr": when, "then_expr": then}]
+def _one_by_one(operands: list[Node], conjunction: bool) -> Node:
+    """Conditions from left to right, as halves of halves: many of them are not nested deep."""
+    if len(operands) == 1:
+        return operands[0]
+    middle = len(operands) // 2
+    first, rest = (_one_by_one(some, conjunction) for some in (operands[:middle], operands[middle:]))
+    return _case([first], rest, _truth(False)) if conjunction else _case([first], _truth(True), rest)
+
+
+def _case(whens: list[Node], then: Node, otherwise: Node) -> Node:
+    checks = [{"when_expr": when, "then_expr": then} for when in whens]
     return {"class": "CASE", "type": "CASE_EXPR", "alias": "", "case_checks": checks, "else_expr": otherwise}
 
 

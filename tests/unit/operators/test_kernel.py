@@ -237,6 +237,19 @@ def test_bad_rows_of_a_condition_and_of_what_follows_it() -> None:
     assert [json.loads(e["row"])["s"] for e in found.errors.to_pylist()] == ["no", "4"]
 
 
+@pytest.mark.parametrize("word", ["AND", "OR"])
+def test_an_and_or_or_may_be_as_long_as_one_likes(word: str) -> None:
+    """The last of them fails for every row that reaches it."""
+    rows = pa.table({"a": pa.array([3, 400, -1, None])})
+    one = "a + 0 <> {}" if word == "AND" else "a + 0 = {}"
+    sql = f" {word} ".join([*(one.format(n) for n in range(500)), "error('reached')"])
+    kept = keep(rows, compile_predicate(rows.schema, sql))
+    assert kept.rows.column("a").to_pylist() == ([] if word == "AND" else [3, 400])
+    values = evaluate(rows, (("x", sql),))
+    assert values.rows.column("x").to_pylist() == [word == "OR"] * 2
+    assert values.errors is not None and values.errors.num_rows == 2
+
+
 def test_the_right_side_of_and_and_or_is_for_rows_that_reach_it() -> None:
     given_table = table(s=["1", "", "4", None])
     for predicate, expected in [
