@@ -12,6 +12,7 @@ from typing import Any
 
 from millpond.engine import frames
 from millpond.engine.level import hears, whole_report
+from millpond.engine.placing import plain
 from millpond.engine.spec import EpochSpec
 from millpond.engine.task_run import TaskRun
 from millpond.engine.worker import Worker
@@ -34,7 +35,8 @@ def run_alone(spec: EpochSpec, worker: Worker, task: int = 0) -> list[bytes]:
         run.hear(heard)
         outputs = run.run_nodes(waiting[level])
         for edge, _, rows in run.outgoing(outputs, together=True):
-            waiting[edge.to_level].setdefault(edge.id, []).append(rows)
+            # Receivers see texts, as behind any exchange (`engine.encoded`).
+            waiting[edge.to_level].setdefault(edge.id, []).append(plain(rows, rows.column_names))
         assert run.at_once is not None
         for edge, picked in run.at_once.sent():
             waiting[edge.to_level].setdefault(edge.id, []).append(picked)
