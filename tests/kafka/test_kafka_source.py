@@ -13,7 +13,7 @@ import pytest
 
 import millpond
 from millpond.errors import DataError, InvalidError, UnavailableError
-from millpond.sources import kafka_client
+from millpond.sources import kafka_client, kafka_reader
 from millpond.sources.kafka import KafkaSource
 from millpond.sources.text_format import JsonLines
 
@@ -298,6 +298,19 @@ def test_a_cluster_that_is_away_is_asked_again(
         pond.drain()
         assert shown(pond) == pairs(*rows(0, 3))
     assert len(asked) > 3
+
+
+def test_a_reader_does_not_rest_while_messages_wait(make_topic: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(kafka_reader, "_AHEAD_KB", 64)
+    topic = make_topic(1)
+    topic.send([b"x" * (512 << 10)] * 40)  # forty times more than it fetches ahead, at least
+    reader = kafka_reader.Reader(kafka_client.Cluster(topic.brokers))
+    began = time.monotonic()
+    try:
+        assert sum(len(found) for found in reader.messages(topic.name, 0, 0, 40)) == 40
+    finally:
+        reader.close()
+    assert time.monotonic() - began < 10  # it was a second for each time that the queue was full
 
 
 def test_admission_keeps_partitions_in_step(make_topic: Any) -> None:

@@ -32,6 +32,7 @@ PATIENCE_S = 30.0  # without a message
 _SAMPLE = 100
 _KEPT = 8  # readers of a process that wait for more
 _AHEAD_KB = 16 << 10  # what a reader fetches before it is asked to
+_FULL_MS = 5  # and how soon it looks again whether that was taken
 
 Place = tuple[str, int, int]  # topic, partition, offset
 
@@ -54,6 +55,8 @@ class Reader:
                 "auto.offset.reset": "error",
                 "isolation.level": "read_committed",
                 "queued.max.messages.kbytes": _AHEAD_KB,
+                # Having fetched that much, it would otherwise rest for a second although we took it at once.
+                "fetch.queue.backoff.ms": _FULL_MS,
             }
         )
         try:
