@@ -48,6 +48,22 @@ def test_reading_a_default_stores_nothing(tmp_path: Path) -> None:
         assert world.pond.state_rows("plays", "d") == []
 
 
+@pytest.mark.parametrize(
+    "last", [[["le", "all"], ["ctx", "fail"]], [["ctx", "now"]]], ids=["fails", "never asks"]
+)
+def test_a_list_ends_neither_by_a_call_that_fails_nor_by_one_that_never_asks(
+    tmp_path: Path, last: list[list[str]]
+) -> None:
+    """Its life is over for a later row before the watermark has come so far; rows from before may still come."""
+    with World(tmp_path / "pond", LivingUntimed, delay_s=2) as world:
+        rows = [(0, 0.0, [["le", "extend", 0, 3]]), (0, 0.0, [["ctx", "fail"]]), (0, 5.0, last)]
+        world.push(rows)
+        world.drain()
+        world.push([(0, -2.0, [["le", "all"]])])
+        world.drain()
+        assert len(world.pond.state_rows("plays", "le")) == 3
+
+
 def test_items_whose_life_is_over_are_not_seen_beyond_those_fetched(tmp_path: Path) -> None:
     """Of a long list only the newest are fetched at once; the oldest may be over all the same."""
     with World(tmp_path / "pond", LivingUntimed, near=3) as world:

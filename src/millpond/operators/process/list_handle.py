@@ -175,10 +175,15 @@ class ListHandle(Handle):
         ends = micros(rows, EXPIRES) if home.spec.ttl is not None else []
         return decode(home.spec, rows, home.step), ends
 
-    def _cell(self) -> _List:
+    def _held(self) -> _List:
         cell = self._cells.get(self.at)
         if cell is None:
             cell = self._cells[self.at] = self._open()
+        return cell
+
+    def _cell(self) -> _List:
+        """The list as the row at hand sees it."""
+        cell = self._held()
         if cell.ends and cell.ends[0] <= self._now():
             self._expire(cell)
         return cell
@@ -228,8 +233,9 @@ class ListHandle(Handle):
                 return
 
     def save(self) -> Any:
-        # Fetched even if nobody asked yet: what was decoded may be changed in place.
-        return copy.deepcopy(self._cell())
+        # Fetched even if nobody asked yet: what was decoded may be changed in place.  What is over for this row
+        # stays: it may never ask for the list, or fail, and an earlier one may still come.
+        return copy.deepcopy(self._held())
 
     def restore(self, saved: Any) -> None:
         self._cells[self.at] = saved
