@@ -89,7 +89,8 @@ class Streams:
 
     def opened(self) -> millpond.Pond:
         tasks = self.rng.choice([1, 2, 3])
-        return millpond.open(self.path, engine="inline", parallelism=tasks, checks=True, **self.options)
+        options = {"checks": True, **self.options}
+        return millpond.open(self.path, engine="inline", parallelism=tasks, **options)
 
     # -- one epoch ------------------------------------------------------------------------
 

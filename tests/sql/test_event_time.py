@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 import millpond
+from millpond.engine import shell
+from millpond.engine.inline import InlineEngine
 from millpond.errors import InvalidError
 from tests.sql.event_time import Streams
 
@@ -83,6 +85,26 @@ def test_windows_are_given_when_they_are_over(tmp_path: Path) -> None:
 def test_views_of_windows_and_of_joins_in_time(tmp_path: Path) -> None:
     some = dict(list(WINDOWED.items())[::2])
     run(Streams(tmp_path / "pond", 2, {**some, **TIMED}, {}, later=0.3), epochs=4)
+
+
+@pytest.mark.parametrize(("seed", "parts"), [(3, 1), (4, 2)])
+def test_few_rows_are_one_tasks_and_more_are_shared(
+    seed: int, parts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One epoch is one task's, or each part of it, and the next that of three, as rows and what waits for time are few or many."""
+    monkeypatch.setattr(InlineEngine, "rows_alone", 150)
+    monkeypatch.setattr(InlineEngine, "default_parallelism", parts)
+    monkeypatch.setattr(shell, "APART_US", 0)
+    some = dict(list(WINDOWED.items())[seed % 2 :: 2])
+    streams = Streams(tmp_path / "pond", seed, dict(list(TIMED.items())[::3]), some, checks=False)
+    streams.pond.rescale(3)
+    tasks = []
+    for number in range(10):
+        streams.epoch(rows=8 if number % 3 else 400)
+        streams.check(f"epoch {number}")
+        tasks.append(streams.pond.head().metrics.get("tasks", [0])[-1])
+    streams.close()
+    assert {parts, 3} <= set(tasks), tasks
 
 
 @pytest.mark.slow

@@ -339,6 +339,7 @@ class Coordinator:
                 {step: tuple(s) for step, s in admitted.items()},
                 rejects,
                 due,
+                self.live.waiting,
             )
             return [self._run, *self._beside()]
         beside = self._beside()

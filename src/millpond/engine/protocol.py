@@ -46,6 +46,7 @@ class RunEpoch:
     admitted: Mapping[str, tuple[Split, ...]]
     rejects: Mapping[str, tuple[tuple[str, str], ...]]
     due: frozenset[str] = frozenset()  # tables whose time has come: their steps run without input too
+    waiting: int = 0  # rows of the state that time may close
 
 
 @dataclass(frozen=True)

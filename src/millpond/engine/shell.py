@@ -66,6 +66,7 @@ from millpond.plan.levels import Levels
 from millpond.plan.near import NOWHERE, Near, near_lookups
 from millpond.plan.nodes import Plan
 from millpond.plan.tables import table_specs
+from millpond.plan.user_codes import user_codes
 from millpond.sources.source import Advance, Poll, Source, Split
 from millpond.state import history, inbox
 from millpond.state.garbage import Facts, collect
@@ -78,6 +79,8 @@ from millpond.state.store import Put
 
 APART_US = 20_000  # of all tasks: above it steps that have nothing in common are run beside each other
 QUICK_US, QUICK_STEP_US = 200_000, 10_000  # of a task: below it another task would not help
+WAITING_PER_ROW = 8  # rows that wait for time cost as much as one that comes: they are added up already
+ROWS_PER_CALL = 10  # rows for DuckDB or numpy cost as much as one for a user's function
 INBOX = "inbox"  # the step under which the inbox is polled, admitted and kept in positions
 TABLE_KEY, ROWS_KEY = "table", "rows"  # in the args of an inbox entry: for which table, how many
 
@@ -119,7 +122,8 @@ class Shell:
         }
         self._owners = {t.name: n.step for n in plan.nodes.values() for t in n.binding.tables}
         self._depths: dict[tuple[frozenset[str], Near], int] = {}  # see `_depth`
-        self._waits = any(t.bucket_width is not None for n in plan.nodes.values() for t in n.binding.tables)
+        self._each = ROWS_PER_CALL if user_codes(plan) else 1
+        self._took: list[int] = []  # what each task of the last epoch took, in microseconds
 
     def perform(self, instruction: Instruction) -> Event:
         match instruction:
@@ -289,6 +293,7 @@ class Shell:
             return RunFailed(
                 UnavailableError("an epoch could not run", detail=f"{type(error).__name__}: {error}")
             )
+        self._took = outcome.metrics["tasks_us"] or self._took
         metrics = {**outcome.metrics, "ms": round((time.perf_counter() - started) * 1000, 3)}
         return Ran(replace(outcome, metrics=metrics))
 
@@ -324,7 +329,7 @@ class Shell:
     def _parts(self, ask: RunEpoch) -> int:
         """In how many parts the plan is run, where an epoch's rows are few but its steps are many."""
         most = min(ask.parallelism, self.engine.default_parallelism)
-        if most == 1 or sum(ask.base.metrics["tasks_us"]) < APART_US:
+        if most == 1 or sum(self._before(ask)) < APART_US:
             return 1
         while most > (found := len(self.worker.parts(self.catalog, most))):
             most = found
@@ -334,15 +339,20 @@ class Shell:
         """How many tasks share an epoch.
 
         What a step costs before its first row it costs in every task, so a few rows are done sooner by one.
-        Not where an epoch may do more than its rows say: where time closes what waited, or the last was slow.
+        Those that wait for time count too: any epoch may close them. Not where the last was slow.
         """
         alone = self.engine.rows_alone
-        before = ask.base.metrics.get("tasks_us")
-        if not alone or self.checks or self._waits or not rows or ask.due or not before:
+        before = self._before(ask)
+        if not alone or self.checks or not before:
             return ask.parallelism
         if max(before) > QUICK_US + QUICK_STEP_US * len(self.plan.nodes):
             return ask.parallelism
-        return min(ask.parallelism, -(-rows // alone))
+        rows = self._each * (rows + ask.waiting // WAITING_PER_ROW)
+        return max(1, min(ask.parallelism, -(-rows // alone)))
+
+    def _before(self, ask: RunEpoch) -> list[int]:
+        """What tasks took when any last ran: a commit of merges or cursors runs none."""
+        return self._took or ask.base.metrics.get("tasks_us") or []
 
     def _depth(self, active: Iterable[str], near: Near) -> int:
         """How many levels have anything to do: those that rows of the active steps can reach."""

@@ -39,7 +39,7 @@ class WholeChain:
 
 
 class SparkEngine:
-    rows_alone = 2_000
+    rows_alone = 30_000
 
     def __init__(self, session: Any = None, **options: Any) -> None:
         self._own = session is None

@@ -29,6 +29,7 @@ class LiveRuns:
             str, list[int]
         ] = {}  # buckets by time, of tables that were asked for their earliest
         self.touched: set[Place] = set()  # since whoever asks last cleared it
+        self.waiting = 0  # rows in buckets: time may close them
         self.change(refs, ())
 
     def __contains__(self, ident: RunId) -> bool:
@@ -79,12 +80,16 @@ class LiveRuns:
             if ref is None:
                 continue
             buckets = self._places[ref.table]
+            if ref.bucket is not None:
+                self.waiting -= ref.rows
             del buckets[ref.bucket][ident]
             if not buckets[ref.bucket]:
                 del buckets[ref.bucket]
             self.touched.add((ref.table, ref.bucket))
         for ref in added:
             ident = run_id(ref)
+            if ref.bucket is not None and ident not in self._refs:
+                self.waiting += ref.rows
             self._refs[ident] = ref
             buckets = self._places.setdefault(ref.table, {})
             if ref.bucket is not None and ref.bucket not in buckets and ref.table in self._heaps:

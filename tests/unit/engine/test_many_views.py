@@ -86,18 +86,59 @@ def test_a_few_rows_are_one_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         )
 
 
-def test_where_time_closes_what_waited_all_tasks_share(
+def windows(pond: millpond.Pond, source: MemorySource) -> Any:
+    stream = pond.stream("s", source, event_time="at", delay="1s").tumble("10s").key_by("window_end", "x")
+    return stream.aggregate(on_close=True, n="count(*)")
+
+
+def tasks_of(pond: millpond.Pond, source: MemorySource, second: int, rows: int) -> int:
+    for half in range(2):
+        source.push([{"at": second * 1_000_000, "x": 2 * x + half} for x in range(rows // 2)])
+    pond.drain()
+    return int(pond.head().metrics["tasks"][-1])
+
+
+TIMED = pa.schema([("at", pa.timestamp("us")), ("x", pa.int64())])
+
+
+def test_rows_that_wait_for_time_count_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(InlineEngine, "rows_alone", 50)
+    source = MemorySource(TIMED)
+    with millpond.open(tmp_path / "pond", engine="inline", parallelism=4, durable=False) as pond:
+        windows(pond, source).view("v")
+        tasks = [
+            tasks_of(pond, source, second, rows)
+            for second, rows in ((0, 2), (1, 2), (2, 1000), (3, 2), (13, 2), (14, 2))
+        ]
+        assert tasks[1:] == [1, 4, 3, 3, 1], "a thousand that wait are 125, until their window was closed"
+        assert pond.read("v").num_rows == 1000
+
+
+def half(row: dict[str, Any]) -> dict[str, Any]:
+    return {"y": row["x"] // 2}
+
+
+def test_rows_of_users_functions_count_tenfold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(InlineEngine, "rows_alone", 50)
+    source = MemorySource(TIMED)
+    with millpond.open(tmp_path / "pond", engine="inline", parallelism=4, durable=False) as pond:
+        pond.stream("s", source, event_time="at", delay="1s").map(half, schema={"y": int}).view("v")
+        tasks = [tasks_of(pond, source, second, rows) for second, rows in enumerate((2, 4, 8))]
+        assert tasks[1:] == [1, 2]
+
+
+def test_a_commit_of_merges_does_not_forget_what_tasks_took(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(InlineEngine, "rows_alone", 50)
-    source = MemorySource(pa.schema([("at", pa.timestamp("us")), ("x", pa.int64())]))
-    with millpond.open(tmp_path / "pond", engine="inline", parallelism=2, durable=False) as pond:
-        stream = pond.stream("s", source, event_time="at", delay="1s").tumble("10s").key_by("window_end", "x")
-        stream.aggregate(on_close=True, n="count(*)").view("v")
-        for second in range(3):
-            source.push([{"at": second * 1_000_000, "x": 1}])
-            pond.drain()
-            assert pond.head().metrics["tasks"][-1] == 2
+    source = MemorySource(TIMED)
+    with millpond.open(tmp_path / "pond", engine="inline", parallelism=4, durable=False) as pond:
+        windows(pond, source).view("v")
+        for second in range(2):
+            tasks_of(pond, source, second, 4)
+        pond.compact()
+        assert "tasks_us" not in pond.head().metrics, "a commit without tasks lies between"
+        assert tasks_of(pond, source, 2, 4) == 1
 
 
 def test_filters_of_the_same_rows_are_asked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,8 @@ import pytest
 import millpond
 from millpond import MapState, Process, ValueState
 from millpond.clock import ManualClock
-from millpond.engine.watching import user_codes
 from millpond.errors import InvalidError
+from millpond.plan.user_codes import user_codes
 from millpond.pond import Pond
 from millpond.serve.replay import difference
 from millpond.sources.files import FileSource
