@@ -233,8 +233,8 @@ class ListHandle(Handle):
                 return
 
     def save(self) -> Any:
-        # Fetched even if nobody asked yet: what was decoded may be changed in place.  What is over for this row
-        # stays: it may never ask for the list, or fail, and an earlier one may still come.
+        # Fetched even if nobody asked yet: what was decoded may be changed in place.  What is over for this
+        # row stays: it may never ask for the list, or fail, and an earlier one may still come.
         return copy.deepcopy(self._held())
 
     def restore(self, saved: Any) -> None:
