@@ -111,6 +111,25 @@ def test_a_standby_takes_over_from_a_killed_writer(tmp_path: Path, writers: list
     assert waited < 20 * LEASE_MS / 1000  # a loaded machine; without load about one lease
 
 
+@pytest.mark.parametrize("standby", [False, True])
+def test_nobody_waits_for_a_process_of_this_machine_that_has_ended(
+    tmp_path: Path, writers: list[Writer], standby: bool
+) -> None:
+    path = tmp_path / "pond"
+    writers.append(Writer(path))
+    assert writers[0].said() == "running"
+    client(path).insert("t", [{"k": 1, "v": 1}])
+    int(writers[0].flush())
+    writers[0].signal(signal.SIGKILL)
+    start = time.monotonic()
+    with millpond.open(path, engine="inline", durable=False, lease_ms=30_000, standby=standby) as pond:
+        pond.table("t", SCHEMA, key="k")
+        pond.drain()
+        assert pond.head().token == 2
+        assert rows(pond) == {1: 1}
+    assert time.monotonic() - start < 20, "the silence of its lease is 30 s"
+
+
 def test_a_writer_that_slept_finds_out_and_stops(tmp_path: Path, writers: list[Writer]) -> None:
     """SIGSTOP is what a long pause looks like: when it wakes it is a zombie, and its commits lose."""
     path = tmp_path / "pond"

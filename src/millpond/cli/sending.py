@@ -50,7 +50,7 @@ def send(
             return Sent(number, _executed(store, now, number), True)
         beat = lease.latest(store)
         running = running or (beat != first and beat is not None and not beat.released)
-        if beat is None or beat.released or monotonic() >= until:
+        if beat is None or beat.over or monotonic() >= until:
             return Sent(number, None, running)
         sleep(POLL_S)
 

@@ -1,7 +1,9 @@
 """The lease: a hint that a coordinator is alive, never a matter of safety.
 
 Renewals are immutable objects with rising numbers; a standby judges silence
-by its own monotonic clock, so clocks of two machines are never compared.
+by its own monotonic clock, so clocks of two machines are never compared. Where
+the holder was a process of this machine that has ended, silence need not be
+waited for.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from millpond.control import process_name
 from millpond.errors import UnavailableError
 from millpond.state.store import MissingError, Store
 
@@ -25,6 +28,12 @@ class Beat:
     number: int
     holder: str
     released: bool
+    process: str | None = None  # see `process_name`
+
+    @property
+    def over(self) -> bool:
+        """Is nobody left to renew it?"""
+        return self.released or process_name.is_gone(self.process)
 
 
 def holder_name() -> str:
@@ -39,13 +48,16 @@ def latest(store: Store) -> Beat | None:
         except MissingError:  # an older renewal, swept between the listing and the read
             names = store.list(PREFIX)
             continue
-        return Beat(int(names[-1][len(PREFIX) :]), data["holder"], data["released"])
+        return Beat(int(names[-1][len(PREFIX) :]), data["holder"], data["released"], data.get("process"))
     return None
 
 
-def beat(store: Store, number: int, holder: str, *, released: bool = False) -> int:
+def beat(
+    store: Store, number: int, holder: str, *, released: bool = False, process: str | None = None
+) -> int:
     """Renew under this number, unless another has it; the next free number. All but the last few go."""
-    store.put_new(f"{PREFIX}{number:016d}", json.dumps({"holder": holder, "released": released}).encode())
+    data = {"holder": holder, "released": released, "process": process}
+    store.put_new(f"{PREFIX}{number:016d}", json.dumps(data).encode())
     numbers = [int(name[len(PREFIX) :]) for name in store.list(PREFIX)]
     for old in numbers:
         if old < number - 2:
@@ -56,11 +68,11 @@ def beat(store: Store, number: int, holder: str, *, released: bool = False) -> i
 def silent_for(
     store: Store, silence_s: float, *, stop: Callable[[], bool], sleep: Callable[[float], None] = time.sleep
 ) -> bool:
-    """Wait until no new renewal was seen for so long (or the lease was released). False when stopped."""
+    """Wait until no new renewal was seen for so long, or nobody is left to renew. False when stopped."""
     last = latest(store)
     since = time.monotonic()
     while not stop():
-        if last is None or last.released or time.monotonic() - since > silence_s:
+        if last is None or last.over or time.monotonic() - since > silence_s:
             return True
         sleep(min(0.25, silence_s / 4))
         now = latest(store)
@@ -72,13 +84,15 @@ def silent_for(
 def alive_elsewhere(store: Store, silence_s: float) -> Beat | None:
     """The lease of another process that is alive, if there is one: it is watched for a while."""
     last = latest(store)
-    if last is None or last.released or last.holder == holder_name():
+    if last is None or last.over or last.holder == holder_name():
         return None
     until = time.monotonic() + silence_s
     while time.monotonic() < until:
         now = latest(store)
+        if now is not None and now.over:
+            return None
         if now is not None and now != last:
-            return None if now.released else last
+            return last
         time.sleep(0.05)
     return None
 
@@ -90,16 +104,21 @@ class Keeper:
         self._store = store
         self._every_s = lease_ms / 4000
         self._holder = holder_name()
+        self._process = process_name.own()
         self._stop = threading.Event()
         last = latest(store)
-        self._next = beat(store, 0 if last is None else last.number + 1, self._holder)
+        self._next = 0 if last is None else last.number + 1
+        self._beat()
         self._thread = threading.Thread(target=self._run, name="millpond-lease", daemon=True)
         self._thread.start()
+
+    def _beat(self, *, released: bool = False) -> None:
+        self._next = beat(self._store, self._next, self._holder, released=released, process=self._process)
 
     def _run(self) -> None:
         while not self._stop.wait(self._every_s):
             try:
-                self._next = beat(self._store, self._next, self._holder)
+                self._beat()
             except UnavailableError:
                 continue  # silence is what the lease is for: a standby may now take over
 
@@ -114,6 +133,6 @@ class Keeper:
             return
         self.stop()
         try:
-            beat(self._store, self._next, self._holder, released=True)
+            self._beat(released=True)
         except UnavailableError:
             return  # the lease runs out by itself

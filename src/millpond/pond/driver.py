@@ -302,7 +302,7 @@ class Driver:
         store, silence_s = self.parts.store, self.parts.settings.lease_ms / 1000
         if self.parts.standby:
             last = lease.latest(store)
-            if last is None or last.released or last.holder == lease.holder_name():
+            if last is None or last.over or last.holder == lease.holder_name():
                 return
             self.watch.waits_for(last.holder)
             self.stopping.clear()

@@ -1,0 +1,50 @@
+"""A process by a name from which others on its machine can tell whether it still runs.
+
+The name is the boot of the machine, the namespace of its process numbers, the
+number, and when the process began: no other process ever has it.  Where the
+system does not tell these (it is Linux that does) there is no name, and nobody is
+taken for dead.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_PROC = Path("/proc")
+_BOOT = _PROC / "sys/kernel/random/boot_id"
+_STATE, _BEGAN = 0, 19  # in a process's stat, counted from behind its command
+_DEAD = ("Z", "X")  # ended, and waiting for its parent to ask how
+
+
+def own() -> str | None:
+    """The name of this process."""
+    here = _machine()
+    facts = _facts(os.getpid())
+    return None if here is None or facts is None else f"{here}/{os.getpid()}/{facts[_BEGAN]}"
+
+
+def is_gone(name: str | None) -> bool:
+    """Has this process ended for certain? One elsewhere has not, as far as anybody here knows."""
+    if name is None:
+        return False
+    machine, number, began = name.rsplit("/", 2)
+    if machine != _machine():
+        return False
+    facts = _facts(int(number))
+    return facts is None or facts[_STATE] in _DEAD or facts[_BEGAN] != began
+
+
+def _machine() -> str | None:
+    try:
+        return f"{_BOOT.read_text().strip()}/{os.readlink(_PROC / 'self/ns/pid')}"
+    except OSError:
+        return None
+
+
+def _facts(number: int) -> list[str] | None:
+    """What the system says of a process; None where there is none of this number."""
+    try:
+        return (_PROC / str(number) / "stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None

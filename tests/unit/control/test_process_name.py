@@ -1,0 +1,71 @@
+"""Names of processes: who has ended is known on the same machine, and about others nothing is said."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from millpond.control import process_name
+
+SOURCE = str(Path(__file__).parents[3] / "src")
+NAMED = f"""
+import sys; sys.path[:0] = [{SOURCE!r}]
+from millpond.control import process_name
+print(process_name.own(), flush=True)
+input()
+"""
+
+
+@pytest.fixture
+def other() -> Iterator[tuple[subprocess.Popen[str], str]]:
+    made = subprocess.Popen(
+        [sys.executable, "-c", NAMED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert made.stdout is not None
+    yield made, made.stdout.readline().strip()
+    made.kill()
+    made.wait()
+
+
+def test_who_runs_is_not_gone(other: tuple[subprocess.Popen[str], str]) -> None:
+    assert process_name.own() == process_name.own()
+    assert other[1] != process_name.own()
+    assert not process_name.is_gone(process_name.own())
+    assert not process_name.is_gone(other[1])
+
+
+def test_who_was_killed_is_gone_before_its_parent_asks(other: tuple[subprocess.Popen[str], str]) -> None:
+    process, name = other
+    process.kill()
+    until = time.monotonic() + 10
+    while not process_name.is_gone(name) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert process_name.is_gone(name)
+    process.wait()
+    assert process_name.is_gone(name)
+
+
+def test_a_number_that_was_given_again(other: tuple[subprocess.Popen[str], str]) -> None:
+    number = other[1].rpartition("/")[0]
+    assert process_name.is_gone(f"{number}/1")
+
+
+def test_nothing_is_said_of_other_machines(other: tuple[subprocess.Popen[str], str]) -> None:
+    machine, number, began = other[1].rsplit("/", 2)
+    assert not process_name.is_gone(f"{machine}0/{number}/{began}")
+    assert not process_name.is_gone(None)
+
+
+def test_without_proc_nobody_has_a_name_and_nobody_is_gone(
+    other: tuple[subprocess.Popen[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other[0].kill()
+    other[0].wait()
+    monkeypatch.setattr(process_name, "_BOOT", process_name._PROC / "nothing")
+    assert process_name.own() is None
+    assert not process_name.is_gone(other[1])
