@@ -19,11 +19,13 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import millpond
 from benchmarks import called, data
 from benchmarks.contenders import require_known
 from benchmarks.numbers import NumberSource
+from millpond.engine.spark import SparkEngine
 from millpond.engine.spark_session import make_session
 
 DELTA = 10_000
@@ -166,9 +168,13 @@ def rescale(bench: Bench, keys: int = 1_000_000, rows: int = 200_000) -> None:
 
 
 def partitions(bench: Bench, tasks: Sequence[int] = (1, 2, 4, 8, 16, 32), keys: int = 1_000_000) -> None:
-    """10 K changed keys an epoch, cut into so many tasks at every level; and read from so many splits."""
+    """10 K changed keys an epoch, cut into so many tasks at every level; and read from so many splits.
+
+    Left to itself one task would do all of it.
+    """
     source = NumberSource()
-    with bench.pond("partitions", counting, source) as pond:
+    alone = patch.object(SparkEngine, "rows_alone", 0)
+    with alone, bench.pond("partitions", counting, source) as pond:
         load(pond, source, keys)
         for n in tasks:
             pond.rescale(n)
