@@ -37,11 +37,11 @@ with millpond.open(tempfile.mkdtemp(), spark=spark, parallelism=2) as pond:
     first = pond.drain()
     print(f"epoch {first}:", pond.read("best").sort_by("auction").to_pylist())
 
-    pond.rescale(4)  # the next epochs have four tasks; no state is moved
+    pond.rescale(4)  # the next epochs have up to four tasks a level, as their rows need; no state is moved
     bids.push([{"auction": 1, "price": 5000}])
     last = pond.drain()
     print(f"epoch {last}:", pond.read("best").sort_by("auction").to_pylist())
-    print("tasks of each level:", pond.head().metrics["tasks"])
+    print("tasks of each level:", pond.head().metrics["tasks"], "of", pond.head().parallelism)
 
 # The session is still yours: read a view into a DataFrame, and stop it when you are done.
 rows = millpond.open(pond.store.uri).read("best").to_pylist()

@@ -101,7 +101,7 @@ SPARK = {
     "own_spark_session": [
         "epoch 1: [{'auction': 0, 'bids': 333, 'highest': 999}, {'auction': 1, 'bids': 334, 'highest': 1000}",
         "{'auction': 1, 'bids': 335, 'highest': 5000}",
-        "tasks of each level: [1, 4]",
+        "tasks of each level: [1, 1] of 4",
         "|auction|bids|highest|",
     ],
     "fraud": [
