@@ -91,7 +91,7 @@ def test_views_of_windows_and_of_joins_in_time(tmp_path: Path) -> None:
 def test_few_rows_are_one_tasks_and_more_are_shared(
     seed: int, parts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One epoch is one task's, or each part of it, and the next that of three, as rows and what waits for time are few or many."""
+    """An epoch is one task's, or that of one for each part, or of three, as its rows and those that wait are many."""
     monkeypatch.setattr(InlineEngine, "rows_alone", 150)
     monkeypatch.setattr(InlineEngine, "default_parallelism", parts)
     monkeypatch.setattr(shell, "APART_US", 0)

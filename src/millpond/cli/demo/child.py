@@ -31,9 +31,9 @@ def main(path: str, feed: Feed, engine: EngineName, stop: threading.Event) -> No
     )
     head = history.read_head(pond.store)
     with pond:
-        pond.engine.rows_alone = (
-            0  # starts Spark; and so few rows would be one task's, where several are shown
-        )
+        # The first look at the engine starts Spark; the feed begins after that.  So few rows would be one
+        # task's, and here all that a rescale allows are to be seen.
+        pond.engine.rows_alone = 0
         clock = feed.clock({} if head is None else head.positions)
         define(pond, feed, clock)
         print(READY, flush=True)
