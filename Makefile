@@ -16,14 +16,10 @@ lock: ## resolve the dependencies again: uv.lock, and the same pins for pip in r
 	uv export -q --all-extras --no-emit-project --no-annotate --no-header -o requirements.lock
 
 check: $(STAMP) ## formatting, lint, types and unit tests
-	$(PY) -m ruff format --check .
-	$(PY) -m ruff check .
-	$(PY) -m mypy
-	$(PY) -m pytest -q -n 2 tests/unit
+	@bash scripts/suites.sh check
 
-test: check ## all that must pass: check, then every test that is not marked slow
-	$(PY) -m pytest -q -m "not slow" -n 2 --dist loadfile tests/sql
-	$(PY) -m pytest -q -m "not slow" --ignore=tests/unit --ignore=tests/sql tests
+test: $(STAMP) ## all that must pass, with fixed seeds: check, then every test that is not marked slow
+	@bash scripts/suites.sh
 
 sim: $(STAMP) ## the seeded crash simulator over 2000 seeds
 	MILLPOND_SIM_SEEDS=2000 $(PY) -m pytest -q tests/sim
@@ -31,9 +27,10 @@ sim: $(STAMP) ## the seeded crash simulator over 2000 seeds
 chaos: $(STAMP) ## workers, executors and the driver killed on a small real cluster, 20 times in a row
 	MILLPOND_CHAOS_ROUNDS=20 $(PY) -m pytest -q -s tests/chaos
 
-fuzz: $(STAMP) ## the property tests against the oracles, the slow ones too, and thousands of random queries
-	$(PY) -m pytest -q tests/oracle
-	MILLPOND_FUZZ_CASES=500 $(PY) -m pytest -q -s tests/sql/test_fuzz.py
+fuzz: $(STAMP) ## random tests with fresh seeds: properties against oracles, thousands of queries (FIRST=seed repeats a run)
+	@first=$${FIRST:-$$(( $$(date +%s) % 1000000 * 1000 ))}; echo "seeds from $$first on (repeat with: make fuzz FIRST=$$first)"; \
+	MILLPOND_FRESH_SEEDS=1 MILLPOND_ORACLE_FIRST=$$first $(PY) -m pytest -q tests/oracle tests/unit && \
+	MILLPOND_FUZZ_CASES=500 MILLPOND_FUZZ_FIRST=$$first $(PY) -m pytest -q -s tests/sql/test_fuzz.py
 
 docs: $(STAMP) ## write what is generated of the docs anew: the list of unsupported SQL
 	$(PY) tests/docs/unsupported.py

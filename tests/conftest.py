@@ -1,4 +1,8 @@
-"""What suites share: one Kafka broker for the whole run, started by the first test that asks for it."""
+"""What suites share: the seeds of random tests, and one Kafka broker for the whole run.
+
+Random tests use fixed seeds, so that a run gives the same verdict on every machine.  MILLPOND_FRESH_SEEDS=1
+(`make fuzz`) makes Hypothesis choose new examples in every run; what fails is printed so that it can be repeated.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from benchmarks.broker import running
@@ -16,6 +21,13 @@ if TYPE_CHECKING:
     from tests.kafka.topic import Topic
 
 _numbers = itertools.count()
+
+FRESH = os.environ.get("MILLPOND_FRESH_SEEDS") == "1"
+hypothesis.settings.register_profile("fixed", derandomize=True, database=None, deadline=None)
+hypothesis.settings.register_profile(
+    "fresh", derandomize=False, database=None, deadline=None, print_blob=True
+)
+hypothesis.settings.load_profile("fresh" if FRESH else "fixed")
 
 
 @pytest.fixture(scope="session")

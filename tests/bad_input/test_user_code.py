@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import millpond
 from millpond.errors import InvalidError, UnavailableError
 from millpond.pond import Pond
 from millpond.sources.memory import MemorySource
+from tests.waiting import until
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 HERE = Path(__file__).name
@@ -233,12 +233,7 @@ def test_a_sink_that_failed_in_the_background_is_tried_again_by_itself(tmp_path:
         with pytest.raises(UnavailableError, match="sink 'out' failed"):
             pond.drain()
         target.down = None
-        done = threading.Event()
-        for _ in range(1000):  # the first rest is a second
-            if target.rows() == [(1, 1, 1)]:
-                break
-            done.wait(0.01)
-        assert target.rows() == [(1, 1, 1)]
+        until(lambda: target.rows() == [(1, 1, 1)])  # the first retry comes after a second
         pond.drain()
 
 

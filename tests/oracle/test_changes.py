@@ -24,6 +24,7 @@ from tests.oracle.world import AtOnce, World
 from tests.unit.operators.harness import assert_same_rows, row_counts
 
 SEEDS = int(os.environ.get("MILLPOND_ORACLE_SEEDS", "12"))
+FIRST = int(os.environ.get("MILLPOND_ORACLE_FIRST", "0"))
 BASE = {"a": "a.rows", "e": "e.watermark", "t": "t.rows", "m": "m.rows"}
 BY_NAME = {case.name: case for case in VIEWS}
 
@@ -140,7 +141,7 @@ def test_every_kind_of_view_can_come_later(tmp_path: Path) -> None:
         made.close()
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS))
 def test_views_come_and_go_whatever_happens(seed: int, tmp_path: Path) -> None:
     world = ChangingWorld(tmp_path / "pond", seed)
     try:
@@ -149,7 +150,7 @@ def test_views_come_and_go_whatever_happens(seed: int, tmp_path: Path) -> None:
         world.close()
 
 
-@pytest.mark.parametrize("seed", range(1000, 1000 + max(1, SEEDS // 4)))
+@pytest.mark.parametrize("seed", range(FIRST + 1000, FIRST + 1000 + max(1, SEEDS // 4)))
 def test_with_merges_and_collections_beside_the_chain(seed: int, tmp_path: Path) -> None:
     world = ChangingWorld(tmp_path / "pond", seed, threads=True)
     try:

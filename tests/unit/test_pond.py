@@ -21,6 +21,7 @@ from millpond.sources.memory import Crash, InjectedCrash, MemorySource
 from millpond.state import inbox
 from millpond.state.manifest import Manifest
 from millpond.state.store import open_store
+from tests.waiting import until
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 ROOT = Path(__file__).parents[2]
@@ -45,13 +46,6 @@ def counted(pond: Pond) -> MemorySource:
 
 def rows(table: pa.Table) -> list[tuple[Any, ...]]:
     return sorted(tuple(r.values()) for r in table.to_pylist())
-
-
-def until(condition: Callable[[], bool], timeout_s: float = 30) -> None:
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, "took too long"
-        time.sleep(0.005)
 
 
 def elsewhere(program: str, *arguments: object) -> str:

@@ -66,18 +66,23 @@ def beat(
 
 
 def silent_for(
-    store: Store, silence_s: float, *, stop: Callable[[], bool], sleep: Callable[[float], None] = time.sleep
+    store: Store,
+    silence_s: float,
+    *,
+    stop: Callable[[], bool],
+    sleep: Callable[[float], None] = time.sleep,
+    monotonic: Callable[[], float] = time.monotonic,
 ) -> bool:
     """Wait until no new renewal was seen for so long, or nobody is left to renew. False when stopped."""
     last = latest(store)
-    since = time.monotonic()
+    since = monotonic()
     while not stop():
-        if last is None or last.over or time.monotonic() - since > silence_s:
+        if last is None or last.over or monotonic() - since > silence_s:
             return True
         sleep(min(0.25, silence_s / 4))
         now = latest(store)
         if now != last:
-            last, since = now, time.monotonic()
+            last, since = now, monotonic()
     return False
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from benchmarks.recovery import outcome, staged
 from benchmarks.recovery.flink_follower import FlinkFollower
 from benchmarks.recovery.follower import Commit, Follower, Seen, told
 from benchmarks.recovery.staged import Staged, Trickle
+from tests.waiting import until
 
 SMALL = Staged(keys=10, changes=4, keys_per_file=4)
 
@@ -32,8 +32,7 @@ def test_every_key_is_loaded_once_and_files_tell_their_number(
 
 def test_a_trickle_goes_on_where_the_load_ended(tmp_path: Path) -> None:
     with Trickle(SMALL, tmp_path, 0.01) as trickle:
-        while len(trickle.published) < 3:
-            time.sleep(0.005)
+        until(lambda: len(trickle.published) >= 3)
     assert sorted(trickle.published)[:3] == [3, 4, 5]
     assert pq.read_table(tmp_path / staged.file_name(4))["number"].to_pylist() == [4] * 4
     assert not list(tmp_path.glob(".*"))

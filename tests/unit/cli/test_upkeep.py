@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from millpond.serve.reader import Reader
 from millpond.state import history, inbox
 from millpond.state.manifest import Manifest
 from tests.unit.cli.ponds import ask, ask_json, define, make, sales
+from tests.waiting import until
 
 
 def totals(path: str, *args: str) -> dict[str, int]:
@@ -78,15 +78,10 @@ def test_a_running_pipeline_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert len(pond.head().recent) > 1
         done = ask_json("compact", path)
         assert done["status"] == "done" and done["running"]
-        until = time.monotonic() + 30
-        while len(pond.head().recent) > 1 and time.monotonic() < until:
-            time.sleep(0.01)
-        assert len(pond.head().recent) == 1
+        until(lambda: len(pond.head().recent) == 1)
         said = ask("gc", path, "--keep", "1")
         assert said.code == 0 and "the running pipeline began to collect in epoch" in said.out
-        while len(history.epochs(pond.store)) > 2 and time.monotonic() < until:
-            time.sleep(0.01)
-        assert len(history.epochs(pond.store)) <= 2
+        until(lambda: len(history.epochs(pond.store)) <= 2)
         assert totals(path) == {"a": 2, "b": 3, "c": 1}
 
 

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import pytest
 
 from millpond.control import lease
 from millpond.control.lease import Beat, Keeper, beat, latest, silent_for
 from millpond.state.memory_store import MemoryStore
 from millpond.state.store import Data, Put, StoreError
-
-
-def until(condition: Callable[[], bool], timeout_s: float = 20) -> None:
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, "took too long"
-        time.sleep(0.002)
+from tests.waiting import until
 
 
 def test_no_beat_is_no_lease() -> None:
@@ -58,8 +49,7 @@ def test_a_keeper_renews_until_it_is_released() -> None:
     last = latest(store)
     assert last is not None
     assert last.released
-    time.sleep(0.03)
-    assert latest(store) == last
+    assert not keeper._thread.is_alive(), "nothing is left that could renew"
     keeper.release()  # once more is fine
     assert latest(store) == last
 
@@ -69,9 +59,8 @@ def test_a_keeper_that_stops_goes_silent_without_a_word() -> None:
     store = MemoryStore()
     keeper = Keeper(store, lease_ms=20)
     keeper.stop()
+    assert not keeper._thread.is_alive(), "nothing is left that could renew"
     last = latest(store)
-    time.sleep(0.03)
-    assert latest(store) == last
     assert last is not None
     assert not last.released
 
@@ -79,16 +68,18 @@ def test_a_keeper_that_stops_goes_silent_without_a_word() -> None:
 def test_a_keeper_goes_on_after_the_storage_failed() -> None:
     class Flaky(MemoryStore):
         down = False
+        refused = 0
 
         def put_new(self, name: str, data: Data) -> Put:
             if self.down:
+                self.refused += 1
                 raise StoreError("down")
             return super().put_new(name, data)
 
     store = Flaky()
     keeper = Keeper(store, lease_ms=20)
     store.down = True
-    time.sleep(0.05)
+    until(lambda: store.refused >= 2)
     before = latest(store)
     store.down = False
     until(lambda: latest(store) != before)
@@ -122,17 +113,18 @@ def test_silence_is_judged_by_renewals() -> None:
     store = MemoryStore()
     beat(store, 0, "a:1")
     numbers = iter(range(1, 4))
+    slept = 0.0
 
     def sleep(seconds: float) -> None:
+        nonlocal slept
+        slept += seconds
         number = next(numbers, None)
         if number is not None:
             beat(store, number, "a:1")
-        time.sleep(0.01)
 
-    start = time.monotonic()
-    assert silent_for(store, 0.05, stop=lambda: False, sleep=sleep)
-    assert time.monotonic() - start >= 0.08
+    assert silent_for(store, 1.0, stop=lambda: False, sleep=sleep, monotonic=lambda: slept)
     assert next(numbers, None) is None
+    assert slept == pytest.approx(0.75 + 1.25), "three renewals, and then more than a second of silence"
 
 
 def test_waiting_for_silence_can_be_stopped() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from millpond.control import process_name
+from tests.waiting import until
 
 SOURCE = str(Path(__file__).parents[3] / "src")
 NAMED = f"""
@@ -42,10 +42,7 @@ def test_who_runs_is_not_gone(other: tuple[subprocess.Popen[str], str]) -> None:
 def test_who_was_killed_is_gone_before_its_parent_asks(other: tuple[subprocess.Popen[str], str]) -> None:
     process, name = other
     process.kill()
-    until = time.monotonic() + 10
-    while not process_name.is_gone(name) and time.monotonic() < until:
-        time.sleep(0.01)
-    assert process_name.is_gone(name)
+    until(lambda: process_name.is_gone(name))
     process.wait()
     assert process_name.is_gone(name)
 

@@ -6,7 +6,6 @@ import datetime as dt
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from millpond.state import history
 from millpond.state.garbage import files_of
 from millpond.state.listing import Listing
 from millpond.state.manifest import Manifest
+from tests.waiting import until
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 
@@ -390,8 +390,7 @@ def test_a_pond_that_is_stopped_does_not_wait_for_a_long_backfill(tmp_path: Path
 
         asking = threading.Thread(target=ask)
         asking.start()
-        while not chunks:
-            time.sleep(0.005)
+        until(lambda: chunks)
         pond.stop()
         asking.join(30)
         assert chunks == [1]

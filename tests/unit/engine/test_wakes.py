@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from millpond.sinks.callback import CallbackSink
 from millpond.sources.memory import MemorySource
 from millpond.state.history import read_manifest
 from tests.unit.engine.hold import SCHEMA, SECOND, hold
+from tests.waiting import until
 
 
 def opened(path: Path, clock: ManualClock | None, **options: Any) -> Pond:
@@ -164,10 +164,7 @@ def test_a_running_pond_wakes_by_itself(tmp_path: Path) -> None:
         pond.stream("in", source)._then("hold", hold(20_000, width_us=10_000), "hold").view("late")
         pond.start()
         source.push([{"k": 1, "v": 5}])
-        end = time.monotonic() + 30
-        while not pond.views() or not pond.read("late").num_rows:
-            assert time.monotonic() < end, "took too long"
-            time.sleep(0.005)
+        until(lambda: pond.views() and pond.read("late").num_rows)
         (row,) = pond.read("late").to_pylist()
         assert pond.head().now_us >= row["at"]
         pond.stop()
