@@ -1,7 +1,8 @@
 # `make` alone prints what there is.  Everything runs from a bare clone with python3 and Java 17.
 
 PY := .venv/bin/python
-STAMP := .venv/.millpond-setup
+STAMP := .venv/.millpond-dev
+RUN_STAMP := .venv/.millpond-run
 
 .DEFAULT_GOAL := help
 .PHONY: help setup lock check test sim chaos fuzz docs demo bench bench-nexmark bench-latency bench-recovery bench-soak clean
@@ -11,9 +12,10 @@ help: ## list the targets
 
 setup: $(STAMP) ## create .venv with everything from the lock and this project, editable
 
-lock: ## resolve the dependencies again: uv.lock, and the same pins for pip in requirements.lock
+lock: ## resolve the dependencies again: uv.lock, and the same pins for pip in requirements.lock and requirements-dev.lock
 	uv lock
-	uv export -q --all-extras --no-emit-project --no-annotate --no-header -o requirements.lock
+	uv export -q --no-emit-project --no-annotate --no-header -o requirements.lock
+	uv export -q --all-extras --no-emit-project --no-annotate --no-header -o requirements-dev.lock
 
 check: $(STAMP) ## formatting, lint, types and unit tests
 	@bash scripts/suites.sh check
@@ -35,8 +37,8 @@ fuzz: $(STAMP) ## random tests with fresh seeds: properties against oracles, tho
 docs: $(STAMP) ## write what is generated of the docs anew: the list of unsupported SQL
 	$(PY) tests/docs/unsupported.py
 
-demo: $(STAMP) ## run the main job from end to end
-	.venv/bin/millpond demo
+demo: $(RUN_STAMP) ## run the main job from end to end, one to two minutes once Millpond is installed
+	@.venv/bin/millpond demo
 
 bench: $(STAMP) ## measure, with ratios against peers from the same run
 	$(PY) -m benchmarks
@@ -58,6 +60,8 @@ clean: ## remove everything that make and the tests created
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests -type d -name __pycache__ -prune -exec rm -rf {} +
 
-$(STAMP): pyproject.toml uv.lock requirements.lock
-	@bash scripts/setup.sh
-	@touch $@
+$(STAMP): pyproject.toml uv.lock requirements-dev.lock
+	@bash scripts/setup.sh dev
+
+$(RUN_STAMP): pyproject.toml uv.lock requirements.lock
+	@bash scripts/setup.sh run

@@ -30,9 +30,20 @@ def test_demo(tmp_path: Path) -> None:
         "3. From 2 tasks to 5",
         "4. A read in the past",
         f"millpond epochs {path}",
+        "This takes one to two minutes",
     ):
         assert words in done.stdout, words
     assert "WRONG" not in done.stdout and done.stdout.count("  ok: ") == 3
+
+    # The commands it prints work as printed, whatever folder is on the PATH.
+    printed = done.stdout.partition("Three things to try:")[2].partition("Done in")[0]
+    commands = [line.strip() for line in printed.splitlines() if line.strip()]
+    assert len(commands) == 3
+    for command in commands:
+        tried = subprocess.run(
+            ["sh", "-c", command], capture_output=True, text=True, check=False, timeout=120
+        )
+        assert tried.returncode == 0 and tried.stdout, f"{command}: {tried.stderr}"
 
     # What it claims, looked at once more from outside.
     reader = open_reader(str(path))

@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 import millpond
+from millpond.cli import program_name
 from millpond.cli.arguments import open_reader
 from millpond.cli.commands import demo as command
 from millpond.cli.demo import feed as feeds
@@ -169,3 +170,16 @@ def test_the_command_chooses_the_feed(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert path == str(tmp_path / "p") and small.events == command.FAST_EVENTS
     assert (large.events, large.per_second) == (80_000, 2_000)
     assert Path(chosen).parent.is_dir() and not Path(chosen).exists()
+
+
+def test_printed_commands_name_the_program_as_the_shell_finds_it(tmp_path: Path) -> None:
+    assert doctest.testmod(program_name).failed == 0
+    ours, theirs = tmp_path / "a" / "millpond", tmp_path / "b" / "millpond"
+    for path in (ours, theirs):
+        path.parent.mkdir()
+        path.touch()
+    other = program_name.program(str(ours), lambda name: str(theirs), str(tmp_path / "elsewhere"))
+    assert other == str(ours), "another program of that name is found first"
+    (link := tmp_path / "millpond").symlink_to(ours)
+    assert program_name.program(str(ours), lambda name: str(link), "/") == "millpond"
+    assert program_name.program("/x/millpond/__main__.py").endswith(" -m millpond")

@@ -36,7 +36,7 @@ def demo(
     ] = None,
     output: OutputOption = TEXT,
 ) -> None:
-    """Run a real pipeline on Spark: kill it, recover, rescale it and read its past, about a minute in all."""
+    """Run a real pipeline on Spark: kill it, recover, rescale it, read its past; one to two minutes."""
     chosen = events or (FAST_EVENTS if fast else EVENTS)
     feed = Feed(chosen, max(1, chosen // (FAST_SECONDS if fast else SECONDS)))
     where = path or str(Path(tempfile.mkdtemp(prefix="millpond-demo-")) / "pond")

@@ -35,6 +35,11 @@ class Feed:
         return NexmarkConfig(seed=self.seed, events_per_second=self.per_second)
 
     @property
+    def seconds(self) -> int:
+        """How long the events take to come in."""
+        return self.events // self.per_second
+
+    @property
     def slice_events(self) -> int:
         return -(-self.events // self.slices)
 

@@ -24,6 +24,7 @@ from millpond.cli.demo.pipeline import batch, same
 from millpond.cli.demo.process import PipelineProcess
 from millpond.cli.demo.watch import Watch
 from millpond.cli.output import Column, Rows, Screen
+from millpond.cli.program_name import program
 from millpond.cli.sending import send
 from millpond.cli.values import count
 from millpond.engine.spark_session import check_java
@@ -72,6 +73,10 @@ def play(path: str, feed: Feed, screen: Screen, engine: EngineName = "spark") ->
     stage = Stage(path, feed, screen, reader, engine, log, facts={"path": path, "events": feed.events})
     started = time.monotonic()
     with screen, left_clean(stage):
+        if engine == "spark":
+            screen.say(
+                f"This takes one to two minutes: events come in for {feed.seconds} s, and Spark starts twice."
+            )
         watch = Watch(reader, feed, screen, stage.check)
         run(stage, watch)
         kill_and_recover(stage, watch)
@@ -174,7 +179,7 @@ def rescale(stage: Stage, watch: Watch) -> None:
         head = watch.head
         assert head is not None
         sent = send(stage.reader.store, head, "rescale", {"parallelism": tasks}, wait_s=0)
-        stage.screen.waiting(f"Sent: millpond rescale {shlex.quote(stage.path)} {tasks}")
+        stage.screen.waiting(f"Sent, as `{program()} rescale {shlex.quote(stage.path)} {tasks}` would")
         watch.until_taken(sent.number)
         stage.screen.say(f"The pipeline took it; the next epochs have {tasks} to a level.")
         watch.until_done(next_at)
@@ -268,4 +273,4 @@ def close(stage: Stage) -> None:
     path = shlex.quote(stage.path)
     stage.screen.act(f"5. The pond is in {stage.path} and stays there. Three things to try:")
     for command in ("epochs {}", "read {} category_prices --epoch 5", "explain {}"):
-        stage.screen.say(f"millpond {command.format(path)}")
+        stage.screen.say(f"{program()} {command.format(path)}")
