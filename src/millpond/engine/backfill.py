@@ -48,6 +48,7 @@ from millpond.state.filling import Cut
 from millpond.state.listing import Listing
 from millpond.state.manifest import Manifest
 from millpond.state.packed import PackedWriter
+from millpond.state.plan_file import digest
 from millpond.state.run_ref import RunRef
 from millpond.state.snapshot import concat_runs
 from millpond.state.store import Put
@@ -141,12 +142,13 @@ class _Backfill:
         self.positions: dict[str, Any] = {}
         self.chunks = 0
         self.rows = 0
-        self.catalog = f"runs/{setting.token}/{setting.epoch:016d}-p-0-{os.urandom(8).hex()}"
+        self._raw_plan = codec.dumps(self.plan)
+        self.catalog = f"runs/{setting.token}/{setting.epoch:016d}-p-0-{digest(self._raw_plan)}"
 
     def run(self) -> Filled:
         setting = self.setting
         started = time.perf_counter()
-        setting.worker.store.put_new(self.catalog, codec.dumps(self.plan))
+        setting.worker.store.put_new(self.catalog, self._raw_plan)
         setting.worker.know_plan(self.catalog, self.plan)
         try:
             found = self.found

@@ -392,7 +392,7 @@ class Coordinator:
                     refused = f"{error.message}, {error.detail}"
             case "savepoint" if isinstance(name, str) and name:
                 child = replace(child, savepoints={**head.savepoints, name: head.epoch})
-            case "drop_savepoint" if name in head.savepoints:
+            case "drop_savepoint" if isinstance(name, str) and name in head.savepoints:
                 child = replace(child, savepoints={n: e for n, e in head.savepoints.items() if n != name})
             case "compact":
                 self._everything = True  # merged beside the chain from here on
@@ -422,7 +422,7 @@ class Coordinator:
                 refused = "no such command"
         if refused:
             # With a reason that readers of the history can see; the inbox goes on (law 9).
-            reason = f"inbox {command.number}: {command.kind} refused: {refused}"
+            reason = f"inbox {command.number}: {command.kind or 'an entry'} refused: {refused}"
             child = replace(child, metrics={"refused": reason})
         return self._commit(child, added=(), removed=())
 

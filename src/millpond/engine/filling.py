@@ -16,7 +16,6 @@ Only a plan that *follows* (`plan.backfill`) can be filled this way.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -53,6 +52,7 @@ from millpond.state import history
 from millpond.state.filling import Cut, Fill
 from millpond.state.listing import Listing
 from millpond.state.manifest import Manifest
+from millpond.state.plan_file import digest
 from millpond.state.run_ref import RunRef
 from millpond.state.snapshot import concat_runs
 from millpond.state.table import Table
@@ -301,8 +301,9 @@ class Filling:
     def _run(self, ask: FillMore, splits: Mapping[str, Sequence[Split]], past: Past, fill: Fill) -> _Wrote:
         """Run the plan over some splits, at the time of a round."""
         if self._plan is None:
-            name = f"runs/{ask.token}/{ask.epoch:016d}-p-0-{os.urandom(8).hex()}"
-            self.worker.store.put_new(name, codec.dumps(self.found.plan))
+            raw = codec.dumps(self.found.plan)
+            name = f"runs/{ask.token}/{ask.epoch:016d}-p-0-{digest(raw)}"
+            self.worker.store.put_new(name, raw)
             self.worker.know_plan(name, self.found.plan)
             self._plan = name
         first = max(1, min(ask.parallelism, sum(len(given) for given in splits.values())))

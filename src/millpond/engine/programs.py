@@ -5,7 +5,6 @@ A process that defined a plan knows it with its live objects; others read it.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 
 from millpond.engine.protocol import Program
@@ -14,12 +13,13 @@ from millpond.operators.scan import Scan
 from millpond.plan import codec
 from millpond.plan.nodes import Node, Plan
 from millpond.plan.tables import table_specs, table_wakes
+from millpond.state.plan_file import catalog_name
 
 
 def save_plan(worker: Worker, plan: Plan) -> str:
     """Store a plan; the name it has in the catalog."""
     raw = codec.dumps(plan)
-    name = f"catalog/{hashlib.blake2b(raw, digest_size=12).hexdigest()}"
+    name = catalog_name(raw)
     worker.store.put_new(name, raw)
     worker.know_plan(name, plan)
     return name

@@ -58,7 +58,7 @@ from millpond.engine.spec import EpochSpec, Report
 from millpond.engine.view_changes import all_rows, read_by, sink_changes
 from millpond.engine.whole import Epochs
 from millpond.engine.worker import Worker
-from millpond.errors import InternalError, InvalidError, MillpondError, UnavailableError
+from millpond.errors import DataError, InternalError, InvalidError, MillpondError, UnavailableError
 from millpond.operators.materialize import ERRORS_SPEC
 from millpond.operators.scan import Scan
 from millpond.plan.change import restored, same_program
@@ -216,11 +216,11 @@ class Shell:
             if entry.kind != "rows":
                 if splits or rejects:
                     break
-                target = self._rollback_target(entry)
-                program = None
+                target = program = None
                 try:
+                    target = self._rollback_target(entry)
                     program = None if target is None else self._program_of(target)
-                except InvalidError as error:
+                except (InvalidError, DataError) as error:  # that epoch cannot be had: this one goes on
                     told = f"{error.message}, {error.detail}"
                     target, entry = None, replace(entry, args={**entry.args, "refused": told})
                 return (Command(entry.number, entry.kind, entry.args),), target, program
@@ -242,18 +242,22 @@ class Shell:
         if not getattr(source, "inbox", False):
             return f"the pond has no table {entry.args.get(TABLE_KEY)!r}"
         try:
-            with pa.ipc.open_stream(entry.payload) as stream:
-                given = stream.schema
-        except pa.ArrowInvalid as broken:
+            with pa.ipc.open_stream(entry.payload) as stream:  # nothing is copied
+                rows = stream.read_all()
+                rows.validate()
+        except (pa.ArrowException, OSError) as broken:
             return f"its rows cannot be read: {broken}"
-        fits = source.takes(given)  # type: ignore[union-attr]
-        if not fits or not isinstance(entry.args.get(ROWS_KEY), int):
-            shown = ", ".join(f"{f.name} {f.type}" for f in given)
+        if not source.takes(rows.schema):  # type: ignore[union-attr]
+            shown = ", ".join(f"{f.name} {f.type}" for f in rows.schema)
             return f"its rows have other columns than the table: {shown}"
-        if source.append_only:  # type: ignore[union-attr]
-            with pa.ipc.open_stream(entry.payload) as stream:
-                if pa.compute.min(stream.read_all().column("_w")).as_py() == -1:
-                    return "the table is append-only, and the entry deletes"
+        if entry.args.get(ROWS_KEY) != rows.num_rows:
+            return f"it says that it has {entry.args.get(ROWS_KEY)!r} rows, and has {rows.num_rows}"
+        weights = rows.column("_w")
+        odd = pa.compute.not_equal(pa.compute.abs(weights), 1)
+        if weights.null_count or pa.compute.any(odd).as_py():
+            return "a weight of its rows is neither 1 nor -1"
+        if source.append_only and pa.compute.min(weights).as_py() == -1:  # type: ignore[union-attr]
+            return "the table is append-only, and the entry deletes"
         return None
 
     def _rollback_target(self, entry: inbox.Entry) -> HeadRead | None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import duckdb
 import pyarrow as pa
 
-from millpond.errors import InvalidError
+from millpond.errors import InvalidError, MillpondError
 from millpond.plan.nodes import Plan
 from millpond.sources.source import Split
 from millpond.sql.change_rows import STRETCH, changed_rows, goes_with
@@ -32,7 +31,8 @@ def stretch(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _well_formed(entry: Entry) -> bool:
-    return {"table", "name", "verb", "sql", "reads"} <= entry.args.keys()
+    texts = (entry.args.get(key) for key in ("table", "name", "verb", "sql"))
+    return all(isinstance(text, str) for text in texts) and isinstance(entry.args.get("reads"), list)
 
 
 def made_split(plan: Plan, before: Snapshot, entries: Sequence[Entry]) -> tuple[Split | None, Rejects]:
@@ -45,8 +45,10 @@ def made_split(plan: Plan, before: Snapshot, entries: Sequence[Entry]) -> tuple[
         return None, ((str(first.number), "it is no change that this version knows"),)
     try:
         changed = changed_rows(plan, before, [e.args for e in entries])
-    except (InvalidError, pa.ArrowException, duckdb.Error, LookupError, TypeError, ValueError) as error:
+    except Exception as error:
         # Whatever a text from outside can do: it must not come back as the first entry for ever.
+        if isinstance(error, MillpondError) and not isinstance(error, InvalidError):
+            raise  # it is not the text that is wrong
         if len(entries) > 1:
             return made_split(plan, before, entries[:1])  # the others have their own turn
         reason = str(error) if isinstance(error, InvalidError) else f"{type(error).__name__}: {error}"

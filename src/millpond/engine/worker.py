@@ -21,6 +21,7 @@ from millpond.plan.near import NOWHERE, Near
 from millpond.plan.nodes import Plan
 from millpond.state.listing import Listing, PageCache
 from millpond.state.packed import PackedFile
+from millpond.state.plan_file import read_plan
 from millpond.state.store import Store, open_store
 
 FILES_OPEN = 2048
@@ -85,7 +86,7 @@ class Worker:
     def plan(self, catalog: str, whole: bool = False, near: Near = NOWHERE) -> tuple[Plan, Levels]:
         plan = self._plans.get(catalog)
         if plan is None:
-            plan = self._plans[catalog] = codec.loads(self.store.get(catalog))
+            plan = self._plans[catalog] = codec.loads(read_plan(self.store, catalog))
         levels = self._levels.get((catalog, whole, near))
         if levels is None:
             levels = self._levels[catalog, whole, near] = cut(plan, whole, near)

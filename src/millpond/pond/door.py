@@ -21,10 +21,13 @@ class Door:
     def __init__(self, parts: Parts, driver: Driver) -> None:
         self.parts = parts
         self.driver = driver
+        self._last = -1  # the highest number that this object appended
 
     def append(self, kind: str, args: Mapping[str, Any], payload: bytes = b"") -> int:
         """An entry behind all others; its number."""
-        return inbox.append(self.parts.store, kind, args, payload, start=executed(self.parts.head()))
+        number = inbox.append(self.parts.store, kind, args, payload, start=executed(self.parts.head()))
+        self._last = max(self._last, number)
+        return number
 
     def put(self, kind: str, args: Mapping[str, Any], payload: bytes = b"") -> int:
         """An entry, and word of it to who runs the pond, if that is us."""
@@ -59,15 +62,23 @@ class Door:
             )
             return number
         driver.drive(lambda: is_done(number))
+        self._require_kept(number)
         return number
+
+    def drain(self) -> int:
+        """Run epochs until there is nothing more to read; the epoch that holds it all."""
+        epoch = self.driver.drain()
+        self._require_kept(self._last)
+        return epoch
 
     def flush(self, timeout_s: float) -> int:
         """Wait until all earlier entries are in a committed epoch; that epoch."""
         driver = self.driver
         if driver.may_drive:
-            return driver.drain()
-        names = self.parts.store.list(inbox.PREFIX)
-        last = int(names[-1].rsplit("/", 1)[1]) if names else -1
+            return self.drain()
+        found = inbox.numbers(self.parts.store)
+        inbox.require_none_missing(self.parts.store, self._executed(), found)
+        last = max([self._last, *found])
         what = f"a flush of inbox entry {last}"
         if driver.thread is None:  # another process does it
             driver.wait_until(lambda: self._executed() > last, timeout_s, what)
@@ -89,6 +100,7 @@ class Door:
             raise UnavailableError("a change cannot be waited for in on_epoch", hint="ask after it returned")
         if self.driver.may_drive:
             self.driver.drive(lambda: self.has_executed(number))
+            self._require_kept(number)
             return
         what = f"the turn of inbox entry {number}"
         self.driver.wait_until(lambda: self.has_executed(number), timeout_s, what)
@@ -104,6 +116,11 @@ class Door:
                 break  # it took long, and was ended here
             head = before
         return head.epoch, head.metrics.get("refused")
+
+    def _require_kept(self, number: int) -> None:
+        """DataError when an entry that was acknowledged is neither executed nor there."""
+        if number >= 0 and not self.has_executed(number) and inbox.is_lost(self.parts.store, number):
+            raise inbox.lost(number)
 
     def _executed(self) -> int:
         """Of a pond that exists; asking again costs what came since."""

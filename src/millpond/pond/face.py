@@ -298,7 +298,7 @@ class Pond:
         A sink that fails does not stop it: its error is raised at the end, and it goes on from there.
         stop(), from a signal handler or another thread, ends it after the epoch that is running.
         """
-        return self._driver.drain()
+        return self._door.drain()
 
     def start(self) -> None:
         """Run in the background until stop()."""

@@ -17,6 +17,7 @@ from millpond.state import history
 from millpond.state.listing import PageCache, live_runs
 from millpond.state.manifest import PAGE_RUNS, Manifest, Page, encode_page, is_kept, manifest_name
 from millpond.state.pins import pin, unpin
+from millpond.state.plan_file import read_plan
 from millpond.state.run_ref import RunRef
 from millpond.state.store import Put, Store
 
@@ -55,7 +56,7 @@ def _first(parent: Store, child: Store, epoch: int, pond: str, now_us: int) -> M
         child.put_new(name, encode_page(refs[start : start + PAGE_RUNS]))
         pages.append(Page(name, len(refs[start : start + PAGE_RUNS])))
     if base.catalog is not None:
-        child.put_new(base.catalog, parent.get(base.catalog))
+        child.put_new(base.catalog, read_plan(parent, base.catalog))
     return replace(
         base,
         pond=pond,

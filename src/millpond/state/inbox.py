@@ -2,20 +2,33 @@
 
 An entry is durable when `append` returns.  Its number is its place in the
 order in which entries are executed; the manifest keeps how far that is.
+
+Law: no entry is skipped.  A writer takes number n + 1 only after it has seen
+number n, and entries are deleted only after they were executed.  So an entry
+that is absent, not executed, and followed by another is lost data.  Every entry
+carries a checksum of itself, which is verified each time it is read.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import xxhash
+
 from millpond.errors import DataError, UnavailableError
+from millpond.state import history
 from millpond.state.store import MissingError, Put, PutUnknownError, Store, StoreError
 
 PREFIX = "inbox/"
+FORMAT = 2  # of an entry; version 1 has neither this number nor a checksum
+_FORMAT_MARK = b'{"format": %d, ' % FORMAT
+_SEAL = b', "xxh3": "%016x"}'
+_SEALED = re.compile(rb', "xxh3": "([0-9a-f]{16})"\}\Z')
 LOGIC = "sql"  # the kind of an entry that changes rows by a statement, when its turn comes
 
 
@@ -36,20 +49,82 @@ class Entry:
 
 
 def append(store: Store, kind: str, args: Mapping[str, Any], payload: bytes = b"", *, start: int = 0) -> int:
-    """Put an entry at the end; its number. Several writers may race, each gets a place of its own."""
+    """Put an entry at the end; its number. Several writers may race, each gets a place of its own.
+
+    `start` is the number of the next entry to execute, as far as the caller knows.
+    """
     # The id tells our entry from an equal one of somebody else, when an answer is lost.
-    head = {"kind": kind, "args": dict(args), "id": os.urandom(8).hex()}
-    data = json.dumps(head).encode() + b"\n" + payload
-    number = max(start, _end(store))
+    data = encode(kind, args, payload, id=os.urandom(8).hex())
+    number = max(start, _end(store, start))
     while True:
         if _took(store, number, data) and not _surely_used(store, number):
             return number
-        number = max(number + 1, _end(store))
+        number = max(number + 1, _end(store, number + 1))
 
 
-def _end(store: Store) -> int:
-    names = store.list(PREFIX)
-    return int(names[-1][len(PREFIX) :]) + 1 if names else 0
+def encode(kind: str, args: Mapping[str, Any], payload: bytes, *, id: str) -> bytes:
+    """The bytes of an entry: a line of JSON that ends with a checksum of the whole entry, and the payload."""
+    body = json.dumps({"format": FORMAT, "kind": kind, "args": dict(args), "id": id}).encode()[:-1]
+    return body + _SEAL % _checksum(body, payload) + b"\n" + payload
+
+
+def _checksum(body: bytes, payload: bytes) -> int:
+    digest = xxhash.xxh3_64(body)
+    digest.update(b"\n")
+    digest.update(payload)
+    return digest.intdigest()
+
+
+def numbers(store: Store, after: str | None = None) -> list[int]:
+    """The numbers of the entries that are there, in order."""
+    found = (name[len(PREFIX) :] for name in store.list(PREFIX, after=after))
+    return [int(number) for number in found if number.isdecimal()]
+
+
+def _end(store: Store, start: int) -> int:
+    """The number behind the last entry; DataError when one from `start` on is missing."""
+    found = numbers(store)
+    if not found:
+        return 0
+    require_none_missing(store, start, found)
+    return found[-1] + 1
+
+
+def require_none_missing(store: Store, position: int, found: Sequence[int]) -> None:
+    """DataError for the first entry from `position` on that is lost, where a later one was found."""
+    known = set(found)
+    number = position
+    while number < (found[-1] if found else 0):
+        if number in known or store.size(entry_name(number)) is not None:
+            number += 1
+        elif number < (executed := _executed(store)):
+            number = executed
+        else:
+            raise lost(number)
+
+
+def is_lost(store: Store, number: int) -> bool:
+    """Is an entry, of which a later one was seen, neither there nor executed?
+
+    A listing may lag behind, and the caller's idea of what was executed may be old: so the name itself is
+    asked for, and the newest manifest after it.
+    """
+    return store.size(entry_name(number)) is None and number >= _executed(store)
+
+
+def _executed(store: Store) -> int:
+    """The number of the next entry to execute, by the newest manifest."""
+    head = history.read_head(store)
+    head = None if head is None else history.newer_head(store, head)
+    return 0 if head is None else int(head.positions.get("inbox", 0))
+
+
+def lost(number: int) -> DataError:
+    return DataError(
+        f"inbox entry {number} is missing",
+        detail=f"{entry_name(number)} was not executed and is not there; nothing behind it can be executed",
+        hint="restore the file from a backup; do not delete files under inbox/",
+    )
 
 
 def _took(store: Store, number: int, data: bytes) -> bool:
@@ -103,23 +178,51 @@ def read(store: Store, number: int) -> Entry:
 
 
 def parse(number: int, raw: bytes) -> Entry:
+    """An entry, verified; DataError when its bytes are not those that were written.
+
+    An entry that is intact but makes no sense has an empty kind: whoever executes it refuses it.
+    """
     line, _, payload = raw.partition(b"\n")
+    seal = _SEALED.search(line)
+    if seal is not None or line.startswith(_FORMAT_MARK):
+        body = line if seal is None else line[: seal.start()]
+        if seal is None or int(seal[1], 16) != _checksum(body, payload):
+            raise _damaged(number, raw, "its checksum does not match its content")
     try:
         head = json.loads(line)
-        return Entry(number, head["kind"], head["args"], payload)
-    except (ValueError, KeyError, TypeError) as broken:
-        raise DataError(f"inbox entry {number} cannot be read", detail=str(broken)) from broken
+    except (ValueError, RecursionError) as broken:
+        raise _damaged(number, raw, str(broken)) from broken
+    if not isinstance(head, dict) or "kind" not in head or "args" not in head:
+        raise _damaged(number, raw, "it names no kind and no args")
+    if not isinstance(head["kind"], str) or not isinstance(head["args"], dict):
+        return Entry(number, "", {}, payload)
+    return Entry(number, head["kind"], head["args"], payload)
+
+
+def _damaged(number: int, raw: bytes, why: str) -> DataError:
+    return DataError(
+        f"inbox entry {number} cannot be read",
+        detail=f"{entry_name(number)}, {len(raw)} bytes: {why}",
+        hint="the file is damaged: keep it, and restore it from a backup",
+    )
 
 
 def beyond(store: Store, position: int, limit: int = 1000, bytes_max: int = 256 << 20) -> list[Entry]:
-    """Entries from `position` on, without gaps, in order; about `bytes_max` of them, at least one."""
+    """Entries from `position` on, in order; about `bytes_max` of them, at least one.
+
+    Those before one that is lost are given; when the first is lost, that is a DataError.
+    """
     found: list[Entry] = []
     size = 0
-    after = entry_name(position - 1) if position else None
-    for name in store.list(PREFIX, after=after)[:limit]:
-        number = int(name[len(PREFIX) :])
-        if number != position + len(found) or size > bytes_max:
+    last = max(numbers(store, after=entry_name(position - 1) if position else None), default=-1)
+    for number in range(position, min(last + 1, position + limit)):
+        if size > bytes_max:
             break
-        found.append(read(store, number))
+        try:
+            found.append(read(store, number))
+        except MissingError:
+            if not found and is_lost(store, number):
+                raise lost(number) from None
+            break
         size += len(found[-1].payload)
     return found

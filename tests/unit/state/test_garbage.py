@@ -219,4 +219,4 @@ def test_executed_entries_go_but_the_last_of_them() -> None:
     assert numbers == list(range(14, 20)), (
         "a savepoint of long ago keeps no entries: they are never read again"
     )
-    assert inbox.append(pond.store, "rows", {}) == 20
+    assert inbox.append(pond.store, "rows", {}, start=20) == 20

@@ -8,6 +8,7 @@ import pytest
 
 from millpond.errors import DataError
 from millpond.state import inbox
+from millpond.state.manifest import Manifest, manifest_name
 from millpond.state.memory_store import MemoryStore
 from millpond.state.store import Data, Put, PutUnknownError, StoreError
 
@@ -46,11 +47,96 @@ def test_a_place_that_cannot_be_checked_is_told_as_a_doubt() -> None:
     assert store.list("inbox/") == [inbox.entry_name(0)]
 
 
-def test_an_entry_behind_a_gap_waits() -> None:
-    store = MemoryStore()
-    inbox.append(store, "rows", {})
-    inbox.append(store, "rows", {}, start=3)
-    assert [e.number for e in inbox.beyond(store, 0)] == [0]
+def committed(store: MemoryStore, position: int, epoch: int = 0) -> None:
+    """Make the store a pond that has executed all entries before `position`."""
+    made = Manifest("p", epoch, 1, f"n{epoch}", 0, positions={"inbox": position})
+    store.put_new(manifest_name(epoch), made.encode())
+
+
+def with_entries(count: int, store: MemoryStore | None = None) -> MemoryStore:
+    made = store or MemoryStore()
+    for number in range(count):
+        inbox.append(made, "rows", {"n": number})
+    return made
+
+
+def test_entries_before_a_lost_one_are_given_and_then_it_is_named() -> None:
+    store = with_entries(5)
+    store.delete(inbox.entry_name(2))
+    assert [e.number for e in inbox.beyond(store, 0)] == [0, 1]
+    with pytest.raises(DataError, match="inbox entry 2 is missing"):
+        inbox.beyond(store, 2)
+
+
+def test_nothing_is_written_behind_a_lost_entry() -> None:
+    store = with_entries(5)
+    committed(store, 1)
+    store.delete(inbox.entry_name(2))
+    with pytest.raises(DataError, match="inbox entry 2 is missing"):
+        inbox.append(store, "rows", {}, start=1)
+    assert inbox.numbers(store) == [0, 1, 3, 4]
+
+
+def test_entries_that_were_executed_and_collected_are_not_lost() -> None:
+    """Also for who knows only an older position."""
+    store = with_entries(8)
+    committed(store, 6)
+    for number in range(5):
+        store.delete(inbox.entry_name(number))
+    assert inbox.append(store, "rows", {}) == 8
+    assert [e.number for e in inbox.beyond(store, 6)] == [6, 7, 8]
+    assert inbox.beyond(store, 2) == []
+
+
+class Lagging(MemoryStore):
+    """A listing that does not show some names yet; reading them by name works."""
+
+    hidden: tuple[str, ...] = ()
+
+    def list(self, prefix: str, after: str | None = None) -> list[str]:
+        return [name for name in super().list(prefix, after) if name not in self.hidden]
+
+
+def test_a_listing_that_lags_behind_is_no_gap() -> None:
+    store = Lagging()
+    with_entries(5, store)
+    committed(store, 0)
+    committed(store, 3, epoch=1)
+    store.hidden = (inbox.entry_name(3), manifest_name(1))
+    assert [e.number for e in inbox.beyond(store, 3)] == [3, 4]
+    assert inbox.append(store, "rows", {}, start=3) == 5
+    store.delete(inbox.entry_name(2))
+    assert inbox.append(store, "rows", {}) == 6, "executed, by a manifest that the listing does not show"
+
+
+def test_files_that_are_no_entries_are_left_alone() -> None:
+    store = with_entries(2)
+    store.put_new("inbox/notes.txt", b"mine")
+    assert inbox.append(store, "rows", {}) == 2
+    assert [e.number for e in inbox.beyond(store, 0)] == [0, 1, 2]
+
+
+def test_every_byte_of_an_entry_is_verified() -> None:
+    raw = inbox.encode("rows", {"table": "t", "n": 1}, b"\npay\nload", id="x")
+    assert inbox.parse(3, raw) == inbox.Entry(3, "rows", {"table": "t", "n": 1}, b"\npay\nload")
+    for place in range(len(raw)):
+        for bit in (1, 4, 128):
+            flipped = raw[:place] + bytes([raw[place] ^ bit]) + raw[place + 1 :]
+            with pytest.raises(DataError, match="inbox entry 3 cannot be read"):
+                inbox.parse(3, flipped)
+    for cut in range(len(raw)):
+        with pytest.raises(DataError, match="inbox entry 3 cannot be read"):
+            inbox.parse(3, raw[:cut])
+
+
+def test_entries_written_before_there_were_checksums_are_read() -> None:
+    raw = b'{"kind": "rows", "args": {"n": 1}, "id": "0011223344556677"}\npayload'
+    assert inbox.parse(0, raw) == inbox.Entry(0, "rows", {"n": 1}, b"payload")
+
+
+@pytest.mark.parametrize("head", [b'{"kind": 1, "args": {}}', b'{"kind": "rows", "args": [1]}'])
+def test_an_intact_entry_that_makes_no_sense_is_for_the_executor_to_refuse(head: bytes) -> None:
+    assert inbox.parse(0, head + b"\n").kind == ""
 
 
 def test_many_writers_get_a_place_each() -> None:
@@ -125,6 +211,7 @@ class Slow(MemoryStore):
             self.slept = True
             for number in range(self.collected_to + 4):
                 super().put_new(inbox.entry_name(number), b'{"kind":"rows","args":{}}\n')
+            committed(self, self.collected_to + 1)
             for number in range(self.collected_to):
                 self.delete(inbox.entry_name(number))
         return super().put_new(name, data)

@@ -72,7 +72,9 @@ def _views(steps: tuple[str, ...]) -> list[str]:
 def _waiting(session: Session, head: Manifest | None, changing: bool) -> Iterator[tuple[Any, ...]]:
     """What is in the inbox and not executed; the change that is being filled is told already."""
     store = session.pond.store
-    entries = inbox.beyond(store, 0 if head is None else int(head.positions.get("inbox", 0)))
+    position = 0 if head is None else int(head.positions.get("inbox", 0))
+    inbox.require_none_missing(store, position, inbox.numbers(store))
+    entries = inbox.beyond(store, position)
     inside = head is None or head.filling is None  # it is done by the entry that is next
     if changing and inside and entries and entries[0].kind == "change":
         entries = entries[1:]
