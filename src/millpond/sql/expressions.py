@@ -231,10 +231,17 @@ def _operator(node: Json, parts: list[str]) -> str:
 
 
 def _function(node: Json, parts: list[str]) -> str:
-    name = node["qname"]["path"][-1]
     if is_cast(node):
         word = "TRY_CAST" if (node.get("function_data") or {}).get("try_cast") else "CAST"
         return f"{word}({parts[0]} AS {type_text(node['return_type'])})"
+    text, kind = _call(node, parts), type_text(node["return_type"])
+    # The binder has cast the arguments, so binding the text again would widen the result: 1 - b would get a
+    # digit more than the plan says.
+    return f"CAST({text} AS {kind})" if kind.startswith("DECIMAL") else text
+
+
+def _call(node: Json, parts: list[str]) -> str:
+    name = node["qname"]["path"][-1]
     if node["type"] in _COMPARISONS:
         return f"({parts[0]} {_COMPARISONS[node['type']]} {parts[1]})"
     if name in _INFIX and len(parts) == 2:

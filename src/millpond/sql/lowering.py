@@ -206,9 +206,12 @@ class Lowering:
         return self.compute(source, wanted)
 
     def extended(
-        self, source: Relation, expressions: Sequence[Json], base: str
+        self, source: Relation, expressions: Sequence[Json], base: str, keep: Sequence[str] = ()
     ) -> tuple[Relation, list[str]]:
-        """The relation with computed columns beside its own; the names under which each expression stands."""
+        """The relation with computed columns beside its own; the names under which each expression stands.
+
+        `keep` names columns of the step that the relation does not show, such as keys computed before.
+        """
         found: list[str | None] = [
             source.columns[int(e["index"])].name if e["expression_class"] == "BOUND_REF" else None
             for e in expressions
@@ -216,10 +219,10 @@ class Lowering:
         missing = [n for n, name in enumerate(found) if name is None]
         if not missing:
             return source, [name for name in found if name is not None]
-        own = list(dict.fromkeys(c.name for c in source.columns))
-        kinds = {c.name: c for c in source.columns}
+        own = list(dict.fromkeys((*source.names, *keep)))
+        kinds = {c.name: c.type for c in source.columns}
         names = fresh_names([f"{base}_{n}" for n in missing], own)
-        wanted = [(n, quoted(n), kinds[n].type) for n in own]
+        wanted = [(n, quoted(n), kinds.get(n, "")) for n in own]
         wanted += [
             (name, render(expressions[n], source.columns), type_of(expressions[n]))
             for n, name in zip(missing, names, strict=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from millpond.operators.top_n import TopN
 from millpond.ordering import Order
 from millpond.sql.lowering import Lowering
-from millpond.sql.refusal import refuse
 from millpond.sql.relation import Relation
 from millpond.sql.rules.aggregate import distinct_rows
 from millpond.sql.rules.limit import orders
@@ -26,8 +25,6 @@ def lower(low: Lowering, node: Json) -> Relation:
     source = low.exact(source) if wanted is None else source
     low.keyed((c.type for c in source.columns), "DISTINCT")
     held, keys = low.extended(source, targets, "on")
-    if not all(k in source.names for k in keys):
-        refuse({"type": "distinct on"}, "takes columns of the query's result")
-    held, order = orders(low, held, by)
+    held, order = orders(low, held, by, keys)
     rank = TopN(tuple(dict.fromkeys(keys)), order or (Order(source.names[0]),), 1)
     return Relation(low.add(rank, (held.step,), "first"), source.columns)

@@ -53,10 +53,12 @@ def top(
     return Relation(low.add(whole, (step,), "top"), source.columns)
 
 
-def orders(low: Lowering, source: Relation, by: Sequence[Json]) -> tuple[Relation, tuple[Order, ...]]:
-    """The relation with the columns it is ordered by, and the order."""
+def orders(
+    low: Lowering, source: Relation, by: Sequence[Json], keys: Sequence[str] = ()
+) -> tuple[Relation, tuple[Order, ...]]:
+    """The relation with the columns it is ordered by, and the order; the step keeps these keys as well."""
     low.keyed((type_of(o["expression"]) for o in by), "ORDER BY with LIMIT")
-    held, names = low.extended(source, [_ranked(o["expression"]) for o in by], "by")
+    held, names = low.extended(source, [_ranked(o["expression"]) for o in by], "by", keys)
     found = tuple(
         Order(name, descending=o["type"] == "DESCENDING", nulls_first=o["null_order"] == "NULLS FIRST")
         for name, o in zip(names, by, strict=True)

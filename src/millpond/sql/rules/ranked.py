@@ -54,7 +54,7 @@ def lower(
     source = low.lower(node["children"][0])
     source = low.exact(source) if below is None else low.narrowed(source, below)
     held, keys = low.extended(source, call.get("partitions") or [], "part")
-    held, order = orders(low, Relation(held.step, held.columns), call.get("orders") or [])
+    held, order = orders(low, held, call.get("orders") or [], keys)
     keys = list(dict.fromkeys(keys))
     order = order or (Order(source.names[0]),)
     rank = None
