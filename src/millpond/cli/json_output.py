@@ -20,7 +20,9 @@ class JsonOutput:
     stderr: TextIO | None = None
 
     def write(self, *parts: Part) -> None:
-        print(json.dumps(merged(parts), indent=2), file=self.stdout or sys.stdout, flush=True)
+        print(
+            json.dumps(merged(parts), indent=2, allow_nan=False), file=self.stdout or sys.stdout, flush=True
+        )
 
     def screen(self) -> Screen:
         from millpond.cli.screen import SilentScreen

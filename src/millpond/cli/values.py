@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime
 import decimal
-import math
 from collections.abc import Mapping
 from typing import Any
+
+from millpond.strict_json import finite
 
 
 def text_of(value: Any) -> str:
@@ -88,9 +89,7 @@ def json_of(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
-        if math.isfinite(value):
-            return value
-        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+        return finite(value)
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, datetime.date | datetime.time):  # a datetime is a date too

@@ -32,6 +32,7 @@ from millpond.operators.expressions import (
     compile_predicate,
 )
 from millpond.operators.operator import ERROR_SCHEMA
+from millpond.strict_json import mended
 
 __all__ = [
     "Evaluated",
@@ -174,7 +175,7 @@ def canonical_rows(table: pa.Table) -> pa.Table:
 
 
 def rows_as_json(table: pa.Table) -> pa.Array:
-    """The user's columns of every row as one line of JSON."""
+    """The user's columns of every row as one line of JSON; NaN and infinite numbers are texts."""
     rows = canonical_rows(visible(table))
     if not rows.num_columns:
         return pa.array(["{}"] * table.num_rows, pa.string())
@@ -184,7 +185,18 @@ def rows_as_json(table: pa.Table) -> pa.Array:
         lambda view: f'select to_json("_row")::varchar from {view} as "_row"',
         rows.schema,
     ).run(rows)
-    return one_chunk(found.column(0))
+    texts = one_chunk(found.column(0))
+    if not any(_may_be_infinite(field.type) for field in rows.schema):
+        return texts
+    return pa.array([mended(text) for text in texts.to_pylist()], pa.string())
+
+
+def _may_be_infinite(kind: pa.DataType) -> bool:
+    """Can a value of this type hold a NaN or an infinite number?"""
+    if pa.types.is_dictionary(kind):
+        return _may_be_infinite(kind.value_type)
+    inner = (kind.field(n).type for n in range(kind.num_fields))
+    return pa.types.is_floating(kind) or any(map(_may_be_infinite, inner))
 
 
 def error_rows(rows: pa.Table, reasons: Sequence[str]) -> pa.Table:

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from millpond.sources.file_format import ERROR, BadFileError, Facts, Piece, bad_rows, fetching
 from millpond.sources.fit import fit, misfit
 from millpond.sources.folder import Folder, Found
+from millpond.strict_json import dumps
 
 ENCODED = pa.dictionary(pa.int32(), pa.string())
 _MAGIC = b"PAR1"
@@ -220,7 +221,7 @@ def _without_nulls(
         lacks = rows.column(name).is_null()
         bad = rows.filter(lacks).to_pylist()
         if bad:
-            shown = [json.dumps({"path": file.path, **row}, ensure_ascii=False, default=str) for row in bad]
+            shown = [dumps({"path": file.path, **row}) for row in bad]
             yield bad_rows(shown, [f"column {name!r} is NULL"] * len(bad))
             rows = rows.filter(pc.invert(lacks))
     yield rows.select(list(columns))

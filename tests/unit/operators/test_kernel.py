@@ -366,6 +366,30 @@ def test_rows_as_json_is_one_line_of_every_type() -> None:
     assert rows_as_json(pa.table({"_w": [1, 1]})).to_pylist() == ["{}", "{}"]
 
 
+def strict(text: str) -> Any:
+    """JSON as every parser reads it: Python's takes NaN and Infinity for numbers."""
+    return json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+
+
+def test_rows_as_json_has_no_number_that_json_lacks() -> None:
+    nested = pa.struct([("x", pa.float32()), ("l", pa.list_(pa.float64()))])
+    rows = pa.table(
+        {
+            "f": [math.nan, math.inf, -math.inf, 1.5],
+            "s": ['"NaN', "Infinity", "\\", "x"],
+            "n": pa.array(
+                [{"x": math.nan, "l": [math.inf, 2.0]}, {"x": -math.inf, "l": None}, None, None], nested
+            ),
+            "m": pa.array([[("k", math.nan)], [], None, None], pa.map_(pa.string(), pa.float64())),
+        }
+    )
+    one, two, three, four = [strict(text) for text in rows_as_json(rows).to_pylist()]
+    assert one == {"f": "NaN", "s": '"NaN', "n": {"x": "NaN", "l": ["Infinity", 2.0]}, "m": {"k": "NaN"}}
+    assert two == {"f": "Infinity", "s": "Infinity", "n": {"x": "-Infinity", "l": None}, "m": {}}
+    assert three == {"f": "-Infinity", "s": "\\", "n": None, "m": None}
+    assert four["f"] == 1.5
+
+
 # ---------------------------------------------------------------- processes and threads
 
 
