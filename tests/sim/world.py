@@ -300,6 +300,7 @@ class World:
             now_us=self.clock.now_us(),
             wakes=program.wakes,
             based_on=None if head is None else catalog,
+            constant=program.constant,
         )
         shell = Shell(worker, InlineEngine(worker), plan, cut(plan), catalog, self.clock, checks=True)
         return coordinator, shell

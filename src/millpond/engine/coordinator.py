@@ -128,10 +128,12 @@ class Coordinator:
         rewrite: Rewrite | None = None,
         change: str | None = None,
         based_on: str | None = None,
+        constant: bool = False,
     ) -> None:
         """`change` is the catalog of a plan to go on to as soon as the pond is taken over.
 
         `based_on` is the catalog of the head against which all this was checked, if it was.
+        `constant`: the plan has rows before any input, and the first epoch holds them.
         """
         self.policy = policy
         self.catalog = catalog
@@ -152,6 +154,7 @@ class Coordinator:
         self._rewrite = rewrite
         self._change = change
         self._based_on = based_on
+        self._constant = constant
         # What is asked for, the child-to-be, and who asked.
         self._changing: tuple[ChangePlan | FillMore, Manifest, str] | None = None
         self._turns = FillTurns()
@@ -253,6 +256,8 @@ class Coordinator:
                 parallelism=self._parallelism or 1,
             )
             self.token = 1
+            if self._constant:  # law 1 holds for epoch 0, too
+                return self._begin_change(first, self.catalog, first, "making the pond", begins=True)
             return self._put(first, {}, {}, ())
         self._adopt(event)
         head = event.manifest
@@ -413,7 +418,7 @@ class Coordinator:
                     refused = f"{CHANGED_MEANWHILE}: {', '.join(head.filling.steps)} is being filled"
                 elif command.args["catalog"] != head.catalog:
                     asked_by = f"inbox {command.number}"
-                    return self._begin_change(command.args["catalog"], child, asked_by, command.number)
+                    return self._begin_change(head, command.args["catalog"], child, asked_by, command.number)
             case "rollback":
                 refused = command.args.get("refused") or f"epoch {command.args.get('epoch')!r} is not kept"
             case "savepoint" | "drop_savepoint":
@@ -429,9 +434,15 @@ class Coordinator:
     # -- another program ------------------------------------------------------
 
     def _begin_change(
-        self, catalog: str, child: Manifest, asked_by: str, entry: int | None = None
+        self,
+        head: Manifest,
+        catalog: str,
+        child: Manifest,
+        asked_by: str,
+        entry: int | None = None,
+        *,
+        begins: bool = False,
     ) -> list[Instruction]:
-        head = self._head()
         rows = min(self.policy.bounds.rows_max, CHUNK_ROWS)
         ask = ChangePlan(
             head,
@@ -443,10 +454,11 @@ class Coordinator:
             rows,
             entry,
             min(rows, AT_ONCE_ROWS),
+            begins,
         )
         self._changing = (ask, child, asked_by)
         self._tries = 0
-        return [ask, *self._beside()]
+        return [ask] if begins else [ask, *self._beside()]
 
     def _on_fill_begun(self, fill: Fill) -> list[Instruction]:
         """It takes long: the inbox goes on, and every manifest tells of it until it is done."""
@@ -479,7 +491,13 @@ class Coordinator:
         """One commit: the new program, the state of what came, and the end of what went (law 2)."""
         assert self._changing is not None
         _, child, _ = self._changing
-        self._changing, self._change = None, None
+        self._changing = None
+        if child.kind == "create":
+            child = replace(
+                child, positions=event.positions, watermarks=event.watermarks, counts=event.counts
+            )
+            return self._put(child, {run_id(r): r for r in lasting(event.runs, event.drops)}, {}, ())
+        self._change = None
         gone = event.steps_gone
         counts = {n: c for n, c in child.counts.items() if n.partition("/")[2] not in gone}
         for name, count in event.counts.items():
@@ -517,7 +535,7 @@ class Coordinator:
         if retry and self._tries < self.policy.tries:
             return [ask]
         self._changing = None
-        if self._change is not None:  # it was opened with that program, and has no other
+        if self._change is not None or child.kind == "create":  # it has no other program to go on with
             return [Halt(error)]
         told = "; ".join(part for part in (error.message, error.detail) if part)
         child = replace(child, filling=None, metrics={"refused": f"{asked_by}: change refused: {told}"})
@@ -696,7 +714,7 @@ class Coordinator:
                     self._cursors[sink] = draft.manifest.epoch
         if self._change is not None:
             child = self._child(draft.manifest, "change", draft.manifest.now_us)
-            return self._begin_change(self._change, child, "opening the pond")
+            return self._begin_change(draft.manifest, self._change, child, "opening the pond")
         if draft.manifest.filling is not None:
             return [self._fill_more(draft.manifest.filling), *self._beside()]
         self._turns.over()

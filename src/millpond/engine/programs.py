@@ -11,6 +11,7 @@ from millpond.engine.protocol import Program
 from millpond.engine.worker import Worker
 from millpond.operators.scan import Scan
 from millpond.plan import codec
+from millpond.plan.backfill import is_constant
 from millpond.plan.nodes import Node, Plan
 from millpond.plan.tables import table_specs, table_wakes
 from millpond.state.plan_file import catalog_name
@@ -32,6 +33,7 @@ def program_of(catalog: str, plan: Plan) -> Program:
         tuple(plan.sinks),
         table_wakes(plan),
         frozenset(table_specs(plan)),
+        any(is_constant(node) for node in plan.nodes.values()),
     )
 
 

@@ -62,6 +62,7 @@ class ChangePlan:
     rows_max: int  # taken in at once
     entry: int | None = None  # of the inbox; without one it is done here and now, however long it takes
     at_once: int = 0  # rows that are not worth a fill
+    begins: bool = False  # `base` is the first epoch, not committed yet: all steps are new
 
 
 @dataclass(frozen=True)
@@ -171,6 +172,7 @@ class Program:
     sinks: tuple[str, ...]
     wakes: Mapping[str, Wake]  # by table
     tables: frozenset[str] | None  # those that may be merged; None for all
+    constant: bool = False  # does it have rows before any input?
 
 
 # -- events -------------------------------------------------------------------

@@ -283,7 +283,7 @@ class Shell:
         return program_of(save_plan(self.worker, plan), plan)
 
     def _change(self, ask: ChangePlan) -> Event:
-        return self.changer.change(ask, self.plan)
+        return self.changer.change(ask, Plan() if ask.begins else self.plan)
 
     def _run(self, ask: RunEpoch) -> Event:
         started = time.perf_counter()

@@ -35,6 +35,7 @@ from millpond.operators.materialize import Materialize
 from millpond.operators.operator import Shape
 from millpond.operators.per_key import PerKey
 from millpond.operators.reduce import Reduce
+from millpond.operators.scan import Scan
 from millpond.operators.shard import SHARD, Shard
 from millpond.operators.top_n import TopN
 from millpond.operators.union import Union
@@ -415,6 +416,11 @@ class KeyedStream:
             else:
                 inputs.append(source.step)
         closes = self._close(on_close)
+        if not self.key:
+            from millpond.sources.constant import OneRow  # the edges are loaded where they are used
+
+            feeds = (*feeds, Feed("always", ()))
+            inputs.append(builder.constant("one-row", Scan(OneRow(), OneRow().schema, True)))
         operator = Aggregate(self.key, parsed.aggs, feeds, closes)
         return Stream(builder, builder.add(id, operator, tuple(inputs), base))
 

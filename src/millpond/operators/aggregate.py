@@ -12,7 +12,9 @@ Rows come in by *feeds*, each over its own exchange:
 * `values`: (group, value, weight) for min and max over input that can
   retract; an index of values ordered within the group answers by its head;
 * `distinct`: the rows of a Distinct over (group, value), for DISTINCT
-  aggregates; exchanged by (group, value) before they come here.
+  aggregates; exchanged by (group, value) before they come here;
+* `always`: one row that counts for nothing, for an aggregate without a key: its one
+  group is there from the beginning, and stays when all its rows are gone.
 
 With `closes` set, a group is a window: it is shown once, when the watermark
 passes its end, and its state is dropped by whole time buckets.
@@ -68,7 +70,7 @@ class Agg:
 class Feed:
     """One input edge: what kind of rows come in, for which aggregates (by number)."""
 
-    kind: Literal["rows", "values", "distinct"]
+    kind: Literal["rows", "values", "distinct", "always"]
     aggs: tuple[int, ...]
     column: str | None = None
 
@@ -129,6 +131,11 @@ class Aggregate:
     def until(self) -> Bound | None:
         """By what the state of a group ends."""
         return self.expires if self.closes is None else self.closes.bound
+
+    @property
+    def always(self) -> bool:
+        """Is there a row also over no input?"""
+        return self.feeds[-1].kind == "always"
 
     # -- declaration -----------------------------------------------------------------
 
@@ -228,7 +235,7 @@ class Aggregate:
         return self._over_windows(self.shrunk(binding, index, delta))
 
     def shrinks(self, binding: Binding, index: int, part: pa.Table) -> bool:
-        plain = self.feeds[index].kind != "values" and HASH not in part.column_names
+        plain = self.feeds[index].kind not in ("values", "always") and HASH not in part.column_names
         return plain and few_groups([part.column(k) for k in self.key], part.num_rows)
 
     def united(self, binding: Binding, index: int, parts: pa.Table) -> pa.Table:
@@ -258,6 +265,8 @@ class Aggregate:
         feed = self.feeds[index]
         if feed.kind == "values":
             return self._value_rows(feed, delta)
+        if feed.kind == "always":
+            return pa.table({"_h": hashing.hash_columns([], 1)})
         in_order = HASH in delta.column_names
         packed = None
         if not in_order:
@@ -368,11 +377,11 @@ class Aggregate:
             at += table.num_rows
             if self.feeds[j].kind == "values":
                 changes.append(Change(f"{ctx.step}/values{j}", table))
-            else:
+            elif self.feeds[j].kind != "always":
                 self._gather(j, table, place, length, kinds, fresh)
         for j, feed in enumerate(self.feeds):
             name = self._feed_count(j)
-            if feed.kind != "values":
+            if feed.kind in ("rows", "distinct"):
                 fresh[name] = ints(old.column(name)) + fresh.get(name, 0)
         columns: dict[str, Any] = {}
         errors: list[Failing] = []
@@ -385,7 +394,7 @@ class Aggregate:
             for i in feed.aggs:
                 self.advance(i, kinds[i], found, old, fresh, fresh[self._feed_count(j)], columns, errors)
         n = fresh["_n"]
-        weight = (n > 0).astype(np.int64)
+        weight = ((n > 0) | self.always).astype(np.int64)
         for name in groups.schema.names:
             if name in self.key:
                 columns[name] = one_chunk(keys.columns.column(name))

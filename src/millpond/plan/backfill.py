@@ -84,10 +84,12 @@ class _Finder:
             self._add_new(node)
         views = {n: v for n, v in self.plan.views.items() if v.step in self.nodes and v.step in self.new}
         plan = Plan(self.nodes, views)
+        readers = {step: {reader for reader, _ in found} for step, found in self.plan.consumers().items()}
+        # A constant that an old step reads as well waits for the next epoch, which gives it to all of them.
         constants = tuple(
             step
             for step, node in self.nodes.items()
-            if step in self.new and getattr(getattr(node.operator, "source", None), "constant", False)
+            if step in self.new and is_constant(node) and readers[step] <= self.nodes.keys()
         )
         second = tuple(self._looked_up(plan, constants))
         return BackfillPlan(
@@ -102,7 +104,7 @@ class _Finder:
             if node.step not in self.new or not isinstance(node.operator, LookupJoin):
                 continue
             rows, table = (_behind(plan, step) & read for step in node.inputs)
-            if rows & table:
+            if rows & table and self.old.nodes:  # in a new pond all of it comes at once
                 raise InvalidError(
                     f"step {node.step!r} is new, and what it reads was already read",
                     detail=f"both sides of the join read {', '.join(sorted(rows & table))}",
@@ -219,6 +221,11 @@ class _Finder:
                     return True
             waiting += self.plan.nodes[step].inputs
         return False
+
+
+def is_constant(node: Node) -> bool:
+    """Are the rows of a step known before any input comes?"""
+    return bool(getattr(getattr(node.operator, "source", None), "constant", False))
 
 
 def _behind(plan: Plan, step: str) -> set[str]:

@@ -131,7 +131,8 @@ def restored(then: Plan, now: Plan) -> Plan:
     nodes = {}
     for step, node in then.nodes.items():
         mine = now.nodes.get(step)
-        nodes[step] = mine if mine is not None and same_meaning(mine, node) else node
+        same = mine is not None and mine.inputs == node.inputs and same_meaning(mine, node)
+        nodes[step] = mine if mine is not None and same else node
     sinks = {}
     for name, sink in then.sinks.items():
         held = now.sinks.get(name)

@@ -9,11 +9,14 @@ change its state as `plan.evolution` says.
 from __future__ import annotations
 
 from collections.abc import Collection, Container
+from dataclasses import replace
 from typing import Any
 
 from millpond.errors import InvalidError
+from millpond.operators.aggregate import Aggregate
 from millpond.operators.scan import Scan
 from millpond.plan import codec
+from millpond.plan.backfill import is_constant
 from millpond.plan.evolution import carried, check_state, evolves
 from millpond.plan.nodes import Node, Plan
 from millpond.plan.widened import widens
@@ -68,6 +71,13 @@ def fed_by_what_was_read(old: Plan, new: Plan, positions: Collection[str]) -> di
     return found
 
 
+def fed_by_new_constants(old: Plan, new: Plan) -> bool:
+    """Has a new step rows before any input comes?  Then they must be in the epoch that brings it (law 1)."""
+    fresh = {step for step, node in new.nodes.items() if step not in old.nodes}
+    constants = {step for step in fresh if is_constant(new.nodes[step])}
+    return any(constants & {*new.nodes[step].inputs} for step in fresh)
+
+
 def same_meaning(one: Node, other: Node) -> bool:
     """Can either go on with the state of the other, as far as its definition says?"""
     return one is other or bool(_meaning(one) == _meaning(other))
@@ -77,7 +87,11 @@ def _meaning(node: Node) -> Any:
     if evolves(node):
         operator: Any = node.operator
         return [type(operator).__qualname__, _mask(codec.encode(operator.meaning())), list(node.inputs)]
-    return [_mask(codec.encode(node.operator)), list(node.inputs), _mask(codec.encode(node.binding.tables))]
+    operator, inputs = node.operator, list(node.inputs)
+    if isinstance(operator, Aggregate) and operator.always:
+        # Ponds of older versions have none of it: they gain the row of an empty input.
+        operator, inputs = replace(operator, feeds=operator.feeds[:-1]), inputs[:-1]
+    return [_mask(codec.encode(operator)), inputs, _mask(codec.encode(node.binding.tables))]
 
 
 def _difference(old: Node, new: Node) -> str:

@@ -22,7 +22,7 @@ from millpond.engine.shell import Shell
 from millpond.errors import InvalidError
 from millpond.plan.backfill import backfill_plan
 from millpond.plan.change import restored
-from millpond.plan.compatible import check_compatible, fed_by_what_was_read
+from millpond.plan.compatible import check_compatible, fed_by_new_constants, fed_by_what_was_read
 from millpond.plan.levels import cut
 from millpond.plan.nodes import Plan
 from millpond.pond.parts import Parts
@@ -37,7 +37,7 @@ def plans_to_run(parts: Parts, head: Manifest | None, rewritten: Sequence[str] =
     They are what this process defined, if the pond can go on with it, or else the pond's own.
     """
     plan = parts.builder.plan
-    if not plan.nodes:
+    if not plan.nodes and (head is not None or not plan.objects):
         if head is None:
             raise InvalidError("there is nothing to run", hint="define a stream and a view first")
         stored = parts.reader.plan_of(head)
@@ -45,7 +45,8 @@ def plans_to_run(parts: Parts, head: Manifest | None, rewritten: Sequence[str] =
     if head is None or head.catalog is None:
         return plan, plan
     old = parts.reader.plan_of(head)
-    if rewritten or not fed_by_what_was_read(old, plan, head.positions):
+    behind = fed_by_what_was_read(old, plan, head.positions) or fed_by_new_constants(old, plan)
+    if rewritten or not behind:
         plan = check_compatible(old, plan, set(head.positions), rewritten=rewritten)
         return plan, plan
     wanted = check_compatible(old, plan, set())
@@ -82,6 +83,7 @@ def new_runner(
         rewrite=rewrite,
         change=None if wanted is plan else save_plan(parts.worker, wanted),
         based_on=None if head is None else head.catalog,
+        constant=program.constant,
     )
     changer = Changer(
         parts.worker,

@@ -268,7 +268,7 @@ class Driver:
             prove_put_new(parts.store)
         self.watch.begin(head)
         engine = self.engine
-        if parts.builder.plan.nodes:
+        if parts.builder.plan.nodes or head is None:
             parts.builder.seal()
         runner = new_runner(
             parts,

@@ -12,13 +12,47 @@ from millpond.sources.source import Advance, Poll, Split
 from millpond.state.table_spec import TableSpec
 
 
-@dataclass(frozen=True)
-class ConstantSource:
-    columns: pa.Schema
-    rows: bytes  # an Arrow stream
+class _Once:
+    """One split that never changes."""
 
     append_only: ClassVar[bool] = True
     constant: ClassVar[bool] = True  # there is nothing to wait for: a backfill takes it in
+
+    def all_rows(self) -> pa.Table:
+        raise NotImplementedError
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.all_rows().schema
+
+    def table(self, step: str) -> TableSpec | None:
+        return None
+
+    def poll(self, position: Any, seen: pa.Table | None, max_rows: int) -> Poll:
+        return Poll() if position else Poll((self.again({}),))
+
+    def again(self, what: Mapping[str, Any]) -> Split:
+        rows = self.all_rows()
+        return Split({}, rows.num_rows, rows.nbytes)
+
+    def history(self, position: Any, seen: pa.Table | None, rows: int) -> Iterator[Split]:
+        if position:
+            yield self.again({})
+
+    def advance(
+        self, position: Any, admitted: Sequence[Split], rejects: Sequence[tuple[str, str]]
+    ) -> Advance:
+        return Advance(1)
+
+    def read(self, split: Split, columns: Sequence[str]) -> Iterator[pa.Table]:
+        rows = self.all_rows()
+        yield rows.select([c for c in rows.column_names if c in columns])
+
+
+@dataclass(frozen=True)
+class ConstantSource(_Once):
+    columns: pa.Schema
+    rows: bytes  # an Arrow stream
 
     @staticmethod
     def of(table: pa.Table) -> ConstantSource:
@@ -31,26 +65,14 @@ class ConstantSource:
     def schema(self) -> pa.Schema:
         return self.columns
 
-    def table(self, step: str) -> TableSpec | None:
-        return None
-
-    def poll(self, position: Any, seen: pa.Table | None, max_rows: int) -> Poll:
-        return Poll() if position else Poll((self.again({}),))
-
-    def again(self, what: Mapping[str, Any]) -> Split:
+    def all_rows(self) -> pa.Table:
         with pa.ipc.open_stream(self.rows) as stream:
-            count = stream.read_all().num_rows
-        return Split({}, count, len(self.rows))
+            return stream.read_all()
 
-    def history(self, position: Any, seen: pa.Table | None, rows: int) -> Iterator[Split]:
-        if position:
-            yield self.again({})
 
-    def advance(
-        self, position: Any, admitted: Sequence[Split], rejects: Sequence[tuple[str, str]]
-    ) -> Advance:
-        return Advance(1)
+@dataclass(frozen=True)
+class OneRow(_Once):
+    """One row that says nothing: what an aggregate without a key has before any input."""
 
-    def read(self, split: Split, columns: Sequence[str]) -> Iterator[pa.Table]:
-        with pa.ipc.open_stream(self.rows) as stream:
-            yield stream.read_all().select([c for c in self.columns.names if c in columns])
+    def all_rows(self) -> pa.Table:
+        return pa.table({"nothing": pa.array([True])})

@@ -57,6 +57,11 @@ def _parts(sql: str) -> tuple[list[Json], list[Json], set[str]]:
     return uses, selects, hidden
 
 
+def own_names(sql: str) -> set[str]:
+    """The names of a query's own CTEs, in lower case."""
+    return _parts(sql)[2]
+
+
 def constant_keys(where: str, made: SqlObject, spec: TableSpec) -> Keys | None:
     """The keys that a condition over one table can meet, if it says so."""
     keys = wanted_keys(

@@ -164,9 +164,10 @@ class Session:
     def settle(self) -> None:
         """Commit what was defined; once more over the program of then, if somebody else was faster."""
         for _ in range(TRIES):
+            self._catch_up()
             plan, base = self._pending, self._base
-            if plan is None or (not plan.nodes and history.read_head(self.pond.store) is None):
-                return  # a program without steps cannot begin: its views wait for the first table
+            if plan is None or (not _begins(plan) and history.read_head(self.pond.store) is None):
+                return
             said, self._said = self._said, []
             self._pending, self._base, self._dropped = None, None, False
             try:
@@ -180,6 +181,21 @@ class Session:
         raise ConflictError(
             "the program is changed by others all the time", hint="try again when they are done"
         )
+
+    def _catch_up(self) -> None:
+        """What waited for a pond is defined over the program that the pond was made with meanwhile."""
+        waited, said = self._pending, self._said
+        if waited is None or self._base is not None:
+            return
+        plan, base = self._program()
+        if base is None:
+            return  # there is no pond still, or what is defined here has not run yet
+        for found in waited.objects.values():
+            if found.options.get("language") == "python":
+                plan = plan.with_object(found)
+        self._pending, self._base, self._said = plan, base, []
+        for piece, params in said:
+            self.run_one(piece, params)
 
     # -- rows ---------------------------------------------------------------------------
 
@@ -197,13 +213,25 @@ class Session:
             self._kept_scratch = KeptScratch(1, self.pond._clock)
         return self._kept_scratch
 
-    def require_epoch(self) -> None:
-        """There must be a pond to be read."""
+    def has_epoch(self) -> bool:
+        """Is there a pond to be read?  What is defined and has never run is committed first."""
         self.settle()
         if self._read:
-            return
+            return True
         if history.read_head(self.pond.store) is None:
-            if not self.plan.nodes:
-                raise InvalidError("there is nothing to read yet", hint="create a table first")
+            if not _begins(self.plan):
+                return False
             self.pond._driver.boot_now()
         self._read = True
+        return True
+
+    def require_epoch(self) -> None:
+        """There must be a pond to be read."""
+        if not self.has_epoch():
+            raise InvalidError("the pond has no epochs yet", hint="create a table first")
+
+
+def _begins(plan: Plan) -> bool:
+    """Is there anything to make a pond for?  Functions in Python wait: the flow API may define the rest."""
+    kept = (o for o in plan.objects.values() if o.options.get("language") != "python")
+    return bool(plan.nodes) or any(kept)

@@ -52,7 +52,8 @@ def _analyze(session: Session, words: Words) -> Result:
     words.take("MATERIALIZED", "VIEW") or words.take("VIEW") or words.take("TABLE")
     named = None if words.over else session.catalog.get(words.name("name of the view"))
     words.end()
-    session.require_epoch()
+    if not session.has_epoch():
+        return _text(session.plan)
     reader = session.pond._reader
     with reader.pinned() as snapshot:
         plan = reader.plan_of(snapshot.manifest)

@@ -11,6 +11,7 @@ FLUSH_S = 600.0
 
 def run(session: Session, words: Words) -> Result:
     words.end()
-    session.require_epoch()
+    if not session.has_epoch():
+        return Result.said("FLUSH: nothing is defined yet")
     epoch = session.pond.flush(timeout_s=FLUSH_S)
     return Result.said(f"FLUSH: epoch {epoch}", epoch)

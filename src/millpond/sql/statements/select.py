@@ -1,4 +1,4 @@
-"""SELECT: DuckDB over the rows of one epoch; the pipeline has no part in it.
+"""SELECT: DuckDB over the rows of one epoch, or of those that AS OF names; the pipeline has no part in it.
 
 Only the relations that a query names are opened, and of those with a condition on
 the key only the rows of that key.
@@ -6,7 +6,9 @@ the key only the rows of that key.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,11 +18,11 @@ from millpond.errors import InvalidError
 from millpond.plan.objects import SqlObject
 from millpond.sql.catalog import Catalog
 from millpond.sql.functions import inlined
-from millpond.sql.keys import Keys, wanted_keys
+from millpond.sql.keys import Keys, own_names, wanted_keys
 from millpond.sql.lazy import LazyRows
-from millpond.sql.moments import as_of
+from millpond.sql.moments import Read, as_of, renamed_relations
 from millpond.sql.parameters import Params, for_duckdb
-from millpond.sql.parse import Piece, readable, reads_only
+from millpond.sql.parse import Piece, near_miss, readable, reads_only
 from millpond.sql.result import Result
 from millpond.sql.scratch import SMALL, Relations, Scratch
 from millpond.sql.session import Session
@@ -30,9 +32,11 @@ from millpond.state.table_spec import TableSpec
 
 
 def run(session: Session, piece: Piece, params: Params) -> Result:
-    session.require_epoch()
-    piece, epoch = as_of(session.pond, piece, params)
-    asked, values = for_duckdb(piece, params)
+    begun = session.has_epoch()
+    if not begun and any(piece.has(n, "AS", "OF") for n in range(len(piece))):
+        session.require_epoch()
+    read = as_of(session.pond, piece, params)
+    asked, values = for_duckdb(read.piece, params)
     sql = readable(asked)
     if not reads_only(sql):
         piece.fail(
@@ -43,45 +47,119 @@ def run(session: Session, piece: Piece, params: Params) -> Result:
             "TUMBLE, HOP and SESSION are for materialized views",
             hint="read such a view, or use time_bucket(INTERVAL '10 minutes', ts)",
         )
+    if not begun:  # nothing is defined: a query of constants
+        catalog = session.catalog
+        sql = inlined(sql, catalog.objects).sql
+        with session.scratch.turn() as scratch:
+            names, table = answer(scratch, catalog, (), sql, values)
+        return Result.of_rows([n for n, _ in names], [t for _, t in names], table)
+    plain = readable(for_duckdb(read.plain, params)[0]) if read.reads else None
     reader = session.pond._reader
-    with reader.pinned(epoch) as snapshot:
+    with ExitStack() as pins:
+        snapshot = pins.enter_context(reader.pinned(read.when))
         catalog = session.catalog_of(reader.plan_of(snapshot.manifest))
-        now = catalog if epoch is None else session.catalog_of(reader.plan_of(reader.head()))
+        now = catalog if read.when is None else session.catalog_of(reader.plan_of(reader.head()))
         sql = inlined(sql, now.objects).sql  # functions of now
-        shown = shown_rows(catalog, snapshot, sql, values or {})
+        plain = None if plain is None else inlined(plain, now.objects).sql
+        shown = [*shown_rows(catalog, snapshot, sql, values or {})]
+        epochs = {snapshot.epoch} if shown or not read.reads else set()
+        for when in dict.fromkeys(one.when for one in read.reads):
+            then = snapshot if when == read.when else pins.enter_context(reader.pinned(when))
+            known = session.catalog_of(reader.plan_of(then.manifest))
+            reads = [one for one in read.reads if one.when == when]
+            shown += rows_then(known, then, sql, values or {}, reads, len(shown))
+            epochs.add(then.epoch)
         with session.scratch_for(sql, shown).turn() as scratch:
-            names, table = answer(scratch, catalog, shown, sql, values)
-    return Result.of_rows([n for n, _ in names], [t for _, t in names], table, snapshot.epoch)
+            names, table = answer(scratch, now, shown, sql, values, plain)
+    epoch = epochs.pop() if len(epochs) == 1 else snapshot.epoch
+    return Result.of_rows([n for n, _ in names], [t for _, t in names], table, epoch)
 
 
 def shown_rows(catalog: Catalog, snapshot: Snapshot, sql: str, values: Any) -> Relations:
     """What a query names, and the rows of it that the query can need."""
-    named = catalog.expanded(catalog.read_by(sql))
+    return _needed(catalog, snapshot, sql, values, catalog.expanded(catalog.read_by(sql)), {})
+
+
+def rows_then(
+    catalog: Catalog, snapshot: Snapshot, sql: str, values: Any, reads: Sequence[Read], taken: int
+) -> Relations:
+    """The relations that a query reads at one epoch of their own, under the names that it has for them."""
+    own = own_names(sql)
+    called: dict[str, str] = {}
+    for one in reads:
+        if one.name.lower() in own:
+            raise InvalidError(
+                f"AS OF cannot follow {one.name!r}, which the query defines itself",
+                hint="write it inside WITH, after each table",
+            )
+        found = catalog.find(one.name)
+        if found is None or found.kind in ("sink", "index", "function"):
+            raise InvalidError(
+                f"there is no table or view named {one.name!r} at epoch {snapshot.epoch}",
+                detail=f"there are {', '.join(sorted(catalog.objects)) or 'none'}",
+                hint=near_miss(one.name, list(catalog.objects)),
+                epoch=snapshot.epoch,
+            )
+        called[found.name] = one.called
+    named = catalog.expanded([catalog.objects[name] for name in called])
+    for found in named:  # what plain views among them read
+        called.setdefault(found.name, f"{reads[0].called}_{taken}_{len(called)}")
+    return _needed(catalog, snapshot, sql, values, named, called)
+
+
+def _needed(
+    catalog: Catalog,
+    snapshot: Snapshot,
+    sql: str,
+    values: Any,
+    named: Sequence[SqlObject],
+    called: Mapping[str, str],
+) -> Relations:
+    """Relations and the rows of each that a query can need, some under other names."""
     behind = {name for o in named if o.kind == "view" for name in o.uses}  # views may need other rows
     kept: list[tuple[SqlObject, TableSpec]] = []
     for found in named:
         spec = catalog.stored(found)
         if spec is not None and found.kind != "view" and found.name not in behind:
             kept.append((found, spec))
-    keys = wanted_keys(sql, [*kept, *_indexes(catalog, kept)], values) if kept else {}
-    relations = [o for o in named if o.kind not in ("sink", "index")]
-    return [(found, _rows(catalog, snapshot, found, keys)) for found in relations]
+    tables = [*kept, *_indexes(catalog, kept)]
+    in_query = [(replace(o, name=called.get(o.name, o.name)), spec) for o, spec in tables]
+    keys = wanted_keys(sql, in_query, values) if kept else {}
+    lower = {name.lower(): now for name, now in called.items()}
+    shown = []
+    for found in named:
+        if found.kind in ("sink", "index"):
+            continue
+        rows, name = _rows(catalog, snapshot, found, keys), called.get(found.name)
+        if name is not None:
+            text = renamed_relations(found.text, lower) if found.kind == "view" else found.text
+            found = replace(found, name=name, text=text)
+        shown.append((found, rows))
+    return shown
 
 
 def answer(
-    scratch: Scratch, catalog: Catalog, shown: Relations, sql: str, values: Any
+    scratch: Scratch,
+    catalog: Catalog,
+    shown: Relations,
+    sql: str,
+    values: Any,
+    plain: str | None = None,
 ) -> tuple[list[tuple[str, str]], pa.Table]:
-    """The names and types of a query's columns, and its rows."""
+    """The names and types of a query's columns, and its rows; `plain` is the query as it was written."""
     for found, rows in shown:
         if rows is None:
             scratch.view(found.name, found.text)
         else:
             scratch.relation(found, rows)
+    said = sql if plain is None else plain
     try:
-        return scratch.query(sql, values)
+        return scratch.query(sql, values, shown=said)
     except InvalidError:
-        catalog.binder.run(f"prepare checked as {sql}", sql, len("prepare checked as "))  # it knows all names
-        catalog.binder.run("deallocate checked", sql)
+        catalog.binder.run(
+            f"prepare checked as {said}", said, len("prepare checked as ")
+        )  # it knows all names
+        catalog.binder.run("deallocate checked", said)
         raise
 
 

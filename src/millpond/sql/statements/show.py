@@ -48,8 +48,8 @@ def run(session: Session, words: Words) -> Result:
     if what == "EPOCHS":
         return _epochs(session)
     if what == "SAVEPOINTS":
-        session.require_epoch()
-        rows = [[n, str(e)] for n, e in sorted(session.pond.savepoints().items())]
+        savepoints = session.pond.savepoints() if session.has_epoch() else {}
+        rows = [[n, str(e)] for n, e in sorted(savepoints.items())]
         return _texts(["name", "epoch"], rows)
     if what not in _KINDS:
         names = [*_KINDS, "EPOCHS", "SAVEPOINTS", "JOBS", "CREATE"]
@@ -70,12 +70,12 @@ def run(session: Session, words: Words) -> Result:
 
 def _late(session: Session, found: list[SqlObject]) -> Result:
     """The tables of rows that came too late, with the number and the watermark that each has."""
-    session.require_epoch()
-    head = session.pond.head()
-    marks = {o.name: head.watermarks.get(o.options["watermark"]) for o in found}
+    head = session.pond.head() if session.has_epoch() else None
+    counts = {} if head is None else head.counts
+    marks = {o.name: None if head is None else head.watermarks.get(o.options["watermark"]) for o in found}
     rows = {
         "name": pa.array([o.name for o in found], pa.string()),
-        "rows": pa.array([head.counts.get(f"late/{o.options['watermark']}", 0) for o in found], pa.int64()),
+        "rows": pa.array([counts.get(f"late/{o.options['watermark']}", 0) for o in found], pa.int64()),
         "watermark": pa.array([m and m["bound"] for m in marks.values()], pa.timestamp("us")),
     }
     return Result.of_rows(list(rows), ["VARCHAR", "BIGINT", "TIMESTAMP"], pa.table(rows).sort_by("name"))
@@ -93,7 +93,7 @@ def _texts(names: list[str], rows: list[list[str]]) -> Result:
 
 
 def _epochs(session: Session) -> Result:
-    session.require_epoch()
+    epochs = session.pond.epochs() if session.has_epoch() else []
     rows = [
         {
             "epoch": e.epoch,
@@ -103,7 +103,7 @@ def _epochs(session: Session) -> Result:
             "ms": e.ms,
             "note": e.note,
         }
-        for e in session.pond.epochs()
+        for e in epochs
     ]
     types = ["BIGINT", "VARCHAR", "TIMESTAMP", "BIGINT", "DOUBLE", "VARCHAR"]
     return Result.of_rows(_EPOCHS.names, types, pa.Table.from_pylist(rows, schema=_EPOCHS))
