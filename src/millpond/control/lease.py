@@ -8,7 +8,6 @@ waited for.
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import threading
@@ -18,9 +17,11 @@ from dataclasses import dataclass
 
 from millpond.control import process_name
 from millpond.errors import UnavailableError
+from millpond.state.seal import sealed, unsealed
 from millpond.state.store import MissingError, Store
 
 PREFIX = "lease/"
+FORMAT = 2  # of a renewal; version 1 has neither this number nor a checksum
 
 
 @dataclass(frozen=True)
@@ -41,24 +42,37 @@ def holder_name() -> str:
 
 
 def latest(store: Store) -> Beat | None:
-    names = store.list(PREFIX)
+    names = _names(store)
     while names:
         try:
-            data = json.loads(store.get(names[-1]))
+            raw = store.get(names[-1])
         except MissingError:  # an older renewal, swept between the listing and the read
-            names = store.list(PREFIX)
+            names = _names(store)
             continue
-        return Beat(int(names[-1][len(PREFIX) :]), data["holder"], data["released"], data.get("process"))
+        return _parse(int(names[-1][len(PREFIX) :]), raw)
     return None
+
+
+def _names(store: Store) -> list[str]:
+    return [name for name in store.list(PREFIX) if name[len(PREFIX) :].isdecimal()]
+
+
+def _parse(number: int, raw: bytes) -> Beat:
+    """A renewal, verified; a damaged one says no more than that somebody renewed."""
+    try:
+        data = unsealed(raw)
+        return Beat(number, str(data["holder"]), bool(data["released"]), data.get("process"))
+    except (ValueError, KeyError, TypeError):
+        return Beat(number, "a process whose lease cannot be read", released=False)
 
 
 def beat(
     store: Store, number: int, holder: str, *, released: bool = False, process: str | None = None
 ) -> int:
     """Renew under this number, unless another has it; the next free number. All but the last few go."""
-    data = {"holder": holder, "released": released, "process": process}
-    store.put_new(f"{PREFIX}{number:016d}", json.dumps(data).encode())
-    numbers = [int(name[len(PREFIX) :]) for name in store.list(PREFIX)]
+    data = {"format": FORMAT, "holder": holder, "released": released, "process": process}
+    store.put_new(f"{PREFIX}{number:016d}", sealed(data))
+    numbers = [int(name[len(PREFIX) :]) for name in _names(store)]
     for old in numbers:
         if old < number - 2:
             store.delete(f"{PREFIX}{old:016d}")

@@ -22,6 +22,7 @@ from millpond.engine import watermarks
 from millpond.engine.changer import Changer
 from millpond.engine.compactor import compact, merge_small
 from millpond.engine.engine import Engine
+from millpond.engine.missing import told_missing
 from millpond.engine.programs import program_of, save_plan
 from millpond.engine.protocol import (
     ChangePlan,
@@ -58,7 +59,13 @@ from millpond.engine.spec import EpochSpec, Report
 from millpond.engine.view_changes import all_rows, read_by, sink_changes
 from millpond.engine.whole import Epochs
 from millpond.engine.worker import Worker
-from millpond.errors import DataError, InternalError, InvalidError, MillpondError, UnavailableError
+from millpond.errors import (
+    DataError,
+    InternalError,
+    InvalidError,
+    MillpondError,
+    UnavailableError,
+)
 from millpond.operators.materialize import ERRORS_SPEC
 from millpond.operators.scan import Scan
 from millpond.plan.change import restored, same_program
@@ -71,11 +78,11 @@ from millpond.sources.source import Advance, Poll, Source, Split
 from millpond.state import history, inbox
 from millpond.state.garbage import Facts, collect
 from millpond.state.listing import Listing, live_runs
-from millpond.state.manifest import Manifest, encode_page, is_kept, manifest_name
+from millpond.state.manifest import Manifest, encode_page, is_kept, manifest_name, run_id
 from millpond.state.packed import PackedWriter
 from millpond.state.run_ref import RunRef
 from millpond.state.snapshot import Snapshot
-from millpond.state.store import Put
+from millpond.state.store import MissingError, Put
 
 APART_US = 20_000  # of all tasks: above it steps that have nothing in common are run beside each other
 QUICK_US, QUICK_STEP_US = 200_000, 10_000  # of a task: below it another task would not help
@@ -130,6 +137,11 @@ class Shell:
             case ReadHead() | PollSources() | ReadBack():
                 try:
                     return self._ask(instruction)
+                except MissingError as error:
+                    told = told_missing(self.store, self._head, error)
+                    if not isinstance(told, UnavailableError):
+                        raise told from error
+                    return Unanswered(instruction, told)
                 except UnavailableError as error:
                     return Unanswered(instruction, error)
                 except OSError as error:  # a source's files or connections
@@ -166,7 +178,13 @@ class Shell:
 
     def read_head(self) -> HeadRead:
         head = history.read_head(self.store)
-        return HeadRead(None) if head is None else self._opened(head)
+        try:
+            return HeadRead(None) if head is None else self._opened(head)
+        except MissingError as error:
+            now = history.read_head(self.store)
+            if head is None or now is None or now.epoch != head.epoch:
+                raise  # the pond has moved on: it is asked again
+            raise told_missing(self.store, head, error) from error
 
     def _opened(self, manifest: Manifest) -> HeadRead:
         pages = {p.name: self.worker.pages.read(p.name) for p in manifest.pages}
@@ -291,6 +309,8 @@ class Shell:
             spec = self._spec(ask)
             reports = self._epochs.run(spec) if ask.admitted or ask.due else []
             outcome = self._outcome(ask, spec, reports)
+        except MissingError as error:
+            return RunFailed(told_missing(self.store, ask.base, error))
         except MillpondError as error:
             return RunFailed(error)
         except OSError as error:
@@ -484,6 +504,8 @@ class Shell:
         try:
             manifest = history.read_manifest(self.store, ask.epoch)
             delta = self._to_deliver(manifest, ask.sink, ask.whole)
+        except MissingError as error:
+            return DeliverFailed(ask.sink, ask.epoch, told_missing(self.store, self._head, error))
         except MillpondError as error:
             return DeliverFailed(ask.sink, ask.epoch, error)
         try:
@@ -534,10 +556,22 @@ class Shell:
                 return Compacted(ask.job, added, tuple(also))
             added = compact(ask.job, spec, self.worker, self.engine, ask.token, ask.epoch, self.options)
             return Compacted(ask.job, added)
+        except MissingError as error:
+            return CompactFailed(ask.job, self._missing_input(ask, error))
         except MillpondError as error:
             return CompactFailed(ask.job, error)
         finally:
             self._let_go()
+
+    def _missing_input(self, ask: Compact, error: MissingError) -> MillpondError:
+        """Why a merge misses a file: what it merges may have ended and been collected since it was asked."""
+        head = self._head
+        try:
+            listed = set() if head is None else {run_id(r) for r in Listing.of(head, self.worker.pages).all()}
+        except UnavailableError:
+            return error
+        wanted = {run_id(ref) for job in (ask.job, *ask.also) for ref in job.refs}
+        return told_missing(self.store, head, error) if wanted <= listed else error
 
     def _let_go(self) -> None:
         """Of files that merges here have opened and that are over."""

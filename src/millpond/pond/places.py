@@ -30,6 +30,10 @@ def store_options(uri: str, settings: Settings, given: Mapping[str, Any]) -> dic
         return dict(given)
     name = hashlib.blake2b(uri.encode(), digest_size=8).hexdigest()
     folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "millpond" / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:  # a home that cannot be written to: without a cache files are fetched each time
+        return dict(given)
     return {"cache": str(folder), "cache_bytes": settings.cache_bytes, **given}
 
 

@@ -21,16 +21,15 @@ from millpond import delta as deltas
 from millpond.clock import Clock, SystemClock
 from millpond.engine.view_changes import view_changes, view_difference
 from millpond.engine.worker import Worker
-from millpond.errors import DataError, InvalidError
+from millpond.errors import DataError, InvalidError, UnavailableError
 from millpond.operators.materialize import ERRORS_SPEC
 from millpond.plan.nodes import Plan, View
 from millpond.plan.tables import table_specs
 from millpond.serve import states
-from millpond.serve.holds import Holds
+from millpond.serve.holds import Holds, let_go, try_pin
 from millpond.serve.states import StateInfo
 from millpond.state import history
 from millpond.state.manifest import Manifest, is_kept
-from millpond.state.pins import pin, unpin
 from millpond.state.snapshot import Snapshot
 from millpond.state.store import MissingError
 from millpond.state.table_spec import TableSpec
@@ -83,7 +82,7 @@ class Reader:
             snapshot = self._holds.take(wanted, self._open_kept)
             if snapshot is not None:
                 try:
-                    with told_as_damage(wanted):
+                    with self._told(wanted):
                         yield snapshot
                 finally:
                     self._holds.give_back(wanted)
@@ -100,6 +99,23 @@ class Reader:
             hint="keep more history with retain_epochs, or make a savepoint before it is needed",
             epoch=epoch,
         )
+
+    @contextlib.contextmanager
+    def _told(self, first: int, last: int | None = None) -> Iterator[None]:
+        """What a missing file means: it was lost, or collected because nothing could be pinned."""
+        with told_as_damage(first if last is None else last):
+            try:
+                yield
+            except MissingError as error:
+                now = history.read_head(self.store)
+                if now is None or is_kept(now, first):
+                    raise
+                raise UnavailableError(
+                    f"epoch {first} was collected while it was being read",
+                    detail=f"{error.message}; the oldest epoch that can be read is {now.floor} now",
+                    hint="read again; a reader that may write to pins/ keeps its epoch from being collected",
+                    epoch=first,
+                ) from error
 
     def _open_kept(self, epoch: int) -> Snapshot | None:
         now = self.head()
@@ -231,16 +247,16 @@ class Reader:
     def _stretch(self, first: int, last: int) -> Iterator[tuple[Snapshot, Snapshot]]:
         """The first and the last of some epochs that all stay readable until the block ends."""
         expires_us = self._clock.now_us() + self._reader_us
-        made = pin(self.store, first, expires_us, last=last)
+        made = try_pin(self.store, first, expires_us, last=last)
         try:
             # Asked after the pin was written: that order is what makes it safe.
             before, after = self._open_kept(first), self._open_kept(last)
             if before is None or after is None:
                 raise self._gone(first)
-            with told_as_damage(last):
+            with self._told(first, last):
                 yield before, after
         finally:
-            unpin(self.store, made)
+            let_go(self.store, made)
 
     def errors(self, view: str | None = None, epoch: int | str | None = None) -> pa.Table:
         """Rows that could not be processed: step, row, reason; of one view's steps or of all."""

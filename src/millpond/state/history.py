@@ -12,7 +12,7 @@ PREFIX = "manifests/"
 
 
 def epochs(store: Store) -> list[int]:
-    return [epoch_of(name) for name in store.list(PREFIX)]
+    return [epoch_of(name) for name in store.list(PREFIX) if name[len(PREFIX) :].isdecimal()]
 
 
 def read_manifest(store: Store, epoch: int) -> Manifest:
@@ -27,14 +27,27 @@ def read_manifest(store: Store, epoch: int) -> Manifest:
             hint="ask for a retained epoch, or keep more of them with retain_epochs",
             epoch=epoch,
         ) from missing
-    return Manifest.decode(raw, name=name)
+    return _decoded(epoch, raw)
 
 
 def find_manifest(store: Store, epoch: int) -> Manifest | None:
     try:
-        return Manifest.decode(store.get(manifest_name(epoch)), name=manifest_name(epoch))
+        return _decoded(epoch, store.get(manifest_name(epoch)))
     except MissingError:
         return None
+
+
+def _decoded(epoch: int, raw: bytes) -> Manifest:
+    name = manifest_name(epoch)
+    found = Manifest.decode(raw, name=name)
+    if found.epoch != epoch:
+        raise DataError(
+            f"{name} holds another epoch",
+            detail=f"it is the manifest of epoch {found.epoch}",
+            hint="the file was copied or renamed: restore it from a backup",
+            epoch=epoch,
+        )
+    return found
 
 
 def read_head(store: Store) -> Manifest | None:

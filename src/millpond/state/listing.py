@@ -10,6 +10,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
+from millpond.errors import DataError
 from millpond.state.manifest import Manifest, Page, RunId, decode_page, run_id
 from millpond.state.run_ref import RunRef
 from millpond.state.store import Store
@@ -85,7 +86,18 @@ def live_runs(
     pages: Sequence[Page], recent: Sequence[RunRef], gone: Sequence[RunId], cache: PageCache
 ) -> list[RunRef]:
     dead = set(gone)
-    runs = [r for page in pages for r in cache.read(page.name) if run_id(r) not in dead]
+    runs = [r for page in pages for r in _read(page, cache) if run_id(r) not in dead]
     cache.trim(len(pages))
     runs.extend(recent)
     return runs
+
+
+def _read(page: Page, cache: PageCache) -> tuple[RunRef, ...]:
+    found = cache.read(page.name)
+    if len(found) != page.runs:
+        raise DataError(
+            f"{page.name} is not the page that was written",
+            detail=f"{len(found)} runs, the manifest says {page.runs}",
+            hint="the file was copied or renamed: restore it from a backup",
+        )
+    return found

@@ -24,6 +24,7 @@ from millpond.errors import DataError, InvalidError, MillpondError
 from millpond.state.store import (
     Data,
     Names,
+    NotWritableError,
     Put,
     PutUnknownError,
     StoreError,
@@ -180,14 +181,18 @@ class LocalStore:
         if error.errno in _FULL:
             needed = sum(piece.nbytes for piece in pieces)
             free = shutil.disk_usage(self._root if self._root.exists() else Path("/")).free
-            return StoreError(
+            return NotWritableError(
                 f"no room to write {name}",
                 detail=f"needs {needed} bytes, the volume has {free} free ({os.strerror(error.errno)})",
                 hint=f"free space on the volume of {self._root}, then retry; nothing was written",
             )
         if error.errno in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK):
             hint = "the file system must support hard links, and this user must be allowed to make them"
-            return StoreError(f"cannot write {name}", detail=str(error), hint=hint)
+            kind = NotWritableError if error.errno == errno.EPERM else StoreError
+            return kind(f"cannot write {name}", detail=str(error), hint=hint)
+        if error.errno in (errno.EROFS, errno.EACCES):
+            hint = "reading works all the same; to write, mount it writable and give this user write access"
+            return NotWritableError(f"cannot write {name}", detail=str(error), hint=hint)
         return StoreError(f"cannot write {name}", detail=str(error))
 
 

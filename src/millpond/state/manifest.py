@@ -16,15 +16,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import xxhash
-
 from millpond.errors import DataError, InternalError
 from millpond.state.filling import Fill
 from millpond.state.run_ref import RunRef
+from millpond.state.seal import has_seal, sealed
 
 FORMAT = 1
-_SEAL = b',"xxh3":"%016x"}'  # the last member: the checksum of all bytes before it
-_SEAL_BYTES = len(_SEAL % 0)
 PAGE_RUNS = 256  # runs in one page, at most
 FOLD_AT = 96  # entries in recent + gone that make us write pages
 
@@ -106,12 +103,6 @@ class Manifest:
             raise _damaged(name, raw, f"{type(broken).__name__}: {broken}") from broken
 
 
-def sealed(data: Mapping[str, Any]) -> bytes:
-    """JSON that ends with a checksum of itself: a flipped bit in a number would still be JSON."""
-    body = json.dumps(data, separators=(",", ":"), sort_keys=True).encode()[:-1]
-    return body + _SEAL % xxhash.xxh3_64_intdigest(body)
-
-
 def unsealed(raw: bytes, name: str) -> dict[str, Any]:
     """What `sealed` wrote, proved, or a DataError that says why not."""
     try:
@@ -126,8 +117,7 @@ def unsealed(raw: bytes, name: str) -> dict[str, Any]:
             detail=f"{name} has format {version}, this version reads up to {FORMAT}",
             hint="upgrade: pip install --upgrade millpond",
         )
-    body = raw[:-_SEAL_BYTES]
-    if raw[-_SEAL_BYTES:] != _SEAL % xxhash.xxh3_64_intdigest(body):
+    if not has_seal(raw):
         raise _damaged(name, raw, "its checksum does not match its content")
     return dict(data)
 

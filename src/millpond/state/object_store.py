@@ -24,6 +24,7 @@ from millpond.state.store import (
     Data,
     MissingError,
     Names,
+    NotWritableError,
     Put,
     PutUnknownError,
     StoreError,
@@ -116,7 +117,7 @@ class ObjectStore:
                 hint=f"create it, or correct {self._uri}",
             ) from error
         except _REFUSED as error:
-            raise StoreError(f"may not write {name}", detail=_said(error), hint=_CREDENTIALS) from error
+            raise NotWritableError(f"may not write {name}", detail=_said(error), hint=_CREDENTIALS) from error
         except raised.NotSupportedError as error:
             raise InvalidError(
                 "this storage has no put-if-absent",

@@ -8,13 +8,15 @@ commit, *then* reads the pins.
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 
+from millpond.errors import DataError
+from millpond.state.seal import sealed, unsealed
 from millpond.state.store import MissingError, Store
 
 PREFIX = "pins/"
+FORMAT = 2  # of a pin; version 1 has neither this number nor a checksum
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ def pin(
     """Keep an epoch, or all from it to `last`; believed only after the floor was looked at again."""
     made = Pin(f"{PREFIX}{epoch:016d}-{os.urandom(8).hex()}", epoch, last or epoch, expires_us, why)
     data = {"epoch": epoch, "last": made.last, "expires_us": expires_us, "why": why}
-    store.put_new(made.name, json.dumps(data).encode())
+    store.put_new(made.name, sealed({"format": FORMAT, **data}))
     return made
 
 
@@ -48,8 +50,21 @@ def pins(store: Store) -> list[Pin]:
     found = []
     for name in store.list(PREFIX):
         try:
-            data = json.loads(store.get(name))
+            raw = store.get(name)
         except MissingError:  # removed by its owner between the listing and the read
             continue
-        found.append(Pin(name, data["epoch"], data["last"], data["expires_us"], data["why"]))
+        found.append(_parse(name, raw))
     return found
+
+
+def _parse(name: str, raw: bytes) -> Pin:
+    """A pin, verified: one that cannot be read might keep anything, so nothing is collected past it."""
+    try:
+        data = unsealed(raw)
+        return Pin(name, data["epoch"], data["last"], data["expires_us"], data["why"])
+    except (ValueError, KeyError, TypeError) as broken:
+        raise DataError(
+            f"pin {name} cannot be read",
+            detail=f"{len(raw)} bytes, {broken}",
+            hint="nothing is collected while it is there; delete it if no reader or fork uses its epoch",
+        ) from broken

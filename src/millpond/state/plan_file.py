@@ -30,8 +30,8 @@ def read_plan(store: Store, name: str) -> bytes:
         raw = store.get(name)
     except MissingError as missing:
         raise DataError(
-            f"the plan {name} is missing",
-            detail=missing.detail,
+            "the catalog cannot be read",
+            detail=f"{name} is missing",
             hint="restore the file from a backup; do not delete files under catalog/",
         ) from missing
     check_plan(name, raw)
@@ -45,7 +45,7 @@ def check_plan(name: str, raw: bytes) -> None:
         return  # of a backfill, written before its plans were named by their content
     if written is None or written[0] != digest(raw):
         raise DataError(
-            f"the plan {name} cannot be read",
-            detail=f"{len(raw)} bytes, their digest is {digest(raw)}, not the one in the name",
+            "the catalog cannot be read",
+            detail=f"{name}, {len(raw)} bytes: their digest is {digest(raw)}, not the one in the name",
             hint="the file is damaged: keep it, and restore it from a backup",
         )

@@ -47,6 +47,10 @@ class MissingError(StoreError):
     """There is nothing under that name."""
 
 
+class NotWritableError(StoreError):
+    """Nothing can be written: the storage is read-only or full, or this user may not; nothing has changed."""
+
+
 class PutUnknownError(StoreError):
     """The put may or may not have landed: read the name back and compare."""
 

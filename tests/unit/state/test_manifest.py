@@ -28,10 +28,10 @@ from millpond.state.manifest import (
     ref_from_json,
     ref_to_json,
     run_id,
-    sealed,
 )
 from millpond.state.memory_store import MemoryStore
 from millpond.state.run_ref import RunRef
+from millpond.state.seal import sealed
 
 names = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size=1, max_size=8)
 hashes = st.integers(0, 2**64 - 1)
