@@ -169,17 +169,30 @@ def _splits(
                     hint="replay with the pipeline that the epoch was run with",
                     epoch=manifest.epoch,
                 )
-            split = (
-                _entry(reader, what, base, stored) if step == INBOX else _split(node.operator.source, what)
-            )
+            if step == INBOX:
+                split = _entry(reader, what, base, stored)
+            else:
+                split = _split(manifest.epoch, scan, node.operator.source, what)
             if split is None:
-                raise InvalidError(
-                    f"inbox entry {what['entry']}, which epoch {manifest.epoch} read, is no longer kept",
-                    hint="entries are kept for as long as the epochs after the floor; replay a newer epoch",
-                    epoch=manifest.epoch,
+                raise _missing(
+                    manifest.epoch,
+                    scan,
+                    f"inbox entry {what['entry']} is no longer kept; it held the rows",
+                    "entries are kept for as long as the epochs that read them: "
+                    "keep more history with retain_epochs, or make a savepoint of the epoch",
                 )
             found.setdefault(scan, []).append(split)
     return found
+
+
+def _missing(epoch: int, step: str, detail: str, hint: str | None) -> InvalidError:
+    return InvalidError(
+        f"epoch {epoch} cannot be replayed: what it read from source {step!r} is missing",
+        detail=detail,
+        hint=hint,
+        step=step,
+        epoch=epoch,
+    )
 
 
 def _entry(reader: Reader, what: Mapping[str, Any], base: Manifest, stored: Plan) -> Split | None:
@@ -194,10 +207,14 @@ def _entry(reader: Reader, what: Mapping[str, Any], base: Manifest, stored: Plan
     return None if size is None else Split(what, int(what["rows"]), size, blob=name)
 
 
-def _split(source: Any, what: Mapping[str, Any]) -> Split:
-    """A source reads a split by what it says; one whose splits carry data makes it anew."""
+def _split(epoch: int, step: str, source: Any, what: Mapping[str, Any]) -> Split:
+    """A source reads a split by what it says; one whose splits carry data makes it again."""
     if hasattr(source, "again"):
-        made: Split = source.again(what)
+        try:
+            made: Split = source.again(what)
+        except InvalidError as error:
+            detail = error.message if error.detail is None else f"{error.message}: {error.detail}"
+            raise _missing(epoch, step, detail, error.hint) from error
         return made
     rows = what.get("rows")
     return Split(what, rows if isinstance(rows, int) else 0, 0)
@@ -257,12 +274,14 @@ def _run(
     except (UnavailableError, DataError) as error:
         if error.step not in splits:
             raise
-        raise InvalidError(
-            f"the input of epoch {manifest.epoch} cannot be read again: {error.message}",
-            detail=error.detail,
-            hint="put it back as it was, or replay an epoch whose input is still there",
-            step=error.step,
-            epoch=manifest.epoch,
+        assert error.step is not None
+        detail = error.message if error.detail is None else f"{error.message}: {error.detail}"
+        raise _missing(
+            manifest.epoch,
+            error.step,
+            detail,
+            "put it back as it was, or replay an epoch whose input is still there; "
+            "keep files and messages for as long as the epochs that read them are to be replayed",
         ) from error
     return _compared(reader, manifest, base, stored, plan, worker, reports, given)
 

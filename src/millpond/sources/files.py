@@ -227,19 +227,19 @@ class FileSource:
             if self._folder.find(file.path) != file:
                 self._same(what)  # a file may be touched while it is read, and no more
         except FileNotFoundError as error:
-            raise _vanished(str(self.path), what["path"]) from error
+            raise _gone(str(self.path), what["path"]) from error
 
     def _same(self, what: Any) -> Found:
         """The file of a piece, if it still is the one that was admitted."""
         file = self._folder.find(what["path"])
         if file is None:
-            raise _vanished(str(self.path), what["path"])
+            raise _gone(str(self.path), what["path"])
         try:
             etag = self._format.etag(self._folder, file)
         except BadFileError as error:
-            raise _changed(str(self.path), what, file, str(error)) from error
+            raise _another(str(self.path), what, file, str(error)) from error
         if (file.size, etag) != (what["size"], what["etag"]):
-            raise _changed(str(self.path), what, file, etag)
+            raise _another(str(self.path), what, file, etag)
         return file
 
     # -- inside -----------------------------------------------------------------
@@ -451,6 +451,20 @@ def _vanished(folder: str, path: str) -> UnavailableError:
         detail=f"it was admitted from {folder!r}",
         hint="put it back as it was; nothing that was committed is lost",
     )
+
+
+def _gone(folder: str, path: str) -> UnavailableError:
+    """Said of a piece that is being read: for the first time, or again by a replay."""
+    return UnavailableError(
+        f"file {path!r} is gone",
+        detail=f"it was admitted from {folder!r}",
+        hint="put it back as it was; nothing that was committed is lost",
+    )
+
+
+def _another(folder: str, then: Any, now: Found, etag: str) -> DataError:
+    error = _changed(folder, then, now, etag)
+    return DataError(f"file {now.path!r} changed after it was admitted", detail=error.detail, hint=error.hint)
 
 
 def _changed(folder: str, then: Any, now: Found, etag: str) -> DataError:

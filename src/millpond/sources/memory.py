@@ -134,9 +134,10 @@ class MemorySource:
         number = int(what["item"])
         if number >= len(self.items) or not isinstance(self.items[number], pa.Table | Bound):
             raise InvalidError(
-                f"the test source no longer has item {number}",
-                detail=f"it holds {len(self.items)} items in this process",
-                hint="replay in the process that holds its rows, or from a file that gives them again",
+                f"the MemorySource does not hold item {number}",
+                detail=f"it has {len(self.items)} items in this process, and its rows are stored nowhere else",
+                hint="replay in the process that pushed the rows, or define the stream and push them again; "
+                "rows of a table, a FileSource or a KafkaSource can be read again by any process",
             )
         return self._split(number, int(what["marks"]), self.items[number])
 

@@ -171,7 +171,21 @@ def _executed(store: Store, head: Manifest) -> list[str]:
     """Entries that the oldest epoch of the stretch has executed, but the last of them.
 
     Its number is the place of the next.  A rollback, also to a savepoint, never goes back in the inbox.
+    What a savepoint's epoch read stays: a replay of it reads it again.
     """
     oldest = find_manifest(store, head.floor) or head
     done = int(oldest.positions.get("inbox", 0))
-    return [name for name in store.list(INBOX) if done > 1 and name < entry_name(done - 1)]
+    if done <= 1:
+        return []
+    read = _read_by_savepoints(store, head)
+    return [name for name in store.list(INBOX) if name < entry_name(done - 1) and name not in read]
+
+
+def _read_by_savepoints(store: Store, head: Manifest) -> set[str]:
+    found: set[str] = set()
+    for epoch in {e for e in head.savepoints.values() if e < head.floor}:
+        manifest = find_manifest(store, epoch)
+        for what in () if manifest is None else manifest.admitted.get("inbox", ()):
+            last = int(what["entry"])
+            found |= {entry_name(n) for n in range(int(what.get("made", last)), last + 1)}
+    return found

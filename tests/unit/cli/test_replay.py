@@ -79,7 +79,8 @@ def test_wrong_calls(pond: str, tmp_path: Path) -> None:
     assert "there is no epoch 77 yet" in ask("replay", pond, "77").err
     assert "--pdb talks to people" in ask("replay", pond, "1", "--pdb", "-o", "json").err
     found = ask("replay", make(tmp_path / "memory"), "1", "-o", "json")
-    assert found.code == 2 and "test source no longer has item 0" in json.loads(found.err)["message"]
+    assert found.code == 2 and "what it read from source" in json.loads(found.err)["message"]
+    assert "does not hold item 0" in json.loads(found.err)["detail"]
     (tmp_path / "other.py").write_text("def pipeline(pond):\n    pass")
     assert (
         "is in the pond but not in this pipeline"

@@ -149,13 +149,33 @@ def test_files_are_read_again_and_a_lost_one_is_told(tmp_path: Path) -> None:
     found = reader.replay(epoch)
     assert found.same, found  # what the coordinator refused is not counted to the tasks
     (folder / "one.parquet").unlink()
-    message = f"the input of epoch {epoch} cannot be read again: file 'one.parquet' is gone"
+    message = f"epoch {epoch} cannot be replayed: what it read from source 's' is missing"
     with pytest.raises(InvalidError, match=message) as told:
         reader.replay(epoch)
     assert told.value.step == "s" and told.value.epoch == epoch
+    assert "file 'one.parquet' is gone: it was admitted from" in (told.value.detail or "")
+    assert "read to its end" not in str(told.value)  # it was
+    assert "put it back" in (told.value.hint or "")
     pq.write_table(pa.table({"k": ["a", "b"], "v": [1, 3]}), folder / "one.parquet")
-    with pytest.raises(InvalidError, match=r"cannot be read again: file 'one\.parquet' changed"):
+    with pytest.raises(InvalidError, match=message) as told:
         reader.replay(epoch)
+    assert "file 'one.parquet' changed after it was admitted" in (told.value.detail or "")
+
+
+def test_a_savepoint_keeps_the_rows_of_tables_that_its_epoch_read(tmp_path: Path) -> None:
+    with opened(tmp_path / "pond", retain_epochs=3, collect_every=1) as pond:
+        table = pond.table("t", {"k": str, "v": int})
+        table.key_by("k").aggregate(n="count(*)").view("by_k")
+        pond.insert("t", [{"k": "a", "v": 1}])
+        pond.drain()
+        pond.insert("t", [{"k": "b", "v": 1}])
+        named = pond.drain()
+        pond.savepoint("named")
+        for number in range(12):
+            pond.insert("t", [{"k": "a", "v": number}])
+            pond.drain()
+        assert pond.head().floor > named
+        assert pond.replay("named").epoch == named and pond.replay("named").same
 
 
 def test_what_cannot_be_replayed_is_refused(tmp_path: Path) -> None:
@@ -183,7 +203,7 @@ def test_what_cannot_be_replayed_is_refused(tmp_path: Path) -> None:
         with pytest.raises(InvalidError, match="no step named 'by-k'") as told:
             pond.replay(pond.epoch, step="by-k")
         assert told.value.hint is not None and "s.by-k" in told.value.hint
-    with pytest.raises(InvalidError, match="test source no longer has item"):
+    with pytest.raises(InvalidError, match="what it read from source 's' is missing"):
         opened(tmp_path / "pond").replay(rollback + 1)
     with opened(tmp_path / "pond") as pond:
         pond.stream("s", source).key_by("k").aggregate(n="count(*)").view("by_k")
