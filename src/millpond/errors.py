@@ -7,6 +7,8 @@ says what to do next.  The command line and every server show the same fields.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -75,6 +77,16 @@ def _rebuild(
     epoch: int | None,
 ) -> MillpondError:
     return kind(message, detail=detail, hint=hint, step=step, epoch=epoch)
+
+
+def nearest(name: object, known: Iterable[str], otherwise: str | None = None) -> str | None:
+    """A hint with the nearest of some names.
+
+    >>> nearest("by_ctiy", ["by_city", "total"])
+    "did you mean 'by_city'?"
+    """
+    near = difflib.get_close_matches(str(name), list(known), 1)
+    return f"did you mean {near[0]!r}?" if near else otherwise
 
 
 class InvalidError(MillpondError):

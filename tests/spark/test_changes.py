@@ -60,3 +60,28 @@ def test_files_are_read_again_and_views_read_in_chunks(session: Any, tmp_path: P
         assert sum(found["n"].to_pylist()) == 2000
         assert sum(found["s"].to_pylist()) == sum(range(2000))
         assert sorted(pond.read("top")["v"].to_pylist()) == [1994, 1996, 1998]
+
+
+def test_a_changed_view_is_replaced_after_a_restart(session: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    rows = pa.table({"k": [i % 3 for i in range(100)], "v": list(range(100))})
+    pq.write_table(rows, folder / "0.parquet")
+
+    def program(**aggregates: str) -> millpond.Pond:
+        pond = millpond.open(tmp_path / "pond", engine="spark", spark=session, durable=False)
+        pond.stream("in", FileSource(folder)).key_by("k").aggregate(**aggregates).view("by_k")
+        return pond
+
+    with program(n="count(*)") as pond:
+        pond.drain()
+    for number in (1, 2):
+        with program(n="count(*)", s="sum(v)") as pond:
+            if number == 1:
+                pond.replace("by_k")
+            pq.write_table(rows, folder / f"{number}.parquet")
+            pond.drain()
+            found = {row["k"]: (row["n"], row["s"]) for row in pond.read("by_k").to_pylist()}
+            times = number + 1
+            wanted = {k: [v for v in range(100) if v % 3 == k] for k in range(3)}
+            assert found == {k: (times * len(v), times * sum(v)) for k, v in wanted.items()}

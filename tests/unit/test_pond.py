@@ -501,7 +501,7 @@ def test_a_changed_step_is_refused_and_changes_nothing(tmp_path: Path) -> None:
         epoch = pond.drain()
     with opened(tmp_path / "p") as pond:
         pond.stream("in", MemorySource(SCHEMA)).key_by("v").aggregate(id="by_k", n="count(*)").view("counts")
-        with pytest.raises(InvalidError, match="step 'by_k' means something else"):
+        with pytest.raises(InvalidError, match="step 'by_k' is defined differently in the pond"):
             pond.drain()
         assert pond.epoch == epoch
 

@@ -48,6 +48,7 @@ class Changer:
         options: Mapping[str, Any] | None = None,
         on_progress: OnProgress | None = None,
         stopped: Callable[[], bool] = lambda: False,
+        from_now: frozenset[str] = frozenset(),
     ) -> None:
         self.worker = worker
         self.engine = engine
@@ -56,6 +57,7 @@ class Changer:
         self.options = dict(options or {})
         self.on_progress = on_progress
         self.stopped = stopped
+        self.from_now = from_now  # steps that get no rows of the past when they come
         self._filling: tuple[str, Filling] | None = None  # by the catalog that it makes
 
     @property
@@ -68,7 +70,8 @@ class Changer:
         """Make what a wanted plan has beyond that of today, or begin to."""
         with _told() as failed:
             wanted, change = self._wanted(ask.catalog, plan)
-            found = backfill_plan(plan, change.plan, change.new, ask.base.positions)
+            from_now = not self.from_now.isdisjoint(change.new)
+            found = backfill_plan(plan, change.plan, change.new, ask.base.positions, from_now=from_now)
             if ask.entry is not None and change.new and found.follows:
                 filling = self._made(change, plan, ask.base)
                 fill = filling.begun(ask)

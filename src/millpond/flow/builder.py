@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from millpond.errors import InvalidError
 from millpond.operators.operator import Operator, Shape
 from millpond.operators.python_function import carrying
 from millpond.plan.nodes import Node, Plan
+from millpond.plan.versions import next_version
+
+
+class Handle(Protocol):
+    """What people hold of a step: it follows when the step gets another id."""
+
+    def follow(self, ids: Mapping[str, str]) -> None: ...
 
 
 class Builder:
     def __init__(self) -> None:
         self.plan = Plan()
+        self.replaced: dict[str, bool] = {}  # views that may differ from the pond: backfilled?
+        self.replaces_all: bool | None = None  # the same for all that changed
+        self.dropped: set[str] = set()  # views of the pond that this program leaves out
         self._sealed = False
         self._before: Mapping[str, Node] = {}
+        self._handles: weakref.WeakSet[Handle] = weakref.WeakSet()
 
     def add(self, step: str | None, operator: Operator, inputs: tuple[str, ...], default: str) -> str:
         """Add a step; its id, which is that of an equal step when there is one."""
         self.change(lambda plan: plan)
         operator = carrying(operator)
-        name = step if step is not None else self._fresh(default, operator, inputs)
+        name = self._fresh(default, operator, inputs) if step is None else self._free(step, operator, inputs)
         if not name or name == "inbox" or name.startswith("_") or "/" in name or "!" in name:
             raise InvalidError(
                 f"{name!r} cannot be a step id",
@@ -58,18 +71,34 @@ class Builder:
         self.plan = plan
         self._before = (plan if running is None else running).nodes
 
+    def hold(self, handle: Handle) -> None:
+        """Tell a handle when steps get other ids."""
+        self._handles.add(handle)
+
+    def adopt(self, plan: Plan, ids: Mapping[str, str]) -> None:
+        """Go on with the ids that a pond has for the steps that were defined."""
+        self.plan = plan
+        for handle in list(self._handles):
+            handle.follow(ids)
+
     def shape(self, step: str) -> Shape:
         return self.plan.shape(step)
 
     def _fresh(self, base: str, operator: Operator, inputs: tuple[str, ...]) -> str:
         """A good default id: what it does, on what; numbered when taken by another step.
 
-        A step of the running program that was dropped keeps its id for itself.
+        A step of the running program that was dropped keeps its id for itself: this is its next version.
         """
         name, number = base, 2
-        while name in self.plan.nodes or self._was_another(name, operator, inputs):
+        while name in self.plan.nodes:
             name = f"{base}-{number}"
             number += 1
+        return self._free(name, operator, inputs)
+
+    def _free(self, name: str, operator: Operator, inputs: tuple[str, ...]) -> str:
+        """The id, or its next version where the running program had another step of that id, now dropped."""
+        if name not in self.plan.nodes and self._was_another(name, operator, inputs):
+            return next_version({*self.plan.nodes, *self._before}, name)
         return name
 
     def _was_another(self, name: str, operator: Operator, inputs: tuple[str, ...]) -> bool:

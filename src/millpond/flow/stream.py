@@ -54,6 +54,11 @@ class Stream:
     def __init__(self, builder: Builder, step: str) -> None:
         self._builder = builder
         self.step = step
+        builder.hold(self)
+
+    def follow(self, ids: Mapping[str, str]) -> None:
+        """Steps have got other ids: those that the pond knows them by."""
+        self.step = ids.get(self.step, self.step)
 
     def __repr__(self) -> str:
         columns = ", ".join(f"{f.name} {f.type}" for f in self.schema)
@@ -350,6 +355,10 @@ class ProcessedStream(Stream):
     def __init__(self, builder: Builder, step: str, sides: Mapping[str, str]) -> None:
         super().__init__(builder, step)
         self._sides = sides
+
+    def follow(self, ids: Mapping[str, str]) -> None:
+        super().follow(ids)
+        self._sides = {name: ids.get(step, step) for name, step in self._sides.items()}
 
     def side(self, name: str) -> Stream:
         """A side output, declared with `sides=`."""

@@ -65,6 +65,9 @@ class Agg:
     argument: str | None = None
     distinct: bool = False
 
+    def __str__(self) -> str:
+        return f"{self.name}={self.function}({'distinct ' * self.distinct}{self.argument or '*'})"
+
 
 @dataclass(frozen=True)
 class Feed:

@@ -38,6 +38,11 @@ from millpond.operators.watermark import Watermark
 from millpond.plan.nodes import Node, Plan
 from millpond.state.table_spec import TableSpec
 
+FROM_NOW = (
+    "begin with the rows that come next: name the new view in pond.replace(view, backfill=False) "
+    "before the pond runs"
+)
+
 
 @dataclass(frozen=True)
 class BackfillPlan:
@@ -58,13 +63,22 @@ class BackfillPlan:
         return 0 if scan in self.first else 1 if scan in self.second else 2
 
 
-def backfill_plan(old: Plan, plan: Plan, new: Collection[str], positions: Collection[str]) -> BackfillPlan:
-    """What to run for the `new` steps of `plan` over what `old` gave; `positions` tell what was read."""
-    return _Finder(old, plan, new, positions).found()
+def backfill_plan(
+    old: Plan, plan: Plan, new: Collection[str], positions: Collection[str], *, from_now: bool = False
+) -> BackfillPlan:
+    """What to run for the `new` steps of `plan` over what `old` gave; `positions` tell what was read.
+
+    With `from_now` the new steps get nothing of what append-only steps gave so far: they begin with the
+    rows that come next.  What can be retracted is still read whole, or a retraction would meet no row.
+    """
+    return _Finder(old, plan, new, positions, from_now).found()
 
 
 class _Finder:
-    def __init__(self, old: Plan, plan: Plan, new: Collection[str], positions: Collection[str]) -> None:
+    def __init__(
+        self, old: Plan, plan: Plan, new: Collection[str], positions: Collection[str], from_now: bool
+    ) -> None:
+        self.from_now = from_now
         self.old = old
         self.plan = plan
         self.new = new
@@ -119,14 +133,25 @@ class _Finder:
         if mark is not None and mark not in self.new:
             self._read(node.step, self._late(mark), node.binding.shape)
             return
-        if _remembers_order(node) and self._was_read(node):
+        if _remembers_order(node) and self._was_read(node) and not self._begins_now(node):
             raise InvalidError(
                 f"step {node.step!r} is new, and what it reads was already read",
                 detail="it sees rows in the order in which they come, and the pond does not hold their order",
-                hint="open a new pond for it, or read the source under a new name",
+                hint=f"read the source under a new name, or {FROM_NOW}",
                 step=node.step,
             )
         self.nodes[node.step] = replace(node, inputs=self._named(node.inputs))
+
+    def _begins_now(self, node: Node) -> bool:
+        """Are all its inputs, as far as they are old, empty so far?"""
+        return self.from_now and all(
+            self.plan.nodes[i].binding.shape.append_only for i in node.inputs if i not in self.new
+        )
+
+    def _add_empty(self, step: str, shape: Shape) -> None:
+        """A scan of a table that has no rows, in the place of a step."""
+        nothing = TableSpec(f"{step}!nothing", shape.schema, key=())
+        self._add(step, StateScan(nothing, shape), ())
 
     def _named(self, steps: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(self.copies.get(step, step) for step in steps)
@@ -136,6 +161,9 @@ class _Finder:
         if step in self.nodes or step in self.copies or step in self.new:
             return
         node = self.old.nodes[step]
+        if self.from_now and node.binding.shape.append_only:
+            self._add_empty(step, node.binding.shape)
+            return
         held = self._held(node)
         if held is not None:
             self._read(step, held, node.binding.shape)
@@ -155,7 +183,7 @@ class _Finder:
             raise InvalidError(
                 f"what step {step!r} gave so far is nowhere",
                 detail=f"no view holds it, and it depends on the {what} rows came",
-                hint="a view of its output, defined before the first run, would hold it",
+                hint=f"a view of its output, defined before the first run, would hold it; or {FROM_NOW}",
                 step=step,
             )
         else:
@@ -181,7 +209,7 @@ class _Finder:
                 raise InvalidError(
                     f"source {node.step!r} was already read, and cannot be read again",
                     detail=f"no view holds its rows, and a {type(scan.source).__name__} gives them once",
-                    hint="build on a table or a view that holds the rows, or open a new pond",
+                    hint=f"build on a table or a view that holds the rows, or {FROM_NOW}",
                     step=node.step,
                 )
             self.sources.append(node.step)

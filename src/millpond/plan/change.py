@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from millpond.errors import InvalidError
+from millpond.errors import InvalidError, nearest
 from millpond.operators.materialize import ERRORS
 from millpond.plan.compatible import check_compatible, same_meaning
 from millpond.plan.nodes import Plan, View
@@ -156,7 +156,9 @@ def require_view(plan: Plan, name: str) -> View:
     view = plan.views.get(name)
     if view is None:
         known = ", ".join(sorted(plan.views)) or "none"
-        raise InvalidError(f"no view named {name!r}", detail=f"views are {known}")
+        raise InvalidError(
+            f"no view named {name!r}", detail=f"views are {known}", hint=nearest(name, plan.views)
+        )
     return view
 
 

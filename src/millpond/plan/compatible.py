@@ -9,7 +9,7 @@ change its state as `plan.evolution` says.
 from __future__ import annotations
 
 from collections.abc import Collection, Container
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from millpond.errors import InvalidError
@@ -35,14 +35,16 @@ def check_compatible(
             raise InvalidError(
                 f"step {step!r} is in the pond but not in this pipeline",
                 detail=f"the pond's steps are {', '.join(old.nodes)}",
-                hint="define the step as before, or drop its view with pond.change() or DROP",
+                hint="define the step as before, or drop its view with pond.drop_view(name)",
                 step=step,
             )
         if not same_meaning(mine, node) and not widens(old, new, step):
             raise InvalidError(
                 f"step {step!r} means something else than when the pond was made",
-                detail=_difference(node, mine),
-                hint="give the changed step a new id in a new pond, or restore the old definition",
+                detail=difference(node, mine),
+                hint="restore the old definition, give the step another id, or replace its view: with "
+                "pond.replace(view) before the pond runs, or in `with pond.changing():` by dropping the view "
+                "and defining it again",
                 step=step,
             )
         if evolves(node):
@@ -51,7 +53,7 @@ def check_compatible(
         raise InvalidError(
             f"step {step!r} is new, but source {source!r} was already read",
             detail="the new step would miss the rows that came before it",
-            hint="let it be filled with pond.change(), open a new pond for it, or read the source anew",
+            hint="leave it out here and define it in the next run, which fills it from what the pond holds",
             step=step,
         )
     return carried(old, new, rewritten)
@@ -94,14 +96,27 @@ def _meaning(node: Node) -> Any:
     return [_mask(codec.encode(operator)), inputs, _mask(codec.encode(node.binding.tables))]
 
 
-def _difference(old: Node, new: Node) -> str:
-    if type(old.operator) is type(new.operator) and evolves(old) and old.inputs == new.inputs:
-        was: Any = old.operator
-        now: Any = new.operator
-        return f"what must stay was {was.meaning()!r}, and is {now.meaning()!r} now"
-    if evolves(old) and old.inputs != new.inputs:
+def difference(old: Node, new: Node) -> str:
+    """How two definitions of a step differ, for people."""
+    was: Any = old.operator
+    now: Any = new.operator
+    if type(was) is not type(now):
+        return f"it was {type(was).__name__}, and is {type(now).__name__} now"
+    if old.inputs != new.inputs:
         return f"it read {', '.join(old.inputs)}, and reads {', '.join(new.inputs)} now"
-    return f"it was {type(old.operator).__name__}, and its state was computed that way"
+    if evolves(old):
+        return f"what must stay was {was.meaning()!r}, and is {now.meaning()!r} now"
+    for field in fields(was):
+        before, after = getattr(was, field.name), getattr(now, field.name)
+        if _mask(codec.encode(before)) != _mask(codec.encode(after)):
+            return f"it had {field.name} {_shown(before)}, and has {_shown(after)} now"
+    return "its state was computed in another way"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_shown, value))})"
+    return str(value)
 
 
 def _mask(value: Any) -> Any:

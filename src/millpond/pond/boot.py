@@ -7,8 +7,8 @@ first commit.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from millpond.control.admission import Bounds
 from millpond.engine.backfill import OnProgress
@@ -20,53 +20,81 @@ from millpond.engine.protocol import Rewrite
 from millpond.engine.runner import Runner
 from millpond.engine.shell import Shell
 from millpond.errors import InvalidError
+from millpond.flow.builder import Builder
 from millpond.plan.backfill import backfill_plan
 from millpond.plan.change import restored
 from millpond.plan.compatible import check_compatible, fed_by_new_constants, fed_by_what_was_read
 from millpond.plan.levels import cut
 from millpond.plan.nodes import Plan
+from millpond.plan.replacing import Asked, replacing_change, steps_to_replace, with_sql
+from millpond.plan.versions import versioned
 from millpond.pond.parts import Parts
 from millpond.pond.watch import OnEpoch
 from millpond.settings import Settings
 from millpond.state.manifest import Manifest
 
 
-def plans_to_run(parts: Parts, head: Manifest | None, rewritten: Sequence[str] = ()) -> tuple[Plan, Plan]:
-    """The plan to take the pond over with, and the one to go on to once its new steps are filled.
+@dataclass(frozen=True)
+class Plans:
+    """How a pond is taken over: by its own program, and then on to another one if that differs."""
 
-    They are what this process defined, if the pond can go on with it, or else the pond's own.
-    """
+    plan: Plan  # to take the pond over with
+    wanted: Plan  # to go on to, once its new steps are filled
+    ids: Mapping[str, str] = field(default_factory=dict)  # of steps that the pond knows under other ids
+    from_now: frozenset[str] = frozenset()  # new steps that get no rows of the past
+
+
+def plans_to_run(parts: Parts, head: Manifest | None, rewritten: Sequence[str] = ()) -> Plans:
+    """What this process defined, if the pond can go on with it, or else the pond's own."""
     plan = parts.builder.plan
     if not plan.nodes and (head is not None or not plan.objects):
         if head is None:
             raise InvalidError("there is nothing to run", hint="define a stream and a view first")
         stored = parts.reader.plan_of(head)
-        return stored, stored
+        return Plans(stored, stored)
     if head is None or head.catalog is None:
-        return plan, plan
+        return Plans(plan, plan)
     old = parts.reader.plan_of(head)
-    behind = fed_by_what_was_read(old, plan, head.positions) or fed_by_new_constants(old, plan)
-    if rewritten or not behind:
+    asked = asked_of(parts.builder, old)
+    found = versioned(old, plan, steps_to_replace(plan, asked))
+    plan, ids = with_sql(old, found.plan), found.moved
+    if rewritten:
         plan = check_compatible(old, plan, set(head.positions), rewritten=rewritten)
-        return plan, plan
-    wanted = check_compatible(old, plan, set())
-    backfill_plan(old, wanted, wanted.nodes.keys() - old.nodes.keys(), head.positions)
+        return Plans(plan, plan, ids)
+    change = replacing_change(old, plan, asked)
+    if not change.new and not change.gone:
+        return Plans(change.plan, change.plan, ids)
+    behind = fed_by_what_was_read(old, plan, head.positions) or fed_by_new_constants(old, plan)
+    if not change.gone and not behind:
+        plan = check_compatible(old, plan, set(head.positions))
+        return Plans(plan, plan, ids)
+    wanted = change.plan
+    backfill_plan(old, wanted, change.new, head.positions, from_now=asked.from_now)
     sinks = {name: sink for name, sink in old.sinks.items() if name in wanted.sinks}
-    return restored(replace(old, sinks=sinks), wanted), wanted
+    from_now = change.new if asked.from_now else frozenset()
+    return Plans(restored(replace(old, sinks=sinks), wanted), wanted, ids, from_now)
+
+
+def asked_of(builder: Builder, old: Plan) -> Asked:
+    """What the program says about views that changed since the pond last ran."""
+    names = builder.plan.views if builder.replaces_all is not None else builder.replaced
+    backfills = [*builder.replaced.values(), *([builder.replaces_all] if names else [])]
+    dropped = [name for name in builder.dropped if name in old.views and name not in builder.plan.views]
+    return Asked(frozenset(names), frozenset(dropped), from_now=False in backfills)
 
 
 def new_runner(
     parts: Parts,
     engine: Engine,
     head: Manifest | None,
-    plans: tuple[Plan, Plan],
+    plans: Plans,
     *,
     rewrite: Rewrite | None,
     on_commit: OnEpoch,
     on_progress: OnProgress,
     stopped: Callable[[], bool],
 ) -> Runner:
-    plan, wanted = plans
+    plan, wanted = plans.plan, plans.wanted
     settings = parts.settings
     program = program_of(save_plan(parts.worker, plan), plan)
     coordinator = Coordinator(
@@ -93,6 +121,7 @@ def new_runner(
         options=parts.options,
         on_progress=on_progress,
         stopped=stopped,
+        from_now=plans.from_now,
     )
     shell = Shell(
         parts.worker,

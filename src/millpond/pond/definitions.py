@@ -14,7 +14,9 @@ from millpond.operators.bag import Bag
 from millpond.operators.duck import quoted
 from millpond.operators.scan import Scan
 from millpond.operators.upsert import Upsert
+from millpond.plan.change import dependants, require_view, without_views
 from millpond.plan.nodes import Plan
+from millpond.pond.parts import Parts
 from millpond.pond.places import folder_of
 from millpond.sources.inbox_table import SEQUENCE, InboxTable
 from millpond.state.store import Store
@@ -59,6 +61,37 @@ def stream_of(builder: Builder, plan: Plan, name: str) -> Stream:
     if all(shown == held for shown, held in called):
         return stream
     return stream.select(**{shown: quoted(held) for shown, held in called})
+
+
+def replace(builder: Builder, views: Sequence[str], backfill: bool) -> None:
+    """Note which views may mean something else than in the pond; the next run acts on it."""
+    if builder.sealed:
+        raise InvalidError(
+            "the pipeline is already running",
+            hint="call replace() before drain(), start() or run(); of a running pond, drop the view and "
+            "define it again inside `with pond.changing():`",
+        )
+    for name in views:
+        require_view(builder.plan, name)
+    if views:
+        builder.replaced.update(dict.fromkeys(views, backfill))
+    else:
+        builder.replaces_all = backfill
+
+
+def drops_later(parts: Parts, name: str, cascade: bool) -> bool:
+    """Note that a view of the pond which this program leaves out may go; False where there is none."""
+    builder, head = parts.builder, parts.head()
+    if builder.sealed or not builder.plan.nodes or name in builder.plan.views or head is None:
+        return False
+    stored = parts.reader.plan_of(head)
+    if name not in stored.views:
+        return False
+    others = [n for n in dependants(stored, [name]) if n in stored.views and n not in builder.plan.views]
+    if others and not cascade:
+        without_views(stored, [name])  # says who uses it
+    builder.dropped.update([name, *others])
+    return True
 
 
 def function(

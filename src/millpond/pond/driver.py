@@ -269,6 +269,8 @@ class Driver:
         self.watch.begin(head)
         engine = self.engine
         if parts.builder.plan.nodes or head is None:
+            if plans.wanted is not parts.builder.plan:
+                parts.builder.adopt(plans.wanted, plans.ids)
             parts.builder.seal()
         runner = new_runner(
             parts,

@@ -273,8 +273,29 @@ class Pond:
         with self._program.changing(on_progress):
             yield self
 
+    def replace(self, *views: str, backfill: bool = True) -> None:
+        """Let views of this program take the place of those that the pond has under their names.
+
+        Call it after the definitions and before drain(), start() or run().  Then a view whose definition
+        changed is built from what the pond holds (tables, views and sources that can be read again) and
+        takes the place of the old one in one commit, together with all views that are built on it.  A view
+        that did not change stays as it is, so the call may stay in the program.  Without names it is
+        said of all views.  With ``backfill=False`` a changed view begins empty, with the rows that come next.
+
+        >>> pond = open("memory://", engine="inline")
+        >>> orders = pond.table("orders", {"city": str, "n": int})
+        >>> _ = orders.key_by("city").aggregate(total="sum(n)").view("by_city")
+        >>> pond.replace("by_city")
+        """
+        definitions.replace(self._builder, views, backfill)
+
     def drop_view(self, name: str, *, cascade: bool = False) -> None:
-        """Drop a view and the steps that only it needs; refused when others use it, unless they go too."""
+        """Drop a view and the steps that only it needs; refused when others use it, unless they go too.
+
+        A view that the pond has and this program no longer defines is dropped when the pond runs next.
+        """
+        if definitions.drops_later(self._parts, name, cascade):
+            return
         self._program.edit(lambda plan: without_views(plan, [name], cascade=cascade))
 
     def rename_view(self, name: str, to: str) -> None:

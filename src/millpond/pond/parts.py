@@ -10,6 +10,7 @@ from millpond.clock import Clock
 from millpond.engine.worker import Worker
 from millpond.flow.builder import Builder
 from millpond.plan.nodes import Plan
+from millpond.plan.versions import versioned
 from millpond.serve.reader import Reader
 from millpond.settings import Settings
 from millpond.state import history
@@ -34,5 +35,5 @@ class Parts:
         return history.read_head(self.store)
 
     def defined(self, otherwise: Plan) -> Plan:
-        """The plan that this process defined, if it did."""
-        return self.builder.plan if self.builder.plan.nodes else otherwise
+        """The plan that this process defined, if it did, with the ids that `otherwise` has for its steps."""
+        return versioned(otherwise, self.builder.plan).plan if self.builder.plan.nodes else otherwise

@@ -25,6 +25,7 @@ from millpond.errors import DataError, InvalidError, UnavailableError
 from millpond.operators.materialize import ERRORS_SPEC
 from millpond.plan.nodes import Plan, View
 from millpond.plan.tables import table_specs
+from millpond.plan.versions import newest
 from millpond.serve import states
 from millpond.serve.holds import Holds, let_go, try_pin
 from millpond.serve.states import StateInfo
@@ -288,7 +289,7 @@ class Reader:
         """All rows of a state that live at an epoch; pickles stay bytes unless asked for as text."""
         with self.pinned(epoch) as snapshot:
             plan = self.plan_of(snapshot.manifest)
-            spec = states.find_state(plan, step, name)
+            spec = states.find_state(plan, newest(plan.nodes, step), name)
             found = pa.concat_tables(list(states.pieces(snapshot, plan, spec)))
             return states.shown(spec, found) if unpickle else found
 
@@ -296,7 +297,7 @@ class Reader:
         """The same as Python objects, untyped values unpickled."""
         with self.pinned(epoch) as snapshot:
             plan = self.plan_of(snapshot.manifest)
-            spec = states.find_state(plan, step, name)
+            spec = states.find_state(plan, newest(plan.nodes, step), name)
             found = states.pieces(snapshot, plan, spec)
             return [row for part in found for row in states.as_rows(spec, part)]
 
@@ -306,7 +307,7 @@ class Reader:
         """A state as a Parquet file; the number of rows."""
         with self.pinned(epoch) as snapshot:
             plan = self.plan_of(snapshot.manifest)
-            spec = states.find_state(plan, step, name)
+            spec = states.find_state(plan, newest(plan.nodes, step), name)
             facts = {"millpond.state": spec.name, "millpond.epoch": str(snapshot.epoch)}
             return states.export(states.pieces(snapshot, plan, spec), path, facts)
 

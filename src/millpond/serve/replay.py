@@ -37,6 +37,7 @@ from millpond.plan.levels import cut
 from millpond.plan.near import near_lookups
 from millpond.plan.nodes import Plan
 from millpond.plan.tables import table_specs
+from millpond.plan.versions import newest, versioned
 from millpond.serve.reader import Reader
 from millpond.sources.source import Split
 from millpond.state import history
@@ -100,7 +101,9 @@ def replay(
         if plan is None:
             chosen = _with_sources(stored, live)
         else:
-            chosen = check_compatible(stored, plan, set(base.positions))
+            chosen = check_compatible(stored, versioned(stored, plan).plan, set(base.positions))
+        if step is not None:
+            step = newest(chosen.nodes, step)
         if step is not None and step not in chosen.nodes:
             near = difflib.get_close_matches(step, chosen.nodes, 1)
             raise InvalidError(

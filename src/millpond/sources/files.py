@@ -31,6 +31,7 @@ import pyarrow.compute as pc
 
 from millpond.errors import DataError, InternalError, InvalidError, UnavailableError
 from millpond.flow.schemas import schema_of
+from millpond.plan.backfill import FROM_NOW
 from millpond.sources import fit, text_format
 from millpond.sources.file_format import BadFileError, Facts, FileFormat, Piece
 from millpond.sources.folder import Folder, Found, open_folder
@@ -201,7 +202,7 @@ class FileSource:
             raise InvalidError(
                 f"file {path!r} was read, and is {'gone' if file is None else 'another'} now",
                 detail=f"its etag was {then['etag']} in {str(self.path)!r}; its rows cannot be read again",
-                hint="put the file back as it was, or build on a view that holds the rows",
+                hint=f"put the file back as it was, build on a view that holds the rows, or {FROM_NOW}",
             )
         first, end = facts.start, facts.end if end is None else end
         while first < end:

@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from millpond.errors import DataError, InternalError, InvalidError
 from millpond.flow.schemas import schema_of
+from millpond.plan.backfill import FROM_NOW
 from millpond.sources import fit, kafka_client, text_format
 from millpond.sources.file_format import bad_rows
 from millpond.sources.json_values import parse_values
@@ -202,7 +203,7 @@ class KafkaSource:
             raise InvalidError(
                 f"topic {self.topic!r} no longer has all messages that were read",
                 detail=f"{why}; they cannot be read again",
-                hint="build on a view that holds the rows",
+                hint=f"build on a view that holds the rows, or {FROM_NOW}",
             )
         left = {p: at for p, at in ranges.items() if at[0] < at[1]}
         while left:

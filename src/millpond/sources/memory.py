@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from millpond.errors import InvalidError
 from millpond.flow.schemas import schema_of
+from millpond.plan.backfill import FROM_NOW
 from millpond.sources.source import BOUND, Advance, Poll, Split
 from millpond.state.table_spec import TableSpec
 
@@ -135,7 +136,7 @@ class MemorySource:
         if number >= len(self.items) or not isinstance(self.items[number], pa.Table | Bound):
             raise InvalidError(
                 f"the MemorySource does not hold item {number}",
-                detail=f"it has {len(self.items)} items in this process, and its rows are stored nowhere else",
+                detail=f"it has {len(self.items)} items in this process, its rows are stored nowhere else",
                 hint="replay in the process that pushed the rows, or define the stream and push them again; "
                 "rows of a table, a FileSource or a KafkaSource can be read again by any process",
             )
@@ -146,9 +147,9 @@ class MemorySource:
         taken = int(position or 0)
         if taken > len(self.items):
             raise InvalidError(
-                "the test source no longer has the items that were taken",
+                "the MemorySource no longer has the items that were taken",
                 detail=f"{taken} items were taken, it has {len(self.items)}",
-                hint="give the test source the same items as before",
+                hint=f"push the same items as before, or {FROM_NOW}",
             )
         for number, item in enumerate(self.items[:taken]):
             if isinstance(item, pa.Table | Bound):

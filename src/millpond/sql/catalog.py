@@ -20,7 +20,7 @@ from millpond.operators.scan import Scan
 from millpond.operators.upsert import Upsert
 from millpond.operators.watermark import Watermark
 from millpond.plan.nodes import Plan
-from millpond.plan.objects import SqlColumn, SqlObject
+from millpond.plan.objects import SqlColumn, SqlObject, in_order
 from millpond.sql.bind import Binder
 from millpond.sql.expressions import Column
 from millpond.sql.parse import ask, near_miss, parser
@@ -157,7 +157,7 @@ def all_objects(plan: Plan) -> dict[str, SqlObject]:
             step = end or node.step
             columns = columns_of(plan.shape(step).schema)
             found[node.step] = SqlObject("source", node.step, columns, step=step, scan=node.step)
-    return found | _late_rows(plan, found)
+    return in_order(found | _late_rows(plan, found))
 
 
 def _late_rows(plan: Plan, objects: Mapping[str, SqlObject]) -> dict[str, SqlObject]:

@@ -172,6 +172,26 @@ class Interrupting(SilentScreen):
         self.said.append(text)
 
 
+def test_a_changed_view_is_replaced(tmp_path: Path) -> None:
+    where, path = str(tmp_path / "pond"), tmp_path / "shop.py"
+    program = """
+from millpond.sources.nexmark import NexmarkSource
+def pipeline(pond):
+    pond.stream("bids", NexmarkSource("bid", events=50)).key_by("auction").aggregate({}).view("v")
+"""
+    path.write_text(program.format('n="count(*)"'))
+    ask_json("run", str(path), "--pond", where, "--engine", "inline", "--drain")
+    path.write_text(program.format('n="count(*)", top="max(price)"'))
+    refused = ask("run", str(path), "--pond", where, "--engine", "inline", "--drain")
+    assert refused.code == 2 and "--replace v" in refused.err
+    done = ask("run", str(path), "--pond", where, "--engine", "inline", "--drain", "--replace", "v")
+    assert done.code == 0, done.err
+    ask_json("run", str(path), "--pond", where, "--engine", "inline", "--drain")
+    with millpond.open(where, engine="inline") as pond:
+        assert pond.read("v").column_names == ["auction", "n", "top"]
+        assert sum(pond.read("v")["n"].to_pylist()) == sum(pond.read("v", epoch=1)["n"].to_pylist()) > 0
+
+
 def running(tmp_path: Path, times: int) -> tuple[Run, Pond]:
     pond = define(tmp_path / "pond", sales(), poll_ms=10)
     made = Run(Interrupting(times), pond, None)

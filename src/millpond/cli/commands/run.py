@@ -107,10 +107,28 @@ def run(
         int | None,
         typer.Option("--epochs", metavar="N", min=1, help="End after this many epochs.", show_default=False),
     ] = None,
+    replace: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--replace",
+            metavar="VIEW",
+            help="Rebuild this view, whose definition changed, from what the pond holds; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    backfill: Annotated[
+        bool,
+        typer.Option(
+            "--backfill/--no-backfill",
+            help="With --replace: fill the view from the past, or begin empty with the next rows.",
+        ),
+    ] = True,
     output: OutputOption = TEXT,
 ) -> None:
     """Run a pipeline file; Ctrl-C ends it after the epoch that is running."""
     opened = open_for(load(file), pond, engine, parallelism, standby)
+    if replace:
+        opened.replace(*replace, backfill=backfill)
     with output.screen() as screen, opened:
         made = Run(screen, opened, epochs, until_idle)
         opened.on_epoch(made.committed)
