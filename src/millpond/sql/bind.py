@@ -97,6 +97,15 @@ class Binder:
             raise
         return [(n, str(t)) for n, t in zip(relation.columns, relation.types, strict=True)]
 
+    def names(self, sql: str) -> list[str]:
+        """The names of a query's columns as it gives them, some of them perhaps twice."""
+        self._equipment.refresh()
+        try:
+            return list(self._con.sql(sql).columns)
+        except duckdb.Error:
+            self.plan(sql)  # whose refusal knows the place
+            raise
+
     def constant(self, sql: str) -> Any:
         """The rows of a query that reads nothing, as Arrow."""
         self._equipment.refresh()

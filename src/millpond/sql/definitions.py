@@ -12,6 +12,7 @@ import sqlglot
 from millpond.errors import InvalidError
 from millpond.operators.expressions import picture, storable_text
 from millpond.plan.objects import SqlColumn
+from millpond.sql.angle_types import has_angles, read_type
 from millpond.sql.bind import told
 from millpond.sql.parse import Piece, Words, ask, near_miss, parser, readable_text
 from millpond.sql.types import quoted, restored
@@ -48,11 +49,13 @@ def read_columns(inner: Piece) -> Definition:
     columns: list[SqlColumn] = []
     key: tuple[str, ...] = ()
     mark: tuple[str, Piece] | None = None
-    for number, part in enumerate(inner.split() if inner.tokens else []):
+    for number, part in enumerate(inner.split(types=True) if inner.tokens else []):
         words = Words(part)
         if not part.tokens:
-            commas = [n for n in inner.outside() if inner.word(n) == ","]
-            inner.fail("a column is missing", commas[min(number, len(commas) - 1)])
+            commas = [n for n in inner.outside(types=True) if inner.word(n) == ","]
+            if number == len(commas):
+                inner.fail("no column follows this comma", commas[-1], "remove the comma, or add a column")
+            inner.fail("a column is missing before this comma", commas[number])
         if words.take("PRIMARY", "KEY"):
             key = _one_key(part, key, tuple(words.names()))
             words.end()
@@ -101,7 +104,7 @@ def _required(column: SqlColumn) -> SqlColumn:
 def read_column(words: Words) -> tuple[SqlColumn, bool]:
     piece = words.piece
     name = words.name("name of a column")
-    end = next((n for n in piece.outside(words.at) if piece.word(n) in _AFTER_TYPE), len(piece))
+    end = next((n for n in piece.outside(words.at, types=True) if piece.word(n) in _AFTER_TYPE), len(piece))
     by_clock = piece.has(end, "AS", "PROCTIME")
     if end == words.at and not by_clock:
         words.fail(f"the type of column {name!r} is missing")
@@ -148,8 +151,15 @@ def type_of(piece: Piece) -> str:
     said = piece.sql
     if piece.word(0) in ("SERIAL", "BIGSERIAL", "SMALLSERIAL"):
         piece.fail(f"{said} is not supported", 0, "give the number with each row")
+    if has_angles(piece):
+        return _known(piece, [read_type(piece, type_of)])
+    return _known(piece, _spellings(said, piece.dialect))
+
+
+def _known(piece: Piece, spellings: Sequence[str]) -> str:
+    """DuckDB's name for a type: that of the first spelling it knows."""
     failed: duckdb.Error | None = None
-    for text in _spellings(said, piece.dialect):
+    for text in spellings:
         try:
             found = str(parser().sql(f"select cast(null as {text}) as c").types[0])
         except duckdb.Error as error:
@@ -157,11 +167,11 @@ def type_of(piece: Piece) -> str:
             continue
         return found
     assert failed is not None
-    problem = told(failed, said, len("select cast(null as "))
+    problem = told(failed, piece.sql, len("select cast(null as "))
     at = len(piece.text[: piece.start].encode())
     raise InvalidError(
-        f"no type named {said}",
-        detail="in the statement\n" + picture(piece.text, (at, len(said.encode()))),
+        f"no type named {piece.sql}",
+        detail="in the statement\n" + picture(piece.text, (at, len(piece.sql.encode()))),
         hint=problem.hint,
     ) from failed
 

@@ -75,16 +75,21 @@ class Piece:
             return None
         return next((n for n in self.outside(start) if self.has(n, *words)), None)
 
-    def outside(self, start: int = 0) -> Iterator[int]:
-        depth = 0
+    def outside(self, start: int = 0, *, types: bool = False) -> Iterator[int]:
+        """The places outside of all brackets; with `types` also of those of struct<…> and the like."""
+        depth = angles = 0
         for place in range(start, len(self.tokens)):
-            kind = self.tokens[place].token_type
+            kind, word = self.tokens[place].token_type, self.word(place)
             if kind in _CLOSING:
                 depth -= 1
-            if depth == 0:
+            elif angles and word and not word.strip(">"):
+                angles = max(0, angles - len(word))
+            if depth == 0 and angles == 0:
                 yield place
             if kind in _OPENING:
                 depth += 1
+            elif types and word == "<" and self.word(place - 1) in _NESTED:
+                angles += 1
 
     def bracket(self, place: int) -> tuple[Piece, int]:
         """What stands in the brackets that open here, and the place behind them."""
@@ -98,9 +103,9 @@ class Piece:
         self.fail("the bracket that opens here is never closed", place)
         raise AssertionError
 
-    def split(self) -> list[Piece]:
-        """The parts between commas."""
-        cuts = [n for n in self.outside() if self.tokens[n].token_type is TokenType.COMMA]
+    def split(self, *, types: bool = False) -> list[Piece]:
+        """The parts between commas; with `types` those inside struct<…> and the like do not count."""
+        cuts = [n for n in self.outside(types=types) if self.tokens[n].token_type is TokenType.COMMA]
         edges = [-1, *cuts, len(self.tokens)]
         return [self.part(a + 1, b) for a, b in itertools.pairwise(edges)]
 
@@ -126,6 +131,7 @@ class Piece:
         raise InvalidError(message, detail="in the statement\n" + picture(self.text, at), hint=hint)
 
 
+_NESTED = ("STRUCT", "ROW", "ARRAY", "LIST", "MAP")  # types that may have angle brackets
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
 
@@ -252,26 +258,25 @@ class Words:
         return str(token.text)
 
     def names(self) -> list[str]:
+        """`(a, b, …)`: each name once."""
         inner, self.at = self.piece.bracket(self.at)
-        return [Words(part).only_name() for part in inner.split()]
+        found: list[str] = []
+        for number, part in enumerate(inner.split()):
+            if not part.tokens:
+                commas = [n for n in inner.outside() if inner.word(n) == ","]
+                side = "follows" if number == len(commas) else "is before"
+                inner.fail(
+                    f"no name {side} this comma", commas[min(number, len(commas) - 1)] if commas else 0
+                )
+            name = Words(part).only_name()
+            if name.lower() in (other.lower() for other in found):
+                part.fail(f"column {name!r} is there twice")
+            found.append(name)
+        return found
 
     def only_name(self) -> str:
         found = self.name()
         self.end()
-        return found
-
-    def options(self) -> dict[str, str]:
-        """`(name = value, …)`; a name may have dots."""
-        inner, self.at = self.piece.bracket(self.at)
-        found: dict[str, str] = {}
-        for part in inner.split() if inner.tokens else []:
-            words = Words(part)
-            key = words.text()
-            while words.take("."):
-                key += "." + words.text()
-            words.need("=")
-            found[key.lower()] = words.text()
-            words.end()
         return found
 
     def if_not_exists(self) -> bool:
@@ -295,11 +300,17 @@ def readable(piece: Piece) -> str:
 
 @of_short_texts
 def readable_text(sql: str, dialect: str) -> str:
+    from millpond.sql.angle_types import without_angles  # which reads pieces
+    from millpond.sql.definitions import type_of
+
     failed: duckdb.Error | None = None
     parsed = sql
     if dialect in OWN:
         failed = _syntax_error(sql)
         if failed is None:
+            return sql
+        sql = without_angles(sql, dialect, type_of)
+        if sql != parsed and (failed := _syntax_error(sql)) is None:
             return sql
         plain = as_plain_sql(sql)  # a window may be over a time whose name DuckDB reserves, such as `at`
         if plain != sql and _syntax_error(plain) is None:
@@ -307,6 +318,8 @@ def readable_text(sql: str, dialect: str) -> str:
         if _lacks_a_value(sql, dialect):
             raise told(failed, sql)
         parsed = plain  # sqlglot cannot read SESSION(…) in FROM
+    else:
+        without_angles(sql, dialect, type_of)  # refuses types that sqlglot would read as others
     try:
         trees = sqlglot.parse(parsed, read=_Own if dialect in OWN else dialect)
         made = [without_ties(tree).sql("duckdb") for tree in trees if tree is not None]

@@ -37,7 +37,7 @@ ALTERED = "altered"  # in the options of objects
 
 def edits(session: Session, words: Words, name: str) -> list[Edit]:
     """What the actions of an ALTER TABLE, between commas, do to the plan, one after the other."""
-    return [_action(session, Words(part), name) for part in words.rest.split()]
+    return [_action(session, Words(part), name) for part in words.rest.split(types=True)]
 
 
 def _action(session: Session, words: Words, name: str) -> Edit:

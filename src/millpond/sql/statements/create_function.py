@@ -101,15 +101,16 @@ def _read(words: Words) -> _Read:
     return found
 
 
-def _parameters(inner: Piece) -> tuple[SqlColumn, ...]:
+def _parameters(inner: Piece, what: str = "parameter") -> tuple[SqlColumn, ...]:
     found: list[SqlColumn] = []
-    for part in inner.split() if inner.tokens else []:
+    for part in inner.split(types=True) if inner.tokens else []:
         words = Words(part)
         words.take("IN")
         if part.word(words.at) in ("OUT", "INOUT", "VARIADIC"):
             words.fail(f"{part.word(words.at)} is not supported", "RETURNS TABLE (…) gives several columns")
-        name = words.name("name of a parameter")
-        end = next((n for n in part.outside(words.at) if part.word(n) in ("DEFAULT", "=", ":=")), len(part))
+        name = words.name(f"name of a {what}")
+        ends = (n for n in part.outside(words.at, types=True) if part.word(n) in ("DEFAULT", "=", ":="))
+        end = next(ends, len(part))
         kind = type_of(part.part(words.at, end)) if end > words.at else ""
         default = None
         if end < len(part):
@@ -117,7 +118,7 @@ def _parameters(inner: Piece) -> tuple[SqlColumn, ...]:
         elif any(c.default is not None for c in found):
             part.fail(f"parameter {name!r} needs a default, since one before it has one")
         if any(c.name.lower() == name.lower() for c in found):
-            part.fail(f"parameter {name!r} is there twice")
+            part.fail(f"{what} {name!r} is there twice")
         found.append(SqlColumn(name, kind, default))
     return tuple(found)
 
@@ -129,7 +130,7 @@ def _clause(words: Words, found: _Read) -> None:
         found.strict = True
     elif words.take("RETURNS", "TABLE"):
         inner, words.at = piece.bracket(words.at)
-        found.rows = tuple((c.name, c.type) for c in _parameters(inner))
+        found.rows = tuple((c.name, c.type) for c in _parameters(inner, "column"))
         if not found.rows or any(not kind for _, kind in found.rows):
             inner.fail("RETURNS TABLE lists columns and their types", 0, "RETURNS TABLE (x INT, y TEXT)")
     elif words.take("RETURNS"):

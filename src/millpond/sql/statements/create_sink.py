@@ -12,14 +12,17 @@ from millpond.flow.builder import Builder
 from millpond.plan.nodes import SinkNode
 from millpond.plan.objects import SqlObject
 from millpond.sinks.parquet import ParquetSink
-from millpond.sql.parse import Words, near_miss, readable
+from millpond.sql.options import read_options
+from millpond.sql.output_columns import check_unique
+from millpond.sql.parse import Words, readable
 from millpond.sql.result import Result
 from millpond.sql.session import Session
-from millpond.sql.statements.create_source import need, over
+from millpond.sql.statements.create_source import check_connector, need
 from millpond.sql.statements.create_view import materialize
 from millpond.sql.statements.objects import create
+from millpond.sql.time_windows import as_plain_sql
 
-_CONNECTORS = ("files",)
+_OPTIONS = {"files": ("path", "format", "mode")}
 
 
 def run(replaces: bool) -> Callable[[Session, Words], Result]:
@@ -37,14 +40,16 @@ def run(replaces: bool) -> Callable[[Session, Words], Result]:
             text = readable(words.piece.part(words.at, end))
             words.at = end or 0
         words.need("WITH")
-        options = words.options()
+        options = read_options(words)
         words.end()
+        check_connector(options, _OPTIONS, "connector for sinks")
 
         def make(builder: Builder) -> SqlObject:
             left = dict(options)
             sink = _sink(left)
             if text is not None:
                 made = materialize(session, builder, name, text, False, "")
+                check_unique(session.catalog, as_plain_sql(made.text))
                 read, uses, step = name, made.uses, made.step
             else:
                 assert view is not None
@@ -52,7 +57,13 @@ def run(replaces: bool) -> Callable[[Session, Words], Result]:
                 read, uses, step = found.name, (found.name,), None
             builder.change(lambda plan: plan.with_sink(SinkNode(name, read, sink)))
             return SqlObject(
-                "sink", name, step=step, uses=uses, options=options, text=text or "", said=words.piece.sql
+                "sink",
+                name,
+                step=step,
+                uses=uses,
+                options=dict(options),
+                text=text or "",
+                said=words.piece.sql,
             )
 
         return create(session, name, "sink", exists=exists, replaces=replaces, make=make)
@@ -61,19 +72,10 @@ def run(replaces: bool) -> Callable[[Session, Words], Result]:
 
 
 def _sink(options: dict[str, str]) -> ParquetSink:
-    connector = need(options, "connector")
-    if connector not in _CONNECTORS:
-        raise InvalidError(
-            f"no connector for sinks named {connector!r}",
-            detail=f"there are {', '.join(_CONNECTORS)}",
-            hint=near_miss(connector, _CONNECTORS),
-        )
     kind = options.pop("format", "parquet")
     if kind != "parquet":
         raise InvalidError("files are written as parquet", detail=f"got format {kind!r}")
     mode = options.pop("mode", "changes")
     if mode not in ("changes", "append"):
         raise InvalidError(f"no mode named {mode!r}", hint="'changes' or 'append'")
-    made = ParquetSink(need(options, "path"), "append" if mode == "append" else "changes")
-    over(options, connector)
-    return made
+    return ParquetSink(need(options, "path"), "append" if mode == "append" else "changes")

@@ -7,7 +7,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import difflib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,12 +23,11 @@ from millpond.sources.nexmark import NexmarkSource
 from millpond.sources.nexmark_events import NexmarkConfig
 from millpond.sql.catalog import columns_of
 from millpond.sql.definitions import PROCTIME, Definition, read_columns
+from millpond.sql.options import Options, only, read_options
 from millpond.sql.parse import Words, near_miss
 from millpond.sql.result import Result
 from millpond.sql.session import Session
 from millpond.sql.statements.objects import create
-
-Options = dict[str, str]
 
 
 def run(replaces: bool) -> Callable[[Session, Words], Result]:
@@ -43,8 +43,9 @@ def run(replaces: bool) -> Callable[[Session, Words], Result]:
             if found.time in found.stamped:
                 inner.fail("the time at which a row comes needs no watermark")
         words.need("WITH")
-        options = words.options()
+        options = read_options(words)
         words.end()
+        check_connector(options, _OPTIONS, "connector")
 
         def make(builder: Builder) -> SqlObject:
             source = make_source(dict(options), _read_from_outside(found))
@@ -61,7 +62,7 @@ def run(replaces: bool) -> Callable[[Session, Words], Result]:
                 step=step,
                 scan=scan,
                 append_only=True,
-                options=options,
+                options=dict(options),
                 said=words.piece.sql,
             )
 
@@ -78,26 +79,33 @@ def _read_from_outside(found: Definition | None) -> Definition | None:
     return replace(found, columns=rest) if rest else None
 
 
-def make_source(options: Options, found: Definition | None) -> Any:
-    connector = need(options, "connector")
-    if connector not in _CONNECTORS:
+def make_source(options: dict[str, str], found: Definition | None) -> Any:
+    return _CONNECTORS[need(options, "connector")](options, found)
+
+
+def check_connector(options: Options, known: Mapping[str, Sequence[str]], what: str) -> None:
+    """Refuse a connector that is not there, and options that it does not have."""
+    if "connector" not in options:
+        near = difflib.get_close_matches("connector", options, 1)
+        meant = f"did you mean 'connector' where {near[0]!r} stands?" if near else "WITH (connector = '…', …)"
+        raise InvalidError("option 'connector' is missing", hint=meant)
+    connector = options["connector"]
+    if connector not in known:
         raise InvalidError(
-            f"no connector named {connector!r}",
-            detail=f"there are {', '.join(_CONNECTORS)}",
-            hint=near_miss(connector, list(_CONNECTORS)),
+            f"no {what} named {connector!r}",
+            detail=f"there are {', '.join(known)}",
+            hint=near_miss(connector, list(known)),
         )
-    made = _CONNECTORS[connector](options, found)
-    over(options, connector)
-    return made
+    only(options, ["connector", *known[connector]], f"connector {connector!r}")
 
 
-def _files(options: Options, found: Definition | None) -> FileSource:
+def _files(options: dict[str, str], found: Definition | None) -> FileSource:
     kind: Any = options.pop("format", "parquet")
     schema = None if found is None else found.schema
     return FileSource(need(options, "path"), kind, schema, options.pop("pattern", None))
 
 
-def _kafka(options: Options, found: Definition | None) -> KafkaSource:
+def _kafka(options: dict[str, str], found: Definition | None) -> KafkaSource:
     if found is None:
         raise InvalidError(
             "a Kafka source needs its columns", hint="CREATE SOURCE name (column type, …) WITH (…)"
@@ -114,12 +122,11 @@ def _kafka(options: Options, found: Definition | None) -> KafkaSource:
         options.pop("start", "earliest"),
         tuple(client.items()),
     )
-    if not options:  # else that is told first
-        source.check()
+    source.check()
     return source
 
 
-def _nexmark(options: Options, found: Definition | None) -> NexmarkSource:
+def _nexmark(options: dict[str, str], found: Definition | None) -> NexmarkSource:
     kind: Any = options.pop("type", None) or options.pop("table.type", "bid")
     events, rate = number(options, "events"), number(options, "rate")
     seed = number(options, "seed")
@@ -137,24 +144,23 @@ def _nexmark(options: Options, found: Definition | None) -> NexmarkSource:
 
 
 _CONNECTORS = {"files": _files, "kafka": _kafka, "nexmark": _nexmark}
+_OPTIONS = {
+    "files": ("path", "format", "pattern"),
+    "kafka": ("brokers", "topic", "format", "start", "client.…"),
+    "nexmark": ("type", "table.type", "events", "rate", "seed"),
+}
 
 
-def need(options: Options, name: str) -> str:
+def need(options: dict[str, str], name: str) -> str:
     if name not in options:
         raise InvalidError(f"option {name!r} is missing", hint=f"WITH ({name} = '…', …)")
     return options.pop(name)
 
 
-def number(options: Options, name: str) -> int | None:
+def number(options: dict[str, str], name: str) -> int | None:
     value = options.pop(name, None)
     if value is None:
         return None
     if not value.isdecimal():
         raise InvalidError(f"option {name!r} is a number", detail=f"got {value!r}")
     return int(value)
-
-
-def over(options: Options, connector: str) -> None:
-    """No option may be left that nobody read."""
-    if options:
-        raise InvalidError(f"connector {connector!r} has no option {next(iter(options))!r}")

@@ -20,6 +20,7 @@ from millpond.operators.watermark import Watermark
 from millpond.plan.objects import SqlObject
 from millpond.sources.inbox_table import SEQUENCE, InboxTable
 from millpond.sql.definitions import Definition, read_columns
+from millpond.sql.options import no_options
 from millpond.sql.parse import Words
 from millpond.sql.result import Result
 from millpond.sql.session import Session
@@ -37,6 +38,7 @@ def run(replaces: bool) -> Callable[[Session, Words], Result]:
             words.fail("the columns should stand here", "CREATE TABLE name (column type, …)")
         inner, words.at = words.piece.bracket(words.at)
         append_only = words.take("APPEND", "ONLY")
+        no_options(words, "a table")
         words.end()
         found = read_columns(inner)
         if append_only and found.key:

@@ -12,6 +12,8 @@ from millpond.plan.objects import SqlColumn, SqlObject
 from millpond.plan.own_table import own_view, without_step
 from millpond.sql.catalog import Catalog
 from millpond.sql.functions import inlined
+from millpond.sql.options import no_options
+from millpond.sql.output_columns import check_unique
 from millpond.sql.parse import Words, readable
 from millpond.sql.query import lower_query
 from millpond.sql.result import Result
@@ -32,6 +34,7 @@ def run(replaces: bool) -> Callable[[Session, Words], Result]:
             made = inlined(text, catalog.objects)
             sql = as_plain_sql(made.sql)
             catalog.binder.plan(sql)
+            check_unique(catalog, sql)
             columns = tuple(SqlColumn(n, t) for n, t in catalog.binder.describe(sql))
             uses = (*(o.name for o in catalog.read_by(sql)), *made.uses)
             return SqlObject(
@@ -50,7 +53,10 @@ def run_materialized(replaces: bool) -> Callable[[Session, Words], Result]:
         text, on_close = view_text(words, closes=True)
 
         def make(builder: Builder) -> SqlObject:
-            return materialize(session, builder, name, text, on_close, words.piece.sql)
+            catalog = session.catalog
+            made = materialize(session, builder, name, text, on_close, words.piece.sql, catalog)
+            check_unique(catalog, as_plain_sql(made.text))
+            return made
 
         return create(session, name, "materialized view", exists=exists, replaces=replaces, make=make)
 
@@ -107,6 +113,7 @@ def _view(builder: Builder, name: str, step: str, before: Mapping[str, Node]) ->
 def view_text(words: Words, *, closes: bool) -> tuple[str, bool]:
     """The query behind AS, and whether it ends in EMIT ON WINDOW CLOSE."""
     names = words.names() if words.piece.word(words.at) == "(" else None
+    no_options(words, "a materialized view" if closes else "a view")
     words.need("AS")
     body = words.rest
     on_close = len(body) > 4 and body.has(len(body) - 4, "EMIT", "ON", "WINDOW", "CLOSE")

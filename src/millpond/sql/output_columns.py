@@ -1,0 +1,66 @@
+"""The columns that a view shows: each name once, as every table has it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from millpond.errors import InvalidError
+from millpond.operators.expressions import picture
+from millpond.sql.catalog import Catalog, tree_of
+
+_STAR = "name the columns, or leave one out: SELECT * EXCLUDE (column)"
+
+
+def check_unique(catalog: Catalog, sql: str) -> None:
+    """Refuse a query two of whose columns have the same name, without regard to case."""
+    names = [name.lower() for name in catalog.binder.names(sql)]
+    second = next((n for n, name in enumerate(names) if name in names[:n]), None)
+    if second is None:
+        second = next((n for n, name in enumerate(names) if _was_told_apart(catalog, sql, name, names)), None)
+        if second is None:
+            return
+        twice = names[second].rpartition("_")[0]
+    else:
+        twice = names[second]
+    at, star = _place(tree_of(sql), twice, second)
+    raise InvalidError(
+        f"column {twice!r} is there twice",
+        detail="in the query\n" + picture(sql, at),
+        hint=_STAR if star else "give one of them another name with AS",
+    )
+
+
+def _was_told_apart(catalog: Catalog, sql: str, name: str, names: Sequence[str]) -> bool:
+    """Did DuckDB number a column of a subquery, for there is another of its name: id and id_1?"""
+    base, _, number = name.rpartition("_")
+    if (
+        not number.isdecimal()
+        or base not in names
+        or re.search(rf"\b{re.escape(name)}\b", sql, re.IGNORECASE)
+    ):
+        return False
+    read = catalog.expanded(catalog.read_by(sql))
+    return not any(column.name.lower() == name for one in read for column in one.columns)
+
+
+def _place(tree: Any, name: str, second: int) -> tuple[tuple[int, int] | None, bool]:
+    """Where the column that comes second stands in the text, and whether a star brings it."""
+    node = tree["statements"][0]["node"] if tree.get("statements") else {}
+    while node.get("type") == "SET_OPERATION_NODE":
+        node = node.get("left") or (node.get("children") or [{}])[0]
+    listed = node.get("select_list") or ()
+    stars = [item for item in listed if item.get("class") == "STAR"]
+    same = [item for item in listed if _called(item) == name] if stars else listed[second : second + 1]
+    star = bool(stars) and len(same) < 2
+    found = stars[-1] if star else (same[-1] if same else None)
+    if found is None or found.get("query_location") is None:
+        return None, star
+    length = 1 if star else int(found.get("query_location_length") or 1)
+    return (int(found["query_location"]), length), star
+
+
+def _called(item: Any) -> str:
+    """What an item of a SELECT is called, as far as its text says."""
+    return str(item.get("alias") or (item.get("column_names") or [""])[-1]).lower()
