@@ -24,6 +24,7 @@ from millpond.errors import InvalidError
 from millpond.plan.nodes import Plan
 from millpond.plan.objects import SqlObject
 from millpond.sql.catalog import Catalog
+from millpond.sql.conflicts import check_given, shared_key, shown_key
 from millpond.sql.functions import check_known
 from millpond.sql.scratch import PLACE, Scratch, own_scratch, returned
 from millpond.sql.types import quoted
@@ -100,6 +101,8 @@ def _inserted(
     before = snapshot.scan(spec, names) if looks else spec.schema.empty_table().select(names)
     scratch.table(target, before, key=bool(args.get("conflict")))
     _show(scratch, catalog, snapshot, target, reads)
+    if args.get("conflict"):
+        check_given(scratch, target, args["sql"])
     rows = scratch.arrow(f"{args['sql']} RETURNING {returned(target.columns)}", shown=args["sql"])
     rows = rows.cast(before.schema)
     answers = {0: answer(scratch, target, rows, args["returning"])} if args.get("returning") else {}
@@ -139,7 +142,7 @@ def _touched(
             with scratch.all_or_nothing():
                 rows = scratch.arrow(_returning(target, args), shown=args["sql"])
                 if args.get("moves"):
-                    _check_keys(target, rows)
+                    _check_keys(target, rows, before, snapshot, spec)
                 if args.get("returning"):
                     whole = rows.select(names).cast(before.select(names).schema)
                     found.answers[number] = answer(scratch, target, whole, args["returning"], number)
@@ -200,7 +203,22 @@ def _weighted(gone: pa.Table, come: pa.Table) -> pa.Table:
     return pa.concat_tables([gone, come]).append_column("_w", pa.array(weights))
 
 
-def _check_keys(target: SqlObject, rows: pa.Table) -> None:
-    held = [c.held for c in target.columns if c.name in target.key]
-    if held and rows.select(held).group_by(held).aggregate([]).num_rows < rows.num_rows:
-        raise InvalidError(f"two rows of {target.name!r} would get the same key {', '.join(target.key)}")
+def _check_keys(
+    target: SqlObject, rows: pa.Table, before: pa.Table, snapshot: Snapshot, spec: TableSpec
+) -> None:
+    """Refuse an UPDATE after which two rows would have one key: the second would replace the first."""
+    if not target.key:
+        return
+    held = {c.name: c.held for c in target.columns}
+    names = [held[k] for k in target.key]
+    keys = rows.select(names).cast(pa.schema([spec.schema.field(k) for k in names]))
+    twice = shared_key(keys)
+    if twice is None:
+        left = before.take(rows.column(PLACE)).select(names)  # the keys that these rows had
+        met = snapshot.lookup(spec, keys, names).join(left, names, join_type="left anti").slice(0, 1)
+        twice = next((tuple(row.values()) for row in met.to_pylist()), None)
+    if twice is not None:
+        raise InvalidError(
+            f"two rows of {target.name!r} would get the same key {', '.join(target.key)}",
+            detail=f"the key {shown_key(target, twice)}",
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from millpond.sql.change_rows import answer
+from millpond.sql.conflicts import check_given
 from millpond.sql.definitions import stored_schema
 from millpond.sql.functions import inlined_piece
 from millpond.sql.parameters import Params, with_literals
@@ -31,6 +32,9 @@ def run(session: Session, piece: Piece, params: Params) -> Result:
         piece, returning = cut_returning(at_this_time(session, piece), alias)
         sql = readable(piece)
         names = dry_run(catalog, found, reads, "insert", sql, returning)
+        if not reads:  # all rows are known now; those of a query are when its turn comes
+            with own_scratch().turn(session.pond._clock.now_us()) as scratch:
+                check_given(scratch, found, sql)
         return in_turn(
             session, found, "insert", sql, reads, conflict=conflict, returning=returning, names=names
         )
