@@ -15,6 +15,7 @@ from millpond import Pond
 from millpond.errors import InvalidError
 from millpond.operators.aggregate import Aggregate
 from millpond.plan.nodes import Node
+from millpond.sinks.callback import CallbackSink
 
 TABLES = "CREATE TABLE t (k int, s text); CREATE TABLE u (k int PRIMARY KEY, n int)"
 VIEWS = {  # over empty tables: the query, and what it gives
@@ -214,3 +215,20 @@ def test_a_pond_of_an_older_version_gains_the_row(opened: Callable[[], Pond]) ->
     pond.insert("t", [{"k": 1}])
     pond.drain()
     assert pond.read("all").to_pylist() == [{"n": 1}]
+
+
+def test_a_sink_is_given_the_rows_of_epoch_0(opened: Callable[[], Pond]) -> None:
+    given: list[tuple[str, list[Any]]] = []
+
+    def take(id: str, rows: pa.Table) -> None:
+        given.append((id.split(":")[1], rows.sort_by("_w").to_pylist()))
+
+    pond = opened()
+    table = pond.table("t", pa.schema([("k", pa.int64())]))
+    table.aggregate(n="count(*)").view("all").sink("told", CallbackSink(take))
+    pond.drain()
+    pond.insert("t", [{"k": 1}])
+    pond.drain()
+    told = [one for one in given if one[1]]
+    assert told[0] == ("0", [{"n": 0, "_w": 1}])
+    assert told[1][1] == [{"n": 0, "_w": -1}, {"n": 1, "_w": 1}] and len(told) == 2

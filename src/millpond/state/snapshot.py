@@ -79,8 +79,6 @@ class Snapshot:
 
     def changes(self, spec: TableSpec, columns: Sequence[str]) -> pa.Table:
         """What this epoch changed in a table: a consolidated delta of the given columns."""
-        if self.epoch == 0:
-            return empty_delta(spec, columns)
         if self.manifest.kind == "rollback" or spec.name in self.manifest.metrics.get("rewrote", ()):
             return self._difference(spec, columns)
         runs = [r for r in self.manifest.added if r.table == spec.name and r.kind == "delta"]
@@ -91,6 +89,8 @@ class Snapshot:
             return deltas.consolidate(visible(fresh, columns))
         hashes = hashing.hash_columns([fresh.column(k) for k in spec.key], fresh.num_rows)
         keys = KeySet.of(fresh.select(list(spec.key)), spec.key, hashes)
+        if self.epoch == 0:  # what a new pond begins with
+            return deltas.consolidate(visible(self.table(spec).lookup(keys).table, columns))
         before = self.at(self.epoch - 1).table(spec)
         old = before.lookup(keys).table
         if spec.order:
