@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from millpond.errors import InvalidError
 from millpond.operators.operator import Operator, Shape
 from millpond.operators.python_function import carrying
+from millpond.plan.expiry import Span, expiring, is_view_and_ends, unending
 from millpond.plan.nodes import Node, Plan
 from millpond.plan.versions import next_version
 
@@ -41,6 +43,24 @@ class Builder:
             )
         self.plan, found = self.plan.with_node(name, operator, inputs)
         return found
+
+    def ended(self, operator: Operator, inputs: tuple[str, ...], spans: Iterable[Span] = ()) -> Operator:
+        """The operator with state that ends behind the bounds of its inputs, unless a view keeps it."""
+        found = expiring(operator, [self.shape(i) for i in inputs], spans)
+        kept = is_view_and_ends(found) and any(
+            n.inputs == inputs and n.operator == operator for n in self.plan.nodes.values()
+        )
+        return operator if kept else found
+
+    def keep(self, step: str) -> None:
+        """Let a step that this process is defining keep its state: its table becomes a view."""
+        node = self.plan.nodes[step]
+        if step in self._before or not is_view_and_ends(node.operator):
+            return
+        operator = unending(node.operator)
+        binding = operator.bind(step, tuple(self.shape(i) for i in node.inputs))
+        made = replace(node, operator=operator, binding=binding)
+        self.change(lambda plan: replace(plan, nodes={**plan.nodes, step: made}))
 
     def constant(self, base: str, operator: Operator) -> str:
         """A source whose rows are known: equal ones are one, whatever they are called."""

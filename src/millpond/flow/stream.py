@@ -20,6 +20,7 @@ from millpond.flow.durations import Duration, microseconds
 from millpond.flow.process import Target, process_batch_step, process_step
 from millpond.flow.samples import batch_step_schema, rows_step_schema
 from millpond.flow.schemas import Like, check_parameters, schema_of
+from millpond.flow.time_spans import time_spans
 from millpond.operators.aggregate import Aggregate, Close, Feed, feeds_for
 from millpond.operators.branch import Arm, Branch, Predicate
 from millpond.operators.distinct import Distinct
@@ -282,17 +283,22 @@ class Stream:
         operator = Join(
             tuple(p[0] for p in pairs), tuple(p[1] for p in pairs), kind, tuple(columns), where, broadcast
         )
-        step = self._builder.add(id, operator, (self.step, other.step), f"join-{self.step}-{other.step}")
+        inputs = (self.step, other.step)
+        spans = time_spans(where, columns) if where is not None else ()
+        ended = self._builder.ended(operator, inputs, spans)
+        step = self._builder.add(id, ended, inputs, f"join-{self.step}-{other.step}")
         return Stream(self._builder, step)
 
     # -- where people look ------------------------------------------------------------
 
     def view(self, name: str, *, key: str | Sequence[str] | None = None) -> ViewHandle:
         """Keep the rows under a name that can be read, in any process, at any retained epoch."""
-        step, table = self.step, self._builder.plan.nodes[self.step].binding.view
         wanted = tuple([key] if isinstance(key, str) else key) if key is not None else None
         if wanted is not None:
             self._known(wanted)
+        if wanted is None or wanted == self.shape.key:
+            self._builder.keep(self.step)
+        step, table = self.step, self._builder.plan.nodes[self.step].binding.view
         held = None
         if table is not None:
             specs = self._builder.plan.nodes[step].binding.tables
@@ -307,7 +313,8 @@ class Stream:
         return ViewHandle(self._builder, step, name)
 
     def _then(self, id: str | None, operator: Any, verb: str) -> Stream:
-        return Stream(self._builder, self._builder.add(id, operator, (self.step,), f"{self.step}.{verb}"))
+        ended = self._builder.ended(operator, (self.step,))
+        return Stream(self._builder, self._builder.add(id, ended, (self.step,), f"{self.step}.{verb}"))
 
     def _named(self, id: str | None, verb: str) -> str:
         """What a step will be called, for errors before there is one."""
@@ -419,9 +426,8 @@ class KeyedStream:
                     (source.step,),
                     f"{base}.{feed.column}-given",
                 )
-                inputs.append(
-                    builder.add(None, Distinct(columns), (present,), f"{base}.{feed.column}-distinct")
-                )
+                apart = builder.ended(Distinct(columns), (present,))
+                inputs.append(builder.add(None, apart, (present,), f"{base}.{feed.column}-distinct"))
             else:
                 inputs.append(source.step)
         closes = self._close(on_close)
@@ -430,7 +436,7 @@ class KeyedStream:
 
             feeds = (*feeds, Feed("always", ()))
             inputs.append(builder.constant("one-row", Scan(OneRow(), OneRow().schema, True)))
-        operator = Aggregate(self.key, parsed.aggs, feeds, closes)
+        operator = builder.ended(Aggregate(self.key, parsed.aggs, feeds, closes), tuple(inputs))
         return Stream(builder, builder.add(id, operator, tuple(inputs), base))
 
     def _candidates(self, source: Stream, feed: Feed, function: str, buckets: int, base: str) -> str:
@@ -440,9 +446,8 @@ class KeyedStream:
         columns = tuple((c, _quoted(c)) for c in dict.fromkeys((*self.key, feed.column)))
         narrow = builder.add(None, Map(columns), (source.step,), f"{base}.{feed.column}-values")
         best = TopN(self.key, (Order(feed.column, descending=function == "max"),), 1)
-        return builder.add(
-            None, best.split(buckets)[0], (narrow,), f"{base}.{feed.column}-{function}-buckets"
-        )
+        first = builder.ended(best.split(buckets)[0], (narrow,))
+        return builder.add(None, first, (narrow,), f"{base}.{feed.column}-{function}-buckets")
 
     def top_n(
         self,
@@ -466,8 +471,8 @@ class KeyedStream:
         spread = buckets or (None if self.key else GLOBAL_BUCKETS)
         if spread is not None and not with_ties:
             first, operator = operator.split(spread)
-            source = builder.add(None, first, (source,), f"{base}.buckets")
-        return Stream(builder, builder.add(id, operator, (source,), base))
+            source = builder.add(None, builder.ended(first, (source,)), (source,), f"{base}.buckets")
+        return Stream(builder, builder.add(id, builder.ended(operator, (source,)), (source,), base))
 
     def first(self, by: str | Sequence[str], *, id: str | None = None) -> Stream:
         """The first row of each key by an order, e.g. ``first("date_time desc")`` for the latest."""
@@ -554,8 +559,9 @@ class KeyedStream:
         return Close("window_end", shape.watermark, _slide(self.stream))
 
     def _then(self, id: str | None, operator: Any, verb: str) -> Stream:
-        builder = self.stream._builder
-        return Stream(builder, builder.add(id, operator, (self.stream.step,), f"{self.stream.step}.{verb}"))
+        builder, inputs = self.stream._builder, (self.stream.step,)
+        ended = builder.ended(operator, inputs)
+        return Stream(builder, builder.add(id, ended, inputs, f"{self.stream.step}.{verb}"))
 
 
 def orders(by: str | Sequence[str], stream: Stream) -> tuple[Order, ...]:

@@ -13,7 +13,7 @@ it can be computed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import cloudpickle
@@ -23,6 +23,8 @@ import pyarrow as pa
 
 from millpond.delta import HASH, WEIGHT, concat, consolidate, negate, with_weights
 from millpond.errors import InternalError
+from millpond.operators.bounds import Bound, among, buckets_of, kept_by
+from millpond.operators.expiring import Expiring
 from millpond.operators.flat_map import arrow_values
 from millpond.operators.kernel import error_rows, join_errors
 from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
@@ -66,9 +68,10 @@ class _Rows:
 
 
 @dataclass(frozen=True)
-class Accumulate:
+class Accumulate(Expiring):
     key: tuple[str, ...]
     calls: tuple[Call, ...]
+    expires: Bound | None = None  # groups behind it are over
 
     canonical: ClassVar[bool] = False
 
@@ -79,10 +82,11 @@ class Accumulate:
         outs = [pa.field(call.out, call.function.gives) for call in self.calls]
         schema = pa.schema([*fields, *outs])
         hidden = [pa.field(COUNT, pa.int64()), pa.field(STATE, pa.binary()), pa.field(ERROR, pa.string())]
-        out = TableSpec(f"{step}/out", pa.schema([*schema, *hidden]), key=self.key)
-        rows = TableSpec(f"{step}/rows", held, key=self.key, rule="weights")
+        by_time = kept_by(self.expires)
+        out = TableSpec(f"{step}/out", pa.schema([*schema, *hidden]), key=self.key, **by_time)
+        rows = TableSpec(f"{step}/rows", held, key=self.key, rule="weights", **by_time)
         return Binding(
-            Shape(schema, append_only=False, key=self.key),
+            Shape(schema, append_only=False, key=self.key, bounds=among(shape.bounds, self.key)),
             (by_key(*self.key),),
             (out,) if shape.append_only else (out, rows),
             placed_by=self.key,
@@ -94,11 +98,13 @@ class Accumulate:
 
     def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
         (delta,) = inputs
+        drops = self.ended(ctx, binding)
         if delta is None:
-            return Result()
+            return Result(drops=drops)
         keys, changed = self._rows(binding, delta)
         names = [COUNT, STATE, ERROR, *(call.out for call in self.calls)]
-        found, before = ctx.table(binding.tables[0].name).lookup_one(keys, names)
+        buckets = buckets_of(binding.tables[0], keys.columns)
+        found, before = ctx.table(binding.tables[0].name, buckets=buckets).lookup_one(keys, names)
         counts = before.column(COUNT).to_numpy() + _sums(changed)
         if (counts < 0).any():
             raise InternalError(
@@ -111,7 +117,8 @@ class Accumulate:
         again = [n for n, made in enumerate(after) if isinstance(made, str)]
         if again and len(binding.tables) > 1:
             self._from_rows(ctx, binding, delta, keys, again, after)
-        return self._result(ctx, binding, delta, keys, (found, before), counts, after)
+        result = self._result(ctx, binding, delta, keys, (found, before), counts, after)
+        return replace(result, drops=drops)
 
     # -- reading -----------------------------------------------------------------------
 

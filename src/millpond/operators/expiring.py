@@ -1,7 +1,8 @@
 """Expiring: what operators have in common whose state ends behind a bound.
 
-Law: their first table is kept in buckets by the bound's column (`kept_by`); buckets behind the limit are
-dropped by the epoch in which the limit passes them, with or without rows (laws 1 and 5).
+Law: their tables are kept in buckets by the bound's column (`kept_by`), and every row of another table has
+one in the first; buckets behind the limit are dropped by the epoch in which the limit passes them, with or
+without rows (laws 1 and 5).
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ class Expiring:
         return self.expires is not None and self.expires.is_due(binding.tables[0].name, earliest, watermarks)
 
     def ends(self, binding: Binding) -> tuple[tuple[str, Bound], ...]:
-        return () if self.expires is None else ((binding.tables[0].name, self.expires),)
+        return () if self.expires is None else tuple((t.name, self.expires) for t in binding.tables)
 
     def ended(self, ctx: Context, binding: Binding) -> tuple[tuple[str, int], ...]:
-        """What this epoch drops of the first table."""
-        return () if self.expires is None else self.expires.drops(ctx.watermark, binding.tables[0])
+        """What this epoch drops."""
+        return () if self.expires is None else self.expires.drops(ctx.watermark, *binding.tables)

@@ -24,8 +24,10 @@ import pyarrow as pa
 from millpond import hashing
 from millpond.delta import HASH, WEIGHT, concat, consolidate, negate, with_weights
 from millpond.identity import one_chunk, take, ties
+from millpond.operators.bounds import Bound, among, buckets_of, kept_by
+from millpond.operators.expiring import Expiring
 from millpond.operators.keyed import Keyed, as_declared, some_keys
-from millpond.operators.operator import NOTHING, Binding, Change, Context, Inputs, Result, Shape, by_key
+from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
 from millpond.operators.ranked import Ranked, rank
 from millpond.operators.top_n import check_columns
 from millpond.operators.watermark import stored
@@ -37,12 +39,13 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Extreme:
+class Extreme(Expiring):
     """Gives the key and `columns` of the row that is first by `order`."""
 
     key: tuple[str, ...]
     order: tuple[Order, ...]
     columns: tuple[str, ...]
+    expires: Bound | None = None  # keys behind it are over, and nobody reads the table
 
     canonical: ClassVar[bool] = True
 
@@ -60,15 +63,26 @@ class Extreme:
             f"{step}/best",
             pa.schema([*(fields[c] for c in shown), *(fields[c].with_name(f"_{c}") for c in unseen)]),
             self.key,
+            **kept_by(self.expires),
         )
         rows = TableSpec(
-            f"{step}/rows", pa.schema(list(fields.values())), self.key, order=self.order, rule="weights"
+            f"{step}/rows",
+            pa.schema(list(fields.values())),
+            self.key,
+            order=self.order,
+            rule="weights",
+            **kept_by(self.expires),
         )
         return Binding(
-            Shape(pa.schema([fields[c] for c in shown]), append_only=False, key=self.key),
+            Shape(
+                pa.schema([fields[c] for c in shown]),
+                append_only=False,
+                key=self.key,
+                bounds=among(shape.bounds, self.key),
+            ),
             (by_key(*self.key),),
             (best,) if shape.append_only else (best, rows),
-            view=best.name,
+            view=None if self.expires else best.name,
             placed_by=self.key,
             wire=rows.schema,
             extra=rows,
@@ -95,17 +109,19 @@ class Extreme:
     # -- one epoch ---------------------------------------------------------------------
 
     def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+        drops = self.ended(ctx, binding)
         if inputs[0] is None:
-            return NOTHING
+            return Result(drops=drops)
         names = binding.extra.schema.names
         hidden = [name for name in (WEIGHT, HASH) if name in inputs[0].column_names]
         delta = consolidate(inputs[0].select([*names, *hidden]))
         if not delta.num_rows:
-            return NOTHING
+            return Result(drops=drops)
         hashes = one_chunk(delta.column(HASH)).to_numpy() if HASH in delta.column_names else None
         keys = KeySet.of(delta, self.key, hashes)
         part = Keyed.of(delta, names, keys.inverse)
-        found, before = ctx.table(binding.tables[0].name).lookup_one(keys)
+        buckets = buckets_of(binding.tables[0], keys.columns)
+        found, before = ctx.table(binding.tables[0].name, buckets=buckets).lookup_one(keys)
         before = before.rename_columns(names)
         there = np.flatnonzero(found)
         old = Keyed.of(before.take(pa.array(there)), names, there)
@@ -135,7 +151,7 @@ class Extreme:
         put = _put(binding.tables[0], now, before.filter(pa.array(gone)))
         if put.num_rows:
             changes.append(Change(binding.tables[0].name, put))
-        return Result(_difference(binding, was, now) if ctx.wanted else None, tuple(changes))
+        return Result(_difference(binding, was, now) if ctx.wanted else None, tuple(changes), drops=drops)
 
     def _rank(self, binding: Binding, keys: int, head: Keyed | None, delta: Keyed) -> Ranked:
         return rank((binding.extra.order_within_key, ()), keys, head, delta, 1)
@@ -145,7 +161,9 @@ class Extreme:
         names = binding.extra.schema.names
         delta = delta.of_keys(which)
         gone = np.bincount(delta.key[delta.weights < 0], minlength=len(which))
-        head = ctx.table(binding.tables[1].name).head(some_keys(keys, which, self.key), gone + 1)
+        here = some_keys(keys, which, self.key)
+        rows = ctx.table(binding.tables[1].name, buckets=buckets_of(binding.tables[1], here.columns))
+        head = rows.head(here, gone + 1)
         ranked = self._rank(binding, len(which), Keyed.of(head.table, names, head.key_index), delta)
         first = _first_rows(ranked, ranked.new.weights > 0)
         return _Best(which[ranked.key[first]], _rows(ranked, first, names))

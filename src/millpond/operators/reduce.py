@@ -17,6 +17,8 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from millpond.operators.bounds import Bound
+from millpond.operators.expiring import Expiring
 from millpond.operators.flat_map import (
     Row,
     arrow_values,
@@ -86,9 +88,10 @@ def _same(one: Any, other: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Reduce:
+class Reduce(Expiring):
     key: tuple[str, ...]
     function: Callable[[Row, Row], Any]  # two rows of the key to one, with or without the key columns
+    expires: Bound | None = None  # keys behind it are over
 
     canonical: ClassVar[bool] = True
 
@@ -105,4 +108,10 @@ class Reduce:
 
     def _per_key(self, schema: pa.Schema) -> PerKey:
         schema = stored(schema)
-        return PerKey(self.key, schema, Fold(self.function, self.key, schema))
+        return PerKey(
+            self.key,
+            schema,
+            Fold(self.function, self.key, schema),
+            passes=self.key,
+            expires=self.expires,
+        )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from millpond.errors import InvalidError, nearest
 from millpond.operators.materialize import ERRORS
-from millpond.plan.compatible import check_compatible, same_meaning
+from millpond.plan.compatible import check_compatible, same_meaning, with_expiry_of
 from millpond.plan.nodes import Plan, View
 from millpond.plan.tables import table_specs
 
@@ -29,6 +29,7 @@ class PlanChange:
 def plan_change(old: Plan, wanted: Plan) -> PlanChange:
     """What it takes to go on with another plan; refused where a step that stays means something else."""
     check_whole(wanted)
+    wanted = with_expiry_of(old, wanted)
     kept = within(old, old.nodes.keys() & wanted.nodes.keys())
     gone = frozenset(old.nodes.keys() - wanted.nodes.keys())
     tables = set(table_specs(within(old, gone))) - {ERRORS}

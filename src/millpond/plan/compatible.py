@@ -18,6 +18,7 @@ from millpond.operators.scan import Scan
 from millpond.plan import codec
 from millpond.plan.backfill import is_constant
 from millpond.plan.evolution import carried, check_state, evolves
+from millpond.plan.expiry import ending_as
 from millpond.plan.nodes import Node, Plan
 from millpond.plan.widened import widens
 
@@ -29,6 +30,7 @@ def check_compatible(
 
     `rewritten` are tables that are written anew in the same commit.
     """
+    new = with_expiry_of(old, new)
     for step, node in old.nodes.items():
         mine = new.nodes.get(step)
         if mine is None:
@@ -57,6 +59,33 @@ def check_compatible(
             step=step,
         )
     return carried(old, new, rewritten)
+
+
+def with_expiry_of(old: Plan, new: Plan) -> Plan:
+    """The new plan, in which state ends where it did before: tables keep the buckets that they have.
+
+    A step may have become a view since, whose table has already lost rows: the view is then the one over it.
+    """
+    nodes = dict(new.nodes)
+    for step, node in old.nodes.items():
+        mine = new.nodes.get(step)
+        if mine is None or mine is node or mine.inputs != node.inputs or mine.operator == node.operator:
+            continue
+        operator = ending_as(mine.operator, node.operator)
+        if operator == mine.operator or _mask(codec.encode(operator)) != _mask(codec.encode(node.operator)):
+            continue
+        binding = operator.bind(step, tuple(new.shape(i) for i in node.inputs))
+        nodes[step] = replace(mine, operator=operator, binding=binding)
+    if nodes == new.nodes:
+        return new
+    views = {}
+    for name, view in new.views.items():
+        over, held = old.views.get(name), nodes[view.step].binding.view
+        if held != view.table and over is not None and old.nodes[over.step].inputs == (view.step,):
+            nodes.setdefault(over.step, old.nodes[over.step])
+            view = over
+        views[name] = view
+    return replace(new, nodes=nodes, views=views)
 
 
 def fed_by_what_was_read(old: Plan, new: Plan, positions: Collection[str]) -> dict[str, str]:

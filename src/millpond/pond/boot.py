@@ -23,7 +23,12 @@ from millpond.errors import InvalidError
 from millpond.flow.builder import Builder
 from millpond.plan.backfill import backfill_plan
 from millpond.plan.change import restored
-from millpond.plan.compatible import check_compatible, fed_by_new_constants, fed_by_what_was_read
+from millpond.plan.compatible import (
+    check_compatible,
+    fed_by_new_constants,
+    fed_by_what_was_read,
+    with_expiry_of,
+)
 from millpond.plan.levels import cut
 from millpond.plan.nodes import Plan
 from millpond.plan.replacing import Asked, replacing_change, steps_to_replace, with_sql
@@ -56,8 +61,9 @@ def plans_to_run(parts: Parts, head: Manifest | None, rewritten: Sequence[str] =
         return Plans(plan, plan)
     old = parts.reader.plan_of(head)
     asked = asked_of(parts.builder, old)
-    found = versioned(old, plan, steps_to_replace(plan, asked))
+    found = versioned(old, with_expiry_of(old, plan), steps_to_replace(plan, asked))
     plan, ids = with_sql(old, found.plan), found.moved
+    plan = with_expiry_of(old, plan)
     if rewritten:
         plan = check_compatible(old, plan, set(head.positions), rewritten=rewritten)
         return Plans(plan, plan, ids)

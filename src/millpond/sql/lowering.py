@@ -16,11 +16,11 @@ from millpond.operators.lookup_join import LookupJoin
 from millpond.operators.map import Map
 from millpond.operators.operator import Operator, Shape
 from millpond.operators.stamp import Stamp
+from millpond.plan.expiry import Span
 from millpond.sql.bind import Binder
 from millpond.sql.expressions import Column, references, render, type_of
 from millpond.sql.refusal import NotSupported, refuse
 from millpond.sql.relation import Relation, fresh_names
-from millpond.sql.spans import Span
 from millpond.sql.time_bounds import fitted
 from millpond.sql.types import Json, as_stored, quoted, told_apart
 

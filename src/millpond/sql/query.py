@@ -15,13 +15,14 @@ from millpond.errors import InternalError, InvalidError
 from millpond.flow.builder import Builder
 from millpond.operators.expressions import picture
 from millpond.plan.change import upstream
+from millpond.plan.expiry import is_view_and_ends
 from millpond.sql.bind import Binder
 from millpond.sql.lateral import without_joins
 from millpond.sql.lowering import ROUNDS_MAX, Lowering
 from millpond.sql.refusal import NotSupported
 from millpond.sql.relation import Relation, fresh_names
 from millpond.sql.rules.python_aggregate import lift
-from millpond.sql.time_bounds import NO_WATERMARK, hold_whole, is_view_and_ends
+from millpond.sql.time_bounds import NO_WATERMARK, hold_whole
 from millpond.sql.time_windows import as_plain_sql
 
 

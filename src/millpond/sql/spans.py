@@ -6,8 +6,8 @@ b.ts BETWEEN a.ts AND a.ts + INTERVAL '10 minutes'    0 <= b.ts - a.ts <= 10 min
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from millpond.plan.expiry import Span
 from millpond.sql.expressions import conjuncts
 from millpond.sql.types import Json
 
@@ -23,16 +23,6 @@ _SAME = ("COMPARE_EQUAL", "COMPARE_NOT_DISTINCT_FROM")  # what has a bound is ne
 _UP = ("COMPARE_LESSTHAN", "COMPARE_LESSTHANOREQUALTO", *_SAME)  # left <= right
 _DOWN = ("COMPARE_GREATERTHAN", "COMPARE_GREATERTHANOREQUALTO", *_SAME)
 _DAY_US = 86_400_000_000
-
-
-@dataclass(frozen=True)
-class Span:
-    """The column of the right minus that of the left is at least `low_us` and at most `high_us`."""
-
-    left: str
-    right: str
-    low_us: int | None
-    high_us: int | None
 
 
 def spans(conditions: Sequence[Json], names: Sequence[str], width: int) -> Iterator[Span]:

@@ -401,3 +401,45 @@ def test_explain_shows_what_each_step_gives(pond: Pond) -> None:
     assert "    needed c0 of 12 columns" in text.splitlines()
     drawn = pond.explain("mermaid")
     assert "size<br/>Branch c1 &gt; 1, a lambda" in drawn
+
+
+# -- state that ends -------------------------------------------------------------------------------
+
+
+def test_a_view_keeps_what_its_step_would_let_go(tmp_path: Path) -> None:
+    """A step whose own table is a view never lets go; one that became a view later has another over it."""
+    timed = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("ts", pa.timestamp("us"))])
+    clicks = MemorySource(timed)
+
+    def defined(pond: Pond, *, both: bool) -> Stream:
+        window = pond.stream("clicks", clicks, event_time="ts", delay="5s").tumble("10s")
+        window.key_by("window_end").aggregate(n="count(*)", id="direct").view("direct")
+        behind = window.key_by("window_end").aggregate(n="count(distinct v)", id="behind")
+        behind.filter("n > 0").view("filtered")
+        if both:
+            behind.view("named")
+        return behind
+
+    def push(second: int) -> None:
+        clicks.push([{"k": 1, "v": n, "ts": START + timedelta(seconds=second)} for n in range(3)])
+
+    with opened(tmp_path / "pond") as pond:
+        behind = defined(pond, both=False)
+        again = pond.stream("clicks", clicks, event_time="ts", delay="5s").tumble("10s")
+        assert again.key_by("window_end").aggregate(n="count(*)").step == "direct", "the same step, once"
+        for n in range(10):
+            push(10 * n)
+            pond.drain()
+        assert pond.plan.nodes["behind"].binding.view is None
+        assert pond.plan.nodes["direct"].binding.view == "direct/groups"
+        assert pond.state("behind", "groups").num_rows < 4
+        assert pond.read("direct").num_rows == pond.read("filtered").num_rows == 10
+        with pond.changing():
+            behind.view("named")
+        assert rows(pond, "named") == rows(pond, "filtered"), "filled from what the pond holds"
+    with opened(tmp_path / "pond") as pond:
+        defined(pond, both=True)
+        push(200)
+        pond.drain()
+        assert pond.read("named").num_rows == 11
+        assert rows(pond, "named") == rows(pond, "filtered")

@@ -23,7 +23,7 @@ SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 def made(build: Callable[[Stream], object], *, source: MemorySource | None = None) -> Plan:
     builder = Builder()
     found = source or MemorySource(SCHEMA)
-    build(Stream(builder, builder.add("in", Scan(found, SCHEMA, True), (), "in")))
+    build(Stream(builder, builder.add("in", Scan(found, found.schema, True), (), "in")))
     return builder.plan
 
 
@@ -120,3 +120,45 @@ def test_steps_that_are_read_twice_are_looked_at_once() -> None:
         stream.view("many")
 
     check_compatible(made(lambda s: s.view("v")), made(lambda s: (s.view("v"), doubled(s))), set())
+
+
+# -- state that ends -----------------------------------------------------------------------------
+
+TIMED = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("ts", pa.timestamp("us"))])
+
+
+def windows(stream: Stream) -> None:
+    window = stream.watermark("ts", "5s", id="mark").tumble("10s", id="w")
+    counted = window.key_by("window_end", "k").aggregate(id="counted", n="count(distinct v)")
+    window.join(counted, ["window_end", "k"], id="joined").view("joined")
+    window.key_by("window_end").first("v", id="first").filter("v > 0", id="f").view("f")
+    window.key_by("window_end").top_n(2, "v", id="top").view("top")
+
+
+def test_a_pond_from_before_state_ended_goes_on_with_its_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = MemorySource(TIMED)
+    new = made(windows, source=source)
+    monkeypatch.setattr(Builder, "ended", lambda self, operator, inputs, spans=(): operator)
+    old = made(windows, source=source)
+    for step in ("counted", "joined", "first", "top", "counted.v-distinct"):
+        assert old.nodes[step].binding.tables != new.nodes[step].binding.tables, step
+        assert any(t.bucket_width for t in new.nodes[step].binding.tables), step
+    found = check_compatible(old, new, {"in"})
+    assert {s: n.binding.tables for s, n in found.nodes.items()} == {
+        s: n.binding.tables for s, n in old.nodes.items()
+    }
+    assert check_compatible(new, old, {"in"}).nodes["joined"] == new.nodes["joined"], "the other way as well"
+
+
+def test_another_meaning_is_refused_whatever_ends() -> None:
+    def other(stream: Stream) -> None:
+        window = stream.watermark("ts", "5s", id="mark").tumble("10s", id="w")
+        window.key_by("window_end").first("v desc", id="first").filter("v > 0", id="f").view("f")
+
+    def was(stream: Stream) -> None:
+        window = stream.watermark("ts", "5s", id="mark").tumble("10s", id="w")
+        window.key_by("window_end").first("v", id="first").view("f")
+
+    source = MemorySource(TIMED)
+    with pytest.raises(InvalidError, match="step 'first' means something else"):
+        check_compatible(made(was, source=source), made(other, source=source), {"in"})

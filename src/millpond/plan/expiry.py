@@ -1,0 +1,140 @@
+"""State expiry: which bound ends the state of a step, for SQL and the flow API alike.
+
+Law 1: a row leaves a step's state only when no later row can meet it or take it back; what the step gave
+stays with the view.  So a step whose own table *is* a view never expires.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from millpond.operators.accumulate import Accumulate
+from millpond.operators.aggregate import Aggregate
+from millpond.operators.bounds import Bound, for_key
+from millpond.operators.distinct import Distinct
+from millpond.operators.distinct_values import DistinctValues
+from millpond.operators.extreme import Extreme
+from millpond.operators.join import Join
+from millpond.operators.operator import Operator, Shape
+from millpond.operators.per_key import PerKey
+from millpond.operators.reduce import Reduce
+from millpond.operators.top_n import TopN
+
+Keyed = Accumulate | Aggregate | Distinct | DistinctValues | Extreme | PerKey | Reduce | TopN
+
+
+@dataclass(frozen=True)
+class Span:
+    """The column of the right minus that of the left is at least `low_us` and at most `high_us`."""
+
+    left: str
+    right: str
+    low_us: int | None
+    high_us: int | None
+
+
+def expiring(operator: Operator, shapes: Sequence[Shape], spans: Iterable[Span] = ()) -> Operator:
+    """The operator with the bounds that end its state, as far as its inputs have any."""
+    if isinstance(operator, Join):
+        return replace(operator, bounds=join_bounds(operator, shapes[0], shapes[1], spans))
+    match operator:
+        case PerKey(apart=None) | Aggregate(closes=None):
+            key = operator.key
+        case Accumulate() | DistinctValues() | Extreme() | Reduce() | TopN():
+            key = operator.key
+        case Distinct():
+            key = tuple(shapes[0].schema.names) if operator.columns is None else operator.columns
+        case _:
+            return operator
+    return replace(operator, expires=for_key(shapes[0].bounds, key))
+
+
+def is_view_and_ends(operator: Operator) -> bool:
+    """Would the step's own table be the view, if it did not expire?"""
+    return isinstance(operator, Aggregate | Distinct | Extreme) and operator.expires is not None
+
+
+def unending(operator: Operator) -> Operator:
+    """The operator as it would be if nothing ended its state."""
+    if isinstance(operator, Join):
+        return replace(operator, bounds=())
+    return replace(operator, expires=None) if isinstance(operator, Keyed) else operator
+
+
+def ending_as(operator: Operator, other: Operator) -> Operator:
+    """The operator with state that ends as that of another of its kind does."""
+    if isinstance(operator, Join) and isinstance(other, Join):
+        return replace(operator, bounds=other.bounds)
+    if isinstance(operator, Keyed) and type(operator) is type(other):
+        return replace(operator, expires=other.expires)  # type: ignore[union-attr]
+    return operator
+
+
+# -- joins -------------------------------------------------------------------------------
+
+
+def join_bounds(
+    join: Join, left: Shape, right: Shape, spans: Iterable[Span]
+) -> tuple[tuple[int, Bound], ...]:
+    """What bounds the rows of either side that can still meet a later one.
+
+    A row of the left is of use as long as a row of the right can come that lies at most `high` after it,
+    and as long as it can be taken back itself; the other way round likewise.
+    """
+    apart = [Span(a, b, 0, 0) for a, b in zip(join.left_on, join.right_on, strict=True)]
+    found: list[tuple[int, Bound]] = []
+    for span in (*apart, *spans):
+        one = next((b for b in left.bounds if b.column == span.left), None)
+        two = next((b for b in right.bounds if b.column == span.right), None)
+        if one is None or two is None:
+            continue
+        same = span.low_us == span.high_us == 0
+        kinds = {one.window, two.window} if same else set()
+        if "closed" in kinds and meets_closed(join, left, right):
+            kinds = {"closed"}
+        known: dict[str, Any] = {
+            "window": "open" if "open" in kinds else "closed" if kinds == {"closed"} else "",
+            "grid": one.grid and two.grid,
+        }
+        if span.high_us is not None:
+            marks = tuple(sorted({*one.marks, *two.moved(span.high_us)}))
+            found.append((0, replace(one, marks=marks, width_us=_width(one, span), **known)))
+        if span.low_us is not None:
+            marks = tuple(sorted({*two.marks, *one.moved(-span.low_us)}))
+            by = one.by if same else two.by
+            found.append((1, replace(two, marks=marks, width_us=_width(two, span), by=by, **known)))
+    return tuple(found)
+
+
+def open_window(shape: Shape) -> Bound | None:
+    """The end (or else the start) of windows that are not over, if the rows have such."""
+    return next((b for b in shape.bounds if b.window == "open"), None)
+
+
+def meets_closed(join: Join, left: Shape, right: Shape) -> bool:
+    """Are all pairs of one window, of which one side gives rows only when it is over for the other, too?"""
+    ways = {"inner": ((0, 1), (1, 0)), "semi": ((0, 1),)}.get(join.kind, ())
+    shapes, on = (left, right), (join.left_on, join.right_on)
+    for early, late in ways:
+        found = open_window(shapes[early])
+        if found is None or open_window(shapes[late]) is not None:
+            continue
+        for mine, theirs in zip(on[early], on[late], strict=True):
+            ours = [b for b in shapes[early].bounds if b.column == mine and b.by == found.by]
+            over = [b for b in shapes[late].bounds if b.column == theirs and b.window == "closed"]
+            if ours and over and all(_not_after(mark, over[0]) for mark in ours[0].marks):
+                return True
+    return False
+
+
+def _not_after(mark: tuple[str, int], other: Bound) -> bool:
+    return any(step == mark[0] and shift >= mark[1] for step, shift in other.marks)
+
+
+def _width(bound: Bound, span: Span) -> int:
+    """Of buckets: a few of them for as long as a row is kept."""
+    reach = max(abs(span.low_us or 0), abs(span.high_us or 0))
+    return bound.width_us if bound.grid else max(bound.width_us, math.ceil(reach / 4))
