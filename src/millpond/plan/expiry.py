@@ -69,7 +69,7 @@ def ending_as(operator: Operator, other: Operator) -> Operator:
     if isinstance(operator, Join) and isinstance(other, Join):
         return replace(operator, bounds=other.bounds)
     if isinstance(operator, Keyed) and type(operator) is type(other):
-        return replace(operator, expires=other.expires)  # type: ignore[union-attr]
+        return replace(operator, expires=other.expires)
     return operator
 
 
