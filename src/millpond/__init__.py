@@ -22,7 +22,7 @@ from millpond.flow.states import (
 )
 from millpond.operators.process.context import ProcessContext, Timer
 from millpond.operators.process.function import Process
-from millpond.pond import Pond, open
+from millpond.pond import Pond, open, restore
 
 __version__ = "0.1.0"
 
@@ -45,4 +45,5 @@ __all__ = [
     "ValueState",
     "__version__",
     "open",
+    "restore",
 ]

@@ -11,6 +11,7 @@ import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = {  # with how many blocks there are at least
+    "backup.md": 2,
     "functions.md": 8,
     "guide.md": 5,
     "process.md": 9,

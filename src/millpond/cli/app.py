@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 
 import millpond
+from millpond.cli.commands.backup import backup, restore
 from millpond.cli.commands.bench import bench
 from millpond.cli.commands.control import rescale, rollback, savepoint
 from millpond.cli.commands.demo import demo
@@ -52,7 +53,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
     "Run": (demo, run, sql),
     "Look": (epochs, show, views, read, errors, explain, replay),
     "Control": (rescale, savepoint, rollback, fork),
-    "Upkeep": (compact, gc),
+    "Upkeep": (compact, gc, backup, restore),
     "Other": (bench, version),
 }
 GROUPS: dict[str, tuple[str, str, tuple[Command, ...]]] = {  # name: panel, help, commands

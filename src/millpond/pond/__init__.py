@@ -10,10 +10,10 @@
 | `door.py`, `rows.py` | the inbox: rows and commands, and waiting for their turn |
 | `rewriting.py` | state that is written anew: migrate and bootstrap |
 
-Reading is `serve/reader.py`, statements are `sql/session.py`.
+Reading is `serve/reader.py`, backups are `serve/backup.py`, statements are `sql/session.py`.
 """
 
 from millpond.pond.driver import EngineName
-from millpond.pond.face import Pond, open
+from millpond.pond.face import Pond, open, restore
 
-__all__ = ["EngineName", "Pond", "open"]
+__all__ = ["EngineName", "Pond", "open", "restore"]

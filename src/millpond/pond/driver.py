@@ -23,6 +23,7 @@ from millpond.plan.nodes import Plan
 from millpond.pond.boot import new_runner, plans_to_run
 from millpond.pond.parts import Parts
 from millpond.pond.watch import Watch
+from millpond.state.backup_record import refuse_backup
 from millpond.state.manifest import Manifest
 from millpond.state.store import prove_put_new
 
@@ -265,6 +266,7 @@ class Driver:
         head = parts.head()  # a standby has waited: the pond went on
         plans = plans_to_run(parts, head, rewritten)
         if head is None:
+            refuse_backup(parts.store)
             prove_put_new(parts.store)
         self.watch.begin(head)
         engine = self.engine

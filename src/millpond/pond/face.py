@@ -44,10 +44,13 @@ from millpond.pond.places import uri_of
 from millpond.pond.program import Program
 from millpond.pond.rows import Rows, held
 from millpond.pond.watch import OnEpoch, Watch
+from millpond.serve.backup import Backup, OnCopy, back_up
 from millpond.serve.moment import Moment
 from millpond.serve.reader import Delta, Reader
 from millpond.serve.replay import Replay
 from millpond.serve.replay import replay as run_again
+from millpond.serve.restore import Restored
+from millpond.serve.restore import restore as make_restored
 from millpond.serve.states import StateInfo
 from millpond.serve.summaries import EpochSummary, summaries
 from millpond.settings import Settings, make_settings
@@ -101,6 +104,26 @@ def open(  # the name people type: millpond.open(...)
         standby=standby,
         store_options=options,
     )
+
+
+def restore(
+    backup: str | os.PathLike[str],
+    pond: str | os.PathLike[str],
+    epoch: int | None = None,
+    *,
+    new_id: bool = False,
+    on_progress: OnCopy | None = None,
+    store_options: Mapping[str, Any] | None = None,
+) -> Restored:
+    """Make a pond of a backup: of the newest in that place, or of the newest of an epoch.
+
+    The pond continues from that epoch, with the id of the one it replaces.  With `new_id` it is another pond
+    to sinks.  `pond` must be an empty place; a restore that was cut short is completed by another.
+    """
+    given = store_options or {}
+    uris = (uri_of(backup), uri_of(pond))
+    source, target = (open_store(uri, **options_of(uri, Settings(), given)) for uri in uris)
+    return make_restored(source, target, epoch, new_id=new_id, on_progress=on_progress)
 
 
 class Pond:
@@ -401,6 +424,25 @@ class Pond:
         with self._reader.pinned(epoch) as snapshot:
             make_fork(self.store, child, snapshot.epoch, pond=uuid.uuid4().hex, now_us=self._clock.now_us())
             return snapshot.epoch
+
+    def backup(
+        self,
+        target: str | os.PathLike[str],
+        epoch: int | str | None = None,
+        *,
+        verify: bool = False,
+        on_progress: OnCopy | None = None,
+        store_options: Mapping[str, Any] | None = None,
+    ) -> Backup:
+        """Copy one epoch, the newest or an older one, to a folder or bucket while the pond runs.
+
+        Files that the target has already are not copied again, so the next backup into it takes only what
+        is new.  Everything is verified as it is read; with `verify` the target is read again at the end.
+        `millpond.restore` makes a pond of it.
+        """
+        uri = uri_of(target)
+        store = open_store(uri, **options_of(uri, self.settings, store_options or {}))
+        return back_up(self._reader, store, epoch, verify=verify, on_progress=on_progress, clock=self._clock)
 
     def compact(self) -> None:
         """Merge the runs of every table into one, now."""

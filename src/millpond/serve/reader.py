@@ -30,6 +30,7 @@ from millpond.serve import states
 from millpond.serve.holds import Holds, let_go, try_pin
 from millpond.serve.states import StateInfo
 from millpond.state import history
+from millpond.state.backup_record import refuse_backup
 from millpond.state.manifest import Manifest, is_kept
 from millpond.state.snapshot import Snapshot
 from millpond.state.store import MissingError
@@ -69,6 +70,7 @@ class Reader:
             known = None
         found = history.newer_head(self.store, known)
         if found is None:
+            refuse_backup(self.store)
             raise InvalidError(
                 "there is no pond here yet", detail=self.store.uri, hint="run the pipeline once: pond.drain()"
             )

@@ -1,0 +1,113 @@
+"""`millpond backup` and `millpond restore`: a copy of one epoch, and a pond made of it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from millpond.cli.arguments import (
+    TEXT,
+    EpochOption,
+    OutputOption,
+    PondArgument,
+    open_reader,
+    open_store_of,
+    parse_epoch,
+)
+from millpond.cli.output import Said, Screen
+from millpond.cli.values import count, size
+from millpond.serve.backup import CopyProgress, back_up
+from millpond.serve.restore import restore as make_restore
+
+
+def backup(
+    pond: PondArgument,
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="Path or URI to copy to.", show_default=False)
+    ],
+    epoch: EpochOption = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read everything in the target again and check it.")
+    ] = False,
+    output: OutputOption = TEXT,
+) -> None:
+    """Copy one epoch to another place, while the pond runs; only what is not there yet is copied."""
+    reader = open_reader(pond)
+    store = open_store_of(target)
+    with output.screen() as screen:
+        made = back_up(
+            reader, store, parse_epoch(epoch), verify=verify, on_progress=lambda p: _show(screen, p)
+        )
+    waiting = f", with {count(made.inbox_entries)} waiting inbox entries" if made.inbox_entries else ""
+    verified = "; all of it was read again and is intact" if made.verified else ""
+    output.write(
+        Said(
+            f"epoch {made.epoch} of {pond} is in {target}{waiting}: copied {count(made.copied_files)} of "
+            f"{count(made.files)} files, {size(made.copied_bytes)} of {size(made.bytes)}{verified}",
+            {
+                "pond": made.pond,
+                "epoch": made.epoch,
+                "uri": made.uri,
+                "files": made.files,
+                "bytes": made.bytes,
+                "copied_files": made.copied_files,
+                "copied_bytes": made.copied_bytes,
+                "inbox_entries": made.inbox_entries,
+                "verified": made.verified,
+            },
+        )
+    )
+
+
+def restore(
+    backup: Annotated[
+        str, typer.Argument(metavar="BACKUP", help="Path or URI of the backup.", show_default=False)
+    ],
+    pond: Annotated[
+        str, typer.Argument(metavar="POND", help="Path or URI of the pond to make.", show_default=False)
+    ],
+    epoch: Annotated[
+        int | None,
+        typer.Option(
+            "--epoch", "-e", metavar="N", help="An older backup: of this epoch.", show_default=False
+        ),
+    ] = None,
+    new_id: Annotated[
+        bool,
+        typer.Option("--new-id", help="Make another pond, whose deliveries sinks tell from the first's."),
+    ] = False,
+    output: OutputOption = TEXT,
+) -> None:
+    """Make a pond of a backup; everything is checked as it is read.
+
+    It continues from the epoch that was backed up, and has the id of the pond that it replaces.
+    """
+    with output.screen() as screen:
+        made = make_restore(
+            open_store_of(backup),
+            open_store_of(pond),
+            epoch,
+            new_id=new_id,
+            on_progress=lambda p: _show(screen, p),
+        )
+    output.write(
+        Said(
+            f"{pond} continues from epoch {made.epoch}: {count(made.files)} files, {size(made.bytes)}",
+            {
+                "pond": made.pond,
+                "epoch": made.epoch,
+                "uri": made.uri,
+                "files": made.files,
+                "bytes": made.bytes,
+                "new_id": new_id,
+            },
+        )
+    )
+
+
+def _show(screen: Screen, progress: CopyProgress) -> None:
+    screen.status(
+        f"{count(progress.files)} of {count(progress.files_total)} files, {size(progress.bytes)}",
+        progress.files / max(1, progress.files_total),
+    )
