@@ -3,6 +3,7 @@
 Every error a user can meet is one of five kinds.  The text is one lower-case
 line; `detail` says what was seen (with both numbers that disagree), `hint`
 says what to do next.  The command line and every server show the same fields.
+Secrets in addresses and settings are masked, whoever writes the text.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from typing import Any
+
+from millpond.masking import masked
 
 
 class MillpondError(Exception):
@@ -31,10 +34,10 @@ class MillpondError(Exception):
         step: str | None = None,
         epoch: int | None = None,
     ) -> None:
-        super().__init__(message)
-        self.message = message
-        self.detail = detail
-        self.hint = hint
+        super().__init__(masked(message))
+        self.message = masked(message)
+        self.detail = None if detail is None else masked(detail)
+        self.hint = None if hint is None else masked(hint)
         self.step = step
         self.epoch = epoch
 

@@ -10,10 +10,12 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from sqlglot import TokenType
 
 from millpond.errors import MillpondError
+from millpond.masking import masked_options
 from millpond.sql.parse import tokens_of
 
 KEYWORDS = (
@@ -101,6 +103,17 @@ def history(names: Callable[[], list[str]]) -> Iterator[None]:
     finally:
         readline.set_completer(None)
         with contextlib.suppress(OSError):
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(0o700, parents=True, exist_ok=True)
             readline.set_history_length(10_000)
+            _mask_history(readline)
             readline.write_history_file(file)
+            file.chmod(0o600)
+
+
+def _mask_history(readline: Any) -> None:
+    """No secret is kept in the file of what was typed."""
+    for place in range(readline.get_current_history_length()):
+        line = readline.get_history_item(place + 1)
+        shown = masked_options(line or "")
+        if line and shown != line:
+            readline.replace_history_item(place, shown)

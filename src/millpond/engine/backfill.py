@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 from typing import Any
 
@@ -96,7 +96,7 @@ class Setting:
     rows_max: int  # of a chunk, about
     bytes_max: int
     checks: bool = False
-    options: Mapping[str, Any] | None = None
+    options: Mapping[str, Any] | None = field(default=None, repr=False)
     on_progress: OnProgress | None = None
     stopped: Callable[[], bool] = lambda: False  # asked before every chunk
 

@@ -11,7 +11,7 @@ import json
 import os
 import pickle
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from millpond.engine.engine import Engine
@@ -33,7 +33,7 @@ IN_DRIVER_BYTES = 8 << 20
 @dataclass(frozen=True)
 class Unit:
     store: str
-    options: dict[str, Any]
+    options: dict[str, Any] = field(repr=False)
     spec: TableSpec
     job: MergeJob
     h_min: int

@@ -56,7 +56,7 @@ class EpochSpec:
     roots: Mapping[str, str]
     checks: bool = False
     durable: bool = True
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     # Of a backfill: where tables are read from.  Its rows come in no order of time, so what they tell of
     # watermarks is reported, and acted upon by nobody, but where `Past.rises` says so.
     past: Past | None = None

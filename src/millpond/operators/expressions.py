@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from millpond import hashing
 from millpond.errors import InvalidError
+from millpond.masking import masked_at
 from millpond.operators.comparisons import Plain, plain
 from millpond.operators.duck import binder, provided, quoted
 from millpond.operators.grain import grain_us, is_plain_time
@@ -369,12 +370,13 @@ class _Bind:
 
 
 def picture(sql: str, at: tuple[int, int] | None) -> str:
-    """The line of a text with a caret under a place, given as (byte, bytes).
+    """The line of a text with a caret under a place, given as (byte, bytes); without its secrets.
 
     >>> print(picture("price * pric", (8, 4)))
         price * pric
                 ^^^^
     """
+    sql, at = masked_at(sql, at)
     raw = sql.encode()
     if at is None or not 0 <= at[0] <= len(raw):
         return "\n".join(f"    {line}" for line in sql.split("\n"))

@@ -40,8 +40,8 @@ class SqlObject:
     scan: str | None = None  # of a table: where its rows come in
     uses: tuple[str, ...] = ()  # names that the definition reads
     append_only: bool = False
-    options: Mapping[str, Any] = field(default_factory=dict)
-    said: str = ""  # the statement as it was written
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)  # may hold what is not to be shown
+    said: str = field(default="", repr=False)  # the statement as it was written
 
 
 def dependants(objects: Mapping[str, SqlObject], names: Iterable[str]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from millpond.clock import Clock
@@ -26,7 +26,7 @@ class Parts:
     worker: Worker
     builder: Builder  # what this process defines
     reader: Reader
-    options: Mapping[str, Any]  # of the store, for those who open it elsewhere
+    options: Mapping[str, Any] = field(repr=False)  # of the store, for those who open it elsewhere
     parallelism: int | None = None
     standby: bool = False
 

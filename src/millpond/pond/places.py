@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from millpond.errors import InvalidError
 from millpond.settings import Settings
+from millpond.state.local_store import make_private
 from millpond.state.store import Store
 
 
@@ -31,7 +32,7 @@ def store_options(uri: str, settings: Settings, given: Mapping[str, Any]) -> dic
     name = hashlib.blake2b(uri.encode(), digest_size=8).hexdigest()
     folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "millpond" / name
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
     except OSError:  # a home that cannot be written to: without a cache files are fetched each time
         return dict(given)
     return {"cache": str(folder), "cache_bytes": settings.cache_bytes, **given}

@@ -26,6 +26,7 @@ from millpond.sources.file_format import BadFileError
 from millpond.sources.files import FileSource
 from millpond.sources.folder import Folder, Found
 from millpond.sources.parquet_format import ParquetFormat
+from millpond.state.local_store import make_private
 
 FOLDER = "staged"
 _LIST = "_staged.json"
@@ -45,10 +46,11 @@ class DataFrameSource:
 
     def staged(self, folder: str | os.PathLike[str], step: str) -> FileSource:
         """The source that a pipeline reads; `folder` is the pond's, and every executor must reach it."""
-        return stage(self.df, Path(folder) / FOLDER / f"{quote(self.name or step, safe='')}.parquet")
+        place = Path(folder) / FOLDER / f"{quote(self.name or step, safe='')}.parquet"
+        return stage(self.df, place, Path(folder))
 
 
-def stage(df: Any, folder: str | os.PathLike[str]) -> FileSource:
+def stage(df: Any, folder: str | os.PathLike[str], pond_folder: Path | None = None) -> FileSource:
     """Write a DataFrame into a folder, unless that was done before."""
     final = Path(folder).absolute()
     if not (final / _LIST).exists():
@@ -56,6 +58,7 @@ def stage(df: Any, folder: str | os.PathLike[str]) -> FileSource:
             raise InvalidError(
                 "a streaming DataFrame has no end, and cannot be staged", hint="pass a batch DataFrame"
             )
+        make_private(pond_folder or final.parent)
         final.parent.mkdir(parents=True, exist_ok=True)
         _clear(final)
         _publish(_write(df, final), final)

@@ -31,6 +31,7 @@ import pyarrow.compute as pc
 
 from millpond.errors import DataError, InternalError, InvalidError, UnavailableError
 from millpond.flow.schemas import schema_of
+from millpond.masking import masked
 from millpond.plan.backfill import FROM_NOW
 from millpond.sources import fit, text_format
 from millpond.sources.file_format import BadFileError, Facts, FileFormat, Piece
@@ -95,6 +96,10 @@ class FileSource:
     )
 
     append_only: ClassVar[bool] = True
+
+    def __repr__(self) -> str:
+        shown = (masked(str(self.path)), self.format, self.schema, self.pattern)
+        return "FileSource(path={!r}, format={!r}, schema={!r}, pattern={!r})".format(*shown)
 
     def __post_init__(self) -> None:
         if self.format not in _FORMATS:

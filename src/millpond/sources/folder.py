@@ -28,7 +28,9 @@ class Folder:
             try:
                 self._fs, self._root = fs.FileSystem.from_uri(uri)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
-                raise InvalidError(f"not a folder that can be opened: {uri!r}", detail=str(error)) from error
+                raise InvalidError(f"not a folder that can be opened: {uri!r}", detail=str(error)) from None
+            except OSError as error:
+                raise self._unavailable(error) from error
         else:
             self._fs, self._root = fs.LocalFileSystem(), uri
         self.local = isinstance(self._fs, fs.LocalFileSystem)

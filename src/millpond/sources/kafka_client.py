@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from millpond.errors import DataError, InvalidError, MillpondError, UnavailableError
+from millpond.masking import MASK
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -26,7 +27,14 @@ class Cluster:
     """Where a topic is, and how to get there."""
 
     brokers: str
-    client: Client = ()
+    client: Client = field(default=(), repr=False)
+
+    def masked(self, text: str) -> str:
+        """What the library says, without the values of settings, which it may repeat."""
+        for name, value in self.client:
+            if value and name not in ("security.protocol", "sasl.mechanism", "sasl.mechanisms"):
+                text = text.replace(value, MASK)
+        return text
 
     def settings(self, **ours: Any) -> dict[str, Any]:
         return {**dict(self.client), "bootstrap.servers": self.brokers, "log_level": 0, **ours}
@@ -62,7 +70,7 @@ def _admin(cluster: Cluster) -> AdminClient:
         try:
             _admins[key] = kafka.admin.AdminClient(cluster.settings())
         except kafka.KafkaException as error:
-            raise refused(cluster, error) from error
+            raise refused(cluster, error) from None
     return _admins[key]
 
 
@@ -80,7 +88,7 @@ def look(cluster: Cluster, topic: str) -> Topic:
         )
         low, high = _offsets(asked_low), _offsets(asked_high)
     except kafka.KafkaException as error:
-        raise refused(cluster, error, topic) from error
+        raise refused(cluster, error, topic) from None
     return Topic(str(found.topic_id), {p: (low[p], high[p]) for p in partitions})
 
 
@@ -91,7 +99,7 @@ def offsets_since(cluster: Cluster, topic: Topic, name: str, at_ms: int) -> dict
     try:
         found = _offsets(_ask_offsets(cluster, name, [*topic.ends], spec))
     except kafka.KafkaException as error:
-        raise refused(cluster, error, name) from error
+        raise refused(cluster, error, name) from None
     return {p: topic.ends[p][1] if at < 0 else at for p, at in found.items()}
 
 
@@ -102,7 +110,7 @@ def compacts(cluster: Cluster, topic: str) -> bool:
     try:
         found = _admin(cluster).describe_configs([what], request_timeout=ANSWER_S)[what].result()
     except kafka.KafkaException as error:
-        raise refused(cluster, error, topic) from error
+        raise refused(cluster, error, topic) from None
     return "compact" in (found["cleanup.policy"].value or "")
 
 
@@ -124,6 +132,7 @@ def refused(cluster: Cluster, error: Exception, topic: str | None = None) -> Mil
     """What the library said, by what the reader must do."""
     kafka = library()
     told = error.args[0]
+    said = cluster.masked(str(told.str()))
     codes = kafka.KafkaError
     if told.code() == codes.UNKNOWN_TOPIC_OR_PART:
         return UnavailableError(
@@ -141,12 +150,12 @@ def refused(cluster: Cluster, error: Exception, topic: str | None = None) -> Mil
     if told.code() in wrong:
         return InvalidError(
             "the Kafka cluster cannot be used like this",
-            detail=f"{cluster.brokers}: {told.str()}",
+            detail=f"{cluster.brokers}: {said}",
             hint="correct the topic, the brokers or the settings of the client",
         )
     return UnavailableError(
         "the Kafka cluster does not answer",
-        detail=f"{cluster.brokers}: {told.str()}",
+        detail=f"{cluster.brokers}: {said}",
         hint="see that the brokers run and can be reached from here; nothing that was committed is lost",
     )
 

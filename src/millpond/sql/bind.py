@@ -15,6 +15,7 @@ from typing import Any
 import duckdb
 
 from millpond.errors import InvalidError
+from millpond.masking import masked_options
 from millpond.operators.duck import Equipment, stop_if_asked, without_wrapping
 from millpond.operators.expressions import picture
 from millpond.sql.clock import macros
@@ -133,7 +134,7 @@ def told(error: duckdb.Error, sql: str, before: int = 0) -> InvalidError:
     try:
         facts: Mapping[str, Any] = json.loads(whole[max(whole.find("{"), 0) :].split("\n\n")[0])
     except ValueError:
-        return InvalidError(str(error).split("\n")[0], detail=sql if len(sql) < 400 else None)
+        return InvalidError(str(error).split("\n")[0], detail=masked_options(sql) if len(sql) < 400 else None)
     message = without_wrapping(str(facts.get("exception_message", error)))
     first, _, rest = message.partition("\n")
     start = facts.get("position")

@@ -158,7 +158,7 @@ def tokens_of(text: str, dialect: str) -> tuple[Token, ...]:
         found = list(sqlglot.tokenize(text, read=dialect))
     except ValueError as error:
         if isinstance(error, SqlglotError):
-            raise InvalidError("this is not SQL", detail=str(error).split("\n")[0]) from error
+            raise InvalidError("this is not SQL", detail=_where(text)) from None
         known = sorted(d for d in sqlglot.Dialect.classes if d)
         near = difflib.get_close_matches(dialect, known, 1)
         raise InvalidError(
@@ -166,10 +166,8 @@ def tokens_of(text: str, dialect: str) -> tuple[Token, ...]:
             detail=f"dialects are {', '.join(known)}",
             hint=f"did you mean {near[0]!r}?" if near else None,
         ) from error
-    except SqlglotError as error:
-        raise InvalidError(
-            "a text or a name in quotes is never closed", detail=str(error).split("\n")[0]
-        ) from error
+    except SqlglotError:
+        raise InvalidError("a text or a name in quotes is never closed", detail=_where(text)) from None
     for n, token in enumerate(found):
         first = n == 0 or found[n - 1].token_type is TokenType.SEMICOLON
         if first and token.token_type in _SWALLOWING and n + 1 < len(found):
@@ -180,6 +178,20 @@ def tokens_of(text: str, dialect: str) -> tuple[Token, ...]:
     return tuple(w for token in found for w in ((token,) if " " not in token.text else _single(token, text)))
 
 
+def _where(text: str) -> str:
+    """The place of the quote that is never closed; what the library says of it may show a secret."""
+    last = None
+    for found in _QUOTED.finditer(text):
+        last = found if found["open"] else None
+    at = None if last is None else (len(text[: last.start()].encode()), 1)
+    return "in the statement\n" + picture(text, at)
+
+
+# What quotes stand around, and comments; the last one may be open.
+_QUOTED = re.compile(
+    r"""--[^\n]*|/\*.*?(?:\*/|\Z)|'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(\w*)\$.*?\$\1\$|(?P<open>['"]|\$\w*\$).*\Z""",
+    re.DOTALL,
+)
 _SWALLOWING = (TokenType.COMMAND, TokenType.SHOW, TokenType.EXECUTE, TokenType.FETCH, TokenType.RENAME)
 
 

@@ -38,7 +38,14 @@ STALE_S = 24 * 60 * 60
 _PIECES_MAX = 1024  # IOV_MAX on Linux and macOS
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _NOT_THERE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+_SHARED, _PRIVATE = 0o777, 0o700  # modes of new folders: as the umask says, for the owner only
 _TMP = ".tmp"  # no name starts with '.', so it can meet no file of ours
+
+
+def make_private(folder: Path) -> None:
+    """Make the folder of a pond, if it is not there, for its owner only: it may hold secrets of sources."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(_PRIVATE, exist_ok=True)
 
 
 class LocalStore:
@@ -154,12 +161,12 @@ class LocalStore:
             above = [folder, *folder.parents]
             absent = [path for path in above if not path.exists()]
             for path in reversed(absent):
-                self._make(path)
+                self._make(path, _PRIVATE if path == self._root else _SHARED)
         self._settled.add(folder)
 
-    def _make(self, folder: Path) -> None:
+    def _make(self, folder: Path, mode: int = _SHARED) -> None:
         try:
-            folder.mkdir(exist_ok=True)
+            folder.mkdir(mode, exist_ok=True)
         except FileExistsError as error:
             raise _both(folder) from error
         self._sync_folder(folder.parent)

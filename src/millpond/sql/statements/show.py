@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from millpond.masking import masked_options
 from millpond.plan.objects import SqlObject
 from millpond.sql.functions import KIND, returns, signature
 from millpond.sql.parse import Words, near_miss
@@ -43,7 +44,7 @@ def run(session: Session, words: Words) -> Result:
         found = session.catalog.get(words.name())
         words.end()
         said = [found.said or f"{found.kind} of the flow API", *found.options.get("altered", ())]
-        return _texts(["definition"], [[";\n".join(said)]])
+        return _texts(["definition"], [[masked_options(";\n".join(said))]])
     words.end()
     if what == "EPOCHS":
         return _epochs(session)
