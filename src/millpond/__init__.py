@@ -23,8 +23,7 @@ from millpond.flow.states import (
 from millpond.operators.process.context import ProcessContext, Timer
 from millpond.operators.process.function import Process
 from millpond.pond import Pond, open, restore
-
-__version__ = "0.1.0"
+from millpond.version import __version__
 
 __all__ = [
     "AggregatingState",

@@ -12,6 +12,7 @@ from millpond.engine.worker import Worker
 from millpond.errors import InvalidError
 from millpond.serve.reader import Reader
 from millpond.state.store import Store
+from millpond.state.trust import Trust
 
 PondArgument = Annotated[
     str, typer.Argument(metavar="POND", help="Path or URI of the pond.", show_default=False)
@@ -29,6 +30,10 @@ EpochOption = Annotated[
 LimitOption = Annotated[int, typer.Option("--limit", "-n", min=0, help="Rows to show; 0 shows all.")]
 WaitOption = Annotated[
     float, typer.Option("--wait", min=0, help="Seconds to wait for the running pipeline to do it.")
+]
+TrustOption = Annotated[
+    bool,
+    typer.Option("--trust", help="Run code that is stored in the pond, though the pond may not be yours."),
 ]
 TEXT: Output = make_output("text")
 
@@ -64,9 +69,10 @@ def parse_epoch(text: str | None) -> int | str | None:
     return int(text) if text.isdecimal() else text
 
 
-def open_reader(pond: str) -> Reader:
+def open_reader(pond: str, trust: bool = False) -> Reader:
     """A reader of the pond; nothing is started for it."""
-    return Reader(Worker(open_store_of(pond)))
+    store = open_store_of(pond)
+    return Reader(Worker(store, trust=Trust(store, trust)))
 
 
 def open_store_of(pond: str) -> Store:

@@ -91,12 +91,13 @@ def open_for(
     engine: str | None,
     parallelism: int | None,
     standby: bool = False,
+    trust: bool = False,
     **settings: Any,
 ) -> Pond:
     """The pond to run, with the pipeline defined over it."""
     if loaded.define is None:
         assert loaded.pond is not None
-        if path is not None or engine is not None or parallelism is not None or standby:
+        if path is not None or engine is not None or parallelism is not None or standby or trust:
             raise InvalidError(
                 f"{loaded.path.name} opens its own pond",
                 hint="leave out the options that open one, or define pipeline(pond) instead",
@@ -109,7 +110,7 @@ def open_for(
             hint="say --pond PATH; it is made when there is none",
         )
     kind: Any = engine or "spark"
-    pond = millpond.open(path, engine=kind, parallelism=parallelism, standby=standby, **settings)
+    pond = millpond.open(path, engine=kind, parallelism=parallelism, standby=standby, trust=trust, **settings)
     loaded.apply(pond)
     return pond
 

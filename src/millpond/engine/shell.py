@@ -69,6 +69,7 @@ from millpond.errors import (
 from millpond.operators.materialize import ERRORS_SPEC
 from millpond.operators.scan import Scan
 from millpond.plan.change import restored, same_program
+from millpond.plan.codec import with_code
 from millpond.plan.levels import Levels
 from millpond.plan.near import NOWHERE, Near, near_lookups
 from millpond.plan.nodes import Plan
@@ -295,7 +296,7 @@ class Shell:
         manifest = target.manifest
         if manifest is None or manifest.catalog is None or manifest.catalog == self.catalog:
             return None
-        plan = restored(self.worker.plan(manifest.catalog)[0], self.plan)
+        plan = with_code(restored(self.worker.description(manifest.catalog), self.plan))
         if same_program(plan, self.plan):
             return None
         return program_of(save_plan(self.worker, plan), plan)
@@ -542,7 +543,7 @@ class Shell:
     def _plan_of(self, manifest: Manifest) -> Plan:
         if manifest.catalog is None or manifest.catalog == self.catalog:
             return self.plan
-        return self.worker.plan(manifest.catalog)[0]
+        return self.worker.description(manifest.catalog)
 
     def _compact(self, ask: Compact) -> Event:
         specs = {**self.specs, **self.changer.specs}

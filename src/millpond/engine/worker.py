@@ -23,6 +23,7 @@ from millpond.state.listing import Listing, PageCache
 from millpond.state.packed import PackedFile
 from millpond.state.plan_file import read_plan
 from millpond.state.store import Store, open_store
+from millpond.state.trust import Trust
 
 FILES_OPEN = 2048
 FILES_SPARE = 64  # open files that may be of no use to the newest epoch
@@ -31,11 +32,15 @@ FILES_SPARE = 64  # open files that may be of no use to the newest epoch
 class Worker:
     """The caches of one process for one store; for any number of threads."""
 
-    def __init__(self, store: Store, roots: dict[str, Store] | None = None) -> None:
+    def __init__(
+        self, store: Store, roots: dict[str, Store] | None = None, trust: Trust | None = None
+    ) -> None:
         self.store = store
+        self.trust = trust or Trust(store)  # of code that is stored in the pond
         self.pages = PageCache(store)
         self._files: OrderedDict[str, PackedFile] = OrderedDict()
-        self._plans: dict[str, Plan] = {}
+        self._plans: dict[str, Plan] = {}  # as they were read, or as this process defined them
+        self._runnable: dict[str, Plan] = {}
         self._levels: dict[tuple[str, bool, Near], Levels] = {}
         self._parts: dict[tuple[str, int], tuple[Part, ...]] = {}
         self._together: dict[tuple[str, int, bool, Near, Part | None], Together] = {}
@@ -83,10 +88,20 @@ class Worker:
             self._roots[uri] = open_store(uri)
         return self._roots[uri]
 
-    def plan(self, catalog: str, whole: bool = False, near: Near = NOWHERE) -> tuple[Plan, Levels]:
+    def description(self, catalog: str) -> Plan:
+        """A plan to read by: user code in it is not loaded, unless it is this process's own."""
         plan = self._plans.get(catalog)
         if plan is None:
-            plan = self._plans[catalog] = codec.loads(read_plan(self.store, catalog))
+            plan = self._plans[catalog] = codec.read(
+                read_plan(self.store, catalog), self.trust.guard(catalog)
+            )
+        return plan
+
+    def plan(self, catalog: str, whole: bool = False, near: Near = NOWHERE) -> tuple[Plan, Levels]:
+        """A plan to run; this loads the code that is stored in it."""
+        plan = self._runnable.get(catalog)
+        if plan is None:
+            plan = self._runnable[catalog] = codec.with_code(self.description(catalog))
         levels = self._levels.get((catalog, whole, near))
         if levels is None:
             levels = self._levels[catalog, whole, near] = cut(plan, whole, near)
@@ -117,6 +132,7 @@ class Worker:
 
     def forget_plan(self, catalog: str) -> None:
         self._plans.pop(catalog, None)
+        self._runnable.pop(catalog, None)
         self._levels = {key: found for key, found in self._levels.items() if key[0] != catalog}
         self._parts = {key: found for key, found in self._parts.items() if key[0] != catalog}
         self._together = {key: found for key, found in self._together.items() if key[0] != catalog}
@@ -134,6 +150,7 @@ def worker_for(uri: str, make: Callable[[], Store] | None = None, **options: Any
     key = (os.getpid(), uri)
     found = _workers.get(key)
     if found is None:
-        found = Worker(make() if make else open_store(uri, **options))
+        store = make() if make else open_store(uri, **options)
+        found = Worker(store, trust=Trust(store, given=True))  # whoever sends tasks was asked
         _workers[key] = found
     return found

@@ -158,7 +158,7 @@ class Accumulate(Expiring):
         states = None if held is None else cloudpickle.loads(held)
         made, values = [], []
         for number, call in enumerate(self.calls):
-            function = call.function.function
+            function = call.function.code
             try:
                 state = _fresh(function) if states is None else _restored(function, states[number])
                 mine = list(rows.of(number, key, nulls=call.function.nulls))

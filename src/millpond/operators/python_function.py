@@ -24,6 +24,7 @@ from millpond.operators import duck
 from millpond.operators.flat_map import arrow_values, row_values
 from millpond.operators.python_values import python_values
 from millpond.operators.user_code import FATAL, told
+from millpond.stored_code import Stored, loaded
 
 Kind = Literal["scalar", "table", "aggregate"]
 
@@ -36,6 +37,10 @@ class Steps:
     accumulate: Callable[..., Any]
     finish: Callable[[Any], Any]
     retract: Callable[..., Any] | None = None
+
+
+def _parts(steps: Steps) -> tuple[Any, ...]:
+    return tuple(getattr(steps, f.name) for f in fields(steps))
 
 
 @dataclass(frozen=True)
@@ -73,11 +78,23 @@ class PythonFunction:
         return self.name.rpartition("#")[0]
 
     @property
+    def sleeps(self) -> bool:
+        """Is its code stored, and not loaded yet?"""
+        parts = _parts(self.function) if isinstance(self.function, Steps) else (self.function,)
+        return any(isinstance(part, Stored) for part in parts)
+
+    @cached_property
+    def code(self) -> Any:
+        """What is called; this loads stored code."""
+        found = loaded(self.function)
+        return Steps(*map(loaded, _parts(found))) if isinstance(found, Steps) else found
+
+    @property
     def retracts(self) -> bool:
         """Can an aggregate take a row back?"""
         if isinstance(self.function, Steps):
             return self.function.retract is not None
-        return hasattr(self.function, "retract")
+        return hasattr(self.code, "retract")
 
     @cached_property
     def _type(self) -> pa.DataType:
@@ -87,7 +104,7 @@ class PythonFunction:
     @property
     def _shown(self) -> Callable[..., Any]:
         """Whose line is told."""
-        return self.function if self.kind != "aggregate" else self.function.accumulate  # type: ignore[no-any-return]
+        return self.code if self.kind != "aggregate" else self.code.accumulate  # type: ignore[no-any-return]
 
     def __call__(self, *columns: pa.ChunkedArray) -> pa.Array:
         """What a kernel calls: a column for each argument, a column back."""
@@ -106,17 +123,17 @@ class PythonFunction:
         rows = len(columns[0])
         given = [python_values(c) for c in columns] if self.parameters else []
         if self.kind == "scalar" and given and (self.nulls or not any(c.null_count for c in columns)):
-            return arrow_values(list(map(self.function, *given)), self._type)  # nothing to look at row by row
+            return arrow_values(list(map(self.code, *given)), self._type)  # nothing to look at row by row
         values = zip(*given, strict=True) if given else iter([()] * rows)
         call = {"scalar": self._value, "table": self._rows, "aggregate": self._group}[self.kind]
         return arrow_values([call(row) for row in values], self._type)
 
     def _value(self, row: tuple[Any, ...]) -> Any:
-        return None if not self.nulls and _has_null(row) else self.function(*row)
+        return None if not self.nulls and _has_null(row) else self.code(*row)
 
     def _whole(self, columns: Sequence[pa.ChunkedArray]) -> pa.Array:
         rows = len(columns[0])
-        found = self.function(*(one_chunk(c) for c in columns[: len(self.parameters)]))
+        found = self.code(*(one_chunk(c) for c in columns[: len(self.parameters)]))
         if isinstance(found, pa.ChunkedArray):
             found = one_chunk(found)
         if isinstance(found, pa.Scalar):
@@ -130,7 +147,7 @@ class PythonFunction:
     def _rows(self, row: tuple[Any, ...]) -> list[Any]:
         if not self.nulls and _has_null(row):
             return []
-        found = self.function(*row)
+        found = self.code(*row)
         if found is None:
             return []
         if isinstance(found, str | dict) or not isinstance(found, Iterable):
@@ -149,7 +166,7 @@ class PythonFunction:
         rows = [tuple(item.values()) for item in listed or ()]
         if not self.nulls:
             rows = [each for each in rows if not _has_null(each)]
-        made = self.function
+        made = self.code
         if isinstance(made, Steps):
             state = made.init()
             for each in rows:

@@ -37,6 +37,7 @@ from millpond.operators.state_scan import StateScan
 from millpond.operators.watermark import Watermark
 from millpond.plan.nodes import Node, Plan
 from millpond.state.table_spec import TableSpec
+from millpond.stored_code import Stored
 
 FROM_NOW = (
     "begin with the rows that come next: name the new view in pond.replace(view, backfill=False) "
@@ -205,7 +206,7 @@ class _Finder:
     def _read_again(self, node: Node, scan: Scan) -> None:
         name = "inbox" if getattr(scan.source, "inbox", False) else node.step
         if name in self.positions:
-            if not hasattr(scan.source, "history"):
+            if not isinstance(scan.source, Stored) and not hasattr(scan.source, "history"):
                 raise InvalidError(
                     f"source {node.step!r} was already read, and cannot be read again",
                     detail=f"no view holds its rows, and a {type(scan.source).__name__} gives them once",

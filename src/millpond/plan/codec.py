@@ -1,22 +1,33 @@
 """Plans as JSON, for the catalog.
 
 The bound plan is stored and never derived again from text, so an upgrade
-cannot orphan state.  Frozen dataclasses are written by class and field; Arrow
-schemas as IPC; a user's functions by cloudpickle.  A field whose metadata says
-``durable=False`` is left out and comes back as its default.
+cannot orphan state.  Frozen dataclasses are written by tag (`plan.tags`) and field;
+Arrow schemas as IPC; a user's functions by cloudpickle, and a user's dataclasses by
+module and class.  A field whose metadata says ``durable=False`` is left out and comes
+back as its default.
+
+Law: `read` runs nothing that it finds.  What is a user's comes back as `Stored`, and
+`with_code` makes a plan that can run of one that was read (`millpond.stored_code`).
 
 Code goes on while a pond stays: what a user defined may have moved or changed
-its fields.  Then it comes back as `Unloaded`, which says so once it is used, so
-that the rest of the plan can still be read, compared and replaced.
+its fields.  Then loading it gives `Unloaded`, which says so once it is used, so
+that the rest of the plan can still be compared and replaced.
 """
 
 from __future__ import annotations
 
 import base64
 import dataclasses
+import datetime
+import decimal
+import functools
 import importlib
+import io
 import json
+import pickle
 import sys
+import uuid
+import zoneinfo
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,6 +35,10 @@ import cloudpickle
 import pyarrow as pa
 
 from millpond.errors import DataError, InvalidError
+from millpond.operators.user_code import name_of
+from millpond.plan import catalog_format
+from millpond.plan.tags import MOVED, UnknownTagError, class_of, tag_of
+from millpond.stored_code import Guard, Stored, anything, note_own
 
 
 class Unloaded:
@@ -51,13 +66,26 @@ class Unloaded:
 
 
 def dumps(value: Any) -> bytes:
-    return json.dumps(encode(value), separators=(",", ":"), sort_keys=True).encode()
+    whole = catalog_format.wrapped(encode(value))
+    return json.dumps(whole, separators=(",", ":"), sort_keys=True).encode()
 
 
-def loads(raw: bytes) -> Any:
+def loads(raw: bytes, guard: Guard = anything) -> Any:
+    """What was stored, with a user's code, which may run while it is loaded."""
+    return with_code(read(raw, guard))
+
+
+def read(raw: bytes, guard: Guard = anything) -> Any:
+    """What was stored, with a user's code as `Stored`; the guard is asked before any of it is loaded."""
+    written_by: str | None = None
     try:
-        return decode(json.loads(raw))
-    except (ValueError, KeyError, TypeError, pa.ArrowException) as broken:
+        written_by, value = catalog_format.unwrapped(json.loads(raw), encode)
+        return decode(value, guard)
+    except UnknownTagError as unknown:
+        raise catalog_format.too_new(
+            f"it uses {str(unknown)!r}, which is not known here", written_by
+        ) from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, pa.ArrowException) as broken:
         raise DataError(
             "the catalog cannot be read",
             detail=f"{len(raw)} bytes, {type(broken).__name__}: {broken}",
@@ -70,6 +98,8 @@ def encode(value: Any) -> Any:
         return value
     if isinstance(value, float):
         return {"$float": value.hex()}
+    if isinstance(value, Stored):
+        return value.raw
     if isinstance(value, Unloaded):
         return value._raw
     if isinstance(value, tuple | list):
@@ -84,42 +114,83 @@ def encode(value: Any) -> Any:
         return {"$type": _b64(pa.schema([pa.field("t", value)]).serialize().to_pybytes())}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         cls = type(value)
+        if (tag := tag_of(cls)) is not None:
+            return _once(value, tag) if getattr(cls, "encoded_once", False) else _tagged(value, tag)
         if _findable(cls):
-            if getattr(cls, "encoded_once", False):
-                return _once(value)
-            fields = {
-                f.name: encode(getattr(value, f.name))
-                for f in dataclasses.fields(value)
-                if f.init and f.metadata.get("durable", True)
-            }
-            return {"$class": f"{cls.__module__}:{cls.__qualname__}", "fields": fields}
+            found = {"$user": f"{cls.__module__}:{cls.__qualname__}", "fields": _fields(value)}
+            note_own(found)
+            return found
     if isinstance(value, Mapping):
         return {"$map": [[encode(k), encode(v)] for k, v in value.items()]}
-    return {"$pickle": _b64(pickled(value))}
+    plain = _plain(value)
+    if plain is not None:
+        return plain
+    return _code(pickled(value), value)
 
 
-def _once(value: Any) -> Any:
+def _code(raw: bytes, value: Any) -> Any:
+    code = {"$pickle": _b64(raw), "name": _called(value)}
+    note_own(code)
+    return code
+
+
+def _tagged(value: Any, tag: str) -> Any:
+    return {"$": tag, "fields": _fields(value)}
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    found = {}
+    for f in dataclasses.fields(value):
+        if f.init and f.metadata.get("durable", True):
+            held = getattr(value, f.name)
+            named: str = f.metadata.get("pickle_of", "")  # the field of the object that these bytes are
+            is_code = named and isinstance(held, bytes)
+            found[f.name] = _code(held, getattr(value, named)) if is_code else encode(held)
+    return found
+
+
+def _once(value: Any, tag: str) -> Any:
     """What was encoded before, kept with the object: a program is stored with every change of it."""
     held = value.__dict__.get("_encoded")
     if held is None:
-        cls = type(value)
-        fields = {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        held = {"$class": f"{cls.__module__}:{cls.__qualname__}", "fields": fields}
-        value.__dict__["_encoded"] = held
+        held = value.__dict__["_encoded"] = _tagged(value, tag)
     return held
 
 
-def decode(value: Any) -> Any:
+def _plain(value: Any) -> Any:
+    """Data that Python has a class for; None for everything else."""
+    if type(value) is decimal.Decimal:
+        return {"$decimal": str(value)}
+    if type(value) is datetime.datetime:
+        zone = value.tzinfo
+        if zone is None or type(zone) is datetime.timezone:
+            return {"$datetime": value.isoformat(), "fold": value.fold}
+        if isinstance(zone, zoneinfo.ZoneInfo) and zone.key is not None:
+            return {"$datetime": value.replace(tzinfo=None).isoformat(), "fold": value.fold, "zone": zone.key}
+        return None
+    if type(value) is datetime.date:
+        return {"$date": value.isoformat()}
+    if type(value) is datetime.time and value.tzinfo is None:
+        return {"$time": value.isoformat()}
+    if type(value) is datetime.timedelta:
+        return {"$timedelta": [value.days, value.seconds, value.microseconds]}
+    if type(value) is uuid.UUID:
+        return {"$uuid": str(value)}
+    return None
+
+
+def decode(value: Any, guard: Guard = anything) -> Any:
+    """A value of the newest format."""
     if isinstance(value, list):
-        return tuple(decode(v) for v in value)
+        return tuple([decode(v, guard) for v in value])
     if not isinstance(value, dict):
         return value
-    if "$class" in value:
-        return _made(value)
+    if "$" in value:
+        return _made(class_of(value["$"]), value["fields"], guard)
     if "$map" in value:
-        return {decode(k): decode(v) for k, v in value["$map"]}
+        return {decode(k, guard): decode(v, guard) for k, v in value["$map"]}
     if "$set" in value:
-        return frozenset(decode(v) for v in value["$set"])
+        return frozenset(decode(v, guard) for v in value["$set"])
     if "$float" in value:
         return float.fromhex(value["$float"])
     if "$bytes" in value:
@@ -129,31 +200,105 @@ def decode(value: Any) -> Any:
     if "$type" in value:
         return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(value["$type"]))).field(0).type
     if "$pickle" in value:
-        try:
-            return cloudpickle.loads(base64.b64decode(value["$pickle"]))
-        except (ImportError, AttributeError) as error:  # code that moved, or is not installed here
-            return Unloaded(value, "code that is not here", str(error))
-    raise DataError("the catalog holds a value of an unknown kind", detail=str(sorted(value)))
+        name = value.get("name", "code")
+        return Stored(value, str(name), functools.partial(_unpickled, value), guard)
+    if "$user" in value:
+        name = str(value["$user"]).rpartition(":")[2]
+        return Stored(value, name, functools.partial(_found, value, guard), guard)
+    return _data(value)
 
 
-def _made(value: Mapping[str, Any]) -> Any:
-    """An object of a class that is known by name."""
-    module, _, name = value["$class"].partition(":")
-    ours = module.partition(".")[0] == __name__.partition(".")[0]
+def _data(value: Mapping[str, Any]) -> Any:
+    if "$decimal" in value:
+        return decimal.Decimal(value["$decimal"])
+    if "$datetime" in value:
+        found = datetime.datetime.fromisoformat(value["$datetime"]).replace(fold=value["fold"])
+        return found.replace(tzinfo=zoneinfo.ZoneInfo(value["zone"])) if "zone" in value else found
+    if "$date" in value:
+        return datetime.date.fromisoformat(value["$date"])
+    if "$time" in value:
+        return datetime.time.fromisoformat(value["$time"])
+    if "$timedelta" in value:
+        return datetime.timedelta(*value["$timedelta"])
+    if "$uuid" in value:
+        return uuid.UUID(value["$uuid"])
+    raise UnknownTagError(" ".join(sorted(value)))
+
+
+def _made(cls: type, fields: Mapping[str, Any], guard: Guard) -> Any:
+    """An object of one of our classes."""
+    for name in getattr(cls, "stored_whole", ()):  # without it, making one would read files or ask others
+        if fields.get(name) is None:
+            raise ValueError(f"a {cls.__name__} without {name}")
+    given = {k: decode(v, guard) for k, v in fields.items()}
     try:
-        cls: Any = _find(module, name)
+        return cls(**given)
+    except TypeError:
+        more = given.keys() - {f.name for f in dataclasses.fields(cls)}
+        if more:
+            raise UnknownTagError(f"{cls.__name__}.{min(more)}") from None
+        raise
+
+
+# -- code -----------------------------------------------------------------------------
+
+
+def with_code(value: Any) -> Any:
+    """The same with all stored code loaded: a plan that can run.  What holds none stays the very object."""
+    if isinstance(value, Stored):
+        return value.load()
+    if isinstance(value, tuple):
+        made = tuple(with_code(v) for v in value)
+        return made if any(a is not b for a, b in zip(made, value, strict=True)) else value
+    if isinstance(value, dict):
+        changed = {k: with_code(v) for k, v in value.items()}
+        return changed if any(changed[k] is not v for k, v in value.items()) else value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type) and _is_ours(type(value)):
+        new = {}
+        for f in dataclasses.fields(value):
+            was = getattr(value, f.name)
+            now = with_code(was)
+            if now is not was and "pickle_of" not in f.metadata:
+                new[f.name] = now
+        return dataclasses.replace(value, **new) if new else value
+    return value
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_ours(cls: type) -> bool:
+    return cls.__module__.partition(".")[0] == __name__.partition(".")[0]
+
+
+class _Unpickler(pickle.Unpickler):
+    """Finds what user code was built on where it is now."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        return super().find_class(*MOVED.get((module, name), (module, name)))
+
+
+def _unpickled(value: Mapping[str, Any]) -> Any:
+    try:
+        return _Unpickler(io.BytesIO(base64.b64decode(value["$pickle"]))).load()
+    except (ImportError, AttributeError) as error:  # code that moved, or is not installed here
+        return Unloaded(value, "code that is not here", str(error))
+
+
+def _found(value: Mapping[str, Any], guard: Guard) -> Any:
+    """An object of a user's class that is known by name."""
+    module, _, name = value["$user"].partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
     except (ImportError, AttributeError) as error:
-        lost = Unloaded(value, f"a class that is not here: {value['$class']}", str(error))
-        if ours:
-            raise lost._error() from error
-        return lost
-    fields = {k: decode(v) for k, v in value["fields"].items()}
+        return Unloaded(value, f"a class that is not here: {value['$user']}", str(error))
+    if not (isinstance(found, type) and dataclasses.is_dataclass(found)):
+        return Unloaded(value, f"a class that is no dataclass now: {value['$user']}", repr(found))
+    fields = {k: with_code(decode(v, guard)) for k, v in value["fields"].items()}
     try:
-        return cls(**fields)
+        return found(**fields)
     except TypeError as error:
-        if ours:
-            raise
-        return Unloaded(value, f"a class that has other fields now: {value['$class']}", str(error))
+        return Unloaded(value, f"a class that has other fields now: {value['$user']}", str(error))
 
 
 def pickled(value: Any) -> bytes:
@@ -167,11 +312,13 @@ def pickled(value: Any) -> bytes:
         ) from error
 
 
-def _find(module: str, name: str) -> Any:
-    found: Any = importlib.import_module(module)
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found
+def _called(value: Any) -> str:
+    """What people call something of theirs."""
+    named = hasattr(value, "__qualname__") or hasattr(value, "func")  # the latter of functools.partial
+    name = name_of(value).rpartition(".")[2] if named else type(value).__name__
+    if name == "<lambda>":
+        return "a lambda"
+    return f"{name}()" if callable(value) and not isinstance(value, type) else name
 
 
 def _findable(cls: type) -> bool:

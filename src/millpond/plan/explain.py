@@ -12,6 +12,7 @@ from millpond.operators.user_code import name_of
 from millpond.plan.levels import Edge, Levels
 from millpond.plan.nodes import Node, Plan
 from millpond.state.table_spec import TableSpec
+from millpond.stored_code import Stored
 
 COLUMNS_MAX = 8  # of a schema on one line
 TYPE_CHARS_MAX = 40
@@ -115,6 +116,8 @@ def label(operator: Operator) -> str:
 
 
 def _function_text(function: Callable[..., Any]) -> str:
+    if isinstance(function, Stored):
+        return function.name
     name = name_of(function).rpartition(".")[2]
     return "a lambda" if name == "<lambda>" else f"{name}()"
 

@@ -7,6 +7,7 @@ from millpond.operators.operator import Wake
 from millpond.operators.scan import Scan
 from millpond.plan.nodes import Plan
 from millpond.state.table_spec import TableSpec
+from millpond.stored_code import Stored
 
 
 def table_specs(plan: Plan) -> dict[str, TableSpec]:
@@ -14,7 +15,7 @@ def table_specs(plan: Plan) -> dict[str, TableSpec]:
     for node in plan.nodes.values():
         for table in node.binding.tables:
             found[table.name] = table
-        if isinstance(node.operator, Scan):
+        if isinstance(node.operator, Scan) and not isinstance(node.operator.source, Stored):
             own = node.operator.source.table(node.step)
             if own is not None:
                 found[own.name] = own

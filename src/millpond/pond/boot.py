@@ -23,12 +23,14 @@ from millpond.errors import InvalidError
 from millpond.flow.builder import Builder
 from millpond.plan.backfill import backfill_plan
 from millpond.plan.change import restored
+from millpond.plan.codec import with_code
 from millpond.plan.compatible import (
     check_compatible,
     fed_by_new_constants,
     fed_by_what_was_read,
     with_expiry_of,
 )
+from millpond.plan.dangers import reaches_out, unpickles
 from millpond.plan.levels import cut
 from millpond.plan.nodes import Plan
 from millpond.plan.replacing import Asked, replacing_change, steps_to_replace, with_sql
@@ -50,7 +52,22 @@ class Plans:
 
 
 def plans_to_run(parts: Parts, head: Manifest | None, rewritten: Sequence[str] = ()) -> Plans:
-    """What this process defined, if the pond can go on with it, or else the pond's own."""
+    """What this process defined, if the pond can go on with it, or else the pond's own; with its code.
+
+    Code and state of a pond that is neither ours nor trusted are refused here, before anything runs.
+    """
+    found = _plans(parts, head, rewritten)
+    plan = with_code(found.plan)
+    wanted = plan if found.wanted is found.plan else with_code(found.wanted)
+    trust = parts.worker.trust
+    if head is not None and unpickles(plan):
+        trust.require_owner("state is kept as pickles")
+    if not parts.builder.plan.nodes and reaches_out(plan):
+        trust.require_owner("sources and sinks are defined")
+    return replace(found, plan=plan, wanted=wanted)
+
+
+def _plans(parts: Parts, head: Manifest | None, rewritten: Sequence[str]) -> Plans:
     plan = parts.builder.plan
     if not plan.nodes and (head is not None or not plan.objects):
         if head is None:

@@ -32,6 +32,7 @@ from millpond.flow.durations import Duration
 from millpond.flow.schemas import Like
 from millpond.flow.stream import Stream, ViewHandle
 from millpond.plan.change import renamed, swapped, without_views
+from millpond.plan.dangers import require_for_fork
 from millpond.plan.explain import explain_text, mermaid
 from millpond.plan.levels import cut
 from millpond.plan.nodes import Plan
@@ -57,6 +58,7 @@ from millpond.settings import Settings, make_settings
 from millpond.state.fork import fork as make_fork
 from millpond.state.manifest import Manifest
 from millpond.state.store import Store, open_store
+from millpond.state.trust import Trust
 
 if TYPE_CHECKING:
     from millpond.sql.parameters import Params
@@ -73,6 +75,7 @@ def open(  # the name people type: millpond.open(...)
     clock: Clock | None = None,
     on_epoch: OnEpoch | None = None,
     standby: bool = False,
+    trust: bool = False,
     store_options: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Pond:
@@ -84,6 +87,9 @@ def open(  # the name people type: millpond.open(...)
     for is told on the log (`millpond.pond`, level INFO).
     `path` may be a uri such as ``s3://bucket/pond``; `store_options` are then its endpoint, region and
     the like.  `settings` are the fields of `millpond.settings.Settings`.
+
+    Reading a pond never runs code that is stored in it.  Running it does, and is refused unless the pond's
+    folder belongs to you; with `trust` you say that everybody who can write to the pond may run code here.
     """
     if engine not in ("spark", "inline"):
         raise InvalidError(f"no engine named {engine!r}", hint='"spark" or "inline"')
@@ -102,6 +108,7 @@ def open(  # the name people type: millpond.open(...)
         clock=clock or SystemClock(),
         on_epoch=on_epoch,
         standby=standby,
+        trust=trust,
         store_options=options,
     )
 
@@ -140,12 +147,13 @@ class Pond:
         clock: Clock | None = None,
         on_epoch: OnEpoch | None = None,
         standby: bool = False,
+        trust: bool = False,
         store_options: Mapping[str, Any] | None = None,
     ) -> None:
         self.store = store
         self.settings = settings or Settings()
         self._clock = clock or SystemClock()
-        self._worker = Worker(store)
+        self._worker = Worker(store, trust=Trust(store, trust))
         self._builder = Builder()
         self._reader = Reader(self._worker, clock=self._clock, reader_ms=self.settings.reader_ms)
         self._parts = Parts(
@@ -422,6 +430,7 @@ class Pond:
         uri = uri_of(path)
         child = open_store(uri, **options_of(uri, self.settings, {}))
         with self._reader.pinned(epoch) as snapshot:
+            require_for_fork(self._reader.plan_of(snapshot.manifest), self._worker.trust)
             make_fork(self.store, child, snapshot.epoch, pond=uuid.uuid4().hex, now_us=self._clock.now_us())
             return snapshot.epoch
 

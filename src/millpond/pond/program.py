@@ -17,6 +17,7 @@ from millpond.engine.programs import save_plan
 from millpond.errors import ConflictError, InvalidError, UnavailableError
 from millpond.plan.backfill import backfill_plan
 from millpond.plan.change import check_whole, plan_change, restored
+from millpond.plan.codec import with_code
 from millpond.plan.nodes import Plan
 from millpond.pond.door import Door, executed
 from millpond.pond.driver import Driver
@@ -47,6 +48,8 @@ class Program:
             if driver.elsewhere() is None:
                 driver.boot_now()
         runner = driver.runner
+        if runner is not None:
+            plan = with_code(plan)
         running = parts.reader.plan_of(parts.reader.head()) if runner is None else runner.shell.plan
         change = plan_change(running, plan)
         backfill_plan(running, change.plan, change.new, parts.reader.head().positions)

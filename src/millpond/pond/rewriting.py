@@ -14,6 +14,7 @@ from millpond.engine.lives import tables_of
 from millpond.engine.rewrite import Rewriter
 from millpond.errors import InvalidError
 from millpond.plan.compatible import check_compatible
+from millpond.plan.dangers import unpickles
 from millpond.plan.evolution import known_tables
 from millpond.pond.driver import Driver
 from millpond.pond.parts import Parts
@@ -34,6 +35,8 @@ def migrate(
         old = parts.reader.plan_of(head)
         new = parts.defined(otherwise=old)
         moves = migration.plan_moves(old, new, wanted)
+        if unpickles(old):
+            parts.worker.trust.require_owner("state is kept as pickles")
         tables = {name for move in moves for name in tables_of(move.node, move.new)}
         check_compatible(old, new, set(head.positions), rewritten=tables)
         rewriter = Rewriter(parts.worker, head)

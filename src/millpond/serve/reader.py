@@ -153,7 +153,7 @@ class Reader:
     def plan_of(self, manifest: Manifest) -> Plan:
         if manifest.catalog is None:
             return Plan()
-        return self.worker.plan(manifest.catalog)[0]
+        return self.worker.description(manifest.catalog)
 
     def _view(self, manifest: Manifest, name: str) -> tuple[View, TableSpec, list[str]]:
         plan = self.plan_of(manifest)
@@ -293,7 +293,7 @@ class Reader:
             plan = self.plan_of(snapshot.manifest)
             spec = states.find_state(plan, newest(plan.nodes, step), name)
             found = pa.concat_tables(list(states.pieces(snapshot, plan, spec)))
-            return states.shown(spec, found) if unpickle else found
+            return states.shown(spec, found, self.worker.trust) if unpickle else found
 
     def state_rows(self, step: str, name: str, epoch: int | str | None = None) -> list[dict[str, Any]]:
         """The same as Python objects, untyped values unpickled."""
@@ -301,7 +301,7 @@ class Reader:
             plan = self.plan_of(snapshot.manifest)
             spec = states.find_state(plan, newest(plan.nodes, step), name)
             found = states.pieces(snapshot, plan, spec)
-            return [row for part in found for row in states.as_rows(spec, part)]
+            return [row for part in found for row in states.as_rows(spec, part, self.worker.trust)]
 
     def export(
         self, step: str, name: str, path: str | os.PathLike[str], epoch: int | str | None = None

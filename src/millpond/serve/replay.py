@@ -32,7 +32,9 @@ from millpond.errors import DataError, InvalidError, UnavailableError
 from millpond.operators.materialize import ERRORS
 from millpond.operators.operator import Inputs
 from millpond.operators.scan import Scan
+from millpond.plan.codec import with_code
 from millpond.plan.compatible import check_compatible
+from millpond.plan.dangers import unpickles
 from millpond.plan.levels import cut
 from millpond.plan.near import near_lookups
 from millpond.plan.nodes import Plan
@@ -99,9 +101,12 @@ def replay(
         base = _base(reader, manifest)
         stored = reader.plan_of(manifest)
         if plan is None:
-            chosen = _with_sources(stored, live)
+            chosen = with_code(_with_sources(stored, live))
         else:
-            chosen = check_compatible(stored, versioned(stored, plan).plan, set(base.positions))
+            newer = versioned(stored, plan).plan
+            chosen = with_code(check_compatible(stored, newer, set(base.positions)))
+        if unpickles(chosen):
+            reader.worker.trust.require_owner("state is kept as pickles")
         if step is not None:
             step = newest(chosen.nodes, step)
         if step is not None and step not in chosen.nodes:

@@ -1,6 +1,6 @@
 """Looking into state: any state table of any step, at any retained epoch.
 
-Nothing of a user's is unpickled unless asked for: a pickle can run code.
+Nothing of a user's is unpickled unless asked for, and in a pond that is trusted: a pickle can run code.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from millpond.state.compaction import cut_units
 from millpond.state.snapshot import Snapshot
 from millpond.state.table import KeySet, Table
 from millpond.state.table_spec import TableSpec
+from millpond.state.trust import Trust
 from millpond.state.whole import repeated
 
 UNIT_BYTES = 64 << 20  # of runs that are read at once
@@ -120,8 +121,9 @@ def _over(snapshot: Snapshot, plan: Plan, spec: TableSpec) -> int | None:
     return None if held is None else int(held["bound"])
 
 
-def shown(spec: TableSpec, table: pa.Table) -> pa.Table:
+def shown(spec: TableSpec, table: pa.Table, trust: Trust) -> pa.Table:
     """Pickled columns as the text that Python shows of their values."""
+    _require(spec, trust)
     for place, name in enumerate(table.column_names):
         if is_pickled(spec.schema.field(name)):
             values = [
@@ -131,8 +133,15 @@ def shown(spec: TableSpec, table: pa.Table) -> pa.Table:
     return table
 
 
-def as_rows(spec: TableSpec, table: pa.Table) -> list[dict[str, Any]]:
+def as_rows(spec: TableSpec, table: pa.Table, trust: Trust) -> list[dict[str, Any]]:
+    _require(spec, trust)
     return python_rows(spec, table)
+
+
+def _require(spec: TableSpec, trust: Trust) -> None:
+    """A pickle can run code: only where the pond is trusted."""
+    if any(is_pickled(field) for field in spec.schema):
+        trust.require(f"the pickle of state {spec.name!r}")
 
 
 def export(parts: Iterator[pa.Table], path: str | os.PathLike[str], facts: Mapping[str, str]) -> int:

@@ -6,6 +6,7 @@ already: the same id always comes with the same rows.
 
 from __future__ import annotations
 
+import base64
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ import cloudpickle
 import pyarrow as pa
 
 from millpond.errors import InvalidError
+from millpond.stored_code import Stored
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +31,7 @@ class CallbackSink:
     function: Callable[[str, pa.Table], Any] | None = field(default=None, metadata={"durable": False})
     # What the plan keeps.  None for a function that cannot be stored (say, one that holds a connection):
     # such a sink works in the process that defines it, and only there.
-    pickled: bytes | None = field(default=None, repr=False)
+    pickled: bytes | Stored | None = field(default=None, repr=False, metadata={"pickle_of": "function"})
 
     exactly_once: ClassVar[bool] = False
 
@@ -44,13 +46,20 @@ class CallbackSink:
             object.__setattr__(self, "pickled", _pickled(self.function))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, CallbackSink) and self._function() == other._function()
+        """By the function, or where it is not loaded by its bytes: to compare runs nothing."""
+        if not isinstance(other, CallbackSink):
+            return False
+        if self.function is not None and other.function is not None:
+            return bool(self.function == other.function)
+        return self._bytes() == other._bytes()
 
     def __hash__(self) -> int:
-        return hash(self._function())
+        return hash(CallbackSink)
 
     def deliver(self, pond: str, epoch: int, delta: pa.Table) -> None:
-        function = self._function()
+        function = self.function
+        if function is None and isinstance(self.pickled, Stored):
+            function = self.pickled.load()
         if function is None:
             raise InvalidError(
                 "the function of this sink is not known here",
@@ -60,10 +69,10 @@ class CallbackSink:
             )
         function(f"{pond}:{epoch}", delta)
 
-    def _function(self) -> Callable[[str, pa.Table], Any] | None:
-        if self.function is None and self.pickled is not None:
-            object.__setattr__(self, "function", cloudpickle.loads(self.pickled))
-        return self.function
+    def _bytes(self) -> bytes | None:
+        if isinstance(self.pickled, Stored):
+            return base64.b64decode(self.pickled.raw["$pickle"])
+        return self.pickled
 
 
 def _pickled(function: Any) -> bytes | None:

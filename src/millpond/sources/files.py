@@ -97,6 +97,8 @@ class FileSource:
 
     append_only: ClassVar[bool] = True
 
+    stored_whole: ClassVar[tuple[str, ...]] = ("schema",)
+
     def __repr__(self) -> str:
         shown = (masked(str(self.path)), self.format, self.schema, self.pattern)
         return "FileSource(path={!r}, format={!r}, schema={!r}, pattern={!r})".format(*shown)

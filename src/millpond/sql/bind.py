@@ -35,6 +35,7 @@ class Binder:
         self._con.execute("set errors_as_json = true")
         self._con.execute("pragma disable_optimizer")
         self._con.execute("set timezone = 'UTC'")
+        self._con.execute("set lock_configuration = true")
         for statement in macros():  # its own time must not get into a plan
             self._con.execute(statement)
         self._equipment = Equipment(self._con)

@@ -386,6 +386,7 @@ def parser() -> duckdb.DuckDBPyConnection:
     if found is None:
         found = _OWN.parser = duckdb.connect(":memory:", config=CLOSED)
         found.execute("set errors_as_json = true")
+        found.execute("set lock_configuration = true")
     return found
 
 

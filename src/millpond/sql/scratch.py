@@ -71,6 +71,7 @@ class Scratch:
         )
         self._con.execute("set errors_as_json = true")
         self._con.execute("set timezone = 'UTC'")
+        self._con.execute("set lock_configuration = true")
         self._con.execute("create macro proctime() as now()")
         self._clock = clock or SystemClock()
         self._now_us: int | None = None  # the time that a statement sees, where it is known

@@ -12,12 +12,14 @@ from millpond.cli.arguments import (
     EpochOption,
     OutputOption,
     PondArgument,
+    TrustOption,
     open_reader,
     open_store_of,
     parse_epoch,
 )
 from millpond.cli.output import Said
 from millpond.clock import SystemClock
+from millpond.plan.dangers import require_for_fork
 from millpond.state.fork import fork as make_fork
 
 
@@ -27,12 +29,14 @@ def fork(
         str, typer.Argument(metavar="NEWPATH", help="Path or URI of the new pond.", show_default=False)
     ],
     epoch: EpochOption = None,
+    trust: TrustOption = False,
     output: OutputOption = TEXT,
 ) -> None:
     """Begin a new pond with the state of this one, without copying it; its sinks are detached."""
-    reader = open_reader(pond)
+    reader = open_reader(pond, trust)
     child = open_store_of(new_path)
     with reader.pinned(parse_epoch(epoch)) as snapshot:
+        require_for_fork(reader.plan_of(snapshot.manifest), reader.worker.trust)
         first = make_fork(
             reader.store, child, snapshot.epoch, pond=uuid.uuid4().hex, now_us=SystemClock().now_us()
         )

@@ -7,7 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
-from millpond.cli.arguments import TEXT, LimitOption, OutputOption, PondArgument, open_reader, parse_epoch
+from millpond.cli.arguments import (
+    TEXT,
+    LimitOption,
+    OutputOption,
+    PondArgument,
+    TrustOption,
+    open_reader,
+    parse_epoch,
+)
 from millpond.cli.debugger import Debugger
 from millpond.cli.loading import load
 from millpond.cli.output import Column, Part, Rows, Said
@@ -48,6 +56,7 @@ def replay(
         bool,
         typer.Option("--pdb", help="Stop in pdb where your code raises, and before --step if one is named."),
     ] = False,
+    trust: TrustOption = False,
     rows: Annotated[bool, typer.Option("--rows", help="Show the rows that each step gave.")] = False,
     limit: LimitOption = 20,
     output: OutputOption = TEXT,
@@ -57,7 +66,7 @@ def replay(
     Nothing is written. Your functions run in this process, so a breakpoint() in them works. Exit code 1
     says that the outcome differs.
     """
-    reader = open_reader(pond)
+    reader = open_reader(pond, trust)
     plan = None if file is None else load(file).plan()
     debugger = Debugger() if debug else None
     if debugger is not None and not isinstance(output, type(TEXT)):

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from millpond.cli.arguments import TEXT, OutputOption
+from millpond.cli.arguments import TEXT, OutputOption, TrustOption
 from millpond.cli.loading import load, open_for
 from millpond.cli.output import Said, Screen
 from millpond.cli.values import count, milliseconds
@@ -123,10 +123,11 @@ def run(
             help="With --replace: fill the view from the past, or begin empty with the next rows.",
         ),
     ] = True,
+    trust: TrustOption = False,
     output: OutputOption = TEXT,
 ) -> None:
     """Run a pipeline file; Ctrl-C ends it after the epoch that is running."""
-    opened = open_for(load(file), pond, engine, parallelism, standby)
+    opened = open_for(load(file), pond, engine, parallelism, standby, trust)
     if replace:
         opened.replace(*replace, backfill=backfill)
     with output.screen() as screen, opened:

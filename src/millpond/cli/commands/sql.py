@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 import millpond
-from millpond.cli.arguments import TEXT, PondArgument
+from millpond.cli.arguments import TEXT, PondArgument, TrustOption
 from millpond.cli.csv_output import CsvOutput
 from millpond.cli.output import Column, Output, Rows, Said, make_output
 from millpond.cli.prompt import history, texts
@@ -69,11 +69,12 @@ def sql(
         str,
         typer.Option("--engine", metavar="inline|spark", help="What runs epochs, where this process does."),
     ] = "inline",
+    trust: TrustOption = False,
     output: SqlOutputOption = TEXT,
 ) -> None:
     """Run SQL over a pond: a prompt, or with -c, -f or a pipe the statements given."""
     kind: Any = engine
-    with millpond.open(pond, engine=kind) as opened:
+    with millpond.open(pond, engine=kind, trust=trust) as opened:
         given = [*(command or []), *(_read(f) for f in file or [])]
         if not given and not sys.stdin.isatty():
             given = [sys.stdin.read()]

@@ -15,6 +15,7 @@ from millpond.cli.arguments import (
     LimitOption,
     OutputOption,
     PondArgument,
+    TrustOption,
     open_reader,
     parse_epoch,
 )
@@ -91,18 +92,19 @@ def get(
         bool,
         typer.Option("--unpickle", help="Show untyped values; this runs code of whoever wrote them."),
     ] = False,
+    trust: TrustOption = False,
     limit: LimitOption = 20,
     output: OutputOption = TEXT,
 ) -> None:
     """Read state: all of it, or the rows of some keys."""
-    reader = open_reader(pond)
+    reader = open_reader(pond, trust)
     with reader.pinned(parse_epoch(epoch)) as snapshot:
         plan = reader.plan_of(snapshot.manifest)
         found, rest = named(plan, words)
         wanted = keys_table(found.spec, keys(found.spec, rest)) if rest else None
         table = found.shown(rows_of(snapshot, plan, found, wanted))
         at = snapshot.epoch
-    table = states.shown(found.spec, table) if unpickle else legible(table)
+    table = states.shown(found.spec, table, reader.worker.trust) if unpickle else legible(table)
     output.write(shown(table, at, limit))
 
 

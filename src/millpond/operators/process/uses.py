@@ -15,6 +15,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from millpond.operators.process.function import Code, Process
+from millpond.stored_code import Stored
 
 Instructions = list[dis.Instruction]
 
@@ -37,6 +38,8 @@ def columns_read(code: Code, columns: Collection[str]) -> frozenset[str] | None:
     >>> columns_read(Code(lambda row: print(row), ()), ["price", "card"]) is None
     True
     """
+    if isinstance(code.target, Stored):
+        return None
     is_class = isinstance(code.target, Process)
     function = type(code.target).on_row if is_class else code.target
     try:

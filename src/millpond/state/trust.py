@@ -1,0 +1,98 @@
+"""May code that is stored in a pond run in this process?
+
+Whoever can write to a pond can put code into it.  So stored code runs only where the
+pond belongs to the user of this process, as git asks before it runs what a repository
+configures, or where the caller said that it is trusted.  Root is a user like any other;
+under sudo, what belongs to the user who called it is fine as well.
+
+Nobody can see who wrote to an object store: its code needs the caller's word.  A pond in
+memory was made by this process.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from urllib.parse import unquote
+
+from millpond.errors import InvalidError
+from millpond.state.store import Store
+from millpond.stored_code import Guard
+
+HINT = (
+    "if you trust everybody who can write to this pond, open it with millpond.open(..., trust=True), "
+    "or pass --trust on the command line"
+)
+_FOLDERS = ("", "manifests", "catalog", "runs")
+
+
+class Trust:
+    """What is allowed for one pond; `given` is the caller's word."""
+
+    def __init__(self, store: Store, given: bool = False) -> None:
+        self._uri = store.uri
+        self.given = given
+        self._asked: set[str | None] = set()  # catalogs that were found to be ours
+
+    def guard(self, catalog: str) -> Guard:
+        """The guard of the code in one catalog."""
+        return lambda name: self.require(name, catalog)
+
+    def require(self, what: str, catalog: str | None = None) -> None:
+        """InvalidError unless stored code may run."""
+        if self.given or catalog in self._asked:
+            return
+        why = self._doubt(catalog)
+        if why is not None:
+            raise _refusal(f"{what} is stored in a pond that is not known to be yours, and was not run", why)
+        self._asked.add(catalog)
+
+    def require_owner(self, what: str) -> None:
+        """The same, where it can be seen whose a pond is; an object store is taken as it is."""
+        if not self.given and self._folder() is not None:
+            why = self._doubt(None)
+            if why is not None:
+                raise _refusal(f"{what} in a pond that is not yours, which was not run", why)
+
+    def _doubt(self, catalog: str | None) -> str | None:
+        """Why the pond may be somebody else's; None if it is ours."""
+        folder = self._folder()
+        if folder is None:
+            own = self._uri.startswith("memory:")
+            return None if own else f"{self._uri} is an object store, where nobody can see who wrote what"
+        paths = [folder / name for name in _FOLDERS]
+        if catalog is not None:
+            paths.append(folder / catalog)
+        return next((why for path in paths if (why := _foreign(path)) is not None), None)
+
+    def _folder(self) -> Path | None:
+        if not self._uri.startswith("file://"):
+            return None
+        return Path(unquote(self._uri.removeprefix("file://").partition("?")[0]))
+
+
+def _foreign(path: Path) -> str | None:
+    """Whose a file is, if it is not ours; None where there is none."""
+    if not hasattr(os, "geteuid"):
+        return None  # no owners as we know them
+    try:
+        owner = os.stat(path).st_uid
+    except FileNotFoundError:
+        return None
+    me = os.geteuid()
+    if owner == me or (me == 0 and os.environ.get("SUDO_UID") == str(owner)):
+        return None
+    return f"{path} belongs to {_user(owner)}, and this process runs as {_user(me)}"
+
+
+def _user(uid: int) -> str:
+    import pwd
+
+    try:
+        return f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
+    except KeyError:
+        return f"uid {uid}"
+
+
+def _refusal(message: str, why: str) -> InvalidError:
+    return InvalidError(message, detail=why, hint=HINT)
