@@ -21,7 +21,7 @@ import millpond
 from millpond import ListState, MapState, Process, ValueState
 from millpond.clock import ManualClock
 from millpond.errors import InvalidError
-from millpond.plan.codec import Unloaded
+from millpond.plan.codec import Unloaded, with_code
 from millpond.pond import Pond
 from millpond.sources.memory import MemorySource
 
@@ -394,7 +394,8 @@ def test_a_class_may_be_renamed(opened: Make, tmp_path: Path, monkeypatch: pytes
     del module.Before
     importlib.reload(module)
     reader = millpond.open(tmp_path / "pond", engine="inline")
-    assert isinstance(reader.plan.nodes["step"].operator.code.target, Unloaded)  # type: ignore[attr-defined]
+    step: Any = with_code(reader.plan).nodes["step"].operator
+    assert isinstance(step.code.target, Unloaded)
     assert reader.read("out").to_pylist() == [{"user": "ann", "n": 3}]
     assert state(reader, "total") == {"ann": {"total": 3}}
     reader.close()

@@ -319,7 +319,13 @@ RUNS: dict[str, Callable[[Pond, Path], Any]] = {
 
 
 @pytest.fixture
-def foreign(pit: Pit, monkeypatch: pytest.MonkeyPatch) -> Pit:
+def unverified(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans may be edited in place: whoever means harm names them by their new digest, and the manifest after it."""
+    monkeypatch.setattr("millpond.engine.worker.read_plan", lambda store, name: store.get(name))
+
+
+@pytest.fixture
+def foreign(pit: Pit, unverified: None, monkeypatch: pytest.MonkeyPatch) -> Pit:
     """The same pond, seen by somebody whom it does not belong to."""
     _sleeper(pit)
     monkeypatch.setattr(os, "geteuid", lambda: os.stat(pit.folder).st_uid + 1)
@@ -489,7 +495,7 @@ def test_no_sql_reaches_files_or_settings(tmp_path: Path, text: str) -> None:
     assert not target.exists()
 
 
-def test_the_stored_text_of_a_view_cannot_read_files(tmp_path: Path) -> None:
+def test_the_stored_text_of_a_view_cannot_read_files(tmp_path: Path, unverified: None) -> None:
     secret = tmp_path / "secret.csv"
     secret.write_text("word\nhidden\n")
     with millpond.open(tmp_path / "pond", engine="inline", durable=False) as pond:

@@ -189,6 +189,7 @@ TAGS = {
     "millpond.sinks.callback:CallbackSink": "sink.callback",
     "millpond.sinks.parquet:ParquetSink": "sink.parquet",
     "millpond.sources.constant:ConstantSource": "source.constant",
+    "millpond.sources.constant:OneRow": "source.one_row",
     "millpond.sources.dataframe:DataFrameSource": "source.dataframe",
     "millpond.sources.files:FileSource": "source.files",
     "millpond.sources.inbox_table:InboxTable": "source.inbox_table",

@@ -118,6 +118,7 @@ _OTHERS = {
     "source.inbox_table": "millpond.sources.inbox_table:InboxTable",
     "source.kafka": "millpond.sources.kafka:KafkaSource",
     "source.memory": "millpond.sources.memory:MemorySource",
+    "source.one_row": "millpond.sources.constant:OneRow",
     "source.nexmark": "millpond.sources.nexmark:NexmarkSource",
     "source.nexmark_config": "millpond.sources.nexmark_events:NexmarkConfig",
     "table": "millpond.state.table_spec:TableSpec",

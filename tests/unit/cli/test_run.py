@@ -95,9 +95,12 @@ def test_code_of_the_file_is_in_the_pond(file: str, tmp_path: Path) -> None:
     import subprocess
     import sys
 
-    code = f"import millpond; print(type(millpond.open({str(where)!r}).plan.nodes['scaled'].operator.function).__name__)"
+    code = (
+        f"import millpond; function = millpond.open({str(where)!r}).plan.nodes['scaled'].operator.function;"
+        "print(function.name, type(function.load()).__name__)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == "Scaled", done.stderr
+    assert done.stdout.split() == ["Scaled()", "Scaled"], done.stderr
 
 
 def test_some_epochs(tmp_path: Path) -> None:
