@@ -209,6 +209,7 @@ READS: dict[str, Callable[[Pond, Path], Any]] = {
     "head": lambda p, to: (p.head(), p.epoch, p.backlog_rows, p.progress),
     "at": lambda p, to: [p.at("before").read("plus"), p.at().state("evil", "seen"), p.at().explain()],
     "stream_of": lambda p, to: p.stream_of("plus"),
+    "backup": lambda p, to: p.backup(to / "backup"),
     "select": lambda p, to: p.sql("SELECT * FROM plus JOIN doubled USING (k)").fetchall(),
     "select 1": lambda p, to: p.sql("SELECT 1").fetchall(),
     "as of": lambda p, to: p.sql("SELECT * FROM sums AS OF SAVEPOINT before").fetchall(),
@@ -268,6 +269,7 @@ COMMANDS = [
     "sql POND -c 'DESCRIBE sums'",
     "savepoint POND now --wait 0",
     "rescale POND 2 --wait 0",
+    "backup POND DIR",
     "gc POND",
     "compact POND",
 ]
@@ -279,7 +281,12 @@ def test_commands_that_look_run_nothing(pit: Pit, tmp_path: Path, line: str) -> 
 
     with pit.open() as pond:
         head = str(pond.epoch)
-    words = {"POND": str(pit.folder), "OUT": str(tmp_path / "out.parquet"), "HEAD": head}
+    words = {
+        "POND": str(pit.folder),
+        "DIR": str(tmp_path / "backup"),
+        "OUT": str(tmp_path / "out.parquet"),
+        "HEAD": head,
+    }
     done = CliRunner().invoke(app, [words.get(word, word) for word in shlex.split(line)])
     assert done.exit_code in (0, 4), done.output  # 4: nobody runs it, so a command waits
     assert pit.struck() == []
