@@ -125,9 +125,9 @@ def test_a_step_id_that_is_used_twice(pond: Pond) -> None:
 
 @pytest.mark.parametrize("name", ["", "_x", "a/b", "a!b", "inbox"])
 def test_a_step_id_that_cannot_be(pond: Pond, name: str) -> None:
-    with pytest.raises(InvalidError, match="cannot be a step id"):
+    with pytest.raises(InvalidError, match="cannot be the name of a step"):
         bids(pond).filter("price > 1", id=name)
-    with pytest.raises(InvalidError, match="cannot be a step id"):
+    with pytest.raises(InvalidError, match="cannot be the name of a stream"):
         pond.stream(name, MemorySource(SCHEMA))
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from millpond.errors import InvalidError
+from millpond.flow.names import check_name, safe
 from millpond.operators.operator import Operator, Shape
 from millpond.operators.python_function import carrying
 from millpond.plan.expiry import Span, expiring, is_view_and_ends, unending
@@ -34,13 +35,10 @@ class Builder:
     def add(self, step: str | None, operator: Operator, inputs: tuple[str, ...], default: str) -> str:
         """Add a step; its id, which is that of an equal step when there is one."""
         self.change(lambda plan: plan)
+        if step is not None:
+            check_name("a step", step)
         operator = carrying(operator)
         name = self._fresh(default, operator, inputs) if step is None else self._free(step, operator, inputs)
-        if not name or name == "inbox" or name.startswith("_") or "/" in name or "!" in name:
-            raise InvalidError(
-                f"{name!r} cannot be a step id",
-                hint="use letters, digits, dots and dashes, not '_' in front; 'inbox' is the pond's own",
-            )
         self.plan, found = self.plan.with_node(name, operator, inputs)
         return found
 
@@ -109,6 +107,7 @@ class Builder:
 
         A step of the running program that was dropped keeps its id for itself: this is its next version.
         """
+        base = safe(base)
         name, number = base, 2
         while name in self.plan.nodes:
             name = f"{base}-{number}"

@@ -11,6 +11,7 @@ import pyarrow as pa
 from millpond.errors import InvalidError
 from millpond.flow.builder import Builder
 from millpond.flow.durations import Duration, microseconds
+from millpond.flow.names import check_name
 from millpond.flow.schemas import Like, check_parameters, result_schema, schema_of
 from millpond.flow.states import State
 from millpond.operators.operator import Shape
@@ -42,8 +43,10 @@ def process_step(
     code, states = read(target, shape, step)
     given = _schema(code, schema, step)
     outputs = tuple((name, schema_of(like, step=step)) for name, like in (sides or {}).items())
-    if any(not name or name == "main" for name, _ in outputs):
-        raise InvalidError("a side output needs a name of its own, other than 'main'", step=step)
+    for name, _ in outputs:
+        check_name("a side output", name)
+        if name == "main":
+            raise InvalidError("a side output needs a name of its own, other than 'main'", step=step)
     limit = None if timeout is None else microseconds(timeout)
     operator = KeyedProcess(key, code, states, given, outputs, latest, limit)
     inputs = (source,) if control is None else (source, control)

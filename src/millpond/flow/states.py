@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from millpond.errors import InvalidError
 from millpond.flow.durations import Duration, microseconds
+from millpond.flow.names import check_columns
 from millpond.flow.schemas import arrow_type, is_record, schema_of
 from millpond.operators.operator import Shape
 from millpond.operators.process.nested import rebuilt
@@ -59,14 +60,22 @@ class State:
 
     def spec(self, attribute: str, shape: Shape, step: str) -> StateSpec:
         """The state made concrete for a stream."""
-        name = self._name or attribute
-        if name in RESERVED or not name or "/" in name or "." in name or name.startswith("_"):
+        name = attribute if self._name is None else self._name
+        if (
+            not isinstance(name, str)
+            or name in RESERVED
+            or not name
+            or "/" in name
+            or "." in name
+            or name.startswith("_")
+        ):
             raise InvalidError(
                 f"a state cannot be called {name!r}",
                 hint=f"use letters and digits; {', '.join(RESERVED)} are the step's own",
                 step=step,
             )
         form, fields, record = _columns(name, self._type, step)
+        check_columns(fields.names, f"state {name!r}")
         entry = None
         if self._entry is not None:
             entry = arrow_type(self._entry, step=step, at=f"{name}'s entries")

@@ -17,6 +17,7 @@ from millpond.errors import InvalidError
 from millpond.flow.aggregates import parse_aggregates
 from millpond.flow.builder import Builder
 from millpond.flow.durations import Duration, microseconds
+from millpond.flow.names import check_name
 from millpond.flow.process import Target, process_batch_step, process_step
 from millpond.flow.samples import batch_step_schema, rows_step_schema
 from millpond.flow.schemas import Like, check_parameters, schema_of
@@ -293,6 +294,7 @@ class Stream:
 
     def view(self, name: str, *, key: str | Sequence[str] | None = None) -> ViewHandle:
         """Keep the rows under a name that can be read, in any process, at any retained epoch."""
+        check_name("a view", name, taken=self._builder.plan.views)
         wanted = tuple([key] if isinstance(key, str) else key) if key is not None else None
         if wanted is not None:
             self._known(wanted)
@@ -352,6 +354,7 @@ class ViewHandle(Stream):
 
     def sink(self, name: str, sink: Any) -> ViewHandle:
         """Deliver the view's changes, epoch by epoch, after each commit."""
+        check_name("a sink", name)
         self._builder.change(lambda plan: plan.with_sink(SinkNode(name, self.name, sink)))
         return self
 

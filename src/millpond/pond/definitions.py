@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from millpond.errors import InvalidError
 from millpond.flow.builder import Builder
 from millpond.flow.durations import Duration
+from millpond.flow.names import check_columns, check_name
 from millpond.flow.schemas import Like, schema_of
 from millpond.flow.stream import Stream, ViewHandle
 from millpond.operators.bag import Bag
@@ -30,8 +31,10 @@ FunctionKind = Literal["scalar", "aggregate", "table"]
 def stream(
     builder: Builder, store: Store, name: str, source: Any, event_time: str | None, delay: Duration
 ) -> Stream:
+    _check_free(builder, "a stream", name)
     if hasattr(source, "staged"):
         source = source.staged(folder_of(store, name), name)
+    check_columns(source.schema.names, f"stream {name!r}")
     step = builder.add(name, Scan(source, source.schema, source.append_only), (), name)
     if not source.append_only:
         step = builder.add(None, Bag(), (step,), f"{name}.rows")
@@ -40,14 +43,23 @@ def stream(
 
 
 def table(builder: Builder, name: str, schema: Like, key: str | Sequence[str] | None) -> ViewHandle:
-    source = InboxTable(schema_of(schema, step=name))
+    _check_free(builder, "a table", name)
+    columns = schema_of(schema, step=name)
+    check_columns(columns.names, f"table {name!r}")
+    source = InboxTable(columns)
     scan = builder.add(name, Scan(source, source.schema, False), (), name)
     if key is None:
         step = builder.add(None, Bag(SEQUENCE), (scan,), f"{name}.rows")
     else:
-        columns = (key,) if isinstance(key, str) else tuple(key)
-        step = builder.add(None, Upsert(columns, SEQUENCE), (scan,), f"{name}.rows")
+        by = (key,) if isinstance(key, str) else tuple(key)
+        step = builder.add(None, Upsert(by, SEQUENCE), (scan,), f"{name}.rows")
     return Stream(builder, step).view(name)
+
+
+def _check_free(builder: Builder, what: str, name: str) -> None:
+    """Names of streams and tables: SQL must tell them apart."""
+    scans = [n.step for n in builder.plan.nodes.values() if isinstance(n.operator, Scan)]
+    check_name(what, name, taken=scans)
 
 
 def stream_of(builder: Builder, plan: Plan, name: str) -> Stream:

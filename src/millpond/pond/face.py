@@ -29,6 +29,7 @@ from millpond.engine.worker import Worker
 from millpond.errors import InvalidError
 from millpond.flow.builder import Builder
 from millpond.flow.durations import Duration
+from millpond.flow.names import check_name
 from millpond.flow.schemas import Like
 from millpond.flow.stream import Stream, ViewHandle
 from millpond.plan.change import renamed, swapped, without_views
@@ -331,6 +332,7 @@ class Pond:
 
     def rename_view(self, name: str, to: str) -> None:
         """Give a view another name, in one commit; its sinks follow it."""
+        check_name("a view", to, taken=[v for v in self.plan.views if v != name])
         self._program.edit(lambda plan: renamed(plan, name, to))
 
     def swap_views(self, one: str, other: str) -> None:
@@ -385,6 +387,11 @@ class Pond:
 
     def savepoint(self, name: str) -> None:
         """Name the newest epoch; it stays readable until the name is dropped."""
+        check_name("a savepoint", name)
+        if name.isdecimal():
+            raise InvalidError(
+                f"{name!r} cannot be the name of a savepoint", detail="it would be taken for an epoch"
+            )
         self._door.command("savepoint", {"name": name})
 
     def drop_savepoint(self, name: str) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import sqlglot
 
 from millpond.errors import InvalidError
+from millpond.flow.names import check_columns
 from millpond.operators.expressions import picture, storable_text
 from millpond.plan.objects import SqlColumn
 from millpond.sql.angle_types import has_angles, read_type
@@ -74,6 +75,7 @@ def read_columns(inner: Piece) -> Definition:
                 key = _one_key(part, key, (column.name,))
     if not columns:
         inner.fail("a table needs a column")
+    check_columns([c.name for c in columns], "the table")
     known = {c.name.lower(): c.name for c in columns}
     for name in (*key, *([mark[0]] if mark else [])):
         if name.lower() not in known:

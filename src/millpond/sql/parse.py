@@ -245,6 +245,8 @@ class Words:
             token.token_type is TokenType.STRING or not plain
         ):
             self.fail(f"the {what} should stand here")
+        if not token.text:
+            self.fail(f"the {what} is empty")
         self.at += 1
         if self.piece.word(self.at) == ".":
             self.at += 1

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.errors import InvalidError
+from millpond.flow.names import check_columns
 from millpond.plan.change import upstream
 from millpond.plan.nodes import Plan
 from millpond.plan.objects import SqlColumn, SqlObject, dependants
@@ -83,6 +84,7 @@ def _add(plan: Plan, name: str, column: SqlColumn, default: Any, exists: bool) -
         raise InvalidError(
             f"table {name!r} has a column {column.name!r} already", hint="or say IF NOT EXISTS"
         )
+    check_columns([column.name], f"table {name!r}")
     own = own_steps(plan, found)
     held = _unused(column.name, plan.shape(found.scan or "").schema.names)
     column = replace(column, stored=None if held == column.name else held)
@@ -139,6 +141,7 @@ def _check_droppable(plan: Plan, found: SqlObject, gone: SqlColumn, left: Sequen
 
 def _rename(plan: Plan, name: str, old: str, new: str) -> Plan:
     found = _table(plan, name)
+    check_columns([new], f"table {name!r}")
     column = _column_of(found, old)
     assert column is not None
     if any(c is not column and c.name.lower() == new.lower() for c in found.columns):

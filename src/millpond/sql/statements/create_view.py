@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
+from millpond.delta import WEIGHT
 from millpond.errors import InvalidError
 from millpond.flow.builder import Builder
 from millpond.flow.stream import Stream
@@ -81,10 +83,15 @@ def materialize(
     relation = lower_query(builder, catalog.binder, catalog.relations(), name, text, on_close, rounds_max)
     view = _view(builder, name, relation.step, before)
     held = dict(view.columns)
+    asked = [column for column, _ in catalog.binder.describe(as_plain_sql(text))]
+    shown = _shown(name, asked, [c.name for c in relation.columns])
     columns = tuple(
-        SqlColumn(c.name, c.type, stored=None if held.get(c.name, c.name) == c.name else held[c.name])
-        for c in relation.columns
+        SqlColumn(seen, c.type, stored=None if (at := held.get(c.name, c.name)) == seen else at)
+        for seen, c in zip(shown, relation.columns, strict=True)
     )
+    if shown != [c.name for c in relation.columns]:
+        made_view = replace(view, columns=tuple((c.name, c.held) for c in columns))
+        builder.change(lambda plan: replace(plan, views={**plan.views, name: made_view}))
     uses = (*(o.name for o in catalog.read_by(as_plain_sql(text))), *made.uses)
     return SqlObject(
         "materialized view",
@@ -96,6 +103,26 @@ def materialize(
         options=made.options,
         said=said,
     )
+
+
+def _shown(view: str, asked: Sequence[str], given: Sequence[str]) -> list[str]:
+    """The names of a view's columns: those of the query, also where rows are kept under others.
+
+    Steps have no columns that begin with an underscore; people may.
+    """
+    taken = {name.lower() for name in given}
+    found = []
+    for wanted, name in zip(asked, given, strict=True):
+        if wanted.lower() == WEIGHT:
+            raise InvalidError(
+                f"column {wanted!r} of view {view!r} cannot have this name",
+                detail="changes of a view have their weight under it",
+                hint="choose another name",
+            )
+        hidden = wanted.startswith("_") and wanted.lower() not in taken
+        taken.add(wanted.lower())
+        found.append(wanted if hidden else name)
+    return found
 
 
 def _view(builder: Builder, name: str, step: str, before: Mapping[str, Node]) -> View:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from millpond.errors import InvalidError
 from millpond.flow.builder import Builder
+from millpond.flow.names import check_name
 from millpond.plan.change import upstream
 from millpond.plan.nodes import Plan
 from millpond.plan.objects import SqlObject, dependants
@@ -25,6 +26,8 @@ def create(session: Session, name: str, kind: str, *, exists: bool, replaces: bo
     word = kind.upper().replace(" ", "_")
     if old is not None and exists:
         return Result.said(f"CREATE_{word} {name}: there already")
+    if old is None:
+        check_name(f"a {kind}", name)
     if old is not None and not replaces:
         catalog.free(name)
     if old is not None and old.kind != kind:
