@@ -139,7 +139,7 @@ def test_an_id_used_twice(pond: Pond) -> None:
 
 @pytest.mark.parametrize("name", ["main", ""])
 def test_a_side_output_that_cannot_be(pond: Pond, name: str) -> None:
-    assert "a side output needs a name" in str(refused(pond, good, sides={name: OUT}))
+    assert "a side output" in str(refused(pond, good, sides={name: OUT}))
 
 
 def test_a_side_output_that_was_not_declared(pond: Pond) -> None:

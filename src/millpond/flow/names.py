@@ -23,7 +23,7 @@ HIDDEN = frozenset(
 )
 
 
-def check_name(what: str, name: Any, *, taken: Iterable[str] = ()) -> str:
+def check_name(what: str, name: Any, *, taken: Iterable[str] = (), step: str | None = None) -> str:
     """The name, if it can be that of a view, a stream, a table or a step.
 
     `taken` are other names of the kind: SQL does not tell names apart that differ only in case.
@@ -41,6 +41,7 @@ def check_name(what: str, name: Any, *, taken: Iterable[str] = ()) -> str:
             f"{_short(name)} cannot be the name of {what}",
             detail=why,
             hint="use letters, digits, dots and dashes; do not begin with '_'",
+            step=step,
         )
     for other in taken:
         if other != name and other.lower() == name.lower():

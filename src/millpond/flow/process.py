@@ -44,7 +44,7 @@ def process_step(
     given = _schema(code, schema, step)
     outputs = tuple((name, schema_of(like, step=step)) for name, like in (sides or {}).items())
     for name, _ in outputs:
-        check_name("a side output", name)
+        check_name("a side output", name, step=step)
         if name == "main":
             raise InvalidError("a side output needs a name of its own, other than 'main'", step=step)
     limit = None if timeout is None else microseconds(timeout)
