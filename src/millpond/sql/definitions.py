@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
-import sqlglot
 
 from millpond.errors import InvalidError
 from millpond.flow.names import check_columns
@@ -15,6 +14,7 @@ from millpond.operators.expressions import picture, storable_text
 from millpond.plan.objects import SqlColumn
 from millpond.sql.angle_types import has_angles, read_type
 from millpond.sql.bind import told
+from millpond.sql.dialects import type_text
 from millpond.sql.parse import Piece, Words, ask, near_miss, parser, readable_text
 from millpond.sql.types import quoted, restored
 
@@ -181,7 +181,7 @@ def _known(piece: Piece, spellings: Sequence[str]) -> str:
 def _spellings(said: str, dialect: str) -> list[str]:
     found = [said] if dialect in ("postgres", "duckdb") else []
     try:
-        found.append(sqlglot.exp.DataType.build(said, dialect=dialect).sql("duckdb"))
+        found.append(type_text(said, dialect))
     except Exception:  # it is DuckDB that tells what is wrong with a type
         return found or [said]
     return found

@@ -18,7 +18,7 @@ from typing import Any
 
 import duckdb
 import sqlglot
-from sqlglot import Token, TokenType
+from sqlglot import ErrorLevel, Token, TokenType
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import SqlglotError
 
@@ -316,9 +316,10 @@ def readable(piece: Piece) -> str:
 def readable_text(sql: str, dialect: str) -> str:
     from millpond.sql.angle_types import without_angles  # which reads pieces
     from millpond.sql.definitions import type_of
+    from millpond.sql.dialects import named_values, translated
 
     failed: duckdb.Error | None = None
-    parsed = sql
+    parsed = sql = named_values(sql, dialect)
     if dialect in OWN:
         failed = _syntax_error(sql)
         if failed is None:
@@ -335,8 +336,7 @@ def readable_text(sql: str, dialect: str) -> str:
     else:
         without_angles(sql, dialect, type_of)  # refuses types that sqlglot would read as others
     try:
-        trees = sqlglot.parse(parsed, read=_Own if dialect in OWN else dialect)
-        made = [without_ties(tree).sql("duckdb") for tree in trees if tree is not None]
+        made = _from_own(parsed) if dialect in OWN else translated(sql, dialect)
     except InvalidError:
         raise
     except Exception as error:  # on a wrong text sqlglot also breaks in ways that it does not foresee
@@ -359,9 +359,15 @@ def _lacks_a_value(sql: str, dialect: str) -> bool:
 
 
 class _Own(Postgres):
-    """PostgreSQL's syntax; rows without a value are last, as in all that DuckDB reads itself."""
+    """PostgreSQL's syntax with the meaning that DuckDB gives to all that it reads itself."""
 
     NULL_ORDERING = "nulls_are_last"
+    TYPED_DIVISION = False
+
+
+def _from_own(sql: str) -> list[str]:
+    trees = sqlglot.parse(sql, read=_Own)
+    return [without_ties(tree).sql("duckdb", unsupported_level=ErrorLevel.RAISE) for tree in trees if tree]
 
 
 @of_short_texts

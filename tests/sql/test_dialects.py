@@ -1,0 +1,209 @@
+"""Other dialects: each construct means what it means there, or is refused; the answers are written down."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import millpond
+from millpond.errors import MillpondError
+from millpond.pond import Pond
+
+
+@pytest.fixture(scope="module")
+def pond(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pond]:
+    with millpond.open(tmp_path_factory.mktemp("dialects") / "pond", engine="inline") as made:
+        made.sql("""
+            CREATE TABLE t (id int PRIMARY KEY, s text, a int, f double, d decimal(10,2), l int[], m map(int, text));
+            INSERT INTO t VALUES (1, 'x', 7, 1.5, 2.5, [1, 2], MAP {1: 'one'}), (2, NULL, 0, 2, 3, NULL, NULL);
+            CREATE FUNCTION twice(x int) RETURNS int AS 'SELECT x * 2';
+            FLUSH
+        """)
+        yield made
+
+
+# What Spark 4 answers.
+SPARK: dict[str, list[tuple[Any, ...]]] = {
+    "SELECT 7 / 2": [(3.5,)],
+    "SELECT a / 2 FROM t WHERE id = 1": [(3.5,)],
+    "SELECT 7 DIV 2, -7 DIV 2, -7 % 3": [(3, -3, -1)],
+    "SELECT CAST('12' AS INT), CAST(a AS BIGINT), CAST(a AS STRING) FROM t WHERE id = 1": [(12, 7, "7")],
+    "SELECT CAST(f AS INT) FROM t WHERE id = 2": [(2,)],
+    "SELECT CAST('1.55' AS DECIMAL)": [(decimal.Decimal(2),)],
+    "SELECT CAST(1 AS DECIMAL(5, 2)), CAST('t' AS BOOLEAN), CAST(1 AS BOOLEAN)": [
+        (decimal.Decimal(1), True, True)
+    ],
+    "SELECT TRY_CAST('x' AS INT), TRY_CAST('5' AS INT)": [(None, 5)],
+    "SELECT 'a' || NULL, concat('a', NULL), concat('a', 'b'), concat_ws('-', 'a', NULL, 'b')": [
+        (None, None, "ab", "a-b")
+    ],
+    "SELECT s FROM t ORDER BY s": [(None,), ("x",)],
+    "SELECT s FROM t ORDER BY s DESC": [("x",), (None,)],
+    "SELECT id, row_number() OVER (ORDER BY s) FROM t ORDER BY id": [(1, 2), (2, 1)],
+    "SELECT greatest(1, NULL), least(2, 1)": [(1, 1)],
+    "SELECT substring('abc', 2), substr('abc', 1, 2)": [("bc", "ab")],
+    "SELECT nvl(NULL, 2), ifnull(s, 'n'), if(a > 1, 'big', 'small') FROM t WHERE id = 2": [(2, "n", "small")],
+    "SELECT NULL <=> NULL, 1 <=> NULL": [(True, False)],
+    "SELECT \"text\", 'it\\'s', `a` FROM t WHERE id = 1": [("text", "it's", 7)],
+    "SELECT count(DISTINCT a, s) FROM t": [(1,)],
+    "SELECT collect_list(s) FROM t": [(["x"],)],
+    "SELECT * FROM t LEFT ANTI JOIN (SELECT 1 AS id) u ON t.id = u.id WHERE s LIKE 'x%'": [],
+    "SELECT twice(a) FROM t WHERE id = 1": [(14,)],
+    "SELECT length('abc'), char_length('abc'), upper('a'), trim('  a ')": [(3, 3, "A", "a")],
+    "SELECT TIMESTAMP '2024-01-01 10:00:00'": [(datetime.datetime(2024, 1, 1, 10, tzinfo=datetime.UTC),)],
+    "SELECT round(2.5), ceil(1.2), floor(-1.2)": [(3, 2, -2)],
+}
+
+
+@pytest.mark.parametrize(("sql", "answer"), SPARK.items())
+def test_spark_answers(pond: Pond, sql: str, answer: list[tuple[Any, ...]]) -> None:
+    assert pond.sql(sql, dialect="spark").fetchall() == answer
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT CAST('x' AS INT)",
+        "SELECT CAST(s AS INT) FROM t",
+        "SELECT CAST('x' AS DATE)",
+        "SELECT a / 0 FROM t",
+        "SELECT 1 / a FROM t",
+        "SELECT 1 % 0",
+    ],
+)
+def test_what_is_an_error_in_spark_is_one(pond: Pond, sql: str) -> None:
+    with pytest.raises(MillpondError):
+        pond.sql(sql, dialect="spark").fetchall()
+
+
+REFUSED = [
+    "SELECT CAST(f AS INT) FROM t",  # Spark cuts the fraction off
+    "SELECT CAST(1.5 AS INT)",
+    "SELECT CAST('1.5' AS INT)",  # an error in Spark
+    "SELECT CAST(f AS STRING) FROM t",  # 1.0E10
+    "SELECT CAST('a' AS BINARY)",
+    "SELECT d / 3 FROM t",  # a decimal in Spark
+    "SELECT a / 2.5 FROM t",
+    "SELECT l[0] FROM t",
+    "SELECT m[1] FROM t",
+    "SELECT element_at(l, 1) FROM t",
+    "SELECT substring('abc', 0, 2)",
+    "SELECT substring('abc', -2)",
+    "SELECT substring('abc', a) FROM t",
+    "SELECT split('a.b', '.')",
+    "SELECT regexp_replace('a', 'b', 'c')",
+    "SELECT regexp_extract('a', '(a)')",
+    "SELECT 'a' RLIKE 'b'",
+    "SELECT 'a%' LIKE 'a\\\\%'",
+    "SELECT s LIKE s FROM t",
+    "SELECT date_add(DATE '2024-01-01', 1)",
+    "SELECT datediff(DATE '2024-01-02', DATE '2024-01-01')",
+    "SELECT date_format(DATE '2024-01-01', 'yyyy')",
+    "SELECT date_trunc('week', DATE '2024-01-01')",
+    "SELECT year(DATE '2024-01-01')",
+    "SELECT dayofweek(DATE '2024-01-01')",
+    "SELECT to_date('2024', 'yyyy')",
+    "SELECT size(l) FROM t",  # -1 or NULL
+    "SELECT explode(l) FROM t",
+    "SELECT percentile(a, 0.5) FROM t",
+    "SELECT first(a) FROM t",
+    "SELECT hash(a) FROM t",
+    "SELECT collect_set(a) FROM t",
+    "SELECT sort_array(l) FROM t",
+    "SELECT from_unixtime(0)",
+    "SELECT unix_timestamp('2024-01-01 00:00:00')",
+    "SELECT get_json_object('{}', '$.a')",
+    "SELECT log(8)",
+    "SELECT a FROM t SORT BY a",
+    "SELECT a FROM t CLUSTER BY a",
+    "SELECT a FROM t TABLESAMPLE (10 PERCENT)",
+    "SELECT * FROM t LATERAL VIEW explode(l) x AS y",
+    "INSERT OVERWRITE t SELECT 1",
+]
+
+
+@pytest.mark.parametrize("sql", REFUSED)
+def test_what_would_mean_something_else_is_refused(pond: Pond, sql: str) -> None:
+    with pytest.raises(MillpondError) as told:
+        pond.sql(sql, dialect="spark").fetchall()
+    assert "spark" in str(told.value).lower(), told.value
+
+
+@pytest.mark.parametrize(
+    ("dialect", "sql", "names"),
+    [
+        ("spark", "SELECT * FROM VALUES (1, 2)", ["col1", "col2"]),
+        ("spark", "SELECT * FROM (VALUES (1, 2)) AS v", ["col1", "col2"]),
+        ("spark", "SELECT * FROM VALUES (1, 2) AS v(a, b)", ["a", "b"]),
+        ("spark", "VALUES (1, 2)", ["col1", "col2"]),
+        ("spark", "WITH c AS (VALUES (1, 2)) SELECT col2 FROM c", ["col2"]),
+        ("postgres", "VALUES (1, 2)", ["column1", "column2"]),
+        ("postgres", "VALUES (2, 1), (1, 1) ORDER BY column1 LIMIT 1", ["column1", "column2"]),
+        ("postgres", "SELECT column2 FROM (VALUES (1, 2)) v", ["column2"]),
+        ("postgres", "SELECT v.column1 FROM (VALUES (1)) AS v", ["column1"]),
+        ("postgres", "SELECT column1 FROM (VALUES (1))", ["column1"]),
+        ("postgres", "SELECT * FROM (VALUES (1, 2)) v(a, b)", ["a", "b"]),
+        ("postgres", "SELECT * FROM (VALUES (1, 2)) AS v (a, b)", ["a", "b"]),
+        ("postgres", "WITH c AS (VALUES (1, 2)) SELECT column2 FROM c", ["column2"]),
+        ("postgres", "WITH c(x, y) AS (VALUES (1, 2)) SELECT * FROM c", ["x", "y"]),
+        ("postgres", "SELECT a FROM t WHERE (id, a) IN (VALUES (1, 7))", ["a"]),
+        ("postgres", "SELECT * FROM (VALUES (1), (2) UNION ALL VALUES (3)) v", ["column1"]),
+        ("duckdb", "VALUES (1, 2)", ["col0", "col1"]),
+        ("duckdb", "SELECT col0 FROM (VALUES (1)) v", ["col0"]),
+        ("presto", "SELECT * FROM (VALUES (1, 2)) AS v", ["_col0", "_col1"]),
+        ("snowflake", "SELECT * FROM (VALUES (1, 2)) AS v", ["COLUMN1", "COLUMN2"]),
+    ],
+)
+def test_columns_of_values_have_the_names_of_the_dialect(
+    pond: Pond, dialect: str, sql: str, names: list[str]
+) -> None:
+    found = pond.sql(sql, dialect=dialect)
+    assert list(found.columns) == names
+    assert found.fetchall()
+
+
+def test_values_of_a_view_have_the_names_of_the_dialect(pond: Pond) -> None:
+    pond.sql("CREATE MATERIALIZED VIEW vs AS SELECT * FROM VALUES (1, 'a')", dialect="spark")
+    pond.sql("CREATE MATERIALIZED VIEW vp AS VALUES (1, 'a'), (2, 'b')")
+    assert [r[0] for r in pond.sql("DESCRIBE vs")] == ["col1", "col2"]
+    assert [r[0] for r in pond.sql("DESCRIBE vp")] == ["column1", "column2"]
+    assert pond.sql("SELECT column2 FROM vp WHERE column1 = 2").fetchall() == [("b",)]
+    pond.sql("DROP MATERIALIZED VIEW vs, vp")
+
+
+@pytest.mark.parametrize(
+    ("dialect", "sql"),
+    [
+        ("presto", "SELECT a / 2 FROM t"),  # an integer there
+        ("tsql", "SELECT a / 2 FROM t"),
+        ("mysql", "SELECT CAST('x' AS SIGNED)"),  # 0 there
+        ("mysql", "SELECT s = 'X' FROM t"),  # without regard to case
+        ("mysql", "SELECT s LIKE 'X' FROM t"),
+        ("mysql", "SELECT length('é')"),  # bytes
+        ("oracle", "SELECT '' FROM t"),  # NULL there
+        ("bigquery", "SELECT CAST(1 AS NUMERIC)"),
+        ("snowflake", "SELECT greatest(1, NULL)"),  # NULL there
+        ("bigquery", "SELECT l[OFFSET(0)] FROM t"),
+        ("presto", "SELECT l[1] FROM t"),
+    ],
+)
+def test_other_dialects_refuse_as_well(pond: Pond, dialect: str, sql: str) -> None:
+    with pytest.raises(MillpondError) as told:
+        pond.sql(sql, dialect=dialect).fetchall()
+    assert dialect in str(told.value)
+
+
+def test_a_view_of_another_dialect_keeps_its_meaning(pond: Pond) -> None:
+    pond.sql(
+        "CREATE MATERIALIZED VIEW v AS SELECT id, CAST(a AS STRING) AS s, a / 2 AS h FROM t", dialect="spark"
+    )
+    pond.drain()
+    assert sorted(pond.sql("SELECT * FROM v").fetchall()) == [(1, "7", 3.5), (2, "0", 0.0)]
+    pond.sql("DROP MATERIALIZED VIEW v")
+    pond.sql("CREATE TABLE c (x decimal, y int DEFAULT CAST('3' AS INT))", dialect="spark")
+    assert [r[1] for r in pond.sql("DESCRIBE c")] == ["DECIMAL(10,0)", "INTEGER"]
+    pond.sql("DROP TABLE c")
