@@ -272,7 +272,7 @@ class FileSource:
         """The columns of the first file that can be read."""
         reason = "there is no file in it"
         for file in self._folder.list(self.pattern):
-            if not file.legible:
+            if not file.legible or file.problem is not None:
                 continue
             try:
                 return fit.inferred(self._format.infer(self._folder, file))
@@ -310,6 +310,9 @@ class _Offer:
         self.looked += 1
         if not listed.legible:
             self._reject(listed, "the name is not valid UTF-8", "rejected")
+            return
+        if listed.problem is not None:
+            self._reject(listed, f"the file cannot be opened: {listed.problem}", "rejected")
             return
         file = self._source._folder.now(listed)
         if file is None:

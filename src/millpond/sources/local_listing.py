@@ -28,6 +28,7 @@ class Found(NamedTuple):
     size: int
     mtime_us: int
     legible: bool = True  # False: the name is not UTF-8, and `path` only shows what it looks like
+    problem: str | None = None  # why nothing more is known of it: a link that leads to itself
 
 
 @dataclass(frozen=True)
@@ -101,12 +102,19 @@ class LocalListing:
 
 
 def _file(inside: str, entry: os.DirEntry[str]) -> Found | None:
+    problem = None
     try:
-        if not entry.is_file():
-            return None
-        stat = entry.stat()
+        try:
+            if not entry.is_file():
+                return None
+            stat = entry.stat()
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            problem = os.strerror(error.errno or 0)
+            stat = entry.stat(follow_symlinks=False)
     except FileNotFoundError:
         return None  # gone since it was listed: it was never there
     path = inside + entry.name
     shown = path if path.isascii() else os.fsencode(path).decode("utf-8", "backslashreplace")
-    return Found(shown, stat.st_size, stat.st_mtime_ns // 1000, shown == path)
+    return Found(shown, stat.st_size, stat.st_mtime_ns // 1000, shown == path, problem)

@@ -34,7 +34,8 @@ from millpond.sources.folder import Folder, Found
 
 PIECE_BYTES_MIN, PIECE_BYTES_MAX = 1 << 20, 64 << 20  # of a file that is cut
 _BLOCK_BYTES = 4 << 20  # parsed at once
-_LINE_BYTES_MAX = 64 << 20  # a longer line is cut, and so is bad
+_LINE_BYTES_MAX = 64 << 20  # a longer line is bad
+_SHOWN_BYTES = 1000  # of such a line in its error row
 _SAMPLE_BYTES = 64 << 10
 _INFER_BYTES = 1 << 20
 _PACKED = 5  # how much larger than its compressed file a text is taken to be
@@ -124,9 +125,14 @@ class TextFormat:
                 text.seek(start)
             done = start
             try:
-                for offset, block in blocks(text, start, stop):
-                    yield from _tables(parser, file, offset, block, columns)
-                    done = offset + len(block)
+                for offset, block, length in blocks(text, start, stop):
+                    if length:
+                        why = f"the line has {length} bytes, and at most {_LINE_BYTES_MAX} are read"
+                        shown = block.decode("utf-8", "backslashreplace") + "…"
+                        yield bad_rows([shown], [f"{file.path}, byte {offset}: {why}"])
+                    else:
+                        yield from _tables(parser, file, offset, block, columns)
+                    done = offset + max(length, len(block))
             except BadFileError as error:
                 row = json.dumps({"path": file.path}, ensure_ascii=False)
                 yield bad_rows([row], [f"nothing beyond byte {done} can be read: {error}"])
@@ -176,26 +182,38 @@ class Text:
 # -- lines -------------------------------------------------------------------
 
 
-def blocks(text: Text, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
-    """The bytes from `start`, where the text stands, to `stop`: (offset, whole lines)."""
+def blocks(text: Text, start: int, stop: int) -> Iterator[tuple[int, bytes, int]]:
+    """The bytes from `start`, where the text stands, to `stop`: (offset, whole lines, 0).
+
+    Of a line that is too long the beginning is given, with the length of the line.
+    """
     at = offset = start
-    waiting: list[bytes] = []
-    held = 0
+    waiting: list[bytes] = []  # the beginning of a line whose end has not come
+    held = 0  # the bytes of that line so far
     while block := text.read(min(_BLOCK_BYTES, stop - at)):
         at += len(block)
-        end = block.rfind(b"\n") + 1
-        if not end and held + len(block) < _LINE_BYTES_MAX:
-            waiting.append(block)
+        first = block.find(b"\n")
+        if first < 0:
+            if held <= _LINE_BYTES_MAX:
+                waiting.append(block)
             held += len(block)
             continue
-        end = end or len(block)
+        if held + first > _LINE_BYTES_MAX:
+            yield offset, b"".join([*waiting, block[:first]])[:_SHOWN_BYTES], held + first
+            offset += held + first + 1
+            block = block[first + 1 :]
+            waiting = []
+        end = block.rfind(b"\n") + 1
         data = b"".join([*waiting, block[:end]])
-        yield offset, data
+        if data:
+            yield offset, data, 0
         offset += len(data)
         waiting, held = [block[end:]], len(block) - end
     rest = b"".join(waiting)
-    if rest:
-        yield offset, rest
+    if held > _LINE_BYTES_MAX:
+        yield offset, rest[:_SHOWN_BYTES], held
+    elif rest:
+        yield offset, rest, 0
 
 
 def _tables(
@@ -425,9 +443,8 @@ def _compression(path: str) -> str | None:
 
 def _next_line(folder: Folder, file: Found, at: int, end: int) -> int:
     """The first byte after a line end at or beyond `at`."""
-    stop = min(end, at + _LINE_BYTES_MAX)
     with fetching(file), folder.open(file.path) as handle:
-        while at < stop:
+        while at < end:
             block = handle.read_at(min(_SAMPLE_BYTES, end - at), at)
             if not block:
                 break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
@@ -185,6 +186,51 @@ def test_a_name_that_is_not_utf8_is_an_error_row_once(tmp_path: Path) -> None:
     (error,) = pipeline.errors
     assert json.loads(error["row"])["path"] == "b\\xff.parquet"
     assert "UTF-8" in error["reason"]
+
+
+def test_a_link_that_leads_to_itself_is_an_error_row_once(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path)
+    put(pipeline.input, "a.parquet", [1])
+    (pipeline.input / "loop.parquet").symlink_to("loop.parquet")
+    (pipeline.input / "deep").mkdir()
+    (pipeline.input / "deep" / "x").symlink_to("y")
+    (pipeline.input / "deep" / "y").symlink_to("x")
+    (pipeline.input / "deep" / "up").symlink_to("..")  # a link to a folder is not followed
+    assert pipeline.run() == [1]
+    put(pipeline.input, "b.parquet", [2])
+    assert pipeline.run() == [1, 2]
+    assert sorted(json.loads(e["row"])["path"] for e in pipeline.errors) == [
+        "deep/x",
+        "deep/y",
+        "loop.parquet",
+    ]
+    assert {e["reason"] for e in pipeline.errors} == {
+        f"the file cannot be opened: {os.strerror(errno.ELOOP)}"
+    }
+    (pipeline.input / "loop.parquet").unlink()
+    put(pipeline.input, "loop.parquet", [3])
+    assert pipeline.run() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("lines_max", [100, 4096])
+@pytest.mark.parametrize("at_end", [True, False])
+def test_a_line_that_is_too_long_is_one_error_row_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines_max: int, at_end: bool
+) -> None:
+    monkeypatch.setattr(text_format, "_LINE_BYTES_MAX", lines_max)
+    monkeypatch.setattr(text_format, "_BLOCK_BYTES", 64)
+    monkeypatch.setattr(text_format, "PIECE_BYTES_MIN", 256)
+    monkeypatch.setattr(text_format, "_SAMPLE_BYTES", 64)
+    pipeline = Pipeline(tmp_path, lambda path: FileSource(path, "json", SCHEMA), epoch_rows_max=8)
+    short = [json.dumps({"k": "x" * (n % 50), "v": n}) for n in range(40)]
+    # Were it cut, a piece of it would be a row.
+    long = json.dumps({"k": '\\n{"k": "y", "v": 7}' * lines_max, "v": 0})
+    lines = [*short[:20], *([] if at_end else [long]), *short[20:], *([long] if at_end else [])]
+    (pipeline.input / "a.json").write_text("\n".join(lines))
+    assert pipeline.run() == list(range(40))
+    (error,) = pipeline.errors
+    assert f"the line has {len(long)} bytes, and at most {lines_max} are read" in error["reason"]
+    assert len(error["row"]) < 1100
 
 
 def test_empty_files_are_read_and_done(tmp_path: Path) -> None:
