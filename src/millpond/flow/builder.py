@@ -14,6 +14,7 @@ from millpond.operators.python_function import carrying
 from millpond.plan.expiry import Span, expiring, is_view_and_ends, unending
 from millpond.plan.nodes import Node, Plan
 from millpond.plan.versions import next_version
+from millpond.texts import require_text
 
 
 class Handle(Protocol):
@@ -38,6 +39,7 @@ class Builder:
         if step is not None:
             check_name("a step", step)
         operator = carrying(operator)
+        require_text(default if step is None else step, "the id of a step")
         name = self._fresh(default, operator, inputs) if step is None else self._free(step, operator, inputs)
         self.plan, found = self.plan.with_node(name, operator, inputs)
         return found

@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from millpond.errors import InvalidError
 from millpond.operators.user_code import name_of
+from millpond.texts import require_text
 
 Like: TypeAlias = pa.Schema | Mapping[str, Any] | type  # what can be read as a schema
 
@@ -63,6 +64,8 @@ def schema_of(thing: Any, *, step: str | None = None) -> pa.Schema:
         fields = dict(thing)
         if odd := [name for name in fields if not isinstance(name, str)]:
             refuse("the names of columns are text", f"got {odd[0]!r}", 'write {"name": str, ...}', step)
+        for name in fields:
+            require_text(name, "the name of a column")
     elif is_record(thing):
         fields = record_fields(thing, step=step)
     else:

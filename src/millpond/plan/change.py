@@ -16,6 +16,7 @@ from millpond.operators.materialize import ERRORS
 from millpond.plan.compatible import check_compatible, same_meaning, with_expiry_of
 from millpond.plan.nodes import Plan, View
 from millpond.plan.tables import table_specs
+from millpond.texts import require_text
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,7 @@ def without_views(
 def renamed(plan: Plan, name: str, to: str) -> Plan:
     """The plan with another name for a view; its sinks follow it."""
     view = require_view(plan, name)
+    require_text(to, "the name of a view")
     if to in plan.views:
         raise InvalidError(f"there is a view {to!r} already", hint="swap the two, or drop that one first")
     views = {v.name: v for v in (replace(o, name=to) if o is view else o for o in plan.views.values())}

@@ -17,6 +17,7 @@ from millpond.errors import InvalidError
 from millpond.operators.operator import Binding, Operator, Shape
 from millpond.plan.objects import SqlObject
 from millpond.state.table_spec import TableSpec
+from millpond.texts import require_text
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class Plan:
         return replace(self, nodes={**self.nodes, step: Node(step, operator, inputs, binding)}), step
 
     def with_view(self, view: View) -> Plan:
-        old = self.views.get(view.name)
+        old = self.views.get(require_text(view.name, "the name of a view"))
         if old is not None and old != view:
             raise InvalidError(f"view {view.name!r} is defined twice", hint="give one of them another name")
         return replace(self, views={**self.views, view.name: view})
@@ -122,7 +123,7 @@ class Plan:
         return replace(self, objects={**self.objects, made.name: made})
 
     def with_sink(self, sink: SinkNode) -> Plan:
-        if sink.name in self.sinks and self.sinks[sink.name] != sink:
+        if require_text(sink.name, "the name of a sink") in self.sinks and self.sinks[sink.name] != sink:
             raise InvalidError(f"sink {sink.name!r} is defined twice", hint="give one of them another name")
         return replace(self, sinks={**self.sinks, sink.name: sink})
 

@@ -13,6 +13,7 @@ from millpond.errors import InvalidError
 from millpond.settings import Settings
 from millpond.state.local_store import make_private
 from millpond.state.store import Store
+from millpond.texts import require_text
 
 
 def uri_of(path: str | os.PathLike[str]) -> str:
@@ -20,7 +21,13 @@ def uri_of(path: str | os.PathLike[str]) -> str:
     >>> uri_of("s3://bucket/pond"), uri_of("/ponds/a b")
     ('s3://bucket/pond', 'file:///ponds/a%20b')
     """
-    return str(path) if "://" in str(path) else Path(path).expanduser().absolute().as_uri()
+    if "://" in str(path):
+        return require_text(str(path), "the address of a pond")
+    try:
+        return Path(path).expanduser().absolute().as_uri()
+    except UnicodeEncodeError:
+        require_text(str(path), "the path of a pond")
+        raise
 
 
 def store_options(uri: str, settings: Settings, given: Mapping[str, Any]) -> dict[str, Any]:

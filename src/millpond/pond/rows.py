@@ -12,6 +12,7 @@ import pyarrow as pa
 from millpond.errors import InvalidError
 from millpond.plan.nodes import Plan
 from millpond.sources.inbox_table import ROWS_MAX, InboxTable
+from millpond.texts import require_texts
 
 Rows: TypeAlias = pa.Table | Iterable[Mapping[str, Any]]
 
@@ -48,6 +49,7 @@ def entry(plan: Plan, name: str, rows: Rows, weight: int) -> tuple[dict[str, Any
 def _as_declared(name: str, rows: Rows, source: InboxTable) -> pa.Table:
     """Rows as the table declares them, or an error that says what differs."""
     schema = source.columns
+    items: list[dict[str, Any]] = []
     try:
         if isinstance(rows, pa.Table):
             _match_columns(name, rows.column_names, schema)
@@ -64,6 +66,8 @@ def _as_declared(name: str, rows: Rows, source: InboxTable) -> pa.Table:
         _match_columns(name, (k for r in items for k in r), schema)
         return pa.Table.from_pylist(items, schema=schema)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, UnicodeEncodeError):
+            require_texts(items, f"a text in the rows for table {name!r}")
         raise InvalidError(f"rows do not fit table {name!r}", detail=str(error)) from error
 
 

@@ -35,6 +35,7 @@ from millpond.state.manifest import Manifest, is_kept
 from millpond.state.snapshot import Snapshot
 from millpond.state.store import MissingError
 from millpond.state.table_spec import TableSpec
+from millpond.texts import require_texts
 
 PIN_TRIES = 8
 CHANGES_EPOCHS, CHANGES_BYTES = 64, 64 << 20  # of changes that are read at once
@@ -338,6 +339,7 @@ def upstream(plan: Plan, step: str) -> set[str]:
 def keys_table(spec: TableSpec, key: Any) -> pa.Table:
     """Keys in any handy form, as a table of the key columns."""
     schema = pa.schema([spec.schema.field(k) for k in spec.key])
+    require_texts(key, "the key")
     try:
         if isinstance(key, pa.Table):
             missing = [k for k in spec.key if k not in key.column_names]

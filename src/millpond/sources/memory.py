@@ -21,6 +21,7 @@ from millpond.flow.schemas import schema_of
 from millpond.plan.backfill import FROM_NOW
 from millpond.sources.source import BOUND, Advance, Poll, Split
 from millpond.state.table_spec import TableSpec
+from millpond.texts import require_texts
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,9 @@ class MemorySource:
             if isinstance(item, Pause | Crash | Bound | pa.Table):
                 self.items.append(item)
             elif isinstance(item, Iterable):
-                self.items.append(rows(self.schema, list(item)))
+                given = list(item)
+                require_texts(given, "a text in the rows")
+                self.items.append(rows(self.schema, given))
             else:
                 raise InvalidError("not an item of a test source", detail=repr(item))
 

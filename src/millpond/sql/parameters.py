@@ -18,6 +18,7 @@ from sqlglot import Token, TokenType
 from millpond.errors import InvalidError
 from millpond.sql.parse import Piece
 from millpond.sql.types import text_literal
+from millpond.texts import require_texts
 
 Params = Sequence[Any] | Mapping[str, Any] | None
 Mark = tuple[int, int, int | str]  # start, end and which
@@ -84,7 +85,9 @@ def _check(found: Sequence[Mark], params: Params, piece: Piece) -> None:
 
 def _value(params: Params, which: int | str) -> Any:
     assert params is not None
-    return params[str(which)] if isinstance(params, Mapping) else params[int(which) - 1]
+    found = params[str(which)] if isinstance(params, Mapping) else params[int(which) - 1]
+    require_texts(found, f"parameter {which}")
+    return found
 
 
 def literal_of(value: Any) -> str:

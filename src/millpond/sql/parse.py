@@ -29,6 +29,7 @@ from millpond.sql.short_texts import of_short_texts
 from millpond.sql.ties import without_ties
 from millpond.sql.time_windows import as_plain_sql
 from millpond.sql.types import CLOSED
+from millpond.texts import require_text
 
 OWN = ("postgres", "duckdb")  # dialects whose text is tried as it is
 
@@ -142,7 +143,7 @@ def statements(text: str, dialect: str) -> list[Piece]:
     >>> [s.sql for s in statements("select 1; -- done; \\nselect ';' ;", "postgres")]
     ['select 1', "select ';'"]
     """
-    tokens = tokens_of(text, dialect)
+    tokens = tokens_of(require_text(text, "the SQL"), dialect)
     found: list[Piece] = []
     edges = [n for n, t in enumerate(tokens) if t.token_type is TokenType.SEMICOLON]
     for a, b in zip([-1, *edges], [*edges, len(tokens)], strict=True):

@@ -20,6 +20,7 @@ from obstore import exceptions as raised
 from obstore.store import from_url
 
 from millpond.errors import InternalError, InvalidError
+from millpond.state.s3_credentials import METADATA_HOST, has_credentials, hint_for, require_role
 from millpond.state.store import (
     Data,
     MissingError,
@@ -54,10 +55,11 @@ _CREDENTIALS = "check the credentials in the environment and their rights on the
 class ObjectStore:
     """Objects below one prefix; `writer` must not retry, `reader` should."""
 
-    def __init__(self, reader: Client, writer: Client, uri: str) -> None:
+    def __init__(self, reader: Client, writer: Client, uri: str, *, has_credentials: bool = True) -> None:
         self._reader = reader
         self._writer = writer
         self._uri = uri
+        self._has_credentials = has_credentials  # or has it been checked that the machine has some?
 
     @classmethod
     def open(cls, scheme: str, body: str, options: dict[str, object], in_uri: set[str]) -> ObjectStore:
@@ -93,7 +95,9 @@ class ObjectStore:
                 raise InvalidError(f"cannot open the store {url}", detail=_said(error)) from error
             return cast("Client", made)
 
-        return cls(connect(retries), connect(0), with_options(url, public))
+        known = {**config, **{name: value for name, value in flags.items() if value}}
+        found = scheme not in ("s3", "s3a") or has_credentials(known)
+        return cls(connect(retries), connect(0), with_options(url, public), has_credentials=found)
 
     @property
     def uri(self) -> str:
@@ -101,6 +105,7 @@ class ObjectStore:
 
     def put_new(self, name: str, data: Data) -> Put:
         _claim_process()
+        self._require_credentials()
         check_name(name)
         try:
             obstore.put(self._writer, name, pieces_of(data), mode="create", use_multipart=False)
@@ -125,6 +130,7 @@ class ObjectStore:
                 hint="use one with conditional writes",
             ) from error
         except (raised.BaseError, OSError) as error:
+            self._refuse_without_credentials(error)
             raise self._doubt(name, error) from error
         return Put.WON
 
@@ -175,6 +181,7 @@ class ObjectStore:
     @contextmanager
     def _reading(self, name: str) -> Iterator[None]:
         _claim_process()
+        self._require_credentials()
         try:
             yield
         except FileNotFoundError as error:
@@ -182,7 +189,21 @@ class ObjectStore:
         except _REFUSED as error:
             raise StoreError(f"may not read {name}", detail=_said(error), hint=_CREDENTIALS) from error
         except raised.BaseError as error:
+            self._refuse_without_credentials(error)
             raise StoreError(f"the store did not answer for {name}", detail=_said(error)) from error
+
+    def _require_credentials(self) -> None:
+        if not self._has_credentials:
+            require_role(self._uri)
+            self._has_credentials = True
+
+    def _refuse_without_credentials(self, error: Exception) -> None:
+        """Who has no credentials is sent to the metadata service of the cloud, which has none either."""
+        if f"//{METADATA_HOST}/" in _said(error):
+            scheme = self._uri.partition("://")[0]
+            raise InvalidError(
+                f"there are no credentials for {self._uri}", detail=_said(error), hint=hint_for(scheme)
+            ) from error
 
     def _check_length(self, name: str, expected: int, seen: int) -> None:
         if seen != expected:

@@ -10,6 +10,7 @@ the name back in that case).
 from __future__ import annotations
 
 import enum
+import os
 import re
 import secrets
 from collections.abc import Iterator, Sequence
@@ -175,7 +176,7 @@ def open_store(uri: str, **options: object) -> Store:
 
     store: Store
     if scheme == "file":
-        store = LocalStore(Path(body), durable=flag(merged, "durable", True))
+        store = LocalStore(_folder(body), durable=flag(merged, "durable", True))
         _refuse(merged, scheme)
     elif scheme == "memory":
         from millpond.state.memory_store import MemoryStore
@@ -214,6 +215,21 @@ def prove_put_new(store: Store) -> None:
             detail=f"two puts of one name: {', '.join(o.value for o in outcomes)}; it holds {kept!r}",
             hint="use a storage with conditional writes (If-None-Match: *), or switch them on",
         )
+
+
+def _folder(path: str) -> Path:
+    """The path, unless it or one above it is a file."""
+    found = Path(path).expanduser().absolute()
+    for place in (found, *found.parents):
+        if os.path.isdir(place):
+            break
+        if os.path.isfile(place):
+            raise InvalidError(
+                f"{place} is a file, and a pond is a folder",
+                detail=f"asked for {found}",
+                hint="name a folder, or a path where there is nothing yet",
+            )
+    return found
 
 
 def _refuse(options: dict[str, object], scheme: str) -> None:
