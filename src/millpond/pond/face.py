@@ -60,7 +60,6 @@ from millpond.state.fork import fork as make_fork
 from millpond.state.manifest import Manifest
 from millpond.state.store import Store, open_store
 from millpond.state.trust import Trust
-from millpond.texts import require_text
 
 if TYPE_CHECKING:
     from millpond.sql.parameters import Params
@@ -389,7 +388,6 @@ class Pond:
     def savepoint(self, name: str) -> None:
         """Name the newest epoch; it stays readable until the name is dropped."""
         check_name("a savepoint", name)
-        require_text(name, "the name of a savepoint")
         if name.isdecimal():
             raise InvalidError(
                 f"{name!r} cannot be the name of a savepoint", detail="it would be taken for an epoch"
