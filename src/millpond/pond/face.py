@@ -41,8 +41,8 @@ from millpond.pond import definitions, rewriting
 from millpond.pond.door import Door
 from millpond.pond.driver import Driver, EngineName
 from millpond.pond.parts import Parts
+from millpond.pond.places import backup_store, uri_of
 from millpond.pond.places import store_options as options_of
-from millpond.pond.places import uri_of
 from millpond.pond.program import Program
 from millpond.pond.rows import Rows, held
 from millpond.pond.watch import OnEpoch, Watch
@@ -129,8 +129,7 @@ def restore(
     to sinks.  `pond` must be an empty place; a restore that was cut short is completed by another.
     """
     given = store_options or {}
-    uris = (uri_of(backup), uri_of(pond))
-    source, target = (open_store(uri, **options_of(uri, Settings(), given)) for uri in uris)
+    source, target = (backup_store(place, Settings(), given) for place in (backup, pond))
     return make_restored(source, target, epoch, new_id=new_id, on_progress=on_progress)
 
 
@@ -456,8 +455,7 @@ class Pond:
         is new.  Everything is verified as it is read; with `verify` the target is read again at the end.
         `millpond.restore` makes a pond of it.
         """
-        uri = uri_of(target)
-        store = open_store(uri, **options_of(uri, self.settings, store_options or {}))
+        store = backup_store(target, self.settings, store_options or {})
         return back_up(self._reader, store, epoch, verify=verify, on_progress=on_progress, clock=self._clock)
 
     def compact(self) -> None:

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from millpond.errors import InvalidError
 from millpond.settings import Settings
 from millpond.state.local_store import make_private
-from millpond.state.store import Store
+from millpond.state.store import Store, open_store
 from millpond.texts import require_text
 
 
@@ -43,6 +43,12 @@ def store_options(uri: str, settings: Settings, given: Mapping[str, Any]) -> dic
     except OSError:  # a home that cannot be written to: without a cache files are fetched each time
         return dict(given)
     return {"cache": str(folder), "cache_bytes": settings.cache_bytes, **given}
+
+
+def backup_store(path: str | os.PathLike[str], settings: Settings, given: Mapping[str, Any]) -> Store:
+    """The store of a backup: without a cache, so that what is verified is what is stored."""
+    uri = uri_of(path)
+    return open_store(uri, **({"durable": settings.durable} if uri.startswith("file:") else {}), **given)
 
 
 def folder_of(store: Store, stream: str) -> Path:

@@ -29,6 +29,7 @@ class Restored:
     uri: str
     files: int
     bytes: int
+    sinks: tuple[str, ...]  # that were given epochs of the pond
 
 
 def restore(
@@ -60,7 +61,8 @@ def restore(
         done += file.bytes
         if on_progress is not None:
             on_progress(CopyProgress(number + 1, len(ordered), done))
-    return Restored(pond, record.epoch, target.uri, len(ordered), done)
+    head = history.read_manifest(target, record.epoch)
+    return Restored(pond, record.epoch, target.uri, len(ordered), done, tuple(sorted(head.cursors)))
 
 
 def _refuse_pond(target: Store, record: BackupRecord) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -393,6 +394,26 @@ def test_a_fork_of_the_middle_has_nothing_of_it(made: World, tmp_path: Path) -> 
         assert fork.head().filling is None
         assert not [t for t in Listing.of(fork.head(), fork._worker.pages).tables() if "sums" in t]
         fork.sql("INSERT INTO t VALUES (1, 1, 1); FLUSH")
+
+
+@pytest.mark.parametrize("which", [0, 0.5, -1])
+def test_a_pond_restored_from_a_backup_of_the_middle_completes_it(
+    made: World, tmp_path: Path, which: float
+) -> None:
+    made.create("sums")
+    found = fills(made)
+    middle = found[int(which * len(found)) if which > 0 else int(which)]
+    assert middle.filling is not None
+    made.pond.backup(tmp_path / "backup", middle.epoch, verify=True)
+    made.pond.close()
+    shutil.rmtree(made.path)
+    millpond.restore(tmp_path / "backup", tmp_path / "restored")
+    made.pond = opened(tmp_path / "restored")
+    made.pond.drain()
+    assert "sums" in made.pond.views() and made.pond.head().filling is None
+    made.insert()
+    made.pond.drain()
+    assert made.check() > 0
 
 
 def test_what_minds_when_rows_come_is_filled_while_the_pond_waits(made: World) -> None:

@@ -28,6 +28,7 @@ from millpond.state.memory_store import MemoryStore
 from millpond.state.object_store import ObjectStore
 from millpond.state.store import (
     MissingError,
+    NotWritableError,
     Put,
     PutUnknownError,
     Store,
@@ -642,6 +643,7 @@ def test_a_clear_refusal_is_no_doubt(server: Server, status: int, hint: str) -> 
     with pytest.raises(StoreError, match=r"cannot write|may not write") as caught:
         at(server).put_new("a", b"1")
     assert not caught.value.unknown
+    assert isinstance(caught.value, NotWritableError) == (status != 404), "readers go on without a pin"
     assert hint in (caught.value.hint or "")
 
 

@@ -12,13 +12,14 @@ from millpond.cli.arguments import (
     OutputOption,
     PondArgument,
     open_reader,
-    open_store_of,
     parse_epoch,
 )
 from millpond.cli.output import Said, Screen
 from millpond.cli.values import count, size
+from millpond.pond.places import backup_store
 from millpond.serve.backup import CopyProgress, back_up
 from millpond.serve.restore import restore as make_restore
+from millpond.settings import Settings
 
 
 def backup(
@@ -34,7 +35,7 @@ def backup(
 ) -> None:
     """Copy one epoch to another place, while the pond runs; only what is not there yet is copied."""
     reader = open_reader(pond)
-    store = open_store_of(target)
+    store = backup_store(target, Settings(), {})
     with output.screen() as screen:
         made = back_up(
             reader, store, parse_epoch(epoch), verify=verify, on_progress=lambda p: _show(screen, p)
@@ -85,15 +86,18 @@ def restore(
     """
     with output.screen() as screen:
         made = make_restore(
-            open_store_of(backup),
-            open_store_of(pond),
+            backup_store(backup, Settings(), {}),
+            backup_store(pond, Settings(), {}),
             epoch,
             new_id=new_id,
             on_progress=lambda p: _show(screen, p),
         )
+    names = ", ".join(made.sinks)
+    told = f"before you run it, remove from {names} what was delivered after epoch {made.epoch}"
     output.write(
         Said(
-            f"{pond} continues from epoch {made.epoch}: {count(made.files)} files, {size(made.bytes)}",
+            f"{pond} continues from epoch {made.epoch}: {count(made.files)} files, {size(made.bytes)}"
+            + (f"; {told}" if made.sinks and not new_id else ""),
             {
                 "pond": made.pond,
                 "epoch": made.epoch,
@@ -101,6 +105,7 @@ def restore(
                 "files": made.files,
                 "bytes": made.bytes,
                 "new_id": new_id,
+                "sinks": list(made.sinks),
             },
         )
     )
