@@ -24,6 +24,7 @@ class Settings:
     rounds_max: int = 1_000  # of a WITH RECURSIVE, for views created with it; rows beyond are errors
     checks: bool = False  # check every operator's output; for tests
     lease_ms: int = 4_000  # a coordinator silent for so long is taken for dead by a standby
+    sink_close_ms: int = 10_000  # how long close() waits for a sink that is still delivering
     reader_ms: int = 600_000  # how long a reader's pin holds before it must be renewed
     cache_bytes: int = 10 << 30  # local disk that a remote pond may use
 

@@ -586,8 +586,8 @@ except millpond.errors.ConflictError as error:
 
 
 def test_the_loser_of_two_writers_stops_and_leaves_the_lease_alone(tmp_path: Path) -> None:
-    """In one process the lease stops nobody: the later one takes over, the earlier one finds out."""
-    first, second = opened(tmp_path / "p"), opened(tmp_path / "p")
+    """Who takes over is not stopped by the lease: the later one goes on, the earlier one finds out."""
+    first, second = opened(tmp_path / "p"), opened(tmp_path / "p", take_over=True)
     first.table("t", SCHEMA, key="k")
     first.drain()
     second.table("t", SCHEMA, key="k")

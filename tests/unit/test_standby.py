@@ -17,7 +17,7 @@ import pytest
 
 import millpond
 from millpond.control import lease
-from millpond.errors import ConflictError
+from millpond.errors import ConflictError, InvalidError
 from millpond.pond import Pond
 from millpond.state import history
 from millpond.state.store import open_store
@@ -210,3 +210,117 @@ def test_a_standby_reads_the_pond_again_after_it_waited(tmp_path: Path, writers:
     chain = [history.read_manifest(pond.store, e) for e in history.epochs(pond.store)]
     assert [m.token for m in chain] == sorted(m.token for m in chain)
     assert all(b.parent_nonce == a.nonce for a, b in pairwise(chain))
+
+
+def holding(path: Path, number: int, stop: threading.Event, **told: int) -> None:
+    """Another machine that runs the pond: it renews its lease until it is stopped."""
+    store = open_store(path.as_uri())
+    lease_ms = told.get("lease_ms", LEASE_MS)
+    while not stop.wait(lease_ms / 4000):
+        number = lease.beat(store, number, "far:77", **told)
+
+
+@pytest.mark.parametrize("lease_ms", [200, LEASE_MS])
+def test_a_second_writer_is_refused_while_the_first_lives(
+    tmp_path: Path, writers: list[Writer], lease_ms: int
+) -> None:
+    """Also where it is less patient than the first renews."""
+    path = tmp_path / "pond"
+    writers.append(Writer(path))
+    assert writers[0].said() == "running"
+    with millpond.open(path, engine="inline", durable=False, lease_ms=lease_ms) as second:
+        second.table("t", SCHEMA, key="k")
+        for call in (second.drain, second.start, second.run, second.compact):
+            with pytest.raises(ConflictError, match="being written by another process") as caught:
+                call()
+            detail = caught.value.detail or ""
+            assert f"process {writers[0].process.pid} on " in detail
+            assert "since 20" in detail and "lease last renewed at 20" in detail
+            assert "--take-over" in (caught.value.hint or "")
+        assert second.head().token == 1
+        second.insert("t", [{"k": 1, "v": 1}])
+        int(writers[0].flush())
+        assert rows(second) == {1: 1}
+
+
+def test_a_second_writer_can_take_over(tmp_path: Path, writers: list[Writer]) -> None:
+    path = tmp_path / "pond"
+    writers.append(Writer(path))
+    assert writers[0].said() == "running"
+    pond = client(path)
+    pond.insert("t", [{"k": 1, "v": 1}])
+    int(writers[0].flush())
+    with millpond.open(path, engine="inline", durable=False, take_over=True) as second:
+        second.table("t", SCHEMA, key="k")
+        second.drain()
+        assert second.head().token == 2
+        pond.insert("t", [{"k": 2, "v": 2}])
+        told = writers[0].flush()
+        assert told.startswith("ConflictError another coordinator committed epoch"), told
+        second.drain()
+        assert rows(second) == {1: 1, 2: 2}
+    last = lease.latest(pond.store)
+    assert last is not None and last.released, "the first does not renew what it has lost"
+
+
+def test_one_that_lost_the_pond_while_it_rested_renews_no_more(tmp_path: Path) -> None:
+    with client(tmp_path / "pond") as first:
+        first.table("t", SCHEMA, key="k")
+        first.drain()
+        keeper = first._driver.keeper
+        assert keeper is not None
+        with millpond.open(tmp_path / "pond", engine="inline", durable=False, take_over=True) as second:
+            second.table("t", SCHEMA, key="k")
+            second.drain()
+        keeper._thread.join(20)
+        assert not keeper._thread.is_alive()
+        last = lease.latest(first.store)
+        assert last is not None and last.released
+
+
+def test_taking_over_and_standing_by_exclude_each_other(tmp_path: Path) -> None:
+    with pytest.raises(InvalidError, match="exclude each other"):
+        millpond.open(tmp_path, standby=True, take_over=True)
+
+
+@pytest.mark.parametrize("standby", [False, True])
+def test_a_holder_of_another_machine_is_waited_for_as_long_as_its_own_lease(
+    tmp_path: Path, standby: bool
+) -> None:
+    path = tmp_path / "pond"
+    with client(path) as pond:
+        pond.table("t", SCHEMA, key="k")
+        pond.drain()
+    last = lease.latest(pond.store)
+    assert last is not None
+    lease.beat(pond.store, last.number + 1, "far:77", lease_ms=1000)  # and then it is gone
+    start = time.monotonic()
+    with millpond.open(path, engine="inline", durable=False, lease_ms=50, standby=standby) as second:
+        second.drain()
+        assert second.head().token == 2
+    assert time.monotonic() - start >= 0.9
+
+
+def test_a_holder_of_another_machine_that_renews_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "pond"
+    with client(path) as pond:
+        pond.table("t", SCHEMA, key="k")
+        pond.drain()
+    stop = threading.Event()
+    told = {"lease_ms": 400, "since_us": 1_700_000_000_000_000, "at_us": 1_700_000_001_000_000}
+    far = threading.Thread(target=holding, args=(path, 1000, stop), kwargs=told)
+    far.start()
+    try:
+        while not (last := lease.latest(pond.store)) or last.holder != "far:77":
+            time.sleep(0.01)
+        with (
+            millpond.open(path, engine="inline", durable=False, lease_ms=20) as second,
+            pytest.raises(ConflictError) as caught,
+        ):
+            second.drain()
+    finally:
+        stop.set()
+        far.join()
+    assert caught.value.detail == (
+        "process 77 on far, since 2023-11-14 22:13:20 UTC, lease last renewed at 2023-11-14 22:13:21 UTC"
+    )

@@ -27,6 +27,7 @@ from millpond.cli.commands.replay import replay
 from millpond.cli.commands.run import run
 from millpond.cli.commands.sql import sql
 from millpond.cli.commands.state import diff, export, get, ls
+from millpond.cli.commands.status import status
 from millpond.cli.commands.upkeep import compact, gc
 from millpond.cli.commands.version import version
 from millpond.cli.commands.views import errors, read, views
@@ -51,7 +52,7 @@ EXIT_CODES: dict[type[MillpondError], int] = {
 }
 COMMANDS: dict[str, tuple[Command, ...]] = {
     "Run": (demo, run, sql),
-    "Look": (epochs, show, views, read, errors, explain, replay),
+    "Look": (status, epochs, show, views, read, errors, explain, replay),
     "Control": (rescale, savepoint, rollback, fork),
     "Upkeep": (compact, gc, backup, restore),
     "Other": (bench, version),

@@ -92,12 +92,14 @@ def open_for(
     parallelism: int | None,
     standby: bool = False,
     trust: bool = False,
+    take_over: bool = False,
     **settings: Any,
 ) -> Pond:
     """The pond to run, with the pipeline defined over it."""
     if loaded.define is None:
         assert loaded.pond is not None
-        if path is not None or engine is not None or parallelism is not None or standby or trust:
+        options = (path, engine, parallelism)
+        if any(o is not None for o in options) or standby or trust or take_over:
             raise InvalidError(
                 f"{loaded.path.name} opens its own pond",
                 hint="leave out the options that open one, or define pipeline(pond) instead",
@@ -110,7 +112,15 @@ def open_for(
             hint="say --pond PATH; it is made when there is none",
         )
     kind: Any = engine or "spark"
-    pond = millpond.open(path, engine=kind, parallelism=parallelism, standby=standby, trust=trust, **settings)
+    pond = millpond.open(
+        path,
+        engine=kind,
+        parallelism=parallelism,
+        standby=standby,
+        trust=trust,
+        take_over=take_over,
+        **settings,
+    )
     loaded.apply(pond)
     return pond
 

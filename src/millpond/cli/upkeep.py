@@ -112,6 +112,7 @@ def taken_over(
     keeper = lease.Keeper(reader.store, lease_ms)
     try:
         runner.boot()
+        keeper.token = coordinator.token
         runner.drain()  # the takeover is committed when there is nothing more to do
         yield Upkeep(reader.worker, shell, runner)
     finally:
@@ -123,7 +124,7 @@ def retained(head: Manifest, plan: Plan, wanted: int | None) -> int:
     """How many epochs the takeover keeps beside its own: those wanted, and what a sink has still to show."""
     if wanted is None:
         return FOREVER
-    owed = [head.epoch + 1 - head.cursors.get(name, 0) for name in plan.sinks]
+    owed = [head.epoch + 1 - head.cursors.get(name, 0) for name in plan.sinks if name not in head.detached]
     return max([wanted - 1, *owed])
 
 

@@ -3,7 +3,9 @@
 Renewals are immutable objects with rising numbers; a standby judges silence
 by its own monotonic clock, so clocks of two machines are never compared. Where
 the holder was a process of this machine that has ended, silence need not be
-waited for.
+waited for.  A renewal says how often its holder renews, so nobody with shorter
+patience takes a slow holder for a dead one; and it says when it was made, which
+is only shown to people.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from millpond.control import process_name
 from millpond.errors import UnavailableError
@@ -22,6 +25,7 @@ from millpond.state.store import MissingError, Store
 
 PREFIX = "lease/"
 FORMAT = 2  # of a renewal; version 1 has neither this number nor a checksum
+_TOLD = ("since_us", "at_us", "lease_ms", "token", "error")
 
 
 @dataclass(frozen=True)
@@ -30,11 +34,42 @@ class Beat:
     holder: str
     released: bool
     process: str | None = None  # see `process_name`
+    since_us: int | None = None  # when the holder began, by its own clock
+    at_us: int | None = None  # when this renewal was made, by the same clock
+    lease_ms: int | None = None  # silence after which the holder may be taken for dead
+    token: int | None = None  # of the holder's reign, once it has one
+    error: str | None = None  # why the holder stopped, where it failed
 
     @property
     def over(self) -> bool:
         """Is nobody left to renew it?"""
         return self.released or process_name.is_gone(self.process)
+
+    @property
+    def is_ours(self) -> bool:
+        """Is the holder this very process?"""
+        own = process_name.own()
+        if self.process is not None and own is not None:
+            return self.process == own
+        return self.holder == holder_name()
+
+    @property
+    def is_on_this_machine(self) -> bool:
+        return process_name.is_here(self.process)
+
+    def silence_s(self, patience_s: float) -> float:
+        """How long it must be silent before its holder is taken for dead."""
+        return max(patience_s, (self.lease_ms or 0) / 1000)
+
+    def described(self) -> str:
+        """Who holds it, since when, and when it was last renewed."""
+        host, _, pid = self.holder.rpartition(":")
+        parts = [f"process {pid} on {host}" if host else self.holder]
+        if self.since_us is not None:
+            parts.append(f"since {_utc(self.since_us)}")
+        if self.at_us is not None:
+            parts.append(f"lease last renewed at {_utc(self.at_us)}")
+        return ", ".join(parts)
 
 
 def holder_name() -> str:
@@ -61,16 +96,26 @@ def _parse(number: int, raw: bytes) -> Beat:
     """A renewal, verified; a damaged one says no more than that somebody renewed."""
     try:
         data = unsealed(raw)
-        return Beat(number, str(data["holder"]), bool(data["released"]), data.get("process"))
+        known = {name: data.get(name) for name in ("process", *_TOLD)}
+        return Beat(number, str(data["holder"]), bool(data["released"]), **known)
     except (ValueError, KeyError, TypeError):
         return Beat(number, "a process whose lease cannot be read", released=False)
 
 
 def beat(
-    store: Store, number: int, holder: str, *, released: bool = False, process: str | None = None
+    store: Store,
+    number: int,
+    holder: str,
+    *,
+    released: bool = False,
+    process: str | None = None,
+    **told: int | str | None,
 ) -> int:
-    """Renew under this number, unless another has it; the next free number. All but the last few go."""
-    data = {"format": FORMAT, "holder": holder, "released": released, "process": process}
+    """Renew under this number, unless another has it; the next free number. All but the last few go.
+
+    `told` are further fields of `Beat`.
+    """
+    data = {"format": FORMAT, "holder": holder, "released": released, "process": process, **told}
     store.put_new(f"{PREFIX}{number:016d}", sealed(data))
     numbers = [int(name[len(PREFIX) :]) for name in _names(store)]
     for old in numbers:
@@ -91,7 +136,7 @@ def silent_for(
     last = latest(store)
     since = monotonic()
     while not stop():
-        if last is None or last.over or monotonic() - since > silence_s:
+        if last is None or last.over or monotonic() - since > last.silence_s(silence_s):
             return True
         sleep(min(0.25, silence_s / 4))
         now = latest(store)
@@ -103,15 +148,15 @@ def silent_for(
 def alive_elsewhere(store: Store, silence_s: float) -> Beat | None:
     """The lease of another process that is alive, if there is one: it is watched for a while."""
     last = latest(store)
-    if last is None or last.over or last.holder == holder_name():
+    if last is None or last.over or last.is_ours:
         return None
-    until = time.monotonic() + silence_s
+    until = time.monotonic() + last.silence_s(silence_s)
     while time.monotonic() < until:
         now = latest(store)
         if now is not None and now.over:
             return None
         if now is not None and now != last:
-            return last
+            return now
         time.sleep(0.05)
     return None
 
@@ -121,37 +166,69 @@ class Keeper:
 
     def __init__(self, store: Store, lease_ms: int) -> None:
         self._store = store
+        self._lease_ms = lease_ms
         self._every_s = lease_ms / 4000
         self._holder = holder_name()
         self._process = process_name.own()
+        self._since_us = _now_us()
         self._stop = threading.Event()
+        self.token: int | None = None  # of our reign, once the pond is taken over
         last = latest(store)
         self._next = 0 if last is None else last.number + 1
         self._beat()
         self._thread = threading.Thread(target=self._run, name="millpond-lease", daemon=True)
         self._thread.start()
 
-    def _beat(self, *, released: bool = False) -> None:
-        self._next = beat(self._store, self._next, self._holder, released=released, process=self._process)
+    def _beat(self, *, released: bool = False, error: str | None = None) -> None:
+        self._next = beat(
+            self._store,
+            self._next,
+            self._holder,
+            released=released,
+            process=self._process,
+            since_us=self._since_us,
+            at_us=_now_us(),
+            lease_ms=self._lease_ms,
+            token=self.token,
+            error=error,
+        )
 
     def _run(self) -> None:
         while not self._stop.wait(self._every_s):
             try:
+                if self._is_lost():
+                    return
                 self._beat()
             except UnavailableError:
                 continue  # silence is what the lease is for: a standby may now take over
 
+    def _is_lost(self) -> bool:
+        """Did a later reign begin?  Then the pond is not ours, whether or not we noticed yet."""
+        last = latest(self._store)
+        later = None if last is None else last.token
+        return later is not None and self.token is not None and later > self.token
+
     def stop(self) -> None:
         """Renew no more, and say nothing: the pond may be another's by now."""
         self._stop.set()
-        self._thread.join()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
 
-    def release(self) -> None:
-        """Renew no more, and tell whoever waits that it need not."""
+    def release(self, error: str | None = None) -> None:
+        """Renew no more, and tell whoever waits that it need not; and why, where the holder failed."""
         if self._stop.is_set():
             return
         self.stop()
         try:
-            self._beat(released=True)
+            if not self._is_lost():
+                self._beat(released=True, error=error)
         except UnavailableError:
             return  # the lease runs out by itself
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000
+
+
+def _utc(us: int) -> str:
+    return f"{datetime.fromtimestamp(us / 1_000_000, UTC):%Y-%m-%d %H:%M:%S} UTC"

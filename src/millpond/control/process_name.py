@@ -35,6 +35,11 @@ def is_gone(name: str | None) -> bool:
     return facts is None or facts[_STATE] in _DEAD or facts[_BEGAN] != began
 
 
+def is_here(name: str | None) -> bool:
+    """Is it a process of this machine, about which the system here knows?"""
+    return name is not None and name.rsplit("/", 2)[0] == _machine()
+
+
 def _machine() -> str | None:
     try:
         return f"{_BOOT.read_text().strip()}/{os.readlink(_PROC / 'self/ns/pid')}"

@@ -43,6 +43,7 @@ from millpond.plan.backfill import BackfillPlan
 from millpond.plan.levels import cut
 from millpond.plan.tables import table_specs
 from millpond.sources.source import Split
+from millpond.sources.unavailable import named
 from millpond.state.compaction import FAN_IN, UNIT_BYTES, plan_merges, unit
 from millpond.state.filling import Cut
 from millpond.state.listing import Listing
@@ -194,7 +195,8 @@ class _Backfill:
         elif isinstance(operator, Scan):
             source, base = operator.source, self.setting.base
             if step in self.found.constants:
-                splits = source.poll(None, None, rows).splits
+                with named(step):
+                    splits = source.poll(None, None, rows).splits
                 self.positions[step] = source.advance(None, splits, ()).position
                 yield from ((step, split) for split in splits)
                 return
@@ -203,7 +205,8 @@ class _Backfill:
             if own is not None:
                 table = Table(own, self.past.runs(own.name), self.setting.worker.open_file)
                 seen = table.scan().select(own.schema.names)
-            yield from ((step, split) for split in source.history(base.positions.get(step), seen, rows))
+            with named(step):
+                yield from ((step, split) for split in source.history(base.positions.get(step), seen, rows))
 
     def _chunks(self, splits: list[tuple[str, Split]]) -> Iterator[list[tuple[str, Split]]]:
         chunk: list[tuple[str, Split]] = []

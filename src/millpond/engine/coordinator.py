@@ -24,6 +24,7 @@ from millpond.engine.protocol import (
     ChangePlan,
     Collect,
     Collected,
+    Command,
     Compact,
     Compacted,
     CompactFailed,
@@ -222,8 +223,8 @@ class Coordinator:
                 return [instruction]
             case Delivered(sink, epoch):
                 return self._on_delivered(sink, epoch)
-            case DeliverFailed(sink, _, error):
-                return self._on_deliver_failed(sink, error)
+            case DeliverFailed(sink, epoch, error):
+                return self._on_deliver_failed(sink, epoch, error)
             case Compacted():
                 self._compacting = None
                 self._compact_failures = 0
@@ -409,6 +410,8 @@ class Coordinator:
                     floor = head.floor if keep is None else self._floor(head, keep)
                     child = replace(child, floor=max(child.floor, floor))
                     self._collect_at = 0
+            case "attach" | "detach":
+                child, refused = self._switch_sink(command, child)
             case "rollback" if event.rollback_to is not None:
                 return self._roll_back(event.rollback_to, child, event.program)
             case "change" if isinstance(command.args.get("catalog"), str):
@@ -430,6 +433,28 @@ class Coordinator:
             reason = f"inbox {command.number}: {command.kind or 'an entry'} refused: {refused}"
             child = replace(child, metrics={"refused": reason})
         return self._commit(child, added=(), removed=())
+
+    def _switch_sink(self, command: Command, child: Manifest) -> tuple[Manifest, str]:
+        """Attach or detach a sink; why not, if that cannot be."""
+        sink, head = command.args.get("name"), self._head()
+        if sink not in self._sinks:
+            return child, f"there is no sink {sink!r}"
+        if command.kind == "detach":
+            if sink in head.detached:
+                return child, ""
+            # The epoch that is on its way to it may still arrive there.
+            self._delivering.pop(sink, None)
+            self._resting.pop(sink, None)
+            since = self._cursors.get(sink, -1)
+            return replace(child, detached={**head.detached, sink: since}), ""
+        if sink not in head.detached:
+            return child, ""
+        since = head.detached[sink]
+        if command.args.get("replay") and since + 1 < head.floor:
+            return child, f"epochs since {since} are no longer all kept; the oldest is {head.floor}"
+        self._cursors[sink] = since if command.args.get("replay") else child.epoch
+        left = {name: epoch for name, epoch in head.detached.items() if name != sink}
+        return replace(child, detached=left, cursors=dict(self._cursors)), ""
 
     # -- another program ------------------------------------------------------
 
@@ -517,6 +542,10 @@ class Coordinator:
             positions={**{s: p for s, p in child.positions.items() if s not in gone}, **event.positions},
             watermarks={**{s: w for s, w in child.watermarks.items() if s not in gone}, **event.watermarks},
             cursors=dict(self._cursors),
+            # A sink that is made anew is attached, whatever had its name before.
+            detached={
+                n: e for n, e in child.detached.items() if n not in event.program.sinks or n in self._sinks
+            },
             counts=counts,
             metrics=event.metrics,
         )
@@ -638,7 +667,8 @@ class Coordinator:
         """The oldest epoch that must stay readable; it never falls, and waits for slow sinks and fills."""
         wanted = head.epoch + 1 - retain_epochs
         for sink in self._sinks:
-            wanted = min(wanted, self._cursors.get(sink, 0))
+            if sink not in head.detached:
+                wanted = min(wanted, self._cursors.get(sink, 0))
         if head.filling is not None:
             wanted = min(wanted, head.filling.oldest)
         return max(head.floor, wanted)
@@ -709,7 +739,7 @@ class Coordinator:
             self._program = None
         if is_empty(draft.manifest):
             # Nothing to show: no sink needs to hear of it, and no commit to remember that it did not.
-            for sink in self._sinks:
+            for sink in self._attached:
                 if self._cursors.get(sink, -1) == draft.manifest.epoch - 1 and sink not in self._delivering:
                     self._cursors[sink] = draft.manifest.epoch
         if self._change is not None:
@@ -754,7 +784,7 @@ class Coordinator:
     def _beside(self) -> list[Instruction]:
         head = self._head()
         found: list[Instruction] = []
-        for sink in self._sinks:
+        for sink in self._attached:
             rest = self._resting.get(sink)
             if sink in self._delivering or (rest is not None and self._now_us < rest.until_us):
                 continue
@@ -789,20 +819,27 @@ class Coordinator:
             found.append(Collect(head, spare, self.token))
         return found
 
-    def _on_deliver_failed(self, sink: str, error: MillpondError) -> list[Instruction]:
+    def _on_deliver_failed(self, sink: str, epoch: int, error: MillpondError) -> list[Instruction]:
         if isinstance(error, DataError):  # the pond's own files are wrong, not the target
             return [Halt(error)]
-        if self._delivering.pop(sink, None) is None or sink not in self._sinks:
-            return []  # it was dropped meanwhile
+        if not self._was_delivering(sink, epoch):
+            return []
         before = self._resting.get(sink)
         tries = 1 if before is None else before.tries + 1
         rest_us = min(self.policy.sink_rest_us_max, self.policy.sink_rest_us * 2 ** min(tries - 1, 20))
         self._resting[sink] = Rest(error, tries, self._now_us + rest_us)
         return []
 
+    def _was_delivering(self, sink: str, epoch: int) -> bool:
+        """Is it what we wait for?  Not where the sink was dropped or detached meanwhile."""
+        if self._delivering.get(sink) != epoch:
+            return False
+        del self._delivering[sink]
+        return sink in self._attached
+
     def _on_delivered(self, sink: str, epoch: int) -> list[Instruction]:
-        if self._delivering.pop(sink, None) is None or sink not in self._sinks:
-            return []  # it was dropped meanwhile
+        if not self._was_delivering(sink, epoch):
+            return []
         self._resting.pop(sink, None)
         self._cursors[sink] = epoch
         self._moved += 1
@@ -821,12 +858,27 @@ class Coordinator:
     def behind(self) -> Mapping[str, int]:
         """The sinks that have epochs to hear of, and the last that each was told."""
         head = self.head
-        cursors = {sink: self._cursors.get(sink, -1) for sink in self._sinks}
+        cursors = {sink: self._cursors.get(sink, -1) for sink in self._attached}
         return {s: e for s, e in cursors.items() if head is not None and e < head.epoch}
+
+    @property
+    def _attached(self) -> tuple[str, ...]:
+        """The sinks that get what epochs change."""
+        detached = () if self.head is None else self.head.detached
+        return tuple(sink for sink in self._sinks if sink not in detached)
+
+    @property
+    def cursors(self) -> Mapping[str, int]:
+        """By sink, the last epoch that it was shown."""
+        return dict(self._cursors)  # asked by other threads too
 
     @property
     def delivering(self) -> bool:
         return bool(self._delivering)
+
+    @property
+    def delivering_sinks(self) -> tuple[str, ...]:
+        return tuple(sorted(dict(self._delivering)))  # asked by other threads too
 
     @property
     def busy_beside(self) -> bool:

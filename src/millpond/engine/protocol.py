@@ -190,7 +190,7 @@ class Command:
     """A control entry of the inbox."""
 
     number: int
-    kind: str  # rescale, rollback, savepoint, drop_savepoint, compact, gc
+    kind: str  # rescale, rollback, savepoint, drop_savepoint, attach, detach, compact, gc, change
     args: Mapping[str, Any]
 
 

@@ -19,6 +19,7 @@ from millpond.operators.materialize import ERRORS_SPEC
 from millpond.operators.scan import with_origin
 from millpond.sources.file_format import ERROR
 from millpond.sources.source import BOUND, Source, Split
+from millpond.sources.unavailable import named
 from millpond.state.store import Store
 
 
@@ -46,7 +47,7 @@ def read(
         before = 0
         if split.blob is not None and split.data is None:
             split = replace(split, data=store.get(split.blob))
-        for table in _tables(source, split, columns, texts):
+        for table in _tables(step, source, split, columns, texts):
             if ERROR in table.column_names:  # rows that the source could not read
                 told = [pa.array([step] * table.num_rows, pa.string()), table["_row"], table[ERROR]]
                 bad.append(pa.table(told, schema=ERRORS_SPEC.schema))
@@ -60,8 +61,8 @@ def read(
     return ReadRows(whole(concat(parts)) if parts else None, tuple(bad), tuple(bounds))
 
 
-def _tables(source: Any, split: Split, columns: tuple[str, ...], texts: frozenset[str]) -> Iterator[pa.Table]:
-    found: Iterator[pa.Table] = (
-        source.read_encoded(split, columns, texts) if texts else source.read(split, columns)
-    )
-    return found
+def _tables(
+    step: str, source: Any, split: Split, columns: tuple[str, ...], texts: frozenset[str]
+) -> Iterator[pa.Table]:
+    with named(step):
+        yield from source.read_encoded(split, columns, texts) if texts else source.read(split, columns)

@@ -1,23 +1,32 @@
 """The runner: it drives a coordinator through a shell.
 
-The chain of epochs runs in the caller's thread; delivery, compaction and
-collection run in a small pool beside it, and their answers are heard between
-two instructions of the chain.  What fails is tried again after a pause that
+The chain of epochs runs in the caller's thread; every sink, the compaction and
+the collection have a thread of their own beside it (`lanes`), and their answers are
+heard between two instructions of the chain.  What fails is tried again after a pause that
 grows.  A runner out of which an error came is `broken`: what it knew comes
 back from the head manifest, by booting another.
 """
 
 from __future__ import annotations
 
+import functools
+import logging
 import queue
 import threading
+import time
 from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
 
 from millpond.engine.coordinator import Coordinator
+from millpond.engine.lanes import Lanes
 from millpond.engine.protocol import (
     BACKGROUND,
     ChangeFailed,
+    Collect,
+    Compact,
+    CompactFailed,
+    Deliver,
+    Delivered,
+    DeliverFailed,
     Event,
     Halt,
     Instruction,
@@ -30,10 +39,13 @@ from millpond.engine.protocol import (
     Woke,
 )
 from millpond.engine.shell import Shell
-from millpond.errors import InternalError
+from millpond.errors import InternalError, MillpondError, UnavailableError
 from millpond.state.manifest import Manifest
 
 PAUSE_S, PAUSE_S_MAX = 0.02, 2.0  # before the first try again, and the longest
+SLOW_S = 10.0  # a drain that waited so long for sinks says so on the log
+PATIENCE_S = 600.0  # and gives up after this, without an answer of any
+log = logging.getLogger("millpond.engine")
 
 
 class Runner:
@@ -43,13 +55,12 @@ class Runner:
         shell: Shell,
         *,
         on_commit: Callable[[Manifest], None] = lambda manifest: None,
-        executor: Executor | None = None,
         pause: Callable[[float], object] | None = None,
     ) -> None:
         self.coordinator = coordinator
         self.shell = shell
         self._on_commit = on_commit
-        self._executor = executor or ThreadPoolExecutor(3, thread_name_prefix="millpond-beside")
+        self._lanes = Lanes()
         self._heard: queue.SimpleQueue[Event | BaseException] = queue.SimpleQueue()
         self._beside = 0
         self._next: Instruction | None = None
@@ -77,7 +88,7 @@ class Runner:
         if self.broken:
             raise InternalError("a broken runner was asked to go on")
         try:
-            self._listen(block=False)
+            self._listen()
             self._step()
         except BaseException:
             self.broken = True
@@ -92,13 +103,14 @@ class Runner:
             return
         self.polls += isinstance(instruction, PollSources)
         event = self.shell.perform(instruction)
-        failed = isinstance(event, Unanswered | PutUnknown | RunFailed | ChangeFailed)
-        if failed:
+        if isinstance(event, Unanswered | PutUnknown | RunFailed | ChangeFailed):
             self._failed += 1
         elif not isinstance(event, ReadBackDone):  # that settles a doubt, it does not mend what caused it
             self._failed = 0
         self._take(self.coordinator.handle(event))
-        if failed:
+        if isinstance(event, Unanswered | PutUnknown | RunFailed | ChangeFailed):
+            if not (isinstance(event, ChangeFailed) and event.stopped):
+                log.warning("%s; trying again (failure %d)", one_line(event.error), self._failed)
             self._pause(min(PAUSE_S_MAX, PAUSE_S * 2 ** min(self._failed, 20)))
 
     def _sleep(self, seconds: float) -> None:
@@ -124,7 +136,7 @@ class Runner:
         while not until():
             if self.waiting and fresh:
                 if self.coordinator.delivering or (settle and self._beside):
-                    self._hear()
+                    self._hear(until)
                     fresh = False
                     continue
                 return
@@ -148,16 +160,46 @@ class Runner:
     def wake(self) -> None:
         self._wake.set()
 
-    def close(self) -> None:
-        """Wait for what runs beside the chain; what has not begun is not begun any more."""
-        self._executor.shutdown(wait=True, cancel_futures=True)
+    def close(self, sinks_s: float | None = None) -> list[str]:
+        """Wait for what runs beside the chain; what has not begun is not begun any more.
 
-    def _hear(self) -> None:
+        Sinks are waited for at most `sinks_s`.  Those that are still busy then are named, and left behind.
+        """
+        busy = self._lanes.close(lambda lane: sinks_s if lane.startswith(SINK_LANE) else None)
+        left = [lane.removeprefix(SINK_LANE) for lane in busy]
+        for sink in left:
+            log.warning(
+                "sink %r did not return within %g s; it is left behind, and the epoch it was given is "
+                "delivered again by the next run",
+                sink,
+                sinks_s,
+            )
+        return left
+
+    def _hear(self, until: Callable[[], bool]) -> None:
+        """Wait for an answer from beside the chain."""
+        started, told = time.monotonic(), False
+        while self._beside and self._heard.empty() and not until():
+            waited = time.monotonic() - started
+            if waited > SLOW_S and not told:
+                told = True
+                log.warning("waiting for %s", self._awaited())
+            if waited > PATIENCE_S:
+                raise UnavailableError(
+                    f"{self._awaited()} did not return for {PATIENCE_S:.0f} s",
+                    hint="see what it waits for; what it was given is delivered again by the next run",
+                )
+            self._wake.wait(0.05)
+            self._wake.clear()
         try:
-            self._listen(block=True)
+            self._listen()
         except BaseException:
             self.broken = True
             raise
+
+    def _awaited(self) -> str:
+        sinks = self.coordinator.delivering_sinks
+        return ", ".join(f"sink {sink!r}" for sink in sinks) or "a compaction or a collection"
 
     def _take(self, instructions: list[Instruction]) -> None:
         head = self.coordinator.head
@@ -170,7 +212,7 @@ class Runner:
                 raise instruction.error
             if isinstance(instruction, BACKGROUND):
                 self._beside += 1
-                self._executor.submit(self._perform_beside, instruction)
+                self._lanes.submit(lane_of(instruction), functools.partial(self._perform_beside, instruction))
             elif self._next is not None:
                 raise InternalError(
                     "two instructions of the chain at once", detail=f"{instruction}, {self._next}"
@@ -187,19 +229,40 @@ class Runner:
             self._heard.put(error)
         self._wake.set()
 
-    def _listen(self, *, block: bool) -> None:
+    def _listen(self) -> None:
         while self._beside:
             try:
-                heard = self._heard.get(block=block)
+                heard = self._heard.get(block=False)
             except queue.Empty:
                 return
-            block = False
             self._beside -= 1
             if isinstance(heard, BaseException):
                 raise heard
+            self._tell(heard)
             kept, self._next = self._next, None
             self._take(self.coordinator.handle(heard))
             if self._next is None:
                 self._next = kept
             elif kept is not None:
                 raise InternalError("an answer from beside the chain moved the chain")
+
+    def _tell(self, heard: Event) -> None:
+        """What failed beside the chain goes on the log: nobody else may ask for it."""
+        if isinstance(heard, DeliverFailed | CompactFailed):
+            log.warning("%s; trying again later", one_line(heard.error))
+        elif isinstance(heard, Delivered) and heard.sink in self.coordinator.failed_sinks:
+            log.info("sink %r works again from epoch %d", heard.sink, heard.epoch)
+
+
+SINK_LANE = "sink-"
+
+
+def lane_of(instruction: Deliver | Compact | Collect) -> str:
+    """The thread that carries it out."""
+    if isinstance(instruction, Deliver):
+        return f"{SINK_LANE}{instruction.sink}"
+    return "compaction" if isinstance(instruction, Compact) else "collection"
+
+
+def one_line(error: MillpondError) -> str:
+    return error.message if error.detail is None else f"{error.message}: {error.detail}"

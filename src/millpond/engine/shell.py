@@ -19,6 +19,7 @@ import pyarrow as pa
 from millpond.clock import Clock
 from millpond.control.admission import spread
 from millpond.engine import watermarks
+from millpond.engine.append_sinks import behind_what_was_shown, is_append_only, refusal, shown_only
 from millpond.engine.changer import Changer
 from millpond.engine.compactor import compact, merge_small
 from millpond.engine.engine import Engine
@@ -76,6 +77,7 @@ from millpond.plan.nodes import Plan
 from millpond.plan.tables import table_specs
 from millpond.plan.user_codes import user_codes
 from millpond.sources.source import Advance, Poll, Source, Split
+from millpond.sources.unavailable import named
 from millpond.state import history, inbox
 from millpond.state.garbage import Facts, collect
 from millpond.state.listing import Listing, live_runs
@@ -145,10 +147,10 @@ class Shell:
                     return Unanswered(instruction, told)
                 except UnavailableError as error:
                     return Unanswered(instruction, error)
-                except OSError as error:  # a source's files or connections
+                except OSError as error:
                     detail = f"{type(error).__name__}: {error}"
                     return Unanswered(
-                        instruction, UnavailableError("a source does not answer", detail=detail)
+                        instruction, UnavailableError("the storage of the pond is unavailable", detail=detail)
                     )
             case RunEpoch():
                 return self._run(instruction)
@@ -205,9 +207,9 @@ class Shell:
         for step, source in sorted(self.sources.items()):
             if getattr(source, "inbox", False):
                 continue
-            polls[step] = source.poll(
-                ask.positions.get(step), self._seen_rows(step, source, head), ask.max_rows
-            )
+            seen = self._seen_rows(step, source, head)
+            with named(step):
+                polls[step] = source.poll(ask.positions.get(step), seen, ask.max_rows)
         command, rollback, program = self._poll_inbox(ask, polls)
         return Polled(self.clock.now_us(), polls, command, rollback, program)
 
@@ -239,6 +241,7 @@ class Shell:
                 try:
                     target = self._rollback_target(entry)
                     program = None if target is None else self._program_of(target)
+                    self._require_behind_no_sink(entry, target)
                 except (InvalidError, DataError) as error:  # that epoch cannot be had: this one goes on
                     told = f"{error.message}, {error.detail}"
                     target, entry = None, replace(entry, args={**entry.args, "refused": told})
@@ -287,6 +290,15 @@ class Shell:
             return None
         target = history.find_manifest(self.store, epoch)
         return None if target is None else self._opened(target)
+
+    def _require_behind_no_sink(self, entry: inbox.Entry, target: HeadRead | None) -> None:
+        """InvalidError when an append-only sink has shown more than the epoch to go back to."""
+        if target is None or target.manifest is None or self._head is None or entry.args.get("force") is True:
+            return
+        head, then = self.snapshot(self._head), self.snapshot(target.manifest)
+        found = behind_what_was_shown(head, then, self._plan_of)
+        if found:
+            raise refusal(found, target.manifest.epoch)
 
     def _program_of(self, target: HeadRead) -> Program | None:
         """The program to go on with from an older epoch; None for that of today.
@@ -505,6 +517,8 @@ class Shell:
         try:
             manifest = history.read_manifest(self.store, ask.epoch)
             delta = self._to_deliver(manifest, ask.sink, ask.whole)
+            if delta is not None and manifest.kind == "rollback" and is_append_only(node.sink):
+                delta = shown_only(delta)  # it was forced
         except MissingError as error:
             return DeliverFailed(ask.sink, ask.epoch, told_missing(self.store, self._head, error))
         except MillpondError as error:

@@ -50,6 +50,12 @@ def view_difference(before: Snapshot, after: Snapshot, view: str, plan_of: PlanO
     return _between(before, was, after, now)
 
 
+def sink_difference(before: Snapshot, after: Snapshot, sink: str, plan_of: PlanOf) -> pa.Table | None:
+    """after - before for what a sink reads."""
+    was, now = (read_by(plan_of(snapshot.manifest), sink) for snapshot in (before, after))
+    return _between(before, was, after, now)
+
+
 def held_by(plan: Plan, view: str) -> Held | None:
     """The table that a view is, in a plan; None where there is no such view."""
     found = plan.views.get(view)

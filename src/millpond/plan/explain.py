@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 import pyarrow as pa
@@ -18,8 +18,8 @@ COLUMNS_MAX = 8  # of a schema on one line
 TYPE_CHARS_MAX = 40
 
 
-def explain_text(plan: Plan, levels: Levels) -> str:
-    """Levels, steps with what they give, exchanges, state tables and views."""
+def explain_text(plan: Plan, levels: Levels, detached: Container[str] = ()) -> str:
+    """Levels, steps with what they give, exchanges, state tables, views and sinks."""
     lines = []
     used = {s: [v.name for v in plan.views.values() if v.step == s] for s in plan.nodes}
     for level, steps in enumerate(levels.steps):
@@ -40,7 +40,8 @@ def explain_text(plan: Plan, levels: Levels) -> str:
             if used[step]:
                 lines.append(f"    view {', '.join(used[step])}")
     for sink in plan.sinks.values():
-        lines.append(f"sink {sink.name}: {sink.sink} from view {sink.view}")
+        state = " (detached)" if sink.name in detached else ""
+        lines.append(f"sink {sink.name}: {sink.sink} from view {sink.view}{state}")
     shared = [s for s, readers in plan.consumers().items() if len({r[0] for r in readers}) > 1]
     if shared:
         lines.append(f"shared: {', '.join(shared)}")

@@ -6,6 +6,7 @@
 | `places.py`, `parts.py` | where a pond is, and what it is made of while it is open |
 | `definitions.py` | streams, tables and functions of Python become steps |
 | `driver.py`, `boot.py`, `watch.py` | running: who drives the chain, how it begins, who is told |
+| `holders.py`, `status.py` | which `Pond` of this process holds a place; how a pond is doing |
 | `program.py` | changing the plan of a pond that runs |
 | `door.py`, `rows.py` | the inbox: rows and commands, and waiting for their turn |
 | `rewriting.py` | state that is written anew: migrate and bootstrap |

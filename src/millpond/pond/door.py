@@ -6,10 +6,11 @@ whichever process runs the pond.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from millpond.errors import UnavailableError
+from millpond.errors import InvalidError, UnavailableError
 from millpond.pond import rows as rows_of
 from millpond.pond.driver import WAIT_S, Driver
 from millpond.pond.parts import Parts
@@ -64,6 +65,33 @@ class Door:
         driver.drive(lambda: is_done(number))
         self._require_kept(number)
         return number
+
+    def switch_sink(self, name: str, *, attach: bool, replay: bool = False) -> None:
+        """Attach or detach a sink; nothing where it is so already."""
+        self.driver.require_open()
+        known = self.driver.plan.sinks
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            raise InvalidError(
+                f"no sink named {name!r}",
+                detail=f"sinks are {', '.join(sorted(known)) or 'none'}",
+                hint=f"did you mean {near[0]!r}?" if near else None,
+            )
+        head = self.parts.reader.head()
+        if attach == (name not in head.detached):
+            return
+        if not attach:
+            self.command("detach", {"name": name})
+            return
+        since = head.detached[name]
+        if replay and since + 1 < head.floor:
+            raise InvalidError(
+                f"sink {name!r} cannot be shown all changes since it was detached",
+                detail=f"that was in epoch {since}, and the oldest epoch that is kept is {head.floor}",
+                hint="attach it without a replay: it gets the changes from the next epoch on",
+                epoch=since,
+            )
+        self.command("attach", {"name": name, **({"replay": True} if replay else {})})
 
     def drain(self) -> int:
         """Run epochs until there is nothing more to read; the epoch that holds it all."""

@@ -2,14 +2,17 @@
 
 Law: one thread drives at a time, and only while this process holds the pond.  A runner that broke is given
 up, so that the next turn, or another process, boots one from the head manifest.  What goes wrong in the
-background is raised by the next call.
+background is logged as an error, seen in the status, and raised by every call that runs, waits or writes
+until stop() or start() raised it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, NoReturn
 
@@ -20,6 +23,7 @@ from millpond.engine.protocol import Rewrite
 from millpond.engine.runner import Runner
 from millpond.errors import ConflictError, InternalError, InvalidError, MillpondError, UnavailableError
 from millpond.plan.nodes import Plan
+from millpond.pond import holders
 from millpond.pond.boot import new_runner, plans_to_run
 from millpond.pond.parts import Parts
 from millpond.pond.watch import Watch
@@ -29,6 +33,7 @@ from millpond.state.store import prove_put_new
 
 EngineName = Literal["spark", "inline"]
 WAIT_S = 600.0  # how long a call waits for the background thread
+log = logging.getLogger("millpond.pond")
 
 
 class StoppedError(UnavailableError):
@@ -43,8 +48,14 @@ class Driver:
         self.keeper: lease.Keeper | None = None
         self.thread: threading.Thread | None = None  # that drives in the background
         self.stopping = threading.Event()
-        self.failure: BaseException | None = None  # of the background thread
+        self.failure: BaseException | None = None  # of the background thread, until stop() raised it
+        self.last_error: BaseException | None = None  # that broke the chain, until it runs again
+        self.standing_by = False
         self.closed = False
+        self.place = holders.place_of(parts.store.uri)
+        self._told = False  # did a call raise the failure?
+        self._take_over = parts.take_over  # once
+        self._keeper_end: weakref.finalize[..., Any] | None = None
         self._asked = engine
         self._spark = spark
         self._engine: Engine | None = None
@@ -88,13 +99,27 @@ class Driver:
         """Can this thread run epochs, because neither our background thread nor another process does?"""
         return self.thread is None and (self.runner is not None or self.elsewhere() is None)
 
+    @property
+    def in_background(self) -> bool:
+        """Does a thread of ours run the pond?"""
+        return self.thread is not None and self.thread.is_alive()
+
+    @property
+    def is_driving(self) -> bool:
+        """Does this process run epochs right now, in the background or in the foreground?"""
+        return self.in_background or self._driving is not None
+
     def elsewhere(self) -> lease.Beat | None:
-        """The lease of another process that runs this pond, if one is alive."""
+        """The lease of whoever else runs this pond, if one is alive: a process, or a Pond of this process."""
+        other = holders.other(self.place, self)
+        if other is not None and other.in_background:
+            return lease.latest(self.parts.store)
         return lease.alive_elsewhere(self.parts.store, self.parts.settings.lease_ms / 1000)
 
     def check(self) -> None:
         """Raise what went wrong in the background."""
         if self.failure is not None:
+            self._told = True
             _raise(self.failure)
 
     def require_open(self) -> None:
@@ -139,10 +164,20 @@ class Driver:
         try:
             runner.run(self.stopping, self.parts.settings.poll_ms)
         except BaseException as error:  # kept, and raised by the next call into the pond
+            log.error("the pipeline stopped: %s", error, exc_info=error)
+            self.last_error, self._told = error, False
             self.failure = error
             self._give_up(error)
 
     def stop(self) -> None:
+        self._end_thread()
+        if self.thread is not None:  # from on_epoch: it ends when that returns
+            return
+        failure, self.failure = self.failure, None
+        if failure is not None:
+            _raise(failure)
+
+    def _end_thread(self) -> None:
         thread = self.thread
         self.stopping.set()
         if self.runner is not None:
@@ -152,11 +187,9 @@ class Driver:
                 return
             thread.join()
             self.thread = None
-        failure, self.failure = self.failure, None
-        if failure is not None:
-            _raise(failure)
 
     def run(self) -> None:
+        self.check()
         if self.thread is not None:
             raise InvalidError("the pipeline runs in the background already", hint="stop() it first")
         self.stopping.clear()
@@ -176,20 +209,24 @@ class Driver:
             runner.compact_everything()
             runner.drain(settle=True)
 
-    def close(self) -> None:
+    def close(self, *, raises: bool = True) -> None:
+        """Let everything go; then raise what failed in the background, unless a call has raised it before.
+
+        Not with `raises=False`: another exception is on its way.
+        """
         if self.closed:
             return
         self.closed = True
         try:
-            self.stop()
+            self._end_thread()
         finally:
-            if self.runner is not None:
-                self.runner.close()
+            self._let_go()
             self.parts.reader.close()
-            if self.keeper is not None:
-                self.keeper.release()
             if self._engine is not None:
                 self._engine.close()
+        failure, self.failure = self.failure, None
+        if failure is not None and raises and not self._told:
+            _raise(failure)
 
     # -- turns -------------------------------------------------------------------------
 
@@ -203,6 +240,7 @@ class Driver:
                 yield runner
             except BaseException as error:
                 if runner.broken:
+                    self.last_error = error if isinstance(error, Exception) else None
                     self._give_up(error)
                 raise
             finally:
@@ -263,10 +301,29 @@ class Driver:
         plans_to_run(parts, parts.head(), rewritten)  # refused before it waits
         self._wait_for_lease()
         self.require_open()
+        holders.claim(self.place, self, take_over=self._take_over)
+        try:
+            runner = self._new_runner(rewrite)
+        except BaseException as error:
+            self._give_up(error)
+            raise
+        self.runner = runner
+        self._take_over = False
+        self.last_error = None
+        return runner
+
+    def _new_runner(self, rewrite: Rewrite | None) -> Runner:
+        """A runner that holds the pond, with the program that was defined."""
+        parts = self.parts
         head = parts.head()  # a standby has waited: the pond went on
-        plans = plans_to_run(parts, head, rewritten)
         if head is None:
             refuse_backup(parts.store)
+        # From here on others wait for us.  They need not once nobody can reach this object any more.
+        keeper = self.keeper = lease.Keeper(parts.store, parts.settings.lease_ms)
+        self._keeper_end = weakref.finalize(self, keeper.release)
+        self._keeper_end.atexit = False  # the lease names the process, which is seen to be gone
+        plans = plans_to_run(parts, head, () if rewrite is None else rewrite.tables)
+        if head is None:
             prove_put_new(parts.store)
         self.watch.begin(head)
         engine = self.engine
@@ -286,13 +343,11 @@ class Driver:
         )
         try:
             runner.boot()
-            self.keeper = lease.Keeper(parts.store, parts.settings.lease_ms)
+            keeper.token = runner.coordinator.token
             runner.make_ready()
         except BaseException:
-            runner.close()
-            self._let_go()
+            runner.close(self._sinks_s)
             raise
-        self.runner = runner
         return runner
 
     def boot_now(self) -> int:
@@ -303,38 +358,57 @@ class Driver:
 
     def _wait_for_lease(self) -> None:
         """Do not take over from a coordinator that is alive, unless as its standby once it is silent."""
+        if self._take_over:
+            return
         store, silence_s = self.parts.store, self.parts.settings.lease_ms / 1000
+        other = holders.other(self.place, self)
         if self.parts.standby:
             last = lease.latest(store)
-            if last is None or last.over or last.holder == lease.holder_name():
+            if last is None or last.over or (last.is_ours and other is None):
                 return
             self.watch.waits_for(last.holder)
             self.stopping.clear()
-            if not lease.silent_for(store, silence_s, stop=lambda: self.closed or self.stopping.is_set()):
+            self.standing_by = True
+            try:
+                free = lease.silent_for(store, silence_s, stop=lambda: self.closed or self.stopping.is_set())
+            finally:
+                self.standing_by = False
+            if not free:
                 self.require_open()
                 raise StoppedError("this standby was stopped", detail=f"{last.holder} runs the pond")
             return
-        alive = self.elsewhere()
+        if other is not None:
+            raise holders.refusal(self.place)
+        alive = lease.alive_elsewhere(store, silence_s)
         if alive is not None:
             raise ConflictError(
                 "this pond is being written by another process",
-                detail=f"{alive.holder} renewed its lease {alive.number} times",
-                hint="stop it first, or open with standby=True to take over when it falls silent",
+                detail=alive.described(),
+                hint="stop that process first; open with standby=True (--standby) to wait until it is gone, "
+                "or with take_over=True (--take-over) to take the pond from it",
             )
+
+    @property
+    def _sinks_s(self) -> float:
+        return self.parts.settings.sink_close_ms / 1000
 
     def _give_up(self, error: BaseException) -> None:
         """The chain broke.  Another process may go on at once, unless another is what broke it."""
-        self._let_go(silently=isinstance(error, ConflictError))
+        self._let_go(silently=isinstance(error, ConflictError), error=error)
 
-    def _let_go(self, *, silently: bool = False) -> None:
+    def _let_go(self, *, silently: bool = False, error: BaseException | None = None) -> None:
         runner, self.runner = self.runner, None
         keeper, self.keeper = self.keeper, None
         if runner is not None:
-            runner.close()
+            runner.close(self._sinks_s)
+        holders.release(self)
         if keeper is not None and silently:
             keeper.stop()
         elif keeper is not None:
-            keeper.release()
+            keeper.release(None if error is None else _first_line(error))
+        if self._keeper_end is not None:
+            self._keeper_end.detach()
+            self._keeper_end = None
 
     def _committed(self, manifest: Manifest) -> None:
         runner, builder = self.runner, self.parts.builder
@@ -351,6 +425,11 @@ def _raise_failed_sinks(runner: Runner) -> None:
         runner.coordinator.retry_sink(name)
     for error in failed.values():
         raise error
+
+
+def _first_line(error: BaseException) -> str:
+    shown = error.message if isinstance(error, MillpondError) else str(error)
+    return f"{type(error).__name__}: {shown}"
 
 
 def _raise(failure: BaseException) -> NoReturn:

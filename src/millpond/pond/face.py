@@ -45,6 +45,7 @@ from millpond.pond.places import backup_store, uri_of
 from millpond.pond.places import store_options as options_of
 from millpond.pond.program import Program
 from millpond.pond.rows import Rows, held
+from millpond.pond.status import Status, status_of
 from millpond.pond.watch import OnEpoch, Watch
 from millpond.serve.backup import Backup, OnCopy, back_up
 from millpond.serve.moment import Moment
@@ -76,6 +77,7 @@ def open(  # the name people type: millpond.open(...)
     clock: Clock | None = None,
     on_epoch: OnEpoch | None = None,
     standby: bool = False,
+    take_over: bool = False,
     trust: bool = False,
     store_options: Mapping[str, Any] | None = None,
     **settings: Any,
@@ -85,7 +87,9 @@ def open(  # the name people type: millpond.open(...)
     `engine="inline"` runs everything in this process, without a JVM.  `spark` takes your own
     session.  With `standby` the first drain(), start() or run() does not return while another process runs
     the pond: it waits, takes over when that falls silent, and ends with stop() or close().  Whom it waits
-    for is told on the log (`millpond.pond`, level INFO).
+    for is told on the log (`millpond.pond`, level INFO).  Without it, running a pond that another process,
+    or another Pond of this process, holds is refused with a ConflictError; with `take_over` the pond is taken
+    from that holder, whose next commit fails.
     `path` may be a uri such as ``s3://bucket/pond``; `store_options` are then its endpoint, region and
     the like.  `settings` are the fields of `millpond.settings.Settings`.
 
@@ -96,6 +100,11 @@ def open(  # the name people type: millpond.open(...)
         raise InvalidError(f"no engine named {engine!r}", hint='"spark" or "inline"')
     if parallelism is not None:
         require_parallelism(parallelism)
+    if standby and take_over:
+        raise InvalidError(
+            "standby and take_over exclude each other",
+            hint="standby waits for the holder of the pond, take_over does not",
+        )
     chosen = make_settings(**settings)
     uri = uri_of(path)
     options = options_of(uri, chosen, store_options or {})
@@ -109,6 +118,7 @@ def open(  # the name people type: millpond.open(...)
         clock=clock or SystemClock(),
         on_epoch=on_epoch,
         standby=standby,
+        take_over=take_over,
         trust=trust,
         store_options=options,
     )
@@ -147,6 +157,7 @@ class Pond:
         clock: Clock | None = None,
         on_epoch: OnEpoch | None = None,
         standby: bool = False,
+        take_over: bool = False,
         trust: bool = False,
         store_options: Mapping[str, Any] | None = None,
     ) -> None:
@@ -166,6 +177,7 @@ class Pond:
             dict(store_options or {}),
             parallelism,
             standby,
+            take_over,
         )
         self._watch = Watch(on_epoch)
         self._driver = Driver(self._parts, self._watch, engine, spark)
@@ -176,8 +188,8 @@ class Pond:
     def __enter__(self) -> Pond:
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+        self._driver.close(raises=kind is None)  # what left the block is not hidden by what failed before
 
     # -- defining -------------------------------------------------------------------
 
@@ -200,8 +212,10 @@ class Pond:
 
     def explain(self, format: Literal["text", "mermaid"] = "text") -> str:
         """The plan with its levels, exchanges and state tables, as text or as a drawing."""
-        plan = self.plan
-        return mermaid(plan, cut(plan)) if format == "mermaid" else explain_text(plan, cut(plan))
+        plan, head = self.plan, self._parts.head()
+        if format == "mermaid":
+            return mermaid(plan, cut(plan))
+        return explain_text(plan, cut(plan), () if head is None else head.detached)
 
     def sql(self, text: str, *, params: Params = None, dialect: str = "postgres") -> Result:
         """Run one or several statements; what the last one answers.
@@ -354,7 +368,11 @@ class Pond:
         return self._door.drain()
 
     def start(self) -> None:
-        """Run in the background until stop()."""
+        """Run in the background until stop().
+
+        An error ends it: it is logged with its traceback, `status` shows it, and every call that runs, waits
+        or writes raises it until stop() or start() has.
+        """
         self._driver.start()
 
     def stop(self) -> None:
@@ -366,12 +384,26 @@ class Pond:
         self._driver.run()
 
     def close(self) -> None:
-        """Stop, release the lease and what was started for this pond."""
+        """Stop, release the lease and what was started for this pond.
+
+        Everything is released first.  Then an error of the background thread that no other call has raised
+        is raised here; at the end of a `with` block only if nothing else left the block.  A sink that does
+        not return within `sink_close_ms` is left behind, with a warning on the log.
+        """
         self._driver.close()
 
     def on_epoch(self, function: OnEpoch) -> None:
         """Call a function with every epoch that this process commits, after those given before."""
         self._watch.on_epoch(function)
+
+    @property
+    def status(self) -> Status:
+        """How it is doing now: state, newest epoch, lag, last error, sinks; a frozen value.
+
+        >>> open("memory://", engine="inline").status.state
+        'new'
+        """
+        return status_of(self._driver)
 
     @property
     def backlog_rows(self) -> int:
@@ -396,14 +428,20 @@ class Pond:
     def drop_savepoint(self, name: str) -> None:
         self._door.command("drop_savepoint", {"name": name})
 
-    def rollback(self, epoch: int | str) -> None:
-        """Go back to an older epoch by a forward commit: state, offsets and watermarks."""
+    def rollback(self, epoch: int | str, *, force: bool = False) -> None:
+        """Go back to an older epoch by a forward commit: state, offsets and watermarks.
+
+        Refused where an append-only sink has shown rows that would have to go.  With `force` these rows stay
+        in its target, and what the sources give again is appended again.
+        """
         head = self._reader.head()
         wanted = self._reader._resolve(head, epoch)
         if wanted < head.floor and wanted not in head.savepoints.values():
             raise InvalidError(f"epoch {wanted} is no longer kept", detail=f"the floor is {head.floor}")
         self._program.require_return(head, wanted)
-        self._door.command("rollback", {"epoch": wanted})
+        if not force:
+            self._reader.require_behind_no_sink(head, wanted)
+        self._door.command("rollback", {"epoch": wanted, **({"force": True} if force else {})})
 
     def migrate(
         self,
@@ -431,14 +469,35 @@ class Pond:
     def fork(self, path: str | os.PathLike[str], epoch: int | str | None = None) -> int:
         """Begin a new pond at `path` with the state of this one, without copying it; the epoch it begins as.
 
-        The fork has its own id and history, and its sinks are detached.
+        The fork has its own id and history, and its sinks are detached: what it does reaches no target of
+        this pond before attach_sink().
         """
         uri = uri_of(path)
         child = open_store(uri, **options_of(uri, self.settings, {}))
         with self._reader.pinned(epoch) as snapshot:
-            require_for_fork(self._reader.plan_of(snapshot.manifest), self._worker.trust)
-            make_fork(self.store, child, snapshot.epoch, pond=uuid.uuid4().hex, now_us=self._clock.now_us())
+            plan = self._reader.plan_of(snapshot.manifest)
+            require_for_fork(plan, self._worker.trust)
+            make_fork(
+                self.store,
+                child,
+                snapshot.epoch,
+                pond=uuid.uuid4().hex,
+                now_us=self._clock.now_us(),
+                sinks=plan.sinks,
+            )
             return snapshot.epoch
+
+    def attach_sink(self, name: str, *, replay: bool = False) -> None:
+        """Let a detached sink get changes again: from the next epoch on, or with `replay` all since it was
+        detached.
+
+        The sinks of a fork begin detached.
+        """
+        self._door.switch_sink(name, attach=True, replay=replay)
+
+    def detach_sink(self, name: str) -> None:
+        """Let a sink get nothing more, until attach_sink(); it survives a restart."""
+        self._door.switch_sink(name, attach=False)
 
     def backup(
         self,
@@ -507,7 +566,7 @@ class Pond:
 
     def changes(self, view: str, since: int | None = None, *, follow: bool = False) -> Iterator[Delta]:
         """An iterator of the changes of each epoch after `since`."""
-        return self._reader.changes(view, since, follow=follow)
+        return self._reader.changes(view, since, follow=follow, check=self._driver.check)
 
     def states(self) -> list[StateInfo]:
         """The state tables of all steps at the newest epoch: step, state, at most so many rows, bytes."""

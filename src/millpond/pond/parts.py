@@ -29,6 +29,7 @@ class Parts:
     options: Mapping[str, Any] = field(repr=False)  # of the store, for those who open it elsewhere
     parallelism: int | None = None
     standby: bool = False
+    take_over: bool = False
 
     def head(self) -> Manifest | None:
         """The newest manifest; None before the first epoch."""

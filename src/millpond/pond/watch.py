@@ -1,8 +1,8 @@
 """Who is told what a running pond does: of its epochs, of what it fills, of rows it could not process, and,
 before it runs, of whom it waits for.
 
-Law: every epoch that this process commits is told to all who asked, in the order in which they asked; that a
-step has errors is told on the log once.
+Law: every epoch that this process commits is told to all who asked, in the order in which they asked, and on
+the log (INFO) in one line; that a step has errors is told on the log once.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 
 from millpond.engine.backfill import OnProgress, Progress
+from millpond.serve.summaries import note
 from millpond.state.manifest import Manifest
 
 OnEpoch = Callable[[Manifest], None]
@@ -41,6 +42,7 @@ class Watch:
             if kind == "errors" and count > self._told.get(name, 0):
                 self._told[name] = sys.maxsize  # once: what comes later is counted, and in errors()
                 log.warning("step %r could not process some rows; pond.errors() tells which and why", step)
+        log.info("%s", line_of(manifest))
         for function in self._on_epoch:
             function(manifest)
 
@@ -54,3 +56,15 @@ class Watch:
         self.progress = progress
         if self.on_progress is not None:
             self.on_progress(progress)
+
+
+def line_of(manifest: Manifest) -> str:
+    """What an epoch did, in one line.
+
+    >>> line_of(Manifest("p", 7, 1, "n", 0, metrics={"rows": 1200, "ms": 31.25}))
+    'epoch 7: 1200 rows in 31.2 ms'
+    """
+    metrics = manifest.metrics.get("backfill", manifest.metrics)
+    made = f"{int(metrics.get('rows', 0))} rows in {metrics.get('ms', 0):.1f} ms"
+    told = note(manifest, {})
+    return f"epoch {manifest.epoch}: {made if told is None else f'{made}, {told}'}"

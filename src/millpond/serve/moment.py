@@ -90,7 +90,9 @@ class Moment:
     def explain(self, format: Literal["text", "mermaid"] = "text") -> str:
         """The plan that the epoch was run with."""
         plan = self.plan
-        return mermaid(plan, cut(plan)) if format == "mermaid" else explain_text(plan, cut(plan))
+        if format == "mermaid":
+            return mermaid(plan, cut(plan))
+        return explain_text(plan, cut(plan), self.manifest.detached)
 
 
 def utc(us: int) -> datetime.datetime:

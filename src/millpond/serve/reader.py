@@ -11,7 +11,7 @@ import contextlib
 import difflib
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from millpond import delta as deltas
 from millpond.clock import Clock, SystemClock
+from millpond.engine.append_sinks import behind_what_was_shown, refusal
 from millpond.engine.view_changes import view_changes, view_difference
 from millpond.engine.worker import Worker
 from millpond.errors import DataError, InvalidError, UnavailableError
@@ -209,9 +210,17 @@ class Reader:
             return deltas.consolidate(deltas.concat(parts))
 
     def changes(
-        self, view: str, since: int | str | None = None, *, follow: bool = False, poll_s: float = 0.1
+        self,
+        view: str,
+        since: int | str | None = None,
+        *,
+        follow: bool = False,
+        poll_s: float = 0.1,
+        check: Callable[[], None] = lambda: None,
     ) -> Iterator[Delta]:
         """The changes of each epoch after `since`, in order; with `follow` it waits for more.
+
+        Before it waits it calls `check`, which raises where nothing more can come.
 
         Without `since` it begins with all rows of the view, as the first delta.  Nothing is kept from
         collection while the caller works on a delta: one that falls behind what is retained gets an error.
@@ -229,11 +238,19 @@ class Reader:
             if at >= head.epoch:
                 if not follow:
                     return
+                check()
                 time.sleep(poll_s)
                 continue
             found = self._changes(view, at, min(head.epoch, at + CHANGES_EPOCHS))
             at = found[-1].epoch
             yield from (delta for delta in found if delta.table.num_rows)
+
+    def require_behind_no_sink(self, head: Manifest, epoch: int) -> None:
+        """Refuse to go back to an epoch if an append-only sink has shown more."""
+        with self._stretch(epoch, head.epoch) as (then, now):
+            found = behind_what_was_shown(now, then, self.plan_of)
+        if found:
+            raise refusal(found, epoch)
 
     def _changes(self, view: str, at: int, last: int) -> list[Delta]:
         """The changes of the epochs after `at`, at least one, until they are many bytes."""

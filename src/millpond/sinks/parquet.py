@@ -48,6 +48,10 @@ class ParquetSink:
             raise InvalidError(f"no mode named {self.mode!r}", hint='"changes" or "append"')
         object.__setattr__(self, "folder", str(Path(folder).expanduser().absolute()))
 
+    @property
+    def append_only(self) -> bool:
+        return self.mode == "append"
+
     def deliver(self, pond: str, epoch: int, delta: pa.Table) -> None:
         rows = self._rows(delta, epoch)
         final = Path(self.folder) / f"epoch-{epoch:016d}-{pond}.parquet"

@@ -14,7 +14,11 @@ import pyarrow as pa
 
 
 class Sink(Protocol):
-    """Frozen data, stored with the plan; it runs in the driver."""
+    """Frozen data, stored with the plan; it runs in the driver, in a thread of its own.
+
+    One that has an attribute `append_only` that is true cannot take rows back: a rollback behind what it was
+    shown is refused unless forced, and a forced one shows it no rows with a negative weight.
+    """
 
     exactly_once: ClassVar[bool]  # does the target show each epoch once, or at least once?
 

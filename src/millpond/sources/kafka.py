@@ -33,6 +33,7 @@ from millpond.sources.kafka_client import Client, Cluster, Topic
 from millpond.sources.kafka_reader import reader
 from millpond.sources.source import Advance, Poll, Split
 from millpond.sources.text_format import JsonLines
+from millpond.sources.unavailable import away
 from millpond.state.table_spec import TableSpec
 
 ROUNDS_PER_POLL = 4
@@ -129,13 +130,23 @@ class KafkaSource:
         """How far each partition was read, by a position that fits the topic as it is now."""
         known = _partitions(position, self.topic)
         if position is not None and position["topic_id"] != topic.id:
+            if topic.id == kafka_client.NO_ID:  # a broker that has just started
+                raise away(
+                    f"the id of topic {self.topic!r} is not known yet",
+                    f"topic {self.topic!r} has no id yet ({self.brokers})",
+                )
             raise DataError(
                 f"topic {self.topic!r} is another one than was read before",
                 detail=f"its id was {position['topic_id']}, and is {topic.id} now",
                 hint="define the source under another name to read the new topic",
             )
         for p, (_, reached) in known.items():
-            end = topic.ends[p][1] if p in topic.ends else 0
+            if p not in topic.ends:  # partitions of a topic never go: the broker does not know all of them
+                raise away(
+                    f"a partition of topic {self.topic!r} is not known yet",
+                    f"partition {p} of topic {self.topic!r} is not known yet ({self.brokers})",
+                )
+            end = topic.ends[p][1]
             if reached > end:
                 raise DataError(
                     f"topic {self.topic!r} has lost messages that were read before",

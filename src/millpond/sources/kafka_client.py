@@ -2,23 +2,28 @@
 
 Law: the end of a partition is its last stable offset, so what was admitted is
 settled: no transaction that is still open can change it.  A cluster that does
-not answer is an UnavailableError, and is asked again.
+not answer is an UnavailableError, and is asked again.  So is one that does not
+know an offset: librdkafka's special offsets are negative, and never a place in a
+partition.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from millpond.errors import DataError, InvalidError, MillpondError, UnavailableError
 from millpond.masking import MASK
+from millpond.sources.unavailable import away
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 ANSWER_S = 5.0  # for one question
+END = -1  # librdkafka's word for the end of a partition; its others are -2, -1000 and -1001
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # of a topic, where the broker does not know it (yet)
 Client = tuple[tuple[str, str], ...]  # further settings of librdkafka
 
 
@@ -61,6 +66,7 @@ def library() -> Any:
 
 
 _admins: dict[tuple[int, Cluster], AdminClient] = {}
+_said: dict[tuple[int, Cluster], str] = {}  # by the library, of the connection that failed last
 
 
 def _admin(cluster: Cluster) -> AdminClient:
@@ -68,10 +74,35 @@ def _admin(cluster: Cluster) -> AdminClient:
     if key not in _admins:
         kafka = library()
         try:
-            _admins[key] = kafka.admin.AdminClient(cluster.settings())
+            _admins[key] = kafka.admin.AdminClient(cluster.settings(error_cb=heard(cluster)))
         except kafka.KafkaException as error:
             raise refused(cluster, error) from None
     return _admins[key]
+
+
+def heard(cluster: Cluster) -> Callable[[Any], None]:
+    """What the library calls with an error of a connection: the answer to a question is only 'timed out'."""
+    key = os.getpid(), cluster
+
+    def error_cb(error: Any) -> None:
+        if "failed: " in error.str():
+            _said[key] = error.str()
+
+    return error_cb
+
+
+def _reason(cluster: Cluster, otherwise: str) -> str:
+    """Why a cluster does not answer, with its address.
+
+    >>> _said[os.getpid(), Cluster("a:1")] = "a:1/bootstrap: Connect failed: Connection refused (after 0ms)"
+    >>> _reason(Cluster("a:1"), "Local: Timed out"), _reason(Cluster("b:1"), "Local: Timed out")
+    ('connection refused (a:1)', 'local: Timed out (b:1)')
+    """
+    key = os.getpid(), cluster
+    if key in _admins:
+        _admins[key].poll(0)  # hear what happened meanwhile
+    said = _said.get(key, otherwise).rpartition("failed: ")[2].partition(" (after ")[0]
+    return f"{said[:1].lower()}{said[1:]} ({cluster.brokers})"
 
 
 def look(cluster: Cluster, topic: str) -> Topic:
@@ -89,6 +120,10 @@ def look(cluster: Cluster, topic: str) -> Topic:
         low, high = _offsets(asked_low), _offsets(asked_high)
     except kafka.KafkaException as error:
         raise refused(cluster, error, topic) from None
+    _said.pop((os.getpid(), cluster), None)  # it answers
+    for p in partitions:
+        if low[p] < 0 or high[p] < 0:
+            raise unknown_offset(cluster, topic, p, min(low[p], high[p]))
     return Topic(str(found.topic_id), {p: (low[p], high[p]) for p in partitions})
 
 
@@ -100,7 +135,10 @@ def offsets_since(cluster: Cluster, topic: Topic, name: str, at_ms: int) -> dict
         found = _offsets(_ask_offsets(cluster, name, [*topic.ends], spec))
     except kafka.KafkaException as error:
         raise refused(cluster, error, name) from None
-    return {p: topic.ends[p][1] if at < 0 else at for p, at in found.items()}
+    for p, at in found.items():
+        if at < 0 and at != END:  # END: nothing was written since
+            raise unknown_offset(cluster, name, p, at)
+    return {p: topic.ends[p][1] if at == END else at for p, at in found.items()}
 
 
 def compacts(cluster: Cluster, topic: str) -> bool:
@@ -153,10 +191,19 @@ def refused(cluster: Cluster, error: Exception, topic: str | None = None) -> Mil
             detail=f"{cluster.brokers}: {said}",
             hint="correct the topic, the brokers or the settings of the client",
         )
-    return UnavailableError(
+    return away(
         "the Kafka cluster does not answer",
-        detail=f"{cluster.brokers}: {said}",
+        _reason(cluster, said),
         hint="see that the brokers run and can be reached from here; nothing that was committed is lost",
+    )
+
+
+def unknown_offset(cluster: Cluster, topic: str, partition: int, said: int) -> UnavailableError:
+    """The broker does not know an offset: it is starting, or the partition has no leader yet."""
+    return away(
+        f"the offsets of topic {topic!r} are not known yet",
+        f"partition {partition} of topic {topic!r} has no offsets yet (code {said}, {cluster.brokers})",
+        hint="a broker that was restarted gives them once the partition has a leader",
     )
 
 

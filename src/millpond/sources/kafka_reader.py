@@ -19,8 +19,10 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from millpond.errors import InternalError, UnavailableError
-from millpond.sources.kafka_client import Cluster, deleted, library, refused
+from millpond.errors import InternalError, MillpondError
+from millpond.sources import kafka_client
+from millpond.sources.kafka_client import Cluster, deleted, heard, library, refused, unknown_offset
+from millpond.sources.unavailable import away
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -57,6 +59,7 @@ class Reader:
                 "queued.max.messages.kbytes": _AHEAD_KB,
                 # Having fetched that much, it would otherwise rest for a second although we took it at once.
                 "fetch.queue.backoff.ms": _FULL_MS,
+                "error_cb": heard(cluster),
             }
         )
         try:
@@ -84,10 +87,10 @@ class Reader:
             elif self._held:
                 break
             elif time.monotonic() > give_up:
-                raise UnavailableError(
+                raise away(
                     "the Kafka cluster gives no more messages",
-                    detail=f"topic {topic!r}, partition {partition}, offsets {at} to {last} at "
-                    f"{self.cluster.brokers}, none for {PATIENCE_S:.0f} s",
+                    f"no message for {PATIENCE_S:.0f} s from topic {topic!r}, partition {partition}, offsets "
+                    f"{at} to {last} ({self.cluster.brokers})",
                 )
         self.place = topic, partition, last
 
@@ -111,13 +114,26 @@ class Reader:
         for message in told:
             error = message.error()
             code = error.code()
-            if code == codes._PARTITION_EOF:
+            if code == codes._PARTITION_EOF:  # a special offset is negative, and no end
                 self._end = max(self._end, _offset(message))
             elif code in (codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE):
-                raise deleted(topic, partition, at)
+                raise self._gone(topic, partition, at)
             elif not (error.retriable() or code in (codes._TRANSPORT, codes._ALL_BROKERS_DOWN)):
                 raise refused(self.cluster, library().KafkaException(error), topic)
         return [message for message in found if message.error() is None]
+
+    def _gone(self, topic: str, partition: int, at: int) -> MillpondError:
+        """Why an offset cannot be read: deleted, or not known to a broker that has just started."""
+        kafka = library()
+        place = kafka.TopicPartition(topic, partition)
+        try:
+            found = self._consumer.get_watermark_offsets(place, timeout=kafka_client.ANSWER_S)
+        except kafka.KafkaException as error:
+            return refused(self.cluster, error, topic)
+        low = -1 if found is None else found[0]
+        if at < low:
+            return deleted(topic, partition, at, low)
+        return unknown_offset(self.cluster, topic, partition, low)
 
     def close(self) -> None:
         self._consumer.close()

@@ -3,13 +3,14 @@
 No data is copied: the child's refs carry the parent's uri, and content
 intervals that end at zero, before the child's own epochs.  The fork pins its
 parent before it reads, and the pin stays until the child is given up; it gets
-a pond id of its own and starts with its sinks detached (their cursors are not
-taken over).
+a pond id of its own and starts with its sinks detached: they get nothing until
+somebody attaches them.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import replace
 
 from millpond.errors import ConflictError, InvalidError
@@ -22,11 +23,16 @@ from millpond.state.run_ref import RunRef
 from millpond.state.store import Put, Store
 
 
-def fork(parent: Store, child: Store, epoch: int, *, pond: str, now_us: int) -> Manifest:
-    """Make `child` a pond that begins as `parent` was at `epoch`; its first manifest."""
+def fork(
+    parent: Store, child: Store, epoch: int, *, pond: str, now_us: int, sinks: Iterable[str] = ()
+) -> Manifest:
+    """Make `child` a pond that begins as `parent` was at `epoch`; its first manifest.
+
+    `sinks` are those that the epoch's program has: they are detached.
+    """
     made = pin(parent, epoch, None, why=f"fork {child.uri}")
     try:
-        first = _first(parent, child, epoch, pond, now_us)
+        first = replace(_first(parent, child, epoch, pond, now_us), detached=dict.fromkeys(sinks, 0))
     except BaseException:
         unpin(parent, made)
         raise

@@ -75,6 +75,7 @@ class Manifest:
     admitted: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, Any] = field(default_factory=dict)
     savepoints: Mapping[str, int] = field(default_factory=dict)
+    detached: Mapping[str, int] = field(default_factory=dict)  # sinks that get nothing: since which epoch
     filling: Fill | None = None  # views that are being made beside the program
     format: int = FORMAT
 

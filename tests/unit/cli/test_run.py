@@ -20,6 +20,7 @@ from millpond.cli.text_output import TextOutput
 from millpond.control import lease
 from millpond.errors import InvalidError
 from millpond.pond import Pond
+from millpond.pond.watch import Watch
 from millpond.state.store import open_store
 from tests.unit.cli.ponds import ask, ask_json, define, sales
 
@@ -73,17 +74,21 @@ def test_until_idle(file: str, tmp_path: Path) -> None:
     assert ask_json("show", where, "2")["parallelism"] == 2
 
 
-def test_a_standby_says_whom_it_waits_for(file: str, tmp_path: Path) -> None:
+def test_a_standby_says_whom_it_waits_for(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     where = tmp_path / "pond"
     ask_json("run", file, "--pond", str(where), "--engine", "inline", "--drain")
     store = open_store(where.as_uri())
     last = lease.latest(store)
     assert last is not None
     number = lease.beat(store, last.number + 1, "elsewhere:1")
-    release = threading.Timer(0.3, lambda: lease.beat(store, number, "elsewhere:1", released=True))
-    release.start()
+    waits_for = Watch.waits_for
+
+    def released(watch: Watch, holder: str) -> None:
+        waits_for(watch, holder)
+        lease.beat(store, number, "elsewhere:1", released=True)
+
+    monkeypatch.setattr(Watch, "waits_for", released)
     done = ask("run", file, "-p", str(where), "--engine", "inline", "--drain", "--standby")
-    release.join()
     assert done.code == 0 and "elsewhere:1 runs this pond" in done.out
 
 

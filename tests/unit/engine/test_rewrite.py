@@ -260,14 +260,40 @@ def test_several_states_in_one_commit(opened: Open) -> None:
     assert pond.epoch == epoch + 1
 
 
-def test_refused_while_another_process_writes(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_while_another_pond_of_this_process_holds_it(opened: Open) -> None:
     feed(opened(LAST), 1)
-    other = opened(LAST, lease_ms=500)
+    other = opened(LAST)
     other.drain()
-    mine = millpond.open(Path(other.store.uri.removeprefix("file://")), engine="inline", lease_ms=500)
-    monkeypatch.setattr(lease, "holder_name", lambda: "somebody-else")
-    with pytest.raises(ConflictError, match="is being written by another process"):
+    mine = millpond.open(Path(other.store.uri.removeprefix("file://")), engine="inline")
+    with pytest.raises(ConflictError, match="held by another Pond object"):
         mine.migrate("keep", lambda row: row)
+    mine.close()
+
+
+def test_refused_while_another_process_writes(opened: Open) -> None:
+    pond = opened(LAST)
+    feed(pond, 1)
+    pond.stop()
+    store = pond.store
+    pond.close()
+    mine = millpond.open(Path(store.uri.removeprefix("file://")), engine="inline")
+    elsewhere = threading.Event()
+
+    def renew() -> None:
+        number = 1000
+        while not elsewhere.wait(0.02):
+            number = lease.beat(store, number, "elsewhere:1")
+
+    thread = threading.Thread(target=renew)
+    thread.start()
+    try:
+        while (last := lease.latest(store)) is None or last.over:
+            pass
+        with pytest.raises(ConflictError, match="is being written by another process"):
+            mine.migrate("keep", lambda row: row)
+    finally:
+        elsewhere.set()
+        thread.join()
     mine.close()
 
 

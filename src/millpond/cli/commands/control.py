@@ -80,6 +80,10 @@ def rollback(
     epoch: Annotated[
         str, typer.Argument(metavar="EPOCH", help="An epoch, or the name of a savepoint.", show_default=False)
     ],
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Also behind what an append-only sink has written; that stays there."),
+    ] = False,
     wait: WaitOption = 10.0,
     output: OutputOption = TEXT,
 ) -> None:
@@ -87,5 +91,9 @@ def rollback(
     reader = open_reader(pond)
     with reader.pinned(parse_epoch(epoch)) as snapshot:  # refuses epochs that are not there
         wanted = snapshot.epoch
-    sent = send(reader.store, reader.head(), "rollback", {"epoch": wanted}, wait_s=wait)
+    head = reader.head()
+    if not force:
+        reader.require_behind_no_sink(head, wanted)
+    args = {"epoch": wanted, **({"force": True} if force else {})}
+    sent = send(reader.store, head, "rollback", args, wait_s=wait)
     output.write(answer(sent, f"rolled back to epoch {wanted}", f"rollback to epoch {wanted}"))

@@ -38,7 +38,12 @@ def fork(
     with reader.pinned(parse_epoch(epoch)) as snapshot:
         require_for_fork(reader.plan_of(snapshot.manifest), reader.worker.trust)
         first = make_fork(
-            reader.store, child, snapshot.epoch, pond=uuid.uuid4().hex, now_us=SystemClock().now_us()
+            reader.store,
+            child,
+            snapshot.epoch,
+            pond=uuid.uuid4().hex,
+            now_us=SystemClock().now_us(),
+            sinks=reader.plan_of(snapshot.manifest).sinks,
         )
     output.write(
         Said(
@@ -48,6 +53,7 @@ def fork(
                 "uri": child.uri,
                 "parent": reader.store.uri,
                 "parent_epoch": snapshot.epoch,
+                "detached": sorted(first.detached),
             },
         )
     )

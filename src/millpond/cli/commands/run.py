@@ -99,6 +99,10 @@ def run(
         bool,
         typer.Option("--standby", help="If another process runs the pond, wait and take over from it."),
     ] = False,
+    take_over: Annotated[
+        bool,
+        typer.Option("--take-over", help="If another process runs the pond, take it from that process."),
+    ] = False,
     until_idle: Annotated[
         bool,
         typer.Option("--until-idle", "--drain", help="End when the sources have nothing more to give."),
@@ -127,7 +131,7 @@ def run(
     output: OutputOption = TEXT,
 ) -> None:
     """Run a pipeline file; Ctrl-C ends it after the epoch that is running."""
-    opened = open_for(load(file), pond, engine, parallelism, standby, trust)
+    opened = open_for(load(file), pond, engine, parallelism, standby, trust, take_over)
     if replace:
         opened.replace(*replace, backfill=backfill)
     with output.screen() as screen, opened:

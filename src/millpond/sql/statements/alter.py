@@ -33,6 +33,8 @@ def run(session: Session, words: Words) -> Result:
         raise AssertionError
     exists = words.if_exists()
     name = words.name(f"name of the {kind}")
+    if kind == "sink" and (words.take("ATTACH") or words.take("DETACH")):
+        return _switch_sink(session, words, name, exists)
     catalog = session.catalog
     if exists and catalog.find(name) is None:
         return Result.said(f"ALTER_{kind.upper().replace(' ', '_')}: not there")
@@ -48,11 +50,30 @@ def run(session: Session, words: Words) -> Result:
     elif kind == "table" and words.piece.word(words.at) in ("ADD", "DROP", "RENAME"):
         _alter_columns(session, words, found)
     else:
-        hints = "RENAME TO, SWAP WITH and, for tables, ADD, DROP and RENAME COLUMN are"
+        hints = (
+            "RENAME TO, SWAP WITH, for sinks ATTACH and DETACH, for tables ADD, DROP and RENAME COLUMN are"
+        )
         words.fail(
             "this change is not supported", f"{hints}; for others create a new table and INSERT … SELECT"
         )
     return Result.said(f"ALTER_{kind.upper().replace(' ', '_')}")
+
+
+def _switch_sink(session: Session, words: Words, name: str, exists: bool) -> Result:
+    """ALTER SINK name ATTACH [WITH REPLAY] | DETACH."""
+    attach = words.piece.word(words.at - 1) == "ATTACH"
+    replay = attach and words.take("WITH", "REPLAY")
+    words.end()
+    session.require_epoch()
+    known = {sink.lower(): sink for sink in session.plan.sinks}
+    name = name if name in session.plan.sinks else known.get(name.lower(), name)
+    if exists and name not in session.plan.sinks:
+        return Result.said("ALTER_SINK: not there")
+    if attach:
+        session.pond.attach_sink(name, replay=replay)
+    else:
+        session.pond.detach_sink(name)
+    return Result.said("ALTER_SINK")
 
 
 def _alter_columns(session: Session, words: Words, found: SqlObject) -> None:
@@ -79,6 +100,13 @@ def _rename(session: Session, catalog: Catalog, found: SqlObject, to: str) -> No
             f"{found.kind} {found.name!r} cannot be renamed, functions name it in their text",
             detail=", ".join(texts),
             hint="drop these first",
+        )
+
+    head = session.pond._parts.head() if found.kind == "sink" else None
+    if head is not None and found.name in head.detached:
+        raise InvalidError(
+            f"sink {found.name!r} is detached, and cannot be renamed",
+            hint=f"attach it first (ALTER SINK {found.name} ATTACH), or drop it and create another",
         )
 
     def edit(plan: Plan) -> Plan:

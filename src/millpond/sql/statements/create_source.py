@@ -21,6 +21,7 @@ from millpond.sources.files import FileSource
 from millpond.sources.kafka import KafkaSource
 from millpond.sources.nexmark import NexmarkSource
 from millpond.sources.nexmark_events import NexmarkConfig
+from millpond.sources.unavailable import named
 from millpond.sql.catalog import columns_of
 from millpond.sql.definitions import PROCTIME, Definition, read_columns
 from millpond.sql.options import Options, only, read_options
@@ -48,7 +49,8 @@ def run(replaces: bool) -> Callable[[Session, Words], Result]:
         check_connector(options, _OPTIONS, "connector")
 
         def make(builder: Builder) -> SqlObject:
-            source = make_source(dict(options), _read_from_outside(found))
+            with named(name):
+                source = make_source(dict(options), _read_from_outside(found))
             step = scan = builder.add(None, Scan(source, source.schema, source.append_only), (), name)
             columns = columns_of(source.schema) if found is None else found.columns
             if found is not None and len(found.stamped) == len(columns):  # the others are the source's own

@@ -21,7 +21,7 @@ def run(session: Session, words: Words) -> Result:
     if words.take("ANALYZE"):
         return _analyze(session, words)
     if words.over:
-        return _text(session.plan)
+        return _text(session, session.plan)
     if words.piece.word(words.at) == "CREATE":
         words.take("CREATE", "OR", "REPLACE") or words.take("CREATE")
         words.need("MATERIALIZED", "VIEW")
@@ -33,7 +33,7 @@ def run(session: Session, words: Words) -> Result:
         found = session.catalog.get(words.name("name of the view"))
         words.end()
         if found.step is not None:
-            return _text(_part(session.plan, [found.step]))
+            return _text(session, _part(session.plan, [found.step]))
         name, text, on_close = found.name, found.text, False
     else:
         name, text, on_close = "query", readable(words.rest), False
@@ -44,7 +44,7 @@ def run(session: Session, words: Words) -> Result:
         fresh += "'"
     made = materialize(session, builder, fresh, text, on_close, "")
     assert made.step is not None
-    return _text(_part(builder.plan, [made.step]))
+    return _text(session, _part(builder.plan, [made.step]))
 
 
 def _analyze(session: Session, words: Words) -> Result:
@@ -53,7 +53,7 @@ def _analyze(session: Session, words: Words) -> Result:
     named = None if words.over else session.catalog.get(words.name("name of the view"))
     words.end()
     if not session.has_epoch():
-        return _text(session.plan)
+        return _text(session, session.plan)
     reader = session.pond._reader
     with reader.pinned() as snapshot:
         plan = reader.plan_of(snapshot.manifest)
@@ -62,7 +62,7 @@ def _analyze(session: Session, words: Words) -> Result:
             plan = _part(plan, [] if step is None else [step])
         first = max(snapshot.manifest.floor, snapshot.epoch - EPOCHS + 1)
         runs = [snapshot.at(e).manifest.metrics for e in range(first, snapshot.epoch + 1)]
-        lines = explain_text(plan, cut(plan)).rstrip("\n").split("\n")
+        lines = explain_text(plan, cut(plan), snapshot.manifest.detached).rstrip("\n").split("\n")
         lines += ["", f"epochs {first} to {snapshot.epoch}"]
         for node in plan.topological():
             us = [m["steps_us"][node.step] for m in runs if node.step in m.get("steps_us", {})]
@@ -77,9 +77,12 @@ def _part(plan: Plan, steps: list[str]) -> Plan:
     return within(plan, upstream(plan, steps))
 
 
-def _text(plan: Plan) -> Result:
-    lines = explain_text(plan, cut(plan)).rstrip("\n").split("\n") if plan.nodes else ["nothing is defined"]
-    return _lines(lines)
+def _text(session: Session, plan: Plan) -> Result:
+    if not plan.nodes:
+        return _lines(["nothing is defined"])
+    head = session.pond._parts.head()
+    detached = {} if head is None else head.detached
+    return _lines(explain_text(plan, cut(plan), detached).rstrip("\n").split("\n"))
 
 
 def _lines(lines: list[str]) -> Result:

@@ -59,8 +59,14 @@ def run(session: Session, words: Words) -> Result:
     if what == "FUNCTIONS":
         return described_functions([o for o in session.catalog.objects.values() if o.kind == "function"])
     found_all = all_objects_with_uses(session.plan)
+    head = session.pond._parts.head()
+    detached = {} if head is None else head.detached
     listed = [
-        [o.name, o.kind, ", ".join(f"{c.name} {c.type}" for c in o.columns)]
+        [
+            o.name,
+            "detached sink" if o.kind == "sink" and o.name in detached else o.kind,
+            ", ".join(f"{c.name} {c.type}" for c in o.columns),
+        ]
         for o in found_all.values()
         if o.kind in (("materialized view",) if only_kept else _KINDS[what])
     ]

@@ -1,0 +1,90 @@
+"""How a pond is doing, as one frozen value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from millpond.control import lease
+from millpond.errors import UnavailableError
+from millpond.pond.driver import Driver
+from millpond.serve.sink_lag import epochs_behind
+from millpond.state.manifest import Manifest
+
+State = Literal["new", "running", "stopped", "failed", "standby"]
+SinkState = Literal["current", "behind", "failed", "detached"]
+
+
+@dataclass(frozen=True)
+class SinkStatus:
+    name: str
+    state: SinkState
+    epoch: int | None  # the last that it was shown
+    error: Exception | None = None  # of its last delivery, where that failed
+
+
+@dataclass(frozen=True)
+class Status:
+    """What a Pond does in this process, and how far the pond is.
+
+    `state` is "running" while this Pond runs epochs, in the background or in a call; "standby" while it waits
+    for another process; "failed" after an error ended it, until it runs again; "new" before the first epoch;
+    else "stopped", also where another process runs the pond: `holder` names that.
+    """
+
+    state: State
+    epoch: int | None  # the newest that is committed; None before the first
+    lag: int | None  # rows that the sources have and no epoch has taken; None where this Pond does not know
+    last_error: BaseException | None  # that ended the run; None once it runs again
+    sinks: tuple[SinkStatus, ...] = ()
+    holder: str | None = None  # who holds the pond: which process, since when
+
+
+def status_of(driver: Driver) -> Status:
+    runner = driver.runner
+    try:
+        head, beat = driver.parts.head(), lease.latest(driver.parts.store)
+    except UnavailableError:  # perhaps what made it fail: then it is as far as this process knows
+        head, beat = (None if runner is None else runner.coordinator.head), None
+    return Status(
+        _state(driver, head is None),
+        None if head is None else head.epoch,
+        None if runner is None else runner.coordinator.backlog_rows,
+        driver.last_error,
+        sinks_of(driver, head),
+        None if beat is None or beat.over else beat.described(),
+    )
+
+
+def sinks_of(driver: Driver, head: Manifest | None) -> tuple[SinkStatus, ...]:
+    """Every sink of the plan, as far as this process knows."""
+    coordinator = None if driver.runner is None else driver.runner.coordinator
+    failed = {} if coordinator is None else coordinator.failed_sinks
+    cursors = {} if head is None else dict(head.cursors)
+    if coordinator is not None:
+        cursors |= coordinator.cursors
+    detached = {} if head is None else head.detached
+    found = []
+    defined = driver.parts.builder.plan  # without asking the storage, where this process knows
+    for name in defined.sinks if defined.nodes or head is None else driver.plan.sinks:
+        epoch = cursors.get(name)
+        behind = (
+            0 if head is None else epochs_behind(driver.parts.store, head, -1 if epoch is None else epoch)
+        )
+        state: SinkState = "behind" if behind else "current"
+        if name in detached:
+            state, epoch = "detached", None
+        elif name in failed:
+            state = "failed"
+        found.append(SinkStatus(name, state, epoch, failed.get(name)))
+    return tuple(found)
+
+
+def _state(driver: Driver, is_new: bool) -> State:
+    if driver.standing_by:
+        return "standby"
+    if driver.last_error is not None:
+        return "failed"
+    if driver.is_driving:
+        return "running"
+    return "new" if is_new else "stopped"
