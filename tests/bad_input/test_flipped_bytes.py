@@ -180,3 +180,21 @@ def test_a_damaged_pin_keeps_everything(files: Files, tmp_path: Path) -> None:
     store = stored({**files, name: files[name].replace(b"fork", b"park")})
     with pytest.raises(DataError, match=f"pin {name} cannot be read"):
         pins(store)
+
+
+def test_a_damaged_pin_stops_collections_and_nothing_else(
+    files: Files, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = next(n for n in files if n.startswith("pins/"))
+    settings = Settings(lease_ms=20, durable=False, retain_epochs=1)
+    for raw, kept in ((files[name], False), (files[name].replace(b"fork", b"park"), True)):
+        store = stored({**files, name: raw})
+        with Pond(store, engine="inline", settings=settings) as pond:
+            pond.drain()
+            inbox.append(store, "gc", {"keep": 1}, start=int(pond.head().positions["inbox"]))
+            pond.sql("INSERT INTO t VALUES (9, 'x'); FLUSH")
+            pond.compact()
+            assert pond.read("t").num_rows == 5
+            assert pond.epoch > 8
+        assert ("manifests/0000000000000001" in store.list("manifests/")) == kept
+        assert ("nothing is collected" in caplog.text) == kept

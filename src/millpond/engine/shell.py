@@ -8,6 +8,7 @@ recovery must survive, and the simulator puts one at every place.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -83,9 +84,12 @@ from millpond.state.garbage import Facts, collect
 from millpond.state.listing import Listing, live_runs
 from millpond.state.manifest import Manifest, encode_page, is_kept, manifest_name, run_id
 from millpond.state.packed import PackedWriter
+from millpond.state.pins import DamagedPinError
 from millpond.state.run_ref import RunRef
 from millpond.state.snapshot import Snapshot
 from millpond.state.store import MissingError, Put
+
+log = logging.getLogger("millpond.pond")
 
 APART_US = 20_000  # of all tasks: above it steps that have nothing in common are run beside each other
 QUICK_US, QUICK_STEP_US = 200_000, 10_000  # of a task: below it another task would not help
@@ -598,8 +602,7 @@ class Shell:
             self.worker.trim(Listing.of(head, self.worker.pages))
 
     def _collect(self, ask: Collect) -> Event:
-        # What cannot be deleted now is found again by the next collection.
-        with contextlib.suppress(UnavailableError):
+        try:
             collect(
                 self.store,
                 ask.head,
@@ -609,6 +612,10 @@ class Shell:
                 pages=self.worker.pages,
                 facts=self._facts,
             )
+        except UnavailableError:
+            pass  # what cannot be deleted now is found again by the next collection
+        except DamagedPinError as error:  # of no concern to the chain, but the pond grows
+            log.warning("nothing is collected: %s; %s", error.message, error.hint)
         return Collected(ask.head.floor)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -92,9 +93,12 @@ def _end(store: Store, start: int) -> int:
 
 def require_none_missing(store: Store, position: int, found: Sequence[int]) -> None:
     """DataError for the first entry from `position` on that is lost, where a later one was found."""
+    there = len(found) - bisect_left(found, position)
+    if not found or there == found[-1] + 1 - position:
+        return
     known = set(found)
     number = position
-    while number < (found[-1] if found else 0):
+    while number < found[-1]:
         if number in known or store.size(entry_name(number)) is not None:
             number += 1
         elif number < (executed := _executed(store)):

@@ -19,6 +19,10 @@ PREFIX = "pins/"
 FORMAT = 2  # of a pin; version 1 has neither this number nor a checksum
 
 
+class DamagedPinError(DataError):
+    """A pin that might keep anything: nothing may be collected while it is there."""
+
+
 @dataclass(frozen=True)
 class Pin:
     name: str
@@ -63,7 +67,7 @@ def _parse(name: str, raw: bytes) -> Pin:
         data = unsealed(raw)
         return Pin(name, data["epoch"], data["last"], data["expires_us"], data["why"])
     except (ValueError, KeyError, TypeError) as broken:
-        raise DataError(
+        raise DamagedPinError(
             f"pin {name} cannot be read",
             detail=f"{len(raw)} bytes, {broken}",
             hint="nothing is collected while it is there; delete it if no reader or fork uses its epoch",
