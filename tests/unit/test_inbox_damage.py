@@ -78,6 +78,19 @@ def test_what_stands_before_a_lost_entry_is_executed_and_a_restored_one_lets_the
         assert sorted(pond.read("t")["k"].to_pylist()) == [0, 1, 2, 3]
 
 
+def test_a_lost_entry_can_be_given_up(path: Path) -> None:
+    lost = first_waiting(path) + 1
+    entry(path, lost).unlink()
+    with opened(path) as pond:
+        with pytest.raises(DataError, match=f"inbox entry {lost} is missing") as caught:
+            pond.drain()
+        assert '{"kind": "skip", "args": {}}' in (caught.value.hint or "")
+        entry(path, lost).write_text('{"kind": "skip", "args": {}}')
+        pond.drain()
+        assert sorted(pond.read("t")["k"].to_pylist()) == [0, 1, 3]
+        assert refusals(pond) == [f"inbox {lost}: skip refused: no such command"]
+
+
 def test_an_entry_that_this_process_wrote_last_is_missed_too(path: Path) -> None:
     """No later entry shows the gap, but whoever wrote it knows its number."""
     with opened(path) as pond:

@@ -127,7 +127,8 @@ def lost(number: int) -> DataError:
     return DataError(
         f"inbox entry {number} is missing",
         detail=f"{entry_name(number)} was not executed and is not there; nothing behind it can be executed",
-        hint="restore the file from a backup; do not delete files under inbox/",
+        hint="restore the file from a backup; or give the entry up for lost: "
+        'write {"kind": "skip", "args": {}} to a file of that name',
     )
 
 
