@@ -25,6 +25,8 @@ class MillpondError(Exception):
       hint: pass a whole number from 1 to 32768
     """
 
+    place: tuple[str, tuple[int, int] | None] | None = None  # the text that `detail` shows, and where in it
+
     def __init__(
         self,
         message: str,

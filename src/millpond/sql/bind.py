@@ -15,7 +15,6 @@ from typing import Any
 import duckdb
 
 from millpond.errors import InvalidError
-from millpond.masking import masked_options
 from millpond.operators.duck import Equipment, stop_if_asked, without_wrapping
 from millpond.operators.expressions import picture
 from millpond.sql.clock import macros
@@ -86,8 +85,10 @@ class Binder:
             self._con.execute("deallocate checked")
         except duckdb.Error as error:
             raise told(error, sql, len("prepare checked as ")) from error
-        message = str(found.get("error_message", "")).split("\n")[0]
-        raise InvalidError("this query cannot be a materialized view", detail=message)
+        made = InvalidError(
+            "this query cannot be a materialized view", detail="in the query\n" + picture(sql, None)
+        )
+        raise placed(made, sql, None)
 
     def describe(self, sql: str) -> list[tuple[str, str]]:
         """The names and logical types of a query's columns."""
@@ -135,7 +136,8 @@ def told(error: duckdb.Error, sql: str, before: int = 0) -> InvalidError:
     try:
         facts: Mapping[str, Any] = json.loads(whole[max(whole.find("{"), 0) :].split("\n\n")[0])
     except ValueError:
-        return InvalidError(str(error).split("\n")[0], detail=masked_options(sql) if len(sql) < 400 else None)
+        first = re.sub(r"^\w+ Error: ", "", str(error).split("\n")[0])
+        return placed(InvalidError(_lower(first), detail="in the query\n" + picture(sql, None)), sql, None)
     message = without_wrapping(str(facts.get("exception_message", error)))
     first, _, rest = message.partition("\n")
     start = facts.get("position")
@@ -147,7 +149,8 @@ def told(error: duckdb.Error, sql: str, before: int = 0) -> InvalidError:
         at = (int(start) - before, 1)
     if CLOCK in message or STAMP in message:
         said = CLOCK if CLOCK in message else STAMP
-        return InvalidError(said, detail="in the query\n" + picture(sql, at), hint=CLOCK_HINT)
+        made = InvalidError(said, detail="in the query\n" + picture(sql, at), hint=CLOCK_HINT)
+        return placed(made, sql, at)
     hints = [
         line.strip() for line in rest.splitlines() if line.strip() and "LINE" not in line and "^" not in line
     ]
@@ -156,11 +159,18 @@ def told(error: duckdb.Error, sql: str, before: int = 0) -> InvalidError:
         hints = ["TRY(expression) gives NULL instead"]
     if "disabled by configuration" in first:
         hints = ["SQL sees what the pond holds; CREATE SOURCE … WITH (connector = 'files') reads files"]
-    return InvalidError(
-        (first if first[1:2].isupper() else first[:1].lower() + first[1:]).rstrip("!. "),
-        detail="in the query\n" + picture(sql, at),
-        hint=_hint(hints),
-    )
+    made = InvalidError(_lower(first), detail="in the query\n" + picture(sql, at), hint=_hint(hints))
+    return placed(made, sql, at)
+
+
+def placed(error: InvalidError, sql: str, at: tuple[int, int] | None) -> InvalidError:
+    """The error with the text that it shows, so that whoever knows what the user wrote can show that."""
+    error.place = (sql, at)
+    return error
+
+
+def _lower(message: str) -> str:
+    return (message if message[1:2].isupper() else message[:1].lower() + message[1:]).rstrip("!. ")
 
 
 def _hint(lines: list[str]) -> str | None:

@@ -227,6 +227,10 @@ def check_expressions(columns: Sequence[SqlColumn]) -> None:
 def _delay_us(columns: Sequence[SqlColumn], time: str, piece: Piece) -> int:
     """How far a watermark is behind its column: the same for every row, or it is refused."""
     kind = next(c.type for c in columns if c.name == time)
+    if not kind.startswith("TIMESTAMP"):
+        piece.fail(
+            f"the time of a watermark must be a timestamp, column {time!r} is {kind}", 0, "cast it in a view"
+        )
     sql = readable_text(f"select {piece.sql}", piece.dialect)[7:]
     found = []
     for at in ("2024-01-01", "2024-07-15 12:34:56"):

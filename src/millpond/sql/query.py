@@ -16,7 +16,7 @@ from millpond.flow.builder import Builder
 from millpond.operators.expressions import picture
 from millpond.plan.change import upstream
 from millpond.plan.expiry import is_view_and_ends
-from millpond.sql.bind import Binder
+from millpond.sql.bind import Binder, placed
 from millpond.sql.lateral import without_joins
 from millpond.sql.lowering import ROUNDS_MAX, Lowering
 from millpond.sql.refusal import NotSupported
@@ -48,6 +48,12 @@ def lower_query(
             builder.change(lambda _: before)
         low = Lowering(builder, binder, relations, name, emit_on_close, rounds_max, text, **known)
         found = low.lower(planned)
+        for column in found.columns:
+            if "UNION" in column.type:
+                raise NotSupported(
+                    f"column {column.name!r} is of type UNION, which cannot be stored",
+                    hint="cast it to one of its types",
+                )
         found = Relation(hold_whole(low, found.step), found.columns) if emit_on_close else found
         return low, low.exact(found, fresh_names(column for column, _ in binder.describe(text)))
 
@@ -64,9 +70,19 @@ def lower_query(
             kept = [builder.plan.nodes[found.step].operator]
             low, found = lowered(read=read, together=together, kept=kept)
     except NotSupported as error:
-        raise InvalidError(
-            error.message, detail="in the query\n" + picture(text, error.at), hint=error.hint
-        ) from error
+        made = InvalidError(error.message, detail="in the query\n" + picture(text, error.at), hint=error.hint)
+        raise placed(made, text, error.at) from error
+    except InvalidError as error:
+        if error.step is None:
+            raise
+        # A step refuses what the user never wrote: its expression in our words.
+        plain = None if "syntax error" in error.message else error.message
+        made = InvalidError(
+            plain or "this query cannot be kept as a materialized view",
+            detail="in the query\n" + picture(text, None),
+            hint=error.hint,
+        )
+        raise placed(made, text, None) from error
     used = {*before.nodes, *upstream(builder.plan, [found.step])}
     builder.change(lambda plan: replace(plan, nodes={s: n for s, n in plan.nodes.items() if s in used}))
     return found

@@ -21,6 +21,7 @@ from millpond.sql.parameters import Params
 from millpond.sql.parse import Piece, statements
 from millpond.sql.result import Result
 from millpond.sql.scratch import KeptScratch, Relations, Scratch, may_keep
+from millpond.sql.user_words import in_user_words
 from millpond.state import history
 
 if TYPE_CHECKING:
@@ -78,6 +79,13 @@ class Session:
             self.settle()
 
     def run_one(self, piece: Piece, params: Params = None) -> Result:
+        try:
+            return self._run_one(piece, params)
+        except InvalidError as error:
+            in_user_words(error, piece.sql, self.catalog.objects)
+            raise
+
+    def _run_one(self, piece: Piece, params: Params) -> Result:
         from millpond.sql.statements.table import find  # the statements call back
 
         statement = find(piece)

@@ -133,6 +133,12 @@ def _micros(low: Lowering, node: Json) -> int:
     """The length of a constant interval; months have none."""
     if list(references(node)):
         raise NotSupported("the length of a window must be a constant", hint="write INTERVAL '10 minutes'")
+    if type_of(node) != "INTERVAL":
+        kind = type_of(node)
+        raise NotSupported(
+            f"the length of a window must be an INTERVAL, this one is {kind}",
+            hint="write INTERVAL '10 minutes'",
+        )
     text = render(node, ())
     answer = low.binder.constant(
         f"select epoch_us(i), datepart('year', i) * 12 + datepart('month', i) from (select {text} as i)"
