@@ -80,6 +80,8 @@ QUERIES = [  # of materialized views
     "SELECT * FROM TUMBLE(orders, id, INTERVAL '1 day')",
     "SELECT * FROM TUMBLE(orders, at, amount * INTERVAL '1 day')",
     "SELECT * FROM TUMBLE(orders, at, INTERVAL '1 month')",
+    "SELECT * FROM TUMBLE(orders, at, 60)",
+    "SELECT max(union_value(x := 1)) AS u FROM orders",
     "SELECT customer, count(*) FROM orders GROUP BY customer EMIT ON WINDOW CLOSE",
     "SELECT window_end, count(*) FROM TUMBLE(orders, at, INTERVAL '1 day') GROUP BY 1 EMIT ON WINDOW CLOSE",
     "WITH RECURSIVE r(a) AS (SELECT at FROM orders UNION ALL SELECT a FROM r WHERE a > now()) SELECT * FROM r",

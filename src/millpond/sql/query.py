@@ -51,7 +51,7 @@ def lower_query(
         for column in found.columns:
             if "UNION" in column.type:
                 raise NotSupported(
-                    f"column {column.name!r} is of type UNION, which cannot be stored",
+                    "a value of type UNION cannot be stored",
                     hint="cast it to one of its types",
                 )
         found = Relation(hold_whole(low, found.step), found.columns) if emit_on_close else found
