@@ -25,7 +25,7 @@ INTERNAL = re.compile(
 WITHOUT_A_PLACE = re.compile(
     r"parameter 1|no epoch|names are listed|this query cannot|cannot combine types|sample is not|NOT NULL constraint"
     r"|must be an INTERVAL|this one is INTEGER|unimplemented type for cast|RETURNS TABLE lists|for materialized views"
-    r"|sequence with name"
+    r"|sequence with name|of type UNION"
 )
 
 
