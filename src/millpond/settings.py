@@ -17,6 +17,10 @@ class Settings:
     catch_up_ms: int = 4_000  # how long it may take when behind
     poll_ms: int = 100  # how often sources are asked when there was nothing
     retain_epochs: int = 1_000  # how many epochs stay readable
+    error_rows_max: int = 100_000  # how many error rows are kept, of all steps together
+    error_keep_ms: int = 30 * 86_400_000  # for how long they are kept
+    late_rows_max: int = 1_000_000  # how many late rows each watermark keeps; new views are filled by them
+    late_keep_ms: int = 366 * 86_400_000  # for how long they are kept
     collect_every: int = 50  # epochs between two collections of garbage
     compact: bool = True  # merge runs beside the chain
     fan_in: int = 6  # runs of one size that are merged together

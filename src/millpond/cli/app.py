@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 
 import millpond
+from millpond.cli.commands import clear
 from millpond.cli.commands.backup import backup, restore
 from millpond.cli.commands.bench import bench
 from millpond.cli.commands.control import rescale, rollback, savepoint
@@ -63,6 +64,7 @@ GROUPS: dict[str, tuple[str, str, tuple[Command, ...]]] = {  # name: panel, help
         "List, read, compare and export the state of steps, at any kept epoch.",
         (ls, get, diff, export),
     ),
+    "clear": ("Upkeep", "Drop error rows or late rows.", (clear.errors, clear.late)),
 }
 EXITS = (
     "Exit codes: 0 done; 1 the answer is no (a replay that came out otherwise); 2 the call is wrong: fix it; "

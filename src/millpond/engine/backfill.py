@@ -30,12 +30,13 @@ from millpond.control.admission import spread
 from millpond.engine import watermarks
 from millpond.engine.compactor import compact
 from millpond.engine.engine import Engine
+from millpond.engine.error_rows import by_bucket
 from millpond.engine.over import spans_of
 from millpond.engine.spec import EpochSpec, Past, Report
 from millpond.engine.whole import Epochs
 from millpond.engine.worker import Worker
 from millpond.errors import InternalError, UnavailableError
-from millpond.operators.materialize import ERRORS, ERRORS_SPEC
+from millpond.operators.materialize import ERRORS_SPEC
 from millpond.operators.scan import Scan
 from millpond.operators.state_scan import StateScan
 from millpond.plan import codec
@@ -50,6 +51,7 @@ from millpond.state.listing import Listing
 from millpond.state.manifest import Manifest
 from millpond.state.packed import PackedWriter
 from millpond.state.plan_file import digest
+from millpond.state.retention import ERRORS
 from millpond.state.run_ref import RunRef
 from millpond.state.snapshot import concat_runs
 from millpond.state.store import Put
@@ -121,9 +123,11 @@ def errors_taken_back(
     if not steps or not runs:
         return ()
     keys = KeySet.of(pa.table({"step": pa.array(sorted(steps), pa.string())}), ERRORS_SPEC.key)
-    held = Table(ERRORS_SPEC, runs, worker.open_file).lookup(keys).table
-    rows = deltas.negate(held.select([*ERRORS_SPEC.schema.names, "_w"]))
-    return write_errors(worker, rows, token, epoch)
+    found = {}
+    for bucket, own in by_bucket(runs).items():
+        held = Table(ERRORS_SPEC, own, worker.open_file).lookup(keys).table
+        found[bucket] = deltas.negate(held.select([*ERRORS_SPEC.schema.names, "_w"]))
+    return write_errors(worker, found, token, epoch)
 
 
 class _Backfill:
@@ -270,7 +274,8 @@ class _Backfill:
         if not runs:
             return ()
         rows = own_errors(runs, self.new, self.setting.worker)
-        return write_errors(self.setting.worker, rows, self.setting.token, self.setting.epoch, at=epoch)
+        setting = self.setting
+        return write_errors(setting.worker, {setting.now_us: rows}, setting.token, setting.epoch, at=epoch)
 
     def _merge(self) -> None:
         """Keep lookups cheap however many chunks there are."""
@@ -358,22 +363,22 @@ def own_errors(runs: Sequence[RunRef], steps: Collection[str], worker: Worker) -
 
 def write_errors(
     worker: Worker,
-    rows: pa.Table,
+    rows: Mapping[int | None, pa.Table],
     token: int,
     epoch: int,
     *,
     at: int | None = None,
     spec: TableSpec = ERRORS_SPEC,
+    task: int = 0,
 ) -> tuple[RunRef, ...]:
-    """A run of error rows in a file of the epoch to come; its content is of epoch `at`, if not of that."""
-    if not rows.num_rows:
-        return ()
+    """Error rows by bucket, in a file of the epoch to come; their content is of epoch `at` or of that."""
     writer = PackedWriter()
-    writer.add(spec, deltas.consolidate(rows))
+    for bucket, some in rows.items():
+        writer.add(spec, deltas.consolidate(some), bucket=bucket)
     buffers, infos = writer.finish()
     if not infos:
         return ()
-    name = f"runs/{token}/{epoch:016d}-d-0-{os.urandom(8).hex()}"
+    name = f"runs/{token}/{epoch:016d}-d-{task}-{os.urandom(8).hex()}"
     if worker.store.put_new(name, buffers) is not Put.WON:
         raise InternalError("a random run name was already taken", detail=name)
     when = epoch if at is None else at

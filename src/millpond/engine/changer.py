@@ -28,10 +28,12 @@ from millpond.engine.protocol import (
 )
 from millpond.engine.worker import Worker
 from millpond.errors import InvalidError, MillpondError, UnavailableError
-from millpond.plan.backfill import backfill_plan
+from millpond.operators.state_scan import StateScan
+from millpond.plan.backfill import BackfillPlan, backfill_plan
 from millpond.plan.change import PlanChange, plan_change
 from millpond.plan.nodes import Plan
 from millpond.state.manifest import Manifest
+from millpond.state.retention import LATE
 from millpond.state.table_spec import TableSpec
 
 BACKFILL_BYTES = 256 << 20  # of rows that a backfill takes in at once
@@ -72,6 +74,7 @@ class Changer:
             wanted, change = self._wanted(ask.catalog, plan)
             from_now = not self.from_now.isdisjoint(change.new)
             found = backfill_plan(plan, change.plan, change.new, ask.base.positions, from_now=from_now)
+            require_late_rows(found, ask.base)
             if ask.entry is not None and change.new and found.follows:
                 filling = self._made(change, plan, ask.base)
                 fill = filling.begun(ask)
@@ -166,6 +169,22 @@ class Changer:
         else:
             catalog = save_plan(self.worker, change.plan)
         return program_of(catalog, change.plan)
+
+
+def require_late_rows(found: BackfillPlan, base: Manifest) -> None:
+    """Refuse to fill what late rows are needed for that are no longer kept: they would count as on time."""
+    for node in found.plan.nodes.values():
+        if not isinstance(node.operator, StateScan) or not node.operator.table.name.endswith(LATE):
+            continue
+        mark = node.operator.table.name.removesuffix(LATE)
+        if dropped := base.counts.get(f"late_dropped/{mark}", 0):
+            raise InvalidError(
+                f"a new view over {mark!r} cannot be filled: late rows of it are no longer kept",
+                detail=f"{dropped} late rows were dropped, and would count as on time",
+                hint="keep them longer with late_keep_ms and late_rows_max; for this view,"
+                " build on a view of the rows that were on time, or begin with new rows (backfill=False)",
+                step=mark,
+            )
 
 
 def _came_and_went(change: PlanChange) -> dict[str, list[str]]:

@@ -68,10 +68,12 @@ from millpond.errors import (
 from millpond.operators.operator import Wake
 from millpond.state.compaction import FAN_IN, UNIT_BYTES, MergeJob, plan_merges, together
 from millpond.state.filling import Fill
-from millpond.state.live import LiveRuns, lasting
+from millpond.state.live import LiveRuns, Place, lasting
 from millpond.state.manifest import Manifest, Page, RunId, check, fold, run_id
+from millpond.state.retention import ERRORS, LATE, PARTS, Retention
 from millpond.state.run_ref import RunRef
 
+NEVER = -(2**62)  # a bucket before all others
 CHANGED_MEANWHILE = "the program was changed by somebody else meanwhile"
 
 
@@ -86,6 +88,8 @@ class Policy:
     compact: bool = True
     collect: bool = True
     collect_every: int = 50  # epochs
+    errors: Retention = field(default_factory=lambda: Retention(100_000, 30 * 86_400_000_000))
+    late: Retention = field(default_factory=lambda: Retention(1_000_000, 366 * 86_400_000_000))
     tries: int = 5  # of a run, before giving up; of a put or a question four times as many
     cursor_lag: int = 100  # deliveries after which cursors are committed while more are to come
     sink_rest_us: int = 1_000_000  # a sink that failed is tried again after this, then twice this, ...
@@ -130,6 +134,8 @@ class Coordinator:
         change: str | None = None,
         based_on: str | None = None,
         constant: bool = False,
+        late: frozenset[str] = frozenset(),
+        late_needed: frozenset[str] = frozenset(),
     ) -> None:
         """`change` is the catalog of a plan to go on to as soon as the pond is taken over.
 
@@ -152,6 +158,9 @@ class Coordinator:
         self._now_us = now_us
         self._wakes = dict(wakes or {})  # by table
         self._tables = tables  # those that the plan has: others are never merged; None for all
+        self._late = late
+        self._late_needed = late_needed
+        self._retain_at = 0  # when all error rows and late rows are looked at again
         self._rewrite = rewrite
         self._change = change
         self._based_on = based_on
@@ -346,6 +355,7 @@ class Coordinator:
                 rejects,
                 due,
                 self.live.waiting,
+                self._log_buckets(now_us),
             )
             return [self._run, *self._beside()]
         beside = self._beside()
@@ -412,6 +422,19 @@ class Coordinator:
                     self._collect_at = 0
             case "attach" | "detach":
                 child, refused = self._switch_sink(command, child)
+            case "clear_errors" if command.args.get("refused") is None:
+                if command.args.get("view") is not None:
+                    return self._commit(child, added=event.cleared, removed=())
+                gone = [r for r in self.live.values() if r.table == ERRORS]
+                return self._commit(child, added=(), removed=tuple(run_id(r) for r in gone))
+            case "clear_late" if (wanted := self._late_of(command.args.get("step"))) is not None:
+                places = {(t, b) for t in wanted for b in self._held(head, t)}
+                child, gone = self._without(child, places)
+                return self._commit(child, added=(), removed=tuple(run_id(r) for r in gone))
+            case "clear_errors":
+                refused = str(command.args["refused"])
+            case "clear_late":
+                refused = f"no step {command.args.get('step')!r} keeps late rows"
             case "rollback" if event.rollback_to is not None:
                 return self._roll_back(event.rollback_to, child, event.program)
             case "change" if isinstance(command.args.get("catalog"), str):
@@ -455,6 +478,71 @@ class Coordinator:
         self._cursors[sink] = since if command.args.get("replay") else child.epoch
         left = {name: epoch for name, epoch in head.detached.items() if name != sink}
         return replace(child, detached=left, cursors=dict(self._cursors)), ""
+
+    # -- error rows and late rows -----------------------------------------------
+
+    def _retention(self, table: str) -> Retention:
+        return self.policy.errors if table == ERRORS else self.policy.late
+
+    def _log_buckets(self, now_us: int) -> dict[str, int]:
+        """Where an epoch writes its error rows and late rows."""
+        head = self._head()
+        found = {}
+        for table in (ERRORS, *self._late):
+            bucket = self._retention(table).open_bucket(self._held(head, table), now_us)
+            found[table] = max(bucket, head.cleared.get(table, bucket))
+        return found
+
+    def _held(self, manifest: Manifest, table: str) -> dict[int | None, int]:
+        """The rows of a table by bucket, without what was cleared."""
+        found, limit = self.live.rows_by_bucket(table), manifest.cleared.get(table)
+        return found if limit is None else {b: n for b, n in found.items() if b is not None and b >= limit}
+
+    def _without(self, child: Manifest, over: Iterable[Place]) -> tuple[Manifest, list[RunRef]]:
+        """The child without some buckets of error rows and late rows, and the runs that end.
+
+        Late rows that a new view must leave out when it is filled stay, where nobody sees them: they are rows
+        of a table that the pond holds anyway.
+        """
+        gone: list[RunRef] = []
+        cleared, counts = dict(child.cleared), dict(child.counts)
+        for table, bucket in over:
+            if table in self._late_needed:
+                limit = NEVER if bucket is None else bucket + 1
+                cleared[table] = max(limit, cleared.get(table, limit))
+                continue
+            for ref in self.live.at((table, bucket)):
+                gone.append(ref)
+                if table != ERRORS:  # who fills a new view must know
+                    name = f"late_dropped/{table.removesuffix(LATE)}"
+                    counts[name] = counts.get(name, 0) + ref.rows
+        return replace(child, cleared=cleared, counts=counts), gone
+
+    def _late_of(self, step: Any) -> frozenset[str] | None:
+        """The tables of late rows of one step, or of all; None if the step has none."""
+        if step is None:
+            return self._late
+        table = f"{step}{LATE}"
+        return frozenset({table}) if table in self._late else None
+
+    def _too_old(self, child: Manifest, added: Iterable[RunRef]) -> set[Place]:
+        """The buckets of error rows and late rows that retention drops with a commit.
+
+        Asked of tables that got rows, and of all of them now and then: time passes for all.
+        """
+        tables = {r.table for r in added if r.table == ERRORS or r.table in self._late}
+        if child.now_us >= self._retain_at:
+            tables = {ERRORS, *self._late}
+            part_us = min(self.policy.errors.age_us, self.policy.late.age_us) // PARTS
+            self._retain_at = child.now_us + part_us
+        found: set[Place] = set()
+        for table in tables:
+            held = self._held(child, table)
+            for ref in added:
+                if ref.table == table:
+                    held[ref.bucket] = held.get(ref.bucket, 0) + ref.rows
+            found |= {(table, bucket) for bucket in self._retention(table).over(held, child.now_us)}
+        return found
 
     # -- another program ------------------------------------------------------
 
@@ -576,6 +664,8 @@ class Coordinator:
         self._sinks = program.sinks
         self._wakes = dict(program.wakes)
         self._tables = program.tables
+        self._late = program.late
+        self._late_needed = program.late_needed
 
     @property
     def ready(self) -> bool:
@@ -603,6 +693,7 @@ class Coordinator:
             positions=positions,
             watermarks=old.watermarks,
             counts=old.counts,
+            cleared=old.cleared,
             catalog=child.catalog if program is None else program.catalog,
         )
         self._program = program
@@ -683,6 +774,14 @@ class Coordinator:
             added_all.extend(lasting(filled.runs, filled.drops))
             removed_all.extend(self.live.over(filled.drops))
         gone = set(removed_all)
+        if child.kind != "rollback":
+            over = self._too_old(child, added_all)
+            if over:
+                child, old = self._without(child, over)
+                ended = {(r.table, r.bucket) for r in old}
+                added_all = [r for r in added_all if (r.table, r.bucket) not in ended]
+                removed_all.extend(i for i in map(run_id, old) if i not in gone)
+                gone.update(map(run_id, old))
         for job, fresh in ((j, f) for m in self._merged for j, f in ((m.job, m.added), *m.also)):
             inputs = [run_id(r) for r in job.refs]
             if all(i in self.live and i not in gone for i in inputs):

@@ -37,7 +37,7 @@ from millpond.engine.spec import EpochSpec, Past
 from millpond.engine.whole import Epochs
 from millpond.engine.worker import Worker
 from millpond.errors import InternalError, InvalidError
-from millpond.operators.materialize import ERRORS, ERRORS_SPEC
+from millpond.operators.materialize import ERRORS_SPEC
 from millpond.operators.scan import Scan
 from millpond.operators.state_scan import StateScan
 from millpond.operators.watermark import Watermark
@@ -53,6 +53,7 @@ from millpond.state.filling import Cut, Fill
 from millpond.state.listing import Listing
 from millpond.state.manifest import Manifest
 from millpond.state.plan_file import digest
+from millpond.state.retention import ERRORS
 from millpond.state.run_ref import RunRef
 from millpond.state.snapshot import concat_runs
 from millpond.state.table import Table
@@ -339,7 +340,7 @@ class Filling:
         failed = [r for r in fresh if r.table == ERRORS]
         if failed:
             rows = own_errors(failed, self.change.new, self.worker)
-            runs += write_errors(self.worker, rows, ask.token, ask.epoch, spec=ASIDE_SPEC)
+            runs += write_errors(self.worker, {None: rows}, ask.token, ask.epoch, spec=ASIDE_SPEC)
         return _Wrote(tuple(replace(r, kind="merge") for r in runs), drops, counts, seen)
 
     # -- the end -----------------------------------------------------------------------
@@ -362,7 +363,7 @@ class Filling:
         errors: tuple[RunRef, ...] = ()
         if aside:
             rows_ = concat_runs(ASIDE_SPEC, aside, self.worker.open_file)
-            errors = write_errors(self.worker, rows_, ask.token, ask.epoch)
+            errors = write_errors(self.worker, {ask.now_us: rows_}, ask.token, ask.epoch)
         metrics = {
             "steps": list(fill.steps),
             "rows": following.rows,

@@ -81,6 +81,7 @@ def whole_report(run: TaskRun, task: int, headers: Mapping[tuple[int, int], fram
             "rows_in": run.rows_in,
             "bytes_written": written,
             **({"whole": True} if run.whole else {}),
+            **({"errors_ended": True} if run.errors_ended else {}),
         },
     )
     to = (len(run.spec.parallelism), 0)

@@ -11,10 +11,11 @@ from millpond.engine.protocol import Program
 from millpond.engine.worker import Worker
 from millpond.operators.scan import Scan
 from millpond.plan import codec
-from millpond.plan.backfill import is_constant
+from millpond.plan.backfill import is_constant, is_filled_from_tables
 from millpond.plan.nodes import Node, Plan
-from millpond.plan.tables import table_specs, table_wakes
+from millpond.plan.tables import late_steps, table_specs, table_wakes
 from millpond.state.plan_file import catalog_name
+from millpond.state.retention import LATE
 
 
 def save_plan(worker: Worker, plan: Plan) -> str:
@@ -34,6 +35,8 @@ def program_of(catalog: str, plan: Plan) -> Program:
         table_wakes(plan),
         frozenset(table_specs(plan)),
         any(is_constant(node) for node in plan.nodes.values()),
+        frozenset(f"{step}{LATE}" for step in late_steps(plan)),
+        frozenset(f"{step}{LATE}" for step in late_steps(plan) if is_filled_from_tables(plan, step)),
     )
 
 

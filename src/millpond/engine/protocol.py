@@ -47,6 +47,7 @@ class RunEpoch:
     rejects: Mapping[str, tuple[tuple[str, str], ...]]
     due: frozenset[str] = frozenset()  # tables whose time has come: their steps run without input too
     waiting: int = 0  # rows of the state that time may close
+    log_buckets: Mapping[str, int] = field(default_factory=dict)  # where error rows and late rows are written
 
 
 @dataclass(frozen=True)
@@ -173,6 +174,8 @@ class Program:
     wakes: Mapping[str, Wake]  # by table
     tables: frozenset[str] | None  # those that may be merged; None for all
     constant: bool = False  # does it have rows before any input?
+    late: frozenset[str] = frozenset()  # tables of late rows
+    late_needed: frozenset[str] = frozenset()  # those by which new views are filled from tables of the pond
 
 
 # -- events -------------------------------------------------------------------
@@ -190,7 +193,8 @@ class Command:
     """A control entry of the inbox."""
 
     number: int
-    kind: str  # rescale, rollback, savepoint, drop_savepoint, attach, detach, compact, gc, change
+    # rescale, rollback, savepoint, drop_savepoint, attach, detach, compact, gc, clear_errors, clear_late, change
+    kind: str
     args: Mapping[str, Any]
 
 
@@ -201,6 +205,7 @@ class Polled:
     commands: Sequence[Command] = ()  # the first control entry beyond the admitted rows, if any
     rollback_to: HeadRead | None = None  # for a rollback command: the epoch it names
     program: Program | None = None  # and the program of that epoch, where it is another than today's
+    cleared: tuple[RunRef, ...] = ()  # for clear_errors of one view: what ends its error rows
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,11 @@ from millpond.clock import Clock
 from millpond.control.admission import spread
 from millpond.engine import watermarks
 from millpond.engine.append_sinks import behind_what_was_shown, is_append_only, refusal, shown_only
+from millpond.engine.backfill import errors_taken_back, write_errors
 from millpond.engine.changer import Changer
 from millpond.engine.compactor import compact, merge_small
 from millpond.engine.engine import Engine
+from millpond.engine.error_rows import SETTLED, settled
 from millpond.engine.missing import told_missing
 from millpond.engine.programs import program_of, save_plan
 from millpond.engine.protocol import (
@@ -70,7 +72,7 @@ from millpond.errors import (
 )
 from millpond.operators.materialize import ERRORS_SPEC
 from millpond.operators.scan import Scan
-from millpond.plan.change import restored, same_program
+from millpond.plan.change import restored, same_program, upstream
 from millpond.plan.codec import with_code
 from millpond.plan.levels import Levels
 from millpond.plan.near import NOWHERE, Near, near_lookups
@@ -85,6 +87,7 @@ from millpond.state.listing import Listing, live_runs
 from millpond.state.manifest import Manifest, encode_page, is_kept, manifest_name, run_id
 from millpond.state.packed import PackedWriter
 from millpond.state.pins import DamagedPinError
+from millpond.state.retention import ERRORS
 from millpond.state.run_ref import RunRef
 from millpond.state.snapshot import Snapshot
 from millpond.state.store import MissingError, Put
@@ -215,7 +218,21 @@ class Shell:
             with named(step):
                 polls[step] = source.poll(ask.positions.get(step), seen, ask.max_rows)
         command, rollback, program = self._poll_inbox(ask, polls)
-        return Polled(self.clock.now_us(), polls, command, rollback, program)
+        cleared: tuple[RunRef, ...] = ()
+        if command and command[0].kind == "clear_errors":
+            command, cleared = self._cleared(head, command[0])
+        return Polled(self.clock.now_us(), polls, command, rollback, program, cleared)
+
+    def _cleared(self, head: Manifest, asked: Command) -> tuple[tuple[Command], tuple[RunRef, ...]]:
+        """What ends the error rows of the steps of one view."""
+        name = asked.args.get("view")
+        if name is None:
+            return (asked,), ()
+        view = self.plan.views.get(name) if isinstance(name, str) else None
+        if view is None:
+            return (replace(asked, args={**asked.args, "refused": f"there is no view {name!r}"}),), ()
+        steps = frozenset(upstream(self.plan, [view.step]))
+        return (asked,), errors_taken_back(self.worker, head, head.token, head.epoch + 1, steps)
 
     def _poll_inbox(
         self, ask: PollSources, polls: dict[str, Poll]
@@ -365,6 +382,7 @@ class Shell:
             options=self.options,
             apart=apart > 1,
             near=near,
+            log_buckets=ask.log_buckets,
         )
 
     def _parts(self, ask: RunEpoch) -> int:
@@ -438,6 +456,9 @@ class Shell:
                 advances[step] = Advance(max(numbers) + 1)
             else:
                 advances[step] = self.sources[step].advance(ask.base.positions.get(step), splits, bad)
+        if any(report.metrics.get("errors_ended") for report in reports):
+            fresh = [r for r in runs if r.table == ERRORS]
+            runs = [*(r for r in runs if r.table != ERRORS), *self._settled(ask, fresh)]
         runs.extend(self._driver_rows(ask, advances, counts))
         metrics = {
             "rows": rows,
@@ -464,7 +485,8 @@ class Shell:
             for what, reason in rows
         ]
         if bad:
-            writer.add(ERRORS_SPEC, pa.Table.from_pylist(bad, schema=ERRORS_SPEC.schema))
+            rows = pa.Table.from_pylist(bad, schema=ERRORS_SPEC.schema)
+            writer.add(ERRORS_SPEC, rows, bucket=ask.log_buckets.get(ERRORS))
             for row in bad:
                 counts[f"errors/{row['step']}"] = counts.get(f"errors/{row['step']}", 0) + 1
         buffers, infos = writer.finish()
@@ -474,6 +496,12 @@ class Shell:
         if self.store.put_new(name, buffers) is not Put.WON:
             raise InternalError("a random run name was already taken", detail=name)
         return [i.ref(name, lo=ask.epoch, hi=ask.epoch, kind="delta") for i in infos]
+
+    def _settled(self, ask: RunEpoch, fresh: Sequence[RunRef]) -> tuple[RunRef, ...]:
+        """Error rows that are taken back end where they lie, and nowhere if they were dropped."""
+        held = Listing.of(ask.base, self.worker.pages).runs(ERRORS)
+        found = settled(self.worker, fresh, held, ask.log_buckets.get(ERRORS))
+        return write_errors(self.worker, found, ask.token, ask.epoch, task=SETTLED)
 
     # -- commit ---------------------------------------------------------------------
 

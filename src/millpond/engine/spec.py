@@ -63,6 +63,7 @@ class EpochSpec:
     whole: bool = False  # no columns are left out that only failures would show
     apart: bool = False  # tasks are parts of the plan (`engine.parts`), not ranges of hashes
     near: Near = NOWHERE
+    log_buckets: Mapping[str, int] = field(default_factory=dict)  # by table: where its rows are written
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from millpond import hashing
-from millpond.delta import HASH, ORIGIN, WEIGHT
+from millpond.delta import HASH, ORIGIN, WEIGHT, consolidate, weights
 from millpond.engine import checks, frames, over, pieces, watermarks
 from millpond.engine.at_once import AtOnce
 from millpond.engine.blame import blamed
@@ -38,7 +38,7 @@ from millpond.engine.worker import Worker
 from millpond.errors import InternalError, MillpondError
 from millpond.operators.filter import Filter
 from millpond.operators.map import Map
-from millpond.operators.materialize import ERRORS, ERRORS_SPEC
+from millpond.operators.materialize import ERRORS_SPEC
 from millpond.operators.operator import NOTHING, Change, Ready, Result
 from millpond.operators.scan import Scan
 from millpond.operators.state_scan import StateScan
@@ -48,6 +48,7 @@ from millpond.plan.nodes import Node, Plan
 from millpond.sources.source import Split
 from millpond.state.listing import Listing, live_runs
 from millpond.state.packed import PackedWriter
+from millpond.state.retention import ERRORS
 from millpond.state.run_ref import RunRef
 from millpond.state.store import Put
 from millpond.state.table import Table
@@ -146,6 +147,7 @@ class TaskRun:
         self.drops: dict[str, int] = {}
         self.counts: dict[str, int] = {}
         self.errors: list[pa.Table] = []
+        self.errors_ended = False  # does one take back a row of an earlier epoch, perhaps?
         self.step_us: dict[str, int] = {}
         self.rows_in = 0
         self.whole = False  # did a step ask for whole rows?
@@ -439,7 +441,8 @@ class TaskRun:
         if change.rows.num_rows == 0:
             return
         if spec.time is None:
-            self.writer.add(spec, change.rows, presorted=change.presorted)
+            bucket = self.spec.log_buckets.get(spec.name)
+            self.writer.add(spec, change.rows, bucket=bucket, presorted=change.presorted)
             return
         buckets = spec.buckets(change.rows)
         spans = self.spans.get(spec.name)
@@ -456,7 +459,9 @@ class TaskRun:
         if self.whole:
             return (), 0
         if self.errors:
-            self._write(ERRORS_SPEC, Change(ERRORS, concat(self.errors)))
+            rows = consolidate(concat(self.errors))
+            self.errors_ended = bool((weights(rows) < 0).any())
+            self._write(ERRORS_SPEC, Change(ERRORS, rows))
         buffers, infos = self.writer.finish()
         if not infos:
             return (), 0

@@ -15,9 +15,9 @@ import pyarrow as pa
 from millpond import delta as deltas
 from millpond.operators.operator import HERE, Binding, Change, Context, Inputs, Result, Shape
 from millpond.operators.watermark import stored
+from millpond.state.retention import ERRORS
 from millpond.state.table_spec import TableSpec
 
-ERRORS = "_errors"
 ERRORS_SPEC = TableSpec(
     ERRORS,
     pa.schema([("step", pa.string()), ("row", pa.string()), ("reason", pa.string())]),

@@ -75,6 +75,17 @@ def backfill_plan(
     return _Finder(old, plan, new, positions, from_now).found()
 
 
+def is_filled_from_tables(plan: Plan, step: str) -> bool:
+    """Could all that a step was ever given be found again in tables of the pond, and nowhere else?"""
+    finder = _Finder(plan, plan, frozenset(), {*plan.nodes, "inbox"}, False)
+    try:
+        for source in plan.nodes[step].inputs:
+            finder._take(source)
+    except InvalidError:  # nowhere: no new view can be built on the step
+        return False
+    return not finder.sources
+
+
 class _Finder:
     def __init__(
         self, old: Plan, plan: Plan, new: Collection[str], positions: Collection[str], from_now: bool

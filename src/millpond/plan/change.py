@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from millpond.errors import InvalidError, nearest
-from millpond.operators.materialize import ERRORS
 from millpond.plan.compatible import check_compatible, same_meaning, with_expiry_of
 from millpond.plan.nodes import Plan, View
 from millpond.plan.tables import table_specs
+from millpond.state.retention import ERRORS
 from millpond.texts import require_text
 
 

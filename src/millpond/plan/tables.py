@@ -5,6 +5,7 @@ from __future__ import annotations
 from millpond.operators.materialize import ERRORS_SPEC
 from millpond.operators.operator import Wake
 from millpond.operators.scan import Scan
+from millpond.operators.watermark import Watermark
 from millpond.plan.nodes import Plan
 from millpond.state.table_spec import TableSpec
 from millpond.stored_code import Stored
@@ -24,3 +25,8 @@ def table_specs(plan: Plan) -> dict[str, TableSpec]:
 
 def table_wakes(plan: Plan) -> dict[str, Wake]:
     return {wake.table: wake for node in plan.nodes.values() for wake in node.binding.wakes}
+
+
+def late_steps(plan: Plan) -> list[str]:
+    """The steps that keep late rows."""
+    return [node.step for node in plan.nodes.values() if isinstance(node.operator, Watermark)]

@@ -39,6 +39,7 @@ from millpond.pond.parts import Parts
 from millpond.pond.watch import OnEpoch
 from millpond.settings import Settings
 from millpond.state.manifest import Manifest
+from millpond.state.retention import Retention
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,8 @@ def new_runner(
         change=None if wanted is plan else save_plan(parts.worker, wanted),
         based_on=None if head is None else head.catalog,
         constant=program.constant,
+        late=program.late,
+        late_needed=program.late_needed,
     )
     changer = Changer(
         parts.worker,
@@ -173,4 +176,6 @@ def _policy(settings: Settings) -> Policy:
         unit_bytes=settings.compaction_unit_bytes,
         compact=settings.compact,
         collect_every=settings.collect_every,
+        errors=Retention(settings.error_rows_max, settings.error_keep_ms * 1000),
+        late=Retention(settings.late_rows_max, settings.late_keep_ms * 1000),
     )

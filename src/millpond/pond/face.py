@@ -37,6 +37,7 @@ from millpond.plan.dangers import require_for_fork
 from millpond.plan.explain import explain_text, mermaid
 from millpond.plan.levels import cut
 from millpond.plan.nodes import Plan
+from millpond.plan.tables import late_steps
 from millpond.pond import definitions, rewriting
 from millpond.pond.door import Door
 from millpond.pond.driver import Driver, EngineName
@@ -595,6 +596,33 @@ class Pond:
     def late(self, step: str, epoch: int | str | None = None) -> pa.Table:
         """Rows that came after their time."""
         return self._reader.late(step, epoch)
+
+    def clear_errors(self, view: str | None = None) -> None:
+        """Drop the error rows of one view's steps, or all; the totals stay.
+
+        While another process runs the pond, that one does it, soon after this returns.
+        """
+        if view is not None and view not in self.plan.views:
+            raise InvalidError(
+                f"no view named {view!r}",
+                detail=f"views are {', '.join(sorted(self.plan.views)) or 'none'}",
+                hint="name a view, or no view for all error rows",
+            )
+        self._door.command("clear_errors", {} if view is None else {"view": view})
+
+    def clear_late(self, step: str | None = None) -> None:
+        """Drop the late rows of one watermark step, or all; the totals stay.
+
+        A new view over the step cannot be filled afterwards: it would take the dropped rows for on time.
+        """
+        known = late_steps(self.plan)
+        if step is not None and step not in known:
+            raise InvalidError(
+                f"step {step!r} keeps no late rows",
+                detail=f"those that do are {', '.join(known) or 'none'}",
+                hint="name a watermark step, or no step for all late rows",
+            )
+        self._door.command("clear_late", {} if step is None else {"step": step})
 
     # -- the time machine --------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ import pyarrow as pa
 from millpond import delta as deltas
 from millpond.control.admission import spread
 from millpond.engine import watermarks
+from millpond.engine.error_rows import SETTLED
 from millpond.engine.inline import InlineEngine
 from millpond.engine.placing import concat
 from millpond.engine.shell import INBOX, TABLE_KEY
@@ -29,7 +30,6 @@ from millpond.engine.spec import EpochSpec, Report
 from millpond.engine.watching import OnError, OnInput, telling_errors, watched
 from millpond.engine.worker import Worker
 from millpond.errors import DataError, InvalidError, UnavailableError
-from millpond.operators.materialize import ERRORS
 from millpond.operators.operator import Inputs
 from millpond.operators.scan import Scan
 from millpond.plan.codec import with_code
@@ -48,6 +48,7 @@ from millpond.state.inbox import read as read_entry
 from millpond.state.listing import Listing
 from millpond.state.manifest import Manifest, is_kept, run_id
 from millpond.state.overlay_store import OverlayStore
+from millpond.state.retention import ERRORS
 from millpond.state.run_ref import RunRef
 from millpond.state.snapshot import OpenFile, Snapshot, concat_runs
 from millpond.state.table_spec import TableSpec
@@ -317,12 +318,14 @@ def _compared(
             counts[name] = counts.get(name, 0) + count
     runs = [r for report in reports for r in report.runs]
     fresh = _by_table(r for r in runs if r.bucket is None or r.bucket >= drops.get(r.table, r.bucket))
-    was = _by_table(r for r in manifest.added if r.kind == "delta" and not _is_drivers(r))
+    was = _by_table(r for r in manifest.added if r.kind == "delta" and (_is_settled(r) or not _is_drivers(r)))
     mine, theirs = table_specs(plan), table_specs(stored)
     differences = {}
     for table in sorted({*fresh, *was}):
         new = _rows(mine[table], fresh.get(table, ()), worker.open_file) if table in mine else None
         old = _rows(theirs[table], was.get(table, ()), reader.worker.open_file)
+        if table == ERRORS:  # whose ends are only written where the rows are still kept
+            new, old = _without_ends(new), _without_ends(old)
         odd = difference(new, old)
         if odd.num_rows:
             differences[table] = odd
@@ -353,6 +356,15 @@ def _by_table(runs: Any) -> dict[str, list[RunRef]]:
 def _is_drivers(ref: RunRef) -> bool:
     """Was this run written by the coordinator itself, not by a task?"""
     return ref.file.rsplit("/", 1)[-1].split("-")[1] == "d"
+
+
+def _is_settled(ref: RunRef) -> bool:
+    """Are these error rows of tasks, written again by the coordinator?"""
+    return ref.table == ERRORS and _is_drivers(ref) and f"-d-{SETTLED}-" in ref.file
+
+
+def _without_ends(rows: pa.Table | None) -> pa.Table | None:
+    return None if rows is None else rows.filter(pa.array(deltas.weights(rows) > 0))
 
 
 def _rows(spec: TableSpec, runs: Sequence[RunRef], open_file: OpenFile) -> pa.Table | None:
@@ -405,7 +417,7 @@ def _counted(reader: Reader, manifest: Manifest, base: Manifest) -> dict[str, in
         for name, count in manifest.counts.items()
         if count != base.counts.get(name, 0)
     }
-    refused = [r for r in manifest.added if r.table == ERRORS and _is_drivers(r)]
+    refused = [r for r in manifest.added if r.table == ERRORS and _is_drivers(r) and not _is_settled(r)]
     for ref in refused:
         segment = reader.worker.open_file(ref.file).segment(ref.segment)
         start, stop = segment.cut(ref.h_min, ref.h_max)

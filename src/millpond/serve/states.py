@@ -48,7 +48,7 @@ def state_infos(snapshot: Snapshot, plan: Plan) -> list[StateInfo]:
         for table in node.binding.tables:
             name = state_name(table)
             if "." not in name:
-                runs = snapshot.listing.runs(table.name)
+                runs = snapshot.runs(table.name)
                 found.append(
                     StateInfo(node.step, name, sum(r.rows for r in runs), sum(r.bytes for r in runs))
                 )
@@ -84,7 +84,7 @@ def find_state(plan: Plan, step: str, name: str) -> TableSpec:
 
 def pieces(snapshot: Snapshot, plan: Plan, spec: TableSpec) -> Iterator[pa.Table]:
     """The rows that live, in the columns that people see, a unit at a time; at least one table."""
-    refs = snapshot.listing.runs(spec.name)
+    refs = snapshot.runs(spec.name)
     names = [name for name in spec.schema.names if name != EXPIRES]
     over = _over(snapshot, plan, spec)
     for h_min, h_max in cut_units(max(1, math.ceil(sum(r.bytes for r in refs) / UNIT_BYTES))):

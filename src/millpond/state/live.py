@@ -10,6 +10,7 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping
 
 from millpond.state.manifest import RunId, run_id
+from millpond.state.retention import is_log
 from millpond.state.run_ref import RunRef
 
 Place = tuple[str, int | None]  # table, bucket
@@ -74,13 +75,17 @@ class LiveRuns:
             heapq.heappop(heap)
         return heap[0] if heap else None
 
+    def rows_by_bucket(self, table: str) -> dict[int | None, int]:
+        buckets = self._places.get(table, {})
+        return {bucket: sum(r.rows for r in runs.values()) for bucket, runs in buckets.items()}
+
     def change(self, added: Iterable[RunRef], removed: Iterable[RunId]) -> None:
         for ident in removed:
             ref = self._refs.pop(ident, None)
             if ref is None:
                 continue
             buckets = self._places[ref.table]
-            if ref.bucket is not None:
+            if _waits(ref):
                 self.waiting -= ref.rows
             del buckets[ref.bucket][ident]
             if not buckets[ref.bucket]:
@@ -88,7 +93,7 @@ class LiveRuns:
             self.touched.add((ref.table, ref.bucket))
         for ref in added:
             ident = run_id(ref)
-            if ref.bucket is not None and ident not in self._refs:
+            if _waits(ref) and ident not in self._refs:
                 self.waiting += ref.rows
             self._refs[ident] = ref
             buckets = self._places.setdefault(ref.table, {})
@@ -96,6 +101,11 @@ class LiveRuns:
                 heapq.heappush(self._heaps[ref.table], ref.bucket)
             buckets.setdefault(ref.bucket, {})[ident] = ref
             self.touched.add((ref.table, ref.bucket))
+
+
+def _waits(ref: RunRef) -> bool:
+    """May time close the rows of this run, and give them to somebody?"""
+    return ref.bucket is not None and not is_log(ref.table)
 
 
 def lasting(runs: Iterable[RunRef], drops: Mapping[str, int]) -> tuple[RunRef, ...]:

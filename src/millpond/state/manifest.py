@@ -76,6 +76,8 @@ class Manifest:
     metrics: Mapping[str, Any] = field(default_factory=dict)
     savepoints: Mapping[str, int] = field(default_factory=dict)
     detached: Mapping[str, int] = field(default_factory=dict)  # sinks that get nothing: since which epoch
+    # Late rows in buckets before these were cleared: nobody sees them, new views are filled by them.
+    cleared: Mapping[str, int] = field(default_factory=dict)
     filling: Fill | None = None  # views that are being made beside the program
     format: int = FORMAT
 

@@ -57,7 +57,14 @@ class Snapshot:
         return Snapshot(self.store, read_manifest(self.store, epoch), self._pages, self._open_file)
 
     def table(self, spec: TableSpec) -> Table:
-        return Table(spec, self.listing.runs(spec.name), self._open_file)
+        return Table(spec, self.runs(spec.name), self._open_file)
+
+    def runs(self, table: str) -> Sequence[RunRef]:
+        """The live runs of a table, without what was cleared."""
+        found, limit = self.listing.runs(table), self.manifest.cleared.get(table)
+        if limit is None:
+            return found
+        return [r for r in found if r.bucket is not None and r.bucket >= limit]
 
     def scan(self, spec: TableSpec, columns: Sequence[str]) -> pa.Table:
         """All rows, repeated by weight, with the given columns; sorted by (hash, key, order)."""

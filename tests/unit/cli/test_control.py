@@ -162,3 +162,22 @@ def test_fork(tmp_path: Path) -> None:
     assert {r["shop"]: r["total"] for r in rows} == {"a": 1, "b": 2}
     again = ask("fork", path, child)
     assert again.code == 3 and "there is a pond here already" in again.err
+
+
+def test_error_rows_and_late_rows_are_cleared(tmp_path: Path) -> None:
+    source = sales()
+    with define(tmp_path / "pond", source, poll_ms=10) as pond:
+        pond.sql("CREATE TABLE t (s text); CREATE MATERIALIZED VIEW n AS SELECT s::int AS n FROM t")
+        pond.sql("INSERT INTO t VALUES ('x'); FLUSH")
+        assert pond.errors().num_rows == 1
+        pond.start()
+        path = str(tmp_path / "pond")
+        assert ask_json("clear", "errors", path, "by_shop")["status"] == "done"
+        assert pond.errors().num_rows == 1
+        assert "error rows of n dropped in epoch" in ask("clear", "errors", path, "n").out
+        assert pond.errors().num_rows == 0
+        assert ask_json("clear", "errors", path)["status"] == "done"
+        assert ask_json("clear", "late", path)["status"] == "done"
+        assert ask("clear", "errors", path, "nothing").code == 2
+        assert ask("clear", "late", path, "nothing").code == 2
+        pond.stop()

@@ -1,0 +1,66 @@
+"""Retention of error rows and late rows: how long, and how many.
+
+Such a table is a log.  Its runs lie in buckets by the time of the epochs that wrote them; a bucket is open
+until it is a part of what may be kept, by age or by count, and then the next one begins.  So old rows leave
+as whole buckets, without a look at any row (law 5), and there are only ever a few buckets.
+
+Law: a row of such a table is only cancelled within its bucket (see `engine.error_rows`), so a bucket can go
+at any time and leaves no debt behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+PARTS = 16  # buckets in which the rows of a whole retention lie, about
+ERRORS = "_errors"
+LATE = "/late"  # ends the name of a table of late rows
+
+Held = Mapping[int | None, int]  # rows by bucket; None for runs from before there were any
+
+
+@dataclass(frozen=True)
+class Retention:
+    rows_max: int
+    age_us: int
+
+    def open_bucket(self, held: Held, now_us: int) -> int:
+        """The bucket in which an epoch writes.
+
+        >>> keep = Retention(rows_max=32, age_us=1600)
+        >>> keep.open_bucket({}, 500), keep.open_bucket({500: 1}, 599), keep.open_bucket({500: 2}, 510)
+        (500, 500, 510)
+        """
+        newest = max((b for b in held if b is not None), default=None)
+        if newest is None:
+            return now_us
+        part = newest + self.age_us // PARTS
+        is_full = now_us >= part or held[newest] >= self.rows_max // PARTS
+        return max(now_us, newest + 1) if is_full else newest
+
+    def over(self, held: Held, now_us: int) -> set[int | None]:
+        """The buckets whose rows are too old or too many; the newest is only ever too old.
+
+        >>> keep = Retention(rows_max=32, age_us=1600)
+        >>> sorted(keep.over({100: 9, 200: 20, 300: 9, 1800: 1}, 1850))
+        [100]
+        >>> sorted(keep.over({100: 2, 200: 2, 300: 1}, 1905))
+        [100, 200]
+        """
+        found: set[int | None] = set()
+        rows, after = 0, None
+        for bucket in sorted((b for b in held if b is not None), reverse=True):
+            end = bucket + self.age_us // PARTS  # no later row was written into it
+            rows += held[bucket]
+            if end <= now_us - self.age_us or (rows > self.rows_max and after is not None):
+                found.add(bucket)
+            after = bucket
+        if None in held and (found or rows + held[None] > self.rows_max):
+            found.add(None)  # older than all others
+        return found
+
+
+def is_log(table: str) -> bool:
+    """Is this a table of error rows or late rows?"""
+    return table == ERRORS or table.endswith(LATE)
