@@ -47,6 +47,15 @@ def the_collector_ignores_pins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(garbage, "pins", lambda store: [])
 
 
+def the_collector_does_not_look_into_the_inbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(garbage, "_asked_for", lambda store, head: set())
+
+
+def the_collector_ignores_plans_that_were_just_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned = garbage._pinned
+    monkeypatch.setattr(garbage, "_pinned", lambda *a: (*pinned(*a)[:3], set()))
+
+
 def the_collector_spares_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     collect = Shell._collect
     monkeypatch.setattr(
@@ -171,6 +180,8 @@ MUTATIONS: list[Callable[[pytest.MonkeyPatch], None]] = [
     unknown_counts_as_won,
     the_collector_ignores_pins,
     the_collector_spares_nothing,
+    the_collector_does_not_look_into_the_inbox,
+    the_collector_ignores_plans_that_were_just_saved,
     merges_join_whatever_became_of_their_inputs,
     a_rollback_forgets_positions,
     a_rollback_keeps_the_program_of_today,

@@ -42,8 +42,10 @@ from millpond.serve.reader import Reader
 from millpond.sources.memory import MemorySource
 from millpond.state import history, inbox
 from millpond.state.fork import fork
-from millpond.state.manifest import Manifest
+from millpond.state.manifest import Manifest, is_kept
 from millpond.state.memory_store import MemoryStore
+from millpond.state.pins import pin_plan, unpin
+from millpond.state.plan_file import digest
 from millpond.state.snapshot import Snapshot
 from millpond.state.store import Data, Names, Put, PutUnknownError, StoreError
 from tests.unit.engine.hold import hold
@@ -160,6 +162,7 @@ class World:
         for name, plan in self.plans.items():
             self.store.put_new(name, codec.dumps(plan))
         self.changed = 0  # epochs that changed the program
+        self.workers: list[Worker] = []  # who must know the live parts of a plan
         self.forks: list[tuple[MemoryStore, int]] = []
         self.events: list[str] = []
         self.readers_done = 0
@@ -230,6 +233,10 @@ class World:
         }
 
     def check_snapshot(self, snapshot: Snapshot, view: str) -> None:
+        catalog = snapshot.manifest.catalog
+        assert catalog is None or self.store.size(catalog) is not None, (
+            f"the plan of {snapshot.epoch} is gone"
+        )
         plan = self.plan_of(snapshot.manifest.catalog)
         node = plan.views.get(view)
         if node is None:
@@ -254,6 +261,13 @@ class World:
         told = manifest.metrics.get("refused", "")
         if "change refused" in told:
             assert CHANGED_MEANWHILE in told, f"epoch {manifest.epoch}: {told}"
+
+    def check_plan(self, manifest: Manifest) -> None:
+        """The program of every kept epoch is there, also of the one that was just committed."""
+        head = history.read_head(self.store)
+        assert head is not None
+        if is_kept(head, manifest.epoch) and manifest.catalog is not None:
+            assert self.store.size(manifest.catalog) is not None, f"epoch {manifest.epoch}: its plan is gone"
 
     def check_held(self, snapshot: Snapshot) -> None:
         """Every tick that came in is held, or came out when its time was over."""
@@ -281,6 +295,7 @@ class World:
         plan = self.plan_of(catalog)
         for name, known in self.plans.items():
             worker.know_plan(name, known)
+        self.workers.append(worker)
         program = program_of(catalog, plan)
         coordinator = Coordinator(
             pond=f"{self.rng.getrandbits(64):x}",
@@ -322,6 +337,7 @@ class World:
                 if coordinator.head is not shell._head:
                     self.changed += coordinator.head.kind == "change"
                     self.check_refused(coordinator.head)
+                    self.check_plan(coordinator.head)
                 shell.committed(coordinator.head)
             for instruction in instructions:
                 if isinstance(instruction, Halt):
@@ -392,11 +408,24 @@ class World:
                 elif roll < 0.22 and head is not None:
                     self._command("rollback", {"epoch": self.rng.randint(max(0, head.floor), head.epoch)})
                 elif roll < 0.45:
-                    self._command("change", {"catalog": self.rng.choice(PROGRAMS)})
+                    self._change(self.rng.choice(PROGRAMS))
                 elif roll < 0.53:
                     self._command("savepoint", {"name": f"s{self.rng.randint(0, 2)}"})
             except UnavailableError:
                 continue
+
+    def _change(self, program: str) -> None:
+        """Ask for a program as `save_plan` does: under a name of its own, pinned until the entry is there."""
+        raw = self.store.get(program)
+        name = f"catalog/{self.rng.getrandbits(64):016x}-{digest(raw)}"
+        self.plans[name] = self.plan_of(program)
+        for worker in self.workers:
+            worker.know_plan(name, self.plans[name])
+        store = self.faulty()
+        made = pin_plan(store, name, 1 << 60)
+        store.put_new(name, raw)
+        self._command("change", {"catalog": name})
+        unpin(store, made)
 
     def _command(self, kind: str, args: dict[str, Any]) -> None:
         inbox.append(self.faulty(), kind, args)

@@ -615,6 +615,10 @@ class Coordinator:
         counts = {n: c for n, c in child.counts.items() if n.partition("/")[2] not in gone}
         for name, count in event.counts.items():
             counts[name] = counts.get(name, 0) + count
+        # Cursors of sinks that went before any kept epoch: no rollback brings these back.
+        oldest = min([child.floor, *child.savepoints.values()])
+        sinks = {*self._sinks, *event.program.sinks}
+        self._cursors = {s: e for s, e in self._cursors.items() if s in sinks or e >= oldest}
         for sink in set(self._sinks) ^ set(event.program.sinks):
             self._delivering.pop(sink, None)
             self._resting.pop(sink, None)

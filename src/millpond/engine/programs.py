@@ -1,30 +1,51 @@
-"""Programs of a pond: plans under `catalog/`, named by their content.
+"""Programs of a pond: plans under `catalog/`, whose names end with a digest of their content.
 
 A process that defined a plan knows it with its live objects; others read it.
 """
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 
+from millpond.clock import SystemClock
 from millpond.engine.protocol import Program
 from millpond.engine.worker import Worker
+from millpond.errors import UnavailableError
 from millpond.operators.scan import Scan
 from millpond.plan import codec
 from millpond.plan.backfill import is_constant, is_filled_from_tables
 from millpond.plan.nodes import Node, Plan
 from millpond.plan.tables import late_steps, table_specs, table_wakes
-from millpond.state.plan_file import catalog_name
+from millpond.state.pins import pin_plan, unpin
+from millpond.state.plan_file import fresh_name, is_named
 from millpond.state.retention import LATE
 
+PIN_US = 3_600_000_000  # by then an entry or a manifest names a plan that was saved, or it may be collected
 
-def save_plan(worker: Worker, plan: Plan) -> str:
-    """Store a plan; the name it has in the catalog."""
+
+def save_plan(worker: Worker, plan: Plan, current: str | None = None) -> str:
+    """Store a plan; the name it has in the catalog.  It is pinned until `release_plan`.
+
+    `current` is the program of the head: nothing is stored where that is it.
+    """
     raw = codec.dumps(plan)
-    name = catalog_name(raw)
+    if current is not None and is_named(current, raw):
+        worker.know_plan(current, plan)
+        return current
+    name = fresh_name(raw)
+    worker.plan_pins[name] = pin_plan(worker.store, name, SystemClock().now_us() + PIN_US)
     worker.store.put_new(name, raw)
     worker.know_plan(name, plan)
     return name
+
+
+def release_plan(worker: Worker, name: str) -> None:
+    """An entry of the inbox or a manifest names a plan now, or nobody will."""
+    made = worker.plan_pins.pop(name, None)
+    if made is not None:
+        with contextlib.suppress(UnavailableError):  # it runs out
+            unpin(worker.store, made)
 
 
 def program_of(catalog: str, plan: Plan) -> Program:

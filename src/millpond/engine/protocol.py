@@ -193,8 +193,7 @@ class Command:
     """A control entry of the inbox."""
 
     number: int
-    # rescale, rollback, savepoint, drop_savepoint, attach, detach, compact, gc, clear_errors, clear_late, change
-    kind: str
+    kind: str  # rescale, rollback, savepoint, attach, compact, clear_errors, change, …
     args: Mapping[str, Any]
 
 

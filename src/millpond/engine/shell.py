@@ -27,7 +27,7 @@ from millpond.engine.compactor import compact, merge_small
 from millpond.engine.engine import Engine
 from millpond.engine.error_rows import SETTLED, settled
 from millpond.engine.missing import told_missing
-from millpond.engine.programs import program_of, save_plan
+from millpond.engine.programs import program_of, release_plan, save_plan
 from millpond.engine.protocol import (
     ChangePlan,
     Collect,
@@ -332,7 +332,7 @@ class Shell:
         plan = with_code(restored(self.worker.description(manifest.catalog), self.plan))
         if same_program(plan, self.plan):
             return None
-        return program_of(save_plan(self.worker, plan), plan)
+        return program_of(save_plan(self.worker, plan, self.catalog), plan)
 
     def _change(self, ask: ChangePlan) -> Event:
         return self.changer.change(ask, Plan() if ask.begins else self.plan)
@@ -518,6 +518,9 @@ class Shell:
         """The coordinator knows that this manifest is the head."""
         if manifest.catalog is not None and manifest.catalog != self.catalog:
             self._go_on_with(manifest.catalog, *self.worker.plan(manifest.catalog))
+        for name in {manifest.catalog, None if manifest.filling is None else manifest.filling.catalog}:
+            if name is not None:
+                release_plan(self.worker, name)
         self.changer.committed(manifest)
         self._head = manifest
 

@@ -21,11 +21,13 @@ from millpond.plan.near import NOWHERE, Near
 from millpond.plan.nodes import Plan
 from millpond.state.listing import Listing, PageCache
 from millpond.state.packed import PackedFile
+from millpond.state.pins import Pin
 from millpond.state.plan_file import read_plan
 from millpond.state.store import Store, open_store
 from millpond.state.trust import Trust
 
 FILES_OPEN = 2048
+PLANS_MAX = 64  # programs that are kept in memory
 FILES_SPARE = 64  # open files that may be of no use to the newest epoch
 
 
@@ -39,8 +41,10 @@ class Worker:
         self.trust = trust or Trust(store)  # of code that is stored in the pond
         self.pages = PageCache(store)
         self._files: OrderedDict[str, PackedFile] = OrderedDict()
-        self._plans: dict[str, Plan] = {}  # as they were read, or as this process defined them
+        # As they were read, or as this process defined them; those that were used last are behind.
+        self._plans: OrderedDict[str, Plan] = OrderedDict()
         self._runnable: dict[str, Plan] = {}
+        self.plan_pins: dict[str, Pin] = {}  # of plans that this process saved, and nothing names yet
         self._levels: dict[tuple[str, bool, Near], Levels] = {}
         self._parts: dict[tuple[str, int], tuple[Part, ...]] = {}
         self._together: dict[tuple[str, int, bool, Near, Part | None], Together] = {}
@@ -90,15 +94,23 @@ class Worker:
 
     def description(self, catalog: str) -> Plan:
         """A plan to read by: user code in it is not loaded, unless it is this process's own."""
-        plan = self._plans.get(catalog)
+        plan = self._used(catalog)
         if plan is None:
             plan = self._plans[catalog] = codec.read(
                 read_plan(self.store, catalog), self.trust.guard(catalog)
             )
+            self._forget_old_plans()
         return plan
+
+    def _used(self, catalog: str) -> Plan | None:
+        with self._lock:
+            if catalog in self._plans:
+                self._plans.move_to_end(catalog)
+            return self._plans.get(catalog)
 
     def plan(self, catalog: str, whole: bool = False, near: Near = NOWHERE) -> tuple[Plan, Levels]:
         """A plan to run; this loads the code that is stored in it."""
+        self._used(catalog)
         plan = self._runnable.get(catalog)
         if plan is None:
             plan = self._runnable[catalog] = codec.with_code(self.description(catalog))
@@ -129,6 +141,12 @@ class Worker:
         """The driver already holds the plan, with its live objects."""
         self.forget_plan(catalog)
         self._plans[catalog] = plan
+        self._forget_old_plans()
+
+    def _forget_old_plans(self) -> None:
+        """Programs change: those that were used last are kept in memory, others are read again."""
+        while len(self._plans) > PLANS_MAX:
+            self.forget_plan(next(iter(self._plans)))
 
     def forget_plan(self, catalog: str) -> None:
         self._plans.pop(catalog, None)

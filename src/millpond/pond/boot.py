@@ -120,7 +120,8 @@ def new_runner(
 ) -> Runner:
     plan, wanted = plans.plan, plans.wanted
     settings = parts.settings
-    program = program_of(save_plan(parts.worker, plan), plan)
+    current = None if head is None else head.catalog
+    program = program_of(save_plan(parts.worker, plan, current), plan)
     coordinator = Coordinator(
         pond=uuid.uuid4().hex,
         catalog=program.catalog,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from millpond.engine.backfill import OnProgress
 from millpond.engine.coordinator import CHANGED_MEANWHILE
 from millpond.engine.filling import progress_of
-from millpond.engine.programs import save_plan
+from millpond.engine.programs import release_plan, save_plan
 from millpond.errors import ConflictError, InvalidError, UnavailableError
 from millpond.plan.backfill import backfill_plan
 from millpond.plan.change import check_whole, plan_change, restored
@@ -55,7 +55,11 @@ class Program:
         backfill_plan(running, change.plan, change.new, parts.reader.head().positions)
         self.watch.on_progress = on_progress
         try:
-            return self._change_to(save_plan(parts.worker, change.plan), base)
+            catalog = save_plan(parts.worker, change.plan, parts.reader.head().catalog)
+            try:
+                return self._change_to(catalog, base)
+            finally:
+                release_plan(parts.worker, catalog)
         finally:
             self.watch.on_progress = None
 

@@ -16,6 +16,7 @@ from millpond.state.seal import sealed, unsealed
 from millpond.state.store import MissingError, Store
 
 PREFIX = "pins/"
+NO_EPOCH = 10**15  # of a pin that keeps a plan and no epoch: none has this number
 FORMAT = 2  # of a pin; version 1 has neither this number nor a checksum
 
 
@@ -30,6 +31,7 @@ class Pin:
     last: int  # everything from `epoch` to `last` is kept
     expires_us: int | None  # None: until removed (a fork)
     why: str = "reader"
+    plan: str | None = None  # of the catalog: it is about to be named by an entry or a manifest
 
     @property
     def epochs(self) -> range:
@@ -42,6 +44,14 @@ def pin(
     """Keep an epoch, or all from it to `last`; believed only after the floor was looked at again."""
     made = Pin(f"{PREFIX}{epoch:016d}-{os.urandom(8).hex()}", epoch, last or epoch, expires_us, why)
     data = {"epoch": epoch, "last": made.last, "expires_us": expires_us, "why": why}
+    store.put_new(made.name, sealed({"format": FORMAT, **data}))
+    return made
+
+
+def pin_plan(store: Store, plan: str, expires_us: int) -> Pin:
+    """Keep a plan that nothing names yet; put before the plan, and removed once something names it."""
+    made = Pin(f"{PREFIX}{NO_EPOCH:016d}-{os.urandom(8).hex()}", NO_EPOCH, NO_EPOCH, expires_us, "plan", plan)
+    data = {"epoch": NO_EPOCH, "last": NO_EPOCH, "expires_us": expires_us, "why": made.why, "plan": plan}
     store.put_new(made.name, sealed({"format": FORMAT, **data}))
     return made
 
@@ -65,7 +75,7 @@ def _parse(name: str, raw: bytes) -> Pin:
     """A pin, verified: one that cannot be read might keep anything, so nothing is collected past it."""
     try:
         data = unsealed(raw)
-        return Pin(name, data["epoch"], data["last"], data["expires_us"], data["why"])
+        return Pin(name, data["epoch"], data["last"], data["expires_us"], data["why"], data.get("plan"))
     except (ValueError, KeyError, TypeError) as broken:
         raise DamagedPinError(
             f"pin {name} cannot be read",

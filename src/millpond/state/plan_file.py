@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 
 from millpond.errors import DataError
@@ -16,9 +17,19 @@ def digest(raw: bytes) -> str:
     return hashlib.blake2b(raw, digest_size=12).hexdigest()
 
 
-def catalog_name(raw: bytes) -> str:
-    """The name of a plan in the catalog."""
-    return f"{PREFIX}{digest(raw)}"
+def fresh_name(raw: bytes) -> str:
+    """A name that no plan has had, not even an equal one: it would be collected as the old one is."""
+    return f"{PREFIX}{os.urandom(8).hex()}-{digest(raw)}"
+
+
+def is_named(name: str, raw: bytes) -> bool:
+    """Is this the name of such a plan?"""
+    return name.startswith(PREFIX) and name.endswith(digest(raw))
+
+
+def plan_names(store: Store) -> list[str]:
+    """The plans in the catalog."""
+    return [name for name in store.list(PREFIX) if _DIGEST.search(name)]
 
 
 def read_plan(store: Store, name: str) -> bytes:

@@ -56,17 +56,18 @@ def gc(
     if dry_run:
         found, floor = found_garbage(reader, keep)
         freed = found.size(reader.store)
+        files = len(found.files) + len(found.plans)
         output.write(
             Said(
-                f"would delete {count(len(found.manifests))} manifests and {count(len(found.files))} files, "
+                f"would delete {count(len(found.manifests))} manifests and {count(files)} files, "
                 f"{size(freed)}; epochs from {floor} on could be read",
                 {
                     "status": "dry run",
                     "manifests": len(found.manifests),
-                    "files": len(found.files),
+                    "files": files,
                     "bytes": freed,
                     "floor": floor,
-                    "names": [*found.manifests, *found.files, *found.entries],
+                    "names": [*found.manifests, *found.files, *found.entries, *found.plans],
                 },
             )
         )
