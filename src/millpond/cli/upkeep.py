@@ -150,6 +150,6 @@ def _refuse_running(reader: Reader, lease_ms: int) -> None:
     if not lease.silent_for(reader.store, lease_ms / 1000, stop=lambda: time.monotonic() > until):
         raise RunningError(
             "a pipeline is running on this pond",
-            detail=f"{last.holder if last else 'somebody'} keeps renewing its lease",
+            detail=last.described() if last else None,
             hint="it compacts and collects by itself; stop it first to do that by hand",
         )
