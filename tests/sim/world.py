@@ -424,6 +424,8 @@ class World:
         store = self.faulty()
         made = pin_plan(store, name, 1 << 60)
         store.put_new(name, raw)
+        for _ in range(self.rng.choice([0, 0, 100])):  # a process that sleeps in between
+            self.baton.pause()
         self._command("change", {"catalog": name})
         unpin(store, made)
 
