@@ -189,9 +189,16 @@ def test_the_executors_python_is_compared_with_ours() -> None:
 def test_what_is_slow_is_advised() -> None:
     assert advice({**SETTINGS}) == []
     told = advice({"spark.python.worker.reuse": "false", "spark.cleaner.referenceTracking": "false"})
-    for setting in ("unix.domain.socket", "worker.reuse", f"daemon.module={DAEMON}", "referenceTracking"):
+    named = (
+        "unix.domain.socket",
+        "worker.reuse",
+        f"daemon.module={DAEMON}",
+        "referenceTracking",
+        "faulthandler",
+    )
+    for setting in named:
         assert any(setting in line for line in told), setting
-    assert len(told) == 4
+    assert len(told) == len(named)
 
 
 def in_a_process(script: str) -> subprocess.CompletedProcess[str]:

@@ -17,10 +17,11 @@ import gc
 import importlib
 import os
 import pkgutil
+import signal
 import sys
 from collections.abc import Callable
 from io import BufferedReader
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
@@ -121,13 +122,28 @@ def ends_quietly(work: Work) -> Work:
     return when_asked
 
 
+class Signals:
+    """The module `signal` for `pyspark.daemon`, which ignores SIGCHLD: so nobody knows how workers end."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(signal, name)
+
+    def signal(self, number: int, handler: Any) -> Any:
+        from millpond.engine.worker_ends import reap
+
+        ignored = number == signal.SIGCHLD and handler is signal.SIG_IGN
+        return signal.signal(number, reap if ignored else handler)
+
+
 def main() -> None:
     if not quiet_threads():
         os.execv(sys.executable, sys.orig_argv)
     prepare()
+    import pyspark.daemon
     import pyspark.worker
     from pyspark.daemon import manager
 
+    setattr(pyspark.daemon, "signal", Signals())  # noqa: B010 - it is a module for mypy
     pyspark.worker.main = ends_quietly(pyspark.worker.main)  # what the manager calls in a forked worker
     try:
         manager()

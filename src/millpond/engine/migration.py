@@ -20,7 +20,7 @@ from millpond.engine.lives import tables_of, with_ends
 from millpond.engine.rewrite import Rewriter
 from millpond.engine.state_rows import EXPIRES, from_arrow, from_python, misfit, python_rows, refuse_unknown
 from millpond.errors import InvalidError
-from millpond.operators.user_code import FATAL, name_of, told
+from millpond.operators.user_code import is_row_fault, name_of, told
 from millpond.plan.evolution import evolves, known_tables, user_states
 from millpond.plan.nodes import Node, Plan
 from millpond.state.table_spec import TableSpec
@@ -175,9 +175,9 @@ def _row(move: Move, given: dict[str, Any]) -> dict[str, Any] | None:
     before = dict(given)
     try:
         made = move.function(given)
-    except FATAL:
-        raise
-    except Exception as error:  # a user's function may raise anything: told with its row
+    except BaseException as error:  # a user's function may raise anything: told with its row
+        if not is_row_fault(error):
+            raise
         raise _failed(move, error, f", in row {before!r}") from error
     if made is None:
         return None
@@ -191,9 +191,9 @@ def _row(move: Move, given: dict[str, Any]) -> dict[str, Any] | None:
 def _by_table(move: Move, piece: pa.Table) -> pa.Table:
     try:
         made = move.function(piece)
-    except FATAL:
-        raise
-    except Exception as error:  # as above
+    except BaseException as error:  # as above
+        if not is_row_fault(error):
+            raise
         raise _failed(move, error) from error
     if made is None:
         return move.new.schema.empty_table()
@@ -220,7 +220,7 @@ def _takes_tables(function: Function) -> bool:
     return first is not None and hints.get(first) is pa.Table
 
 
-def _failed(move: Move, error: Exception, where: str = "") -> InvalidError:
+def _failed(move: Move, error: BaseException, where: str = "") -> InvalidError:
     return InvalidError(
         f"the migration of state {_name(move)!r} failed; nothing was changed",
         detail=told(error, move.function) + where,

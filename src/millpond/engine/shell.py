@@ -72,6 +72,7 @@ from millpond.errors import (
 )
 from millpond.operators.materialize import ERRORS_SPEC
 from millpond.operators.scan import Scan
+from millpond.operators.user_code import ENDINGS, is_interrupt
 from millpond.plan.change import restored, same_program, upstream
 from millpond.plan.codec import with_code
 from millpond.plan.levels import Levels
@@ -570,7 +571,9 @@ class Shell:
             )
             told.__cause__ = error
             return DeliverFailed(ask.sink, ask.epoch, told)
-        except Exception as error:  # a user's sink may raise anything: kept and shown, the chain goes on
+        except (Exception, *ENDINGS) as error:  # of a user's sink: kept and shown, the chain goes on
+            if is_interrupt(error):
+                raise
             wrapped = UnavailableError(
                 f"sink {ask.sink!r} failed",
                 detail=f"{type(error).__name__}: {error}",

@@ -37,6 +37,7 @@ from typing import IO, TYPE_CHECKING, Any
 import cloudpickle
 from pyspark.serializers import Serializer, SpecialLengths
 
+from millpond.engine import breadcrumb, worker_ends
 from millpond.engine.depot import FRAME_BYTES_MIN, Shelf, fetch, is_ticket
 from millpond.engine.frames import Raw
 from millpond.engine.spark_served import Served
@@ -129,6 +130,7 @@ class Task:
 
     def __call__(self, task: int, incoming: Iterator[bytes]) -> Iterator[Any]:
         shelf = None if self.depot is None else Shelf(self.depot)
+        breadcrumb.enable()
         try:
             frames = self._drained(incoming) if self.first else self._fetched(incoming)
             sent = 0
@@ -220,6 +222,11 @@ class SparkChain:
             self._environment.put(name, value)
         # In local mode tasks are on this machine, and exchange large frames by files.
         self._depot = context._temp_dir if _on_this_machine(context.master) else None
+        # There the daemon can tell the driver how a worker ended, too.
+        self._ends = None if self._depot is None else os.path.join(self._depot, "worker-ends")
+        if self._ends is not None:
+            os.makedirs(self._ends, exist_ok=True)
+            self._environment.put(worker_ends.FOLDER, self._ends)
         self._bases: dict[int, Any] = {}
         self._partitioners: dict[int, Any] = {}
         self._make_pool()
@@ -289,7 +296,7 @@ class SparkChain:
                 # does not make it.  After a failure it is left to that: a late task may still write.
                 rdd.cleanShuffleDependencies(False)
             except _spark_errors() as error:
-                raise _translate(error) from None
+                raise _translate(error, self._ends) from None
             return _whole(frames, parallelism[-1])
         finally:
             if depot is not None:
@@ -420,7 +427,7 @@ def _spark_errors() -> tuple[type[Exception], ...]:
     return (Py4JError, PySparkException, ConnectionError)
 
 
-def _translate(error: Exception) -> MillpondError:
+def _translate(error: Exception, ends: str | None) -> MillpondError:
     """What a failed job means for the caller: the original error, our bug, or try again."""
     text = str(error)
     if carried := _CARRIED.search(text):
@@ -429,10 +436,44 @@ def _translate(error: Exception) -> MillpondError:
         lines = [line for line in text.splitlines() if not line.startswith("\tat ")]
         return InternalError("a python worker failed outside the level", detail=_tail("\n".join(lines)))
     cancelled = "cancelled" in text
+    died = None if cancelled else breadcrumb.found(text)
+    if died is not None:
+        return _death(*died, ends)
     return UnavailableError(
         "the spark job was cancelled" if cancelled else "the spark job failed",
         detail=_reason(text),
         hint=None if cancelled else "run the epoch again; if it stays, look at the executors' logs",
+    )
+
+
+def _death(step: str, epoch: int, pid: int, more: str, ends: str | None) -> MillpondError:
+    """A worker that did not come back from a step: what the user's code did, or somebody else."""
+    _, mark, status = more.partition(breadcrumb.EXIT)
+    if mark:
+        return InvalidError(
+            f"step {step!r} ended the process of its worker",
+            detail=f"os._exit({status.split()[0]}) in worker {pid}",
+            hint="raise an exception instead: the row becomes an error row",
+            step=step,
+            epoch=epoch,
+        )
+    code = None if ends is None else worker_ends.read(ends, pid)
+    crashed = "Fatal Python error" in more
+    if crashed or code in worker_ends.CRASHES:
+        stack = [line.strip() for line in more.splitlines() if line.startswith(("Fatal", "  File"))]
+        return InvalidError(
+            f"step {step!r} crashed its worker",
+            detail="; ".join([worker_ends.told(code), *stack[:6]] if code is not None else stack[:6]),
+            hint="a library that the step calls crashed; run the row in a process of your own to find it",
+            step=step,
+            epoch=epoch,
+        )
+    return UnavailableError(
+        f"a worker died while it ran step {step!r}",
+        detail=f"worker {pid}: {'how it ended is not known' if code is None else worker_ends.told(code)}",
+        hint="processes are killed when memory runs out: use a larger machine, or fewer tasks at once",
+        step=step,
+        epoch=epoch,
     )
 
 

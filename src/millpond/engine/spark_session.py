@@ -27,6 +27,7 @@ JAVA_MIN = 17
 DAEMON = "millpond.engine.daemon"
 
 UNIX_SOCKET = "spark.python.unix.domain.socket.enabled"
+FAULT_HANDLER = "spark.python.worker.faulthandler.enabled"
 WORKER_REUSE = "spark.python.worker.reuse"
 DAEMON_MODULE = "spark.python.daemon.module"
 PYSPARK_MEMORY = "spark.executor.pyspark.memory"
@@ -56,6 +57,8 @@ SETTINGS: Mapping[str, str] = {
     # Warm, frozen workers: a quarter of an epoch's floor, and a second of the first epoch.
     DAEMON_MODULE: DAEMON,
     WORKER_REUSE: "true",
+    # A worker that dies leaves the name of the step it was in: see `engine.breadcrumb`.
+    FAULT_HANDLER: "true",
     # Compressing frames costs a third of an exchange's CPU; where the network is the limit, turn it on again.
     "spark.shuffle.compress": "false",
     # Every epoch broadcasts its levels' code, and Spark takes a whole block for each: 4 MiB, where 100 KB do.
@@ -209,7 +212,7 @@ def check_session(session: SparkSession) -> list[str]:
 def _judged(context: Any) -> dict[str, str]:
     """The settings that are judged, where they are set; asking for all of them takes 20 ms."""
     conf = context._jsc.sc().conf()
-    names = (PYSPARK_MEMORY, UNIX_SOCKET, WORKER_REUSE, DAEMON_MODULE, CLEANER)
+    names = (PYSPARK_MEMORY, UNIX_SOCKET, WORKER_REUSE, DAEMON_MODULE, CLEANER, FAULT_HANDLER)
     return {name: conf.get(name) for name in names if conf.contains(name)}
 
 
@@ -224,6 +227,8 @@ def advice(conf: Mapping[str, str]) -> list[str]:
         found.append(
             f"set {DAEMON_MODULE}={DAEMON}: without it workers start cold and collect garbage slowly"
         )
+    if conf.get(FAULT_HANDLER, "false") != "true":
+        found.append(f"set {FAULT_HANDLER}=true: without it nobody knows in which step a worker crashed")
     if conf.get(CLEANER, "true") != "true":
         found.append(f"set {CLEANER}=true: without it shuffle files stay on disk until the session ends")
     return found

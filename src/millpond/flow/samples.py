@@ -14,7 +14,7 @@ import pyarrow as pa
 from millpond.errors import InvalidError
 from millpond.flow.schemas import DECIMAL, Like, is_typed, refuse, returned, said, schema_of
 from millpond.operators.flat_map import arrow_values, python_rows, row_fields, row_values
-from millpond.operators.user_code import FATAL, name_of, told
+from millpond.operators.user_code import is_row_fault, name_of, told
 
 TELL = "pass schema=..., annotate the return type with a dataclass, or pass sample=[...]"
 
@@ -64,9 +64,9 @@ def sample_schema(
         try:
             found = function(row)
             made += found if many else [found]
-        except FATAL:
-            raise
-        except Exception as error:
+        except BaseException as error:
+            if not is_row_fault(error):
+                raise
             raise InvalidError(
                 f"{name_of(function)} failed on row {count} of the sample",
                 detail=told(error, function),
@@ -210,9 +210,9 @@ def batch_step_schema(
     rows = sample_table(sample, of, step=step)
     try:
         found = function(rows)
-    except FATAL:
-        raise
-    except Exception as error:
+    except BaseException as error:
+        if not is_row_fault(error):
+            raise
         raise InvalidError(
             f"{name_of(function)} failed on the sample",
             detail=told(error, function),

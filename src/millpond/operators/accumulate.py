@@ -30,7 +30,7 @@ from millpond.operators.kernel import error_rows, join_errors
 from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
 from millpond.operators.python_function import PythonFunction, Steps, kept
 from millpond.operators.python_values import python_values
-from millpond.operators.user_code import FATAL, told
+from millpond.operators.user_code import is_row_fault, told
 from millpond.operators.watermark import stored
 from millpond.state.packed import sorted_columns
 from millpond.state.table import KeySet
@@ -168,9 +168,9 @@ class Accumulate(Expiring):
                 made.append(_plain(function, state))
                 values.append(_finished(function, state))
                 arrow_values([values[-1]], call.function.gives)
-            except FATAL:
-                raise
-            except Exception as error:
+            except BaseException as error:
+                if not is_row_fault(error):
+                    raise
                 return f"{call.function.label}(): {told(error, function.accumulate)}"
         return cloudpickle.dumps(made), values
 

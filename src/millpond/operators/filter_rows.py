@@ -18,7 +18,7 @@ import pyarrow as pa
 from millpond.operators.flat_map import Row, python_rows
 from millpond.operators.kernel import canonical_rows, error_rows
 from millpond.operators.operator import HERE, Binding, Context, Inputs, Result, Shape
-from millpond.operators.user_code import FATAL, told
+from millpond.operators.user_code import is_row_fault, told
 
 Bools = npt.NDArray[np.bool_]
 
@@ -54,9 +54,9 @@ def judged(
     for number, row in enumerate(python_rows(canonical_rows(delta.select(names)))):
         try:
             true[number] = bool(function(row))
-        except FATAL:
-            raise
-        except Exception as error:
+        except BaseException as error:
+            if not is_row_fault(error):
+                raise
             reasons[number] = told(error, function)
     failed = np.zeros(delta.num_rows, np.bool_)
     if not reasons:

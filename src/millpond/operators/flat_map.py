@@ -25,7 +25,7 @@ from millpond.operators.kernel import canonical_rows, error_rows, visible
 from millpond.operators.map import check_names
 from millpond.operators.operator import HERE, Binding, Context, Inputs, Result, Shape
 from millpond.operators.python_values import python_values
-from millpond.operators.user_code import FATAL, told
+from millpond.operators.user_code import is_row_fault, told
 
 Values = tuple[Any, ...]
 
@@ -134,9 +134,9 @@ class FlatMap:
         for number, row in enumerate(python_rows(canonical_rows(visible(delta)))):
             try:
                 found = self._call(row, names)
-            except FATAL:
-                raise
-            except Exception as error:
+            except BaseException as error:
+                if not is_row_fault(error):
+                    raise
                 failed[number] = told(error, self.function)
                 continue
             made += found

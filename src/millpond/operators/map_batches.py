@@ -20,7 +20,7 @@ from millpond.errors import InvalidError
 from millpond.operators.kernel import canonical_rows, visible
 from millpond.operators.map import check_names
 from millpond.operators.operator import HERE, Binding, Context, Inputs, Result, Shape
-from millpond.operators.user_code import FATAL, conformed, name_of, told
+from millpond.operators.user_code import conformed, is_row_fault, name_of, told
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ class MapBatches:
     def _call(self, ctx: Context, rows: pa.Table) -> pa.Table:
         try:
             found = self.function(rows)
-        except FATAL:
-            raise
-        except Exception as error:
+        except BaseException as error:
+            if not is_row_fault(error):
+                raise
             raise InvalidError(
                 f"{name_of(self.function)} failed on a batch of {rows.num_rows} rows",
                 detail=told(error, self.function),

@@ -30,7 +30,7 @@ from millpond.operators.flat_map import Row, python_rows
 from millpond.operators.kernel import ROW_ERRORS, error_rows, join_errors
 from millpond.operators.map import check_names
 from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
-from millpond.operators.user_code import FATAL, conformed, told
+from millpond.operators.user_code import conformed, is_row_fault, told
 from millpond.operators.watermark import stored
 from millpond.state.packed import sorted_columns
 from millpond.state.table import KeySet
@@ -182,9 +182,9 @@ class PerKey(Expiring):
             mine = rows.slice(int(starts[number]), int(starts[number + 1] - starts[number]))
             try:
                 given: Any = self.function(key, mine)
-            except FATAL:
-                raise
-            except Exception as error:
+            except BaseException as error:
+                if not is_row_fault(error):
+                    raise
                 failed[number] = told(error, self.function)
                 continue
             found.append(conformed(given, binding.shape.schema, self.function, ctx.step, ctx.epoch))

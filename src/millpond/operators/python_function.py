@@ -23,7 +23,7 @@ from millpond.identity import one_chunk
 from millpond.operators import duck
 from millpond.operators.flat_map import arrow_values, row_values
 from millpond.operators.python_values import python_values
-from millpond.operators.user_code import FATAL, told
+from millpond.operators.user_code import is_row_fault, told
 from millpond.stored_code import Stored, loaded
 
 Kind = Literal["scalar", "table", "aggregate"]
@@ -110,12 +110,10 @@ class PythonFunction:
         """What a kernel calls: a column for each argument, a column back."""
         try:
             return self._run(columns)
-        except FATAL as error:
-            raise duck.Stop(error) from error
-        except Exception as error:
+        except BaseException as error:
+            if not is_row_fault(error):
+                raise duck.Stop(error) from error
             raise duck.Told(f"{self.label}(): {told(error, self._shown)}") from error
-        except BaseException as error:  # an interrupt
-            raise duck.Stop(error) from error
 
     def _run(self, columns: Sequence[pa.ChunkedArray]) -> pa.Array:
         if self.vectorised:

@@ -6,7 +6,10 @@ line, never retried blindly and never lost (law 9).
 
 from __future__ import annotations
 
+import dis
 import os
+import signal
+import threading
 import traceback
 from bdb import BdbQuit
 from collections.abc import Callable
@@ -16,8 +19,61 @@ import pyarrow as pa
 
 from millpond.errors import InvalidError, MillpondError
 
+
+class TooLong(BaseException):
+    """Raised inside user code; a BaseException, so that `except Exception` in it does not keep it."""
+
+
 # Not the function's doing: the run has to stop, whatever the rows are.
-FATAL = (MillpondError, MemoryError, BdbQuit)  # the last: somebody left the debugger
+FATAL = (MillpondError, MemoryError, BdbQuit, TooLong)  # BdbQuit: somebody left the debugger
+ENDINGS = (SystemExit, KeyboardInterrupt, GeneratorExit)  # what code raises that wants to end
+_OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_RAISE = dis.opmap["RAISE_VARARGS"]
+
+
+def is_row_fault(error: BaseException) -> bool:
+    """Is this what user code did with a row, so that the other rows can go on?
+
+    sys.exit() and `raise KeyboardInterrupt` in user code are.  An interrupt of the process is not: Ctrl-C, or
+    whatever a signal handler raises, stops the run even if it arrives while user code is running.
+    """
+    if isinstance(error, FATAL):
+        return False
+    if isinstance(error, Exception):
+        return True
+    return not is_interrupt(error) and (isinstance(error, ENDINGS) or not _came_from_below(error))
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Did a signal raise this, and not the code that was running?
+
+    Python runs signal handlers in the main thread only.  Its own handler of SIGINT has no frame: the
+    traceback ends where the code was interrupted, which is never at a `raise`.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    handlers = _handlers()
+    last, step = None, error.__traceback__
+    while step is not None:
+        if step.tb_frame.f_code in handlers:
+            return True
+        last, step = step, step.tb_next
+    if not isinstance(error, KeyboardInterrupt):
+        return False
+    return last is None or last.tb_frame.f_code.co_code[last.tb_lasti] != _RAISE
+
+
+def _came_from_below(error: BaseException) -> bool:
+    """Did user code only pass this on, from a state that it asked for?"""
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    theirs = next((n for n, file in enumerate(files) if not file.startswith(_OURS)), len(files))
+    return any(file.startswith(_OURS) for file in files[theirs:])
+
+
+def _handlers() -> set[Any]:
+    """The code of the signal handlers that are written in Python."""
+    found = (_unwrapped(signal.getsignal(number)) for number in signal.valid_signals())
+    return {code for handler in found if (code := getattr(handler, "__code__", None)) is not None}
 
 
 def place(error: BaseException, function: Callable[..., Any]) -> str:

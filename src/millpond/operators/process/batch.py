@@ -26,8 +26,7 @@ from millpond.operators.process.function import Code
 from millpond.operators.process.handle import Handle, Times
 from millpond.operators.process.outputs import MAIN, STRETCH, Outputs
 from millpond.operators.process.timers import NEVER, Timers
-from millpond.operators.process.watchdog import TooLong
-from millpond.operators.user_code import FATAL, told
+from millpond.operators.user_code import TooLong, is_row_fault, told
 
 FIRES_MAX = 1_000_000  # timers of one key in one epoch
 
@@ -111,9 +110,9 @@ class Batch:
                 mine = islice(self.feed.rows, self.starts[key + 1] - self.starts[key])
                 try:
                     run(key, mine, guard)
-                except FATAL:
-                    raise
-                except Exception:
+                except BaseException as error:
+                    if not is_row_fault(error):
+                        raise
                     if guard is not None:
                         raise
                     failed.add(key)
@@ -162,9 +161,9 @@ class Batch:
                             if cell.value is not values[key]:
                                 values[key] = cell.value
                                 touched[key] = 1
-                except FATAL:
-                    raise
-                except Exception:
+                except BaseException as error:
+                    if not is_row_fault(error):
+                        raise
                     failed.add(key)
                     _skip(mine)
                 length = len(items)
@@ -303,9 +302,9 @@ class Batch:
             for side, output in self.outputs.items():
                 for item in output.items[lengths[side] :]:
                     self.fits(side, item)
-        except FATAL:
-            raise
-        except Exception as error:
+        except BaseException as error:
+            if not is_row_fault(error):
+                raise
             for handle, held in zip(self.handles, saved, strict=True):
                 handle.restore(held)
             if self.timers is not None:

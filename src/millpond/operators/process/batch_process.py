@@ -26,7 +26,7 @@ from millpond.operators.process import in_order
 from millpond.operators.process.columns import ColumnHandle
 from millpond.operators.process.in_order import plain_rows
 from millpond.operators.process.spec import StateSpec
-from millpond.operators.user_code import FATAL, conformed, name_of, told
+from millpond.operators.user_code import conformed, is_row_fault, name_of, told
 from millpond.operators.watermark import stored
 from millpond.state.table import KeySet
 
@@ -117,9 +117,9 @@ class BatchProcess:
     def _call(self, ctx: Context, batch: KeyBatch, handles: dict[str, ColumnHandle]) -> pa.Table:
         try:
             found = self.function(batch, **handles)
-        except FATAL:
-            raise
-        except Exception as error:
+        except BaseException as error:
+            if not is_row_fault(error):
+                raise
             raise InvalidError(
                 f"{name_of(self.function)} failed on a batch of {len(batch)} rows",
                 detail=told(error, self.function),

@@ -23,7 +23,7 @@ from millpond.operators.process.context import ProcessContext
 from millpond.operators.process.declared import Declared
 from millpond.operators.process.outputs import MAIN, Outputs, check_fits
 from millpond.operators.process.watchdog import limited
-from millpond.operators.user_code import FATAL, told
+from millpond.operators.user_code import is_row_fault, told
 
 
 @dataclass
@@ -60,9 +60,9 @@ def hear(
                 for item in _rows_given(on[method](row, ctx)):
                     check_fits(item, declared.schema)
                     outputs[MAIN].items.append(item)
-            except FATAL:
-                raise
-            except Exception as error:
+            except BaseException as error:
+                if not is_row_fault(error):
+                    raise
                 failed[place] = told(error, declared.code.where(method))
                 for name, handle in broadcasts.items():
                     handle.restore(saved[name])

@@ -19,6 +19,7 @@ from millpond.operators.flat_map import arrow_values
 from millpond.operators.process.nested import Rebuilt, maker
 from millpond.operators.process.spec import StateSpec
 from millpond.operators.python_values import python_values
+from millpond.operators.user_code import is_row_fault
 
 HOLDS = "a state holds picklable values: no locks, files, connections or generators"
 
@@ -27,7 +28,9 @@ def decode(spec: StateSpec, table: pa.Table, step: str | None = None) -> list[An
     """One Python value per row."""
     try:
         return _decoded(spec, table)
-    except Exception as error:  # a user's class may be gone, or raise anything when it is made
+    except BaseException as error:  # a user's class may be gone, or raise anything when it is made
+        if not is_row_fault(error):
+            raise
         raise InvalidError(
             f"what is stored of state {spec.name!r} cannot be read",
             detail=f"{type(error).__name__}: {' '.join(str(error).split())}",
@@ -64,7 +67,9 @@ def encode(spec: StateSpec, values: Sequence[Any], step: str, tell: Callable[[in
             arrow_values(column, f.type)
             for column, f in zip(_columns(spec, values), spec.fields, strict=True)
         ]
-    except Exception:  # told below, for the value that caused it
+    except BaseException as error:  # told below, for the value that caused it
+        if not is_row_fault(error):
+            raise
         for number, value in enumerate(values):
             _refuse_value(spec, value, step, tell(number))
         raise
@@ -87,7 +92,9 @@ def _refuse_value(spec: StateSpec, value: Any, step: str, whose: str) -> None:
         else:
             for column, f in zip(_columns(spec, [value]), spec.fields, strict=True):
                 arrow_values(column, f.type)
-    except Exception as error:  # whatever a user's object raises when it is written
+    except BaseException as error:  # whatever a user's object raises when it is written
+        if not is_row_fault(error):
+            raise
         declared = ", ".join(f"{f.name} {f.type}" for f in spec.fields)
         raise InvalidError(
             f"state {spec.name!r} of {whose} cannot be stored",

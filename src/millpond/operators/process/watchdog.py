@@ -16,11 +16,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+from millpond.operators.user_code import TooLong
+
 log = logging.getLogger(__name__)
-
-
-class TooLong(BaseException):
-    """Raised inside user code; a BaseException, so that `except Exception` in it does not keep it."""
 
 
 class Counts(Protocol):
