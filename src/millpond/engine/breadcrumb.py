@@ -10,6 +10,7 @@ It costs two short writes for each step of a task, and nothing in a process that
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import json
 import os
@@ -26,26 +27,37 @@ def enable() -> None:
     """In a worker, before its task: find the file that Spark made for this process."""
     global _file
     folder = os.environ.get(FOLDER)
-    path = None if folder is None else os.path.join(folder, str(os.getpid()))
-    if path is None or not os.path.exists(path):
+    if folder is None:
+        return
+    path = os.path.join(folder, str(os.getpid()))
+    try:
+        if _file is not None and _same(_file, path):
+            return
+        _file = os.open(path, os.O_WRONLY | os.O_APPEND)
+    except OSError:  # no file, so no name of a step: never a reason to fail
         _file = None
         return
-    if _file is not None and _same(_file, path):
-        return
-    _file = os.open(path, os.O_WRONLY | os.O_APPEND)
     faulthandler.enable(_file)  # behind the name of the step, and not over it
     os._exit = _exited
 
 
 def leave(step: str, epoch: int) -> None:
     if _file is not None:
-        os.ftruncate(_file, 0)
-        os.write(_file, f"{MARK}{json.dumps([step, epoch, os.getpid()])}\n".encode())
+        _write(f"{MARK}{json.dumps([step, epoch, os.getpid()])}\n".encode())
 
 
 def clear() -> None:
     if _file is not None:
+        _write(b"")
+
+
+def _write(text: bytes) -> None:
+    """In the place of what was there; a full disk costs the name of a step, and nothing else."""
+    assert _file is not None
+    with contextlib.suppress(OSError):
         os.ftruncate(_file, 0)
+        if text:
+            os.write(_file, text)
 
 
 def found(text: str) -> tuple[str, int, int, str] | None:
@@ -61,7 +73,8 @@ def found(text: str) -> tuple[str, int, int, str] | None:
 
 def _exited(status: int) -> NoReturn:
     if _file is not None:
-        os.write(_file, f"{EXIT}{status}\n".encode())
+        with contextlib.suppress(OSError):
+            os.write(_file, f"{EXIT}{status}\n".encode())
     _exit(status)
 
 
