@@ -35,7 +35,7 @@ from millpond.operators.map import Map
 from millpond.operators.map_batches import MapBatches
 from millpond.operators.materialize import Materialize
 from millpond.operators.operator import Shape
-from millpond.operators.per_key import PerKey
+from millpond.operators.per_key import PerKey, is_run_alone
 from millpond.operators.reduce import Reduce
 from millpond.operators.scan import Scan
 from millpond.operators.shard import SHARD, Shard
@@ -547,7 +547,8 @@ class KeyedStream:
         if function is not None:
             check_parameters(function, "the key", "its rows as an Arrow table", yields=False, step=step)
         found = None if schema is None else schema_of(schema, step=step)
-        return self._then(id, PerKey(self.key, found, function, sql), "apply")
+        alone = sql is not None and is_run_alone(sql)
+        return self._then(id, PerKey(self.key, found, function, sql, alone=alone), "apply")
 
     def _close(self, on_close: bool) -> Close | None:
         if not on_close:

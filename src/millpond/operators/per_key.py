@@ -12,8 +12,9 @@ that faster operators are tested against, and the way out where there is none.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -40,6 +41,8 @@ from millpond.state.table_spec import TableSpec
 # that it adds partial sums, and floats could come out with other last bits.
 KEYS_PER_QUERY = 4096
 
+_WINDOW = re.compile(r"\bover\b", re.IGNORECASE)
+
 Ints = npt.NDArray[np.int64]
 
 
@@ -59,6 +62,9 @@ class PerKey(Expiring):
     passes: tuple[str, ...] = ()  # key columns that the query gives as they are
     expires: Bound | None = None  # keys behind it are over
     functions: tuple[Any, ...] = ()  # in Python, that the text calls
+    place: str | None = None  # one more column of `input`: the number of each row in their order
+    # The query is run for each key: its answer could depend on what other keys it sees.
+    alone: bool = field(default=False, metadata={"meaning": False})
 
     canonical: ClassVar[bool] = True
 
@@ -81,12 +87,11 @@ class PerKey(Expiring):
     def _computation(self, rows: pa.Schema, step: str) -> tuple[pa.Schema, str | None]:
         if (self.sql is None) == (self.function is None):
             raise InvalidError("a computation per key is either a query or a function", step=step)
-        if self.sql is not None and self.apart is not None:
-            place = rows.get_field_index(self.apart)
-            schema, query = bind_query(rows.remove(place), self.sql, step=step)
-            return schema.append(rows.field(place)), query
         if self.sql is not None:
-            return bind_query(rows, self.sql, step=step)
+            seen = [f for f in rows if f.name != self.apart]
+            seen += [pa.field(self.place, pa.int64())] if self.place is not None else []
+            schema, query = bind_query(pa.schema(seen), self.sql, step=step)
+            return schema if self.apart is None else schema.append(rows.field(self.apart)), query
         if self.schema is None:
             raise InvalidError(
                 "the schema of the function's result is missing",
@@ -144,6 +149,8 @@ class PerKey(Expiring):
         whole, apart = rows, self.apart
         if apart is not None:
             rows = rows.drop_columns([apart])
+        if self.place is not None:
+            rows = rows.append_column(self.place, pa.array(np.arange(rows.num_rows)))
         query = statement(
             ("per key", rows.schema, binding.extra),
             lambda view: binding.extra.format(input=view),
@@ -152,7 +159,7 @@ class PerKey(Expiring):
         schema = binding.shape.schema
         found: list[pa.Table] = []
         failed: dict[int, str] = {}
-        most = KEYS_PER_QUERY if apart is None else 1
+        most = 1 if self.alone or apart is not None else KEYS_PER_QUERY
         pending = [(k, min(k + most, len(keys))) for k in range(0, len(keys), most)]
         while pending:
             first, last = pending.pop()
@@ -189,6 +196,18 @@ class PerKey(Expiring):
                 continue
             found.append(conformed(given, binding.shape.schema, self.function, ctx.step, ctx.epoch))
         return found, failed
+
+
+def is_run_alone(sql: str) -> bool:
+    """Must a user's query be run for each key alone?
+
+    Windows must: DuckDB's sort leaves the order of rows that tie to chance, and floats are added in the
+    order of a tree over the rows of all keys.
+
+    >>> is_run_alone("select k, sum(x) over (order by t) as s from input")
+    True
+    """
+    return _WINDOW.search(sql) is not None
 
 
 def _global_key(count: int) -> pa.Table:

@@ -9,7 +9,7 @@ change its state as `plan.evolution` says.
 from __future__ import annotations
 
 from collections.abc import Collection, Container
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from millpond.errors import InvalidError
@@ -72,7 +72,7 @@ def with_expiry_of(old: Plan, new: Plan) -> Plan:
         if mine is None or mine is node or mine.inputs != node.inputs or mine.operator == node.operator:
             continue
         operator = ending_as(mine.operator, node.operator)
-        if operator == mine.operator or _mask(codec.encode(operator)) != _mask(codec.encode(node.operator)):
+        if operator == mine.operator or _definition(operator) != _definition(node.operator):
             continue
         binding = operator.bind(step, tuple(new.shape(i) for i in node.inputs))
         nodes[step] = replace(mine, operator=operator, binding=binding)
@@ -122,7 +122,16 @@ def _meaning(node: Node) -> Any:
     if isinstance(operator, Aggregate) and operator.always:
         # Ponds of older versions have none of it: they gain the row of an empty input.
         operator, inputs = replace(operator, feeds=operator.feeds[:-1]), inputs[:-1]
-    return [_mask(codec.encode(operator)), inputs, _mask(codec.encode(node.binding.tables))]
+    return [_definition(operator), inputs, _mask(codec.encode(node.binding.tables))]
+
+
+def _definition(operator: Any) -> Any:
+    """An operator as it is stored, without fields that only say how it computes the same."""
+    found = codec.encode(operator)
+    if is_dataclass(operator) and "fields" in found:
+        how = {f.name for f in fields(operator) if not f.metadata.get("meaning", True)}
+        found = {**found, "fields": {k: v for k, v in found["fields"].items() if k not in how}}
+    return _mask(found)
 
 
 def difference(old: Node, new: Node) -> str:

@@ -209,3 +209,19 @@ def test_it_is_stored_and_comes_back() -> None:
         assert (again.key, again.sql, again.schema) == (operator.key, operator.sql, operator.schema)
     binding = PerKey(("k",), sql=MEDIAN).bind("p", (SHAPE,))
     assert codec.loads(codec.dumps(binding)) == binding
+
+
+def test_a_query_can_break_ties_by_the_place_of_a_row() -> None:
+    """The place is the number of a row in the order of all columns; it is no part of the state."""
+    sql = "select k, s, row_number() over (partition by k order by x, place) as n from input"
+    run = OperatorRun(PerKey(("k",), sql=sql, place="place"), [SHAPE], parallelism=1)
+    out = run.epoch(rows(SCHEMA, "+ 1 0.5 c", "+ 1 0.5 a", "+ 2 0.5 z", "+ 1 0.5 b", "+ 1 0.5 b"))
+    want = {(1, "a", 1): 1, (1, "b", 2): 1, (1, "b", 3): 1, (1, "c", 4): 1, (2, "z", 1): 1}
+    assert row_counts(out) == want
+
+
+def test_plans_of_before_have_neither_of_the_newer_fields() -> None:
+    """The catalog of an older version does not know these fields."""
+    raw = json.loads(codec.dumps(PerKey(("k",), sql=MEDIAN)))["value"]
+    del raw["fields"]["place"], raw["fields"]["alone"]
+    assert codec.decode(raw) == PerKey(("k",), sql=MEDIAN)

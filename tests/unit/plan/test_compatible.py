@@ -11,6 +11,7 @@ from millpond.errors import InvalidError
 from millpond.flow.builder import Builder
 from millpond.flow.stream import Stream
 from millpond.operators.bag import Bag
+from millpond.operators.per_key import PerKey
 from millpond.operators.scan import Scan
 from millpond.plan.compatible import check_compatible
 from millpond.plan.nodes import Plan
@@ -55,6 +56,16 @@ def test_a_step_that_means_something_else_is_refused(changed: Callable[[Stream],
         check_compatible(made(counts), made(changed), {"in"})
     assert caught.value.step == "by_k"
     assert caught.value.hint
+
+
+def test_how_a_step_computes_may_change() -> None:
+    """A query per key was once run for many keys at a time, whatever was in it."""
+    sql = "select k, row_number() over (order by v) as n from input"
+
+    def built(alone: bool) -> Plan:
+        return made(lambda s: s._then("p", PerKey(("k",), sql=sql, alone=alone), "apply").view("n"))
+
+    check_compatible(built(False), built(True), {"in"})
 
 
 def test_a_function_may_change_its_code() -> None:

@@ -1,33 +1,15 @@
-"""OVER: the rows of a partition computed again when one of them changes.
-
-Functions that depend on the place of a row among its equals see ties in the
-order of all columns, so that the same rows always give the same answer (law 3).
-"""
+"""OVER: the rows of a partition are computed again when one of them changes; see `rules/over.py`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from millpond.operators.per_key import PerKey
-from millpond.sql.expressions import Column, direction, references, render
+from millpond.sql.expressions import Column, references, render
 from millpond.sql.lowering import Lowering
-from millpond.sql.refusal import refuse
 from millpond.sql.relation import Relation, fresh_names
-from millpond.sql.types import Json, as_stored, quoted, type_text
-
-_PLAIN = {
-    "WINDOW_ROW_NUMBER": "row_number", "WINDOW_RANK": "rank", "WINDOW_RANK_DENSE": "dense_rank",
-    "WINDOW_PERCENT_RANK": "percent_rank", "WINDOW_CUME_DIST": "cume_dist", "WINDOW_NTILE": "ntile",
-    "WINDOW_FIRST_VALUE": "first_value", "WINDOW_LAST_VALUE": "last_value", "WINDOW_NTH_VALUE": "nth_value",
-    "WINDOW_LEAD": "lead", "WINDOW_LAG": "lag", "WINDOW_FILL": "fill",
-}  # fmt: skip
-_BY_PLACE = ("row_number", "ntile", "first_value", "last_value", "nth_value", "lead", "lag", "fill")
-_EXCLUDE = {
-    "NO_OTHER": "",
-    "CURRENT_ROW": " EXCLUDE CURRENT ROW",
-    "GROUP": " EXCLUDE GROUP",
-    "TIES": " EXCLUDE TIES",
-}
+from millpond.sql.rules.over import Over
+from millpond.sql.types import Json, as_stored, type_text
 
 
 def lower(low: Lowering, node: Json) -> Relation:
@@ -92,98 +74,21 @@ def _one_partition(
     numbers: list[int],
     found: list[Column | None],
 ) -> Relation:
-    own = Relation(held.step, held.columns[:width])
     parts = calls[numbers[0]].get("partitions") or []
     extended, keys = low.extended(Relation(held.step, held.columns), parts, "part")
     names = list(low.builder.shape(extended.step).schema.names)
     outs = fresh_names([calls[n].get("alias") or "over" for n in numbers], names)
+    (place,) = fresh_names(["place"], [*names, *outs])
+    over = Over(held.columns[:width], keys, names, place, outs)
     texts = []
     for out, n in zip(outs, numbers, strict=True):
-        text = as_stored(_call(calls[n], own.columns, keys, names), type_text(calls[n]["return_type"]))
-        texts.append(f"{text} AS {quoted(out)}")
-        found[n] = Column(out, type_text(calls[n]["return_type"]))
-    listed = ", ".join([*(quoted(n) for n in names), *texts])
+        kind = type_text(calls[n]["return_type"])
+        texts.append((out, as_stored(over.call(calls[n]), kind)))
+        found[n] = Column(out, kind)
     parted = tuple(dict.fromkeys(keys))
-    step = low.add(PerKey(parted, sql=f"select {listed} from input", passes=parted), (extended.step,), "over")
+    operator = PerKey(parted, sql=over.sql(texts), passes=parted, place=place, alone=over.alone)
+    step = low.add(operator, (extended.step,), "over")
     extra = [
         Column(o, f.type) for o, f in zip(outs, (found[n] for n in numbers), strict=True) if f is not None
     ]
     return Relation(step, (*held.columns, *extra))
-
-
-def _call(call: Json, columns: Sequence[Column], keys: Sequence[str], names: Sequence[str]) -> str:
-    kind = call["type"]
-    if kind == "WINDOW_AGGREGATE":
-        name = call["qname"]["path"][-1]
-    elif kind in _PLAIN:
-        name = _PLAIN[kind]
-    else:
-        refuse(call, "is not supported in a materialized view")
-    arguments = [render(c, columns) for c in call.get("children") or []]
-    for extra in ("offset_expr", "default_expr"):
-        if call.get(extra):
-            arguments.append(render(call[extra], columns))
-    if name == "count_star":
-        name, arguments = "count", ["*"]
-    inner = ", ".join(arguments)
-    if call.get("distinct"):
-        inner = "DISTINCT " + inner
-    orders = call.get("arg_orders") or []
-    if orders:
-        inner += " ORDER BY " + _orders(orders, columns)
-    if call.get("ignore_nulls"):
-        inner += " IGNORE NULLS"
-    shown = f"{quoted(name)}({inner})" if kind == "WINDOW_AGGREGATE" else f"{name}({inner})"
-    if call.get("filters"):
-        shown += f" FILTER (WHERE {render(call['filters'], columns)})"
-    by = call.get("orders") or []
-    frame, rows = _frame(call, by, columns)
-    parts = []
-    if keys:
-        parts.append("PARTITION BY " + ", ".join(quoted(k) for k in keys))
-    listed = [_orders(by, columns)] if by else []
-    if (name in _BY_PLACE or rows) and name != "fill":
-        used = {columns[r].name for o in by for r in references(o["expression"])}
-        listed += [quoted(n) for n in names if n not in used]
-    if listed:
-        parts.append("ORDER BY " + ", ".join(listed))
-    if frame:
-        parts.append(frame)
-    return f"{shown} OVER ({' '.join(parts)})"
-
-
-def _orders(orders: Sequence[Json], columns: Sequence[Column]) -> str:
-    return ", ".join(f"{render(o['expression'], columns)} {direction(o)}" for o in orders)
-
-
-def _frame(call: Json, by: Sequence[Json], columns: Sequence[Column]) -> tuple[str, bool]:
-    """The frame as text, and whether it counts rows."""
-    start, end = str(call["start"]), str(call["end"])
-    unit = next((u for u in ("ROWS", "RANGE", "GROUPS") if start.endswith(u) or end.endswith(u)), "")
-    if (
-        start == "UNBOUNDED_PRECEDING"
-        and end in ("CURRENT_ROW_RANGE", "UNBOUNDED_FOLLOWING")
-        and (call["exclude_clause"] == "NO_OTHER")
-    ):
-        if end == "CURRENT_ROW_RANGE":
-            return "", False
-        unit = "RANGE"
-    unit = unit or "RANGE"
-    low_edge = _edge(start, call.get("start_expr"), unit, columns)
-    high_edge = _edge(end, call.get("end_expr"), unit, columns)
-    counts = unit == "ROWS" and not (start == "UNBOUNDED_PRECEDING" and end == "UNBOUNDED_FOLLOWING")
-    return f"{unit} BETWEEN {low_edge} AND {high_edge}{_EXCLUDE[call['exclude_clause']]}", counts
-
-
-def _edge(word: str, node: Json | None, unit: str, columns: Sequence[Column]) -> str:
-    if word.startswith("UNBOUNDED"):
-        return word.replace("_", " ")
-    if word.startswith("CURRENT_ROW"):
-        return "CURRENT ROW"
-    assert node is not None
-    side = "PRECEDING" if "PRECEDING" in word else "FOLLOWING"
-    if unit == "RANGE":  # the binder wrote order - offset, or order + offset
-        while node["expression_class"] == "BOUND_FUNCTION" and node["qname"]["path"][-1] == "__cast":
-            node = node["children"][0]
-        node = node["children"][1]
-    return f"{render(node, columns)} {side}"
