@@ -6,7 +6,10 @@ so that the verdict is the same on every machine.  What fails is shrunk and prin
 
 from __future__ import annotations
 
+import itertools
 import os
+import random
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +22,7 @@ from tests.sql.fuzz.chance import case
 from tests.sql.fuzz.engines import Duck
 from tests.sql.fuzz.play import BROKEN, Outcome, play
 from tests.sql.fuzz.postgres import Missing, Server
+from tests.sql.fuzz.queries import Queries
 from tests.sql.fuzz.shrink import report, shrunk
 
 CASES = int(os.environ.get("MILLPOND_FUZZ_CASES", "16"))
@@ -81,6 +85,26 @@ def failure(found: Case, outcome: Outcome, server: Server | str, budget_s: float
         return report(found, f"{name}: {first} (only together with the others)", [name])
     small = shrunk(small, fails, budget_s)
     return report(small, f"{name}: {played(small, server).wrong.get(name, first)}", [name])
+
+
+def test_windows_are_of_every_kind() -> None:
+    """Every frame with every EXCLUDE meets every kind of function, over orders that leave ties."""
+    columns = {"id": "INTEGER", "k": "INTEGER", "c0": "VARCHAR", "c1": "DATE", "c2": "DECIMAL(10,2)"}
+    written = Queries({"t0": columns}, random.Random(0), True)
+    met = set()
+    for _ in range(4000):
+        text, _kinds = written.windowed(written.table(), "")
+        for call, order in re.findall(r"CAST\((\w+)\([^()]*(?:\([^()]*\)[^()]*)*\) OVER \(([^()]*)\)", text):
+            columns_of = re.search(r"ORDER BY (.*?)(?: (?:ROWS|RANGE|GROUPS) |$)", order)
+            frame = re.search(r"(ROWS|RANGE|GROUPS) (.*?)(?: EXCLUDE (.*))?$", order)
+            if columns_of is None or columns_of[1].count("NULLS") == len(columns):
+                continue  # every column is ordered by: only equal rows tie
+            met.add((call, *((frame[1], frame[3] or "") if frame else ("", ""))))
+    excluded = ["", "CURRENT ROW", "GROUP", "TIES", "NO OTHERS"]
+    frames = [("", ""), *itertools.product(["ROWS", "RANGE", "GROUPS"], excluded)]
+    called = ["first_value", "last_value", "nth_value", "sum", "count", "min", "max"]
+    assert not {(c, *f) for c in called for f in frames} - met
+    assert {(c, "", "") for c in ("row_number", "rank", "dense_rank", "ntile", "lag", "lead")} <= met
 
 
 class Liar(Duck):

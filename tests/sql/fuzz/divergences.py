@@ -28,7 +28,8 @@ UNANSWERED = {
 
 LEFT_OUT = {
     # on any engine: the answer is not one
-    "LIMIT, DISTINCT ON, row_number, lag … without an order by all columns": "ties are broken by chance",
+    "LIMIT and DISTINCT ON without an order by all columns": "ties are broken by chance",
+    "row_number, lag, frames of ROWS … over rows that tie and are not equal": "any of them may come first; see `windows`",
     "two calls OVER that tell equal rows apart": "which value of one meets which of the other is chance",
     "mode without an order, any_value, arg_min with ties": "any of the equals may be given",
     "ASOF JOIN of a side with equal times": "any of the equals may be given",

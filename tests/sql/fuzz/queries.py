@@ -6,26 +6,13 @@ from collections.abc import Callable
 
 from tests.sql.fuzz.expressions import Scope
 from tests.sql.fuzz.kinds import KINDS, NUMBERS, WHOLE
-from tests.sql.fuzz.lookups import Lookups
 from tests.sql.fuzz.relations import Kinds, Relation
+from tests.sql.fuzz.windows import NO_EXTREMES, Windows
 
 SUMMED = {"INTEGER": "BIGINT", "BIGINT": "BIGINT", "SMALLINT": "BIGINT", "HUGEINT": "HUGEINT"}
-NO_EXTREMES = (
-    "BOOLEAN",
-    "UUID",
-    "BLOB",
-    "JSON",
-)  # PostgreSQL has no min() of these, DuckDB knows no order of others
-FRAMES = (
-    "", "ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING", "ROWS UNBOUNDED PRECEDING",
-    "GROUPS BETWEEN 1 PRECEDING AND CURRENT ROW", "ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
-    "ROWS BETWEEN 2 PRECEDING AND CURRENT ROW EXCLUDE CURRENT ROW", "GROUPS BETWEEN 1 FOLLOWING AND 2 FOLLOWING",
-    "RANGE BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING", "RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
-    "GROUPS BETWEEN UNBOUNDED PRECEDING AND 1 FOLLOWING EXCLUDE GROUP", "ROWS BETWEEN 3 PRECEDING AND 1 PRECEDING", "GROUPS BETWEEN CURRENT ROW AND 1 FOLLOWING EXCLUDE TIES",
-)  # fmt: skip
 
 
-class Queries(Lookups):
+class Queries(Windows):
     def query(self) -> tuple[str, Kinds]:
         return self.select(self.rng.choice([0, 1, 1, 1, 2, 2, 3]))
 
@@ -76,17 +63,6 @@ class Queries(Lookups):
         return self.limited(f"SELECT {word}{', '.join(picked)} FROM {source.text}{where}", kinds)
 
     # -- order ---------------------------------------------------------------------------
-
-    def orderly(self, kinds: Kinds) -> bool:
-        return all(KINDS[k].compares for _, k in kinds)
-
-    def order(self, kinds: Kinds) -> str:
-        """By all columns, so that nothing is left to chance."""
-        shuffled = self.rng.sample(kinds, len(kinds))
-        return ", ".join(f"{name} {self.direction()}" for name, _ in shuffled)
-
-    def direction(self) -> str:
-        return f"{self.rng.choice(['ASC', 'DESC'])} NULLS {self.rng.choice(['FIRST', 'LAST'])}"
 
     def limited(self, text: str, kinds: Kinds) -> tuple[str, Kinds]:
         if not self.chance(0.15) or not self.orderly(kinds):
@@ -220,98 +196,6 @@ class Queries(Lookups):
         alias = self.name("q")
         text = f"SELECT {', '.join(listed)} FROM (SELECT {inner} FROM {source.text}{where}) AS {alias} GROUP BY {how}"
         return self.limited(text + self.having(scope), kinds)
-
-    # -- windows ---------------------------------------------------------------------------
-
-    def windowed(self, source: Relation, where: str) -> tuple[str, Kinds]:
-        rng = self.rng
-        columns = [(t, self.name("w"), k) for t, k in source.scope if KINDS[k].compares]
-        if not columns:
-            columns = [(self.constant("INTEGER"), self.name("w"), "INTEGER")]
-        inner = ", ".join(f"{t} AS {n}" for t, n, _ in columns)
-        scope = [(n, k) for _, n, k in columns]
-        alias, kinds, listed = self.name("q"), list(scope), ["*"]
-        named: list[str] = []  # windows apart from their calls
-        for number in range(rng.choice([1, 1, 2])):
-            call, out = self.over(scope, places=number == 0)
-            if self.chance(0.15) and "spread(" not in call:
-                call, _, window = call.rpartition(" OVER ")
-                named.append(f"{(called := self.name('win'))} AS {window}")
-                call = f"{call} OVER {called}"
-            listed.append(f"CAST({call} AS {out}) AS {(name := self.name('v'))}")
-            kinds.append((name, out))
-        body = f"SELECT {', '.join(listed)} FROM (SELECT {inner} FROM {source.text}{where}) AS {alias}"
-        body += f" WINDOW {', '.join(named)}" if named else ""
-        numbers = [n for n, k in kinds[len(scope) :] if k == "BIGINT"]
-        if numbers and self.chance(0.5):
-            asked = f"{numbers[0]} {rng.choice(['<=', '=', '<', '>'])} {rng.randint(1, 3)}"
-            if self.shared or self.chance(0.5):
-                return f"SELECT * FROM ({body}) AS {self.name('q')} WHERE {asked}", kinds
-            return f"{body} QUALIFY {asked}", kinds
-        return body, kinds
-
-    def over(self, scope: Scope, places: bool) -> tuple[str, str]:
-        """A call with its window, and its kind.
-
-        Which of equal rows comes first is chance, so only one call of a query may tell their places.
-        """
-        rng = self.rng
-        part = f"PARTITION BY {', '.join(n for n, _ in rng.sample(list(scope), rng.randint(1, min(2, len(scope)))))} "
-        part = part if self.chance(0.7) else ""
-        some, kind = rng.choice(list(scope))
-        by = f"ORDER BY {some} {self.direction()}"
-        whole = f"ORDER BY {self.order(list(scope))}"
-        total = f"OVER ({part}{whole})"
-        framed = f"OVER ({part}{whole} {rng.choice(FRAMES)})"
-        peers = f"OVER ({part}{by} {rng.choice([*FRAMES[7:9], '', FRAMES[3], FRAMES[6]])})"
-        number = self.expression("INTEGER", scope, 0)
-        by_value = [
-            (f"rank() OVER ({part}{by})", "BIGINT"), (f"dense_rank() OVER ({part}{by})", "BIGINT"),
-            (f"sum({number}) {peers}", "BIGINT"), (f"count({some}) OVER ({part})", "BIGINT"), (f"count(*) {peers}", "BIGINT"),
-            *self._ranges(scope, part, number),
-        ]  # fmt: skip
-        by_place = [
-            (f"row_number() {total}", "BIGINT"), (f"ntile(2) {total}", "BIGINT"),
-            (f"lag({some}) {total}", kind), (f"lead({some}, 2) {total}", kind),
-            (f"lag({some}, 1, {self.constant(kind)}) {total}", kind), (f"nth_value({some}, 2) {framed}", kind),
-            (f"first_value({some}) {framed}", kind), (f"last_value({some}) {framed}", kind),
-            (f"sum({number}) {framed}", "BIGINT"), (f"count(*) {framed}", "BIGINT"),
-            (f"count(*) FILTER (WHERE {self.condition(scope, 1)}) {framed}", "BIGINT"),
-        ]  # fmt: skip
-        if kind not in NO_EXTREMES and "[" not in kind:
-            by_value += [(f"min({some}) {peers}", kind)]
-            by_place += [(f"max({some}) {framed}", kind)]
-        if not self.shared:
-            by_value += [
-                (f"cume_dist() OVER ({part}{by})", "DOUBLE"),
-                (f"percent_rank() OVER ({part}{by})", "DOUBLE"),
-                (f"count(DISTINCT {number}) OVER ({part})", "BIGINT"),
-            ]
-            by_place += [
-                (f"avg({number}) {framed}", "DOUBLE"),
-                (f"last_value({some} IGNORE NULLS) {framed}", kind),
-                (f"list({number}) {total}", "INTEGER[]"),
-                (f"spread({number}) {framed}", "INTEGER"),
-                (f"first_value({some} IGNORE NULLS) {framed}", kind),
-            ]
-        return rng.choice([*by_value, *by_place] if places else by_value)
-
-    def _ranges(self, scope: Scope, part: str, number: str) -> list[tuple[str, str]]:
-        """RANGE frames with a distance, by one column that has distances."""
-        steps = {
-            **dict.fromkeys((*WHOLE, "DECIMAL(10,2)"), "1"),
-            **dict.fromkeys(("DATE", "TIMESTAMP"), "INTERVAL '1 day'"),
-        }
-        found = []
-        for name, kind in scope:
-            if kind in steps:
-                end = self.rng.choice(["CURRENT ROW", f"{steps[kind]} FOLLOWING"])
-                order = f"ORDER BY {name} {self.rng.choice(['ASC', 'DESC'])} NULLS {self.rng.choice(['FIRST', 'LAST'])}"
-                over = f"OVER ({part}{order} RANGE BETWEEN {steps[kind]} PRECEDING AND {end})"
-                found.append(
-                    (f"{self.rng.choice([f'sum({number})', 'count(*)', f'max({number})'])} {over}", "BIGINT")
-                )
-        return found
 
     # -- the rest --------------------------------------------------------------------------
 
