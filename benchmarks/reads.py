@@ -202,7 +202,7 @@ def lookups_ms(folder: Path, kind: str, rows: int, epoch: int, seed: int) -> lis
 
         def ask(key: int) -> None:
             if kind == KINDS[2]:
-                found = pond.lookup("v", key, epoch).num_rows
+                found = pond.lookup("v", key, epoch=epoch).num_rows
             else:
                 column = "id" if kind == KINDS[0] else "high"
                 found = len(

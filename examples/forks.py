@@ -71,7 +71,7 @@ with opened("shop", BySum(gold=400)) as shop:
     print("the shop goes on:", now := shown(shop))
 
     for name, code in (("team-a", BySum(gold=300)), ("team-b", ByBest(gold=95))):
-        shop.fork(place / name, "before-the-experiments")  # no data is copied
+        shop.fork(place / name, epoch="before-the-experiments")  # no data is copied
         with opened(name, code) as fork:
             assert shown(fork) == before
             fork.drain()

@@ -65,7 +65,7 @@ with millpond.open(tempfile.mkdtemp(), engine="inline", parallelism=2) as pond:
         epochs.append(pond.drain())
 
     for number, epoch in enumerate(epochs, 1):  # every chart can still be read
-        chart = pond.read("chart", epoch).sort_by([("heat", "descending")]).to_pylist()
+        chart = pond.read("chart", epoch=epoch).sort_by([("heat", "descending")]).to_pylist()
         print(f"after {number}0 minutes:", ", ".join(f"{r['song']} ({r['plays']} plays)" for r in chart))
     print("what the last epoch did to the chart:")
     for row in (

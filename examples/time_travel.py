@@ -19,7 +19,7 @@ payments = MemorySource(pa.schema([("account", pa.string()), ("amount", pa.int64
 
 def balances(pond: millpond.Pond, epoch: int | str | None = None) -> dict[str, int]:
     return {
-        row["account"]: row["balance"] for row in pond.read("balances", epoch).sort_by("account").to_pylist()
+        row["account"]: row["balance"] for row in pond.read("balances", epoch=epoch).sort_by("account").to_pylist()
     }
 
 
@@ -40,7 +40,7 @@ with millpond.open(place / "pond", engine="inline") as pond:
     print("what changed:     ", pond.diff("balances", first, mistake).to_pylist())
 
     # A fork begins as the pond was, without copying anything, and goes its own way.
-    pond.fork(place / "what-if", mistake)
+    pond.fork(place / "what-if", epoch=mistake)
     print("a fork begins as: ", balances(millpond.open(place / "what-if")))
 
     # Rolling back is a new commit that names the old files. The sources go back as well, so that nothing

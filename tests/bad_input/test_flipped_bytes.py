@@ -131,7 +131,8 @@ def everything(store: MemoryStore) -> Any:
     with Pond(store, engine="inline", settings=settings) as pond:
         epochs = [e.epoch for e in pond.epochs(None)]
         found: list[Any] = [
-            [sorted(map(str, pond.read(view, e).to_pylist())) for view in ("t", "m")] for e in epochs[3:]
+            [sorted(map(str, pond.read(view, epoch=e).to_pylist())) for view in ("t", "m")]
+            for e in epochs[3:]
         ]
         found.append(sorted(map(str, pond.diff("m", epochs[3], epochs[-1]).to_pylist())))
         found.append(pond.lookup("t", 2).to_pylist())

@@ -142,9 +142,9 @@ def test_epochs_that_are_not(pond: Pond) -> None:
     pond.drain()
     for epoch in (-1, 99):
         with pytest.raises(InvalidError, match=f"there is no epoch {epoch} yet"):
-            pond.read("t", epoch)
+            pond.read("t", epoch=epoch)
     with pytest.raises(InvalidError, match="no savepoint named 'x'"):
-        pond.read("t", "x")
+        pond.read("t", epoch="x")
     with pytest.raises(InvalidError, match="there is no epoch 99 yet"):
         next(pond.changes("t", 99))
 

@@ -47,7 +47,7 @@ def pond(golden: Path, clock: ManualClock) -> Iterator[Pond]:
 
 
 def read_at(pond: Pond, epoch: int | str, views: dict[str, Any]) -> dict[str, Any]:
-    return {view: listed(pond.read(view, epoch)) for view in views}
+    return {view: listed(pond.read(view, epoch=epoch)) for view in views}
 
 
 def test_reading(pond: Pond) -> None:
@@ -66,7 +66,7 @@ def test_reading(pond: Pond) -> None:
     assert listed(pond.lookup("orders", 5)) == [[5, 9, "mug", "3.00", "2026-01-05 09:00:19"]]
     assert pond.sql("SELECT id FROM orders WHERE item = 'hat'").fetchall() == [(3,)]
     assert pond.diff("cities", "monday", last["epoch"]).to_pylist() == [{"city": "Rome", "_w": 1}]
-    assert pond.state_rows("watch", "tags", "monday")[1] == {"sensor": "s", "tags": {3}}
+    assert pond.state_rows("watch", "tags", epoch="monday")[1] == {"sensor": "s", "tags": {3}}
     assert pond.savepoints() == {"monday": first["epoch"]}
     assert "watch: KeyedProcess" in pond.explain()
 
@@ -137,7 +137,7 @@ def test_changing_the_program(pond: Pond) -> None:
 
 
 def test_a_fork_and_a_replay(pond: Pond, tmp_path: Path, clock: ManualClock) -> None:
-    pond.fork(tmp_path / "fork", "monday")
+    pond.fork(tmp_path / "fork", epoch="monday")
     with millpond.open(tmp_path / "fork", engine="inline", clock=clock, durable=False) as fork:
         assert read_at(fork, fork.epoch, EXPECTED["first"]["views"]) == EXPECTED["first"]["views"]
         fork.sql("INSERT INTO orders VALUES (10, 1, 'pen', 1, '2026-01-05 10:00'); FLUSH")

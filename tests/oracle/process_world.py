@@ -179,7 +179,7 @@ class World:
             target = n % (self.told + 1)
             self.forks += 1
             folder = self.folder.with_name(f"{self.folder.name}-{self.forks}")
-            assert self.pond.fork(folder, target) == target
+            assert self.pond.fork(folder, epoch=target) == target
             self.pond.close()
             self.folder = folder
             self.model.worlds = {0: self.model.worlds[target]}
@@ -205,9 +205,9 @@ class World:
 
     def _check(self, epoch: int) -> None:
         world = self.model.worlds[epoch]
-        got = Counter((r["id"], r["seen"]) for r in self.pond.read("out", epoch).to_pylist())
+        got = Counter((r["id"], r["seen"]) for r in self.pond.read("out", epoch=epoch).to_pylist())
         assert got == world.out, _differ("output", epoch, got, world.out)
-        side = Counter(self.pond.read("side", epoch)["x"].to_pylist())
+        side = Counter(self.pond.read("side", epoch=epoch)["x"].to_pylist())
         assert side == world.side, _differ("side output", epoch, side, world.side)
         failed = Counter(_failed(r) for r in self.pond.errors(epoch=epoch).to_pylist())
         assert failed == world.failed, _differ("errors", epoch, failed, world.failed)
@@ -221,7 +221,7 @@ class World:
         if self.model.fires:
             timers = Counter(
                 (told(tuple(r[k] for k in self.key)), r["timer"], (r["at"] - EPOCH) // US)
-                for r in self.pond.state_rows("plays", "timers", epoch)
+                for r in self.pond.state_rows("plays", "timers", epoch=epoch)
             )
             assert timers == self.model.timers(epoch), _differ(
                 "timers", epoch, timers, self.model.timers(epoch)
@@ -239,7 +239,7 @@ class World:
     def _stored(self, name: str, kind: str, epoch: int) -> Counter[tuple[Any, ...]]:
         found: Counter[tuple[Any, ...]] = Counter()
         lengths: Counter[str] = Counter()
-        rows = self.pond.state_rows("plays", name, epoch)
+        rows = self.pond.state_rows("plays", name, epoch=epoch)
         for row in sorted(rows, key=lambda r: r["position"]) if kind == "list" else rows:
             of = told(tuple(row[k] for k in self.key))
             place = lengths[of] if kind == "list" else row.get("entry")

@@ -105,7 +105,7 @@ class ChangingWorld(World):
                 self.seen.setdefault((case.name, epoch), Counter())  # it was not there
             for epoch in kept:
                 if case in self.cases_at(epoch):
-                    again = row_counts(self.pond.read(case.name, epoch))
+                    again = row_counts(self.pond.read(case.name, epoch=epoch))
                     assert_same_rows(again, self.seen[case.name, epoch], f"{case.name!r} at {epoch}", "then")
             there = [e for e in kept if case in self.cases_at(e)]
             self.check_diff(case, self.rng.choice(kept), self.rng.choice(there))

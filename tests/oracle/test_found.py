@@ -76,7 +76,7 @@ def test_a_reader_finds_the_head_from_a_savepoint(open_pond: Any) -> None:
         source.push([{"k": 1, "x": 1}])
         pond.drain()
     assert reader.epoch == pond.epoch > named
-    assert reader.read("n", "here").to_pylist() == [{"n": 1}]
+    assert reader.read("n", epoch="here").to_pylist() == [{"n": 1}]
 
 
 def test_distinct_values_of_the_key_itself(open_pond: Any) -> None:

@@ -275,7 +275,7 @@ class World:
         target = self.rng.choice(self._kept())
         self.forks += 1
         folder = self.folder.with_name(f"{self.folder.name}-{self.forks}")
-        assert self.pond.fork(folder, target) == target
+        assert self.pond.fork(folder, epoch=target) == target
         self.pond.close()
         self.folder = folder
         self.model.fork(target)
@@ -311,7 +311,7 @@ class World:
         self.checked = head.epoch
 
     def check_view(self, case: ViewCase, epoch: int) -> None:
-        got = self.pond.read(case.name, epoch)
+        got = self.pond.read(case.name, epoch=epoch)
         want = self.model.ask(epoch, case.sql)
         assert got.column_names == want.column_names, case.name
         found = row_counts(got)
@@ -322,7 +322,7 @@ class World:
     def check_apart(self, epoch: int) -> None:
         """Late rows and error rows: all of them, and no others."""
         account = self.model.accounts[epoch]
-        late = row_counts(self.pond.late("e.watermark", epoch))
+        late = row_counts(self.pond.late("e.watermark", epoch=epoch))
         assert_same_rows(late, account.late, f"late rows at epoch {epoch}", "the model")
         found = Counter(self.pond.errors(epoch=epoch)["step"].to_pylist())
         want = account.refused.copy()
@@ -338,7 +338,7 @@ class World:
         for case in self.cases:
             kept = [e for e in range(head.floor, head.epoch + 1)]
             for epoch in self.rng.sample(kept, min(5, len(kept))):
-                again = row_counts(self.pond.read(case.name, epoch))
+                again = row_counts(self.pond.read(case.name, epoch=epoch))
                 assert_same_rows(
                     again, self.seen[case.name, epoch], f"{case.name!r} at epoch {epoch} again", "then"
                 )
@@ -347,7 +347,7 @@ class World:
             for name, epoch in head.savepoints.items():
                 if (case.name, epoch) not in self.seen:  # it was below the floor before it could be looked at
                     self.check_view(case, epoch)
-                again = row_counts(self.pond.read(case.name, name))
+                again = row_counts(self.pond.read(case.name, epoch=name))
                 assert_same_rows(
                     again, self.seen[case.name, epoch], f"{case.name!r} at savepoint {name}", "then"
                 )
@@ -376,12 +376,12 @@ class World:
         assert_same_rows(row_counts(whole.table), self.seen[case.name, last], "changes from nothing", "read")
 
     def check_lookup(self, case: ViewCase, epoch: int) -> None:
-        rows_ = self.pond.read(case.name, epoch)
+        rows_ = self.pond.read(case.name, epoch=epoch)
         key = self._lookup_key(case)
         if not key or not rows_.num_rows:
             return
         some = rows_.slice(self.rng.randrange(rows_.num_rows), 1).select(key)
-        found = self.pond.lookup(case.name, some.to_pylist()[0], epoch)
+        found = self.pond.lookup(case.name, some.to_pylist()[0], epoch=epoch)
         wanted = row_counts(some)
         mask = [row in wanted for row in _rows(rows_.select(key))]
         assert_same_rows(

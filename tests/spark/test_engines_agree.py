@@ -44,11 +44,15 @@ def agree(one: World, two: World, since: int) -> int:
         assert left.parallelism != right.parallelism
         for case in one.cases:
             where = f"view {case.name!r} at epoch {epoch}"
-            assert bits(one.pond.read(case.name, epoch)) == bits(two.pond.read(case.name, epoch)), where
+            assert bits(one.pond.read(case.name, epoch=epoch)) == bits(
+                two.pond.read(case.name, epoch=epoch)
+            ), where
             if epoch:
                 changes = [bits(w.pond.diff(case.name, epoch - 1, epoch)) for w in (one, two)]
                 assert changes[0] == changes[1], f"changes of {where}"
-        assert bits(one.pond.late("e.watermark", epoch)) == bits(two.pond.late("e.watermark", epoch))
+        assert bits(one.pond.late("e.watermark", epoch=epoch)) == bits(
+            two.pond.late("e.watermark", epoch=epoch)
+        )
         assert bits(one.pond.errors(epoch=epoch)) == bits(two.pond.errors(epoch=epoch))
     return one.pond.epoch
 

@@ -33,7 +33,7 @@ class Crash(BaseException):
 
 
 def counted(pond: Pond, view: str, epoch: int) -> Counter[tuple[Any, ...]]:
-    return Counter(tuple(row.values()) for row in pond.read(view, epoch).to_pylist())
+    return Counter(tuple(row.values()) for row in pond.read(view, epoch=epoch).to_pylist())
 
 
 def check(pond: Pond, first: int) -> tuple[int, int]:
@@ -41,7 +41,7 @@ def check(pond: Pond, first: int) -> tuple[int, int]:
     answers, had = set(), 0
     for epoch in range(first, pond.epoch + 1):
         with duckdb.connect() as batch:
-            batch.register("t", pond.read("t", epoch))
+            batch.register("t", pond.read("t", epoch=epoch))
             batch.execute(f"CREATE TABLE old AS {OLD}")
             found = counted(pond, "old", epoch)
             assert found == Counter(batch.sql("FROM old").fetchall()), f"old at epoch {epoch}"

@@ -38,7 +38,7 @@ Row = tuple[Any, ...]
 
 
 def read(pond: Pond, name: str, epoch: int) -> list[Row]:
-    return [tuple(row.values()) for row in pond.read(name, epoch).to_pylist()]
+    return [tuple(row.values()) for row in pond.read(name, epoch=epoch).to_pylist()]
 
 
 class Model:

@@ -113,12 +113,14 @@ class Timed:
                 for statement in macros(f"make_timestamptz({manifest.now_us})"):
                     batch.execute(statement)
                 for name in "tu":
-                    batch.register(name, self.pond.read(name, epoch))
+                    batch.register(name, self.pond.read(name, epoch=epoch))
                 batch.execute(f"CREATE OR REPLACE TABLE old AS {OLD}")
                 here = self.pond._reader.plan_of(manifest).views
                 for name, query in VIEWS.items():
                     if name in here:
-                        given = Counter(tuple(r.values()) for r in self.pond.read(name, epoch).to_pylist())
+                        given = Counter(
+                            tuple(r.values()) for r in self.pond.read(name, epoch=epoch).to_pylist()
+                        )
                         assert given == Counter(batch.sql(query).fetchall()), f"{name} at epoch {epoch}"
                         seen += 1
         assert seen > 5
@@ -185,12 +187,13 @@ def test_rows_of_the_past_are_looked_up_once(tmp_path: Path) -> None:
     adopted = next(e for e in range(first, pond.epoch + 1) if timed.manifest(e).kind == "change")
     assert max(m.filling.round for m in fills if m.filling) > 0
     rates = {
-        e: {r["k"]: r["rate"] for r in pond.read("rates", e).to_pylist()} for e in range(base, adopted + 1)
+        e: {r["k"]: r["rate"] for r in pond.read("rates", epoch=e).to_pylist()}
+        for e in range(base, adopted + 1)
     }
-    past = {r["id"] for r in pond.read("orders", base).to_pylist()}
-    looked = pond.read("looked", adopted).to_pylist()
+    past = {r["id"] for r in pond.read("orders", epoch=base).to_pylist()}
+    looked = pond.read("looked", epoch=adopted).to_pylist()
     assert Counter(r["id"] for r in looked) == Counter(
-        r["id"] for r in pond.read("orders", adopted).to_pylist()
+        r["id"] for r in pond.read("orders", epoch=adopted).to_pylist()
     )
     for row in looked:
         epochs = [base] if row["id"] in past else range(max(base, came[row["id"]]), adopted + 1)

@@ -120,7 +120,7 @@ def test_aggregates_of_the_flow_api_without_a_key_always_have_a_row(opened: Call
     pond = defined(opened())
     pond.drain()
     assert pond.read("all").to_pylist() == [empty] and pond.read("large").to_pylist() == [{"n": 0}]
-    assert pond.read("all", 0).to_pylist() == [empty] and pond.read("by_s").num_rows == 0
+    assert pond.read("all", epoch=0).to_pylist() == [empty] and pond.read("by_s").num_rows == 0
     pond = defined(opened())
     pond.insert("t", [{"k": 2, "s": "a"}, {"k": 1, "s": "a"}])
     pond.drain()
@@ -145,7 +145,7 @@ def test_code_that_gains_an_aggregate_gives_its_row_at_once(opened: Callable[[],
     head = pond.epoch
     assert pond.read("counted").to_pylist() == [{"n": 0}]
     shown = [e for e in range(head + 1) if "counted" in pond.at(e).views()]
-    assert shown and all(pond.read("counted", e).to_pylist() == [{"n": 0}] for e in shown)
+    assert shown and all(pond.read("counted", epoch=e).to_pylist() == [{"n": 0}] for e in shown)
 
 
 @pytest.mark.parametrize(

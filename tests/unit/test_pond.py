@@ -74,7 +74,7 @@ def test_a_pipeline_from_end_to_end(pond: Pond) -> None:
     second = pond.drain()
     assert second > first
     assert rows(pond.read("counts")) == [(1, 2, 15), (2, 1, 20)]
-    assert rows(pond.read("counts", first)) == [(1, 1, 10), (2, 1, 20)]
+    assert rows(pond.read("counts", epoch=first)) == [(1, 1, 10), (2, 1, 20)]
     assert rows(pond.lookup("counts", 1)) == [(1, 2, 15)]
     assert rows(pond.lookup("counts", [1, 2, 3])) == [(1, 2, 15), (2, 1, 20)]
     assert rows(pond.diff("counts", first, second)) == [(1, 1, 10, -1), (1, 2, 15, 1)]
@@ -178,7 +178,7 @@ def test_savepoints_rollback_rescale_and_compaction(pond: Pond) -> None:
     assert pond.head().parallelism == 3
     pond.drain()
     assert rows(pond.read("counts")) == [(1, 2, 101), (2, 1, 2)]
-    assert rows(pond.read("counts", "before")) == [(1, 1, 1)]
+    assert rows(pond.read("counts", epoch="before")) == [(1, 1, 1)]
     pond.rollback("before")
     assert rows(pond.read("counts")) == [(1, 1, 1)]
     del source.items[1:]  # the future goes another way
@@ -188,7 +188,7 @@ def test_savepoints_rollback_rescale_and_compaction(pond: Pond) -> None:
     assert rows(pond.read("counts")) == [(1, 1, 1), (3, 1, 3)]
     pond.drop_savepoint("before")
     with pytest.raises(InvalidError, match="no savepoint named 'before'"):
-        pond.read("counts", "before")
+        pond.read("counts", epoch="before")
     with pytest.raises(InvalidError, match="no savepoint"):
         pond.rollback("never")
     with pytest.raises(InvalidError, match="there is no epoch 999 yet"):
@@ -282,7 +282,7 @@ def test_drain_and_flush_while_started(tmp_path: Path) -> None:
         for value in range(5):
             pond.insert("t", [{"k": 1, "v": value}])
             epoch = pond.flush()
-            assert rows(pond.read("t", epoch)) == [(1, value)]
+            assert rows(pond.read("t", epoch=epoch)) == [(1, value)]
         pond.drain()
         assert len(shown) == 5, "a drain waits for sinks"
     with opened(tmp_path / "q") as pond:

@@ -189,7 +189,7 @@ def pit(dug: Pit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[P
 READS: dict[str, Callable[[Pond, Path], Any]] = {
     "views": lambda p, to: p.views(),
     "read": lambda p, to: [p.read(v) for v in p.views()],
-    "read then": lambda p, to: [p.read(v, "before") for v in ("plus", "t", "doubled")],
+    "read then": lambda p, to: [p.read(v, epoch="before") for v in ("plus", "t", "doubled")],
     "lookup": lambda p, to: p.lookup("t", "a"),
     "diff": lambda p, to: [p.diff(v, "before", p.epoch) for v in ("plus", "doubled", "processed")],
     "changes": lambda p, to: list(p.changes("doubled", 0)) + list(p.changes("processed")),
@@ -199,7 +199,7 @@ READS: dict[str, Callable[[Pond, Path], Any]] = {
     "state": lambda p, to: [
         p.state("evil", "seen"),
         p.state("evil", "count"),
-        p.state("evil", "seen", "before"),
+        p.state("evil", "seen", epoch="before"),
     ],
     "typed rows": lambda p, to: p.state_rows("evil", "count"),
     "export": lambda p, to: p.export("evil", "seen", to / "seen.parquet"),

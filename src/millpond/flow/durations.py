@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 
 from millpond.errors import InvalidError
 
@@ -26,4 +27,10 @@ def microseconds(duration: Duration) -> int:
             if text.endswith(unit) and number.replace(".", "", 1).isdigit():
                 return round(float(number) * _UNITS[unit])
         raise InvalidError(f"not a duration: {duration!r}", hint='write "10s", "250ms", "5m", "1h" or "2d"')
+    counts = isinstance(duration, int | float) and not isinstance(duration, bool)
+    if not counts or not math.isfinite(duration):
+        raise InvalidError(
+            f"not a duration: {duration!r}",
+            hint='write "10s", "250ms", "5m", "1h", "2d", seconds or a timedelta',
+        )
     return round(duration * 10**6)

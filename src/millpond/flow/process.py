@@ -42,12 +42,21 @@ def process_step(
     shape = builder.shape(source)
     code, states = read(target, shape, step)
     given = _schema(code, schema, step)
+    if sides is not None and not isinstance(sides, Mapping):
+        raise InvalidError(
+            "sides must say the schema of each output",
+            detail=f"got {sides!r}"[:200],
+            hint='sides={"late": {"k": str}}',
+            step=step,
+        )
     outputs = tuple((name, schema_of(like, step=step)) for name, like in (sides or {}).items())
     for name, _ in outputs:
         check_name("a side output", name, step=step)
         if name == "main":
             raise InvalidError("a side output needs a name of its own, other than 'main'", step=step)
     limit = None if timeout is None else microseconds(timeout)
+    if limit is not None and limit <= 0:
+        raise InvalidError("the timeout must be positive", detail=f"got {timeout!r}", step=step)
     operator = KeyedProcess(key, code, states, given, outputs, latest, limit)
     inputs = (source,) if control is None else (source, control)
     found = builder.add(id, operator, inputs, step)
@@ -70,6 +79,8 @@ def process_batch_step(
     id: str | None,
 ) -> str:
     step = id or f"{source}.{_name(function)}"
+    if not callable(function):
+        raise InvalidError("process_batch takes a function", detail=f"got {function!r}"[:200], step=step)
     declared = _parameters(function, step)
     shape = builder.shape(source)
     states = tuple(state.spec(name, shape, step) for name, state in declared.items())

@@ -59,6 +59,8 @@ def schema_of(thing: Any, *, step: str | None = None) -> pa.Schema:
     [DataType(string), DataType(double)]
     """
     if isinstance(thing, pa.Schema):
+        if not thing.names:
+            refuse("a schema needs at least one column", "got an empty schema", None, step)
         return thing
     if isinstance(thing, Mapping):
         fields = dict(thing)

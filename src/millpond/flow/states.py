@@ -15,6 +15,7 @@ from typing import Any, Generic, Literal, NoReturn, TypeVar, overload
 import pyarrow as pa
 
 from millpond.errors import InvalidError
+from millpond.flow.calls import checked, need_callable
 from millpond.flow.durations import Duration, microseconds
 from millpond.flow.names import check_columns
 from millpond.flow.schemas import arrow_type, is_record, schema_of
@@ -28,6 +29,7 @@ V = TypeVar("V")
 A = TypeVar("A")
 
 
+@checked
 class State:
     """What all states have: a name, a type, a time to live.
 
@@ -76,6 +78,8 @@ class State:
             )
         form, fields, record = _columns(name, self._type, step)
         check_columns(fields.names, f"state {name!r}")
+        if form == "scalar" and self._default is not None and not callable(self._default):
+            _check_default(name, self._default, fields.field(0).type, step)
         entry = None
         if self._entry is not None:
             entry = arrow_type(self._entry, step=step, at=f"{name}'s entries")
@@ -121,6 +125,7 @@ class State:
         return Ttl(us, clock, self._reset)
 
 
+@checked
 class ValueState(State, Generic[T]):
     """One value per key: `.value` to read and set, `.clear()`.  No value is `default`, else None."""
 
@@ -144,6 +149,7 @@ class ValueState(State, Generic[T]):
         _outside(self)
 
 
+@checked
 class ReducingState(State, Generic[T]):
     """One value per key, and a function that takes another into it: `.add(x)`, `.value`, `.clear()`."""
 
@@ -158,6 +164,7 @@ class ReducingState(State, Generic[T]):
         self: ReducingState[Any], function: Callable[[Any, Any], Any], type: Any = None, **settings: Any
     ) -> None: ...
     def __init__(self, function: Callable[[Any, Any], Any], type: Any = None, **settings: Any) -> None:
+        need_callable("what a ReducingState adds with", function)
         super().__init__(type, **settings)
         self._adds = Adds(function)
 
@@ -171,6 +178,7 @@ class ReducingState(State, Generic[T]):
         _outside(self)
 
 
+@checked
 class AggregatingState(State, Generic[V, A, T]):
     """An accumulator per key: `.add(x)` takes items in, `.value` is what they come to.
 
@@ -188,6 +196,9 @@ class AggregatingState(State, Generic[V, A, T]):
         type: Any = None,
         **settings: Any,
     ) -> None:
+        for what, part in (("create", create), ("add", add), ("result", result)):
+            if part is not None or what != "result":
+                need_callable(f"{what} of an AggregatingState", part)
         super().__init__(type, **settings)
         self._adds = Adds(add, create, result)
 
@@ -201,6 +212,7 @@ class AggregatingState(State, Generic[V, A, T]):
         _outside(self)
 
 
+@checked
 class ListState(State, Generic[T]):
     """Items in the order they were appended; appending costs nothing for what is already there."""
 
@@ -240,6 +252,7 @@ class ListState(State, Generic[T]):
         _outside(self)
 
 
+@checked
 class MapState(State, Generic[K, V]):
     """A dict per key; each entry is read and written by itself.  `MapState(str, int)`."""
 
@@ -304,6 +317,7 @@ class MapState(State, Generic[K, V]):
         _outside(self)
 
 
+@checked
 class BroadcastState(MapState[K, V]):
     """A dict that all keys see, changed by the control stream alone: `BroadcastState(str, float)`."""
 
@@ -329,5 +343,19 @@ def _columns(name: str, hint: Any, step: str) -> tuple[Form, pa.Schema, type | N
     return "scalar", pa.schema([(name, arrow_type(hint, step=step, at=name))]), None
 
 
+def _check_default(name: str, default: Any, kind: pa.DataType, step: str) -> None:
+    try:
+        pa.scalar(default, kind)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise InvalidError(
+            f"the default of state {name!r} is not of its type",
+            detail=f"{default!r} is not {kind}: {error}"[:200],
+            step=step,
+        ) from error
+
+
 def _outside(state: State) -> NoReturn:
-    raise TypeError(f"a {type(state).__name__} holds values only inside the process step that declares it")
+    raise InvalidError(
+        f"a {type(state).__name__} holds values only inside the process step that declares it",
+        hint="use it in on_row() or the process function; from outside, read it with pond.state(step, name)",
+    )

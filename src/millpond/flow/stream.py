@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import pyarrow as pa
 
 from millpond.errors import InvalidError
 from millpond.flow.aggregates import parse_aggregates
 from millpond.flow.builder import Builder
+from millpond.flow.calls import checked, need_number, need_text, no_method
 from millpond.flow.durations import Duration, microseconds
 from millpond.flow.names import check_name
 from millpond.flow.process import Target, process_batch_step, process_step
@@ -50,6 +51,23 @@ JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
 GLOBAL_BUCKETS = 16  # the first half of the hierarchy for a ranking without a key
 
 
+KEY_FIRST = ("process", "process_batch", "apply", "first")
+KEYED_HINTS = {
+    **dict.fromkeys(("sum", "count", "min", "max", "avg", "agg"), 'use aggregate(n="count(*)", s="sum(x)")'),
+}
+STREAM_HINTS = {
+    **KEYED_HINTS,
+    **{name: f'call key_by("column") first: stream.key_by("column").{name}(...)' for name in KEY_FIRST},
+    **dict.fromkeys(("group_by", "groupBy", "groupby", "keyBy"), 'use key_by("column")'),
+    **dict.fromkeys(("where", "having"), 'use filter("condition")'),
+    **dict.fromkeys(("window", "windowed"), 'use tumble("10s") or hop("10s", "5s")'),
+    **dict.fromkeys(("withColumn", "with_column", "assign"), 'use with_columns(name="expression")'),
+    "sink": 'give it a name first: stream.view("name").sink("sink", ...)',
+    "write": 'give it a name first: stream.view("name").sink("sink", ...)',
+}
+
+
+@checked
 class Stream:
     """Rows that arrive, change and leave."""
 
@@ -83,11 +101,17 @@ class Stream:
     def select(self, *columns: str, id: str | None = None, **computed: str) -> Stream:
         """These columns, and these expressions; nothing else."""
         self._known(columns)
+        if not columns and not computed:
+            raise InvalidError(
+                "select needs at least one column", hint='select("k", total="a + b")', step=self.step
+            )
+        _expressions(computed)
         pairs = [(c, _quoted(c)) for c in columns] + list(computed.items())
         return self._then(id, Map(tuple(pairs)), "select")
 
     def with_columns(self, *, id: str | None = None, **computed: str) -> Stream:
         """All columns, some of them new or replaced by expressions."""
+        _expressions(computed)
         pairs = [(c, computed.get(c, _quoted(c))) for c in self.columns]
         pairs += [(c, e) for c, e in computed.items() if c not in self.columns]
         return self._then(id, Map(tuple(pairs)), "with_columns")
@@ -167,6 +191,9 @@ class Stream:
         return self._then(id, MapBatches(function, found), "map_batches")
 
     def union(self, *others: Stream, id: str | None = None) -> Stream:
+        """The rows of all; they must have the same columns."""
+        for other in others:
+            self._need_stream("union", other)
         steps = (self.step, *(o.step for o in others))
         return Stream(self._builder, self._builder.add(id, Union(), steps, f"union-{self.step}"))
 
@@ -214,6 +241,7 @@ class Stream:
                     step=self.step,
                 )
             return KeyedStream(self, columns)
+        _expressions(computed)
         if twice := [c for c in computed if c.lower() in {o.lower() for o in self.columns}]:
             raise InvalidError(
                 f"there is a column {twice[0]!r} already",
@@ -228,12 +256,13 @@ class Stream:
 
         A row's shard follows from the columns `by`, or from all of them.
         """
+        need_number("the number of shards", n, 1)
         self._known(by)
         return KeyedStream(self._then(id, Shard(n, tuple(by)), "shards"), (SHARD,))
 
-    def aggregate(self, *, id: str | None = None, **aggregates: str) -> Stream:
+    def aggregate(self, *unnamed: Any, id: str | None = None, **aggregates: str) -> Stream:
         """Over all rows: one row, without a key."""
-        return KeyedStream(self, ()).aggregate(on_close=False, buckets=None, id=id, **aggregates)
+        return KeyedStream(self, ()).aggregate(*unnamed, on_close=False, buckets=None, id=id, **aggregates)
 
     def reduce(self, function: Callable[[Row, Row], Any], *, id: str | None = None) -> Stream:
         """All rows made one, two by two; see `KeyedStream.reduce`."""
@@ -260,11 +289,12 @@ class Stream:
         id: str | None = None,
     ) -> Stream:
         """Join on equal columns; columns of the other side that clash get a suffix."""
+        self._need_stream("join", other)
+        if broadcast not in (None, "left", "right"):
+            raise InvalidError(f"no side {broadcast!r} to broadcast", hint='"left", "right" or None')
         if kind not in get_args(JoinKind):
             raise InvalidError(f"no join of kind {kind!r}", hint=f"kinds are {', '.join(get_args(JoinKind))}")
-        pairs = [
-            (o, o) if isinstance(o, str) else (o[0], o[1]) for o in ([on] if isinstance(on, str) else on)
-        ]
+        pairs = _pairs(on)
         self._known([p[0] for p in pairs])
         other._known([p[1] for p in pairs])
         columns = [(c, 0, c) for c in self.columns]
@@ -295,6 +325,8 @@ class Stream:
     def view(self, name: str, *, key: str | Sequence[str] | None = None) -> ViewHandle:
         """Keep the rows under a name that can be read, in any process, at any retained epoch."""
         check_name("a view", name, taken=self._builder.plan.views)
+        if key is not None and not isinstance(key, str | Sequence):
+            need_text("the key of a view", key, "a column, or a list of columns")
         wanted = tuple([key] if isinstance(key, str) else key) if key is not None else None
         if wanted is not None:
             self._known(wanted)
@@ -326,6 +358,7 @@ class Stream:
         import difflib
 
         for column in columns:
+            need_text("the name of a column", column, 'for example key_by("city", "day")')
             if column not in self.columns:
                 near = difflib.get_close_matches(column, self.columns, 1)
                 raise InvalidError(
@@ -334,6 +367,31 @@ class Stream:
                     hint=f"did you mean {near[0]!r}?" if near else None,
                     step=self.step,
                 )
+
+    def _need_stream(self, what: str, other: Any) -> None:
+        if isinstance(other, KeyedStream):
+            raise InvalidError(
+                f"{what} needs a stream", detail="got a KeyedStream", hint="call it before key_by()"
+            )
+        if not isinstance(other, Stream):
+            raise InvalidError(
+                f"{what} needs a stream",
+                detail=f"got {type(other).__name__} {other!r}"[:200],
+                hint="pass what stream(), table() or a step returned; of a name, pond.stream_of(name)",
+            )
+        if other._builder is not self._builder:
+            raise InvalidError(
+                f"{what} needs a stream of the same pond",
+                hint="define both streams on one pond",
+                step=self.step,
+            )
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            raise no_method(self, name, STREAM_HINTS)
 
     def _time(self, column: str | None) -> str:
         found = column or self.shape.time
@@ -345,6 +403,7 @@ class Stream:
         return found
 
 
+@checked
 class ViewHandle(Stream):
     """A stream with a name; changes of it can go to sinks."""
 
@@ -355,10 +414,16 @@ class ViewHandle(Stream):
     def sink(self, name: str, sink: Any) -> ViewHandle:
         """Deliver the view's changes, epoch by epoch, after each commit."""
         check_name("a sink", name)
+        if not callable(getattr(sink, "deliver", None)):
+            raise InvalidError(
+                f"{sink!r} is no sink"[:200],
+                hint="for example CallbackSink(function) or ParquetSink(folder), of millpond.sinks",
+            )
         self._builder.change(lambda plan: plan.with_sink(SinkNode(name, self.name, sink)))
         return self
 
 
+@checked
 class ProcessedStream(Stream):
     """What a process step gives, and its side outputs."""
 
@@ -382,6 +447,7 @@ class ProcessedStream(Stream):
         return Stream(self._builder, self._sides[name])
 
 
+@checked
 class KeyedStream:
     """A stream seen by key; the next step brings all rows of a key together."""
 
@@ -390,7 +456,12 @@ class KeyedStream:
         self.key = tuple(key)
 
     def aggregate(
-        self, *, on_close: bool = False, buckets: int | None = None, id: str | None = None, **aggregates: str
+        self,
+        *unnamed: Any,
+        on_close: bool = False,
+        buckets: int | None = None,
+        id: str | None = None,
+        **aggregates: str,
     ) -> Stream:
         """One row per key, exact under any change: ``aggregate(n="count(*)", total="sum(price)")``.
 
@@ -399,6 +470,15 @@ class KeyedStream:
         key that is always done.
         """
         stream, builder = self.stream, self.stream._builder
+        if unnamed:
+            raise InvalidError(
+                "an aggregate needs a name",
+                detail=f"got {unnamed[0]!r}",
+                hint=f"name its column: aggregate(n={unnamed[0]!r})",
+            )
+        _expressions(aggregates)
+        if buckets is not None:
+            need_number("buckets", buckets, 1)
         if not aggregates:
             raise InvalidError("aggregate needs at least one aggregate", hint='for example n="count(*)"')
         base = id or f"{stream.step}.by-{'-'.join(self.key) or 'all'}"
@@ -467,6 +547,10 @@ class KeyedStream:
 
         `buckets` ranks the rows of hot keys in so many parts first; without a key that is always done.
         """
+        need_number("n", n, 1)
+        need_number("offset", offset, 0)
+        if buckets is not None:
+            need_number("buckets", buckets, 1)
         operator = TopN(self.key, orders(by, self.stream), n, offset, with_ties, rank)
         base = id or f"{self.stream.step}.top-{n}"
         builder = self.stream._builder
@@ -508,6 +592,8 @@ class KeyedStream:
         `latest` the newest row given for a key replaces the one before.  One call may take `timeout`.
         """
         builder = self.stream._builder
+        if control is not None:
+            self.stream._need_stream("process", control)
         step, picked = process_step(
             builder,
             self.stream.step,
@@ -544,11 +630,21 @@ class KeyedStream:
     ) -> Stream:
         """Anything computed within a key, from all its rows: a query over `input`, or Python."""
         step = self.stream._named(id, "apply")
+        if sql is not None:
+            need_text("sql", sql, "a query over `input`")
         if function is not None:
             check_parameters(function, "the key", "its rows as an Arrow table", yields=False, step=step)
         found = None if schema is None else schema_of(schema, step=step)
         alone = sql is not None and is_run_alone(sql)
         return self._then(id, PerKey(self.key, found, function, sql, alone=alone), "apply")
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            before = f"call {name}() before key_by()" if hasattr(Stream, name) else None
+            raise no_method(self, name, {name: before} if before else KEYED_HINTS)
 
     def _close(self, on_close: bool) -> Close | None:
         if not on_close:
@@ -574,7 +670,10 @@ def orders(by: str | Sequence[str], stream: Stream) -> tuple[Order, ...]:
     NULLs come last, as in PostgreSQL for ascending order.
     """
     found = []
+    if not isinstance(by, str | Sequence):
+        need_text("an order", by, '"column" or "column desc", or a list of them')
     for text in [by] if isinstance(by, str) else by:
+        need_text("an order", text, '"column" or "column desc"')
         column, _, direction = text.strip().partition(" ")
         stream._known((column,))
         if direction.strip().lower() not in ("", "asc", "desc"):
@@ -583,6 +682,23 @@ def orders(by: str | Sequence[str], stream: Stream) -> tuple[Order, ...]:
     if not found:
         raise InvalidError("an order needs at least one column")
     return tuple(found)
+
+
+def _expressions(computed: Mapping[str, Any]) -> None:
+    for name, text in computed.items():
+        need_text(f"the expression of column {name!r}", text, f'SQL in quotes: {name}="..."')
+
+
+def _pairs(on: Any) -> list[tuple[str, str]]:
+    """The columns that a join compares, of the left side and of the right."""
+    hint = 'on="k", on=["a", "b"], or on=[("left_column", "right_column")]'
+    given = [on] if isinstance(on, str) else on
+    if not isinstance(given, Sequence) or not given:
+        raise InvalidError("a join needs columns to join on", detail=f"got {on!r}"[:200], hint=hint)
+    pairs = [(o, o) if isinstance(o, str) else o for o in given]
+    if odd := [p for p in pairs if not isinstance(p, Sequence) or len(p) != 2]:
+        raise InvalidError("a join compares two columns", detail=f"got {odd[0]!r}"[:200], hint=hint)
+    return [(left, right) for left, right in pairs]
 
 
 def _quoted(column: str) -> str:

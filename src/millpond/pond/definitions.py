@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from millpond.errors import InvalidError
 from millpond.flow.builder import Builder
+from millpond.flow.calls import need_text
 from millpond.flow.durations import Duration
 from millpond.flow.names import check_columns, check_name
 from millpond.flow.schemas import Like, schema_of
@@ -28,32 +31,84 @@ if TYPE_CHECKING:
 FunctionKind = Literal["scalar", "aggregate", "table"]
 
 
+@contextlib.contextmanager
+def _whole(builder: Builder) -> Iterator[None]:
+    """A definition that is refused leaves nothing behind."""
+    before = builder.plan
+    try:
+        yield
+    except BaseException:
+        builder.plan = before
+        raise
+
+
 def stream(
     builder: Builder, store: Store, name: str, source: Any, event_time: str | None, delay: Duration
 ) -> Stream:
     _check_free(builder, "a stream", name)
+    _check_source(name, source)
+    if event_time is None and delay:
+        raise InvalidError(
+            "delay= needs event_time=",
+            detail=f"delay is {delay!r}",
+            hint='stream(..., event_time="at", delay="5s")',
+        )
     if hasattr(source, "staged"):
         source = source.staged(folder_of(store, name), name)
     check_columns(source.schema.names, f"stream {name!r}")
-    step = builder.add(name, Scan(source, source.schema, source.append_only), (), name)
-    if not source.append_only:
-        step = builder.add(None, Bag(), (step,), f"{name}.rows")
-    found = Stream(builder, step)
-    return found if event_time is None else found.watermark(event_time, delay, id=f"{name}.watermark")
+    with _whole(builder):
+        step = builder.add(name, Scan(source, source.schema, source.append_only), (), name)
+        if not source.append_only:
+            step = builder.add(None, Bag(), (step,), f"{name}.rows")
+        found = Stream(builder, step)
+        return found if event_time is None else found.watermark(event_time, delay, id=f"{name}.watermark")
 
 
 def table(builder: Builder, name: str, schema: Like, key: str | Sequence[str] | None) -> ViewHandle:
     _check_free(builder, "a table", name)
+    if key is not None and not isinstance(key, str | Sequence):
+        raise InvalidError("the key of a table must be some of its columns", detail=f"got {key!r}", step=name)
     columns = schema_of(schema, step=name)
     check_columns(columns.names, f"table {name!r}")
     source = InboxTable(columns)
-    scan = builder.add(name, Scan(source, source.schema, False), (), name)
-    if key is None:
-        step = builder.add(None, Bag(SEQUENCE), (scan,), f"{name}.rows")
+    with _whole(builder):
+        scan = builder.add(name, Scan(source, source.schema, False), (), name)
+        if key is None:
+            step = builder.add(None, Bag(SEQUENCE), (scan,), f"{name}.rows")
+        else:
+            by = (key,) if isinstance(key, str) else tuple(key)
+            step = builder.add(None, Upsert(by, SEQUENCE), (scan,), f"{name}.rows")
+        return Stream(builder, step).view(name)
+
+
+def _check_source(name: str, source: Any) -> None:
+    """Refuse what is no source, and say what to use for what it is."""
+    if not isinstance(source, type) and all(hasattr(source, part) for part in ("poll", "read", "schema")):
+        return
+    if hasattr(source, "staged") and not isinstance(source, type):
+        return
+    kind = type(source)
+    library = kind.__module__.partition(".")[0]
+    if isinstance(source, type):
+        hint = f"pass an instance: {source.__name__}(...)"
+    elif isinstance(source, str | os.PathLike):
+        hint = (
+            f"of a folder of files: FileSource({os.fspath(source)!r}, format=...), of millpond.sources.files"
+        )
+    elif library == "pyspark":
+        hint = "a Spark DataFrame is DataFrameSource(df), of millpond.sources.dataframe"
+    elif library in ("pandas", "polars", "pyarrow") or isinstance(source, list | tuple):
+        hint = (
+            f"rows in memory go into a table: pond.table({name!r}, schema), and then "
+            f"pond.insert({name!r}, rows); in tests use a MemorySource"
+        )
+    elif isinstance(source, Mapping):
+        hint = f"rows that come by pond.insert() need pond.table({name!r}, {{...}}); tests, a MemorySource"
     else:
-        by = (key,) if isinstance(key, str) else tuple(key)
-        step = builder.add(None, Upsert(by, SEQUENCE), (scan,), f"{name}.rows")
-    return Stream(builder, step).view(name)
+        hint = "for example FileSource(folder), KafkaSource(...), of millpond.sources"
+    raise InvalidError(
+        f"stream {name!r} needs a source", detail=f"got {kind.__name__} {source!r}"[:200], hint=hint
+    )
 
 
 def _check_free(builder: Builder, what: str, name: str) -> None:
@@ -66,6 +121,7 @@ def stream_of(builder: Builder, plan: Plan, name: str) -> Stream:
     """What has this name, in SQL or in Python, under the names that its columns are shown by."""
     from millpond.sql.catalog import Catalog  # SQL is loaded where it is used
 
+    need_text("a name", name)
     found = Catalog(plan).get(name, "table", "source", "materialized view")
     assert found.step is not None
     stream = Stream(builder, found.step)
@@ -131,6 +187,10 @@ def function(
         raise InvalidError(
             "an aggregate of functions needs init, accumulate and finish",
             hint="pass these three, and retract if there is one; or a class that has them",
+        )
+    if name is not None and not isinstance(name, str) and not callable(name):
+        raise InvalidError(
+            "a function needs a name", detail=f"got {name!r}", hint='pond.function("name", function)'
         )
     if function is None and callable(name):
         name, function = name.__name__, name

@@ -26,6 +26,7 @@ class Door:
 
     def append(self, kind: str, args: Mapping[str, Any], payload: bytes = b"") -> int:
         """An entry behind all others; its number."""
+        self.driver.require_open()
         number = inbox.append(self.parts.store, kind, args, payload, start=executed(self.parts.head()))
         self._last = max(self._last, number)
         return number

@@ -26,8 +26,9 @@ from millpond.engine.migration import Functions
 from millpond.engine.runner import Runner
 from millpond.engine.watching import OnError, OnInput
 from millpond.engine.worker import Worker
-from millpond.errors import InvalidError
+from millpond.errors import InvalidError, nearest
 from millpond.flow.builder import Builder
+from millpond.flow.calls import checked, need_callable, need_number, need_text, told
 from millpond.flow.durations import Duration
 from millpond.flow.names import check_name
 from millpond.flow.schemas import Like
@@ -101,6 +102,12 @@ def open(  # the name people type: millpond.open(...)
         raise InvalidError(f"no engine named {engine!r}", hint='"spark" or "inline"')
     if parallelism is not None:
         require_parallelism(parallelism)
+    if on_epoch is not None:
+        need_callable("on_epoch", on_epoch)
+    if clock is not None and not hasattr(clock, "now_us"):
+        raise InvalidError(
+            "clock must be a clock", detail=f"got {clock!r}", hint="millpond.clock.ManualClock()"
+        )
     if standby and take_over:
         raise InvalidError(
             "standby and take_over exclude each other",
@@ -144,6 +151,7 @@ def restore(
     return make_restored(source, target, epoch, new_id=new_id, on_progress=on_progress)
 
 
+@checked
 class Pond:
     """See the module's text; made by `millpond.open`."""
 
@@ -213,6 +221,8 @@ class Pond:
 
     def explain(self, format: Literal["text", "mermaid"] = "text") -> str:
         """The plan with its levels, exchanges and state tables, as text or as a drawing."""
+        if format not in ("text", "mermaid"):
+            raise InvalidError(f"no format named {format!r}", hint='"text" or "mermaid"')
         plan, head = self.plan, self._parts.head()
         if format == "mermaid":
             return mermaid(plan, cut(plan))
@@ -298,6 +308,7 @@ class Pond:
         another process runs the pond, that one does it, and is waited for.  With `base`, the catalog of the
         program that the plan was made of, it is refused when somebody else changed the program meanwhile.
         """
+        _need_plan("change", plan)
         return self._program.change(plan, on_progress, base)
 
     @contextlib.contextmanager
@@ -395,6 +406,7 @@ class Pond:
 
     def on_epoch(self, function: OnEpoch) -> None:
         """Call a function with every epoch that this process commits, after those given before."""
+        need_callable("on_epoch", function)
         self._watch.on_epoch(function)
 
     @property
@@ -420,6 +432,7 @@ class Pond:
     def savepoint(self, name: str) -> None:
         """Name the newest epoch; it stays readable until the name is dropped."""
         check_name("a savepoint", name)
+        self._reader.head()  # of a pond that is there
         if name.isdecimal():
             raise InvalidError(
                 f"{name!r} cannot be the name of a savepoint", detail="it would be taken for an epoch"
@@ -427,6 +440,15 @@ class Pond:
         self._door.command("savepoint", {"name": name})
 
     def drop_savepoint(self, name: str) -> None:
+        """Forget the name of an epoch; it may then be collected once it is old."""
+        need_text("the name of a savepoint", name)
+        known = self._reader.head().savepoints
+        if self._runner is not None and name not in known:
+            raise InvalidError(
+                f"no savepoint named {name!r}",
+                detail=f"savepoints are {', '.join(sorted(known)) or 'none'}",
+                hint=nearest(name, known),
+            )
         self._door.command("drop_savepoint", {"name": name})
 
     def rollback(self, epoch: int | str, *, force: bool = False) -> None:
@@ -436,7 +458,7 @@ class Pond:
         in its target, and what the sources give again is appended again.
         """
         head = self._reader.head()
-        wanted = self._reader._resolve(head, epoch)
+        wanted = self._reader._resolve(head, _need_epoch("rollback", epoch))
         if wanted < head.floor and wanted not in head.savepoints.values():
             raise InvalidError(f"epoch {wanted} is no longer kept", detail=f"the floor is {head.floor}")
         self._program.require_return(head, wanted)
@@ -467,7 +489,7 @@ class Pond:
         """
         return rewriting.bootstrap(self._parts, self._driver, step, state, rows, replace=replace)
 
-    def fork(self, path: str | os.PathLike[str], epoch: int | str | None = None) -> int:
+    def fork(self, path: str | os.PathLike[str], *, epoch: int | str | None = None) -> int:
         """Begin a new pond at `path` with the state of this one, without copying it; the epoch it begins as.
 
         The fork has its own id and history, and its sinks are detached: what it does reaches no target of
@@ -538,6 +560,8 @@ class Pond:
         In the background sources may never run dry: then of them it holds what one epoch takes.  Where
         another process runs the pipeline, that one is waited for.
         """
+        if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not timeout_s >= 0:
+            raise InvalidError("timeout_s must be a number of seconds", detail=f"got {timeout_s!r}")
         return self._door.flush(timeout_s)
 
     # -- reading -------------------------------------------------------------------------
@@ -553,17 +577,17 @@ class Pond:
     def views(self) -> list[str]:
         return sorted(self.plan.views)
 
-    def read(self, view: str, epoch: int | str | None = None) -> pa.Table:
+    def read(self, view: str, *, epoch: int | str | None = None) -> pa.Table:
         """All rows of a view, at the newest epoch, an older one, or a savepoint."""
-        return self._reader.read(view, epoch)
+        return self._reader.read(view, epoch=epoch)
 
-    def lookup(self, view: str, key: Any, epoch: int | str | None = None) -> pa.Table:
+    def lookup(self, view: str, key: Any, *, epoch: int | str | None = None) -> pa.Table:
         """The rows of one key, or of a list of keys, in milliseconds."""
-        return self._reader.lookup(view, key, epoch)
+        return self._reader.lookup(view, key, epoch=epoch)
 
     def diff(self, view: str, e1: int | str, e2: int | str) -> pa.Table:
         """What changed between two epochs: rows with their weight `_w`."""
-        return self._reader.diff(view, e1, e2)
+        return self._reader.diff(view, _need_epoch("diff", e1), _need_epoch("diff", e2))
 
     def changes(self, view: str, since: int | None = None, *, follow: bool = False) -> Iterator[Delta]:
         """An iterator of the changes of each epoch after `since`."""
@@ -574,28 +598,28 @@ class Pond:
         return self._reader.states()
 
     def state(
-        self, step: str, name: str, epoch: int | str | None = None, *, unpickle: bool = False
+        self, step: str, name: str, *, epoch: int | str | None = None, unpickle: bool = False
     ) -> pa.Table:
         """The rows of a state; of untyped state the pickles, or with `unpickle` what they show as text."""
-        return self._reader.state(step, name, epoch, unpickle=unpickle)
+        return self._reader.state(step, name, epoch=epoch, unpickle=unpickle)
 
-    def state_rows(self, step: str, name: str, epoch: int | str | None = None) -> list[dict[str, Any]]:
+    def state_rows(self, step: str, name: str, *, epoch: int | str | None = None) -> list[dict[str, Any]]:
         """The rows of a state as Python objects; this unpickles untyped state."""
-        return self._reader.state_rows(step, name, epoch)
+        return self._reader.state_rows(step, name, epoch=epoch)
 
     def export(
-        self, step: str, state: str, path: str | os.PathLike[str], epoch: int | str | None = None
+        self, step: str, state: str, path: str | os.PathLike[str], *, epoch: int | str | None = None
     ) -> int:
         """Write a state as one Parquet file, which is there whole or not at all; the number of rows."""
-        return self._reader.export(step, state, path, epoch)
+        return self._reader.export(step, state, path, epoch=epoch)
 
-    def errors(self, view: str | None = None, epoch: int | str | None = None) -> pa.Table:
+    def errors(self, view: str | None = None, *, epoch: int | str | None = None) -> pa.Table:
         """Rows that could not be processed, with the reason."""
-        return self._reader.errors(view, epoch)
+        return self._reader.errors(view, epoch=epoch)
 
-    def late(self, step: str, epoch: int | str | None = None) -> pa.Table:
+    def late(self, step: str, *, epoch: int | str | None = None) -> pa.Table:
         """Rows that came after their time."""
-        return self._reader.late(step, epoch)
+        return self._reader.late(step, epoch=epoch)
 
     def clear_errors(self, view: str | None = None) -> None:
         """Drop the error rows of one view's steps, or all; the totals stay.
@@ -628,6 +652,8 @@ class Pond:
 
     def epochs(self, last: int | None = 20) -> list[EpochSummary]:
         """What was committed and can still be read, newest last; all of it with `last=None`."""
+        if last is not None:
+            need_number("last", last, 0)
         return summaries(self._reader, last)[0]
 
     def savepoints(self) -> dict[str, int]:
@@ -653,9 +679,14 @@ class Pond:
         each step (or the one named), `on_error(error)` for every exception that leaves your code.  The code
         is what the pond stored; `plan` is another to try, for example `other_pond.plan`.
         """
+        if plan is not None:
+            _need_plan("replay", plan)
+        for what, function in (("on_input", on_input), ("on_error", on_error)):
+            if function is not None:
+                need_callable(what, function)
         return run_again(
             self._reader,
-            epoch,
+            _need_epoch("replay", epoch),
             plan=plan,
             live=self._builder.plan,
             step=step,
@@ -674,3 +705,22 @@ class Pond:
     def _runner(self) -> Runner | None:
         """What runs the chain, while this process holds the pond."""
         return self._driver.runner
+
+
+def _need_epoch(what: str, epoch: Any) -> Any:
+    if epoch is None:
+        raise InvalidError(f"{what}() needs an epoch", hint="a number, or the name of a savepoint")
+    return epoch
+
+
+def _need_plan(what: str, plan: Any) -> None:
+    if not isinstance(plan, Plan):
+        raise InvalidError(
+            f"{what}() needs a plan",
+            detail=f"got {type(plan).__name__} {plan!r}"[:200],
+            hint="pass other_pond.plan",
+        )
+
+
+if not TYPE_CHECKING:
+    open = told(open, "open")

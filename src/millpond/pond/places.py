@@ -21,6 +21,12 @@ def uri_of(path: str | os.PathLike[str]) -> str:
     >>> uri_of("s3://bucket/pond"), uri_of("/ponds/a b")
     ('s3://bucket/pond', 'file:///ponds/a%20b')
     """
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        raise InvalidError(
+            "the place of a pond must be a path or a uri",
+            detail=f"got {path!r}",
+            hint='"my-pond", "/data/pond" or "s3://bucket/pond"',
+        )
     if "://" in str(path):
         return require_text(str(path), "the address of a pond")
     try:
@@ -32,6 +38,8 @@ def uri_of(path: str | os.PathLike[str]) -> str:
 
 def store_options(uri: str, settings: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
     """A local folder is synced as the settings say; a remote store gets a local disk cache."""
+    if not isinstance(given, Mapping):
+        raise InvalidError("store_options must be a dict", detail=f"got {given!r}")
     if uri.startswith("file:"):
         return {"durable": settings.durable, **given}
     if uri.startswith("memory:"):

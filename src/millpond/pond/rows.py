@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from millpond.errors import InvalidError
+from millpond.errors import InvalidError, nearest
+from millpond.flow.calls import need_text
 from millpond.plan.nodes import Plan
 from millpond.sources.inbox_table import ROWS_MAX, InboxTable
 from millpond.texts import require_texts
@@ -19,6 +20,10 @@ Rows: TypeAlias = pa.Table | Iterable[Mapping[str, Any]]
 
 def held(plan: Plan, table: str, rows: Rows) -> Rows:
     """Rows under the names that their columns are kept by, where SQL calls them otherwise."""
+    if isinstance(rows, Mapping):
+        rows = [rows]  # one row
+    elif not isinstance(rows, pa.Table) and hasattr(rows, "__arrow_c_stream__"):
+        rows = pa.table(rows)  # of pandas, Polars or Arrow
     found = (o for o in plan.objects.values() if o.kind == "table" and o.scan == table)
     names = {c.name: c.held for o in found for c in o.columns}
     if all(name == held for name, held in names.items()):
@@ -30,11 +35,15 @@ def held(plan: Plan, table: str, rows: Rows) -> Rows:
 
 def entry(plan: Plan, name: str, rows: Rows, weight: int) -> tuple[dict[str, Any], bytes]:
     """The arguments and the bytes of the entry that puts rows into a table, or takes them out."""
+    need_text("the name of a table", name)
     node = plan.nodes.get(name)
-    source = getattr(getattr(node, "operator", None), "source", None)
+    source = _source(node)
     if not isinstance(source, InboxTable):
+        tables = [n.step for n in plan.nodes.values() if isinstance(_source(n), InboxTable)]
         raise InvalidError(
-            f"no table named {name!r}", hint="define it with pond.table(name, schema, key=...)"
+            f"no table named {name!r}",
+            detail=f"tables are {', '.join(tables) or 'none'}",
+            hint=nearest(name, tables, "define it with pond.table(name, schema, key=...)"),
         )
     table = _as_declared(name, rows, source)
     if table.num_rows > ROWS_MAX:
@@ -44,6 +53,10 @@ def entry(plan: Plan, name: str, rows: Rows, weight: int) -> tuple[dict[str, Any
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return {"table": name, "rows": table.num_rows}, sink.getvalue().to_pybytes()
+
+
+def _source(node: Any) -> Any:
+    return getattr(getattr(node, "operator", None), "source", None)
 
 
 def _as_declared(name: str, rows: Rows, source: InboxTable) -> pa.Table:
@@ -62,13 +75,24 @@ def _as_declared(name: str, rows: Rows, source: InboxTable) -> pa.Table:
                     detail=f"columns are {', '.join(schema.names)}",
                 )
             return rows.select(schema.names).cast(schema)
-        items = [dict(r) for r in rows]
+        if isinstance(rows, str | bytes) or not isinstance(rows, Iterable):
+            raise TypeError(f"got {type(rows).__name__} {rows!r}"[:200])
+        items = [dict(r) if isinstance(r, Mapping) else _no_row(r) for r in rows]
         _match_columns(name, (k for r in items for k in r), schema)
         return pa.Table.from_pylist(items, schema=schema)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         if isinstance(error, UnicodeEncodeError):
             require_texts(items, f"a text in the rows for table {name!r}")
-        raise InvalidError(f"rows do not fit table {name!r}", detail=str(error)) from error
+        shown = ", ".join(f"{f.name} {f.type}" for f in schema)
+        raise InvalidError(
+            f"rows do not fit table {name!r}",
+            detail=str(error),
+            hint=f"pass a dict, a list of dicts or an Arrow table with columns {shown}",
+        ) from error
+
+
+def _no_row(row: Any) -> dict[str, Any]:
+    raise TypeError(f"a row is a dict of its columns, got {type(row).__name__} {row!r}"[:200])
 
 
 def _match_columns(name: str, given: Iterable[str], schema: pa.Schema) -> None:

@@ -61,31 +61,31 @@ class Moment:
 
     def read(self, view: str) -> pa.Table:
         """All rows of a view."""
-        return self._reader.read(view, self.epoch)
+        return self._reader.read(view, epoch=self.epoch)
 
     def lookup(self, view: str, key: Any) -> pa.Table:
         """The rows of one key, or of a list of keys."""
-        return self._reader.lookup(view, key, self.epoch)
+        return self._reader.lookup(view, key, epoch=self.epoch)
 
     def states(self) -> list[StateInfo]:
         """The state tables of all steps: step, state, at most so many rows, bytes."""
-        return self._reader.states(self.epoch)
+        return self._reader.states(epoch=self.epoch)
 
     def state(self, step: str, name: str, *, unpickle: bool = False) -> pa.Table:
         """The rows of a state; of untyped state the pickles, or with `unpickle` what they show as text."""
-        return self._reader.state(step, name, self.epoch, unpickle=unpickle)
+        return self._reader.state(step, name, epoch=self.epoch, unpickle=unpickle)
 
     def state_rows(self, step: str, name: str) -> list[dict[str, Any]]:
         """The rows of a state as Python objects; this unpickles untyped state."""
-        return self._reader.state_rows(step, name, self.epoch)
+        return self._reader.state_rows(step, name, epoch=self.epoch)
 
     def errors(self, view: str | None = None) -> pa.Table:
         """Rows that could not be processed until then, with the reason."""
-        return self._reader.errors(view, self.epoch)
+        return self._reader.errors(view, epoch=self.epoch)
 
     def late(self, step: str) -> pa.Table:
         """Rows that had come after their time."""
-        return self._reader.late(step, self.epoch)
+        return self._reader.late(step, epoch=self.epoch)
 
     def explain(self, format: Literal["text", "mermaid"] = "text") -> str:
         """The plan that the epoch was run with."""

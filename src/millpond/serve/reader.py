@@ -8,7 +8,6 @@ that the floor has not passed, so no collector can delete a file under it
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ from millpond.clock import Clock, SystemClock
 from millpond.engine.append_sinks import behind_what_was_shown, refusal
 from millpond.engine.view_changes import view_changes, view_difference
 from millpond.engine.worker import Worker
-from millpond.errors import DataError, InvalidError, UnavailableError
+from millpond.errors import DataError, InvalidError, UnavailableError, nearest
 from millpond.operators.materialize import ERRORS_SPEC
 from millpond.plan.nodes import Plan, View
 from millpond.plan.tables import table_specs
@@ -141,8 +140,14 @@ class Reader:
                 raise InvalidError(
                     f"no savepoint named {epoch!r}",
                     detail=f"savepoints are {', '.join(sorted(head.savepoints)) or 'none'}",
+                    hint=nearest(epoch, head.savepoints),
                 )
             return int(head.savepoints[epoch])
+        if isinstance(epoch, bool) or not isinstance(epoch, int):
+            raise InvalidError(
+                "an epoch is a number or the name of a savepoint",
+                detail=f"got {type(epoch).__name__} {epoch!r}",
+            )
         found = int(epoch)
         if found > head.epoch or found < 0:
             raise InvalidError(
@@ -161,11 +166,10 @@ class Reader:
         plan = self.plan_of(manifest)
         view = plan.views.get(name)
         if view is None:
-            near = difflib.get_close_matches(name, plan.views, 1)
             raise InvalidError(
                 f"no view named {name!r}",
                 detail=f"views are {', '.join(sorted(plan.views)) or 'none'}",
-                hint=f"did you mean {near[0]!r}?" if near else None,
+                hint=nearest(name, plan.views),
             )
         columns = view.held(plan.shape(view.step).schema.names)
         return view, self._specs_of(manifest)[view.table], columns
@@ -178,12 +182,12 @@ class Reader:
 
     # -- reading ---------------------------------------------------------------------
 
-    def read(self, view: str, epoch: int | str | None = None) -> pa.Table:
+    def read(self, view: str, *, epoch: int | str | None = None) -> pa.Table:
         with self.pinned(epoch) as snapshot:
             found, spec, columns = self._view(snapshot.manifest, view)
             return found.shown(snapshot.scan(spec, columns))
 
-    def lookup(self, view: str, key: Any, epoch: int | str | None = None) -> pa.Table:
+    def lookup(self, view: str, key: Any, *, epoch: int | str | None = None) -> pa.Table:
         """The rows of one key, or of many: a value, a dict, a list of them, or a table of keys."""
         with self.pinned(epoch) as snapshot:
             found, spec, columns = self._view(snapshot.manifest, view)
@@ -279,7 +283,7 @@ class Reader:
         finally:
             let_go(self.store, made)
 
-    def errors(self, view: str | None = None, epoch: int | str | None = None) -> pa.Table:
+    def errors(self, view: str | None = None, *, epoch: int | str | None = None) -> pa.Table:
         """Rows that could not be processed: step, row, reason; of one view's steps or of all."""
         with self.pinned(epoch) as snapshot:
             rows = snapshot.scan(ERRORS_SPEC, ERRORS_SPEC.schema.names)
@@ -289,45 +293,53 @@ class Reader:
             steps = upstream(self.plan_of(snapshot.manifest), found.step)
             return rows.filter(pa.compute.is_in(rows.column("step"), pa.array(sorted(steps))))
 
-    def late(self, step: str, epoch: int | str | None = None) -> pa.Table:
+    def late(self, step: str, *, epoch: int | str | None = None) -> pa.Table:
         """Rows that came after their time, as a watermark step kept them."""
         with self.pinned(epoch) as snapshot:
-            spec = self._specs_of(snapshot.manifest).get(f"{step}/late")
+            specs = self._specs_of(snapshot.manifest)
+            step = newest(self.plan_of(snapshot.manifest).nodes, str(step))
+            spec = specs.get(f"{step}/late")
             if spec is None:
-                raise InvalidError(f"step {step!r} keeps no late rows", hint="name a watermark step")
+                keep = [name.removesuffix("/late") for name in specs if name.endswith("/late")]
+                near = f"{step}.watermark"
+                raise InvalidError(
+                    f"step {step!r} keeps no late rows",
+                    detail=f"steps that keep late rows are {', '.join(keep) or 'none'}",
+                    hint=f"did you mean {near!r}?" if near in keep else nearest(step, keep),
+                )
             return snapshot.scan(spec, spec.schema.names)
 
     # -- state -----------------------------------------------------------------------
 
-    def states(self, epoch: int | str | None = None) -> list[StateInfo]:
+    def states(self, *, epoch: int | str | None = None) -> list[StateInfo]:
         with self.pinned(epoch) as snapshot:
             return states.state_infos(snapshot, self.plan_of(snapshot.manifest))
 
     def state(
-        self, step: str, name: str, epoch: int | str | None = None, *, unpickle: bool = False
+        self, step: str, name: str, *, epoch: int | str | None = None, unpickle: bool = False
     ) -> pa.Table:
         """All rows of a state that live at an epoch; pickles stay bytes unless asked for as text."""
         with self.pinned(epoch) as snapshot:
             plan = self.plan_of(snapshot.manifest)
-            spec = states.find_state(plan, newest(plan.nodes, step), name)
+            spec = states.find_state(plan, newest(plan.nodes, str(step)), name)
             found = pa.concat_tables(list(states.pieces(snapshot, plan, spec)))
             return states.shown(spec, found, self.worker.trust) if unpickle else found
 
-    def state_rows(self, step: str, name: str, epoch: int | str | None = None) -> list[dict[str, Any]]:
+    def state_rows(self, step: str, name: str, *, epoch: int | str | None = None) -> list[dict[str, Any]]:
         """The same as Python objects, untyped values unpickled."""
         with self.pinned(epoch) as snapshot:
             plan = self.plan_of(snapshot.manifest)
-            spec = states.find_state(plan, newest(plan.nodes, step), name)
+            spec = states.find_state(plan, newest(plan.nodes, str(step)), name)
             found = states.pieces(snapshot, plan, spec)
             return [row for part in found for row in states.as_rows(spec, part, self.worker.trust)]
 
     def export(
-        self, step: str, name: str, path: str | os.PathLike[str], epoch: int | str | None = None
+        self, step: str, name: str, path: str | os.PathLike[str], *, epoch: int | str | None = None
     ) -> int:
         """A state as a Parquet file; the number of rows."""
         with self.pinned(epoch) as snapshot:
             plan = self.plan_of(snapshot.manifest)
-            spec = states.find_state(plan, newest(plan.nodes, step), name)
+            spec = states.find_state(plan, newest(plan.nodes, str(step)), name)
             facts = {"millpond.state": spec.name, "millpond.epoch": str(snapshot.epoch)}
             return states.export(states.pieces(snapshot, plan, spec), path, facts)
 

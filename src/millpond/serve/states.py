@@ -146,6 +146,8 @@ def _require(spec: TableSpec, trust: Trust) -> None:
 
 def export(parts: Iterator[pa.Table], path: str | os.PathLike[str], facts: Mapping[str, str]) -> int:
     """One Parquet file that is there whole or not at all; the number of rows."""
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path) or Path(path).expanduser().is_dir():
+        raise InvalidError("export() needs the path of a file", detail=f"got {path!r}")
     target = Path(path).expanduser()
     temporary = target.with_name(f".{target.name}.{os.urandom(4).hex()}.part")
     rows = 0

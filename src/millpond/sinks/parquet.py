@@ -21,12 +21,14 @@ import pyarrow.parquet as pq
 
 from millpond import delta as deltas
 from millpond.errors import DataError, InvalidError, UnavailableError
+from millpond.flow.calls import checked
 from millpond.state.whole import repeated
 
 POND, EPOCH = b"millpond.pond", b"millpond.epoch"  # in the metadata of each file
 _HIDDEN = ".millpond"  # files being written; on the same disk as their names, or a link is not possible
 
 
+@checked
 @dataclass(frozen=True)
 class ParquetSink:
     """Files ``epoch-<epoch>-<pond>.parquet`` in a folder of this machine.
@@ -41,6 +43,8 @@ class ParquetSink:
     exactly_once: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        if not isinstance(self.folder, str | os.PathLike) or not os.fspath(self.folder):
+            raise InvalidError("a ParquetSink needs a folder", detail=f"got {self.folder!r}")
         folder = os.fspath(self.folder)
         if "://" in folder:
             raise InvalidError("a parquet sink writes to a folder of this machine", detail=f"got {folder!r}")

@@ -30,6 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.errors import DataError, InternalError, InvalidError, UnavailableError
+from millpond.flow.calls import checked, need_text
 from millpond.flow.schemas import schema_of
 from millpond.masking import masked
 from millpond.plan.backfill import FROM_NOW
@@ -62,6 +63,7 @@ _FORMATS: dict[str, FileFormat] = {
 }
 
 
+@checked
 @dataclass(frozen=True)
 class FileSource:
     """Rows of all files of a folder and the folders in it; files named `_*`, `.*` and `*.tmp` are not seen.
@@ -106,7 +108,19 @@ class FileSource:
     def __post_init__(self) -> None:
         if self.format not in _FORMATS:
             raise InvalidError(f"no file format named {self.format!r}", hint=f"one of {', '.join(_FORMATS)}")
+        if not isinstance(self.path, str | os.PathLike) or not os.fspath(self.path):
+            raise InvalidError(
+                "a FileSource needs a folder", detail=f"got {self.path!r}", hint='FileSource("orders/")'
+            )
+        if self.pattern is not None:
+            need_text("pattern", self.pattern, '"*.parquet", for example')
         path = os.fspath(self.path)
+        if "://" not in path and Path(path).expanduser().is_file():
+            folder, name = os.path.split(path)
+            raise InvalidError(
+                f"{path!r} is a file, and a FileSource follows a folder",
+                hint=f"FileSource({folder or '.'!r}, pattern={name!r})",
+            )
         object.__setattr__(self, "path", path if "://" in path else str(Path(path).expanduser().absolute()))
         if self.schema is None:
             self._folder.check()

@@ -16,7 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from millpond.errors import InvalidError
+from millpond.errors import InvalidError, nearest
+from millpond.flow.calls import checked
 from millpond.flow.schemas import schema_of
 from millpond.plan.backfill import FROM_NOW
 from millpond.sources.source import BOUND, Advance, Poll, Split
@@ -49,6 +50,7 @@ class Bound:
     at_us: int
 
 
+@checked
 @dataclass(frozen=True)
 class MemorySource:
     """
@@ -69,15 +71,52 @@ class MemorySource:
 
     def push(self, *items: Any) -> None:
         """Add items at the end: tables, lists of dicts, Pause, Crash or Bound."""
-        for item in items:
-            if isinstance(item, Pause | Crash | Bound | pa.Table):
-                self.items.append(item)
-            elif isinstance(item, Iterable):
-                given = list(item)
-                require_texts(given, "a text in the rows")
-                self.items.append(rows(self.schema, given))
-            else:
-                raise InvalidError("not an item of a test source", detail=repr(item))
+        found = [item if isinstance(item, Pause | Crash | Bound) else self._rows(item) for item in items]
+        self.items.extend(found)
+
+    def _rows(self, item: Any) -> pa.Table:
+        """Rows as they are declared, or an error that says what differs."""
+        columns = ", ".join(f"{f.name} {f.type}" for f in self.schema)
+        hint = f"push lists of dicts, or Arrow tables, with the columns {columns}"
+        if isinstance(item, Mapping):
+            item = [item]  # one row
+        elif not isinstance(item, pa.Table) and hasattr(item, "__arrow_c_stream__"):
+            item = pa.table(item)
+        if not isinstance(item, pa.Table):
+            if isinstance(item, str | bytes) or not isinstance(item, Iterable):
+                raise InvalidError("these are no rows", detail=f"got {item!r}"[:200], hint=hint)
+            item = list(item)
+            if odd := [row for row in item if not isinstance(row, Mapping)]:
+                raise InvalidError(
+                    "a row is a dict of its columns", detail=f"got {odd[0]!r}"[:200], hint=hint
+                )
+            require_texts(item, "a text in the rows")
+        given = [item.column_names] if isinstance(item, pa.Table) else item
+        known = {*self.schema.names, *(() if self.append_only else ("_w",))}
+        for names in given:
+            if more := [n for n in names if n not in known]:
+                why = nearest(more[0], self.schema.names, hint)
+                if more[0] == "_w":
+                    why = "rows can be taken back with MemorySource(..., append_only=False)"
+                raise InvalidError(
+                    f"the source has no column {more[0]!r}", detail=f"its columns are {columns}", hint=why
+                )
+            if lacking := [n for n in self.schema.names if n not in names]:
+                raise InvalidError(
+                    f"a row lacks column {lacking[0]!r}",
+                    detail=f"its columns are {', '.join(map(str, names)) or 'none'}",
+                    hint=f"give every column, None where there is no value: {columns}",
+                )
+        try:
+            if not isinstance(item, pa.Table):
+                return rows(self.schema, item)
+            wanted = [*self.schema.names, *(["_w"] if "_w" in item.column_names else [])]
+            full = pa.schema(
+                [*self.schema, *([pa.field("_w", pa.int64())] if len(wanted) > len(self.schema) else [])]
+            )
+            return item.select(wanted).cast(full)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise InvalidError("the rows do not fit the source", detail=str(error), hint=hint) from error
 
     def table(self, step: str) -> TableSpec | None:
         return None

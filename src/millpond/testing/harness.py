@@ -14,14 +14,16 @@ import datetime
 import difflib
 import inspect
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
 import pyarrow as pa
 
 from millpond.clock import ManualClock
+from millpond.engine.coordinator import require_parallelism
 from millpond.errors import InvalidError
+from millpond.flow.calls import checked, need_callable
 from millpond.flow.durations import Duration, microseconds
 from millpond.flow.schemas import Like, schema_of
 from millpond.operators.process.context import Timer
@@ -45,6 +47,7 @@ Instant = datetime.datetime | str
 SETTINGS: Mapping[str, Any] = {"checks": True, "durable": False, "lease_ms": 3_600_000}
 
 
+@checked
 class Harness:
     """A pipeline, fed by hand.
 
@@ -76,6 +79,14 @@ class Harness:
         folder: str | os.PathLike[str] | None = None,
         **settings: Any,
     ) -> None:
+        need_callable("a pipeline", pipeline)
+        require_parallelism(parallelism)
+        if sources is not None and not isinstance(sources, Mapping):
+            raise InvalidError(
+                "sources must say the columns of each source",
+                detail=f"got {sources!r}"[:200],
+                hint='Harness(pipeline, {"words": {"word": str}})',
+            )
         schemas = {name: schema_of(like) for name, like in (sources or {}).items()}
         self._pipeline = pipeline
         self._sources = {n: MemorySource(s, append_only=n not in retracts) for n, s in schemas.items()}
@@ -139,7 +150,7 @@ class Harness:
             raise InvalidError(f"no row is given for {source!r}", hint='feed("trades", {"user": "ann"})')
         found = []
         for row in rows:
-            given = as_dict(row)
+            given = dict.fromkeys(schema.names) | as_dict(row)
             fit = {name: fitted(value, name, kinds, repr(source)) for name, value in given.items()}
             fit["_w"] = sign * fit.get("_w", 1)
             if fit["_w"] < 0 and not can_retract:
@@ -268,6 +279,8 @@ class Harness:
 
     def expect(self, view: str, rows: Sequence[Row | Any]) -> None:
         """Fail unless the view has these rows, in any order; columns that no row names are not compared."""
+        if isinstance(rows, str | Mapping) or not isinstance(rows, Iterable):
+            raise InvalidError("expect() takes a list of rows", detail=f"got {rows!r}"[:200])
         seen = self.view_seen(view)
         whose = f"view {view!r}"
         wanted = []

@@ -70,6 +70,8 @@ def moment(given: datetime.datetime | str) -> datetime.datetime:
             raise InvalidError(
                 f"not a time: {given!r}", hint='write "00:00:01" or "2024-01-01T00:00:01"'
             ) from error
+    if not isinstance(given, datetime.datetime):
+        raise InvalidError(f"not a time: {given!r}", hint='write "00:00:01" or "2024-01-01T00:00:01"')
     if given.tzinfo is not None:
         given = given.astimezone(datetime.UTC).replace(tzinfo=None)
     return given

@@ -73,7 +73,7 @@ def test_a_view_over_a_table_is_exact_in_the_epoch_that_brings_it(pond: Pond) ->
     pond.drain()
     assert rows(pond.read("all")) == [(2, 10, 9)]
     with pytest.raises(InvalidError, match="no view named 'all'"):
-        pond.read("all", before)
+        pond.read("all", epoch=before)
 
 
 def test_weights_are_kept_and_chunks_make_no_difference(tmp_path: Path) -> None:
@@ -466,7 +466,7 @@ def test_a_dropped_view_leaves_the_listing_and_history_keeps_it(pond: Pond) -> N
     tables = Listing.of(head, pond._worker.pages).tables()
     assert tables == ["t.rows/rows"]
     assert pond.views() == ["t"]
-    assert rows(pond.read("n", before)) == [(1, 2)]
+    assert rows(pond.read("n", epoch=before)) == [(1, 2)]
     pond.insert("t", some((3, 1)))
     pond.compact()
     pond.drain()
@@ -497,7 +497,7 @@ def test_a_rollback_to_before_a_view_came_takes_it_back(tmp_path: Path) -> None:
         assert rows(pond.read("t")) == [(1, 1)]
         pond.insert("t", some((5, 5)))
         pond.drain()
-        assert rows(pond.read("n", after)) == [(1, 1)]
+        assert rows(pond.read("n", epoch=after)) == [(1, 1)]
         pond.rollback(after)
         pond.insert("t", some((6, 6)))
         pond.drain()

@@ -117,14 +117,16 @@ class World:
                 plan = self.pond._reader.plan_of(self.pond.at(epoch).manifest)
                 if "old" not in plan.views:
                     continue
-                batch.register("t", self.pond.read("t", epoch))
-                batch.register("m", self.pond.read("m", epoch))
+                batch.register("t", self.pond.read("t", epoch=epoch))
+                batch.register("m", self.pond.read("m", epoch=epoch))
                 batch.execute(f"CREATE OR REPLACE TABLE old AS {OLD}")
-                assert counted(self.pond.read("old", epoch)) == Counter(batch.sql("FROM old").fetchall())
+                assert counted(self.pond.read("old", epoch=epoch)) == Counter(
+                    batch.sql("FROM old").fetchall()
+                )
                 here = [name for name in VIEWS if name in plan.views]
                 for name in here:
                     want = Counter(batch.sql(VIEWS[name]).fetchall())
-                    assert counted(self.pond.read(name, epoch)) == want, f"{name} at epoch {epoch}"
+                    assert counted(self.pond.read(name, epoch=epoch)) == want, f"{name} at epoch {epoch}"
                 had += bool(here)
         return had
 
@@ -165,7 +167,7 @@ def test_old_views_move_on_and_new_ones_are_exact_from_their_first_epoch(seed: i
     during = fills(world)
     moved = [m for m in during if m.admitted]
     assert len(moved) > 5, "epochs with rows, while the views were filled"
-    assert len({str(counted(world.pond.read("old", m.epoch))) for m in moved}) > 3
+    assert len({str(counted(world.pond.read("old", epoch=m.epoch))) for m in moved}) > 3
     assert all(not set(VIEWS) & set(world.pond._reader.plan_of(m).views) for m in during)
     head = world.pond.head()
     assert (head.kind, head.metrics["backfill"]["chunks"]) == ("change", world.told[-1].chunks)
@@ -387,7 +389,7 @@ def test_a_fork_of_the_middle_has_nothing_of_it(made: World, tmp_path: Path) -> 
     assert any(
         "!" in table or "sums" in table for table in Listing.of(middle, made.pond._worker.pages).tables()
     )
-    made.pond.fork(tmp_path / "fork", middle.epoch)
+    made.pond.fork(tmp_path / "fork", epoch=middle.epoch)
     with opened(tmp_path / "fork") as fork:
         fork.drain()
         assert fork.views() == ["m", "old", "t"]

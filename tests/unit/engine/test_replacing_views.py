@@ -173,7 +173,7 @@ def test_history_sinks_and_rollback_over_it(tmp_path: Path) -> None:
     with program(with_sink("count(*)", "sum(x)")) as pond:
         pond.replace("by_city")
         pond.drain()
-        assert pond.read("by_city", before).to_pylist() == [{"city": "a", "c0": 2}]
+        assert pond.read("by_city", epoch=before).to_pylist() == [{"city": "a", "c0": 2}]
         assert pond.read("by_city").to_pylist() == [{"city": "a", "c0": 2, "c1": 3}]
         assert held[(("city", "a"), ("c0", 2), ("c1", 3))] == 1  # of other columns a sink gets all rows
         pond.rollback(before)

@@ -63,7 +63,7 @@ def test_what_is_due_is_fired_by_a_drain(tmp_path: Path) -> None:
         clock.advance(60 * SECOND)
         assert pond.drain() == second + 2
         assert rows(pond.read("by_v"), "v", "n") == [(5, 2), (6, 1)]
-        assert rows(pond.read("late", second), "k") == []
+        assert rows(pond.read("late", epoch=second), "k") == []
 
 
 def test_readers_and_sinks_hear_of_an_epoch_without_input(tmp_path: Path) -> None:

@@ -46,7 +46,9 @@ def put(pond: Pond, *keys: int) -> None:
 
 
 def shown(pond: Pond, epoch: int | str | None = None) -> list[list[tuple[Any, ...]]]:
-    return [sorted(tuple(r.values()) for r in pond.read(view, epoch).to_pylist()) for view in ("t", "m")]
+    return [
+        sorted(tuple(r.values()) for r in pond.read(view, epoch=epoch).to_pylist()) for view in ("t", "m")
+    ]
 
 
 def oracle(keys: range) -> list[list[tuple[Any, ...]]]:

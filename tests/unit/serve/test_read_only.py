@@ -60,7 +60,7 @@ def everything(pond: Pond) -> list[Any]:
         pond.diff("m", head - 3, head).to_pylist(),
         [delta.table.to_pylist() for delta in pond.changes("m", head - 3)],
         older,
-        pond.read("m", "s").to_pylist(),
+        pond.read("m", epoch="s").to_pylist(),
         pond.sql("SELECT * FROM m").fetchall(),
         pond.sql("SHOW TABLES").fetchall(),
         pond.sql("SHOW JOBS").fetchall(),
@@ -159,7 +159,7 @@ def test_an_epoch_that_was_collected_under_a_reader_without_a_pin_is_told(path: 
     ):
         epoch = old.epoch
         collected(path)
-        reader.read("m", epoch)
+        reader.read("m", epoch=epoch)
     assert reader.read("m").num_rows == 3, "the newest epoch can be read"
 
 

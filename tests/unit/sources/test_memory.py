@@ -86,7 +86,7 @@ def test_a_position_beyond_the_items_and_items_that_are_none(tmp_path: Path) -> 
     with pytest.raises(InvalidError, match="beyond its end") as caught:
         source.poll(1, None, 10)
     assert "1 items were taken, it has 0" in str(caught.value.detail)
-    with pytest.raises(InvalidError, match="not an item"):
+    with pytest.raises(InvalidError, match="these are no rows"):
         source.push(7)
 
 
@@ -116,5 +116,5 @@ def test_a_bound_moves_event_time_without_a_row_and_makes_what_follows_late(tmp_
         assert pond.late("s.watermark").column("v").to_pylist() == [3]
         assert pond.head().watermarks["s.watermark"] == {"max": 13_000_000, "bound": 10_000_000}
         assert pond.replay(pond.epoch - 1).same
-        with pytest.raises(InvalidError, match="not an item"):
+        with pytest.raises(InvalidError, match="these are no rows"):
             source.push(7)

@@ -52,7 +52,7 @@ def test_a_fork_begins_as_its_parent_was(parent: Pond, tmp_path: Path) -> None:
     for wanted in (epoch, epoch - 2):
         child_of(parent, tmp_path / f"c{wanted}", wanted)
         child = opened(tmp_path / f"c{wanted}")
-        assert rows(child) == {r["k"]: r["v"] for r in parent.read("t", wanted).to_pylist()}
+        assert rows(child) == {r["k"]: r["v"] for r in parent.read("t", epoch=wanted).to_pylist()}
         assert child.head().pond == "child"
 
 
@@ -99,7 +99,7 @@ def test_a_fork_of_a_fork(parent: Pond, tmp_path: Path) -> None:
 
 def test_the_parent_keeps_what_a_fork_names(parent: Pond, tmp_path: Path) -> None:
     epoch = parent.epoch - 3
-    before = {r["k"]: r["v"] for r in parent.read("t", epoch).to_pylist()}
+    before = {r["k"]: r["v"] for r in parent.read("t", epoch=epoch).to_pylist()}
     store = child_of(parent, tmp_path / "c", epoch)
     parent.close()
     with opened(tmp_path / "parent", retain_epochs=1, collect_every=1, fan_in=2) as again:

@@ -65,7 +65,7 @@ def read(
     reader = open_reader(pond)
     with reader.pinned(parse_epoch(epoch)) as snapshot:
         at = snapshot.epoch
-        table = reader.read(view, at)
+        table = reader.read(view, epoch=at)
     output.write(shown(table, at, limit))
 
 
@@ -85,7 +85,7 @@ def errors(
     reader = open_reader(pond)
     with reader.pinned(parse_epoch(epoch)) as snapshot:
         at = snapshot.epoch
-        table = reader.errors(view, at)
+        table = reader.errors(view, epoch=at)
     output.write(shown(table, at, limit))
 
 

@@ -209,7 +209,7 @@ def compare(stage: Stage, manifest: Manifest) -> None:
     expected = batch(stage.feed, manifest)
     rows = {}
     for view, wanted in expected.items():
-        ours = stage.reader.read(view, manifest.epoch)
+        ours = stage.reader.read(view, epoch=manifest.epoch)
         rows[view] = ours.num_rows
         if not same(ours, wanted):
             stage.screen.say(f"{view} differs from the batch query at epoch {manifest.epoch}", good=False)
@@ -237,9 +237,9 @@ def read_the_past(stage: Stage, watch: Watch) -> None:
     weights = deltas.weights(difference)
     came, went = int(weights[weights > 0].sum()), -int(weights[weights < 0].sum())
     stage.facts["diff"] = {"from": old.epoch, "to": new.epoch, "came": came, "went": went}
-    before = with_weight(stage.reader.read("auction_bids", old.epoch))
+    before = with_weight(stage.reader.read("auction_bids", epoch=old.epoch))
     after = deltas.consolidate(deltas.concat([before, difference])).drop_columns(["_w"])
-    whole = same(after, stage.reader.read("auction_bids", new.epoch))
+    whole = same(after, stage.reader.read("auction_bids", epoch=new.epoch))
     stage.screen.say(
         f"auction_bids, epoch {old.epoch} to {new.epoch}: {came:,} rows came, {went:,} went; "
         "then + difference = now",
@@ -253,7 +253,7 @@ def then_and_now(reader: Reader, old: int, new: int) -> Rows:
     """The auctions with most revenue at two epochs, side by side."""
     rows: list[dict[str, Any]] = [{"rank": n + 1} for n in range(SHOWN)]
     for when, epoch in (("then", old), ("now", new)):
-        top = reader.read("top_auctions", epoch).sort_by([("revenue", "descending")])
+        top = reader.read("top_auctions", epoch=epoch).sort_by([("revenue", "descending")])
         for row, found in zip(rows, top.to_pylist(), strict=False):
             row |= {f"auction_{when}": found["auction"], f"revenue_{when}": found["revenue"]}
     columns = [Column("rank", right=True)]
