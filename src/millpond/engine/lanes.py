@@ -11,32 +11,55 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from concurrent.futures import Executor, Future
+from typing import Any
 
-Call = Callable[[], None]
+Call = Callable[[], Any]
+_Calls = queue.SimpleQueue["Call | None"]
 
 
-@dataclass(frozen=True)
-class _Lane:
-    calls: queue.SimpleQueue[Call | None]
-    thread: threading.Thread
+class DaemonExecutor(Executor):
+    """One daemon thread: unlike those of concurrent.futures, the end of the process does not wait for it."""
+
+    def __init__(self, max_workers: int = 1, thread_name_prefix: str = "") -> None:
+        assert max_workers == 1
+        self._calls: _Calls = queue.SimpleQueue()
+        self._thread = threading.Thread(
+            target=_work, args=(self._calls,), name=thread_name_prefix or None, daemon=True
+        )
+        self._thread.start()
+        weakref.finalize(self, self._calls.put, None).atexit = False
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Run it after what was submitted before; it must not raise.  The future is not settled."""
+        self._calls.put(lambda: fn(*args, **kwargs))
+        return Future()
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        if cancel_futures:
+            _drop_waiting(self._calls)
+        self._calls.put(None)
+        if wait:
+            self.ended(None)
+
+    def ended(self, wait_s: float | None) -> bool:
+        """Wait for the thread, for so long at most; did it end?"""
+        if self._thread is threading.current_thread():
+            return True
+        self._thread.join(wait_s)
+        return not self._thread.is_alive()
 
 
 class Lanes:
-    def __init__(self) -> None:
-        self._lanes: dict[str, _Lane] = {}
-        self._end = weakref.finalize(self, _end_all, self._lanes)
-        self._end.atexit = False  # the threads are daemons
+    def __init__(self, make: Callable[..., Executor] = DaemonExecutor) -> None:
+        self._make = make
+        self._lanes: dict[str, Executor] = {}
 
     def submit(self, lane: str, call: Call) -> None:
         """Run it in its lane, after what was submitted there before; it must not raise."""
-        found = self._lanes.get(lane)
-        if found is None:
-            calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
-            thread = threading.Thread(target=_work, args=(calls,), name=f"millpond-{lane}", daemon=True)
-            found = self._lanes[lane] = _Lane(calls, thread)
-            thread.start()
-        found.calls.put(call)
+        if lane not in self._lanes:
+            self._lanes[lane] = self._make(1, thread_name_prefix=f"millpond-{lane}")
+        self._lanes[lane].submit(call)
 
     def close(self, waits_s: Callable[[str], float | None]) -> list[str]:
         """End the lanes; what has not begun does not begin any more.
@@ -46,20 +69,18 @@ class Lanes:
         """
         now = time.monotonic()
         for lane in self._lanes.values():
-            _drop_waiting(lane.calls)
-            lane.calls.put(None)
+            lane.shutdown(wait=False, cancel_futures=True)
         busy = []
         for name, lane in self._lanes.items():
             wait = waits_s(name)
-            if lane.thread is not threading.current_thread():
-                lane.thread.join(None if wait is None else max(0.0, now + wait - time.monotonic()))
-                if lane.thread.is_alive():
-                    busy.append(name)
+            left = None if wait is None else max(0.0, now + wait - time.monotonic())
+            if isinstance(lane, DaemonExecutor) and not lane.ended(left):
+                busy.append(name)
         self._lanes.clear()
         return busy
 
 
-def _work(calls: queue.SimpleQueue[Call | None]) -> None:
+def _work(calls: _Calls) -> None:
     while True:
         call = calls.get()
         if call is None:
@@ -68,14 +89,9 @@ def _work(calls: queue.SimpleQueue[Call | None]) -> None:
         del call
 
 
-def _drop_waiting(calls: queue.SimpleQueue[Call | None]) -> None:
+def _drop_waiting(calls: _Calls) -> None:
     while True:
         try:
             calls.get_nowait()
         except queue.Empty:
             return
-
-
-def _end_all(lanes: dict[str, _Lane]) -> None:
-    for lane in lanes.values():
-        lane.calls.put(None)

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 
 from millpond.engine.coordinator import Coordinator
+from millpond.engine.lanes import DaemonExecutor as ThreadPoolExecutor  # tests put one that runs at once here
 from millpond.engine.lanes import Lanes
 from millpond.engine.protocol import (
     BACKGROUND,
@@ -60,7 +61,7 @@ class Runner:
         self.coordinator = coordinator
         self.shell = shell
         self._on_commit = on_commit
-        self._lanes = Lanes()
+        self._lanes = Lanes(ThreadPoolExecutor)
         self._heard: queue.SimpleQueue[Event | BaseException] = queue.SimpleQueue()
         self._beside = 0
         self._next: Instruction | None = None
