@@ -24,6 +24,8 @@ import millpond
 from millpond import stored_code
 from millpond.cli.app import app
 from millpond.errors import DataError, InvalidError
+from millpond.flow.stream import Stream
+from millpond.operators.scan import Scan
 from millpond.plan import codec
 from millpond.pond import Pond
 from millpond.sinks.callback import CallbackSink
@@ -112,6 +114,12 @@ class Feed:
 """
 
 
+def append_only(pond: Pond, name: str) -> Stream:
+    """A table that a stream begins with: the pond keeps its rows, so a reopened pond goes on without a source."""
+    source = InboxTable(SCHEMA, append_only=True)
+    return Stream(pond._builder, pond._builder.add(name, Scan(source, source.schema, True), (), name))
+
+
 @dataclass
 class Pit:
     """The pond, and what has struck since it was armed."""
@@ -137,7 +145,7 @@ def dug(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pit]:
     path = str(marker)
     made = Pit(place / "pond", marker)
     with made.open() as pond:
-        rows = pond.stream("rows_in", InboxTable(SCHEMA, append_only=True)).select("k", "v")
+        rows = append_only(pond, "rows_in").select("k", "v")
         pond.stream("feed", feed.Feed()).view("fed")
         rows.map(Evil(path, "map", lambda row: {"k": row.k, "v": row.v + 1}), SCHEMA, id="plus").view("plus")
         rows.filter(Evil(path, "filter", lambda row: True), id="kept").view("kept")
@@ -396,7 +404,7 @@ def test_code_that_this_process_defines_runs_in_a_pond_of_anybody(
     monkeypatch.setattr(os, "geteuid", lambda: os.stat(tmp_path).st_uid + 1)
 
     def define(pond: Pond) -> None:
-        rows = pond.stream("rows_in", InboxTable(SCHEMA, append_only=True))
+        rows = append_only(pond, "rows_in")
         rows.map(lambda row: {"v": row.v * 2}, {"v": int}, id="doubled").view("doubled")
 
     for times in (1, 2):
