@@ -18,9 +18,8 @@ payments = MemorySource(pa.schema([("account", pa.string()), ("amount", pa.int64
 
 
 def balances(pond: millpond.Pond, epoch: int | str | None = None) -> dict[str, int]:
-    return {
-        row["account"]: row["balance"] for row in pond.read("balances", epoch=epoch).sort_by("account").to_pylist()
-    }
+    rows = pond.read("balances", epoch=epoch).sort_by("account").to_pylist()
+    return {row["account"]: row["balance"] for row in rows}
 
 
 with millpond.open(place / "pond", engine="inline") as pond:
