@@ -43,6 +43,7 @@ from millpond.operators.operator import NOTHING, Change, Ready, Result
 from millpond.operators.scan import Scan
 from millpond.operators.state_scan import StateScan
 from millpond.ordering import distinct
+from millpond.plan.backfill import is_constant
 from millpond.plan.levels import Edge, Levels, placements
 from millpond.plan.nodes import Node, Plan
 from millpond.sources.source import Split
@@ -290,7 +291,8 @@ class TaskRun:
                 self._count(f"errors/{node.step}", bad.num_rows)
             rows = 0 if found.rows is None else found.rows.num_rows
             self.rows_in += rows
-            self._count(f"rows/{node.step}", rows)
+            if not is_constant(node):  # constants are part of the program, not input
+                self._count(f"rows/{node.step}", rows)
         return found.rows
 
     def _wants_whole(self, scan: str, rows: pa.Table) -> bool:
