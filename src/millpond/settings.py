@@ -26,6 +26,12 @@ class Settings:
     fan_in: int = 6  # runs of one size that are merged together
     compaction_unit_bytes: int = 64 << 20  # of one piece of a merge; six times as much in memory
     rounds_max: int = 1_000  # of a WITH RECURSIVE, for views created with it; rows beyond are errors
+    recursion_rows_max: int = 4_000_000  # that one epoch of a WITH RECURSIVE may give; beyond, it stops
+    recursion_copies_max: int = 1_000_000  # of one row in one round of a UNION ALL; rows beyond are errors
+    select_memory_bytes_max: int = 2 << 30  # that a SELECT may use; more of it goes to disk
+    select_spill_bytes_max: int = 10 << 30  # of disk that a SELECT may use
+    select_ms_max: int = 600_000  # how long a SELECT may take; 0: no limit
+    select_rows_max: int = 0  # that a SELECT may give; 0: no limit
     checks: bool = False  # check every operator's output; for tests
     lease_ms: int = 4_000  # a coordinator silent for so long is taken for dead by a standby
     sink_close_ms: int = 10_000  # how long close() waits for a sink that is still delivering
@@ -33,7 +39,11 @@ class Settings:
     cache_bytes: int = 10 << 30  # local disk that a remote pond may use
 
 
-LEAST = {"fan_in": 2}  # a run merged with itself would be merged for ever; all others start at 1
+LEAST = {
+    "fan_in": 2,
+    "select_ms_max": 0,
+    "select_rows_max": 0,
+}  # a run merged with itself would be merged for ever; all others start at 1
 
 
 def make_settings(**given: Any) -> Settings:

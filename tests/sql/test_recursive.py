@@ -213,7 +213,8 @@ def test_what_cannot_be_computed_is_left_out(tmp_path: Path) -> None:
 
 def test_copies_beyond_counting_are_told(tmp_path: Path) -> None:
     """A cycle that doubles its rows with every round would overflow any count."""
-    with millpond.open(tmp_path / "pond", engine="inline", checks=True, rounds_max=80) as pond:
+    copies = {"recursion_copies_max": 2**31}
+    with millpond.open(tmp_path / "pond", engine="inline", checks=True, rounds_max=80, **copies) as pond:
         pond.sql("""
             CREATE TABLE e (a int);
             CREATE MATERIALIZED VIEW v AS
@@ -227,6 +228,63 @@ def test_copies_beyond_counting_are_told(tmp_path: Path) -> None:
         pond.sql("DELETE FROM e; FLUSH")
         assert pond.sql("SELECT total FROM v").fetchone() == (1,)
         assert pond.errors().num_rows == 0
+
+
+DOUBLING = """WITH RECURSIVE r(n) AS (
+    SELECT a::bigint FROM e UNION ALL SELECT (r.n * 2 + e.a) % 1000003 FROM r, e) SELECT n FROM r"""
+
+
+def test_rows_that_multiply_are_refused_when_the_view_is_created(tmp_path: Path) -> None:
+    with millpond.open(tmp_path / "pond", engine="inline", recursion_rows_max=20_000) as pond:
+        pond.sql("CREATE TABLE e (a int); INSERT INTO e VALUES (1), (2); FLUSH")
+        with pytest.raises(InvalidError) as told:
+            pond.sql(f"CREATE MATERIALIZED VIEW v AS {DOUBLING}")
+        assert "the recursion of view 'v' gives more than 20000 rows in one epoch" in str(told.value)
+        assert pond.views() == ["e"]
+        pond.sql("INSERT INTO e VALUES (3); FLUSH")
+        assert pond.sql("SELECT count(*) FROM e").fetchone() == (3,)
+
+
+def test_rows_that_multiply_later_stop_the_view_and_nothing_else(tmp_path: Path) -> None:
+    with millpond.open(tmp_path / "pond", engine="inline", checks=True, recursion_rows_max=20_000) as pond:
+        pond.sql("""
+            CREATE TABLE e (a int);
+            CREATE MATERIALIZED VIEW v AS WITH RECURSIVE r(n) AS (
+                SELECT 1 UNION ALL SELECT (r.n * 2 + e.a) % 1000003 FROM r, e) SELECT n FROM r;
+            CREATE MATERIALIZED VIEW counted AS SELECT count(*) AS n FROM v;
+            CREATE MATERIALIZED VIEW other AS SELECT count(*) AS n FROM e
+        """)
+        assert pond.sql("SELECT n FROM counted").fetchone() == (1,)
+        pond.sql("INSERT INTO e VALUES (1), (2); FLUSH")
+        assert pond.sql("SELECT * FROM v").fetchall() == []
+        assert pond.sql("SELECT n FROM counted").fetchone() == (0,)
+        assert pond.sql("SELECT n FROM other").fetchone() == (2,)
+        (error,) = pond.errors("v").to_pylist()
+        assert error["step"] == "v.recursion" and error["weight"] == 1
+        assert "the recursion of view 'v' gives more than 20000 rows" in error["reason"]
+        assert "recursion_rows_max" in error["reason"]
+        pond.sql("DELETE FROM e; FLUSH")  # it stays stopped until it is created again
+        assert pond.sql("SELECT count(*) FROM v").fetchone() == (0,) and pond.errors("v").num_rows == 1
+        pond.sql("DROP MATERIALIZED VIEW v CASCADE")
+        assert pond.errors().num_rows == 0
+        pond.sql(f"CREATE MATERIALIZED VIEW v AS {DOUBLING}")
+        assert pond.sql("SELECT count(*) FROM v").fetchone() == (0,) and pond.errors().num_rows == 0
+
+
+def test_error_rows_come_once_with_a_weight(tmp_path: Path) -> None:
+    """Each round doubles the copies: 2^19 of each would come next."""
+    with millpond.open(tmp_path / "pond", engine="inline", checks=True, rounds_max=18) as pond:
+        pond.sql("CREATE TABLE e (a int); INSERT INTO e VALUES (1), (2); FLUSH")
+        pond.sql(
+            "CREATE MATERIALIZED VIEW v AS WITH RECURSIVE r(n) AS ("
+            "SELECT a FROM e UNION ALL SELECT r.n FROM r, e) SELECT n FROM r"
+        )
+        errors = pond.errors("v").sort_by("row").to_pylist()
+        assert [(e["row"], e["weight"]) for e in errors] == [('{"n":1}', 2**19), ('{"n":2}', 2**19)]
+        assert all("of view 'v' is not over after 18 rounds (rounds_max)" in e["reason"] for e in errors)
+        assert pond.sql("SELECT count(*) FROM v").fetchone() == (2 * (2**19 - 1),)
+        pond.sql("DELETE FROM e; FLUSH")
+        assert pond.errors().num_rows == 0 and pond.sql("SELECT count(*) FROM v").fetchone() == (0,)
 
 
 @pytest.mark.parametrize(

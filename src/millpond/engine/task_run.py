@@ -72,6 +72,7 @@ class StepContext:
         self.h_min = 0 if everywhere else task.h_min
         self.h_max = LAST_HASH if everywhere else task.h_max
         self.wanted = node.step in task.read_steps
+        self.filling = task.spec.past is not None  # the state of new steps, from what the pond holds
         self._near = node.step in task.levels.near.lookups
 
     def table(

@@ -27,11 +27,14 @@ import pyarrow as pa
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from millpond.buffers import unsliced
+from millpond.operators.spill import spill_folder
 
 STATEMENTS_MAX = 512  # kept per thread; the least recently used goes
 BATCH_ROWS = 131_072
 
-_CONFIG: dict[str, str | bool | int | float | list[str]] = {
+Config = dict[str, str | bool | int | float | list[str]]
+
+_CONFIG: Config = {
     "threads": 1,
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
@@ -240,8 +243,22 @@ def _here() -> _Session:
     return _session
 
 
+def connect(config: Config) -> duckdb.DuckDBPyConnection:
+    """A database of its own, in memory; all of ours are made here.
+
+    What does not fit goes to the spill folder of this process.  In a notebook or a prompt DuckDB would draw a
+    progress bar into the output of whoever runs this.
+    """
+    external = config.get("enable_external_access", True)
+    con = duckdb.connect(":memory:", config={**config, "enable_external_access": True})
+    con.execute(f"set temp_directory = '{spill_folder()}'")  # not allowed once access is closed
+    con.execute(f"set enable_external_access = {str(external).lower()}")
+    con.execute("set enable_progress_bar = false")
+    return con
+
+
 def _connect(*settings: str) -> duckdb.DuckDBPyConnection:
-    con = duckdb.connect(":memory:", config=_CONFIG)
+    con = connect(_CONFIG)
     for setting in ("TimeZone = 'UTC'", *settings, "lock_configuration = true"):
         con.execute(f"set {setting}")
     return con

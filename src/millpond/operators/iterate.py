@@ -13,8 +13,12 @@ and so on until there are none.  It costs the rows whose first round changes,
 and what follows from them (law 5); deletes are as exact as inserts, also
 around cycles.
 
-A row that would come after `rounds_max` rounds is an error row, taken back if
-it goes; so a recursion without end is told, and stops nobody.
+A row that would come after `rounds_max` rounds, or more than `copies_max` times in
+one round, is an error row, taken back if it goes; so a recursion without end is
+told, and stops nobody.  Rows can multiply faster than rounds can be counted: a
+recursion that gives more than `rows_max` rows in one epoch is refused while its view
+is filled, and later it *stops*: from then on it has no rows, and one error row says
+why.  Its view must be created again.
 """
 
 from __future__ import annotations
@@ -26,7 +30,15 @@ from typing import ClassVar
 import pyarrow as pa
 
 from millpond.errors import InternalError, InvalidError
-from millpond.operators.iterate_epoch import COUNT, LAST, Inner, IterateEpoch, input_name
+from millpond.operators.iterate_epoch import (
+    COUNT,
+    LAST,
+    STOPPED,
+    Inner,
+    IterateEpoch,
+    Limits,
+    input_name,
+)
 from millpond.operators.operator import Binding, Context, Inputs, Operator, Result, Shape, by_key
 from millpond.operators.watermark import stored
 from millpond.ordering import Order
@@ -72,6 +84,8 @@ class Iterate:
     result: str  # the step that gives the next round
     distinct: bool
     rounds_max: int
+    rows_max: int = 4_000_000  # that one epoch may give to rounds after the first
+    copies_max: int = 1 << 31  # of one row in one round
 
     canonical: ClassVar[bool] = True
     alone: ClassVar[bool] = True  # one task does it all, and its tables lie anywhere
@@ -97,10 +111,11 @@ class Iterate:
             key=self.columns,
             order=(Order(self.round),),
         )
+        stopped = TableSpec(f"{step}/{STOPPED}", pa.schema([("epoch", pa.int64())]), key=())
         return Binding(
             Shape(schema, append_only=False, key=self.columns if self.distinct else None),
             (by_key(),) * len(inputs),
-            (seen, *(table for part in inner for table in part.binding.tables)),
+            (seen, *(table for part in inner for table in part.binding.tables), stopped),
             extra=(tuple(inner), self._needed(inner, len(inputs))),
         )
 
@@ -130,9 +145,8 @@ class Iterate:
         return asked
 
     def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
-        work = IterateEpoch(
-            ctx, binding, self.columns, self.round, self.result, self.distinct, self.rounds_max
-        )
+        limits = Limits(self.rounds_max, self.rows_max, self.copies_max)
+        work = IterateEpoch(ctx, binding, self.columns, self.round, self.result, self.distinct, limits)
         given: Mapping[str, pa.Table] = {
             input_name(n): delta for n, delta in enumerate(inputs) if delta is not None and delta.num_rows
         }

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from millpond import hashing
 from millpond.delta import HASH, WEIGHT, concat, consolidate, weights, with_weights
-from millpond.errors import InternalError
+from millpond.errors import InternalError, InvalidError
 from millpond.identity import one_chunk
 from millpond.operators.kernel import error_rows, join_errors
 from millpond.operators.operator import Binding, Change, Context, Operator, Result
@@ -38,11 +38,26 @@ COUNT = "_n"
 LAST = "last"  # the rows of the round before
 NEVER = np.iinfo(np.int64).max
 TOGETHER_ROWS = 20_000  # changes of all rounds that are looked at together; more of them round by round
-COPIES_MAX = 1 << 31  # of one row in one round; more than any batch query would live to see
+STOPPED = "stopped"  # the table that says that a recursion gave too many rows
+FIRST_ROWS = 10_000  # that go through the inner steps at once, until it is known how many come of them
+AT_ONCE_ROWS = 500_000  # that may come out of the inner steps at once, about
 
 
 def input_name(number: int) -> str:
     return f"input{number}"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a recursion may do."""
+
+    rounds: int = 1_000
+    rows: int = 4_000_000  # that one epoch may give to rounds after the first
+    copies: int = 1_000_000  # of one row in one round
+
+
+class TooManyRows(Exception):
+    """The rows of a recursion multiply beyond its limit."""
 
 
 @dataclass(frozen=True)
@@ -98,19 +113,22 @@ class IterateEpoch:
         round_column: str,
         result: str,
         distinct: bool,
-        rounds_max: int,
+        limits: Limits,
     ) -> None:
         self.ctx = ctx
         self.columns = list(columns)
         self.round = round_column
         self.result = result
         self.distinct = distinct
-        self.rounds_max = rounds_max
+        self.limits = limits
+        self.made = 0  # rows given to later rounds
         marks = [pa.field(self.round, pa.int64()), pa.field(WEIGHT, pa.int64())]
         self.schema = pa.schema([*binding.shape.schema, *marks])
         self.inner: tuple[Inner, ...] = binding.extra[0]
-        self.tables = [table.name for table in binding.tables]
-        self.fresh = Fresh({table.name: table for table in binding.tables})
+        mine = [table for table in binding.tables if table.name != f"{ctx.step}/{STOPPED}"]
+        self.stops = len(mine) < len(binding.tables)  # views of older versions cannot
+        self.tables = [table.name for table in mine]
+        self.fresh = Fresh({table.name: table for table in mine})
         self.inside = {part.name: InnerContext(ctx, self.fresh, part.name) for part in self.inner}
         self.given: list[pa.Table] = []  # changes of how often rows are given to rounds
         self.waiting: dict[int, list[pa.Table]] = {}  # round -> rows that come back to it
@@ -118,6 +136,42 @@ class IterateEpoch:
         self.errors: list[pa.Table] = []
 
     def run(self, inputs: Mapping[str, pa.Table]) -> Result:
+        if self.stops and self.ctx.table(f"{self.ctx.step}/{STOPPED}").scan().num_rows:
+            return Result()
+        try:
+            return self._run(inputs)
+        except TooManyRows:
+            if getattr(self.ctx, "filling", False) or not self.stops:
+                raise InvalidError(
+                    f"{self._called} gives more than {self.limits.rows} rows in one epoch",
+                    detail="its rows multiply from round to round",
+                    hint="bound the recursion, use UNION in place of UNION ALL, or raise recursion_rows_max",
+                    step=self.ctx.step,
+                ) from None
+            return self._stop()
+
+    @property
+    def _called(self) -> str:
+        return f"the recursion of view {self.ctx.step.partition('.recursion')[0]!r}"
+
+    def _stop(self) -> Result:
+        """No rows from here on: all that were given are taken back, and an error row says why."""
+        held = self.ctx.table(self.tables[0]).scan()
+        rounds, counts = _ints(held, self.round), _ints(held, COUNT)
+        there = (rounds <= self.limits.rounds) & (self.distinct | (counts <= self.limits.copies))
+        rows = held.filter(pa.array(there)).select(self.columns)
+        out = consolidate(with_weights(rows, -counts[there])) if rows.num_rows else None
+        if out is not None and self.distinct:  # a row is in the first of its rounds alone
+            out = with_weights(out, np.full(out.num_rows, -1, np.int64))
+        why = (
+            f"{self._called} gives more than {self.limits.rows} rows in one epoch "
+            "(recursion_rows_max); it has no rows until the view is created again"
+        )
+        told = error_rows(pa.table({"epoch": pa.array([self.ctx.epoch], pa.int64())}), [why])
+        mark = pa.table({"epoch": pa.array([self.ctx.epoch], pa.int64()), WEIGHT: pa.array([1], pa.int64())})
+        return Result(out, (Change(f"{self.ctx.step}/{STOPPED}", mark),), told)
+
+    def _run(self, inputs: Mapping[str, pa.Table]) -> Result:
         first = inputs.get(input_name(0))
         if first is not None:
             self.given.append(self._rows(first, np.zeros(first.num_rows, np.int64)))
@@ -128,8 +182,18 @@ class IterateEpoch:
             rows = self._pass()
             if rows.num_rows:
                 self.out.append(rows)
-                self._through({LAST: rows})
+                self._through_in_parts(rows)
         return self._result()
+
+    def _through_in_parts(self, rows: pa.Table) -> None:
+        """Rows of the last round, not more at once than what comes of them can be held."""
+        at, size = 0, FIRST_ROWS
+        while at < rows.num_rows:
+            before = self.made
+            self._through({LAST: rows.slice(at, size)})
+            at += size
+            times = max(1, (self.made - before) // size)
+            size = max(1, min(AT_ONCE_ROWS, self.limits.rows) // times)
 
     def _result(self) -> Result:
         merged = [(name, self.fresh.merged(name)) for name in self.tables]
@@ -168,6 +232,9 @@ class IterateEpoch:
 
     def _give(self, rows: pa.Table) -> None:
         """Rows that a round made are given to the one after it."""
+        self.made += rows.num_rows
+        if self.made > self.limits.rows:
+            raise TooManyRows
         made_by = _ints(rows, self.round)
         self.given.append(self._rows(rows, made_by + 1))
 
@@ -276,21 +343,26 @@ class IterateEpoch:
     def _bounded(self, rows: pa.Table, seen: _Seen, touched: Ints) -> Ints:
         """The change of copies; a row of too many is an error row, and goes no further."""
         before, after = seen.before[touched], seen.after[touched]
-        lost_before, lost = before > COPIES_MAX, after > COPIES_MAX
+        limit = self.limits.copies
+        lost_before, lost = before > limit, after > limit
         turned = lost.astype(np.int64) - lost_before
         if turned.any():
             odd = np.flatnonzero(turned)
             where = touched[odd]
             bad = self._marked(rows, seen.key[where], seen.round[where], turned[odd])
-            self._fail(bad, f"the recursion gives this row more than {COPIES_MAX} times in one round")
+            bound = f"more than {limit} times in one round (recursion_copies_max)"
+            self._fail(bad, f"{self._called} gives this row {bound}")
         return np.where(lost, 0, after) - np.where(lost_before, 0, before)
 
     def _within(self, rows: pa.Table) -> pa.Table:
         """The rows of rounds that may be; others are error rows."""
-        beyond = _ints(rows, self.round) > self.rounds_max
+        beyond = _ints(rows, self.round) > self.limits.rounds
         if not beyond.any():
             return rows
-        why = f"the recursion is not over after {self.rounds_max} rounds; this row would come next"
+        why = (
+            f"{self._called} is not over after {self.limits.rounds} rounds (rounds_max); "
+            "this row would come next"
+        )
         self._fail(rows.filter(pa.array(beyond)), why)
         return rows.filter(pa.array(~beyond))
 

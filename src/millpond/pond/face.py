@@ -228,8 +228,10 @@ class Pond:
             return mermaid(plan, cut(plan))
         return explain_text(plan, cut(plan), () if head is None else head.detached)
 
-    def sql(self, text: str, *, params: Params = None, dialect: str = "postgres") -> Result:
+    def sql(self, text: str, *, params: Params = None, dialect: str = "postgres", **limits: int) -> Result:
         """Run one or several statements; what the last one answers.
+
+        `limits` are the settings of reads, `select_ms_max` and the like, for this call alone.
 
         Definitions are committed, and changes durable, when this returns.  Parameters (`?`, `$1`, `:name`)
         are values and never become part of the text.
@@ -239,7 +241,7 @@ class Pond:
         >>> pond.sql("SELECT n FROM t WHERE id = ?", params=[1]).fetchall()
         [(2,)]
         """
-        return self.session.run(text, params, dialect)
+        return self.session.run(text, params, dialect, limits)
 
     def function(
         self,
@@ -403,6 +405,8 @@ class Pond:
         not return within `sink_close_ms` is left behind, with a warning on the log.
         """
         self._driver.close()
+        if self._session is not None:
+            self._session.close()
 
     def on_epoch(self, function: OnEpoch) -> None:
         """Call a function with every epoch that this process commits, after those given before."""
@@ -614,7 +618,7 @@ class Pond:
         return self._reader.export(step, state, path, epoch=epoch)
 
     def errors(self, view: str | None = None, *, epoch: int | str | None = None) -> pa.Table:
-        """Rows that could not be processed, with the reason."""
+        """Rows that could not be processed: `step`, `row` as JSON, `reason`, and how many alike: `weight`."""
         return self._reader.errors(view, epoch=epoch)
 
     def late(self, step: str, *, epoch: int | str | None = None) -> pa.Table:

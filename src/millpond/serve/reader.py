@@ -34,7 +34,7 @@ from millpond.state.backup_record import refuse_backup
 from millpond.state.manifest import Manifest, is_kept
 from millpond.state.snapshot import Snapshot
 from millpond.state.store import MissingError
-from millpond.state.table_spec import TableSpec
+from millpond.state.table_spec import WEIGHT, TableSpec
 from millpond.texts import require_texts
 
 PIN_TRIES = 8
@@ -284,9 +284,14 @@ class Reader:
             let_go(self.store, made)
 
     def errors(self, view: str | None = None, *, epoch: int | str | None = None) -> pa.Table:
-        """Rows that could not be processed: step, row, reason; of one view's steps or of all."""
+        """Rows that could not be processed: step, row, reason, and how often; of one view's steps or of all.
+
+        An error row comes once, whatever its weight: a runaway step may have failed on millions of copies.
+        """
         with self.pinned(epoch) as snapshot:
-            rows = snapshot.scan(ERRORS_SPEC, ERRORS_SPEC.schema.names)
+            names = ERRORS_SPEC.schema.names
+            rows = snapshot.table(ERRORS_SPEC).scan(names).select([*names, WEIGHT])
+            rows = rows.rename_columns([*names, "weight"])
             if view is None:
                 return rows
             found, _, _ = self._view(snapshot.manifest, view)

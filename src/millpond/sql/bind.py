@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 
 from millpond.errors import InvalidError
-from millpond.operators.duck import Equipment, stop_if_asked, without_wrapping
+from millpond.operators.duck import Equipment, connect, stop_if_asked, without_wrapping
 from millpond.operators.expressions import picture
 from millpond.sql.clock import macros
 from millpond.sql.expressions import CLOCK, CLOCK_HINT, STAMP, Column
@@ -30,7 +30,7 @@ class Binder:
     """One database; relations come and go."""
 
     def __init__(self) -> None:
-        self._con = duckdb.connect(":memory:", config=CLOSED)
+        self._con = connect(CLOSED)
         self._con.execute("set errors_as_json = true")
         self._con.execute("pragma disable_optimizer")
         self._con.execute("set timezone = 'UTC'")

@@ -39,7 +39,7 @@ def done(pond: Pond, number: int) -> tuple[int, int, pa.Table | None]:
                     return epoch, count, None
                 made = changed_rows(reader.plan_of(before.manifest), before, [e.args for e in entries])
                 return epoch, count, made.answers[asked][1]
-        errors = after.scan(ERRORS_SPEC, ERRORS_SPEC.schema.names)
+        errors = after.table(ERRORS_SPEC).scan()
     mine = pc.and_(pc.equal(errors["step"], "inbox"), pc.equal(errors["row"], str(number)))
     reasons = errors.filter(mine)["reason"].to_pylist()
     if reasons:

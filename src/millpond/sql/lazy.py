@@ -6,7 +6,7 @@ filter of the query that runs; nothing of a table is read, or verified, before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 
 from millpond.buffers import unsliced
 
-Read = Callable[[Sequence[str]], pa.Table]  # columns -> all rows of them
+Read = Callable[[Sequence[str]], Iterator[pa.Table]]  # columns -> all rows of them, one part after the other
 
 BATCH_ROWS = 122_880  # DuckDB's threads take turns by batches
 
@@ -34,34 +34,45 @@ class LazyRows(ds.Dataset):  # type: ignore[misc]
     def scanner(self, columns: Sequence[str] | None = None, filter: Any = None, **_: Any) -> Any:
         names = self._rows_schema.names
         wanted = list(names if columns is None else columns)
+        read = [n for n in names if n in wanted or (filter is not None and _named(n, filter))]
+        if filter is None:
+            return _Batches(self._schema_of(wanted), self._batches(read, wanted))
+        return ds.Scanner.from_batches(
+            self._batches(read, read),
+            schema=self._schema_of(read),
+            columns=wanted,
+            filter=filter,
+            batch_size=BATCH_ROWS,
+        )
+
+    def _schema_of(self, names: Sequence[str]) -> pa.Schema:
+        return pa.schema([self._rows_schema.field(name) for name in names])
+
+    def _batches(self, read: Sequence[str], given: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        schema = self._schema_of(given)
         try:
-            rows = self._read([n for n in names if n in wanted or (filter is not None and _named(n, filter))])
-        except BaseException as failure:
+            for rows in self._read(read):
+                for batch in rows.select(list(given)).to_batches(max_chunksize=BATCH_ROWS):
+                    columns = [unsliced(c) for c in batch.columns]
+                    yield pa.RecordBatch.from_arrays(columns, schema=schema) if columns else batch
+        except Exception as failure:  # not where DuckDB wants no more
             self.failure = failure
             raise
-        if filter is None:
-            return _Batches(rows.select(wanted))
-        held = ds.InMemoryDataset(_batches(rows), schema=rows.schema)
-        return held.scanner(columns=wanted, filter=filter, batch_size=BATCH_ROWS)
 
 
 class _Batches:
     """What DuckDB asks of a scanner, without a thread between."""
 
-    def __init__(self, rows: pa.Table) -> None:
-        self._rows = rows
+    def __init__(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
+        self._schema = schema
+        self._batches = batches
 
     @property
     def projected_schema(self) -> pa.Schema:
-        return self._rows.schema
+        return self._schema
 
     def to_reader(self) -> pa.RecordBatchReader:
-        return pa.RecordBatchReader.from_batches(self._rows.schema, _batches(self._rows))
-
-
-def _batches(rows: pa.Table) -> list[pa.RecordBatch]:
-    found = rows.to_batches(max_chunksize=BATCH_ROWS)
-    return [pa.RecordBatch.from_arrays([unsliced(c) for c in b.columns], schema=rows.schema) for b in found]
+        return pa.RecordBatchReader.from_batches(self._schema, self._batches)
 
 
 def _named(column: str, condition: Any) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from millpond.flow.builder import Builder
+from millpond.operators.iterate_epoch import Limits
 from millpond.operators.lookup_join import LookupJoin
 from millpond.operators.map import Map
 from millpond.operators.operator import Operator, Shape
@@ -24,7 +25,7 @@ from millpond.sql.relation import Relation, fresh_names
 from millpond.sql.time_bounds import fitted
 from millpond.sql.types import Json, as_stored, quoted, told_apart
 
-ROUNDS_MAX = 1_000  # of a recursion, when nobody said so
+LIMITS = Limits()  # of a recursion, when nobody said so
 
 Own = TypeVar("Own", Stamp, LookupJoin)
 Rule = Callable[["Lowering", Json], Relation]
@@ -40,7 +41,7 @@ class Lowering:
         relations: Mapping[str, Relation],
         name: str,
         emit_on_close: bool = False,
-        rounds_max: int = ROUNDS_MAX,
+        limits: Limits = LIMITS,
         text: str = "",
         together: Collection[str] = (),
         kept: Sequence[Operator] = (),
@@ -52,7 +53,7 @@ class Lowering:
         self.relations = relations
         self.name = name
         self.emit_on_close = emit_on_close
-        self.rounds_max = rounds_max  # of a recursion
+        self.limits = limits  # of a recursion
         self._text = text
         self.closed = False  # are there windows that are shown when they are over?
         self.waited: set[str] = set()  # the watermarks that windows wait for

@@ -23,6 +23,7 @@ from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import SqlglotError
 
 from millpond.errors import InvalidError
+from millpond.operators.duck import connect
 from millpond.operators.expressions import picture
 from millpond.sql.bind import told
 from millpond.sql.short_texts import of_short_texts
@@ -393,7 +394,7 @@ def parser() -> duckdb.DuckDBPyConnection:
     """A database that only reads texts; one for each thread."""
     found: duckdb.DuckDBPyConnection | None = getattr(_OWN, "parser", None)
     if found is None:
-        found = _OWN.parser = duckdb.connect(":memory:", config=CLOSED)
+        found = _OWN.parser = connect(CLOSED)
         found.execute("set errors_as_json = true")
         found.execute("set lock_configuration = true")
     return found

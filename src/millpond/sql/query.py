@@ -14,11 +14,12 @@ from typing import Any
 from millpond.errors import InternalError, InvalidError
 from millpond.flow.builder import Builder
 from millpond.operators.expressions import picture
+from millpond.operators.iterate_epoch import Limits
 from millpond.plan.change import upstream
 from millpond.plan.expiry import is_view_and_ends
 from millpond.sql.bind import Binder, placed
 from millpond.sql.lateral import without_joins
-from millpond.sql.lowering import ROUNDS_MAX, Lowering
+from millpond.sql.lowering import LIMITS, Lowering
 from millpond.sql.refusal import NotSupported
 from millpond.sql.relation import Relation, fresh_names
 from millpond.sql.rules.python_aggregate import lift
@@ -33,12 +34,12 @@ def lower_query(
     name: str,
     sql: str,
     emit_on_close: bool = False,
-    rounds_max: int = ROUNDS_MAX,
+    limits: Limits = LIMITS,
 ) -> Relation:
     """The steps of a query, called after `name`; its columns stand as the query gives them.
 
     With `emit_on_close` windows are seen once, when the watermark has passed their end; a query without
-    such windows is refused. `rounds_max` bounds every WITH RECURSIVE.
+    such windows is refused. `limits` bound every WITH RECURSIVE.
     """
     text = as_plain_sql(sql)
     before = builder.plan
@@ -46,7 +47,7 @@ def lower_query(
     def lowered(**known: Any) -> tuple[Lowering, Relation]:
         if not known.get("whole"):  # else its steps are read
             builder.change(lambda _: before)
-        low = Lowering(builder, binder, relations, name, emit_on_close, rounds_max, text, **known)
+        low = Lowering(builder, binder, relations, name, emit_on_close, limits, text, **known)
         found = low.lower(planned)
         for column in found.columns:
             if "UNION" in column.type:

@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from millpond.clock import Clock, SystemClock
-from millpond.operators.duck import Equipment, handed, stop_if_asked
+from millpond.operators.duck import Equipment, connect, handed, stop_if_asked
 from millpond.operators.expressions import storable_text
 from millpond.plan.objects import SqlColumn, SqlObject
 from millpond.sql.bind import told
@@ -24,6 +24,7 @@ from millpond.sql.clock import macros, may_read_clock
 from millpond.sql.definitions import PROCTIME
 from millpond.sql.expressions import Column
 from millpond.sql.lazy import LazyRows
+from millpond.sql.limits import ReadLimits, limited, out_of_memory, taken
 from millpond.sql.types import quoted, restored
 
 PLACE = "__place"  # of a row of the table that a statement changes
@@ -59,16 +60,16 @@ class Feed:
 
 class Scratch:
     def __init__(self, threads: int = 1, clock: Clock | None = None) -> None:
-        self._con = duckdb.connect(
-            ":memory:",
-            config={
+        self._con = connect(
+            {
                 "threads": threads,
                 "autoinstall_known_extensions": False,
                 "autoload_known_extensions": False,
                 "enable_external_access": False,
                 "python_enable_replacements": False,
-            },
+            }
         )
+        self._limits: ReadLimits | None = None  # that the connection is set to
         self._con.execute("set errors_as_json = true")
         self._con.execute("set timezone = 'UTC'")
         self._con.execute("set lock_configuration = true")
@@ -93,6 +94,11 @@ class Scratch:
             finally:
                 self._end()
 
+    def close(self) -> None:
+        with self._lock:
+            self._equipment.release()
+            self._con.close()
+
     def _end(self) -> None:
         self._drop(self._made)
         self._made, self._lazy = [], []
@@ -116,14 +122,23 @@ class Scratch:
         return self.query(sql, shown=shown)[1]
 
     def query(
-        self, sql: str, params: Any = None, shown: str | None = None
+        self, sql: str, params: Any = None, shown: str | None = None, limits: ReadLimits | None = None
     ) -> tuple[list[tuple[str, str]], pa.Table]:
-        """The names and logical types of the columns, and the rows."""
+        """The names and logical types of the columns, and the rows; within limits, where some are given."""
         self._tell_time(sql)
-        try:
+
+        def answered() -> tuple[list[tuple[str, str]], pa.Table]:
             found = self._con.sql(sql, params=params or None)
             names = [(n, str(t)) for n, t in zip(found.columns, found.types, strict=True)]
-            return names, found.to_arrow_table()
+            return names, found.to_arrow_table() if limits is None else taken(found, limits)
+
+        try:
+            if limits is None:
+                return answered()
+            if limits != self._limits:
+                limits.set_for(self._con)
+                self._limits = limits
+            return limited(self._con, limits, answered)
         except Exception as error:
             for shown_rows in self._lazy:  # not the query failed, but the reading of what it asked for
                 if shown_rows.failure is not None:
@@ -131,6 +146,8 @@ class Scratch:
             if not isinstance(error, duckdb.Error):
                 raise
             stop_if_asked(error)
+            if limits is not None and (lacking := out_of_memory(error, limits)) is not None:
+                raise lacking from error
             raise told(error, shown if shown is not None else sql) from error
 
     @contextmanager

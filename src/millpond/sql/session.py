@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from millpond.flow.builder import Builder
 from millpond.plan.nodes import Plan
 from millpond.sql.catalog import Catalog, Shown, table_names
 from millpond.sql.functions import suggesting
+from millpond.sql.limits import ReadLimits
 from millpond.sql.parameters import Params
 from millpond.sql.parse import Piece, statements
 from millpond.sql.result import Result
@@ -44,10 +45,33 @@ class Session:
         self._scratch: Scratch | None = None
         self._kept_scratch: KeptScratch | None = None
         self._lock = threading.RLock()
+        self._limits = ReadLimits.of(pond.settings, {})
+        self._asked = threading.local()  # what the call of this thread asked for
 
-    def run(self, text: str, params: Params = None, dialect: str = "postgres") -> Result:
-        """Run all statements of a text; what the last one answers, with the warnings of all."""
-        results = list(self.run_each(text, params, dialect))
+    @property
+    def read_limits(self) -> ReadLimits:
+        """What a SELECT of this thread may use."""
+        found: ReadLimits | None = getattr(self._asked, "limits", None)
+        return self._limits if found is None else found
+
+    def run(
+        self,
+        text: str,
+        params: Params = None,
+        dialect: str = "postgres",
+        limits: Mapping[str, Any] | None = None,
+    ) -> Result:
+        """Run all statements of a text; what the last one answers, with the warnings of all.
+
+        `limits` are settings of reads (`select_…`), for this call alone.
+        """
+        before = self.read_limits
+        if limits:
+            self._asked.limits = ReadLimits.of(self.pond.settings, limits)
+        try:
+            results = list(self.run_each(text, params, dialect))
+        finally:
+            self._asked.limits = before
         last = results[-1] if results else Result.said("")
         last.warnings = [warning for result in results for warning in result.warnings]
         return last
@@ -212,6 +236,14 @@ class Session:
         if self._scratch is None:
             self._scratch = Scratch(max(1, min(4, os.cpu_count() or 1)), self.pond._clock)
         return self._scratch
+
+    def close(self) -> None:
+        """Let go of what queries left behind; the next one begins anew."""
+        with self._lock:
+            for scratch in (self._scratch, self._kept_scratch):
+                if scratch is not None:
+                    scratch.close()
+            self._scratch = self._kept_scratch = None
 
     def scratch_for(self, sql: str, shown: Relations) -> Scratch:
         """Where a query over these rows is answered with the least work."""

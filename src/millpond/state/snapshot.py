@@ -6,7 +6,7 @@ committed file, so nothing else is needed for isolation (MVCC by epoch).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -21,7 +21,7 @@ from millpond.state.run_ref import RunRef
 from millpond.state.store import Store
 from millpond.state.table import KeySet, Table
 from millpond.state.table_spec import TableSpec
-from millpond.state.whole import in_order, pieces, repeated
+from millpond.state.whole import check_size, in_order, parts, pieces, repeated
 
 OpenFile = Callable[[str], PackedFile]
 
@@ -75,14 +75,38 @@ class Snapshot:
 
     def whole(self, spec: TableSpec, columns: Sequence[str]) -> pa.Table:
         """The same rows in no order, with less work: what one run alone holds is not copied."""
-        found = [*pieces(spec, self.table(spec).runs, self._open_file, columns)]
-        if found:
-            return pa.concat_tables(found)
-        return pa.schema([spec.schema.field(c) for c in columns]).empty_table()
+        found: list[pa.Table] = []
+        rows = size = 0
+        for piece in pieces(spec, self.table(spec).runs, self._open_file, columns):
+            found.append(piece)
+            if spec.rule == "weights" and columns:
+                rows, size = rows + piece.num_rows, size + piece.nbytes
+                check_size(rows, size)
+        return pa.concat_tables(found) if found else empty_rows(spec, columns)
+
+    def parts(self, spec: TableSpec, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """The same one after the other; rows that are kept once and come often are repeated part by part."""
+        return parts(spec, self.table(spec).runs, self._open_file, columns)
+
+    def few(self, spec: TableSpec, columns: Sequence[str], rows_max: int) -> pa.Table | None:
+        """All rows, in no order, unless they are more than so many."""
+        if self.table(spec).count_rows_upper() > rows_max:
+            return None
+        found: list[pa.Table] = []
+        rows = 0
+        for piece in self.parts(spec, columns):
+            found.append(piece)
+            rows += piece.num_rows
+            if rows > rows_max:
+                return None
+        return pa.concat_tables(found) if found else empty_rows(spec, columns)
 
     def lookup(self, spec: TableSpec, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
-        wanted = KeySet.of(keys, spec.key)
-        return repeated(self.table(spec).lookup(wanted, columns).table, columns)
+        return repeated(self.lookup_counted(spec, keys, columns), columns)
+
+    def lookup_counted(self, spec: TableSpec, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
+        """The rows of some keys with their weights; equal ones come once."""
+        return self.table(spec).lookup(KeySet.of(keys, spec.key), columns).table
 
     def changes(self, spec: TableSpec, columns: Sequence[str]) -> pa.Table:
         """What this epoch changed in a table: a consolidated delta of the given columns."""
@@ -144,6 +168,10 @@ def concat_runs(spec: TableSpec, runs: Sequence[RunRef], open_file: OpenFile) ->
 def visible(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
     keep = [*columns, "_w"] if "_w" in rows.column_names else list(columns)
     return rows.select(keep)
+
+
+def empty_rows(spec: TableSpec, columns: Sequence[str]) -> pa.Table:
+    return pa.schema([spec.schema.field(c) for c in columns]).empty_table()
 
 
 def empty_delta(spec: TableSpec, columns: Sequence[str]) -> pa.Table:

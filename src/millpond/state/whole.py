@@ -17,12 +17,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millpond import delta as deltas
+from millpond.errors import InvalidError
 from millpond.state.merge import Found, OpenFile, merge_found, merge_segments, newest_first
 from millpond.state.run_ref import RunRef
 from millpond.state.segment import Segment, expand
 from millpond.state.table_spec import WEIGHT, TableSpec
 
 SMALL = 4  # runs that are together so many times smaller than another lie over it
+ROWS_MAX = 1 << 27  # of one table of repeated rows; their places alone are a gigabyte
+BYTES_MAX = 4 << 30  # of one table of repeated rows
+PART_ROWS = 122_880  # of repeated rows that are handed out one after the other
 SLICE_ROWS = 8192  # between two rows that are left out, on average: below it copying is cheaper
 
 Ints = npt.NDArray[np.int64]
@@ -72,6 +76,21 @@ def pieces(
     spec: TableSpec, refs: Sequence[RunRef], open_file: OpenFile, columns: Sequence[str]
 ) -> Iterator[pa.Table]:
     """All rows that live, repeated by weight, in no order; only these columns are looked at."""
+    return (repeated(rows, columns) for rows in counted(spec, refs, open_file, columns))
+
+
+def parts(
+    spec: TableSpec, refs: Sequence[RunRef], open_file: OpenFile, columns: Sequence[str]
+) -> Iterator[pa.Table]:
+    """The same; rows that come often are repeated part by part."""
+    for rows in counted(spec, refs, open_file, columns):
+        yield from repeated_parts(rows, columns)
+
+
+def counted(
+    spec: TableSpec, refs: Sequence[RunRef], open_file: OpenFile, columns: Sequence[str]
+) -> Iterator[pa.Table]:
+    """The same, with a weight instead where some come more than once."""
     for bucket in _by_bucket(refs):
         for stretch in stretches(bucket):
             if len(stretch.refs) == 1:
@@ -125,7 +144,7 @@ def _overlaid(
             drop_tombstones=True,
             columns=columns,
         )
-        yield repeated(rows, columns)
+        yield rows
         return
     touched = np.unique(np.concatenate([segment.hashes(a, b) for _, segment, a, b in above]))
     own = segment.hashes(start, stop)
@@ -136,7 +155,7 @@ def _overlaid(
     found.append((base, segment, expand(low, high)))
     order = {ref: place for place, ref in enumerate(newest_first(stretch.refs))}
     found.sort(key=lambda one: order[one[0]])
-    yield repeated(merge_found(spec, found, columns, drop_tombstones=True), columns)
+    yield merge_found(spec, found, columns, drop_tombstones=True)
     yield from _without(spec, segment, start, stop, low, high, columns)
 
 
@@ -170,7 +189,7 @@ def _slice(
     rows = pa.table(arrays, schema=_schema(spec, columns, weight=not plain))
     if kept is not None:
         rows = rows.filter(kept)
-    return rows if plain else repeated(rows, columns)
+    return rows
 
 
 def _schema(spec: TableSpec, columns: Sequence[str], *, weight: bool = False) -> pa.Schema:
@@ -180,10 +199,40 @@ def _schema(spec: TableSpec, columns: Sequence[str], *, weight: bool = False) ->
 
 def repeated(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
     """A multiset as plain rows: a row of weight n comes n times."""
+    if columns and WEIGHT not in rows.column_names:
+        return rows.select(list(columns))
     weights = deltas.weights(rows)
     plain = rows.select(list(columns))
     if (weights == 1).all():
         return plain
+    total = int(weights.sum())
     if not columns:
-        return pa.table({"": pa.nulls(int(weights.sum()))}).select([])
+        return pa.table({"": pa.nulls(total)}).select([])
+    check_size(total, plain.nbytes * total // max(1, plain.num_rows))
     return plain.take(pa.array(np.repeat(np.arange(len(weights)), weights)))
+
+
+def check_size(rows: int, size: int) -> None:
+    """Refuse a table of more repeated rows than memory is likely to hold."""
+    if rows > ROWS_MAX or size > BYTES_MAX:
+        raise InvalidError(
+            f"{rows} rows do not fit into one table",
+            detail="equal rows are kept once, with a count, and there are too many of them to write them out",
+            hint="ask for less with SELECT, which reads them part by part, or follow the view's changes",
+        )
+
+
+def repeated_parts(rows: pa.Table, columns: Sequence[str], part_rows: int = PART_ROWS) -> Iterator[pa.Table]:
+    """The same in parts of a bounded number of rows."""
+    if columns and WEIGHT not in rows.column_names:
+        yield rows.select(list(columns))
+        return
+    weights = deltas.weights(rows)
+    plain = rows.select(list(columns))
+    if (weights == 1).all() or not columns:
+        yield repeated(rows, columns)
+        return
+    ends = np.cumsum(weights)
+    for start in range(0, int(ends[-1]) if len(ends) else 0, part_rows):
+        places = np.arange(start, min(start + part_rows, int(ends[-1])))
+        yield plain.take(pa.array(np.searchsorted(ends, places, "right")))

@@ -315,7 +315,10 @@ class Harness:
         return looking.timers_seen(self.pond, step)
 
     def errors_seen(self) -> Seen:
-        return looking.table_seen("the error rows", self.pond.errors())
+        found = looking.table_seen("the error rows", self.pond.errors())
+        kinds = {n: k for n, k in found.kinds.items() if n != "weight"}
+        each = [{n: row[n] for n in kinds} for row in found.rows for _ in range(row["weight"])]
+        return Seen(found.what, kinds, each)
 
     def late_seen(self, step: str) -> Seen:
         names = self.pond.plan.nodes

@@ -70,11 +70,54 @@ def sql(
         typer.Option("--engine", metavar="inline|spark", help="What runs epochs, where this process does."),
     ] = "inline",
     trust: TrustOption = False,
+    select_memory_bytes_max: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="BYTES",
+            help="Memory that a SELECT may use; 2 GiB unless given.",
+            show_default=False,
+        ),
+    ] = None,
+    select_spill_bytes_max: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="BYTES",
+            help="Disk that a SELECT may use; 10 GiB unless given.",
+            show_default=False,
+        ),
+    ] = None,
+    select_ms_max: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="MS",
+            help="How long a SELECT may take; ten minutes unless given, 0 is no limit.",
+            show_default=False,
+        ),
+    ] = None,
+    select_rows_max: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="ROWS",
+            help="Rows that a SELECT may give; no limit unless given.",
+            show_default=False,
+        ),
+    ] = None,
     output: SqlOutputOption = TEXT,
 ) -> None:
     """Run SQL over a pond: a prompt, or with -c, -f or a pipe the statements given."""
     kind: Any = engine
-    with millpond.open(pond, engine=kind, trust=trust) as opened:
+    limits = {
+        "select_memory_bytes_max": select_memory_bytes_max,
+        "select_spill_bytes_max": select_spill_bytes_max,
+        "select_ms_max": select_ms_max,
+        "select_rows_max": select_rows_max,
+    }
+    given_limits: dict[str, Any] = {name: value for name, value in limits.items() if value is not None}
+    with millpond.open(pond, engine=kind, trust=trust, **given_limits) as opened:
         given = [*(command or []), *(_read(f) for f in file or [])]
         if not given and not sys.stdin.isatty():
             given = [sys.stdin.read()]

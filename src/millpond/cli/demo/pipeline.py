@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import duckdb
 import pyarrow as pa
 
 from millpond.cli.demo.feed import Feed
 from millpond.clock import Clock
+from millpond.operators.duck import connect
 from millpond.pond import Pond
 from millpond.state.manifest import Manifest
 
@@ -40,7 +40,7 @@ def define(pond: Pond, feed: Feed, clock: Clock) -> None:
 
 def batch(feed: Feed, manifest: Manifest) -> dict[str, pa.Table]:
     """Every view, by one query of DuckDB over exactly the events that an epoch accounts for."""
-    with duckdb.connect() as database:
+    with connect({}) as database:
         for step, columns in (("bids", ["auction", "price"]), ("auctions", ["id", "category"])):
             database.register(step, feed.rows(step, feed.taken(manifest.positions, step), columns))
         return {view: database.sql(query).to_arrow_table() for view, query in BATCH.items()}

@@ -47,8 +47,16 @@ def _lower(low: Lowering, node: Json) -> Relation:
     lifted = Lifted(low.builder.plan, last, inside, more.step)
     gone = {last, *(n.step for n in inside)}
     low.builder.change(lambda plan: _without(plan, gone))
+    limits = low.limits
     operator = Iterate(
-        tuple(first.names), lifted.round, tuple(lifted.steps), lifted.result, distinct, low.rounds_max
+        tuple(first.names),
+        lifted.round,
+        tuple(lifted.steps),
+        lifted.result,
+        distinct,
+        limits.rounds,
+        limits.rows,
+        limits.copies,
     )
     return Relation(low.add(operator, (first.step, *lifted.outer), "recursion"), first.columns)
 

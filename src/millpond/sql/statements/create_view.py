@@ -9,6 +9,7 @@ from millpond.delta import WEIGHT
 from millpond.errors import InvalidError
 from millpond.flow.builder import Builder
 from millpond.flow.stream import Stream
+from millpond.operators.iterate_epoch import Limits
 from millpond.plan.nodes import Node, View
 from millpond.plan.objects import SqlColumn, SqlObject
 from millpond.plan.own_table import own_view, without_step
@@ -78,9 +79,10 @@ def materialize(
     catalog = catalog or session.catalog
     made = inlined(text, catalog.objects)
     text = made.sql
-    rounds_max = session.pond.settings.rounds_max
+    set_to = session.pond.settings
+    limits = Limits(set_to.rounds_max, set_to.recursion_rows_max, set_to.recursion_copies_max)
     before = builder.plan.nodes
-    relation = lower_query(builder, catalog.binder, catalog.relations(), name, text, on_close, rounds_max)
+    relation = lower_query(builder, catalog.binder, catalog.relations(), name, text, on_close, limits)
     view = _view(builder, name, relation.step, before)
     held = dict(view.columns)
     asked = [column for column, _ in catalog.binder.describe(as_plain_sql(text))]

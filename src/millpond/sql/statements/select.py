@@ -14,12 +14,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from millpond import delta as deltas
 from millpond.errors import InvalidError
 from millpond.plan.objects import SqlObject
 from millpond.sql.catalog import Catalog
 from millpond.sql.functions import inlined
 from millpond.sql.keys import Keys, own_names, wanted_keys
 from millpond.sql.lazy import LazyRows
+from millpond.sql.limits import ReadLimits
 from millpond.sql.moments import Read, as_of, renamed_relations
 from millpond.sql.parameters import Params, for_duckdb
 from millpond.sql.parse import Piece, near_miss, readable, reads_only
@@ -29,6 +31,7 @@ from millpond.sql.session import Session
 from millpond.sql.time_windows import MARK, as_plain_sql
 from millpond.state.snapshot import Snapshot
 from millpond.state.table_spec import TableSpec
+from millpond.state.whole import repeated, repeated_parts
 
 
 def run(session: Session, piece: Piece, params: Params) -> Result:
@@ -51,7 +54,7 @@ def run(session: Session, piece: Piece, params: Params) -> Result:
         catalog = session.catalog
         sql = inlined(sql, catalog.objects).sql
         with session.scratch.turn() as scratch:
-            names, table = answer(scratch, catalog, (), sql, values)
+            names, table = answer(scratch, catalog, (), sql, values, limits=session.read_limits)
         return Result.of_rows([n for n, _ in names], [t for _, t in names], table)
     plain = readable(for_duckdb(read.plain, params)[0]) if read.reads else None
     reader = session.pond._reader
@@ -70,7 +73,7 @@ def run(session: Session, piece: Piece, params: Params) -> Result:
             shown += rows_then(known, then, sql, values or {}, reads, len(shown))
             epochs.add(then.epoch)
         with session.scratch_for(sql, shown).turn() as scratch:
-            names, table = answer(scratch, now, shown, sql, values, plain)
+            names, table = answer(scratch, now, shown, sql, values, plain, session.read_limits)
     epoch = epochs.pop() if len(epochs) == 1 else snapshot.epoch
     return Result.of_rows([n for n, _ in names], [t for _, t in names], table, epoch)
 
@@ -145,6 +148,7 @@ def answer(
     sql: str,
     values: Any,
     plain: str | None = None,
+    limits: ReadLimits | None = None,
 ) -> tuple[list[tuple[str, str]], pa.Table]:
     """The names and types of a query's columns, and its rows; `plain` is the query as it was written."""
     for found, rows in shown:
@@ -154,7 +158,7 @@ def answer(
             scratch.relation(found, rows)
     said = sql if plain is None else plain
     try:
-        return scratch.query(sql, values, shown=said)
+        return scratch.query(sql, values, shown=said, limits=limits)
     except InvalidError:
         catalog.binder.run(
             f"prepare checked as {said}", said, len("prepare checked as ")
@@ -186,11 +190,15 @@ def _rows(
             schema = pa.schema([table.schema.field(k) for k in table.key])
             rows = [dict(zip(table.key, k, strict=True)) for k in keys[table.name]]
             wanted = pa.Table.from_pylist(rows, schema=schema)
-            return snapshot.lookup(table, wanted, columns)
-    if snapshot.table(spec).count_rows_upper() <= SMALL:
-        return snapshot.whole(spec, columns)
+            found_rows = snapshot.lookup_counted(table, wanted, columns)
+            if table.rule == "latest" or deltas.weights(found_rows).sum() <= SMALL:
+                return repeated(found_rows, columns)
+            return LazyRows(found_rows.select(columns).schema, partial(repeated_parts, found_rows))
+    few = snapshot.few(spec, columns, SMALL)
+    if few is not None:
+        return few
     schema = pa.schema([spec.schema.field(c) for c in columns])
-    return LazyRows(schema, partial(snapshot.whole, spec))
+    return LazyRows(schema, partial(snapshot.parts, spec))
 
 
 def _indexes(catalog: Catalog, kept: list[tuple[SqlObject, TableSpec]]) -> list[tuple[SqlObject, TableSpec]]:
