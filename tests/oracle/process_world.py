@@ -209,7 +209,8 @@ class World:
         assert got == world.out, _differ("output", epoch, got, world.out)
         side = Counter(self.pond.read("side", epoch=epoch)["x"].to_pylist())
         assert side == world.side, _differ("side output", epoch, side, world.side)
-        failed = Counter(_failed(r) for r in self.pond.errors(epoch=epoch).to_pylist())
+        errors = self.pond.errors(epoch=epoch).to_pylist()
+        failed = Counter(_failed(r) for r in errors for _ in range(r["weight"]))
         assert failed == world.failed, _differ("errors", epoch, failed, world.failed)
         for name, spec in self.model.specs.items():
             want = self.model.stored(epoch, name, self.nows[epoch])

@@ -324,7 +324,9 @@ class World:
         account = self.model.accounts[epoch]
         late = row_counts(self.pond.late("e.watermark", epoch=epoch))
         assert_same_rows(late, account.late, f"late rows at epoch {epoch}", "the model")
-        found = Counter(self.pond.errors(epoch=epoch)["step"].to_pylist())
+        found: Counter[str] = Counter()
+        for error in self.pond.errors(epoch=epoch).to_pylist():
+            found[error["step"]] += error["weight"]
         want = account.refused.copy()
         for case in self.cases:
             if case.name in ERRORS:
