@@ -198,7 +198,7 @@ class Pond:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
-        self._driver.close(raises=kind is None)  # what left the block is not hidden by what failed before
+        self._close(raises=kind is None)  # what left the block is not hidden by what failed before
 
     # -- defining -------------------------------------------------------------------
 
@@ -404,9 +404,14 @@ class Pond:
         is raised here; at the end of a `with` block only if nothing else left the block.  A sink that does
         not return within `sink_close_ms` is left behind, with a warning on the log.
         """
-        self._driver.close()
-        if self._session is not None:
-            self._session.close()
+        self._close(raises=True)
+
+    def _close(self, *, raises: bool) -> None:
+        try:
+            self._driver.close(raises=raises)
+        finally:
+            if self._session is not None:
+                self._session.close()
 
     def on_epoch(self, function: OnEpoch) -> None:
         """Call a function with every epoch that this process commits, after those given before."""

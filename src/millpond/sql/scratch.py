@@ -59,7 +59,9 @@ class Feed:
 
 
 class Scratch:
-    def __init__(self, threads: int = 1, clock: Clock | None = None) -> None:
+    def __init__(
+        self, threads: int = 1, clock: Clock | None = None, limits: ReadLimits | None = None
+    ) -> None:
         self._con = connect(
             {
                 "threads": threads,
@@ -69,9 +71,10 @@ class Scratch:
                 "python_enable_replacements": False,
             }
         )
-        self._limits: ReadLimits | None = None  # that the connection is set to
         self._con.execute("set errors_as_json = true")
         self._con.execute("set timezone = 'UTC'")
+        if limits is not None:
+            limits.set_for(self._con)
         self._con.execute("set lock_configuration = true")
         self._con.execute("create macro proctime() as now()")
         self._clock = clock or SystemClock()
@@ -135,9 +138,6 @@ class Scratch:
         try:
             if limits is None:
                 return answered()
-            if limits != self._limits:
-                limits.set_for(self._con)
-                self._limits = limits
             return limited(self._con, limits, answered)
         except Exception as error:
             for shown_rows in self._lazy:  # not the query failed, but the reading of what it asked for
@@ -245,8 +245,10 @@ class KeptScratch(Scratch):
     among what it is shown: anything else might be an old relation without rows.
     """
 
-    def __init__(self, threads: int = 1, clock: Clock | None = None) -> None:
-        super().__init__(threads, clock)
+    def __init__(
+        self, threads: int = 1, clock: Clock | None = None, limits: ReadLimits | None = None
+    ) -> None:
+        super().__init__(threads, clock, limits)
         self._kept: dict[str, _Kept] = {}  # by name in lower case
         self._shown: set[str] = set()  # to the statement at hand
 

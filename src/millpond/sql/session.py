@@ -45,7 +45,7 @@ class Session:
         self._scratch: Scratch | None = None
         self._kept_scratch: KeptScratch | None = None
         self._lock = threading.RLock()
-        self._limits = ReadLimits.of(pond.settings, {})
+        self._limits = self._made_for = ReadLimits.of(pond.settings, {})
         self._asked = threading.local()  # what the call of this thread asked for
 
     @property
@@ -233,9 +233,21 @@ class Session:
 
     @property
     def scratch(self) -> Scratch:
+        self._fit()
         if self._scratch is None:
-            self._scratch = Scratch(max(1, min(4, os.cpu_count() or 1)), self.pond._clock)
+            threads = max(1, min(4, os.cpu_count() or 1))
+            self._scratch = Scratch(threads, self.pond._clock, self.read_limits)
         return self._scratch
+
+    def _fit(self) -> None:
+        """A database keeps the memory and disk that it was made with; others need another one."""
+        asked = self.read_limits
+        if (asked.memory_bytes, asked.spill_bytes) != (
+            self._made_for.memory_bytes,
+            self._made_for.spill_bytes,
+        ):
+            self.close()
+        self._made_for = asked
 
     def close(self) -> None:
         """Let go of what queries left behind; the next one begins anew."""
@@ -249,8 +261,9 @@ class Session:
         """Where a query over these rows is answered with the least work."""
         if not may_keep(table_names(sql), shown):
             return self.scratch
+        self._fit()
         if self._kept_scratch is None:
-            self._kept_scratch = KeptScratch(1, self.pond._clock)
+            self._kept_scratch = KeptScratch(1, self.pond._clock, self.read_limits)
         return self._kept_scratch
 
     def has_epoch(self) -> bool:
