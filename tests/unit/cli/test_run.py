@@ -143,7 +143,7 @@ def test_a_file_with_its_own_pond(tmp_path: Path) -> None:
         ("def pipeline(pond:\n", "SyntaxError"),
         ("x = 1\nraise ValueError('no')", "ValueError: no (bad.py:2)"),
         ("def pipeline(pond):\n    1 / 0", "ZeroDivisionError: division by zero (bad.py:2)"),
-        ("def pipeline(pond):\n    pond.stream('a/b', None)", "cannot be run"),
+        ("def pipeline(pond):\n    pond.stream('a/b', None)", "cannot be the name of a stream"),
     ],
 )
 def test_bad_files(tmp_path: Path, text: str, message: str) -> None:
