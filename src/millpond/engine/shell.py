@@ -79,7 +79,7 @@ from millpond.plan.levels import Levels
 from millpond.plan.near import NOWHERE, Near, near_lookups
 from millpond.plan.nodes import Plan
 from millpond.plan.tables import table_specs
-from millpond.plan.user_codes import user_codes
+from millpond.plan.user_codes import user_codes, with_operators
 from millpond.sources.source import Advance, Poll, Source, Split
 from millpond.sources.unavailable import named
 from millpond.state import history, inbox
@@ -330,7 +330,8 @@ class Shell:
         manifest = target.manifest
         if manifest is None or manifest.catalog is None or manifest.catalog == self.catalog:
             return None
-        plan = with_code(restored(self.worker.description(manifest.catalog), self.plan))
+        then = with_operators(self.worker.description(manifest.catalog))
+        plan = with_code(restored(then, self.plan))
         if same_program(plan, self.plan):
             return None
         return program_of(save_plan(self.worker, plan, self.catalog), plan)

@@ -252,7 +252,8 @@ def connect(config: Config) -> duckdb.DuckDBPyConnection:
     external = config.get("enable_external_access", True)
     con = duckdb.connect(":memory:", config={**config, "enable_external_access": True})
     con.execute(f"set temp_directory = '{spill_folder()}'")  # not allowed once access is closed
-    con.execute(f"set enable_external_access = {str(external).lower()}")
+    if not external:
+        con.execute("set enable_external_access = false")
     con.execute("set enable_progress_bar = false")
     return con
 

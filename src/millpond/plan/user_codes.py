@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import os
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import millpond
 from millpond.operators.scan import Scan
 from millpond.plan.nodes import Plan
+from millpond.stored_code import loaded
 
 OURS = os.path.dirname(millpond.__file__) + os.sep
 
@@ -50,3 +51,9 @@ def _gather(value: Any, found: set[CodeType], met: set[int]) -> None:
         if is_dataclass(value):
             for field in fields(value):
                 _gather(getattr(value, field.name, None), found, met)
+
+
+def with_operators(plan: Plan) -> Plan:
+    """The same with operators that are classes of the user's own loaded: only they can say what they mean."""
+    nodes = {step: replace(node, operator=loaded(node.operator)) for step, node in plan.nodes.items()}
+    return replace(plan, nodes=nodes)

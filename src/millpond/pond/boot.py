@@ -34,6 +34,7 @@ from millpond.plan.dangers import reaches_out, unpickles
 from millpond.plan.levels import cut
 from millpond.plan.nodes import Plan
 from millpond.plan.replacing import Asked, replacing_change, steps_to_replace, with_sql
+from millpond.plan.user_codes import with_operators
 from millpond.plan.versions import versioned
 from millpond.pond.parts import Parts
 from millpond.pond.watch import OnEpoch
@@ -77,7 +78,7 @@ def _plans(parts: Parts, head: Manifest | None, rewritten: Sequence[str]) -> Pla
         return Plans(stored, stored)
     if head is None or head.catalog is None:
         return Plans(plan, plan)
-    old = parts.reader.plan_of(head)
+    old = with_operators(parts.reader.plan_of(head))
     asked = asked_of(parts.builder, old)
     found = versioned(old, with_expiry_of(old, plan), steps_to_replace(plan, asked))
     plan, ids = with_sql(old, found.plan), found.moved

@@ -19,6 +19,7 @@ from millpond.plan.backfill import backfill_plan
 from millpond.plan.change import check_whole, plan_change, restored
 from millpond.plan.codec import with_code
 from millpond.plan.nodes import Plan
+from millpond.plan.user_codes import with_operators
 from millpond.pond.door import Door, executed
 from millpond.pond.driver import Driver
 from millpond.pond.parts import Parts
@@ -108,7 +109,7 @@ class Program:
         target = history.read_manifest(self.parts.store, epoch)
         if target.catalog is None or target.catalog == head.catalog:
             return
-        old, now = self.parts.reader.plan_of(target), self.parts.reader.plan_of(head)
+        old, now = (with_operators(self.parts.reader.plan_of(m)) for m in (target, head))
         try:
             restored(old, now)
         except InvalidError as error:

@@ -16,6 +16,7 @@ from millpond.errors import InvalidError
 from millpond.plan.compatible import check_compatible
 from millpond.plan.dangers import unpickles
 from millpond.plan.evolution import known_tables
+from millpond.plan.user_codes import with_operators
 from millpond.pond.driver import Driver
 from millpond.pond.parts import Parts
 
@@ -32,7 +33,7 @@ def migrate(
     with driver.at_rest("migrate()") as head:
         if head is None:
             raise InvalidError("there is no pond here yet", hint="there is nothing to migrate: run it")
-        old = parts.reader.plan_of(head)
+        old = with_operators(parts.reader.plan_of(head))
         new = parts.defined(otherwise=old)
         moves = migration.plan_moves(old, new, wanted)
         if unpickles(old):
@@ -53,7 +54,7 @@ def bootstrap(
         if head is None:  # a state needs a pond
             driver.boot()
             return bootstrap(parts, driver, step, state, rows, replace=replace)
-        old = parts.reader.plan_of(head)
+        old = with_operators(parts.reader.plan_of(head))
         new = parts.defined(otherwise=old)
         spec = migration.state_table(new, step, state)
         was = known_tables(old, step).get(spec.name) if step in old.nodes else None

@@ -35,6 +35,9 @@ class Kept:
     parts: tuple[int, ...] = ()
     lost: list[int] = field(default_factory=list, metadata={"durable": False})
 
+    def deliver(self, pond: str, epoch: int, delta: pa.Table) -> None:
+        """It can be a sink."""
+
 
 simple = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.binary(max_size=5)
 values = st.recursive(

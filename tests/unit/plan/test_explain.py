@@ -21,6 +21,16 @@ from millpond.sources.memory import MemorySource
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("t", pa.timestamp("us"))])
 
 
+class Target:
+    """A sink that shows itself as `a sink`."""
+
+    def deliver(self, pond: str, epoch: int, delta: pa.Table) -> None:
+        raise AssertionError("nothing runs here")
+
+    def __repr__(self) -> str:
+        return "a sink"
+
+
 @pytest.fixture
 def plan() -> Plan:
     builder = Builder()
@@ -30,7 +40,7 @@ def plan() -> Plan:
         .key_by("k")
         .aggregate(id="by_k", n="count(*)", s="sum(v)")
     )
-    counted.view("counts").sink("out", "a sink")
+    counted.view("counts").sink("out", Target())
     counted.key_by("n").top_n(2, "s desc", id="best").view("best")
     stream.aggregate(id="all", n="count(*)").view("total")
     return builder.plan

@@ -23,7 +23,14 @@ MODULES = ("operators", "sources", "sinks", "plan.nodes", "plan.objects", "state
 # Classes there that are never part of a stored plan.
 NEVER = {
     *("accumulate:_Rows", "alike:Member", "alike:Picked", "alike:Stack", "alike:_Rows", "deadlines:Opened"),
-    *("dense:Places", "extreme:_Best", "grain:Grains", "iterate_epoch:_Seen", "join_match:Met"),
+    *(
+        "dense:Places",
+        "extreme:_Best",
+        "grain:Grains",
+        "iterate_epoch:_Seen",
+        "iterate_epoch:Limits",
+        "join_match:Met",
+    ),
     *("kernel:Evaluated", "operator:Change", "operator:Ready", "operator:Result", "packed_rows:_Part"),
     *("batch:Batch", "batch:Failure", "batch:Swift", "batch_process:KeyBatch", "control:_Calls"),
     *("declared:Declared", "handle:Home", "in_order:Ordered", "rounds:Rounds", "run:Outcome"),
