@@ -25,7 +25,11 @@ suite types $python -m mypy
 suite unit $python -m pytest -q -m "not slow" -n 2 tests/unit
 if [ "${1:-}" != check ]; then
     suite sql $python -m pytest -q -m "not slow" -n 2 --dist loadfile tests/sql
-    suite rest $python -m pytest -q -m "not slow" --ignore=tests/unit --ignore=tests/sql tests
+    suite rest $python -m pytest -q -m "not slow and not spark" -n 2 --dist loadfile \
+        tests/bad_input tests/docs tests/examples tests/golden tests/oracle tests/sim
+    # These start servers and use both cores themselves.
+    suite servers $python -m pytest -q -m "not slow" tests/spark tests/kafka tests/e2e tests/chaos
+    suite examples $python -m pytest -q -m spark tests/examples
 fi
 
 if [ ${#failed[@]} -gt 0 ]; then

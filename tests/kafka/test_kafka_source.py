@@ -222,7 +222,7 @@ def test_a_task_that_finds_its_offsets_deleted_says_so(make_topic: Any) -> None:
     *_, split = found.poll(None, None, 100).splits
     topic.delete_before(0, 10)
     with pytest.raises(DataError, match="deleted before they were read"):
-        list(found.read(split, epoch=["k"]))
+        list(found.read(split, ["k"]))
 
 
 def test_a_topic_made_anew_is_noticed(make_topic: Any, tmp_path: Path) -> None:
