@@ -51,7 +51,7 @@ select k, max(v) over (partition by k order by id rows between unbounded precedi
 select * from (select k from b union select k from c) intersect select id from b;
 select id, l[1], list_sort(l), l || [k] from b;
 select l, count(*) from b group by l;
-select x.k, y.k from (select k from b group by k) x left join (select k from c group by k) y on x.k = y.k + 1;
+select x.k, y.k as yk from (select k from b group by k) x left join (select k from c group by k) y on x.k = y.k + 1;
 with w as (select k, count(*) n from b group by k) select a.k, (select max(n) from w) - a.n from w a;
 select k, count(*) from (select k from b limit 100) group by k;
 select sum(n) from (select count(*) n from b where k = 99);

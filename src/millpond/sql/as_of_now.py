@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import NoReturn
 
 from sqlglot import Token, TokenType, tokenize
 from sqlglot.errors import TokenError
 
-from millpond.errors import InvalidError
-from millpond.operators.expressions import picture
+from millpond.sql.refusal import pointing
 from millpond.sql.types import quoted
 
 MARK = "millpond.as_of_now"
+_MARKED = f"true AS {quoted(MARK)}"
+_PHRASE = re.compile(r"\bFOR\s+SYSTEM_TIME\s+AS\s+OF\s+\w+(?:\s*\(\s*\))?", re.IGNORECASE)
 _WORDS = ("FOR", "SYSTEM_TIME", "AS", "OF")
 _NOW = ("PROCTIME", "NOW", "CURRENT_TIMESTAMP")
 
@@ -43,6 +45,21 @@ def plain_tables(sql: str) -> str:
     return sql
 
 
+def phrase(sql: str, said: str, at: tuple[int, int]) -> tuple[int, int] | None:
+    """Where FOR SYSTEM_TIME AS OF … stands in a statement, for a place of a mark in its plain text.
+
+    >>> said = "select * from a join b for system_time as of now() using (k)"
+    >>> phrase(plain_tables(said), said, (plain_tables(said).index("true"), 4))
+    (23, 27)
+    """
+    before, marked = (part.decode(errors="ignore") for part in (sql.encode()[: at[0]], sql.encode()[at[0] :]))
+    found = list(_PHRASE.finditer(said))
+    number = before.count(_MARKED)
+    if not marked.startswith(_MARKED) or number >= len(found):
+        return None
+    return len(said[: found[number].start()].encode()), len(found[number][0].encode())
+
+
 def _without(sql: str, words: Sequence[_Word], place: int) -> str:
     begin = place - 1
     while begin >= 2 and words[begin - 1][0] == ".":
@@ -55,7 +72,7 @@ def _without(sql: str, words: Sequence[_Word], place: int) -> str:
     called = sql[words[place - 1][1] : words[place - 1][2] + 1]
     stop = words[end - 1][2] + 1
     named = end < len(words) and (words[end][0] == "AS" or words[end][0] not in _AFTER)
-    rows = f"(SELECT * EXCLUDE ({quoted(MARK)}) FROM (SELECT *, true AS {quoted(MARK)} FROM {table}))"
+    rows = f"(SELECT * EXCLUDE ({quoted(MARK)}) FROM (SELECT *, {_MARKED} FROM {table}))"
     return f"{sql[: words[begin][1]]}{rows}{'' if named else f' AS {called}'}{sql[stop:]}"
 
 
@@ -77,10 +94,7 @@ def _single(token: Token, sql: str) -> list[_Word]:
     ]
 
 
-def _wrong(sql: str, word: _Word) -> None:
+def _wrong(sql: str, word: _Word) -> NoReturn:
     at = (len(sql[: word[1]].encode()), len("FOR SYSTEM_TIME"))
-    raise InvalidError(
-        "a view joins a table as of PROCTIME(), and no other time",
-        detail="in the query\n" + picture(sql, at),
-        hint="write JOIN rates FOR SYSTEM_TIME AS OF PROCTIME() AS r ON …; ASOF JOIN goes by times in rows",
-    )
+    hint = "write JOIN rates FOR SYSTEM_TIME AS OF PROCTIME() AS r ON …; ASOF JOIN goes by times in rows"
+    raise pointing("a view joins a table as of PROCTIME(), and no other time", sql, at, hint)

@@ -16,9 +16,9 @@ import duckdb
 
 from millpond.errors import InvalidError
 from millpond.operators.duck import Equipment, connect, stop_if_asked, without_wrapping
-from millpond.operators.expressions import picture
 from millpond.sql.clock import macros
 from millpond.sql.expressions import CLOCK, CLOCK_HINT, STAMP, Column
+from millpond.sql.refusal import pointing
 from millpond.sql.types import CLOSED, Json, quoted
 
 _NO_NUMBER = re.compile(
@@ -85,10 +85,7 @@ class Binder:
             self._con.execute("deallocate checked")
         except duckdb.Error as error:
             raise told(error, sql, len("prepare checked as ")) from error
-        made = InvalidError(
-            "this query cannot be a materialized view", detail="in the query\n" + picture(sql, None)
-        )
-        raise placed(made, sql, None)
+        raise pointing("this query cannot be a materialized view", sql, None)
 
     def describe(self, sql: str) -> list[tuple[str, str]]:
         """The names and logical types of a query's columns."""
@@ -137,7 +134,7 @@ def told(error: duckdb.Error, sql: str, before: int = 0) -> InvalidError:
         facts: Mapping[str, Any] = json.loads(whole[max(whole.find("{"), 0) :].split("\n\n")[0])
     except ValueError:
         first = re.sub(r"^\w+ Error: ", "", str(error).split("\n")[0])
-        return placed(InvalidError(_lower(first), detail="in the query\n" + picture(sql, None)), sql, None)
+        return pointing(_lower(first), sql, None)
     message = without_wrapping(str(facts.get("exception_message", error)))
     first, _, rest = message.partition("\n")
     start = facts.get("position")
@@ -149,8 +146,7 @@ def told(error: duckdb.Error, sql: str, before: int = 0) -> InvalidError:
         at = (int(start) - before, 1)
     if CLOCK in message or STAMP in message:
         said = CLOCK if CLOCK in message else STAMP
-        made = InvalidError(said, detail="in the query\n" + picture(sql, at), hint=CLOCK_HINT)
-        return placed(made, sql, at)
+        return pointing(said, sql, at, CLOCK_HINT)
     hints = [
         line.strip() for line in rest.splitlines() if line.strip() and "LINE" not in line and "^" not in line
     ]
@@ -159,14 +155,7 @@ def told(error: duckdb.Error, sql: str, before: int = 0) -> InvalidError:
         hints = ["TRY(expression) gives NULL instead"]
     if "disabled by configuration" in first:
         hints = ["SQL sees what the pond holds; CREATE SOURCE … WITH (connector = 'files') reads files"]
-    made = InvalidError(_lower(first), detail="in the query\n" + picture(sql, at), hint=_hint(hints))
-    return placed(made, sql, at)
-
-
-def placed(error: InvalidError, sql: str, at: tuple[int, int] | None) -> InvalidError:
-    """The error with the text that it shows, so that whoever knows what the user wrote can show that."""
-    error.place = (sql, at)
-    return error
+    return pointing(_lower(first), sql, at, _hint(hints))
 
 
 def _lower(message: str) -> str:

@@ -18,9 +18,9 @@ from sqlglot import ErrorLevel, exp
 from sqlglot.errors import UnsupportedError
 
 from millpond.errors import InvalidError
-from millpond.operators.expressions import picture
 from millpond.sql.function_body import built_in
 from millpond.sql.parse import Piece, tokens_of
+from millpond.sql.refusal import pointing
 from millpond.sql.ties import without_ties
 
 # What means the same in every dialect, as sqlglot reads and writes it.
@@ -206,11 +206,7 @@ class _Check:
 
     def refuse(self, node: Any, why: str, hint: str = _HINT) -> NoReturn:
         what, at = self._named(node)
-        raise InvalidError(
-            f"{what} of the dialect {self.dialect!r} {why}",
-            detail="in the query\n" + picture(self.sql, at),
-            hint=hint,
-        )
+        raise pointing(f"{what} of the dialect {self.dialect!r} {why}", self.sql, at, hint)
 
     def _named(self, node: Any) -> tuple[str, tuple[int, int] | None]:
         """What the user wrote there, and where."""

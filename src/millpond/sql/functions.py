@@ -18,10 +18,10 @@ from typing import Any, NoReturn
 from sqlglot import TokenType
 
 from millpond.errors import InvalidError
-from millpond.operators.expressions import picture
 from millpond.operators.python_function import PythonFunction
 from millpond.plan.objects import SqlColumn, SqlObject
 from millpond.sql.parse import OWN, Piece, near_miss, readable, tokens_of
+from millpond.sql.refusal import pointing
 from millpond.sql.types import quoted
 
 SCALAR, TABLE, AGGREGATE = "scalar", "table", "aggregate"
@@ -268,11 +268,7 @@ def _count(called: SqlObject) -> str:
 def _wrong(piece: Piece, place: int, called: SqlObject, why: str, near: str | None = None) -> NoReturn:
     token = piece.tokens[place]
     at = (len(piece.text[: token.start].encode()), len(str(token.text).encode()))
-    raise InvalidError(
-        f"{called.name}() {why}",
-        detail="in the query\n" + picture(piece.text, at),
-        hint=near or f"write {signature(called)}",
-    )
+    raise pointing(f"{called.name}() {why}", piece.text, at, near or f"write {signature(called)}")
 
 
 @contextmanager

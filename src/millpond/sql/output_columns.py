@@ -6,9 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from millpond.errors import InvalidError
-from millpond.operators.expressions import picture
 from millpond.sql.catalog import Catalog, tree_of
+from millpond.sql.refusal import pointing
 
 _STAR = "name the columns, or leave one out: SELECT * EXCLUDE (column)"
 
@@ -25,11 +24,8 @@ def check_unique(catalog: Catalog, sql: str) -> None:
     else:
         twice = names[second]
     at, star = _place(tree_of(sql), twice, second)
-    raise InvalidError(
-        f"column {twice!r} is there twice",
-        detail="in the query\n" + picture(sql, at),
-        hint=_STAR if star else "give one of them another name with AS",
-    )
+    hint = _STAR if star else "give one of them another name with AS"
+    raise pointing(f"column {twice!r} is there twice", sql, at, hint)
 
 
 def _was_told_apart(catalog: Catalog, sql: str, name: str, names: Sequence[str]) -> bool:

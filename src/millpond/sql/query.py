@@ -13,14 +13,13 @@ from typing import Any
 
 from millpond.errors import InternalError, InvalidError
 from millpond.flow.builder import Builder
-from millpond.operators.expressions import picture
 from millpond.operators.iterate_epoch import Limits
 from millpond.plan.change import upstream
 from millpond.plan.expiry import is_view_and_ends
-from millpond.sql.bind import Binder, placed
+from millpond.sql.bind import Binder
 from millpond.sql.lateral import without_joins
 from millpond.sql.lowering import LIMITS, Lowering
-from millpond.sql.refusal import NotSupported
+from millpond.sql.refusal import NotSupported, pointing
 from millpond.sql.relation import Relation, fresh_names
 from millpond.sql.rules.python_aggregate import lift
 from millpond.sql.time_bounds import NO_WATERMARK, hold_whole
@@ -71,19 +70,14 @@ def lower_query(
             kept = [builder.plan.nodes[found.step].operator]
             low, found = lowered(read=read, together=together, kept=kept)
     except NotSupported as error:
-        made = InvalidError(error.message, detail="in the query\n" + picture(text, error.at), hint=error.hint)
-        raise placed(made, text, error.at) from error
+        raise pointing(error.message, text, error.at, error.hint) from error
     except InvalidError as error:
         if error.step is None:
             raise
         # A step refuses what the user never wrote: its expression in our words.
         plain = None if "syntax error" in error.message else error.message
-        made = InvalidError(
-            plain or "this query cannot be kept as a materialized view",
-            detail="in the query\n" + picture(text, None),
-            hint=error.hint,
-        )
-        raise placed(made, text, None) from error
+        said = plain or "this query cannot be kept as a materialized view"
+        raise pointing(said, text, None, error.hint) from error
     used = {*before.nodes, *upstream(builder.plan, [found.step])}
     builder.change(lambda plan: replace(plan, nodes={s: n for s, n in plan.nodes.items() if s in used}))
     return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from millpond.errors import InvalidError
+from millpond.operators.expressions import picture
 
 NOWHERE = 2**64 - 1
 _ALONE = "each statement stands for itself; the definitions of one text are one commit"
@@ -54,6 +55,16 @@ class NotSupported(InvalidError):
     def __init__(self, message: str, *, at: tuple[int, int] | None = None, **rest: Any) -> None:
         super().__init__(message, **rest)
         self.at = at
+
+
+def pointing(message: str, sql: str, at: tuple[int, int] | None, hint: str | None = None) -> InvalidError:
+    """An error that shows a query and a place in it.
+
+    It keeps both: `sql` may be rewritten, and whoever knows what the user wrote shows that instead.
+    """
+    error = InvalidError(message, detail="in the query\n" + picture(sql, at), hint=hint)
+    error.place = (sql, at)
+    return error
 
 
 def refuse(node: dict[str, Any], why: str, hint: str | None = None) -> NoReturn:

@@ -16,8 +16,8 @@ from sqlglot import Token, TokenType, tokenize
 from sqlglot.errors import TokenError
 
 from millpond.errors import InvalidError
-from millpond.operators.expressions import picture
 from millpond.sql.as_of_now import plain_tables
+from millpond.sql.refusal import pointing
 from millpond.sql.types import quoted, text_literal
 
 MARK = "millpond.window."  # in front of the names of marked columns
@@ -112,8 +112,4 @@ def _named(text: str) -> str:
 def _wrong(sql: str, call: Token, why: str) -> InvalidError:
     kind = call.text.lower()
     at = (len(sql[: call.start].encode()), len(call.text))
-    return InvalidError(
-        f"{kind.upper()} cannot be read: {why}",
-        detail="in the query\n" + picture(sql, at),
-        hint=f"write {_USAGE[kind]}",
-    )
+    return pointing(f"{kind.upper()} cannot be read: {why}", sql, at, f"write {_USAGE[kind]}")

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 from millpond.errors import InvalidError
 from millpond.operators.expressions import picture
+from millpond.sql.as_of_now import phrase
 from millpond.sql.parse import near_miss
 
 Place = tuple[int, int]  # (byte, bytes)
@@ -48,7 +49,7 @@ def in_user_words(error: InvalidError, said: str, names: Iterable[str]) -> None:
     sql, at = error.place
     if at is not None and sql in said:
         return  # it is the user's text already
-    place = None if at is None else aligned(sql, said, at)
+    place = None if at is None else phrase(sql, said, at) or aligned(sql, said, at)
     place = place or _guessed(error.message, said)
     if place is None and at is not None:
         place = between(sql, said, at)

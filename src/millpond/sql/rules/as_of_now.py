@@ -9,10 +9,12 @@ from millpond.operators.lookup_join import LookupJoin
 from millpond.sql.as_of_now import MARK
 from millpond.sql.expressions import Column, comparison, render
 from millpond.sql.lowering import Lowering
-from millpond.sql.refusal import NotSupported
+from millpond.sql.refusal import NotSupported, place_of
 from millpond.sql.relation import Relation, fresh_names
 from millpond.sql.rules import join
 from millpond.sql.types import Json
+
+Place = tuple[int, int]  # (byte, bytes)
 
 
 def is_marked(node: Json) -> bool:
@@ -43,21 +45,28 @@ def opened(low: Lowering, node: Json) -> None:
 def check(low: Lowering, node: Json) -> None:
     """Refuse a table as of now that no join reads as such."""
     if has_mark(node) and id(node) not in low.as_of_now:
-        refuse(low)
+        refuse(_place_of_mark(low, node))
 
 
-def refuse(low: Lowering) -> NoReturn:
+def place(low: Lowering, node: Json) -> Place | None:
+    """Where a marked node is marked in the text."""
+    while node["type"] == "LOGICAL_FILTER":
+        node = node["children"][0]
+    return _place_of_mark(low, node["children"][0])
+
+
+def _place_of_mark(low: Lowering, node: Json) -> Place | None:
+    if low.place_of(MARK) is None:  # a view has it: the place is one in that text
+        return None
+    return next(place_of(e) for e in node["expressions"] if e.get("alias") == MARK)
+
+
+def refuse(at: Place | None) -> NoReturn:
     raise NotSupported(
         "FOR SYSTEM_TIME AS OF PROCTIME() is for the right side of JOIN and LEFT JOIN",
-        at=low.place_of(MARK),
+        at=at,
         hint="write orders JOIN rates FOR SYSTEM_TIME AS OF PROCTIME() AS r ON orders.k = r.k",
     )
-
-
-def inner(
-    low: Lowering, left: Relation, right: Relation, pairs: Sequence[join.Pair], rest: Sequence[Json]
-) -> Relation:
-    return joined(low, left, right, pairs, rest, "inner")
 
 
 def joined(
@@ -67,19 +76,20 @@ def joined(
     pairs: Sequence[join.Pair],
     rest: Sequence[Json],
     kind: Literal["inner", "left"],
+    at: Place | None,
 ) -> Relation:
     """Each row of the left, which must never retract, with the right as it is then."""
     if not low.shape(left).append_only:
         raise NotSupported(
             "rows that can be changed or deleted have no one time at which they came",
-            at=low.place_of(MARK),
+            at=at,
             hint="the left side must be a source, an APPEND ONLY table, or made of such; or use a plain join",
         )
     equal, uneven = join.keys(left, right, pairs)
     if not equal:
         raise NotSupported(
             "a join with a table as of PROCTIME() needs an equality",
-            at=low.place_of(MARK),
+            at=at,
             hint="write ON orders.k = r.k AND …",
         )
     left_held, left_on = join.keyed(low, left, [(p[0], p[2]) for p in equal])

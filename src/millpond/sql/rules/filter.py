@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from millpond.operators.filter import Filter
 from millpond.sql.expressions import Column, conjuncts, moved, reads_clock, references, render, shifted
@@ -222,6 +223,7 @@ def _joined(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:
         wanted = frozenset(range(total))
     groups: list[_Group] = []
     by_row: list[_Group] = []  # tables as of when the rows of the others come: joined last
+    marks: list[as_of_now.Place | None] = []  # of each, where the text says so
     used: set[int] = set()
     read = wanted | {r for c in asked for r in references(c)}
     any_marked = any(as_of_now.is_marked(leaf) for leaf, _, _ in leaves)
@@ -234,6 +236,7 @@ def _joined(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:
         used |= set(below)
         if marked:
             as_of_now.opened(low, leaf)
+            marks.append(as_of_now.place(low, leaf))
         else:
             low.need(leaf, {n - first for n in read & own})
         relation = filtered(low, leaf, [shifted(asked[n], first) for n in below])
@@ -244,10 +247,11 @@ def _joined(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:
         a, b = _next(groups, rest)
         groups[a], rest = _paired(low, groups[a], groups[b], wanted, rest, join.inner)
         del groups[b]
-    for table in by_row:
+    for table, at in zip(by_row, marks, strict=True):
         if not groups:
-            as_of_now.refuse(low)
-        groups[0], rest = _paired(low, groups[0], table, wanted, rest, as_of_now.inner)
+            as_of_now.refuse(at)
+        as_it_is = partial(as_of_now.joined, kind="inner", at=at)
+        groups[0], rest = _paired(low, groups[0], table, wanted, rest, as_it_is)
     (whole,) = groups
     found = kept(low, whole.relation, [moved(c, whole.places) for c in rest])
     nothing = found.columns[0] if found.columns else Column(low.shape(found).schema.names[0], "BOOLEAN")

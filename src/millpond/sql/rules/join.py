@@ -83,7 +83,8 @@ def lower_sides(low: Lowering, node: Json, left: Relation, right: Relation) -> R
     from millpond.sql.rules import as_of_now
 
     if as_of_now.is_marked(node["children"][1]) and node["join_type"] == "LEFT":
-        joined = as_of_now.joined(low, left, right, pairs, rest, "left")
+        at = as_of_now.place(low, node["children"][1])
+        joined = as_of_now.joined(low, left, right, pairs, rest, "left", at)
     elif node["join_type"] == "SINGLE" and not rest:
         joined = _single(low, left, right, pairs)
     elif node["join_type"] in _KINDS:
