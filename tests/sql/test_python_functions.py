@@ -367,18 +367,24 @@ def test_wrong_results_are_told(pond: Pond) -> None:
 
 
 def test_what_stops_is_not_a_row_error(pond: Pond) -> None:
-    """An interrupt, or an error of ours, ends the statement as what it is."""
+    """A lack of memory, or an error of ours, ends the statement as what it is; what only wants to end does not."""
 
     def stop(x: int) -> int:
         raise KeyboardInterrupt
+
+    def full(x: int) -> int:
+        raise MemoryError
 
     def ours(x: int) -> int:
         raise DataError("a broken file")
 
     pond.function(stop)
+    pond.function(full)
     pond.function(ours)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(InvalidError, match=r"stop\(\): KeyboardInterrupt \(test_python_functions"):
         pond.sql("SELECT stop(x) FROM t")
+    with pytest.raises(MemoryError):
+        pond.sql("SELECT full(x) FROM t")
     with pytest.raises(DataError, match="a broken file"):
         pond.sql("SELECT ours(x) FROM t")
     with pytest.raises(MillpondError, match="a broken file"):

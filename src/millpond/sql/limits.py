@@ -6,7 +6,7 @@ Law: a read that goes too far ends with an error that names the setting, and lea
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -19,6 +19,7 @@ from millpond.settings import Settings, make_settings
 T = TypeVar("T")
 
 BATCH_ROWS = 122_880  # rows that are taken over at once
+_NO_MEMORY = "Out of Memory Error"
 WAIT_S = 0.05  # between two tries to interrupt
 
 
@@ -56,7 +57,7 @@ def taken(found: duckdb.DuckDBPyRelation, limits: ReadLimits) -> pa.Table:
     batches: list[pa.RecordBatch] = []
     rows = size = 0
     with found.to_arrow_reader(BATCH_ROWS) as reader:  # a result that stays open keeps the connection
-        for batch in reader:
+        for batch in _batches(reader):
             rows, size = rows + batch.num_rows, size + batch.nbytes
             if limits.rows and rows > limits.rows:
                 raise InvalidError(
@@ -71,6 +72,16 @@ def taken(found: duckdb.DuckDBPyRelation, limits: ReadLimits) -> pa.Table:
                 )
             batches.append(batch)
         return pa.Table.from_batches(batches, reader.schema)
+
+
+def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """Batches of a result.  Arrow hands on the text of DuckDB's errors, but not their kind."""
+    try:
+        yield from reader
+    except (OSError, pa.ArrowException) as error:
+        text = str(error)
+        kind = duckdb.OutOfMemoryException if text.startswith(_NO_MEMORY) else duckdb.Error
+        raise kind(text) from error
 
 
 def limited(con: duckdb.DuckDBPyConnection, limits: ReadLimits, work: Callable[[], T]) -> T:
