@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from millpond.engine import breadcrumb
 from millpond.errors import InternalError, InvalidError, MillpondError
 from millpond.operators.user_code import ENDINGS, is_interrupt
+from millpond.sources.memory import InjectedCrash
 
 
 @contextlib.contextmanager
@@ -20,7 +21,7 @@ def blamed(step: str, epoch: int) -> Iterator[None]:
     breadcrumb.leave(step, epoch)
     try:
         yield
-    except (MillpondError, OSError, MemoryError):
+    except (MillpondError, OSError, MemoryError, InjectedCrash):
         raise
     except Exception as error:
         raise InternalError(

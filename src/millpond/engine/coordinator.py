@@ -72,6 +72,7 @@ from millpond.state.live import LiveRuns, Place, lasting
 from millpond.state.manifest import Manifest, Page, RunId, check, fold, run_id
 from millpond.state.retention import ERRORS, LATE, PARTS, Retention
 from millpond.state.run_ref import RunRef
+from millpond.state.store import ReadOnlyError
 
 NEVER = -(2**62)  # a bucket before all others
 CHANGED_MEANWHILE = "the program was changed by somebody else meanwhile"
@@ -652,10 +653,12 @@ class Coordinator:
         if stopped:
             return [ask]
         self._tries += 1
-        retry = isinstance(error, UnavailableError | InternalError)
+        retry = _may_pass(error)
         if retry and self._tries < self.policy.tries:
             return [ask]
         self._changing = None
+        if isinstance(error, ReadOnlyError):
+            return [Halt(error)]
         if self._change is not None or child.kind == "create":  # it has no other program to go on with
             return [Halt(error)]
         told = "; ".join(part for part in (error.message, error.detail) if part)
@@ -735,7 +738,7 @@ class Coordinator:
         run = self._run
         assert run is not None
         self._tries += 1
-        retry = isinstance(error, UnavailableError | InternalError)
+        retry = _may_pass(error)
         if not retry or self._tries >= self.policy.tries:
             return [Halt(error)]
         return [run]
@@ -855,7 +858,7 @@ class Coordinator:
 
     def _on_doubt(self, error: MillpondError) -> list[Instruction]:
         self._tries += 1
-        if self._tries >= self.policy.tries * 4:
+        if self._tries >= self.policy.tries * 4 or isinstance(error, ReadOnlyError):
             return [Halt(error)]
         return [ReadBack(self._drafted().manifest.epoch)]
 
@@ -1021,6 +1024,11 @@ class Coordinator:
 
 def fill_refused(fill: Fill, why: str) -> dict[str, str]:
     return {"refused": f"inbox {fill.entry}: change refused: {why}"}
+
+
+def _may_pass(error: MillpondError) -> bool:
+    """Is it worth trying again?"""
+    return isinstance(error, UnavailableError | InternalError) and not isinstance(error, ReadOnlyError)
 
 
 def is_empty(manifest: Manifest) -> bool:

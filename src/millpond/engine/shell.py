@@ -22,6 +22,7 @@ from millpond.control.admission import spread
 from millpond.engine import watermarks
 from millpond.engine.append_sinks import behind_what_was_shown, is_append_only, refusal, shown_only
 from millpond.engine.backfill import errors_taken_back, write_errors
+from millpond.engine.blame import blamed
 from millpond.engine.changer import Changer
 from millpond.engine.compactor import compact, merge_small
 from millpond.engine.engine import Engine
@@ -216,7 +217,7 @@ class Shell:
             if getattr(source, "inbox", False):
                 continue
             seen = self._seen_rows(step, source, head)
-            with named(step):
+            with blamed(step, head.epoch + 1), named(step):
                 polls[step] = source.poll(ask.positions.get(step), seen, ask.max_rows)
         command, rollback, program = self._poll_inbox(ask, polls)
         cleared: tuple[RunRef, ...] = ()

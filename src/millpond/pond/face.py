@@ -43,7 +43,7 @@ from millpond.pond import definitions, rewriting
 from millpond.pond.door import Door
 from millpond.pond.driver import Driver, EngineName
 from millpond.pond.parts import Parts
-from millpond.pond.places import backup_store, uri_of
+from millpond.pond.places import backup_store, restore_stores, uri_of
 from millpond.pond.places import store_options as options_of
 from millpond.pond.program import Program
 from millpond.pond.rows import Rows, held
@@ -145,9 +145,9 @@ def restore(
 
     The pond continues from that epoch, with the id of the one it replaces.  With `new_id` it is another pond
     to sinks.  `pond` must be an empty place; a restore that was cut short is completed by another.
+    `store_options` are for the bucket, of the backup or of the pond.
     """
-    given = store_options or {}
-    source, target = (backup_store(place, Settings(), given) for place in (backup, pond))
+    source, target = restore_stores(backup, pond, Settings(), store_options or {})
     return make_restored(source, target, epoch, new_id=new_id, on_progress=on_progress)
 
 

@@ -40,7 +40,7 @@ def store_options(uri: str, settings: Settings, given: Mapping[str, Any]) -> dic
     """A local folder is synced as the settings say; a remote store gets a local disk cache."""
     if not isinstance(given, Mapping):
         raise InvalidError("store_options must be a dict", detail=f"got {given!r}")
-    if uri.startswith("file:"):
+    if is_local(uri):
         return {"durable": settings.durable, **given}
     if uri.startswith("memory:"):
         return dict(given)
@@ -56,7 +56,24 @@ def store_options(uri: str, settings: Settings, given: Mapping[str, Any]) -> dic
 def backup_store(path: str | os.PathLike[str], settings: Settings, given: Mapping[str, Any]) -> Store:
     """The store of a backup: without a cache, so that what is verified is what is stored."""
     uri = uri_of(path)
-    return open_store(uri, **({"durable": settings.durable} if uri.startswith("file:") else {}), **given)
+    options = {name: value for name, value in given.items() if name not in ("cache", "cache_bytes")}
+    return open_store(uri, **{**({"durable": settings.durable} if is_local(uri) else {}), **options})
+
+
+def restore_stores(
+    backup: str | os.PathLike[str], pond: str | os.PathLike[str], settings: Settings, given: Mapping[str, Any]
+) -> tuple[Store, Store]:
+    """The two places of a restore: where one is a bucket and the other a folder, options are the bucket's."""
+    places = [uri_of(place) for place in (backup, pond)]
+    is_mixed = len({is_local(place) for place in places}) == 2
+    source, target = (
+        backup_store(place, settings, {} if is_mixed and is_local(place) else given) for place in places
+    )
+    return source, target
+
+
+def is_local(uri: str) -> bool:
+    return uri.startswith("file:")
 
 
 def folder_of(store: Store, stream: str) -> Path:

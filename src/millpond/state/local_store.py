@@ -27,6 +27,7 @@ from millpond.state.store import (
     NotWritableError,
     Put,
     PutUnknownError,
+    ReadOnlyError,
     StoreError,
     check_name,
     check_prefix,
@@ -195,11 +196,11 @@ class LocalStore:
             )
         if error.errno in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK):
             hint = "the file system must support hard links, and this user must be allowed to make them"
-            kind = NotWritableError if error.errno == errno.EPERM else StoreError
+            kind = ReadOnlyError if error.errno == errno.EPERM else StoreError
             return kind(f"cannot write {name}", detail=str(error), hint=hint)
         if error.errno in (errno.EROFS, errno.EACCES):
             hint = "reading works all the same; to write, mount it writable and give this user write access"
-            return NotWritableError(f"cannot write {name}", detail=str(error), hint=hint)
+            return ReadOnlyError(f"cannot write {name}", detail=str(error), hint=hint)
         return StoreError(f"cannot write {name}", detail=str(error))
 
 

@@ -25,9 +25,9 @@ from millpond.state.store import (
     Data,
     MissingError,
     Names,
-    NotWritableError,
     Put,
     PutUnknownError,
+    ReadOnlyError,
     StoreError,
     check_name,
     check_prefix,
@@ -122,7 +122,7 @@ class ObjectStore:
                 hint=f"create it, or correct {self._uri}",
             ) from error
         except _REFUSED as error:
-            raise NotWritableError(f"may not write {name}", detail=_said(error), hint=_CREDENTIALS) from error
+            raise ReadOnlyError(f"may not write {name}", detail=_said(error), hint=_CREDENTIALS) from error
         except raised.NotSupportedError as error:
             raise InvalidError(
                 "this storage has no put-if-absent",

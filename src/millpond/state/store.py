@@ -52,6 +52,10 @@ class NotWritableError(StoreError):
     """Nothing can be written: the storage is read-only or full, or this user may not; nothing has changed."""
 
 
+class ReadOnlyError(NotWritableError):
+    """The storage is read-only, or this user may not write: trying again does not help."""
+
+
 class PutUnknownError(StoreError):
     """The put may or may not have landed: read the name back and compare."""
 

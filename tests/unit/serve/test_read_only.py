@@ -20,7 +20,7 @@ from millpond.pond import Pond
 from millpond.serve.reader import Reader
 from millpond.state import local_store
 from millpond.state.local_store import LocalStore
-from millpond.state.store import Data, NotWritableError, Put
+from millpond.state.store import Data, NotWritableError, Put, ReadOnlyError
 
 REFUSALS = [errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT]
 
@@ -105,6 +105,29 @@ def test_what_the_system_says_where_nothing_can_be_written(
         assert everything(pond) == expected
         with pytest.raises(NotWritableError, match=r"no room to write|cannot write"):
             pond.insert("t", [{"k": 9, "v": "x"}])
+
+
+@pytest.mark.parametrize("folder", ["runs/", "manifests/", "catalog/", "lease/", "inbox/"])
+def test_a_write_fails_at_once_where_trying_again_does_not_help(
+    path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused: list[str] = []
+    put_new = local_store._link_new
+
+    def refuse(temp: Path, target: Path) -> bool:
+        name = target.relative_to(path).as_posix()
+        if name.startswith(folder):
+            refused.append(name)
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        return put_new(temp, target)
+
+    with millpond.open(path, engine="inline", durable=False) as pond:
+        monkeypatch.setattr(local_store, "_link_new", refuse)
+        with pytest.raises(ReadOnlyError, match=f"cannot write {folder}"):
+            pond.sql("CREATE MATERIALIZED VIEW w AS SELECT k FROM t WHERE k > 1")
+            pond.sql("INSERT INTO t VALUES (9, 'x'); FLUSH")
+        assert len(refused) == 1
+        monkeypatch.undo()
 
 
 def test_a_pond_on_a_read_only_mount(path: Path, expected: list[Any], tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import millpond
-from millpond.errors import UnavailableError
+from millpond.errors import InternalError, InvalidError, MillpondError, UnavailableError
 from millpond.sources.memory import MemorySource
 
 SCHEMA = pa.schema([("k", pa.int64())])
@@ -20,7 +20,7 @@ SCHEMA = pa.schema([("k", pa.int64())])
 class Away(MemorySource):
     """Its server is away when it is asked, or when it is read."""
 
-    when: dict[str, Exception] = field(default_factory=dict, compare=False, metadata={"durable": False})
+    when: dict[str, BaseException] = field(default_factory=dict, compare=False, metadata={"durable": False})
 
     def poll(self, position: Any, seen: Any, max_rows: int) -> Any:
         if "poll" in self.when:
@@ -59,3 +59,21 @@ def test_it_is_named(
         source.when.clear()
         pond.drain()
         assert pond.read("v").num_rows == 1
+
+
+@pytest.mark.parametrize("when", ["poll", "read"])
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [(RuntimeError("no such page"), InternalError), (SystemExit("no such page"), InvalidError)],
+)
+def test_a_source_with_a_bug_is_named(
+    tmp_path: Path, when: str, error: BaseException, kind: type[MillpondError]
+) -> None:
+    with millpond.open(tmp_path / "p", engine="inline", durable=False) as pond:
+        source = Away(SCHEMA, when={when: error})
+        source.push([{"k": 1}])
+        pond.stream("orders", source).view("v")
+        with pytest.raises(kind) as caught:
+            pond.drain()
+        assert caught.value.step == "orders"
+        assert caught.value.detail == f"{type(error).__name__}: no such page"
