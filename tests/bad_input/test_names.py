@@ -437,3 +437,21 @@ def test_null_is_a_key_like_any_other() -> None:
     pond.sql("CREATE TABLE q (k int PRIMARY KEY, v int)")
     with pytest.raises(InvalidError, match="NULL"):
         pond.sql("INSERT INTO q VALUES (NULL, 1)")
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        ("SELECT _id, rank() OVER (PARTITION BY v ORDER BY _id) FROM t", [(1, 1), (2, 2), (3, 1)]),
+        ("SELECT v, sum(_id) OVER (PARTITION BY v) FROM t", [(2, 3), (2, 3), (5, 3)]),
+        ("SELECT _id, (SELECT max(_id) FROM t AS b WHERE b.v = a.v) FROM t AS a", [(1, 2), (2, 2), (3, 3)]),
+        ("SELECT unnest([_id, v]) AS _each FROM t", [(1,), (2,), (2,), (2,), (3,), (5,)]),
+    ],
+)
+def test_every_query_may_read_columns_that_begin_with_an_underscore(
+    query: str, rows: list[tuple[int, ...]], tmp_path: Path
+) -> None:
+    with millpond.open(tmp_path / "pond", engine="inline", checks=True) as pond:
+        pond.sql(f"CREATE TABLE t (_id int PRIMARY KEY, v int); CREATE MATERIALIZED VIEW m AS {query}")
+        pond.sql("INSERT INTO t VALUES (1, 2), (2, 2), (3, 5), (4, 5); DELETE FROM t WHERE _id = 4; FLUSH")
+        assert sorted(pond.sql("SELECT * FROM m").fetchall()) == rows

@@ -336,6 +336,8 @@ def _good_rows(fed: pa.Table, expressions: Sequence[Expression]) -> Bools:
         good: Bools = attempt.run(fed).column(0).to_numpy()
         if not good.all():
             return good
+    except ROW_ERRORS:  # it computes a part that repeats outside of the try
+        pass
     except duckdb.BinderException:  # it does not try volatile functions
         pass
     good = np.ones(fed.num_rows, np.bool_)

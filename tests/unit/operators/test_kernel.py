@@ -229,6 +229,16 @@ def test_one_bad_row_stops_no_other() -> None:
     assert error["_w"] == -1
 
 
+@pytest.mark.parametrize("other", ["s::int", "s::int + 1", "n * s::int"])
+def test_one_bad_row_stops_no_other_where_a_part_of_the_expressions_repeats(other: str) -> None:
+    """DuckDB computes such a part once, before it tries what holds it."""
+    given_table = table(s=["1", "no", "4"], n=[1, 2, 3], _w=[1, 1, 1])
+    found = evaluate(given_table, (("y", "s::int"), ("z", other), ("x", "s::int - 1")))
+    assert found.rows.column("y").to_pylist() == [1, 4]
+    assert found.errors is not None
+    assert [json.loads(e["row"])["s"] for e in found.errors.to_pylist()] == ["no"]
+
+
 def test_bad_rows_of_a_condition_and_of_what_follows_it() -> None:
     given_table = table(s=["1", "no", "4", "9"], n=["1", "2", "x", "x"])
     found = evaluate(given_table, (("y", "n::int"),), "s::int < 9")

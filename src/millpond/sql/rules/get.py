@@ -26,6 +26,8 @@ def lower(low: Lowering, node: Json) -> Relation:
     for name in source.stamped:
         if any(n < len(source.columns) and source.columns[n].name == name for n in wanted):
             source = stamp.lower(low, source, name)
+    if any(c.name.startswith("_") for c in source.columns):
+        source = low.exact(source)  # steps take such names for hidden columns
     nothing = Column(source.columns[0].name, source.columns[0].type)  # counted, never read
     return Relation(
         source.step, tuple(nothing if n >= len(source.columns) else source.columns[n] for n in wanted)
