@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -207,3 +208,12 @@ def test_a_view_of_another_dialect_keeps_its_meaning(pond: Pond) -> None:
     pond.sql("CREATE TABLE c (x decimal, y int DEFAULT CAST('3' AS INT))", dialect="spark")
     assert [r[1] for r in pond.sql("DESCRIBE c")] == ["DECIMAL(10,0)", "INTEGER"]
     pond.sql("DROP TABLE c")
+
+
+def test_own_dialects_are_not_offered(tmp_path: Path) -> None:
+    with (
+        millpond.open(tmp_path / "pond", engine="inline") as pond,
+        pytest.raises(MillpondError, match="no SQL dialect named 'nope'") as told,
+    ):
+        pond.sql("SELECT 1", dialect="nope")
+    assert "spark" in str(told.value) and "_own" not in str(told.value) and "strict" not in str(told.value)

@@ -245,6 +245,18 @@ def test_rows_that_multiply_are_refused_when_the_view_is_created(tmp_path: Path)
         assert pond.sql("SELECT count(*) FROM e").fetchone() == (3,)
 
 
+def test_copies_that_multiply_are_refused_when_the_view_is_created(tmp_path: Path) -> None:
+    with millpond.open(tmp_path / "pond", engine="inline") as pond:
+        pond.sql("CREATE TABLE t (k int); INSERT INTO t VALUES (1), (2); FLUSH")
+        with pytest.raises(InvalidError) as told:
+            pond.sql(
+                "CREATE MATERIALIZED VIEW v AS WITH RECURSIVE r AS ("
+                "SELECT * FROM t UNION ALL SELECT r.k FROM r JOIN t ON true) SELECT count(*) AS n FROM r"
+            )
+        assert "the recursion of view 'v' gives a row more than 1000000 times" in str(told.value)
+        assert "recursion_copies_max" in str(told.value) and pond.views() == ["t"]
+
+
 def test_rows_that_multiply_later_stop_the_view_and_nothing_else(tmp_path: Path) -> None:
     with millpond.open(tmp_path / "pond", engine="inline", checks=True, recursion_rows_max=20_000) as pond:
         pond.sql("""

@@ -144,7 +144,7 @@ class IterateEpoch:
             if getattr(self.ctx, "filling", False) or not self.stops:
                 raise InvalidError(
                     f"{self._called} gives more than {self.limits.rows} rows in one epoch",
-                    detail="its rows multiply from round to round",
+                    detail="its rows multiply from round to round (recursion_rows_max)",
                     hint="bound the recursion, use UNION in place of UNION ALL, or raise recursion_rows_max",
                     step=self.ctx.step,
                 ) from None
@@ -350,6 +350,13 @@ class IterateEpoch:
             odd = np.flatnonzero(turned)
             where = touched[odd]
             bad = self._marked(rows, seen.key[where], seen.round[where], turned[odd])
+            if (turned > 0).any() and getattr(self.ctx, "filling", False):
+                raise InvalidError(
+                    f"{self._called} gives a row more than {limit} times in one round",
+                    detail="its rows multiply from round to round (recursion_copies_max)",
+                    hint="bound the recursion, use UNION instead of UNION ALL, or raise recursion_copies_max",
+                    step=self.ctx.step,
+                )
             bound = f"more than {limit} times in one round (recursion_copies_max)"
             self._fail(bad, f"{self._called} gives this row {bound}")
         return np.where(lost, 0, after) - np.where(lost_before, 0, before)

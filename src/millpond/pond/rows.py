@@ -14,6 +14,7 @@ from millpond.flow.calls import need_text
 from millpond.plan.nodes import Plan
 from millpond.sources.inbox_table import ROWS_MAX, InboxTable
 from millpond.texts import require_texts
+from millpond.whole_numbers import require_whole
 
 Rows: TypeAlias = pa.Table | Iterable[Mapping[str, Any]]
 
@@ -79,6 +80,7 @@ def _as_declared(name: str, rows: Rows, source: InboxTable) -> pa.Table:
             raise TypeError(f"got {type(rows).__name__} {rows!r}"[:200])
         items = [dict(r) if isinstance(r, Mapping) else _no_row(r) for r in rows]
         _match_columns(name, (k for r in items for k in r), schema)
+        require_whole(items, schema)
         return pa.Table.from_pylist(items, schema=schema)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         if isinstance(error, UnicodeEncodeError):

@@ -36,6 +36,7 @@ from millpond.state.snapshot import Snapshot
 from millpond.state.store import MissingError
 from millpond.state.table_spec import WEIGHT, TableSpec
 from millpond.texts import require_texts
+from millpond.whole_numbers import require_whole
 
 PIN_TRIES = 8
 CHANGES_EPOCHS, CHANGES_BYTES = 64, 64 << 20  # of changes that are read at once
@@ -381,6 +382,7 @@ def keys_table(spec: TableSpec, key: Any) -> pa.Table:
                 raise InvalidError(f"the keys lack column {missing[0]!r}", detail=f"the key is {spec.key}")
             return key.select(list(spec.key)).cast(schema)
         rows = [_key_row(spec, one) for one in (key if isinstance(key, list) else [key])]
+        require_whole(rows, schema)
         return pa.Table.from_pylist(rows, schema=schema)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         shown = ", ".join(f"{f.name} {f.type}" for f in schema)

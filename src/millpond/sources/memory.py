@@ -23,6 +23,7 @@ from millpond.plan.backfill import FROM_NOW
 from millpond.sources.source import BOUND, Advance, Poll, Split
 from millpond.state.table_spec import TableSpec
 from millpond.texts import require_texts
+from millpond.whole_numbers import require_whole
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,7 @@ class MemorySource:
                 )
         try:
             if not isinstance(item, pa.Table):
+                require_whole(item, self.schema)
                 return rows(self.schema, item)
             wanted = [*self.schema.names, *(["_w"] if "_w" in item.column_names else [])]
             full = pa.schema(

@@ -161,7 +161,9 @@ def tokens_of(text: str, dialect: str) -> tuple[Token, ...]:
     except ValueError as error:
         if isinstance(error, SqlglotError):
             raise InvalidError("this is not SQL", detail=_where(text)) from None
-        known = sorted(d for d in sqlglot.Dialect.classes if d)
+        known = sorted(
+            d for d, c in sqlglot.Dialect.classes.items() if d and c.__module__.startswith("sqlglot.")
+        )
         near = difflib.get_close_matches(dialect, known, 1)
         raise InvalidError(
             f"no SQL dialect named {dialect!r}",

@@ -118,3 +118,18 @@ def test_a_bound_moves_event_time_without_a_row_and_makes_what_follows_late(tmp_
         assert pond.replay(pond.epoch - 1).same
         with pytest.raises(InvalidError, match="these are no rows"):
             source.push(7)
+
+
+def test_a_fraction_is_never_cut(tmp_path: Path) -> None:
+    source = MemorySource({"k": int})
+    with pytest.raises(InvalidError, match=r"column 'k' is int64, got 1\.5"):
+        source.push([{"k": 1.5}])
+    with millpond.open(tmp_path / "pond", engine="inline") as pond:
+        pond.table("t", {"k": int}, key="k")
+        with pytest.raises(InvalidError, match=r"got 1\.5"):
+            pond.insert("t", [{"k": 1.5}])
+        pond.insert("t", [{"k": 1.0}])
+        pond.drain()
+        with pytest.raises(InvalidError, match=r"got 1\.5"):
+            pond.lookup("t", 1.5)
+        assert pond.lookup("t", 1).to_pylist() == [{"k": 1}]
