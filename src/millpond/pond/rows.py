@@ -36,7 +36,12 @@ def held(plan: Plan, table: str, rows: Rows) -> Rows:
 
 def entry(plan: Plan, name: str, rows: Rows, weight: int) -> tuple[dict[str, Any], bytes]:
     """The arguments and the bytes of the entry that puts rows into a table, or takes them out."""
-    need_text("the name of a table", name)
+    called = getattr(name, "name", None)  # of what pond.table() returned
+    need_text(
+        "the name of a table",
+        name,
+        f"pass its name, {called!r}" if called else "the table comes first, by its name",
+    )
     node = plan.nodes.get(name)
     source = _source(node)
     if not isinstance(source, InboxTable):

@@ -120,6 +120,15 @@ def test_a_bound_moves_event_time_without_a_row_and_makes_what_follows_late(tmp_
             source.push(7)
 
 
+def test_a_table_is_named_where_rows_are_inserted(tmp_path: Path) -> None:
+    with millpond.open(tmp_path / "pond", engine="inline") as pond:
+        orders = pond.table("orders", {"k": int})
+        with pytest.raises(InvalidError, match="pass its name, 'orders'"):
+            pond.insert(orders, {"k": 1})  # type: ignore[arg-type]
+        with pytest.raises(InvalidError, match="the table comes first, by its name"):
+            pond.insert({"k": 1}, "orders")  # type: ignore[arg-type]
+
+
 def test_a_fraction_is_never_cut(tmp_path: Path) -> None:
     source = MemorySource({"k": int})
     with pytest.raises(InvalidError, match=r"column 'k' is int64, got 1\.5"):
