@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,13 @@ def test_a_fraction_is_never_cut(tmp_path: Path) -> None:
     source = MemorySource({"k": int})
     with pytest.raises(InvalidError, match=r"column 'k' is int64, got 1\.5"):
         source.push([{"k": 1.5}])
+    with pytest.raises(InvalidError, match=r"got 1\.5"):
+        source.push([{"k": Decimal("1.5")}])
+    nested = MemorySource({"k": list[int], "m": dict[str, int]})
+    nested.push([{"k": [1, 2.0, None], "m": {"a": 1}}])
+    for row in ({"k": [1, 1.5], "m": None}, {"k": None, "m": {"a": 1.5}}):
+        with pytest.raises(InvalidError, match=r"got 1\.5"):
+            nested.push([row])
     with millpond.open(tmp_path / "pond", engine="inline") as pond:
         pond.table("t", {"k": int}, key="k")
         with pytest.raises(InvalidError, match=r"got 1\.5"):
