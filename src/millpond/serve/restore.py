@@ -66,9 +66,9 @@ def restore(
 
 
 def _refuse_pond(target: Store, record: BackupRecord) -> None:
-    if history.find_manifest(target, record.epoch) is not None or any(
-        history.find_manifest(target, e) is not None for e in history.epochs(target) if e > record.epoch
-    ):
+    """A restore that was cut short left no other manifests than those of the backup, without the newest."""
+    ours = {file.original for file in record.files} - {manifest_name(record.epoch)}
+    if any(manifest_name(epoch) not in ours for epoch in history.epochs(target)):
         raise ConflictError("there is a pond here already", detail=target.uri, hint=_EMPTY)
     if is_backup(target):
         raise ConflictError("there is a backup here", detail=target.uri, hint=_EMPTY)

@@ -447,3 +447,16 @@ def test_a_backup_keeps_its_pin_while_it_takes_long(tmp_path: Path) -> None:
         assert all(names for names in seen)
         left = {name for name in pond.store.list("pins/")} & set(pins)
         assert len(left) <= 1, "but for the pond's own reader"
+
+
+def test_an_older_pond_is_not_restored_over(tmp_path: Path) -> None:
+    with created(tmp_path / "p") as pond:
+        put(pond, 1)
+        first = pond.backup(tmp_path / "b")
+        put(pond, 2)
+        pond.backup(tmp_path / "b")
+    millpond.restore(tmp_path / "b", tmp_path / "again", epoch=first.epoch)
+    before = sorted(p.name for p in (tmp_path / "again").rglob("*"))
+    with pytest.raises(ConflictError, match="there is a pond here already"):
+        millpond.restore(tmp_path / "b", tmp_path / "again")
+    assert sorted(p.name for p in (tmp_path / "again").rglob("*")) == before
