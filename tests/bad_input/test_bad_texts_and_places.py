@@ -111,3 +111,8 @@ def test_credentials_that_are_given_are_used(options: dict[str, object]) -> None
         )
         with pytest.raises(millpond.UnavailableError):
             store.list("")
+
+
+def test_a_path_with_a_nul_character() -> None:
+    with pytest.raises(InvalidError, match="NUL character"):
+        millpond.open("ponds/a\0b", engine="inline")

@@ -77,8 +77,13 @@ def back_up(
     clock: Clock | None = None,
 ) -> Backup:
     """Copy an epoch to another store, so that a pond can be restored from it."""
-    if reader.store.uri.partition("?")[0] == target.uri.partition("?")[0]:
-        raise InvalidError("a pond cannot be backed up into itself", detail=target.uri)
+    own, other = (f"{store.uri.partition('?')[0].rstrip('/')}/" for store in (reader.store, target))
+    if other.startswith(own):
+        raise InvalidError(
+            "a pond cannot be backed up into itself",
+            detail=target.uri,
+            hint="name a place outside of the pond",
+        )
     if history.epochs(target):
         raise InvalidError(
             "the target of a backup must not be a pond", detail=target.uri, hint="name another place"

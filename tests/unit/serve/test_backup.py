@@ -460,3 +460,12 @@ def test_an_older_pond_is_not_restored_over(tmp_path: Path) -> None:
     with pytest.raises(ConflictError, match="there is a pond here already"):
         millpond.restore(tmp_path / "b", tmp_path / "again")
     assert sorted(p.name for p in (tmp_path / "again").rglob("*")) == before
+
+
+@pytest.mark.parametrize("place", ["", "backups", "backups/daily"])
+def test_a_pond_is_not_backed_up_into_itself(tmp_path: Path, place: str) -> None:
+    with created(tmp_path / "p") as pond:
+        put(pond, 1)
+        with pytest.raises(InvalidError, match="cannot be backed up into itself"):
+            pond.backup(tmp_path / "p" / place)
+        assert pond.backup(tmp_path / "p-backup").epoch == pond.epoch
