@@ -22,13 +22,13 @@ suite() { # suite <name> <command ...>
 suite format $python -m ruff format --check .
 suite lint $python -m ruff check .
 suite types $python -m mypy
-suite unit $python -m pytest -q -m "not slow" -n 2 tests/unit
+suite unit $python -m pytest -q --durations=10 -m "not slow" -n 2 tests/unit
 if [ "${1:-}" != check ]; then
-    suite sql $python -m pytest -q -m "not slow" -n 2 --dist loadfile tests/sql
-    suite rest $python -m pytest -q -m "not slow and not spark" -n 2 --dist loadfile \
+    suite sql $python -m pytest -q --durations=10 -m "not slow" -n 2 --dist loadfile tests/sql
+    suite rest $python -m pytest -q --durations=10 -m "not slow and not spark" -n 2 --dist loadfile \
         tests/bad_input tests/docs tests/examples tests/golden tests/oracle tests/sim
     # These start servers and use both cores themselves.
-    suite servers $python -m pytest -q -m "not slow" tests/spark tests/kafka tests/e2e tests/chaos
+    suite servers $python -m pytest -q --durations=10 -m "not slow" tests/spark tests/kafka tests/e2e tests/chaos
     suite examples $python -m pytest -q -m spark tests/examples
 fi
 

@@ -8,7 +8,7 @@ import pytest
 
 from .world import World
 
-SEEDS = int(os.environ.get("MILLPOND_SIM_SEEDS", "200"))
+SEEDS = int(os.environ.get("MILLPOND_SIM_SEEDS", "80"))
 FIRST = int(os.environ.get("MILLPOND_SIM_FIRST", "0"))
 
 

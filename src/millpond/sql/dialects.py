@@ -185,7 +185,7 @@ def _strict(dialect: str) -> Any:
     """The dialect with a CAST that is one: sqlglot reads that of Spark as TRY_CAST."""
     known = sqlglot.Dialect.get_or_raise(dialect)
     read = type("Read", (known.parser_class,), {"STRICT_CAST": True})
-    strict = type("Strict", (type(known),), {"Parser": read})
+    strict = type("Strict", (type(known),), {"Parser": read, "__module__": __name__})
     return strict
 
 
