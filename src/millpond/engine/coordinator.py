@@ -635,7 +635,7 @@ class Coordinator:
             positions={**{s: p for s, p in child.positions.items() if s not in gone}, **event.positions},
             watermarks={**{s: w for s, w in child.watermarks.items() if s not in gone}, **event.watermarks},
             cursors=dict(self._cursors),
-            # A sink that is made anew is attached, whatever had its name before.
+            # A sink that is created again is attached, whatever had its name before.
             detached={
                 n: e for n, e in child.detached.items() if n not in event.program.sinks or n in self._sinks
             },
