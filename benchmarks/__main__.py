@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from benchmarks import data, further, headline, keyed_state, reads, tpch, views
+from benchmarks import data, further, headline, keyed_state, passes, reads, tpch, views, windows
 from benchmarks.nexmark import events as nexmark_events
 from benchmarks.nexmark import on_flink, topics
 from benchmarks.nexmark import queries as nexmark_queries
@@ -55,6 +55,12 @@ def run_headline(
     """count(*) and sum(price) by auction over bids in Parquet, with durable state."""
     with headline.alone():
         headline.run(data.Input(rows, keys), against.split(","), millpond, cores, rounds, tune, _console())
+
+
+@app.command("windows")
+def run_windows() -> None:
+    """What windows cost: open sessions, early panes, and sliding windows by their number for a row."""
+    windows.run(_console())
 
 
 @app.command("keyed-state")
@@ -114,6 +120,20 @@ def run_views(
     """How the epoch floor grows with the number of views over one source."""
     with headline.alone():
         views.run([int(n) for n in counts.split(",")], epochs, _console())
+
+
+@app.command("passes")
+def run_passes(
+    names: Annotated[str, typer.Option(help="passes of the physical plan, comma-separated")] = "all",
+    blocks: Annotated[int, typer.Option(min=2, help="blocks of four epochs: on, off, off, on")] = 12,
+) -> None:
+    """What each pass of the physical plan saves: CPU of epochs with and without it, in turns."""
+    try:
+        wanted = passes.choose(names)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    with headline.alone():
+        passes.run(wanted, blocks, _console())
 
 
 @app.command("tpch")

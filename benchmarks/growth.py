@@ -25,8 +25,8 @@ import millpond
 from benchmarks import called, data
 from benchmarks.contenders import require_known
 from benchmarks.numbers import NumberSource
-from millpond.engine.spark import SparkEngine
-from millpond.engine.spark_session import make_session
+from millpond.engine.spark.engine import SparkEngine
+from millpond.engine.spark.session import make_session
 
 DELTA = 10_000
 LOAD = 2_000_000  # rows of one loading epoch
@@ -173,7 +173,7 @@ def partitions(bench: Bench, tasks: Sequence[int] = (1, 2, 4, 8, 16, 32), keys: 
     Left to itself one task would do all of it.
     """
     source = NumberSource()
-    alone = patch.object(SparkEngine, "rows_alone", 0)
+    alone = patch.object(SparkEngine, "single_task_rows_max", 0)
     with alone, bench.pond("partitions", counting, source) as pond:
         load(pond, source, keys)
         for n in tasks:
@@ -267,7 +267,7 @@ def _worker_anon_bytes() -> int:
             continue
         try:
             # The JVM has the module's name among its settings; a worker runs it.
-            if "-m\0millpond.engine.daemon" not in (entry / "cmdline").read_text():
+            if "-m\0millpond.engine.spark.daemon" not in (entry / "cmdline").read_text():
                 continue
             lines = (entry / "status").read_text().splitlines()
         except OSError:

@@ -17,8 +17,8 @@ from benchmarks import data
 from benchmarks.measure import Sampler, confine
 from benchmarks.outcome import Outcome, Span, over
 from benchmarks.peers import command
-from millpond.engine.spark import SparkEngine
-from millpond.engine.spark_session import make_session
+from millpond.engine.spark.engine import SparkEngine
+from millpond.engine.spark.session import make_session
 from millpond.sources.files import FileSource
 
 

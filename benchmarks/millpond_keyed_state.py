@@ -23,8 +23,8 @@ from benchmarks.measure import Sampler, confine
 from benchmarks.outcome import Outcome, Span, over
 from benchmarks.peers import command, emitted
 from millpond import Process, ValueState
-from millpond.engine.spark import SparkEngine
-from millpond.engine.spark_session import make_session
+from millpond.engine.spark.engine import SparkEngine
+from millpond.engine.spark.session import make_session
 from millpond.flow.stream import KeyedStream, Stream
 from millpond.sources.files import FileSource
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.sources.source import Advance, Poll, Split
-from millpond.state.table_spec import TableSpec
+from millpond.state.tables.table_spec import TableSpec
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("ts", pa.timestamp("us"))])
 PIECES = 2  # splits of one item, so that two tasks share it

@@ -220,7 +220,7 @@ def lookups_ms(folder: Path, kind: str, rows: int, epoch: int, seed: int) -> lis
             keys = [rng.randrange(rows) for _ in range(LOOKUPS + 20)]
         for key in keys[:20]:
             ask(key)
-        return [timed(lambda key=key: ask(key)) for key in keys[20:]]
+        return [timed(partial(ask, key)) for key in keys[20:]]
 
 
 def in_process(call: Callable[..., Any], *arguments: Any) -> Any:

@@ -32,8 +32,8 @@ from rich.table import Table
 import millpond
 from benchmarks import data, report
 from benchmarks.measure import tree
-from millpond.engine.spark_session import make_session
-from millpond.state import history
+from millpond.engine.spark.session import make_session
+from millpond.state.manifest import history
 
 ROOT = Path(__file__).parents[1]
 KEYS: dict[str, tuple[str, ...]] = {

@@ -24,13 +24,16 @@ from rich.table import Table
 import millpond
 from benchmarks import report
 from benchmarks.measure import tree
-from millpond.engine.spark import SparkEngine
-from millpond.engine.spark_session import make_session
+from millpond.engine.spark.engine import SparkEngine
+from millpond.engine.spark.session import make_session
 
 ROWS = 1000  # of an epoch
 WARM = 25  # epochs that are not counted
 ROOT = Path(__file__).parents[1]
-WAYS = {"few rows (default)": SparkEngine.rows_alone, "stages of two tasks": 0}  # rows that are one task's
+WAYS = {
+    "few rows (default)": SparkEngine.single_task_rows_max,
+    "stages of two tasks": 0,
+}  # rows that are one task's
 KINDS = (
     "SELECT auction, count(*) AS n, sum(price) AS total FROM bid WHERE price > {0} GROUP BY auction",
     "SELECT bidder, count(*) AS n, max(price) AS best FROM bid WHERE auction % 97 <> {0} GROUP BY bidder",
@@ -95,7 +98,10 @@ def measured(session: Any, folder: Path, way: str, views: int, epochs: int) -> F
     settings: dict[str, Any] = {"spark": session, "epoch_rows_max": ROWS, "parallelism": 2}
     at: list[float] = []
     cpu: list[float] = []
-    with patch.object(SparkEngine, "rows_alone", WAYS[way]), millpond.open(folder, **settings) as pond:
+    with (
+        patch.object(SparkEngine, "single_task_rows_max", WAYS[way]),
+        millpond.open(folder, **settings) as pond,
+    ):
         source = f"connector = 'nexmark', type = 'bid', events = {total * ROWS * 50 // 46}"
         made = ";".join(f"CREATE MATERIALIZED VIEW v{n} AS {text}" for n, text in enumerate(texts(views)))
         pond.sql(f"CREATE SOURCE bid WITH ({source}); {made}")

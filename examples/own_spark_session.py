@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 import millpond
-from millpond.engine.spark_session import SETTINGS
+from millpond.engine.spark.session import SETTINGS
 from millpond.sources.memory import MemorySource
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers need a python that has millpond

@@ -1,11 +1,16 @@
 #!/usr/bin/env bash
-# Runs every suite, also when one fails, and says at the end which did.  `make check` runs the first of them alone.
+# Runs every suite, also when one fails, and says at the end which did.  `suites.sh check` runs the first of them.
 # Hashes of strings, and so the order of sets, are the same in every run.
+# Bytecode is cached even where the environment says otherwise (as many container images do): the tests start
+# hundreds of Python processes, and each would compile Millpond again.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export PYTHONHASHSEED=0
+unset PYTHONDONTWRITEBYTECODE
 python=.venv/bin/python
-failed=()
+scratch=$(mktemp -d)
+beside=""
+trap 'if [ -n "$beside" ]; then kill "$beside" 2>/dev/null; fi; rm -rf "$scratch"' EXIT
 
 suite() { # suite <name> <command ...>
     local name=$1 started=$SECONDS
@@ -14,26 +19,40 @@ suite() { # suite <name> <command ...>
     if "$@"; then
         echo "== $name: ok, $((SECONDS - started)) s"
     else
-        failed+=("$name")
+        echo "$name" >>"$scratch/failed"
         echo "== $name: FAILED, $((SECONDS - started)) s"
     fi
 }
 
+tests() { # tests <pytest arguments ...>
+    $python -m pytest -q --durations=10 "$@"
+}
+
+servers() { # Spark, Kafka and S3: one test at a time, because they start servers and wait for them most of the time
+    suite servers tests -m "not slow" tests/spark tests/kafka tests/e2e tests/chaos
+    suite examples tests -m "spark and not slow" tests/examples
+}
+
+if [ "${1:-}" != check ]; then
+    echo "== servers and examples run beside the other suites; what they print comes at the end"
+    servers >"$scratch/servers.log" 2>&1 &
+    beside=$!
+fi
 suite format $python -m ruff format --check .
 suite lint $python -m ruff check .
 suite types $python -m mypy
-suite unit $python -m pytest -q --durations=10 -m "not slow" -n 2 tests/unit
+suite unit tests -m "not slow" -n 2 --dist worksteal tests/unit
 if [ "${1:-}" != check ]; then
-    suite sql $python -m pytest -q --durations=10 -m "not slow" -n 2 --dist loadfile tests/sql
-    suite rest $python -m pytest -q --durations=10 -m "not slow and not spark" -n 2 --dist loadfile \
-        tests/bad_input tests/docs tests/examples tests/golden tests/oracle tests/sim
-    # These start servers and use both cores themselves.
-    suite servers $python -m pytest -q --durations=10 -m "not slow" tests/spark tests/kafka tests/e2e tests/chaos
-    suite examples $python -m pytest -q -m spark tests/examples
+    suite sql tests -m "not slow" -n 2 --dist worksteal tests/sql
+    suite rest tests -m "not slow and not spark" -n 2 --dist worksteal \
+        tests/bad_input tests/beam tests/docs tests/examples tests/golden tests/oracle tests/sim
+    wait "$beside"
+    beside=""
+    cat "$scratch/servers.log"
 fi
 
-if [ ${#failed[@]} -gt 0 ]; then
-    echo "failed: ${failed[*]}" >&2
+if [ -e "$scratch/failed" ]; then
+    echo "failed: $(paste -sd ' ' "$scratch/failed")" >&2
     exit 1
 fi
 echo "all suites passed in $((SECONDS / 60)) min $((SECONDS % 60)) s"

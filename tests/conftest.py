@@ -1,26 +1,34 @@
-"""What suites share: the seeds of random tests, and one Kafka broker for the whole run.
+"""Settings and fixtures of all suites: seeds of random tests, short retry pauses, no pond left open by a test,
+one Kafka broker per run.
 
-Random tests use fixed seeds, so that a run gives the same verdict on every machine.  MILLPOND_FRESH_SEEDS=1
-(`make fuzz`) makes Hypothesis choose new examples in every run; what fails is printed so that it can be repeated.
+Random tests use fixed seeds, so a run gives the same verdict on every machine.  They run a quarter of the examples
+that they state: the examples are the same in every run, so more of them would find nothing new.
+MILLPOND_FRESH_SEEDS=1 (`make fuzz`) runs all examples and chooses new ones in every run.  A failure prints how to
+repeat it.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
+import signal
+import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 
-from benchmarks.broker import running
-from benchmarks.maven import MissingError
+from tests.left_open import closed_at_the_end
 
 if TYPE_CHECKING:
     from tests.kafka.topic import Topic
 
 _numbers = itertools.count()
+
+# A shell makes what it starts in the background ignore Ctrl-C, and every child inherits that: some tests press it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 FRESH = os.environ.get("MILLPOND_FRESH_SEEDS") == "1"
 hypothesis.settings.register_profile("fixed", derandomize=True, database=None, deadline=None)
@@ -28,15 +36,54 @@ hypothesis.settings.register_profile(
     "fresh", derandomize=False, database=None, deadline=None, print_blob=True
 )
 hypothesis.settings.load_profile("fresh" if FRESH else "fixed")
+EXAMPLES_MIN = 10
+# A shell that starts the suite in the background makes it ignore Ctrl-C, and processes started here inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def examples_in_normal_run(stated: int) -> int:
+    """Return how many of the examples that a random test states a run with fixed seeds tries."""
+    return min(stated, max(EXAMPLES_MIN, stated // 4))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Reduce the examples of every Hypothesis test, here instead of in a hundred decorators."""
+    if FRESH:
+        return
+    tests = {item.obj for item in items if isinstance(item, pytest.Function)}
+    for test in tests:
+        stated = getattr(test, "_hypothesis_internal_use_settings", None)
+        if stated is not None:
+            count = examples_in_normal_run(stated.max_examples)
+            test._hypothesis_internal_use_settings = hypothesis.settings(stated, max_examples=count)
+
+
+@pytest.fixture(autouse=True)
+def close_ponds() -> Iterator[None]:
+    """Close what a test has left open; a fixture with a wider scope is set up before this one."""
+    with closed_at_the_end():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(close_ponds: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let pipelines in this process retry after milliseconds; the unit test of the runner checks the real pauses."""
+    runner = sys.modules.get("millpond.engine.coordinator.runner")
+    if runner is not None:
+        sleep = runner.Runner._sleep
+        monkeypatch.setattr(runner.Runner, "_sleep", lambda self, seconds: sleep(self, min(seconds, 0.005)))
 
 
 @pytest.fixture(scope="session")
 def brokers() -> Iterator[str]:
-    """Of a broker that this run starts; MILLPOND_TEST_BROKERS names one that runs already."""
+    """The address of a broker that this run starts, or of the running one that MILLPOND_TEST_BROKERS names."""
     given = os.environ.get("MILLPOND_TEST_BROKERS")
     if given:
         yield given
         return
+    from benchmarks.broker import running
+    from benchmarks.maven import MissingError
+
     try:
         with running(("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")) as found:
             yield found.address

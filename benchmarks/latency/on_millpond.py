@@ -22,14 +22,15 @@ from benchmarks.latency.outcome import Latency
 from benchmarks.measure import Sampler, confine
 from benchmarks.nexmark.queries import ON_CLOSE
 from benchmarks.peers.command import work_folder
-from millpond.engine.spark import SparkEngine
-from millpond.engine.spark_session import make_session
+from millpond.engine.spark.engine import SparkEngine
+from millpond.engine.spark.session import make_session
 from millpond.flow.stream import Stream
 from millpond.sources.files import FileSource
 from millpond.sources.nexmark_events import SCHEMAS
-from millpond.sql.catalog import Catalog
-from millpond.sql.query import lower_query
-from millpond.state.manifest import Manifest
+from millpond.sql.binding.catalog import Catalog
+from millpond.sql.lowering.query import lower_query
+from millpond.sql.text.emit_clause import Emission
+from millpond.state.manifest.manifest import Manifest
 
 SETTINGS: dict[str, Any] = {"poll_ms": 10, "retain_epochs": 20_000}
 
@@ -48,7 +49,7 @@ def define(pond: millpond.Pond, job: Asked, folder: Path) -> None:
         catalog.relations(),
         job.query.name,
         text.removesuffix(ON_CLOSE).strip(),
-        on_close,
+        Emission(on_close=on_close),
     )
     Stream(builder, found.step).view(job.query.name)
 

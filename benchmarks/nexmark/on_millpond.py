@@ -23,15 +23,16 @@ from benchmarks.nexmark.queries import ON_CLOSE, Query
 from benchmarks.nexmark.topics import Topics
 from benchmarks.outcome import Outcome, Span, over
 from benchmarks.peers.command import work_folder
-from millpond.engine.spark import SparkEngine
-from millpond.engine.spark_session import make_session
+from millpond.engine.spark.engine import SparkEngine
+from millpond.engine.spark.session import make_session
 from millpond.errors import MillpondError
 from millpond.flow.stream import Stream
 from millpond.sources.files import FileSource
 from millpond.sources.kafka import KafkaSource
 from millpond.sources.nexmark_events import SCHEMAS
-from millpond.sql.catalog import Catalog
-from millpond.sql.query import lower_query
+from millpond.sql.binding.catalog import Catalog
+from millpond.sql.lowering.query import lower_query
+from millpond.sql.text.emit_clause import Emission
 
 
 def define(pond: millpond.Pond, query: Query, folder: Path, keep: bool, topics: Topics | None = None) -> None:
@@ -47,11 +48,11 @@ def define(pond: millpond.Pond, query: Query, folder: Path, keep: bool, topics: 
         )
         pond.stream(table, source, event_time="date_time", delay="4s")
     text = queries.text("millpond", query.name)
-    on_close = text.endswith(ON_CLOSE)
+    emission = Emission(on_close=text.endswith(ON_CLOSE))
     text = text.removesuffix(ON_CLOSE).strip()
     catalog = Catalog(pond.plan)
     builder = pond._builder
-    found = lower_query(builder, catalog.binder, catalog.relations(), query.name, text, on_close)
+    found = lower_query(builder, catalog.binder, catalog.relations(), query.name, text, emission)
     rows = Stream(builder, found.step)
     if not keep:
         none = " AND ".join(f'"{column.name}" IS NULL' for column in found.columns)

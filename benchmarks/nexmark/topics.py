@@ -67,7 +67,7 @@ def _messages(brokers: str, topic: str) -> int:
 def _make(brokers: str, topic: str) -> None:
     """Have the topic, whether it was there before or not."""
     from confluent_kafka import KafkaError, KafkaException
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
     config = {"retention.ms": "-1", "message.timestamp.type": "LogAppendTime"}
     admin = AdminClient({"bootstrap.servers": brokers})

@@ -17,10 +17,10 @@ import millpond
 from benchmarks.measure import confine
 from benchmarks.recovery.follower import Follower, Seen, ours, told
 from benchmarks.recovery.staged import SCHEMA
-from millpond.engine.spark import SparkEngine
-from millpond.engine.spark_session import make_session
+from millpond.engine.spark.engine import SparkEngine
+from millpond.engine.spark.session import make_session
 from millpond.sources.files import FileSource
-from millpond.state.manifest import Manifest
+from millpond.state.manifest.manifest import Manifest
 
 VIEW = "by_auction"
 

@@ -21,8 +21,9 @@ from millpond.clock import Clock, SystemClock
 from millpond.flow.stream import Stream
 from millpond.sources.nexmark import NexmarkSource
 from millpond.sources.nexmark_events import Kind, NexmarkConfig, generate
-from millpond.sql.catalog import Catalog
-from millpond.sql.query import lower_query
+from millpond.sql.binding.catalog import Catalog
+from millpond.sql.lowering.query import lower_query
+from millpond.sql.text.emit_clause import Emission
 
 DELAY_S = 4.0
 COLUMNS: dict[Kind, tuple[str, ...]] = {
@@ -159,7 +160,7 @@ def define(pond: millpond.Pond, wanted: Soak, clock: Clock | None = None) -> Non
             catalog.relations(),
             view.name,
             text.removesuffix(ON_CLOSE).strip(),
-            text.endswith(ON_CLOSE),
+            Emission(on_close=text.endswith(ON_CLOSE)),
         )
         Stream(pond._builder, found.step).view(view.name)
 

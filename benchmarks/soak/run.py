@@ -26,9 +26,9 @@ from benchmarks.soak import pipeline, sample
 from benchmarks.soak.pipeline import COLUMNS, Soak
 from benchmarks.soak.sample import Epoch, Look
 from benchmarks.soak.verdict import Verdict, chart, judge
-from millpond.engine.spark import SparkEngine
-from millpond.engine.spark_session import make_session
-from millpond.state.manifest import Manifest
+from millpond.engine.spark.engine import SparkEngine
+from millpond.engine.spark.session import make_session
+from millpond.state.manifest.manifest import Manifest
 
 MIB = 2**20
 DRAIN_S = 300.0  # what the last rows may take

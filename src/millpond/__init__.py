@@ -20,9 +20,9 @@ from millpond.flow.states import (
     ReducingState,
     ValueState,
 )
-from millpond.operators.process.context import ProcessContext, Timer
-from millpond.operators.process.function import Process
 from millpond.pond import Pond, open, restore
+from millpond.process.context import ProcessContext, Timer
+from millpond.process.function import Process
 from millpond.version import __version__
 
 __all__ = [

@@ -1,8 +1,7 @@
-"""Arrow buffers as numpy arrays, without copying the values.
+"""Reads Arrow buffers as numpy arrays, without copying the values.
 
-Law: what is returned speaks of exactly the rows of the array, whatever its
-offset; what lies under a null is anything for fixed-width values, and nothing
-(length zero) for strings and lists.
+Law: the result covers exactly the rows of the array, whatever its offset.  Under a NULL, a fixed-width value
+is undefined, and a string or list has length zero.
 """
 
 from __future__ import annotations
@@ -15,6 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond import tuning
+
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -26,18 +27,18 @@ if sys.byteorder != "little":
     raise ImportError("millpond reads Arrow buffers in place and needs a little-endian machine")
 
 
-class Parts:
-    """A file that keeps what is written to it as it is: Arrow hands over buffers, and copies none."""
+class BufferList:
+    """A file object that keeps the buffers written to it; Arrow writes to it without a copy."""
 
     closed = False
 
     def __init__(self) -> None:
-        self.parts: list[bytes | pa.Buffer] = []
+        self.buffers: list[bytes | pa.Buffer] = []
         self.size = 0
 
-    def write(self, part: bytes | pa.Buffer) -> int:
-        self.parts.append(part)
-        length = len(memoryview(part))
+    def write(self, data: bytes | pa.Buffer) -> int:
+        self.buffers.append(data)
+        length = len(memoryview(data))
         self.size += length
         return length
 
@@ -82,7 +83,7 @@ def _is_list_view(kind: pa.DataType) -> bool:
 
 
 def unsliced(column: Column) -> Column:
-    """The same values from the first of their buffers on, where structs lie in structs.
+    """The same values with offset zero in their buffers, for structs inside structs.
 
     DuckDB 2.0 loses the offset of a slice between two structs, and refuses such rows.
     """
@@ -91,7 +92,8 @@ def unsliced(column: Column) -> Column:
             return column
         return pa.chunked_array([unsliced(chunk) for chunk in column.chunks], column.type)
     if _is_struct_of_nested(column.type) and column.offset:
-        return pa.concat_arrays([column, column.slice(0, 0)])  # of one array it would be the same again
+        # concatenating one array would return it unchanged
+        return pa.concat_arrays([column, column.slice(0, 0)])
     return column
 
 
@@ -99,22 +101,18 @@ def _is_struct_of_nested(kind: pa.DataType) -> bool:
     return bool(pa.types.is_struct(kind)) and any(pa.types.is_nested(field.type) for field in kind)
 
 
-REPEATED_MIN = 1000  # rows below which a dictionary costs as much as it saves
-_SAMPLE = 1000
-
-
 def is_repeated(array: pa.Array) -> bool:
-    """Strings that seem to come again and again, so that a dictionary of them is worth making."""
-    if len(array) < REPEATED_MIN or not (
+    """Do strings seem to repeat so often that a dictionary is worth making?"""
+    if len(array) < tuning.DICTIONARY_ROWS_MIN or not (
         pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
     ):
         return False
-    sample = array.slice(0, _SAMPLE)
+    sample = array.slice(0, tuning.DICTIONARY_SAMPLE_ROWS)
     return bool(4 * pc.count_distinct(sample).as_py() <= 3 * len(sample))
 
 
 def is_one_value(column: Column) -> bool:
-    """Is every row the same value, and none NULL?  Mostly a look at three rows is enough to say no."""
+    """Do all rows have the same value, none of them NULL?  Usually three rows are enough to say no."""
     length = len(column)
     if not length or column.null_count:
         return False
@@ -139,7 +137,7 @@ def fixed(array: pa.Array, dtype: Any) -> npt.NDArray[Any]:
 
 def doubles(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     """A copy of floats as doubles with one zero and one NaN (positive, quiet)."""
-    with np.errstate(invalid="ignore"):  # what a signalling NaN would say
+    with np.errstate(invalid="ignore"):  # ignore signalling NaNs
         out = values.astype(np.float64)
         out += 0.0  # -0.0 + 0.0 is 0.0
     out[np.isnan(out)] = np.nan

@@ -1,4 +1,4 @@
-"""Time, passed in.  An epoch has one recorded time; tests and replays bring their own."""
+"""The clock, passed in.  An epoch has one recorded time; tests and replays set their own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SystemClock:
 
 @dataclass
 class ManualClock:
-    """A clock that stands still until told.
+    """A clock that advances only when it is set.
 
     >>> clock = ManualClock(5)
     >>> clock.advance(2)

@@ -1,11 +1,10 @@
 """Deltas: tables of changes with a weight per row.
 
-A delta is an Arrow table with the user's columns, a weight `_w` (int64; absent
-means every weight is +1) and perhaps `_h`, the key hash, and `_o`, the origin:
-the place of a row among those that came in an epoch, carried to the steps that
-ask for it. +1 inserts a row, -1 retracts it. It stands for a multiset in which rows may be owed, and every
-function here is a function of that multiset (law 3): `consolidate` gives the
-same bits whatever the order, the chunks or the encoding of its input.
+A delta is an Arrow table with the user's columns, a weight `_w` (int64; if absent, every weight is +1) and
+optionally `_h`, the key hash, and `_o`, the origin: the position of a row among those that an epoch admitted,
+which is passed to the steps that need it.  +1 inserts a row, -1 retracts it.  A delta is a multiset in which
+counts may be negative, and every function here depends only on that multiset (law 3): `consolidate` returns
+the same bits whatever the order, the chunks or the encoding of its input.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ Weights = npt.NDArray[np.int64]
 
 
 def weights(table: pa.Table) -> Weights:
-    """The weight of each row; all +1 when the table carries none.
+    """The weight of each row; all +1 if the table has no weights.
 
     >>> weights(pa.table({"x": ["a", "b"]})).tolist()
     [1, 1]
@@ -49,7 +48,7 @@ def weights(table: pa.Table) -> Weights:
 
 
 def with_weights(table: pa.Table, w: Weights) -> pa.Table:
-    """The table with these weights in place of its own.
+    """The table with its weights replaced by these.
 
     >>> with_weights(pa.table({"x": [7]}), np.array([-1])).to_pylist()
     [{'x': 7, '_w': -1}]
@@ -63,12 +62,12 @@ def with_weights(table: pa.Table, w: Weights) -> pa.Table:
 
 
 def without_origin(table: pa.Table) -> pa.Table:
-    """The table for those who did not ask where its rows came from."""
+    """The table without the origin column."""
     return table.drop_columns([ORIGIN]) if ORIGIN in table.column_names else table
 
 
 def first_of_each(hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-    """Where each hash begins among hashes in order.
+    """The index at which each distinct hash begins, in sorted hashes.
 
     >>> first_of_each(np.array([3, 3, 5], np.uint64)).tolist()
     [0, 2]
@@ -80,12 +79,12 @@ def first_of_each(hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
 
 
 def negate(table: pa.Table) -> pa.Table:
-    """What undoes this delta."""
+    """The delta that reverts this one."""
     return with_weights(table, -weights(table))
 
 
 def assert_non_negative(table: pa.Table, *, step: str | None = None, epoch: int | None = None) -> None:
-    """Refuse a collection that owes rows: a retraction met no row."""
+    """Raise an error if a weight is negative: a retraction without a matching row."""
     w = weights(table)
     owed = np.flatnonzero(w < 0)
     if len(owed):
@@ -102,8 +101,8 @@ def assert_non_negative(table: pa.Table, *, step: str | None = None, epoch: int 
 def concat(tables: Sequence[pa.Table]) -> pa.Table:
     """The sum of several deltas of one schema.
 
-    Weights are filled in where only some tables carry them; the key hash stays
-    only when all of them do; dictionaries are decoded where encodings differ.
+    Weights are filled in if only some tables have them; the key hash is kept only if all tables have it;
+    dictionaries are decoded if encodings differ.
     """
     if not tables:
         raise InternalError("cannot concatenate no deltas: there is no schema to give the result")
@@ -141,11 +140,11 @@ def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def consolidate(table: pa.Table, *, columns: Sequence[str] | None = None) -> pa.Table:
-    """Equal rows summed, zero weights gone, in an order that depends on the rows alone.
+    """Sum equal rows and remove zero weights; the resulting order depends only on the rows.
 
-    With `columns` the delta is projected to them first. A hash over all columns
-    proposes which rows are equal and gives the order; every proposal is
-    checked, and rows that only share a hash are ordered by their values.
+    With `columns` the delta is first projected to them.  A hash over all columns proposes which rows are
+    equal and determines the order; every proposal is checked, and different rows with the same hash are
+    ordered by their values.
 
     >>> consolidate(pa.table({"x": ["a", "b", "a"], "_w": [1, 1, -1]})).to_pylist()
     [{'x': 'b', '_w': 1}]
@@ -155,7 +154,7 @@ def consolidate(table: pa.Table, *, columns: Sequence[str] | None = None) -> pa.
     w = weights(table)
     names = [name for name in table.column_names if name not in (WEIGHT, HASH)]
     values = {name: canonical(one_chunk(table.column(name))) for name in names}
-    if HASH in table.column_names:  # a function of the row: carried, never compared
+    if HASH in table.column_names:  # a function of the row: copied, not compared
         values[HASH] = one_chunk(table.column(HASH))
     perm, same = arrange([values[name] for name in names], table.num_rows)
     starts = np.flatnonzero(~same)
@@ -172,7 +171,7 @@ def consolidate(table: pa.Table, *, columns: Sequence[str] | None = None) -> pa.
 
 
 def _encoded_as(kind: pa.DataType, column: pa.Array) -> pa.Array:
-    """The column in the type the table had: encodings are part of a schema."""
+    """The column in the table's original type: encodings are part of a schema."""
     if kind == column.type:
         return column
     return column.cast(kind) if pa.types.is_dictionary(kind) else pa.ExtensionArray.from_storage(kind, column)

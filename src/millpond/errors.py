@@ -1,9 +1,8 @@
-"""Errors, sorted by what the reader must do.
+"""Errors, classified by what the reader must do.
 
-Every error a user can meet is one of five kinds.  The text is one lower-case
-line; `detail` says what was seen (with both numbers that disagree), `hint`
-says what to do next.  The command line and every server show the same fields.
-Secrets in addresses and settings are masked, whoever writes the text.
+Every error that a user can see is one of five kinds.  The text is one lower-case line; `detail` says what was
+found (with both numbers that disagree), and `hint` says what to do next.  The command line and every server
+show the same fields.  Secrets in addresses and settings are masked in every text.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from millpond.masking import masked
 
 
 class MillpondError(Exception):
-    """The root of all errors raised on purpose by Millpond.
+    """The base of all errors that Millpond raises deliberately.
 
     >>> print(InvalidError("parallelism must be at least 1", detail="got -2",
     ...                    hint="pass a whole number from 1 to 32768"))
@@ -25,7 +24,8 @@ class MillpondError(Exception):
       hint: pass a whole number from 1 to 32768
     """
 
-    place: tuple[str, tuple[int, int] | None] | None = None  # the text that `detail` shows, and where in it
+    # the text that `detail` shows, and the position in it
+    place: tuple[str, tuple[int, int] | None] | None = None
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class MillpondError(Exception):
         return "\n".join(lines)
 
     def fields(self) -> dict[str, Any]:
-        """The same facts as data, for JSON output."""
+        """The fields as data, for JSON output."""
         return {
             "kind": type(self).__name__,
             "message": self.message,
@@ -85,7 +85,7 @@ def _rebuild(
 
 
 def nearest(name: object, known: Iterable[str], otherwise: str | None = None) -> str | None:
-    """A hint with the nearest of some names.
+    """A hint with the closest of some names.
 
     >>> nearest("by_ctiy", ["by_city", "total"])
     "did you mean 'by_city'?"
@@ -103,7 +103,7 @@ class ConflictError(MillpondError):
 
 
 class UnavailableError(MillpondError):
-    """Something outside is not there right now: retry."""
+    """An external system is unavailable: retry."""
 
 
 class DataError(MillpondError):
@@ -111,4 +111,4 @@ class DataError(MillpondError):
 
 
 class InternalError(MillpondError):
-    """A broken promise inside Millpond: our bug."""
+    """An invariant of Millpond is broken: our bug."""

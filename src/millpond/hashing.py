@@ -1,27 +1,25 @@
 """The key hash: a stable 64-bit hash of the canonical value of the key columns.
 
-Law: equal canonical values hash equal, whatever their Arrow type, unit, scale,
-chunking, slicing or dictionary, in every process and every release that has
-the same `VERSION`.  State files are sorted by this hash, so changing one bit
-of any output is a new `VERSION`; golden vectors in the tests hold it still.
+Law: equal canonical values have equal hashes, whatever their Arrow type, unit, scale, chunking, slicing or
+dictionary, in every process and every release with the same `VERSION`.  State files are sorted by this hash,
+so changing one bit of any output requires a new `VERSION`; golden vectors in the tests check this.
 
 Canonical values:
 
-* integers of every width are one number line, and so is an integral decimal;
+* integers of all widths are the same number, and so is an integral decimal;
 * other decimals are their mantissa and scale without trailing zeros;
 * floats are doubles with one zero and one NaN;
-* timestamps, times and durations are microseconds, and the nanoseconds left
-  over where there are any; dates are days; each is a kind of its own, so a
-  date never equals a timestamp; a zone is a matter of display, not of value;
+* timestamps, times and durations are microseconds, plus the remaining
+  nanoseconds if there are any; dates are days; each is a separate kind, so a
+  date never equals a timestamp; a time zone only affects display, not the value;
 * strings and binaries are their bytes;
 * structs are their children in order, lists their elements in order;
 * NULL is a value.
 
-Two different values may collide; whoever looks up by hash compares the key
-columns as well.  The top 15 bits of a hash are its key group.
+Two different values may collide, so every lookup by hash also compares the key columns.  The top 15 bits of a
+hash are its key group.
 
-All arithmetic is on uint64: numpy takes mixed signs through float64, which
-silently drops bits.
+All arithmetic is on uint64: numpy converts mixed signs through float64, which silently drops bits.
 """
 
 from __future__ import annotations
@@ -67,7 +65,7 @@ _COMBINE = np.uint64(0xD6E8FEB86659FD93)
 _LENGTH = np.uint64(0x9E3779B97F4A7C15)
 _S1, _S3, _S7, _S27, _S29, _S30, _S31, _S32, _S63 = map(np.uint64, (1, 3, 7, 27, 29, 30, 31, 32, 63))
 
-# One seed per kind of value, so that kinds do not meet: the first words of the
+# One seed per kind of value, so that kinds do not collide: the first words of the
 # fractional part of pi.
 _INT = np.uint64(0x243F6A8885A308D3)
 _BIG = np.uint64(0x13198A2E03707344)
@@ -85,9 +83,9 @@ _LIST = np.uint64(0xB8E1AFED6A267E96)
 NULL_HASH = 0xBA7C9045F12C7F99
 GLOBAL_HASH = 0x24A19947B3916CF7
 
-_BLOCK = 1 << 13  # rows worked on at a time: temporaries are reused and stay in the cache
+_BLOCK = 1 << 13  # rows per block: temporaries are reused and stay in the cache
 _STRING_BLOCK = 1 << 14
-_LONG = 256  # bytes; longer strings are hashed piece by piece
+_LONG = 256  # bytes; longer strings are hashed in chunks
 
 
 def hash_array(column: Column) -> U64:
@@ -109,9 +107,8 @@ def hash_array(column: Column) -> U64:
 def hash_columns(columns: Sequence[Column], length: int) -> U64:
     """One hash per row of several columns, in their order.
 
-    The hash of one column is `hash_array` of it; each further column is
-    combined into what came before.  No columns is the global group: one
-    constant for every row.
+    The hash of one column is its `hash_array`; each further column is combined into the hash of the columns
+    before it.  Without columns all rows are one group and have the same constant hash.
     """
     for place, column in enumerate(columns):
         if len(column) != length:
@@ -140,7 +137,7 @@ def bounds(parallelism: int) -> U64:
 
 
 def owners(hashes: U64, parallelism: int) -> I64:
-    """The task that owns each hash: the range of `bounds` it falls into."""
+    """The task that owns each hash: the range of `bounds` that contains it."""
     _check_parallelism(parallelism)
     if hashes.dtype != np.uint64:
         raise InvalidError(
@@ -163,7 +160,7 @@ def _check_parallelism(parallelism: int) -> None:
 def _owner_of_group(parallelism: int) -> I64:
     first = bounds(parallelism) >> np.uint64(49)
     owner = np.searchsorted(first, np.arange(KEY_GROUPS, dtype=np.uint64), side="right").astype(np.int64) - 1
-    owner.flags.writeable = False  # shared by every caller
+    owner.flags.writeable = False  # all callers share it
     return owner
 
 
@@ -171,7 +168,7 @@ def _owner_of_group(parallelism: int) -> I64:
 
 
 def _hash(array: pa.Array) -> U64:
-    """Hashes of one array; nulls are overwritten last, whatever lies under them."""
+    """Hashes of one array; NULLs are overwritten last, because the values under them are undefined."""
     array = plain(array)
     if pa.types.is_null(array.type):
         return np.full(len(array), NULL_HASH, dtype=np.uint64)
@@ -208,7 +205,7 @@ def _hash_values(array: pa.Array) -> U64:
         return _hash_decimals(array)
     if is_bytes(kind):
         return _hash_bytes(*strings(array), _BYTES)
-    if is_list(kind):  # the string of its elements' hashes
+    if is_list(kind):  # hashed as the string of its elements' hashes
         inner, starts, lengths = elements(array)
         return _hash_bytes(_hash(inner).view(np.uint8), starts * 8, lengths * 8, _LIST)
     if t.is_struct(kind):
@@ -220,7 +217,7 @@ def _hash_values(array: pa.Array) -> U64:
 
 
 def _hash_unsigned(values: U64) -> U64:
-    """Above the int64 range the bits look like a negative int64: another seed."""
+    """Hash unsigned integers: above the int64 range, where the bits look negative, with another seed."""
     out = _mix(values, _INT)
     big = np.flatnonzero(values >> np.uint64(63))
     if big.size:
@@ -233,8 +230,8 @@ def _hash_floats(values: npt.NDArray[Any]) -> U64:
 
 
 def _hash_instants(values: npt.NDArray[Any], unit: str, seed: np.uint64) -> U64:
-    """Microseconds modulo 2**64: seconds too far off to fit wrap round, which
-    is still one hash per instant."""
+    """Hash instants as microseconds modulo 2**64: seconds that do not fit wrap around,
+    which is still one hash per instant."""
     if unit == "ns":
         return _by_block(lambda block: _hash_nanoseconds(block, seed), values)
     if unit == "us":
@@ -254,7 +251,7 @@ def _hash_nanoseconds(values: I64, seed: np.uint64) -> U64:
 
 
 def _hash_dictionary(array: pa.DictionaryArray) -> U64:
-    if len(array.dictionary) > len(array):  # a slice of something larger
+    if len(array.dictionary) > len(array):  # a slice of a larger buffer
         return _hash(array.dictionary_decode())
     values = _hash(array.dictionary)
     if not array.null_count and not values.size:
@@ -279,7 +276,7 @@ def _hash_struct(array: pa.StructArray) -> U64:
 
 
 def _hash_decimals(array: pa.Array) -> U64:
-    """Strip trailing zeros, then an integer hashes as that integer."""
+    """Hash decimals: strip trailing zeros; an integral result hashes as that integer."""
     kind = array.type
     if kind.scale < 0:
         try:
@@ -331,8 +328,8 @@ def _hash_narrow_decimals(values: I64, scale: int) -> U64:
 
 
 def _hash_wide_decimals(words: Sequence[U64], scale: int) -> U64:
-    """Decimals whose mantissa does not fit int64 as stored: long division by
-    ten on 32-bit digits of the magnitude, then as the narrow ones if it fits now."""
+    """Hash decimals whose stored mantissa does not fit int64: long division by ten on
+    32-bit digits of the magnitude, then like the narrow ones if the result fits."""
     negative = words[-1] >> np.uint64(63) != 0
     digits = _magnitude(words, negative)
     scales = np.full(len(negative), scale, dtype=np.uint64)
@@ -346,7 +343,7 @@ def _hash_wide_decimals(words: Sequence[U64], scale: int) -> U64:
         digits[:, active] = tenth[:, whole]
         scales[active] -= np.uint64(1)
     low = digits[0] | digits[1] << _S32
-    # One word of magnitude, within the signed range on its side of zero.
+    # One word of magnitude, within the signed range for its sign.
     short = (digits[2:] == 0).all(axis=0)
     limit = np.where(negative, np.uint64(1 << 63), np.uint64((1 << 63) - 1))
     narrow = short & (low <= limit)
@@ -400,9 +397,8 @@ def _divide_by_ten(digits: U64) -> tuple[U64, U64]:
 def _hash_bytes(data: Bytes, starts: Ints, lengths: Ints, seed: np.uint64) -> U64:
     """Hashes of byte strings data[start : start + length].
 
-    A string longer than `_LONG` is cut into pieces; it hashes as the string of
-    its pieces' hashes, with its own length.  So one long string among short
-    ones costs its bytes, not one vector operation per word.
+    A string longer than `_LONG` is divided into chunks; it hashes as the string of its chunks' hashes, with
+    its own length.  So one long string among short ones costs its bytes, not one vector operation per word.
     """
     long = np.flatnonzero(lengths > _LONG)
     if not long.size:
@@ -424,8 +420,8 @@ def _hash_bytes(data: Bytes, starts: Ints, lengths: Ints, seed: np.uint64) -> U6
 
 
 def _hash_short(data: Bytes, starts: Ints, lengths: Ints, seed: np.uint64) -> U64:
-    """Block by block, with the rows of a block ordered by their number of words:
-    then the rows that still have a word are always a slice."""
+    """Hash short strings block by block, with the rows of a block ordered by their number
+    of words: then the rows that still have a word are always a slice."""
     out = np.empty(len(starts), dtype=np.uint64)
     whole_words = data.size // 8 * 8 if data.ctypes.data % 8 == 0 else 0
     scratch = np.empty((9, min(out.size, _STRING_BLOCK)), dtype=np.uint64)
@@ -435,7 +431,7 @@ def _hash_short(data: Bytes, starts: Ints, lengths: Ints, seed: np.uint64) -> U6
         counts = ((length + 7) >> 3).astype(np.uint8)
         fewest, most = int(counts.min()), int(counts.max())
         if fewest < most:
-            order = np.argsort(counts, kind="stable")  # a radix sort, as the numbers are small
+            order = np.argsort(counts, kind="stable")  # a radix sort, because the numbers are small
             start, length = start[order], length[order]
             ends = np.cumsum(np.bincount(counts)).tolist()
         else:
@@ -443,7 +439,7 @@ def _hash_short(data: Bytes, starts: Ints, lengths: Ints, seed: np.uint64) -> U6
         first, last = int(start.min()), int((start + length).max())
         if last <= whole_words:
             first, words = 0, data[:whole_words].view(np.uint64)
-        else:  # an odd end or address: a copy of this block's bytes, in whole words
+        else:  # an unaligned end or address: copy this block's bytes into full words
             words = np.zeros((last - first) // 8 + 2, dtype=np.uint64)
             words.view(np.uint8)[: last - first] = data[first:last]
         np.copyto(state, length, casting="unsafe")
@@ -463,9 +459,8 @@ def _absorb(
 ) -> None:
     """Feed strings into their states, one word at a time.
 
-    Row r has more than n words when r >= ends[n].  Strings start at any byte
-    (counted from `first`), so a word is put together from the two aligned
-    words it lies in; the upper one is the lower one of the next.
+    Row r has more than n words if r >= ends[n].  Strings start at any byte (counted from `first`), so a word
+    is assembled from the two aligned words that contain it; the upper one is the lower one of the next.
     """
     place, shift, unshift, excess, low, high, word, scratch = room
     at = place.view(np.int64)
@@ -474,7 +469,7 @@ def _absorb(
     np.left_shift(shift, _S3, out=shift)
     np.subtract(_S63, shift, out=unshift)
     np.right_shift(at, 3, out=at)
-    # By how many bits the last word reaches past the string.
+    # The number of bits by which the last word extends past the string.
     np.negative(lengths, out=excess.view(np.int64))
     np.bitwise_and(excess, _S7, out=excess)
     np.left_shift(excess, _S3, out=excess)
@@ -495,7 +490,7 @@ def _absorb(
 
 
 def _absorb_word(state: U64, word: U64, scratch: U64) -> None:
-    """Two rounds: after one, strings that differ in last bytes only could meet."""
+    """Absorb a word in two rounds: after one, strings that differ only in their last bytes could collide."""
     np.bitwise_xor(state, word, out=state)
     np.right_shift(state, _S32, out=scratch)
     np.bitwise_xor(state, scratch, out=state)
@@ -543,7 +538,7 @@ def _mix(values: npt.NDArray[Any], seed: np.uint64, out: U64 | None = None) -> U
 
 
 def _combine(state: U64, more: U64) -> None:
-    """Take a further column into the state, in place; (a, b) is not (b, a)."""
+    """Combine another column into the state, in place; (a, b) is not (b, a)."""
     scratch = np.empty(min(state.size, _BLOCK), dtype=np.uint64)
     for rows in _blocks(state.size):
         part = state[rows]
@@ -555,9 +550,9 @@ def _combine(state: U64, more: U64) -> None:
 
 
 def is_injective(columns: Sequence[Column]) -> bool:
-    """Do different keys always hash differently here?  True for one column of integers without NULL.
+    """Do different keys always hash differently?  True for one column of integers without NULL.
 
-    The finaliser is a bijection of 64-bit words, so such keys need no comparing.
+    The finaliser is a bijection of 64-bit words, so such keys need not be compared.
 
     >>> is_injective([pa.array([1, 2])]), is_injective([pa.array(["a"])])
     (True, False)

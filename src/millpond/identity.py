@@ -1,13 +1,12 @@
-"""When two values are the same value, and how rows that look alike are told apart.
+"""Decides when two values are equal, and sorts rows that a cheaper sort leaves tied.
 
-Law: canonical equality. NULL = NULL, NaN = NaN, -0.0 = 0.0, lists by their
-elements, structs by their fields. It agrees with `hashing` (equal values hash
-equal) and with `ordering` (equal values have equal ranks), so a hash or a sort
-may propose and this module decides.
+Law: canonical equality.  NULL = NULL, NaN = NaN, -0.0 = 0.0, lists by their elements, structs by their
+fields.  It agrees with `hashing` (equal values hash equal) and with `ordering` (equal values have equal
+ranks), so a hash or a sort may propose equality and this module decides.
 
-`refine` is the one exact sort of the code base: it takes rows already sorted
-by something cheap (a hash, a group number) and sorts only the rows that still
-tie, column after column. What ties in the end is equal.
+`refine` is the only exact sort of the code base: it takes rows that are already sorted by something cheap (a
+hash, a group number) and sorts only the rows that still tie, column by column.  Rows that tie in the end are
+equal.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def take(column: pa.Array, rows: Ints) -> pa.Array:
 
 
 def fixed_view(array: pa.Array) -> npt.NDArray[Any] | None:
-    """The raw values of an array of fixed 1, 2, 4 or 8 bytes, or None; garbage under nulls."""
+    """The raw values of an array with values of 1, 2, 4 or 8 bytes, or None; undefined under NULLs."""
     kind = array.type
     if not pa.types.is_primitive(kind) or kind.bit_width not in (8, 16, 32, 64):
         return None
@@ -88,7 +87,7 @@ def equal(a: pa.Array, b: pa.Array) -> Bools:
 
 
 def _equal_values(a: pa.Array, b: pa.Array) -> Bools:
-    """`equal` where neither side holds a null."""
+    """`equal` for arrays without NULLs."""
     kind = a.type
     t = pa.types
     if t.is_null(kind) or not len(a):
@@ -146,7 +145,7 @@ def _equal_lists(a: pa.Array, b: pa.Array) -> Bools:
 
 
 def equal_at(column: pa.Array, a: Ints, b: Ints) -> Bools:
-    """For each pair of positions: does the column hold the same value at both?"""
+    """For each pair of positions: does the column have the same value at both?"""
     if not column.null_count and not pa.types.is_floating(column.type):
         raw = fixed_view(column)
         if raw is not None:
@@ -161,7 +160,7 @@ def same_rows(columns: Sequence[pa.Array], a: Ints, b: Ints) -> bool:
 
 
 def equal_rows(a: Sequence[pa.Array], b: Sequence[pa.Array], length: int) -> Bools:
-    """`equal` over several columns: all of them agree."""
+    """`equal` over several columns: are all of them equal?"""
     same = np.ones(length, np.bool_)
     for x, y in zip(a, b, strict=True):
         same &= equal(x, y)
@@ -169,9 +168,9 @@ def equal_rows(a: Sequence[pa.Array], b: Sequence[pa.Array], length: int) -> Boo
 
 
 def canonical(column: pa.Array) -> pa.Array:
-    """The column with one zero and one NaN, so that equal values are equal bits.
+    """The column with one zero and one NaN, so that equal values have equal bits.
 
-    Returns the same object when there is nothing to change, which is nearly always.
+    Returns the same object if there is nothing to change, which is the usual case.
     """
     kind = column.type
     t = pa.types
@@ -201,7 +200,7 @@ def canonical(column: pa.Array) -> pa.Array:
 
 
 def _with_children(column: pa.Array, children: list[pa.Array]) -> pa.Array:
-    """The same lists over other elements."""
+    """The same lists with other elements."""
     own = column.buffers()[: column.type.num_buffers]
     return pa.Array.from_buffers(
         column.type, len(column), own, null_count=column.null_count, offset=column.offset, children=children
@@ -223,7 +222,7 @@ def _canonical_floats(column: pa.Array) -> pa.Array:
         wrong |= nan & (raw != np.array(np.nan, values.dtype).view(raw.dtype))
     if not wrong.any():
         return column
-    with np.errstate(invalid="ignore"):  # what lies under a NULL may be a NaN that signals
+    with np.errstate(invalid="ignore"):  # the value under a NULL may be a signalling NaN
         fixed = values + values.dtype.type(0)
     fixed[nan] = np.nan
     mask = nulls(column) if column.null_count else None
@@ -235,9 +234,9 @@ def refine(
 ) -> None:
     """Sort each tie of `perm` further by one column, in place.
 
-    `same[i]` says that row perm[i] ties with row perm[i - 1]; afterwards only
-    rows that are equal in this column too still tie. `taken(rows)` gives the
-    column's values of these rows, so that only tied rows are ever read.
+    `same[i]` says that row perm[i] ties with row perm[i - 1]; afterwards only rows that are also equal in
+    this column still tie.  `taken(rows)` returns the column's values of these rows, so that only tied rows
+    are read.
     """
     member = same.copy()
     member[:-1] |= same[1:]

@@ -1,7 +1,7 @@
-"""Secrets are never shown: passwords in addresses, and what options of a definition say.
+"""Masks secrets: passwords in addresses, and the options of a definition.
 
-Every text of an error goes through `masked`, and every text of a statement that is
-shown through `masked_options`, so that no place has to think of it.
+Every error text goes through `masked`, and every statement that is shown goes through
+`masked_options`, so callers need not mask anything.
 """
 
 from __future__ import annotations

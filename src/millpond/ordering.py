@@ -1,19 +1,16 @@
-"""Order: how rows of a key are sorted, as unsigned 64-bit codes.
+"""Sort orders of the rows of a key, as unsigned 64-bit codes.
 
-Law: for two values of one type, a < b implies code(a) <= code(b), in every
-batch, run and release; so codes of different batches can be merged and
-searched.  `ranks` and `sort_indices` are exact within their batch.
+Law: for two values of one type, a < b implies code(a) <= code(b), in every batch, run and release.  So codes
+of different batches can be merged and searched.  `ranks` and `sort_indices` are exact within their batch.
 
-The order of values: numbers and times by value, with -0.0 = 0.0 and one NaN
-above +inf; strings and binaries by their bytes (for strings that is the order
-of code points); structs child by child; lists element by element, a prefix
-first.  Inside structs and lists NULL is the highest value.  `descending` turns
-the values round, never the place of the nulls.
+The order of values: numbers and times by value, with -0.0 = 0.0 and one NaN above +inf; strings and binaries
+by their bytes (for strings that is the order of code points); structs by their fields in order; lists by
+their elements, a prefix first.  Inside structs and lists NULL is the highest value.  `descending` reverses
+the order of values, never the position of NULLs.
 
-The code of NULL is 0 (nulls first) or 2**64 - 1 (nulls last) and no value has
-that code.  Types that fill all 64 bits (int64, uint64, timestamp, duration)
-give up one code for it: there the two values at that end of the range share
-one code, and only `ranks` tells them apart.
+The code of NULL is 0 (nulls first) or 2**64 - 1 (nulls last), and no value has that code.  Types that use all
+64 bits (int64, uint64, timestamp, duration) give up one code for it: the two values at that end of the range
+share one code, and only `ranks` distinguishes them.
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond import buffers
+from millpond import buffers, tuning
 from millpond.buffers import (
     I64,
     U64,
@@ -50,19 +47,16 @@ from millpond.errors import InvalidError
 
 _TOP = np.uint64(1 << 63)
 _MAX = np.uint64((1 << 64) - 1)
-_MERGED = 64  # stretches that are faster merged than sorted
-_FEW = 4096  # rows below which numpy's own sort is faster
 _ONE = np.uint64(1)
 
-# Strings still equal after this many 8-byte words are compared by Arrow.
+# Strings that are equal in this many 8-byte words are compared by Arrow.
 _WORDS = 8
 
-_BLOCK = 1 << 13  # rows worked on at a time: temporaries stay in the cache
 
 # _HEAD[n] keeps the first n bytes of a word.
 _HEAD = np.array([(1 << (8 * n)) - 1 for n in range(9)], dtype=np.uint64)
 
-# The code of some rows of a column; rows are told apart by one digit after another.
+# The code of some rows of a column; rows are distinguished by one digit after another.
 _Digit = Callable[[I64], U64]
 
 
@@ -109,9 +103,9 @@ def ranks(column: Column, order: Order) -> U64:
 
 
 def sort_indices(columns: Sequence[Column], orders: Sequence[Order]) -> I64:
-    """The rows in order, ties in their given order.
+    """The rows in sorted order, ties in their original order.
 
-    Each further column is looked at only for rows the ones before left tied.
+    Each further column is read only for rows that tie in the columns before it.
 
     >>> sort_indices([pa.array([2, 1, 2])], [Order("n", descending=True)]).tolist()
     [0, 2, 1]
@@ -141,7 +135,7 @@ def sort_indices(columns: Sequence[Column], orders: Sequence[Order]) -> I64:
 
 
 def _whole(column: Column) -> pa.Array:
-    """One array; strings become large, so that no chunk count overflows offsets."""
+    """The column as one array; strings become large strings, so that offsets cannot overflow."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     if column.num_chunks == 1:
@@ -165,13 +159,13 @@ def _is_exact(kind: pa.DataType) -> bool:
 
 
 def _codes(array: pa.Array) -> U64:
-    """Ascending codes of the values; anything under a null."""
+    """Ascending codes of the values; undefined under a NULL."""
     kind = array.type
     t = pa.types
     if t.is_null(kind):
         return np.zeros(len(array), dtype=np.uint64)
     if t.is_uint64(kind):
-        return fixed(array, np.uint64).copy()  # the caller's own, like every other
+        return fixed(array, np.uint64).copy()  # a copy that the caller owns, as for every other type
     if t.is_integer(kind):
         return _signed(fixed(array, kind.to_pandas_dtype()))
     if t.is_floating(kind):
@@ -215,14 +209,14 @@ def _signed(values: npt.NDArray[Any]) -> U64:
 
 
 def _floats(values: npt.NDArray[Any]) -> U64:
-    """IEEE bits in order: negatives turned round, below the positives."""
+    """IEEE bits in ascending order: negatives reversed, below the positives."""
     bits = doubles(values).view(np.uint64)
     return bits ^ ((bits.view(np.int64) >> 63).view(np.uint64) | _TOP)
 
 
 def _wide_decimals(words: Sequence[U64]) -> U64:
-    """Exact within +-2**62, beyond that an exponent and the 54 bits that follow
-    the leading one: so that small values in a wide type still get a full code."""
+    """Codes of wide decimals: exact within +-2**62, beyond that an exponent and the 54 bits after
+    the leading one, so that small values in a wide type still get a full code."""
     negative = words[-1] >= _TOP
     low = words[0].view(np.int64)
     near = (low >= -(1 << 62)) & (low < (1 << 62))
@@ -242,7 +236,7 @@ def _wide_decimals(words: Sequence[U64]) -> U64:
 
 
 def _leading_bits(words: Sequence[U64]) -> tuple[U64, U64]:
-    """Place of the leading one of a wide number, and the 54 bits after it."""
+    """The position of the leading one of a wide number, and the 54 bits after it."""
     top = np.zeros_like(words[0])  # the words from the leading one on
     under = np.zeros_like(words[0])
     exponent = np.zeros_like(words[0])
@@ -267,7 +261,7 @@ _NESTED = Order("", nulls_first=False)
 
 
 def _digits(array: pa.Array, order: Order) -> Iterator[_Digit]:
-    """Digits that together order the rows exactly, most significant first."""
+    """Digits that together sort the rows exactly, most significant first."""
     is_null = nulls(array) if array.null_count else None
     if not _is_exact(array.type):
         yield lambda rows: _some(code, array, rows, order)
@@ -282,7 +276,7 @@ def _digits(array: pa.Array, order: Order) -> Iterator[_Digit]:
 
 
 def _refined(digit: _Digit, is_null: Mask | None, descending: bool, rows: I64) -> U64:
-    """A further digit: nulls are equal, whatever lies under them."""
+    """A further digit; NULLs are equal, whatever the values under them."""
     out = digit(rows)
     if descending:
         out = ~out
@@ -292,14 +286,14 @@ def _refined(digit: _Digit, is_null: Mask | None, descending: bool, rows: I64) -
 
 
 def _some(codes: Callable[[pa.Array, Order], U64], array: pa.Array, rows: I64, order: Order) -> U64:
-    """Codes of some rows, without coding the whole array for a few of them."""
+    """Codes of some rows, without coding the complete array for a few of them."""
     if 2 * len(rows) >= len(array):
         return codes(array, order)[rows]
     return codes(array.take(pa.array(rows)), order)
 
 
 def _value_digits(array: pa.Array) -> Iterator[_Digit]:
-    """Digits that tell values apart that share a code; nulls are settled already."""
+    """Digits that distinguish values with the same code; NULLs are already sorted."""
     kind = array.type
     t = pa.types
     if t.is_decimal(kind):
@@ -333,7 +327,7 @@ def _string_digits(array: pa.Array) -> Iterator[_Digit]:
         comparable = array.cast(pa.large_binary())
         yield lambda rows: _arrow_ranks(comparable.take(pa.array(rows)))
     else:
-        # Equal up to zero bytes at the end: the shorter is the lower.
+        # Equal except for zero bytes at the end: the shorter one is lower.
         yield lambda rows: lengths[rows].astype(np.uint64)
 
 
@@ -342,7 +336,7 @@ def _word_of_rows(data: Bytes, starts: Ints, lengths: Ints, at: int, rows: I64) 
 
 
 def _arrow_ranks(array: pa.Array) -> U64:
-    """Ranks of strings by comparing them whole; anything for a null."""
+    """Ranks of strings by comparing them completely; undefined for NULL."""
     encoded = array.dictionary_encode()
     place = np.zeros(max(len(encoded.dictionary), 1), dtype=np.uint64)
     sorted_rows = pc.array_sort_indices(encoded.dictionary).to_numpy()
@@ -353,15 +347,15 @@ def _arrow_ranks(array: pa.Array) -> U64:
 
 def _word(data: Bytes, starts: Ints, lengths: Ints, at: int) -> U64:
     """Eight bytes of each string from byte `at`, as numbers in the order of the
-    bytes, filled up with zeros."""
+    bytes, padded with zeros."""
     out = np.empty(len(starts), dtype=np.uint64)
     if data.size < 8:
         data = np.concatenate([data, np.zeros(8, dtype=np.uint8)])
     everywhere = np.ndarray((data.size - 7,), dtype=np.uint64, buffer=data.data, strides=(1,))
-    for first in range(0, out.size, _BLOCK):
-        rows = slice(first, first + _BLOCK)
+    for first in range(0, out.size, tuning.CACHE_BLOCK_ROWS):
+        rows = slice(first, first + tuning.CACHE_BLOCK_ROWS)
         wanted = starts[rows].astype(np.int64) + at
-        places = np.minimum(wanted, data.size - 8)  # not beyond the data: read before it and shift
+        places = np.minimum(wanted, data.size - 8)  # do not read beyond the data: read before it and shift
         words = everywhere[places] >> ((wanted - places) << 3).view(np.uint64)
         words &= _HEAD.take(np.clip(lengths[rows] - at, 0, 8))
         words.byteswap(inplace=True)
@@ -370,7 +364,7 @@ def _word(data: Bytes, starts: Ints, lengths: Ints, at: int) -> U64:
 
 
 def _element(values: U64, starts: I64, lengths: I64, at: int) -> U64:
-    """The code of one element of each list; an ended list is below every element."""
+    """The code of one element of each list; a list without that element is below every element."""
     out = np.zeros(len(starts), dtype=np.uint64)
     rows = np.flatnonzero(lengths > at)
     out[rows] = values[starts[rows] + at]
@@ -396,7 +390,7 @@ def _dense_ranks(array: pa.Array, order: Order) -> U64:
 
 
 def _sort_exact(array: pa.Array, order: Order) -> I64:
-    """One column whose codes are exact: nulls are set aside, the rest is one sort."""
+    """Sort one column with exact codes: NULLs are set aside, the rest is one sort."""
     values = ~_codes(array) if order.descending else _codes(array)
     if not array.null_count:
         return stable_argsort(values)
@@ -407,11 +401,11 @@ def _sort_exact(array: pa.Array, order: Order) -> I64:
 
 
 def _sort(length: int, digits: Iterator[_Digit]) -> tuple[I64, Mask]:
-    """Stable order of the rows by their digits, and where a new value starts."""
+    """The stable order of the rows by their digits, and where a new value starts."""
     order = np.arange(length, dtype=np.int64)
     fresh = np.zeros(length, dtype=np.bool_)
     fresh[:1] = True
-    tied = np.arange(length, dtype=np.int64)  # positions that still share their group with another
+    tied = np.arange(length, dtype=np.int64)  # positions whose group has other rows
     for digit in digits:
         if tied.size < 2:
             break
@@ -431,9 +425,9 @@ def _sort(length: int, digits: Iterator[_Digit]) -> tuple[I64, Mask]:
 
 
 def stable_argsort(codes: U64) -> I64:
-    """Row numbers packed under the codes: sorting plain numbers is several times
-    faster than an indirect stable sort.  Where both do not fit into one word, the
-    codes are packed without their lowest bits, and what that left wrong is mended."""
+    """Stable argsort with row numbers packed into the low bits of the codes: sorting plain numbers
+    is several times faster than an indirect stable sort.  If both do not fit into one word, the
+    codes are packed without their lowest bits, and the resulting errors are corrected."""
     if codes.size < 2:
         return np.arange(codes.size, dtype=np.int64)
     low, top = codes.min(), codes.max()
@@ -454,7 +448,7 @@ def stable_argsort(codes: U64) -> I64:
     mixed = np.zeros(int(group[-1]) + 1, dtype=np.bool_)
     mixed[group[1:][wrong]] = True
     places = np.flatnonzero(mixed[group])
-    if places.size * 4 > codes.size:  # not rare: the low bits first, then the high ones
+    if places.size * 4 > codes.size:  # not rare: sort by the low bits, then by the high ones
         rows = _packed_argsort(codes & ((_ONE << cut) - _ONE), room)
         return rows[_packed_argsort((codes >> cut)[rows], room)]
     rows[places] = rows[places][np.argsort(sorted_codes[places], kind="stable")]
@@ -470,15 +464,18 @@ def _packed_argsort(codes: U64, room: int) -> I64:
 
 
 def argsort_numbers(numbers: I64) -> I64:
-    """The stable order of numbers from 0 on; what is few, or nearly sorted, is sorted by numpy itself."""
-    if numbers.size < _FEW or np.count_nonzero(numbers[1:] < numbers[:-1]) <= _MERGED:
+    """The stable order of numbers from 0 on; few or nearly sorted numbers are sorted by numpy itself."""
+    if (
+        numbers.size < tuning.NUMPY_SORT_ROWS_MAX
+        or np.count_nonzero(numbers[1:] < numbers[:-1]) <= tuning.MERGED_RUNS_MAX
+    ):
         order: I64 = np.argsort(numbers, kind="stable")
         return order
     return stable_argsort(numbers.view(np.uint64))
 
 
 def distinct(numbers: I64) -> I64:
-    """The different ones of some numbers, ascending; by place where they lie close together.
+    """The distinct numbers, ascending; by position in an array if they are dense.
 
     >>> distinct(np.array([7, -2, 7, 5])).tolist()
     [-2, 5, 7]
@@ -494,11 +491,11 @@ def distinct(numbers: I64) -> I64:
 
 
 def argsort_runs(codes: U64) -> I64:
-    """Any order that sorts; rows that are few sorted stretches, as senders make them, are merged."""
+    """Any sorted order; rows in a few sorted runs, as senders produce them, are merged."""
     order: I64 = np.argsort(codes, kind="stable" if in_stretches(codes) else None)
     return order
 
 
 def in_stretches(codes: U64) -> bool:
-    """Are these few sorted stretches, which are faster merged than sorted?"""
-    return bool(np.count_nonzero(codes[1:] < codes[:-1]) <= _MERGED)
+    """Are these a few sorted runs, which are merged faster than sorted?"""
+    return bool(np.count_nonzero(codes[1:] < codes[:-1]) <= tuning.MERGED_RUNS_MAX)

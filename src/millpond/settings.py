@@ -1,4 +1,4 @@
-"""Settings of a pond, all of them, with their defaults and units in the names."""
+"""All settings of a pond, with defaults; names end with the unit."""
 
 from __future__ import annotations
 
@@ -15,39 +15,44 @@ class Settings:
     epoch_bytes_max: int = 1 << 30  # bytes that one epoch may admit
     target_ms: int = 1_000  # how long an epoch should take
     catch_up_ms: int = 4_000  # how long it may take when behind
-    poll_ms: int = 100  # how often sources are asked when there was nothing
+    poll_ms: int = 100  # how often sources are polled when there was nothing to read
     retain_epochs: int = 1_000  # how many epochs stay readable
-    error_rows_max: int = 100_000  # how many error rows are kept, of all steps together
-    error_keep_ms: int = 30 * 86_400_000  # for how long they are kept
-    late_rows_max: int = 1_000_000  # how many late rows each watermark keeps; new views are filled by them
-    late_keep_ms: int = 366 * 86_400_000  # for how long they are kept
+    error_rows_max: int = 100_000  # how many error rows are retained, over all steps
+    error_keep_ms: int = 30 * 86_400_000  # how long they are retained
+    # how many late rows each watermark retains; backfills of new views use them
+    late_rows_max: int = 1_000_000
+    late_keep_ms: int = 366 * 86_400_000  # how long they are retained
     collect_every: int = 50  # epochs between two collections of garbage
-    compact: bool = True  # merge runs beside the chain
-    fan_in: int = 6  # runs of one size that are merged together
-    compaction_unit_bytes: int = 64 << 20  # of one piece of a merge; six times as much in memory
-    rounds_max: int = 1_000  # of a WITH RECURSIVE, for views created with it; rows beyond are errors
-    recursion_rows_max: int = 4_000_000  # that one epoch of a WITH RECURSIVE may give; beyond, it stops
-    recursion_copies_max: int = 1_000_000  # of one row in one round of a UNION ALL; rows beyond are errors
-    select_memory_bytes_max: int = 2 << 30  # that a SELECT may use; more of it goes to disk
-    select_spill_bytes_max: int = 10 << 30  # of disk that a SELECT may use
+    compact: bool = True  # merge runs in the background
+    fan_in: int = 6  # runs of similar size that are merged together
+    compaction_unit_bytes: int = 64 << 20  # of one unit of a merge; it needs six times as much memory
+    # rounds of a WITH RECURSIVE, for views created with it; rows of later rounds are errors
+    rounds_max: int = 1_000
+    # rows that one epoch of a WITH RECURSIVE may produce; beyond, it stops
+    recursion_rows_max: int = 4_000_000
+    recursion_copies_max: int = 1_000_000  # copies of one row in one round of a UNION ALL; more are errors
+    select_memory_bytes_max: int = 2 << 30  # memory that a SELECT may use; the rest spills to disk
+    select_spill_bytes_max: int = 10 << 30  # disk space that a SELECT may use
     select_ms_max: int = 600_000  # how long a SELECT may take; 0: no limit
-    select_rows_max: int = 0  # that a SELECT may give; 0: no limit
+    select_rows_max: int = 0  # rows that a SELECT may return; 0: no limit
+    # call process functions for many keys in one call, if the result is the same
+    vectorize_user_code: bool = True
     checks: bool = False  # check every operator's output; for tests
-    lease_ms: int = 4_000  # a coordinator silent for so long is taken for dead by a standby
+    lease_ms: int = 4_000  # a standby considers a coordinator dead after this time of silence
     sink_close_ms: int = 10_000  # how long close() waits for a sink that is still delivering
     reader_ms: int = 600_000  # how long a reader's pin holds before it must be renewed
-    cache_bytes: int = 10 << 30  # local disk that a remote pond may use
+    cache_bytes: int = 10 << 30  # local disk space for the cache of a remote pond
 
 
 LEAST = {
     "fan_in": 2,
     "select_ms_max": 0,
     "select_rows_max": 0,
-}  # a run merged with itself would be merged for ever; all others start at 1
+}  # merging a single run would never end; all other settings start at 1
 
 
 def make_settings(**given: Any) -> Settings:
-    """Settings from keyword arguments, unknown names refused with the nearest known one.
+    """Settings from keyword arguments; unknown names are refused with the closest known one.
 
     >>> make_settings(target_ms=250).target_ms
     250

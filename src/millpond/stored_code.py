@@ -1,11 +1,10 @@
-"""User code that a pond stores: bytes, until it is about to run.
+"""Represents stored user code as bytes until it is about to run.
 
-Law: reading a pond runs nothing of what is in it.  A pickle can run anything when
-it is loaded, and so can a module that is imported by a name found in a file; so a
-plan that was read holds `Stored` in the place of user code, which nothing can call.
-`load` makes the code of it, once its guard agrees: see `pond.trust`.
+Law: reading a pond runs no code that it contains.  Loading a pickle can run any code, and so can importing a
+module whose name is found in a file.  So a plan that was read contains `Stored` instead of user code, which
+cannot be called.  `load` unpickles the code once its guard agrees: see `state.trust`.
 
-Code that this process has pickled itself is its own, whatever file it comes from.
+Code that this process itself has pickled is trusted, whatever file it comes from.
 """
 
 from __future__ import annotations
@@ -17,30 +16,30 @@ from typing import Any
 
 from millpond.errors import InternalError
 
-# Raises InvalidError unless stored code may run; gets what the code is called.
+# Raises InvalidError unless stored code may run; the argument is the name of the code.
 Guard = Callable[[str], None]
 
 _own: set[bytes] = set()
 
 
 def anything(name: str) -> None:
-    """The guard of a process that was told to run the code, such as a worker of Spark."""
+    """The guard that allows everything, for processes that must run the code, such as Spark workers."""
 
 
 class Stored:
-    """Something of a user's as the catalog holds it; equal to another of the same bytes."""
+    """A user's object as stored in the catalog; equal to another one with the same bytes."""
 
     __slots__ = ("_guard", "_made", "_make", "name", "raw")
 
     def __init__(self, raw: Any, name: str, make: Callable[[], Any], guard: Guard) -> None:
         self.raw = raw  # as JSON
-        self.name = name  # what people call it
+        self.name = name  # its name for users
         self._make = make
         self._guard = guard
         self._made: list[Any] = []
 
     def load(self) -> Any:
-        """The code itself.  This runs what is stored, so the guard is asked first."""
+        """Load the code.  This can run stored code, so the guard is called first."""
         if not self._made:
             if not is_own(self.raw):
                 self._guard(self.name)
@@ -61,12 +60,12 @@ class Stored:
 
 
 def loaded(value: Any) -> Any:
-    """Code that can run; stored code is loaded for it."""
+    """Code that can run; stored code is loaded."""
     return value.load() if isinstance(value, Stored) else value
 
 
 def note_own(raw: Any) -> None:
-    """This process has made these bytes of an object of its own."""
+    """Record that this process pickled these bytes itself."""
     _own.add(_digest(raw))
 
 

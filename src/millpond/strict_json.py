@@ -1,8 +1,7 @@
-"""Values as JSON that every parser reads.
+"""Writes values as JSON that every parser reads.
 
-JSON has no numbers for NaN and the infinities, so they are written as the texts
-"NaN", "Infinity" and "-Infinity".  The type of a column tells such a text from a
-number.
+JSON has no numbers for NaN and the infinities, so they are written as the strings "NaN", "Infinity" and
+"-Infinity".  The type of a column distinguishes such a string from a number.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-# A text, which stays as it is, or a word that DuckDB and Python write for a number that JSON lacks.
+# A string, which is not changed, or a word that DuckDB and Python write for a number that JSON lacks.
 _TEXT_OR_WORD = re.compile(r'"(?:[^"\\]|\\.)*"|-?(?:NaN|Infinity)')
 
 
 def dumps(value: Any) -> str:
-    """One line of JSON; what JSON has no type for is written as its text.
+    """One line of JSON; values without a JSON type are written as strings.
 
     >>> dumps({"x": float("-inf"), "l": [1.5, float("nan")], "s": "NaN"})
     '{"x": "-Infinity", "l": [1.5, "NaN"], "s": "NaN"}'
@@ -27,7 +26,7 @@ def dumps(value: Any) -> str:
 
 
 def finite(value: Any) -> Any:
-    """The value with texts in place of numbers that JSON does not have."""
+    """The value with strings in place of numbers that JSON lacks."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
     if isinstance(value, Mapping):
@@ -38,7 +37,7 @@ def finite(value: Any) -> Any:
 
 
 def mended(text: str) -> str:
-    """JSON as DuckDB writes it, with texts in place of numbers that JSON does not have.
+    """JSON as DuckDB writes it, with strings in place of numbers that JSON lacks.
 
     >>> mended('{"x":NaN,"l":[-Infinity,1.5],"s":"a\\\\"NaN"}')
     '{"x":"NaN","l":["-Infinity",1.5],"s":"a\\\\"NaN"}'

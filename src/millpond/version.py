@@ -1,3 +1,3 @@
-"""The version of Millpond; written into every catalog, so that an older one can say what is needed."""
+"""The version of Millpond; stored in every catalog, so that an older version can say which one is needed."""
 
 __version__ = "0.1.0"

@@ -15,8 +15,8 @@ from millpond.errors import InvalidError
 from millpond.pond import Pond
 from millpond.sinks.callback import CallbackSink
 from millpond.sources.memory import MemorySource
-from millpond.state import s3_credentials
-from millpond.state.store import open_store
+from millpond.state.store import s3_credentials
+from millpond.state.store.store import open_store
 
 LONE = "a\ud800b"
 TOLD = "is not valid Unicode text|cannot be the (name|id)|cannot be a"

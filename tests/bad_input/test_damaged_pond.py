@@ -15,9 +15,9 @@ import xxhash
 import millpond
 from millpond.errors import DataError
 from millpond.pond import Pond
-from millpond.state.manifest import FORMAT, Manifest, manifest_name
-from millpond.state.packed import HEADER
-from millpond.state.seal import sealed
+from millpond.state.checksummed_json import sealed
+from millpond.state.manifest.manifest import FORMAT, Manifest, manifest_name
+from millpond.state.runs.packed import HEADER
 
 RUN = "run (file|segment) runs/"
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])

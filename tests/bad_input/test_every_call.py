@@ -139,6 +139,9 @@ CASES: dict[str, list[Case]] = {
         (lambda w: w.closed.savepoint("x"), "closed"),
     ],
     "Pond.drop_savepoint": [(lambda w: w.ran.drop_savepoint("nope"), "no savepoint named 'nope'")],
+    "Pond.advance": [(lambda w: w.ran.advance("nope", 5), "")],
+    "Pond.finish": [(lambda w: w.ran.finish("nope"), "")],
+    "Pond.watermarks": [(lambda w: w.ran.watermarks(5), "")],
     "Pond.rollback": [
         (lambda w: w.ran.rollback(None), "needs an epoch"),
         (lambda w: w.ran.rollback(1.5), "an epoch is a number"),
@@ -243,7 +246,7 @@ CASES: dict[str, list[Case]] = {
     "Stream.watermark": [
         (lambda w: w.s.watermark("at", -1), "-1"),
         (lambda w: w.s.watermark(5, "1s"), "must be text"),
-        (lambda w: w.s.watermark("at"), "call it as watermark(time, delay"),
+        (lambda w: w.s.watermark(), "call it as watermark(time"),
     ],
     "Stream.late": [(lambda w: w.p.table("late", OUT).late(), "no watermark")],
     "Stream.tumble": [
@@ -254,6 +257,8 @@ CASES: dict[str, list[Case]] = {
         (lambda w: w.s.hop("5s", "0s"), ""),
         (lambda w: w.s.hop("5s"), "call it as hop(size, slide"),
     ],
+    "Pond.view": [(lambda w: w.ran.view("by_cty"), "did you mean 'by_city'?")],
+    "Pond.on_wait": [(lambda w: w.p.on_wait(5), "must be a function")],
     "Stream.key_by": [
         (lambda w: w.s.key_by(["k"]), "must be text"),
         (lambda w: w.s.key_by(z=5), "must be text"),
@@ -280,14 +285,12 @@ CASES: dict[str, list[Case]] = {
         (lambda w: w.s.view(5), "must be text"),
         (lambda w: w.s.view("x", key=5), "must be text"),
     ],
-    "Stream.follow": [(lambda w: w.s.follow(), "call it as follow(ids)")],
     "ViewHandle.sink": [
         (lambda w: w.view.sink("s", 5), "CallbackSink"),
         (lambda w: w.view.sink("s", print), "CallbackSink"),
         (lambda w: w.s.sink("s", CallbackSink(print)), 'view("name").sink('),
     ],
     "ProcessedStream.side": [(lambda w: w.processed.side("x"), "no side output 'x'")],
-    "ProcessedStream.follow": [(lambda w: w.processed.follow(), "call it as follow(ids)")],
     "KeyedStream.aggregate": [
         (lambda w: w.keyed.aggregate("count(*)"), "aggregate(n='count(*)')"),
         (lambda w: w.keyed.aggregate(n=5), "must be text"),
@@ -299,6 +302,11 @@ CASES: dict[str, list[Case]] = {
         (lambda w: w.keyed.top_n(1, "x", offset=-1), "at least 0"),
         (lambda w: w.keyed.top_n(1, "x", buckets=0), "at least 1"),
     ],
+    "KeyedStream.window": [
+        (lambda w: w.keyed.window("10s"), "are no windows"),
+        (lambda w: w.keyed.window(), "call it as window(windows"),
+    ],
+    "KeyedStream.in_order": [(lambda w: w.keyed.in_order(slack=-1, time="at"), "")],
     "KeyedStream.first": [
         (lambda w: w.keyed.first(5), '"column desc"'),
         (lambda w: w.s.first("x"), "key_by"),
@@ -347,7 +355,7 @@ CASES: dict[str, list[Case]] = {
         (lambda w: w.source.push([{"a": "x", "b": "y"}]), "do not fit"),
         (lambda w: w.source.push(pa.table({"a": [1]})), "lacks column 'b'"),
         (lambda w: w.source.push(pa.table({"a": ["x"], "b": ["y"]})), "do not fit"),
-        (lambda w: w.source.push("x"), "no rows"),
+        (lambda w: w.source.push("x"), "not a list of rows"),
         (lambda w: w.source.push([(1, "x")]), "a row is a dict"),
         (lambda w: w.source.push([{"a": 1, "b": "x", "_w": -1}]), "append_only=False"),
     ],
@@ -394,8 +402,6 @@ CASES: dict[str, list[Case]] = {
 NOTHING_TO_GET_WRONG = {
     *("Pond.stop", "Pond.close", "Pond.head", "Pond.views", "Pond.states", "Pond.savepoints"),
     *("Harness.close", "Harness.epoch", "Harness.crash", "Harness.compact", "Harness.errors"),
-    *(f"Harness.{n}" for n in ("view_seen", "changes_seen", "state_seen", "timers_seen", "errors_seen")),
-    *("Harness.late_seen", "Harness.fed_kinds"),
     *(f"MemorySource.{n}" for n in ("table", "poll", "advance", "again", "history", "read")),
     *(f"FileSource.{n}" for n in ("table", "poll", "advance", "history", "read", "read_encoded")),
     *("ParquetSink.deliver", "CallbackSink.deliver"),

@@ -16,18 +16,18 @@ import pytest
 
 import millpond
 from millpond.control import lease
-from millpond.engine import coordinator
+from millpond.engine.coordinator import commits
 from millpond.errors import DataError
 from millpond.plan import codec
 from millpond.pond import Pond
 from millpond.settings import Settings
 from millpond.state import inbox
-from millpond.state.history import find_manifest
-from millpond.state.manifest import decode_page, epoch_of, fold
-from millpond.state.memory_store import MemoryStore
-from millpond.state.packed import PackedFile
-from millpond.state.pins import pin, pins
+from millpond.state.manifest.history import find_manifest
+from millpond.state.manifest.manifest import decode_page, epoch_of, fold
+from millpond.state.manifest.pins import pin, pins
 from millpond.state.plan_file import read_plan
+from millpond.state.runs.packed import PackedFile
+from millpond.state.store.memory_store import MemoryStore
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 Files = dict[str, bytes]
@@ -38,7 +38,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     """A small pond with every kind of file, and entries that wait in its inbox."""
     path = tmp_path_factory.mktemp("flips") / "p"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(coordinator, "fold", functools.partial(fold, fold_at=2))  # so that there are pages
+        patch.setattr(commits, "fold", functools.partial(fold, fold_at=2))  # so that there are pages
         with millpond.open(path, engine="inline", durable=False) as pond:
             pond.sql("CREATE TABLE t (k bigint PRIMARY KEY, v text)")
             pond.sql(

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pytest
 
 import millpond
-from millpond.engine import runner
+from millpond.engine.coordinator import runner
 from millpond.errors import UnavailableError
 from millpond.pond import Pond
-from millpond.state import local_store
-from millpond.state.local_store import LocalStore
-from millpond.state.manifest import Manifest
+from millpond.state.manifest.manifest import Manifest
+from millpond.state.store import local_store
+from millpond.state.store.local_store import LocalStore
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 

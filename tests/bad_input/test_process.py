@@ -19,8 +19,8 @@ import millpond
 from millpond import AggregatingState, ListState, MapState, Process, ReducingState, ValueState
 from millpond.clock import ManualClock
 from millpond.errors import InvalidError
-from millpond.operators.process import batch
 from millpond.pond import Pond
+from millpond.process import batch
 from millpond.sources.memory import MemorySource
 
 SCHEMA = pa.schema([("ts", pa.timestamp("us")), ("k", pa.string()), ("v", pa.int64())])

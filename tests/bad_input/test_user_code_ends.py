@@ -19,7 +19,7 @@ import pytest
 import millpond
 from millpond import Process, ValueState
 from millpond.errors import InvalidError, MillpondError
-from millpond.operators.user_code import is_interrupt, is_row_fault
+from millpond.kernels.user_code import is_interrupt, is_row_fault
 from millpond.pond import Pond
 from millpond.sinks.callback import CallbackSink
 from millpond.sources.memory import MemorySource
@@ -296,10 +296,13 @@ def test_ctrl_c_interrupts_user_code(tmp_path: Path, wait: str) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", program, str(tmp_path / "pond")], stdout=subprocess.PIPE, text=True
     ) as running:
-        assert running.stdout is not None
-        assert running.stdout.readline() == "in user code\n"
-        running.send_signal(signal.SIGINT)
-        out, _ = running.communicate(timeout=60)
+        try:
+            assert running.stdout is not None
+            assert running.stdout.readline() == "in user code\n"
+            running.send_signal(signal.SIGINT)
+            out, _ = running.communicate(timeout=60)
+        finally:
+            running.kill()
     assert out.startswith("interrupted 0"), out
 
 

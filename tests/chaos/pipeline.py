@@ -73,7 +73,9 @@ def check(pond: millpond.Pond, items: int) -> None:
     input = pa.concat_tables([item(n) for n in range(items)])
     for view, query in expected(items).items():
         got = _rows(pond.read(view).to_pylist())
-        want = _rows(duckdb.sql(query).to_arrow_table().to_pylist())
+        answer = duckdb.sql(query)
+        assert answer is not None
+        want = _rows(answer.to_arrow_table().to_pylist())
         assert got == want, f"{view}: {len(got)} rows, batch has {len(want)}"
     del input
 
@@ -83,7 +85,7 @@ def _rows(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 
 def main(path: str, items: int, master: str) -> None:
-    from millpond.engine.spark_session import make_session
+    from millpond.engine.spark.session import make_session
 
     def tell(manifest: Any) -> None:
         print(f"epoch {manifest.epoch} position {manifest.positions.get('in', 0)}", flush=True)

@@ -97,7 +97,7 @@ def test_killed_workers_executors_and_drivers_change_nothing(tmp_path: Path) -> 
         child = Child(pond, log, items)
         child.wait_until(lambda: child.position() > position, 180)  # noqa: B023
         for _ in range(2):
-            workers = child.descendants("-m millpond.engine.daemon")
+            workers = child.descendants("-m millpond.engine.spark.daemon")
             if workers:
                 os.kill(rng.choice(workers), signal.SIGKILL)
                 kills["python worker"] += 1

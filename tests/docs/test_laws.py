@@ -15,7 +15,11 @@ def test_every_law_names_tests_that_exist() -> None:
     for number, text in zip(sections[::2], sections[1::2], strict=True):
         named = re.findall(r"`(tests/[\w/.]+)`", text)
         assert len(named) >= 3, f"law {number} names its tests"
-        assert [path for path in named if not (ROOT / path).is_file()] == [], f"law {number}"
+        assert [path for path in named if not has_tests(ROOT / path)] == [], f"law {number}"
+
+
+def has_tests(path: Path) -> bool:
+    return path.is_file() and re.search(r"^def test_\w+\(", path.read_text(), re.MULTILINE) is not None
 
 
 def test_no_law_is_cited_that_does_not_exist() -> None:

@@ -13,12 +13,14 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGES = {  # with how many blocks there are at least
     "backup.md": 2,
     "functions.md": 8,
+    "event-time.md": 13,
     "guide.md": 5,
     "process.md": 9,
     "sql.md": 8,
     "state.md": 6,
     "testing.md": 5,
     "time-machine.md": 6,
+    "watermarks.md": 7,
 }
 # A file for the commands of the page; a name that is made up; a broker that tests/kafka starts.
 ELSEWHERE = {"cli.md", "format.md", "kafka.md"}

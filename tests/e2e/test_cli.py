@@ -118,7 +118,7 @@ def test_a_terminal_gets_a_line_that_moves(file: Path, tmp_path: Path) -> None:
     thread.join(5)
     os.close(master)
     text = b"".join(heard).decode()
-    assert "\x1b[" in text and "rows in all" in text and "3 epochs were asked for" in text
+    assert "\x1b[" in text and "rows in all" in text and "3 was reached" in text
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

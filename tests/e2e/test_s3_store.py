@@ -22,9 +22,9 @@ from pathlib import Path
 
 import pytest
 
-from millpond.state.disk_cache import DiskCache
-from millpond.state.store import Put, Store, StoreError, open_store, prove_put_new
-from tests.unit.state.test_store import CONTRACT
+from millpond.state.store.disk_cache import DiskCache
+from millpond.state.store.store import Put, Store, StoreError, open_store, prove_put_new
+from tests.unit.state.store.test_store import CONTRACT
 
 pytestmark = pytest.mark.e2e
 

@@ -10,8 +10,8 @@ import pytest
 
 from millpond.cli.arguments import open_reader
 from millpond.cli.demo import story
-from millpond.cli.demo.feed import Feed
-from millpond.cli.output import Column
+from millpond.cli.demo.feed import DemoFeed
+from millpond.cli.output import OutputColumn
 from millpond.cli.screen import SilentScreen
 from millpond.errors import InvalidError
 
@@ -30,7 +30,7 @@ class Heard(SilentScreen):
     def say(self, text: str, *, good: bool | None = None) -> None:
         self.said.append((text, good))
 
-    def progress(self, columns: Sequence[Column], row: Mapping[str, Any]) -> None:
+    def progress(self, columns: Sequence[OutputColumn], row: Mapping[str, Any]) -> None:
         self.rows.append(row)
 
 
@@ -38,7 +38,7 @@ def test_the_whole_story_without_spark(tmp_path: Path) -> None:
     """A process is killed with SIGKILL, another goes on; two rescales; two comparisons with DuckDB."""
     heard = Heard()
     path = str(tmp_path / "pond")
-    facts = story.play(path, Feed(events=3_000, per_second=1_500, slices=12), heard, engine="inline")
+    facts = story.play(path, DemoFeed(events=3_000, per_second=1_500, slices=12), heard, engine="inline")
     assert [act[0] for act in heard.acts] == ["1", "2", "3", "W", "4", "5"]
     assert facts["takeovers"] == 1
     assert {n for n, epochs in facts["epochs_by_tasks"].items() if epochs} == {1, 2, 5}
@@ -48,4 +48,4 @@ def test_the_whole_story_without_spark(tmp_path: Path) -> None:
     head = open_reader(path).head()
     assert head.parallelism == 1
     with pytest.raises(InvalidError, match="there is a pond here already"):
-        story.play(path, Feed(1_000, 1_000), heard, engine="inline")
+        story.play(path, DemoFeed(1_000, 1_000), heard, engine="inline")

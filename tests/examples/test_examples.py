@@ -61,6 +61,34 @@ INLINE = {
         "cyd: 09:20 to 09:38, 4 clicks",
         "too late: bob at 09:02",
     ],
+    "panes": [
+        "books 09:00 on_time: 1 sales, 13",
+        "books 09:00 late: 2 sales, 73",
+        "tea 09:00 early: 4 sales, 74",
+        "tea 09:00 on_time: 4 sales, 74",
+        "5 panes; the newest of each window are the 3 rows of the view",
+        "too late: tea 09:30, for the window from 09:00",
+    ],
+    "calendar_months": [
+        "Europe/Berlin:",
+        "March 2026:    110 (begins at 28 Feb 23:00 UTC, 743 hours)",
+        "April 2026:  11000 (begins at 31 Mar 22:00 UTC, 720 hours)",
+        "Asia/Tokyo:",
+        "March 2026:     11 (begins at 28 Feb 15:00 UTC, 744 hours)",
+        "April 2026:  11100 (begins at 31 Mar 15:00 UTC, 720 hours)",
+    ],
+    "session_windows": [
+        "ann 09:00 to 09:04, clicks: 2 (early)",
+        "ann 09:18 to 09:20, clicks: 2 (early)",
+        "two clicks between them make one of two:",
+        "ann 09:00 to 09:20, clicks: 6 (early)",
+        "ann 09:00 to 09:20, clicks: 6 (on_time)",
+        "bob 09:12 to 09:12, clicks: 1 (on_time)",
+        "bob 09:12 to 09:15, clicks: 2 (late)",
+        "in all: ann 1 visits, 6 clicks",
+        "in all: bob 1 visits, 2 clicks",
+        "too late: bob at 09:16",
+    ],
     "control_stream": [
         "payment 1: book shop, 9.00 euro, 9.00 in all",
         "payment 4: book shop, 8.00 euro, 17.00 in all",
@@ -130,8 +158,11 @@ def test_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert_in_order(INLINE[name], capsys.readouterr().out)
 
 
+# One in the normal run, since each starts a Spark; `make slow` runs the others.
 @pytest.mark.spark
-@pytest.mark.parametrize("name", SPARK)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n == "own_spark_session" else pytest.mark.slow) for n in SPARK]
+)
 def test_example_on_spark(name: str) -> None:
     """In a process of its own: it stops the Spark session it made."""
     done = subprocess.run(

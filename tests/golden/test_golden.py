@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,27 +17,43 @@ import pytest
 
 import millpond
 from millpond.clock import ManualClock
+from millpond.plan import catalog_format
 from millpond.pond import Pond
-from tests.golden.make_v1 import SECOND, VIEWS, at, contents, listed, orders, reading, readings
+from tests.golden.make import SECOND, VIEWS, at, contents, listed, orders, reading, readings
 
 HERE = Path(__file__).parent
-EXPECTED: dict[str, Any] = json.loads((HERE / "v1" / "expected.json").read_text())
-Opened = Callable[[], Pond]
+VERSIONS = sorted(folder.name for folder in HERE.glob("v*"))
+Expected = dict[str, Any]
+
+
+def test_every_version_of_the_format_has_a_golden_pond() -> None:
+    assert [f"v{n}" for n in range(1, catalog_format.FORMAT + 1)] == VERSIONS
+
+
+@pytest.fixture(params=VERSIONS)
+def version(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @pytest.fixture
-def golden(tmp_path: Path) -> Path:
-    """A copy of the pond of version 1."""
+def expected(version: str) -> Expected:
+    found: Expected = json.loads((HERE / version / "expected.json").read_text())
+    return found
+
+
+@pytest.fixture
+def golden(version: str, tmp_path: Path) -> Path:
+    """A copy of the pond of one version."""
     folder = tmp_path / "pond"
     folder.mkdir()
-    with tarfile.open(HERE / "v1" / "pond.tar.xz") as archive:
+    with tarfile.open(HERE / version / "pond.tar.xz") as archive:
         archive.extractall(folder, filter="data")
     return folder
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock(EXPECTED["clock_us"])
+def clock(expected: Expected) -> ManualClock:
+    return ManualClock(expected["clock_us"])
 
 
 @pytest.fixture
@@ -50,8 +66,8 @@ def read_at(pond: Pond, epoch: int | str, views: dict[str, Any]) -> dict[str, An
     return {view: listed(pond.read(view, epoch=epoch)) for view in views}
 
 
-def test_reading(pond: Pond) -> None:
-    first, last = EXPECTED["first"], EXPECTED["last"]
+def test_reading(pond: Pond, expected: Expected) -> None:
+    first, last = expected["first"], expected["last"]
     assert contents(pond) == last
     assert read_at(pond, first["epoch"], first["views"]) == first["views"]
     assert read_at(pond, "monday", first["views"]) == first["views"]
@@ -71,7 +87,9 @@ def test_reading(pond: Pond) -> None:
     assert "watch: KeyedProcess" in pond.explain()
 
 
-def test_continuing(pond: Pond, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_continuing(
+    pond: Pond, expected: Expected, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GOLDEN_DELIVERED", str(tmp_path / "delivered"))
     pond.drain()  # the entries that waited
     assert pond.sql("SELECT id, amount::text FROM orders WHERE id IN (5, 7)").fetchall() == [
@@ -101,7 +119,7 @@ def test_continuing(pond: Pond, clock: ManualClock, tmp_path: Path, monkeypatch:
         ["s", "2026-01-05 09:00:26", 40.0],
         ["w", "2026-01-05 09:01:42", 50.0],
     ]
-    new = [r for r in listed(pond.read("alerts")) if r not in EXPECTED["last"]["views"]["alerts"]]
+    new = [r for r in listed(pond.read("alerts")) if r not in expected["last"]["views"]["alerts"]]
     assert new == [
         ["n", "check", 5, 33.0, 19.7, [18.0, 33.0], [-1, 1, 2, 3]],
         ["n", "hot", 6, 33.0, 21.5, [33.0, 30.5], [-1, 1, 2, 3]],  # its time to live was over
@@ -115,34 +133,34 @@ def test_continuing(pond: Pond, clock: ManualClock, tmp_path: Path, monkeypatch:
     assert listed(pond.read("coldest"))[0] == ["n", str(at(101)), -5.0]
 
 
-def test_rolling_back_and_on_again(pond: Pond) -> None:
+def test_rolling_back_and_on_again(pond: Pond, expected: Expected) -> None:
     pond.drain()
     pond.rollback("monday")
-    assert read_at(pond, pond.epoch, EXPECTED["first"]["views"]) == EXPECTED["first"]["views"]
+    assert read_at(pond, pond.epoch, expected["first"]["views"]) == expected["first"]["views"]
     equals_duckdb(pond)
     pond.drain()  # what was in the inbox since then is still there, and comes again
-    pond.rollback(EXPECTED["last"]["epoch"])
-    assert read_at(pond, pond.epoch, EXPECTED["last"]["views"]) == EXPECTED["last"]["views"]
+    pond.rollback(expected["last"]["epoch"])
+    assert read_at(pond, pond.epoch, expected["last"]["views"]) == expected["last"]["views"]
     pond.sql("INSERT INTO orders VALUES (10, 1, 'pen', 1, '2026-01-05 10:00'); FLUSH")
     equals_duckdb(pond)
 
 
-def test_changing_the_program(pond: Pond) -> None:
+def test_changing_the_program(pond: Pond, expected: Expected) -> None:
     pond.sql("CREATE MATERIALIZED VIEW late_comer AS SELECT city, count(*) AS n FROM customers GROUP BY city")
     assert listed(pond.read("late_comer")) == [["Bern", 1], ["Oslo", 1], ["Rome", 1], [None, 1]]
     pond.sql("DROP MATERIALIZED VIEW totals; ALTER TABLE customers ADD COLUMN age int DEFAULT 7")
     assert pond.sql("SELECT DISTINCT age FROM customers").fetchall() == [(7,)]
     pond.rollback("monday")
-    assert read_at(pond, pond.epoch, EXPECTED["first"]["views"]) == EXPECTED["first"]["views"]
+    assert read_at(pond, pond.epoch, expected["first"]["views"]) == expected["first"]["views"]
 
 
-def test_a_fork_and_a_replay(pond: Pond, tmp_path: Path, clock: ManualClock) -> None:
+def test_a_fork_and_a_replay(pond: Pond, expected: Expected, tmp_path: Path, clock: ManualClock) -> None:
     pond.fork(tmp_path / "fork", epoch="monday")
     with millpond.open(tmp_path / "fork", engine="inline", clock=clock, durable=False) as fork:
-        assert read_at(fork, fork.epoch, EXPECTED["first"]["views"]) == EXPECTED["first"]["views"]
+        assert read_at(fork, fork.epoch, expected["first"]["views"]) == expected["first"]["views"]
         fork.sql("INSERT INTO orders VALUES (10, 1, 'pen', 1, '2026-01-05 10:00'); FLUSH")
         equals_duckdb(fork)
-    assert pond.replay(EXPECTED["last"]["epoch"]).same
+    assert pond.replay(expected["last"]["epoch"]).same
 
 
 # What DuckDB can say to the same text.
@@ -176,5 +194,5 @@ def equals_duckdb(pond: Pond) -> None:
             duck.execute(text.replace("MATERIALIZED ", "").replace("max(at)", 'max("at")'))
     for view in ASKED:
         if view in pond.views():
-            shown = duck.execute(f"SELECT * FROM {view}").to_arrow_table()
+            shown = duck.sql(f"SELECT * FROM {view}").to_arrow_table()
             assert listed(pond.read(view)) == listed(shown), view

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
 _numbers = itertools.count()
 

@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from millpond.delta import weights
-from millpond.state.manifest import Manifest
+from millpond.state.manifest.manifest import Manifest
 from tests.oracle.pipeline import DELAY_S, A, E, M, T
 
 Row = tuple[Any, ...]

@@ -315,8 +315,8 @@ class Spec:
 
 
 _VALUE, _LIST, _MAP, _FOUR = Spec("value"), Spec("list"), Spec("map"), 4 * SECOND
-_EVENT = {"ttl": _FOUR, "clock": "event"}
-_PROCESSING = {"ttl": _FOUR, "clock": "processing"}
+_EVENT: dict[str, Any] = {"ttl": _FOUR, "clock": "event"}
+_PROCESSING: dict[str, Any] = {"ttl": _FOUR, "clock": "processing"}
 SPECS: Mapping[type[Plays], Mapping[str, Spec]] = {
     Values: {
         "n": Spec("value", 5),

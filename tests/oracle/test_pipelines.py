@@ -14,7 +14,7 @@ import pytest
 from tests.oracle.pipeline import VIEWS
 from tests.oracle.world import World
 
-SEEDS = int(os.environ.get("MILLPOND_ORACLE_SEEDS", "25"))
+SEEDS = int(os.environ.get("MILLPOND_ORACLE_SEEDS", "12"))
 FIRST = int(os.environ.get("MILLPOND_ORACLE_FIRST", "0"))
 
 

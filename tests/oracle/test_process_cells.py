@@ -20,12 +20,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import millpond
-from millpond import Process, ValueState
-from millpond.operators.process import epoch
-from millpond.operators.process.lanes import rounds, run
-from millpond.operators.process.value_handle import ValueHandle
+from millpond import Process, ValueState, tuning
+from millpond.process import epoch
+from millpond.process.value_handle import ValueHandle
 from millpond.sources.memory import MemorySource
 
+BYTECODE_READERS = ("allowed", "always_set", "columns_read", "never_emptied")
 START = datetime.datetime(2024, 3, 1)
 ROW = {"k": int, "x": int, "op": int, "text": str, "ts": datetime.datetime}
 GIVES = {"k": int, "a": int, "b": int}
@@ -136,12 +136,17 @@ epochs = st.lists(st.tuples(st.lists(rows, max_size=8), st.integers(1, 3)), min_
 
 
 def histories(
-    code: Any, timed: bool, latest: bool, pushed: list[tuple[list[dict[str, Any]], int]], place: Path
+    code: Any,
+    timed: bool,
+    latest: bool,
+    pushed: list[tuple[list[dict[str, Any]], int]],
+    place: Path,
+    **options: Any,
 ) -> list[Any]:
     """What can be seen of the pond after every epoch."""
     source, seen = MemorySource(ROW), []
     for given_rows, parallelism in pushed:
-        with millpond.open(place, engine="inline", parallelism=parallelism) as pond:
+        with millpond.open(place, engine="inline", parallelism=parallelism, **options) as pond:
             clock = {"event_time": "ts", "delay": "5s"} if timed else {}
             stream = pond.stream("s", source, **clock)
             stream.key_by("k").process(code, GIVES, latest=latest, id="it").view("v")
@@ -159,6 +164,15 @@ def histories(
                 ]
             )
     return seen
+
+
+def unread(*_: Any) -> Any:
+    raise AssertionError("bytecode is read")
+
+
+def forbid_bytecode(patch: pytest.MonkeyPatch) -> None:
+    for name in BYTECODE_READERS:
+        patch.setattr(epoch, name, unread)
 
 
 def in_doubt(patch: pytest.MonkeyPatch) -> None:
@@ -188,7 +202,7 @@ def in_doubt(patch: pytest.MonkeyPatch) -> None:
     suppress_health_check=list(HealthCheck),
     phases=[Phase.generate, Phase.shrink],
 )
-@given(pushed=epochs, round_ns=st.sampled_from([0, 1500, rounds.ROUND_NS]))
+@given(pushed=epochs, round_ns=st.sampled_from([0, 1500, tuning.LANES_ROUND_NS]))
 def test_what_is_known_of_code_changes_nothing(
     code: Callable[..., Any],
     timed: bool,
@@ -197,8 +211,12 @@ def test_what_is_known_of_code_changes_nothing(
     round_ns: int,
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rounds, "ROUND_NS", round_ns)  # all keys, some, or few go through lanes
-        patch.setattr(run, "TRIES", 2**30)
+        patch.setattr(tuning, "LANES_ROUND_NS", round_ns)  # all keys, some, or few go through lanes
+        patch.setattr(tuning, "LANES_TRIES", 2**30)
         found = histories(code, timed, latest, pushed, Path(folder) / "known")
+        with pytest.MonkeyPatch.context() as without:
+            forbid_bytecode(without)
+            off = histories(code, timed, latest, pushed, Path(folder) / "off", vectorize_user_code=False)
+        assert found == off
         in_doubt(patch)
         assert found == histories(code, timed, latest, pushed, Path(folder) / "unknown")

@@ -18,9 +18,9 @@ import millpond
 from millpond import BroadcastState, ListState, MapState, Process, ValueState
 from millpond.clock import ManualClock
 from millpond.errors import InvalidError
-from millpond.operators.process import handle
-from millpond.operators.process.spec import StateSpec
 from millpond.pond import Pond
+from millpond.process import handle
+from millpond.process.spec import StateSpec
 from millpond.sources.memory import MemorySource
 from tests.oracle.process_model import Collections, LivingUntimed, Values
 from tests.oracle.process_world import World
@@ -117,7 +117,7 @@ def test_entries_come_in_the_order_of_the_table_whatever_was_asked_before(pond: 
 
     source = MemorySource(SCHEMA)
     pond.stream("in", source).key_by("k").process(entries, {"seen": str}).view("out")
-    with mock.patch.object(handle, "NEAR", 2):
+    with mock.patch.object(handle, "FETCHED_PER_KEY", 2):
         source.push([{"k": "a", "x": 0}])
         pond.drain()
         source.push([{"k": "a", "x": 1}])

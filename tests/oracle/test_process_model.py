@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from millpond.operators.process import batch, feed, outputs
+from millpond.process import batch, feed, outputs
 from tests.oracle.process_model import Collections, Living, LivingUntimed, Plays, Timed, Values
 from tests.oracle.process_world import World, histories, run, settings_of
 
@@ -53,7 +53,7 @@ def test_the_same_over_many_epochs(kind: type[Plays], data: st.DataObject) -> No
 def test_the_same_in_stretches_of_two_rows(kind: type[Plays], data: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as patch:
         for module in (batch, feed, outputs):
-            patch.setattr(module, "STRETCH", 2)
+            patch.setattr(module, "CHUNK_ROWS", 2)
         check(kind, data.draw(settings_of(kind)), data.draw(histories(kind, steps=4, rows_min=6)))
 
 

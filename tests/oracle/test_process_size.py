@@ -15,7 +15,7 @@ import millpond
 from millpond import ListState, MapState, Process
 from millpond.pond import Pond
 from millpond.sources.memory import MemorySource
-from millpond.state import table as tables
+from millpond.state.tables import table as tables
 
 SCHEMA = pa.schema([("k", pa.int64()), ("verb", pa.string()), ("n", pa.int64())])
 
@@ -64,7 +64,7 @@ class Big(Process):
 def counted() -> Iterator[list[int]]:
     """The numbers of rows that lookups read."""
     read: list[int] = []
-    find = tables._places
+    find = tables._row_locations
 
     def places(spec: Any, hits: Any) -> Any:
         found = find(spec, hits)
@@ -72,7 +72,7 @@ def counted() -> Iterator[list[int]]:
             read.append(len(found[0]))
         return found
 
-    with mock.patch.object(tables, "_places", places):
+    with mock.patch.object(tables, "_row_locations", places):
         yield read
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from millpond.sources.memory import Bound
+from millpond.sources.memory import EventTimeBound
 from tests.oracle.process_model import EPOCH, SECOND, START, US, Collections, Living, Timed
 from tests.oracle.process_world import World
 
@@ -68,13 +68,13 @@ def test_a_timer_of_any_distance_fires_in_its_time_and_not_before(
         for share in (0.4, 0.9, 0.99, 0.999, 0.9999):
             at = int(distance * share * SECOND)
             world.clock.at_us = begin + at
-            world.source.push(Bound(FIRST_US + at))
+            world.source.push(EventTimeBound(FIRST_US + at))
             if share == 0.9:
                 world.push([(2, distance * 0.95, [["ctx", "delete", "plain", clock]])])
             world.drain()
             assert not any(row["id"] == -1 for row in world.pond.read("out").to_pylist())
         world.clock.at_us = begin + int(distance * SECOND) + 1000
-        world.source.push(Bound(FIRST_US + int(distance * SECOND)))
+        world.source.push(EventTimeBound(FIRST_US + int(distance * SECOND)))
         world.drain()
         assert sum(row["id"] == -1 for row in world.pond.read("out").to_pylist()) == 2
         assert len(world.pond.state_rows("plays", "timers")) == 3
@@ -88,7 +88,7 @@ def test_no_event_timer_fires_because_the_clock_moves(tmp_path: Path) -> None:
         world.clock.advance(3600 * SECOND)
         world.drain()
         assert world.pond.epoch == before, "there is nothing to do"
-        world.source.push(Bound(FIRST_US + SECOND))
+        world.source.push(EventTimeBound(FIRST_US + SECOND))
         world.drain()
         assert world.pond.state_rows("plays", "timers") == []
 

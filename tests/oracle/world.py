@@ -91,7 +91,7 @@ class World:
         }
         # Runs of a few rows would all be of one size; told apart, some merges begin above the oldest run.
         self._tiers = mock.patch(
-            "millpond.state.compaction.TIER_BYTES", self.rng.choice([256, 1024, 64 << 10])
+            "millpond.state.runs.compaction.TIER_BYTES", self.rng.choice([256, 1024, 64 << 10])
         )
         self._tiers.start()
         self.a = MemorySource(A, append_only=False)
@@ -115,7 +115,7 @@ class World:
         )
         build(pond, self.a, self.e, self.cases)
         if not self.threads:
-            with mock.patch("millpond.engine.runner.ThreadPoolExecutor", AtOnce):
+            with mock.patch("millpond.engine.coordinator.runner.ThreadPoolExecutor", AtOnce):
                 pond._driver.boot()
         return pond
 

@@ -8,7 +8,7 @@ import pytest
 
 from .world import World
 
-SEEDS = int(os.environ.get("MILLPOND_SIM_SEEDS", "80"))
+SEEDS = int(os.environ.get("MILLPOND_SIM_SEEDS", "40"))
 FIRST = int(os.environ.get("MILLPOND_SIM_FIRST", "0"))
 
 

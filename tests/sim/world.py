@@ -17,18 +17,21 @@ import contextlib
 import random
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from millpond.clock import ManualClock
 from millpond.control.admission import Bounds
-from millpond.engine.coordinator import CHANGED_MEANWHILE, Coordinator, Policy
+from millpond.engine.change.programs import program_of
+from millpond.engine.coordinator.coordinator import Coordinator
+from millpond.engine.coordinator.policy import Policy
+from millpond.engine.coordinator.program_changes import CHANGED_MEANWHILE
+from millpond.engine.coordinator.protocol import BACKGROUND, Event, Halt, Instruction, Wait, Woke
+from millpond.engine.coordinator.shell import Shell
 from millpond.engine.inline import InlineEngine
-from millpond.engine.programs import program_of
-from millpond.engine.protocol import BACKGROUND, Event, Halt, Instruction, Wait, Woke
-from millpond.engine.shell import Shell
-from millpond.engine.worker import Worker
+from millpond.engine.task.worker import Worker
 from millpond.errors import ConflictError, InvalidError, MillpondError, UnavailableError
 from millpond.operators.aggregate import Agg, Aggregate, feeds_for
 from millpond.operators.bag import Bag
@@ -40,14 +43,15 @@ from millpond.plan.levels import cut
 from millpond.plan.nodes import Plan, SinkNode, View
 from millpond.serve.reader import Reader
 from millpond.sources.memory import MemorySource
-from millpond.state import history, inbox
-from millpond.state.fork import fork
-from millpond.state.manifest import Manifest, is_kept
-from millpond.state.memory_store import MemoryStore
-from millpond.state.pins import pin_plan, unpin
+from millpond.state import inbox
+from millpond.state.manifest import history
+from millpond.state.manifest.fork import fork
+from millpond.state.manifest.manifest import Manifest, is_kept
+from millpond.state.manifest.pins import pin_plan, unpin
+from millpond.state.manifest.snapshot import Snapshot
 from millpond.state.plan_file import digest
-from millpond.state.snapshot import Snapshot
-from millpond.state.store import Data, Names, Put, PutUnknownError, StoreError
+from millpond.state.store.memory_store import MemoryStore
+from millpond.state.store.store import Data, Names, Put, PutUnknownError, StoreError
 from tests.unit.engine.hold import hold
 
 from .baton import Actor, Baton, Killed
@@ -191,8 +195,8 @@ class World:
         aggs = (Agg("n", "count"), Agg("hi", "max", "k"))
         by_v = Aggregate(("v",), aggs, feeds_for(aggs, False))
         plan, _ = plan.with_node("by_v", by_v, ("rows",) * len(by_v.feeds))
-        aggs = (Agg("keys", "count"),)
-        sizes = Aggregate(("n",), aggs, feeds_for(aggs, False))
+        counts = (Agg("keys", "count"),)
+        sizes = Aggregate(("n",), counts, feeds_for(counts, False))
         plan, _ = plan.with_node("sizes", sizes, ("by_key",) * len(sizes.feeds))
         plan = plan.with_view(View("by_v", "by_v", "by_v/groups"))
         return plan.with_view(View("sizes", "sizes", "sizes/groups"))
@@ -296,12 +300,10 @@ class World:
         for name, known in self.plans.items():
             worker.know_plan(name, known)
         self.workers.append(worker)
-        program = program_of(catalog, plan)
+        program = replace(program_of(catalog, plan), tables=None, late=frozenset(), late_needed=frozenset())
         coordinator = Coordinator(
             pond=f"{self.rng.getrandbits(64):x}",
-            catalog=catalog,
-            sources=program.sources,
-            sinks=program.sinks if sinks else [],
+            program=program if sinks else replace(program, sinks=()),
             parallelism=None,
             policy=Policy(
                 bounds=Bounds(rows_max=self.rng.choice([1, 3, 100]), rows_min=1),
@@ -313,9 +315,7 @@ class World:
             ),
             ids=lambda: f"{self.rng.getrandbits(64):016x}",
             now_us=self.clock.now_us(),
-            wakes=program.wakes,
             based_on=None if head is None else catalog,
-            constant=program.constant,
         )
         shell = Shell(worker, InlineEngine(worker), plan, cut(plan), catalog, self.clock, checks=True)
         return coordinator, shell
@@ -372,7 +372,7 @@ class World:
                     self.check_snapshot(snapshot, view)
                     self.readers_done += 1
             except UnavailableError as error:
-                from millpond.state.store import MissingError
+                from millpond.state.store.store import MissingError
 
                 assert not isinstance(error, MissingError), f"a reader met a missing file: {error}"
             except InvalidError:

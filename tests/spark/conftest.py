@@ -27,15 +27,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def _many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows, and many tasks all the same: what passes between them is what is tested here."""
-    from millpond.engine.spark import SparkEngine
+    from millpond.engine.spark.engine import SparkEngine
 
-    monkeypatch.setattr(SparkEngine, "rows_alone", 0)
+    monkeypatch.setattr(SparkEngine, "single_task_rows_max", 0)
 
 
 @pytest.fixture(scope="session")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The one Spark session of this test run."""
-    from millpond.engine.spark_session import make_session
+    from millpond.engine.spark.session import make_session
 
     made = make_session("local[2]", extra={"spark.local.dir": str(tmp_path_factory.mktemp("spark"))})
     yield made
@@ -71,7 +71,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., 
 
 
 def _serve(calls: Connection, folder: str) -> None:
-    from millpond.engine.spark_session import make_session
+    from millpond.engine.spark.session import make_session
 
     os.environ["SPARK_WORKER_DIR"] = os.path.join(folder, "work")
     session = make_session(CLUSTER, extra={"spark.local.dir": folder})

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import millpond
-from millpond.engine.backfill import Progress
+from millpond.engine.change.backfill import Progress
 from millpond.sources.files import FileSource
 from tests.oracle import pipeline
 from tests.oracle.test_changes import ChangingWorld

@@ -82,10 +82,10 @@ def test_a_staged_file_that_changed_or_is_gone_is_noticed(session: Any, tmp_path
     path = next(Path(source.path).glob("part-*"))
     content = path.read_bytes()
     path.unlink()
-    with pytest.raises(DataError, match="not as it was written"):
+    with pytest.raises(DataError, match="was changed or removed"):
         stage(frame(session), tmp_path / "s")
     path.write_bytes(content[:-1])
-    with pytest.raises(DataError, match="not as it was written"):
+    with pytest.raises(DataError, match="was changed or removed"):
         stage(frame(session), tmp_path / "s")
     path.write_bytes(content)
     assert stage(frame(session), tmp_path / "s") == source

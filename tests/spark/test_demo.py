@@ -8,9 +8,9 @@ from pathlib import Path
 
 from millpond.cli.arguments import open_reader
 from millpond.cli.commands.demo import FAST_EVENTS, FAST_SECONDS
-from millpond.cli.demo.feed import Feed
+from millpond.cli.demo.feed import DemoFeed
 from millpond.cli.demo.pipeline import batch, same
-from millpond.state import history
+from millpond.state.manifest import history
 
 
 def test_demo(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_demo(tmp_path: Path) -> None:
     }  # a few rows are one task's, whatever is set
     assert set(ran) == {1, 2, 5}
     assert ran[5][1:] == [5, 5, 5]
-    feed = Feed(FAST_EVENTS, FAST_EVENTS // FAST_SECONDS)
+    feed = DemoFeed(FAST_EVENTS, FAST_EVENTS // FAST_SECONDS)
     assert feed.done(head.positions) == FAST_EVENTS
     for view, wanted in batch(feed, head).items():
         assert same(reader.read(view), wanted), view

@@ -12,7 +12,7 @@ import cloudpickle
 import pyarrow as pa
 import pytest
 
-from millpond.state.history import read_manifest
+from millpond.state.manifest.history import read_manifest
 from tests.oracle import pipeline
 from tests.oracle.pipeline import VIEWS, ViewCase
 from tests.oracle.world import World

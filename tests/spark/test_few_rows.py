@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import millpond
-from millpond.engine import shell
-from millpond.engine.spark import SparkEngine, WholeChain
+from millpond import tuning
+from millpond.engine.spark.engine import SparkEngine, WholeChain
 
 VIEWS = """
     CREATE TABLE t (id int PRIMARY KEY, k int, x int);
@@ -38,8 +38,8 @@ def run(path: Path, **options: Any) -> tuple[list[Any], list[Any]]:
 
 def test_one_task_runs_all_levels(session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected, _ = run(tmp_path / "inline", engine="inline")
-    monkeypatch.setattr(SparkEngine, "rows_alone", 2000)
-    monkeypatch.setattr(shell, "APART_US", 10**12)
+    monkeypatch.setattr(SparkEngine, "single_task_rows_max", 2000)
+    monkeypatch.setattr(tuning, "PLAN_PARTS_US", 10**12)
     called: list[int] = []
     made = WholeChain.__init__
     monkeypatch.setattr(WholeChain, "__init__", lambda self, spec: called.append(1) or made(self, spec))
@@ -50,8 +50,8 @@ def test_one_task_runs_all_levels(session: Any, tmp_path: Path, monkeypatch: pyt
 
 def test_many_views_are_run_in_parts(session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected, _ = run(tmp_path / "inline", engine="inline")
-    monkeypatch.setattr(SparkEngine, "rows_alone", 2000)
-    monkeypatch.setattr(shell, "APART_US", 0)
+    monkeypatch.setattr(SparkEngine, "single_task_rows_max", 2000)
+    monkeypatch.setattr(tuning, "PLAN_PARTS_US", 0)
     found, tasks = run(tmp_path / "spark", spark=session)
     assert found == expected
     assert set(tasks[-1]) == {2} and len(tasks[-1]) > 1

@@ -10,10 +10,10 @@ import duckdb
 import pytest
 
 import millpond
-from millpond.engine.backfill import Progress
+from millpond.engine.change.backfill import Progress
 from millpond.pond import Pond
-from millpond.state import history
-from millpond.state.manifest import Manifest
+from millpond.state.manifest import history
+from millpond.state.manifest.manifest import Manifest
 
 ROWS = 3000
 OPTIONS: dict[str, Any] = {
@@ -81,7 +81,7 @@ def test_a_view_is_filled_between_epochs_and_goes_on_after_a_restart(session: An
     pond.close()
 
     pond = millpond.open(tmp_path / "pond", spark=session, **OPTIONS)
-    pond._watch.on_progress = feed
+    pond._listeners.on_progress = feed
     assert "new" not in pond.views()
     pond.drain()
     assert "new" in pond.views()

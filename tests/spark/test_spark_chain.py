@@ -16,10 +16,11 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from millpond.engine.depot import FRAME_BYTES_MIN, Shelf
-from millpond.engine.frames import Raw
-from millpond.engine.spark_chain import SparkChain
-from millpond.engine.spark_served import paths_at_exit
+from millpond import tuning
+from millpond.engine.spark.chain import SparkChain
+from millpond.engine.spark.served_results import paths_at_exit
+from millpond.engine.task.frame_files import Shelf
+from millpond.engine.task.frames import Raw
 from millpond.errors import DataError, InternalError, InvalidError, UnavailableError
 
 # The workers cannot import this file: send what is defined here by value.
@@ -124,7 +125,7 @@ def test_a_receiver_holds_one_frame_at_a_time(chain: SparkChain) -> None:
 
 
 def test_large_frames_of_one_machine_are_files_and_go_with_the_job(chain: SparkChain, session: Any) -> None:
-    large = FRAME_BYTES_MIN + 1  # neither a whole page, nor the first of the file
+    large = tuning.FRAME_FILE_BYTES_MIN + 1  # neither a whole page, nor the first of the file
 
     def send(task: int, incoming: Iterator[Raw]) -> Routed:
         for target in range(2):
@@ -145,7 +146,7 @@ def test_large_frames_of_one_machine_are_files_and_go_with_the_job(chain: SparkC
 
 def test_files_of_a_failed_job_go_too(chain: SparkChain, session: Any) -> None:
     def send(task: int, incoming: Iterator[Raw]) -> Routed:
-        yield 0, b"x" * FRAME_BYTES_MIN
+        yield 0, b"x" * tuning.FRAME_FILE_BYTES_MIN
 
     def fail(task: int, incoming: Iterator[Raw]) -> Routed:
         raise DataError(f"there were {len(left_by(next(iter(incoming))))}")
@@ -320,7 +321,7 @@ def test_a_dead_worker_without_retries_is_unavailable(chain: SparkChain) -> None
 def test_input_cut_short_is_an_error_not_the_end() -> None:
     import io
 
-    from millpond.engine.spark_chain import RawFrames
+    from millpond.engine.spark.chain import RawFrames
 
     whole = b"\0\0\0\2ab" + b"\0\0\0\1c" + b"\xff\xff\xff\xff"
     assert list(RawFrames().load_stream(io.BytesIO(whole))) == [b"ab", b"c"]
@@ -367,7 +368,7 @@ def test_cancel_without_jobs_returns(chain: SparkChain) -> None:
 # -- a long life --------------------------------------------------------------
 
 
-def test_300_runs_leave_nothing_behind(chain: SparkChain, session: Any) -> None:
+def test_100_runs_leave_nothing_behind(chain: SparkChain, session: Any) -> None:
     payload = b"x" * 100_000
 
     def send(task: int, incoming: Iterator[bytes]) -> Routed:
@@ -378,11 +379,11 @@ def test_300_runs_leave_nothing_behind(chain: SparkChain, session: Any) -> None:
         for _ in range(count):
             assert len(chain.run([send, gather], [2, 2], description="long life")) == 4
 
-    runs(30)
+    runs(20)
     before = footprint(session)
-    runs(300)
+    runs(100)
     after = footprint(session)
-    # 300 runs write 120 MB of shuffle files and make 4,500 Java objects.
+    # 100 runs write 40 MB of shuffle files and make 1,500 Java objects.
     assert after["disk_mb"] <= 1, (before, after)
     assert after["java_objects"] <= before["java_objects"] + 50, (before, after)
     # Java keeps the path of every file that it is to delete when it ends, as each socket is.

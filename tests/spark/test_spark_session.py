@@ -12,10 +12,11 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from millpond.engine import daemon, spark
-from millpond.engine.spark import SparkEngine
-from millpond.engine.spark_chain import SparkChain
-from millpond.engine.spark_session import DAEMON, SETTINGS, _unfit, advice, check_session, make_session
+from millpond.engine.spark import daemon
+from millpond.engine.spark import engine as spark
+from millpond.engine.spark.chain import SparkChain
+from millpond.engine.spark.engine import SparkEngine
+from millpond.engine.spark.session import DAEMON, SETTINGS, _unfit, advice, check_session, make_session
 from millpond.errors import InvalidError
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -42,7 +43,7 @@ def test_workers_are_forked_warm_frozen_and_without_threads(session: Any) -> Non
     def look(item: bytes) -> bytes:
         import gc
 
-        from millpond.engine.daemon import MODULES
+        from millpond.engine.spark.daemon import MODULES
 
         cold = [name for name in MODULES if name not in sys.modules]
         return f"{sys.executable} {cold} {gc.get_freeze_count() > 10_000}".encode()
@@ -53,7 +54,7 @@ def test_workers_are_forked_warm_frozen_and_without_threads(session: Any) -> Non
 
 def test_before_the_first_epoch_every_core_has_a_worker_that_is_ready(session: Any) -> None:
     def look(task: int, frames: Any) -> Any:
-        from millpond.operators import duck
+        from millpond.kernels import duck
 
         ready = duck._session.pid == os.getpid() and duck._session.kernel is not None
         yield 0, f"{os.getpid()} {ready}".encode()
@@ -81,7 +82,7 @@ def test_the_daemon_starts_no_thread_before_it_forks(tmp_path: Path) -> None:
     script.write_text(
         f"import sys; sys.path[:0] = {sys.path!r}\n"
         "import numpy, pyarrow, pyspark.daemon\n"
-        "from millpond.engine import daemon\n"
+        "from millpond.engine.spark import daemon\n"
         "def manager():\n"
         "    print(daemon.threads(), flush=True)\n"
         "    sys.exit(3)\n"
@@ -105,7 +106,7 @@ def test_threads_before_the_fork_are_reported() -> None:
         """
         import threading, time
         threading.Thread(target=time.sleep, args=(5,), daemon=True).start()
-        from millpond.engine import daemon
+        from millpond.engine.spark import daemon
         daemon.prepare()
         """
     )
@@ -137,8 +138,8 @@ def test_another_spark_is_refused(session: Any, monkeypatch: pytest.MonkeyPatch)
 def test_sessions_with_broken_settings_are_refused_and_the_console_is_quiet() -> None:
     done = in_a_process(
         """
-        from millpond.engine.spark_chain import SparkChain
-        from millpond.engine.spark_session import check_session, make_session
+        from millpond.engine.spark.chain import SparkChain
+        from millpond.engine.spark.session import check_session, make_session
         from millpond.errors import MillpondError
 
         def tell(session, check=check_session):

@@ -19,7 +19,7 @@ import millpond
 from tests.sql.world import plain
 
 DELAY_S = 4
-START = datetime.datetime(2024, 1, 1)
+START = datetime.datetime(2024, 1, 1, 14, 59, 30)  # 30 seconds before the end of a day in Tokyo
 SCHEMA = pa.schema([("k", pa.string()), ("ts", pa.timestamp("us")), ("v", pa.int64())])
 STREAMS = ("a", "b")
 
@@ -27,6 +27,9 @@ OURS = {
     "T": "TUMBLE({}, ts, INTERVAL '10 seconds')",
     "H": "HOP({}, ts, INTERVAL '5 seconds', INTERVAL '10 seconds')",
     "S": "SESSION({}, ts, INTERVAL '3 seconds', k)",
+    "C": "CUMULATE({}, ts, INTERVAL '5 seconds', INTERVAL '15 seconds')",
+    "D": "CALENDAR({}, ts, 'day', 'Asia/Tokyo')",
+    "R": "{}",
 }
 TUMBLED = "time_bucket(INTERVAL 10 SECOND, ts)"
 THEIRS = {
@@ -38,12 +41,19 @@ THEIRS = {
       from (select *, sum(gap) over (partition by k order by ts range unbounded preceding) n
         from (select *, case when ts - lag(ts) over (partition by k order by ts) <= INTERVAL 3 SECOND then 0 else 1 end gap
           from {0}))) where {1})""",
+    "C": """(select * from (select q.*, time_bucket(INTERVAL 15 SECOND, ts) window_start, e window_end from {0} q,
+      unnest(generate_series(time_bucket(INTERVAL 5 SECOND, ts) + INTERVAL 5 SECOND,
+        time_bucket(INTERVAL 15 SECOND, ts) + INTERVAL 15 SECOND, INTERVAL 5 SECOND)) x(e)) where {1})""",
+    "D": """(select * from (select *, date_trunc('day', ts + INTERVAL 9 HOUR) - INTERVAL 9 HOUR window_start,
+      date_trunc('day', ts + INTERVAL 9 HOUR) + INTERVAL 15 HOUR window_end from {0}) where {1})""",
+    "R": "(select * from (select *, ts window_end from {0}) where {1})",
 }  # fmt: skip
-WINDOW = re.compile(r"\b([THS])([ab])\b")
+WINDOW = re.compile(r"\b([THSCDR])([ab])\b")
 
 
 class Streams:
-    """A query names windows as Ta, Hb, Sa: of ten seconds, of ten every five, sessions of three per k."""
+    """A query names windows as Ta, Hb, Sa: of ten seconds, of ten every five, sessions of three per k,
+    Ca, Da: windows that grow by five seconds up to fifteen, and days of Tokyo; Ra: its rows."""
 
     def __init__(
         self,
@@ -165,7 +175,7 @@ class Streams:
             if not used <= self.bounds.keys():
                 return THEIRS[m[1]].format(m[2], "false")
             least = min(self.bounds[s] for s in used)
-            sign = "<" if m[1] == "S" else "<="
+            sign = "<" if m[1] in "SDR" else "<="
             return THEIRS[m[1]].format(m[2], f"window_end {sign} TIMESTAMP '{least}'")
 
         return WINDOW.sub(written, query)

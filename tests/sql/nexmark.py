@@ -12,15 +12,16 @@ from benchmarks.nexmark import compare, queries
 from millpond.flow.stream import Stream
 from millpond.pond import Pond
 from millpond.sources.nexmark import NexmarkSource
-from millpond.sources.nexmark_events import NexmarkConfig, generate
-from millpond.sql.bind import Binder
-from millpond.sql.expressions import Column
-from millpond.sql.query import lower_query
-from millpond.sql.relation import Relation
+from millpond.sources.nexmark_events import Kind, NexmarkConfig, generate
+from millpond.sql.binding.bind import Binder
+from millpond.sql.lowering.expressions import StepColumn
+from millpond.sql.lowering.query import lower_query
+from millpond.sql.lowering.relation import Relation
+from millpond.sql.text.emit_clause import Emission
 
 EVENTS = 6000
 CONFIG = NexmarkConfig(events_per_second=200)  # half a minute, and no two events at one time
-KINDS = ("person", "auction", "bid")
+KINDS: tuple[Kind, ...] = ("person", "auction", "bid")
 SIDE = pa.table({"key": pa.array(range(10_000), pa.int64()), "value": [f"side-{n}" for n in range(10_000)]})
 
 
@@ -55,18 +56,18 @@ def define(pond: Pond, con: duckdb.DuckDBPyConnection) -> None:
     binder, relations = Binder(), {}
     for table in (*KINDS, "side_input"):
         found = con.sql(f"from {table}")
-        columns = tuple(Column(n, str(k)) for n, k in zip(found.columns, found.types, strict=True))
+        columns = tuple(StepColumn(n, str(k)) for n, k in zip(found.columns, found.types, strict=True))
         if table == "side_input":
             step = pond.table(table, SIDE.schema, key="key").step
         else:
-            source: Any = NexmarkSource(table, EVENTS, CONFIG)
+            source: Any = NexmarkSource(table, EVENTS, CONFIG)  # type: ignore[arg-type]
             step = pond.stream(table, source, event_time="date_time", delay="4s").step
         relations[table] = Relation(step, columns)
         binder.table(table, columns)
     for name in names():
         text = queries.text("millpond", name)
         asked = text.removesuffix(queries.ON_CLOSE).strip()
-        view = lower_query(pond._builder, binder, relations, name, asked, text != asked)
+        view = lower_query(pond._builder, binder, relations, name, asked, Emission(on_close=text != asked))
         Stream(pond._builder, view.step).view(name)
     pond.insert("side_input", SIDE)
 

@@ -47,8 +47,12 @@ select id from t limit extract(hour from now());
 select * from range(timestamp '2024-01-01', localtimestamp, interval 1 day);
 -- now() can only be compared with columns
 select id from t where b = current_date::varchar;
--- TUMBLE cannot be read: it takes 3 arguments, there are 2
+-- TUMBLE cannot be read: it takes 3 or 4 arguments, there are 2
 select * from tumble(t, ts);
+-- the size of CUMULATE must be a multiple of its step
+select * from cumulate(t, ts, interval 7 minute, interval 1 hour);
+-- CALENDAR cannot be read: it takes 3 or 4 arguments, there are 2
+select * from calendar(t, ts);
 -- the length of a window must be of days or less
 select * from tumble(t, ts, interval 1 month);
 -- the time of a window must be a timestamp, this one is INTEGER

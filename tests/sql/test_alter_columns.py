@@ -210,10 +210,10 @@ def test_whoever_did_not_know_of_the_change_is_understood(pond: Pond) -> None:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, old) as writer:
         writer.write_table(pa.table({"id": [2], "a": [2], "b": [2], "_w": [1]}, schema=old))
-    pond._door.append("rows", {"table": "t", "rows": 1}, sink.getvalue().to_pybytes())
+    pond._inbox.append("rows", {"table": "t", "rows": 1}, sink.getvalue().to_pybytes())
     logic = {"table": "t", "name": "t", "reads": [], "columns": [["id", "id"], ["a", "a"], ["b", "b"]]}
-    pond._door.append(LOGIC, {**logic, "verb": "update", "sql": "UPDATE t SET a = a * 10 WHERE id = 2"}, b"")
-    pond._door.append(LOGIC, {**logic, "verb": "update", "sql": "UPDATE t SET b = 0"}, b"")
+    pond._inbox.append(LOGIC, {**logic, "verb": "update", "sql": "UPDATE t SET a = a * 10 WHERE id = 2"}, b"")
+    pond._inbox.append(LOGIC, {**logic, "verb": "update", "sql": "UPDATE t SET b = 0"}, b"")
     pond.sql("FLUSH")
     assert rows(pond, "SELECT id, z, c FROM t") == [(1, 1, 7), (2, 20, 7)]
     (error,) = pond.errors().to_pylist()

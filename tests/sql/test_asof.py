@@ -54,9 +54,9 @@ def test_every_kind_is_the_batch_query(parallelism: int, tmp_path: Path) -> None
     )
     world.view("right_only", "select r.id from l asof right join r on l.k = r.k and l.t >= r.t")
     chance = random.Random(parallelism)
-    for epoch in range(6):
+    for epoch in range(4):
         change(world, chance)
-        if epoch == 3:
+        if epoch == 2:
             world.pond.compact()
         world.check(f"epoch {epoch}")
     world.close()

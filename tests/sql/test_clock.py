@@ -12,7 +12,7 @@ import pytest
 
 import millpond
 from millpond.clock import ManualClock
-from millpond.sql.clock import macros
+from millpond.sql.binding.now import macros
 from tests.sql.world import World
 
 US, SECOND, HOUR, DAY = 1, 1_000_000, 3_600_000_000, 86_400_000_000

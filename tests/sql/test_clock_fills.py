@@ -14,8 +14,8 @@ import pytest
 
 import millpond
 from millpond.clock import ManualClock
-from millpond.sql.clock import macros
-from millpond.state.manifest import Manifest
+from millpond.sql.binding.now import macros
+from millpond.state.manifest.manifest import Manifest
 
 SECOND = 1_000_000
 START = 1_709_164_800 * SECOND

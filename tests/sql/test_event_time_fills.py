@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from millpond.state import history
-from millpond.state.manifest import Manifest
+from millpond.state.manifest import history
+from millpond.state.manifest.manifest import Manifest
 from tests.sql.event_time import Streams
 from tests.sql.test_event_time import TIMED, WINDOWED
 

@@ -9,8 +9,8 @@ import duckdb
 import pytest
 
 from millpond.errors import InvalidError
-from millpond.sql.bind import Binder
-from millpond.sql.expressions import Column, render
+from millpond.sql.binding.bind import Binder
+from millpond.sql.lowering.expressions import StepColumn, render
 from tests.sql.functions import COLUMNS, MORE, calls, functions, samples
 
 REFUSED = Path(__file__).parent / "functions_refused.txt"
@@ -21,7 +21,7 @@ def test_functions_mean_the_same_when_written_again() -> None:
     con.execute("set timezone = 'UTC'")
     samples(con)
     binder = Binder()
-    binder.table("s", [Column(name, kind) for name, (kind, _) in COLUMNS.items()])
+    binder.table("s", [StepColumn(name, kind) for name, (kind, _) in COLUMNS.items()])
     same, refused, wrong = set(), {}, {}
     tried = [(name, list(calls(name, types, more))) for name, types, more in functions(con)]
     tried += [(call.split("(")[0], [call]) for call in MORE]
@@ -65,7 +65,7 @@ def written(binder: Binder, call: str) -> str | None:
         return None
     names = list(COLUMNS)
     read = [int(c["index"]) for c in plan["children"][0]["column_indexes"]]
-    columns = [Column(names[n] if n < len(names) else names[0], "INTEGER") for n in read]
+    columns = [StepColumn(names[n] if n < len(names) else names[0], "INTEGER") for n in read]
     return render(plan["expressions"][0], columns)
 
 

@@ -25,7 +25,7 @@ from tests.sql.fuzz.postgres import Missing, Server
 from tests.sql.fuzz.queries import Queries
 from tests.sql.fuzz.shrink import report, shrunk
 
-CASES = int(os.environ.get("MILLPOND_FUZZ_CASES", "8"))
+CASES = int(os.environ.get("MILLPOND_FUZZ_CASES", "4"))
 FIRST = int(os.environ.get("MILLPOND_FUZZ_FIRST", "0"))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import millpond
-from millpond.engine.backfill import Progress
+from millpond.engine.change.backfill import Progress
 from millpond.errors import MillpondError
 from millpond.pond import Pond
 from millpond.state import inbox
@@ -83,7 +83,7 @@ def test_a_sink_that_fails_is_told(pond: Pond, tmp_path: Path) -> None:
 
 
 def test_a_compaction_is_told(pond: Pond, monkeypatch: pytest.MonkeyPatch) -> None:
-    from millpond.engine import shell
+    from millpond.engine.coordinator import shell
 
     seen: list[tuple[Any, ...]] = []
     real = shell.compact

@@ -10,8 +10,9 @@ import sqlglot
 
 import millpond
 from millpond.errors import InvalidError
-from millpond.sql import parse, scratch
-from millpond.sql.scratch import KeptScratch, Scratch
+from millpond.sql.reads import scratch
+from millpond.sql.reads.scratch import CachedScratch, Scratch
+from millpond.sql.text import parse
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def test_a_lookup_of_another_key_parses_and_shows_nothing(pond: Any, monkeypatch
     counted(scratch.Scratch, "rows")
     counted(scratch.Scratch, "view")
     counted(scratch.Scratch, "_drop")
-    counted(millpond.state.history, "read_head")  # a listing of all manifests
+    counted(millpond.state.manifest.history, "read_head")  # a listing of all manifests
     assert pond.sql(sql, params=["b"]).fetchall() == [(30,)]
     assert not done
     assert pond.sql(sql + " AND 1 = 1", params=["b"]).fetchall() == [(30,)]
@@ -68,8 +69,8 @@ def test_a_lookup_of_another_key_parses_and_shows_nothing(pond: Any, monkeypatch
 def test_what_is_kept_answers_as_what_is_not(pond: Any, sql: str, monkeypatch: pytest.MonkeyPatch) -> None:
     every: list[Any] = [[1, "a"], [2**40, "b"]] if "$1" in sql else [None]
     kept = [pond.sql(sql, params=params) for params in every * 2]
-    assert pond.session._kept_scratch is not None
-    monkeypatch.setattr("millpond.sql.session.may_keep", lambda *_: False)
+    assert pond.session._cached_scratch is not None
+    monkeypatch.setattr("millpond.sql.session.may_cache", lambda *_: False)
     fresh = [pond.sql(sql, params=params) for params in every * 2]
     for one, other in zip(kept, fresh, strict=True):
         assert (one.columns, one.types, one.arrow()) == (other.columns, other.types, other.arrow())
@@ -78,7 +79,7 @@ def test_what_is_kept_answers_as_what_is_not(pond: Any, sql: str, monkeypatch: p
 def test_rows_stay_no_longer_than_their_statement(pond: Any) -> None:
     assert pond.sql("SELECT n FROM v WHERE name = 'a'").fetchall() == [(2,)]
     assert pond.sql("SELECT n FROM v WHERE name = 'b'").fetchall() == [(1,)]
-    assert pond.session._kept_scratch.run("SELECT count(*) FROM v").fetchall() == [(0,)]
+    assert pond.session._cached_scratch.run("SELECT count(*) FROM v").fetchall() == [(0,)]
 
 
 def test_a_name_that_means_something_else_by_now(pond: Any) -> None:
@@ -95,14 +96,14 @@ def test_a_name_that_means_something_else_by_now(pond: Any) -> None:
 
 
 def test_few_relations_stay(pond: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scratch, "KEPT_MAX", 2)
+    monkeypatch.setattr(scratch, "CACHED_MAX", 2)
     pond.sql("CREATE MATERIALIZED VIEW w AS SELECT name, price FROM t WHERE price > 10")
     for _ in range(2):
         assert pond.sql("SELECT n FROM v WHERE name = 'a'").fetchall() == [(2,)]
         assert pond.sql("SELECT count(*) FROM w").fetchall() == [(2,)]
         assert pond.sql("SELECT name FROM t WHERE id = 1").fetchall() == [("a",)]
         assert pond.sql("SELECT count(*) FROM v JOIN w USING (name)").fetchall() == [(2,)]  # two at once
-        assert len(pond.session._kept_scratch._kept) <= 2
+        assert len(pond.session._cached_scratch._kept) <= 2
 
 
 def test_a_relation_that_cannot_be_shown_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,6 +118,6 @@ def test_a_relation_that_cannot_be_shown_leaves_nothing(monkeypatch: pytest.Monk
             with pytest.raises(duckdb.Error, match="no view today"):
                 pond.sql("SELECT * FROM t")
         assert pond.sql("SELECT * FROM t").fetchall() == [(1, 2)]
-        kept: KeptScratch = pond.session._kept_scratch
+        kept: CachedScratch = pond.session._cached_scratch
         (shown,) = kept.run("SELECT count(*) FROM duckdb_views() WHERE view_name LIKE 'rows%'").fetchall()
         assert shown == (1,)

@@ -82,7 +82,7 @@ def test_views_are_the_batch_queries(name: str, first: int, tmp_path: Path) -> N
         world.view(f"v{number}", query)
     world.check("empty")
     world.twin(tmp_path / "twin")
-    for epoch in range(4):
+    for epoch in range(3):
         change(world, rng)
         world.check(f"epoch {epoch}")
         world.shake(rng)

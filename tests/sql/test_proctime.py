@@ -123,6 +123,67 @@ def test_views_of_a_source_agree_on_what_comes_from_now_on(tmp_path: Path) -> No
     pond.close()
 
 
+CLOSING = """
+    CREATE TABLE log (k int, seen AS PROCTIME()) APPEND ONLY;
+    CREATE MATERIALIZED VIEW tumbled AS SELECT k, count(*) AS n, window_start
+      FROM TUMBLE(log, seen, INTERVAL '10 seconds') GROUP BY k, window_start, window_end EMIT ON WINDOW CLOSE;
+    CREATE MATERIALIZED VIEW hopped AS SELECT count(*) AS n, window_start
+      FROM HOP((SELECT k + 1 AS j FROM log WHERE k > 1), proctime(), INTERVAL '5 seconds', INTERVAL '10 seconds')
+      GROUP BY window_start, window_end EMIT ON WINDOW CLOSE;
+    CREATE MATERIALIZED VIEW sessions AS SELECT k, count(*) AS n, window_start, window_end
+      FROM SESSION(log, seen, INTERVAL '10 seconds', k) GROUP BY k, window_start, window_end EMIT ON WINDOW CLOSE
+"""
+
+
+def test_windows_by_processing_time_close_by_the_clock(tmp_path: Path) -> None:
+    """Each window is shown once, when the clock has reached its end, also without other input."""
+    rng, clock = random.Random(11), ManualClock(START)
+    settings: dict[str, Any] = {"engine": "inline", "clock": clock, "checks": True}
+    pond = millpond.open(tmp_path / "pond", parallelism=2, **settings)
+    pond.sql(CLOSING)
+    came: list[tuple[int, int]] = []  # (k, when)
+    for number in range(14):
+        clock.advance(rng.choice([0, 1, SECOND, 4 * SECOND, 10 * SECOND, 25 * SECOND]))
+        fresh = [rng.randrange(4) for _ in range(rng.randrange(4))]
+        if fresh:
+            pond.sql(f"INSERT INTO log (k) VALUES {', '.join(f'({k})' for k in fresh)}; FLUSH")
+        pond.drain()
+        came += [(k, clock.now_us()) for k in fresh]
+        check_closed(pond, came, clock.now_us())
+        if number % 4 == 3:
+            pond.close()
+            pond = millpond.open(tmp_path / "pond", parallelism=rng.randint(1, 3), **settings)
+    for view in ("tumbled", "hopped", "sessions"):
+        changes = pond.sql(f"SUBSCRIBE {view}").fetchall()
+        assert changes, "some windows have closed"
+        assert all(weight > 0 for _, weight, *_ in changes), f"{view} changed a window"
+    pond.close()
+
+
+def check_closed(pond: Pond, came: list[tuple[int, int]], now_us: int) -> None:
+    size = 10 * SECOND
+    tumbled = Counter((k, at // size * size) for k, at in came if at // size * size + size <= now_us)
+    wanted = Counter((k, n, utc(at)) for (k, at), n in tumbled.items())
+    assert rows(pond, "SELECT * FROM tumbled") == wanted
+    hops = Counter(
+        start
+        for k, at in came
+        if k > 1
+        for start in (at // (5 * SECOND) * 5 * SECOND - back for back in (0, 5 * SECOND))
+        if start > at - size and start + size <= now_us
+    )
+    assert rows(pond, "SELECT * FROM hopped") == Counter((n, utc(at)) for at, n in hops.items())
+    sessions: dict[int, list[list[int]]] = {}
+    for k, at in sorted(came):
+        if k in sessions and at - sessions[k][-1][-1] <= size:
+            sessions[k][-1].append(at)
+        else:
+            sessions.setdefault(k, []).append([at])
+    over = [(k, s) for k, own in sessions.items() for s in own if s[-1] + size < now_us]
+    wanted = Counter((k, len(s), utc(s[0]), utc(s[-1] + size)) for k, s in over)
+    assert rows(pond, "SELECT * FROM sessions") == wanted
+
+
 REFUSED = {
     "CREATE TABLE x (a int PRIMARY KEY, p AS PROCTIME())": "needs an APPEND ONLY table",
     "CREATE TABLE x (a int, p date AS PROCTIME()) APPEND ONLY": "holds an instant",

@@ -21,7 +21,7 @@ import pytest
 import millpond
 from millpond.errors import DataError, InvalidError, MillpondError
 from millpond.pond import Pond
-from millpond.sql.functions import check_known
+from millpond.sql.binding.functions import check_known
 from tests.sql.function_world import FunctionWorld, Row
 from tests.sql.world import Rows, plain
 
@@ -305,7 +305,7 @@ def test_every_type_goes_in_and_comes_out(pond: Pond) -> None:
 
 
 def _literal(value: Any, kind: str) -> str:
-    from millpond.sql.parameters import literal_of
+    from millpond.sql.text.parameters import literal_of
 
     if kind.startswith("MAP"):
         return "MAP {'k': 1}"

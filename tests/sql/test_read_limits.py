@@ -9,15 +9,19 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import duckdb
 import pytest
 
 import millpond
 from millpond import Pond
 from millpond.errors import InvalidError
-from millpond.operators import duck, spill
+from millpond.kernels import duck, spill
+from millpond.settings import Settings
+from millpond.sql.reads import limits
+from tests.waiting import until
 
 SOURCE = Path(millpond.__file__).parent
 SORT = (
@@ -106,11 +110,15 @@ def test_a_new_pond_has_limits_too() -> None:
 
 
 def test_ctrl_c_ends_a_select(pond: Pond) -> None:
-    timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
-    timer.start()
+    def press_when_it_runs() -> None:
+        until(lambda: any(thread.name == limits.THREAD for thread in threading.enumerate()))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    presser = threading.Thread(target=press_when_it_runs)
+    presser.start()
     with pytest.raises(KeyboardInterrupt):
         pond.sql(FOR_EVER)
-    timer.join()
+    presser.join()
     assert pond.sql("SELECT 42").fetchall() == [(42,)]
 
 
@@ -133,7 +141,7 @@ def test_rows_that_are_kept_once_are_repeated_part_by_part(pond: Pond) -> None:
 def test_a_process_that_was_killed_leaves_no_folder(tmp_path: Path) -> None:
     code = (
         "import os, signal, pathlib\n"
-        "from millpond.operators.spill import spill_folder\n"
+        "from millpond.kernels.spill import spill_folder\n"
         "made = pathlib.Path(spill_folder()); made.mkdir(); (made / 'block').write_bytes(b'x')\n"
         "print(made.parent, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -165,9 +173,35 @@ def test_every_database_is_without_a_progress_bar() -> None:
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "duckdb.connect"
     ]
-    assert made == ["operators/duck.py"]
+    assert made == ["kernels/duck.py"]
     con = duck.connect({"threads": 1, "enable_external_access": False})
     asked = "current_setting('enable_progress_bar'), current_setting('enable_external_access')"
     assert con.execute(f"select {asked}").fetchall() == [(False, False)]
     (folder,) = con.execute("select current_setting('temp_directory')").fetchone() or ("",)
     assert Path(folder).parent.name.startswith(spill.PREFIX)
+
+
+def test_a_query_that_is_cancelled_before_it_begins_never_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C can come before the thread has the work: nothing waits for a query that will not begin."""
+    jobs: list[Callable[[], None]] = []
+
+    def interrupted(job: Callable[[], None]) -> None:
+        jobs.append(job)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(limits, "_start", interrupted)
+    ran: list[bool] = []
+    limit = limits.ReadLimits.of(Settings(), {})
+    with pytest.raises(KeyboardInterrupt):
+        limits.limited(duckdb.connect(), limit, lambda: ran.append(True))
+    jobs[0]()
+    assert not ran
+
+
+def test_threads_of_reads_are_used_again() -> None:
+    with millpond.open("memory://", engine="inline") as pond:
+        pond.sql("CREATE TABLE t (n int)")
+        for _ in range(50):
+            pond.sql("SELECT n FROM t")
+    named = [thread for thread in threading.enumerate() if thread.name.startswith(limits.THREAD)]
+    assert len(named) <= limits.IDLE_MAX + 1

@@ -193,9 +193,12 @@ def test_volatile_changes_mean_the_same_when_replayed(pond: Pond) -> None:
 
 def test_ten_thousand_rows_in_one_statement(pond: Pond) -> None:
     pond.sql("CREATE TABLE t (id int PRIMARY KEY, name text)")
-    started = time.process_time()
-    pond.sql("INSERT INTO t VALUES\n" + ",\n".join(f"({n}, 'name {n}')" for n in range(10_000)))
-    assert time.process_time() - started < 4, "about a second of work: no pass over the text is slow"
+    took = []
+    for first, last in ((0, 1_000), (1_000, 10_000)):
+        started = time.process_time()
+        pond.sql("INSERT INTO t VALUES\n" + ",\n".join(f"({n}, 'name {n}')" for n in range(first, last)))
+        took.append(time.process_time() - started)
+    assert took[1] < 30 * took[0] + 1, "nine times the rows: no pass over the text is quadratic"
     pond.sql("FLUSH")
     assert rows(pond, "SELECT count(*), max(name) FROM t") == [(10_000, "name 9999")]
 
@@ -345,17 +348,16 @@ def test_reads_at_older_epochs(tmp_path: Path) -> None:
 
 
 def test_a_condition_on_the_key_reads_that_key_alone(pond: Pond, monkeypatch: pytest.MonkeyPatch) -> None:
-    from millpond.state.snapshot import Snapshot
+    from millpond.state.manifest.snapshot import Snapshot
 
     pond.sql("CREATE TABLE t (id int PRIMARY KEY, s text, x int); CREATE TABLE u (id int PRIMARY KEY, y int)")
     pond.sql("INSERT INTO t SELECT i, 's' || i, i FROM range(100) r(i); INSERT INTO u VALUES (7, 70); FLUSH")
     pond.sql("CREATE INDEX by_s ON t (s)")
     scans: list[str] = []
-    for way in ("whole", "parts", "scan"):
-        read = getattr(Snapshot, way)
-        monkeypatch.setattr(
-            Snapshot, way, lambda self, spec, c, read=read: scans.append(spec.name) or read(self, spec, c)
-        )
+    scan = Snapshot._scan
+    monkeypatch.setattr(
+        Snapshot, "_scan", lambda self, spec, columns: scans.append(spec.name) or scan(self, spec, columns)
+    )
     assert rows(pond, "SELECT x FROM t WHERE id = 7") == [(7,)]
     assert rows(pond, "SELECT x FROM t WHERE id = $1 AND x > 3", params=[7]) == [(7,)]
     assert rows(pond, "SELECT x FROM t WHERE id IN (7, 8, 8) ORDER BY x") == [(7,), (8,)]
@@ -547,6 +549,6 @@ def test_sql_and_flow_meet_by_name(pond: Pond) -> None:
     assert pond.read("s").to_pylist() == [{"s": 6}]
     with pond.changing():
         pond.stream_of("s").select(double="s * 2").view("doubled")
-        assert "inside of" in refused(pond, "CREATE TABLE inside (a int)")
+        assert "inside `with pond.changing()" in refused(pond, "CREATE TABLE inside (a int)")
     assert rows(pond, "SELECT double FROM doubled") == [(12,)]
     assert "flowed" in refused(pond, "DROP TABLE t")

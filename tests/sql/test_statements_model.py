@@ -9,6 +9,7 @@ import duckdb
 import pytest
 
 import millpond
+from tests.sampling import first
 
 
 def change(rng: random.Random, fresh: list[int]) -> str:
@@ -32,7 +33,7 @@ def change(rng: random.Random, fresh: list[int]) -> str:
     )
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", first(2, range(6)))
 def test_a_table_is_what_duckdb_makes_of_the_same_changes(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     key = "PRIMARY KEY" if seed % 2 else ""

@@ -135,7 +135,7 @@ def test_no_change_stops_the_inbox(tmp_path: Path) -> None:
             {**good, "keys": 5},
         ]
         for args in [*bad, {**good, "sql": "UPDATE t SET x = x + 1"}]:
-            pond._door.append("sql", args, b"")
+            pond._inbox.append("sql", args, b"")
         pond.sql("FLUSH")
         assert rows(pond, "SELECT * FROM t") == [(1, 2)]
         assert pond.errors().num_rows == len(bad), pond.errors().to_pylist()

@@ -14,10 +14,11 @@ import millpond
 from millpond.errors import InvalidError
 from millpond.flow.stream import Stream
 from millpond.sources.memory import MemorySource
-from millpond.sql.bind import Binder
-from millpond.sql.expressions import Column
-from millpond.sql.query import lower_query
-from millpond.sql.relation import Relation
+from millpond.sql.binding.bind import Binder
+from millpond.sql.lowering.expressions import StepColumn
+from millpond.sql.lowering.query import lower_query
+from millpond.sql.lowering.relation import Relation
+from millpond.sql.text.emit_clause import Emission
 from tests.sql.test_lowering import TABLES, change
 from tests.sql.world import World
 
@@ -84,12 +85,12 @@ def test_windows_are_shown_once_when_they_are_over(tmp_path: Path) -> None:
     source = MemorySource(schema)
     pond = millpond.open(tmp_path / "pond", engine="inline", parallelism=2, checks=True)
     stream = pond.stream("s", source, event_time="at", delay="4s")
-    columns = (Column("k", "VARCHAR"), Column("at", "TIMESTAMP"), Column("v", "BIGINT"))
+    columns = (StepColumn("k", "VARCHAR"), StepColumn("at", "TIMESTAMP"), StepColumn("v", "BIGINT"))
     binder = Binder()
     binder.table("s", columns)
     relations = {"s": Relation(stream.step, columns)}
     for name, query in ON_CLOSE.items():
-        found = lower_query(pond._builder, binder, relations, name, query, emit_on_close=True)
+        found = lower_query(pond._builder, binder, relations, name, query, emission=Emission(on_close=True))
         assert pond._builder.shape(found.step).append_only, f"{name} takes nothing back"
         Stream(pond._builder, found.step).view(name)
 
@@ -138,5 +139,5 @@ def tumbled(rows: list[dict[str, Any]], bound: datetime.datetime) -> set[tuple[A
 def test_windows_that_never_close_are_refused(query: str, why: str, tmp_path: Path) -> None:
     world = World(tmp_path / "pond", TABLES)
     with pytest.raises(InvalidError, match=why):
-        world.view("v", query, emit_on_close=True)
+        world.view("v", query, emission=Emission(on_close=True))
     world.close()

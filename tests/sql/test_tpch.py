@@ -53,7 +53,11 @@ ALL = ("insert", "update", "update", "delete")
 
 @pytest.mark.parametrize(
     ("scale", "rounds"),
-    [(0.002, ALL), (0.01, ("all of it",)), pytest.param(0.01, ALL, marks=pytest.mark.slow)],
+    [
+        (0.002, ALL),
+        pytest.param(0.01, ("all of it",), marks=pytest.mark.slow),
+        pytest.param(0.01, ALL, marks=pytest.mark.slow),
+    ],
     ids=["small", "one round", "four rounds"],
 )
 def test_all_queries_at_once(scale: float, rounds: Sequence[str], tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 import millpond
 from millpond.errors import InvalidError, MillpondError
 from millpond.pond import Pond
-from millpond.sql.user_words import aligned
+from millpond.sql.text.user_errors import aligned
 
 # One statement a line, of every clause: each is refused.
 STATEMENTS = (Path(__file__).parent / "refused_statements.sql").read_text().splitlines()

@@ -14,8 +14,8 @@ import pytest
 import millpond
 from millpond.errors import DataError
 from millpond.pond import Pond
-from millpond.state.segment import Segment
-from millpond.state.snapshot import Snapshot
+from millpond.state.manifest.snapshot import Snapshot
+from millpond.state.runs.segment import Segment
 
 ROWS = 12_000  # more than is handed to DuckDB whole
 
@@ -49,7 +49,7 @@ def test_only_the_columns_that_a_query_needs_are_looked_at(
     pond: Pond, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[list[str]] = []
-    for way in ("whole", "parts"):
+    for way in ("scan", "scan_batches"):
         read = getattr(Snapshot, way)
         monkeypatch.setattr(
             Snapshot, way, lambda self, spec, c, read=read: asked.append(list(c)) or read(self, spec, c)
@@ -101,7 +101,7 @@ def test_structs_in_structs_are_read_from_any_row_on(
     """DuckDB loses where a slice of them begins: it gets none."""
     count = 40 if batch_rows is None else ROWS
     if batch_rows is not None:
-        monkeypatch.setattr("millpond.sql.lazy.BATCH_ROWS", batch_rows)
+        monkeypatch.setattr("millpond.sql.reads.lazy_columns.BATCH_ROWS", batch_rows)
     with millpond.open(tmp_path / "pond", engine="inline", parallelism=3) as pond:
         pond.sql("CREATE TABLE t (id int PRIMARY KEY, a int)")
         pond.sql("CREATE MATERIALIZED VIEW v AS SELECT id, {'x': a, 'y': {'z': id}} AS s FROM t WHERE a > 2")

@@ -16,10 +16,10 @@ import pyarrow as pa
 
 import millpond
 from millpond.flow.stream import Stream
-from millpond.sql.bind import Binder
-from millpond.sql.expressions import Column
-from millpond.sql.query import lower_query
-from millpond.sql.relation import Relation
+from millpond.sql.binding.bind import Binder
+from millpond.sql.lowering.expressions import StepColumn
+from millpond.sql.lowering.query import lower_query
+from millpond.sql.lowering.relation import Relation
 
 Rows = collections.Counter[tuple[Any, ...]]
 
@@ -39,12 +39,12 @@ class World:
         self.relations: dict[str, Relation] = {}
         self.keys: dict[str, list[str]] = {}
         self.queries: dict[str, str] = {}
-        self.columns: dict[str, tuple[Column, ...]] = {}
+        self.columns: dict[str, tuple[StepColumn, ...]] = {}
         for name, (columns, key) in tables.items():
             self.con.execute(f"create table {name} ({', '.join(f'{c} {k}' for c, k in columns.items())})")
             schema = self.con.sql(f"select * from {name}").to_arrow_table().schema
             step = self.pond.table(name, schema, key=key).step
-            self.relations[name] = Relation(step, tuple(Column(c, k) for c, k in columns.items()))
+            self.relations[name] = Relation(step, tuple(StepColumn(c, k) for c, k in columns.items()))
             self.binder.table(name, self.relations[name].columns)
             self.keys[name] = [key] if isinstance(key, str) else list(key)
 

@@ -15,7 +15,7 @@ from millpond.errors import (
     MillpondError,
     UnavailableError,
 )
-from millpond.state.store import MissingError, PutUnknownError, StoreError
+from millpond.state.store.store import MissingError, PutUnknownError, StoreError
 
 KINDS = [InvalidError, ConflictError, UnavailableError, DataError, InternalError]
 

@@ -11,7 +11,8 @@ import pytest
 import millpond
 from millpond.errors import DataError, InvalidError
 from millpond.pond import Pond
-from millpond.state import history, inbox
+from millpond.state import inbox
+from millpond.state.manifest import history
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 

@@ -20,7 +20,7 @@ from millpond.plan.objects import SqlObject
 from millpond.sources.files import FileSource
 from millpond.sources.kafka import KafkaSource
 from millpond.sources.kafka_client import Cluster
-from millpond.state.store import open_store
+from millpond.state.store.store import open_store
 
 SECRET = "hunter2"
 

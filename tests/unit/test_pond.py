@@ -19,8 +19,8 @@ from millpond.errors import ConflictError, InternalError, InvalidError, Unavaila
 from millpond.pond import Pond
 from millpond.sources.memory import Crash, InjectedCrash, MemorySource
 from millpond.state import inbox
-from millpond.state.manifest import Manifest
-from millpond.state.store import open_store
+from millpond.state.manifest.manifest import Manifest
+from millpond.state.store.store import open_store
 from tests.waiting import until
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])

@@ -15,7 +15,7 @@ from millpond.clock import ManualClock
 from millpond.errors import InvalidError
 from millpond.pond import Pond
 from millpond.sources.memory import MemorySource
-from millpond.state.listing import Listing
+from millpond.state.manifest.listing import Listing
 from millpond.state.retention import PARTS, Retention
 
 TIMED = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us"))])
@@ -236,7 +236,7 @@ def test_a_command_that_cannot_be_done_is_refused_and_the_pond_goes_on(pond: Pon
         ("clear_errors", {"view": 7}),
         ("clear_late", {"step": "nothing"}),
     ):
-        pond._door.append(kind, args)
+        pond._inbox.append(kind, args)
         pond.drain()
         assert "refused" in pond.head().metrics["refused"]
     put(pond, 1, "1")
@@ -291,7 +291,7 @@ def test_a_new_view_over_a_source_is_refused_when_late_rows_of_it_were_dropped(c
         assert pond.late("s.watermark").num_rows == 0
         with pytest.raises(InvalidError) as caught, pond.changing():
             stream.key_by("k").aggregate(m="min(ts)").view("x")
-        assert "late rows of it are no longer kept" in str(caught.value)
+        assert "its late rows are no longer kept" in str(caught.value)
         assert pond.views() == ["v", "w"]
 
 

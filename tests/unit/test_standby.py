@@ -19,8 +19,8 @@ import millpond
 from millpond.control import lease
 from millpond.errors import ConflictError, InvalidError
 from millpond.pond import Pond
-from millpond.state import history
-from millpond.state.store import open_store
+from millpond.state.manifest import history
+from millpond.state.store.store import open_store
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
@@ -187,7 +187,7 @@ def test_a_standby_says_whom_it_waits_for_and_can_be_stopped(tmp_path: Path, way
             waits.append(holder)
             threading.Timer(0.05, standby.stop).start()
 
-        standby._watch.on_wait = waiting
+        standby.on_wait(waiting)
         assert getattr(standby, way)() in (None, epoch)
         assert waits == ["elsewhere:1"]
         assert standby.epoch == epoch, "it was never the writer"

@@ -336,7 +336,7 @@ RUNS: dict[str, Callable[[Pond, Path], Any]] = {
 @pytest.fixture
 def unverified(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plans may be edited in place: whoever means harm names them by their new digest, and the manifest after it."""
-    monkeypatch.setattr("millpond.engine.worker.read_plan", lambda store, name: store.get(name))
+    monkeypatch.setattr("millpond.engine.task.worker.read_plan", lambda store, name: store.get(name))
 
 
 @pytest.fixture
@@ -427,7 +427,7 @@ def test_sql_without_python_needs_no_trust(tmp_path: Path, monkeypatch: pytest.M
 def test_an_object_store_needs_trust_for_code_that_is_not_ours(
     pit: Pit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from millpond.state.local_store import LocalStore
+    from millpond.state.store.local_store import LocalStore
 
     monkeypatch.setattr(LocalStore, "uri", property(lambda self: "s3://bucket/pond"))
     with pit.open() as pond, pytest.raises(InvalidError, match="not known to be yours") as caught:
@@ -489,9 +489,9 @@ OUTSIDE = [
 @pytest.mark.parametrize("text", OUTSIDE)
 def test_no_sql_reaches_files_or_settings(tmp_path: Path, text: str) -> None:
     """Neither what somebody types, nor what a catalog holds, in any database that runs texts."""
-    from millpond.operators import duck
-    from millpond.sql.parse import parser
-    from millpond.sql.scratch import KeptScratch, Scratch
+    from millpond.kernels import duck
+    from millpond.sql.reads.scratch import CachedScratch, Scratch
+    from millpond.sql.text.parse import parser
 
     secret, target = tmp_path / "secret.csv", tmp_path / "target"
     secret.write_text("word\nhidden\n")
@@ -501,7 +501,7 @@ def test_no_sql_reaches_files_or_settings(tmp_path: Path, text: str) -> None:
         with pytest.raises(millpond.MillpondError):
             pond.sql(text).fetchall()
         binder: Any = pond.session.catalog.binder
-        closed = [duck.binder(), duck._connect(), parser(), Scratch()._con, KeptScratch()._con, binder._con]
+        closed = [duck.binder(), duck._connect(), parser(), Scratch()._con, CachedScratch()._con, binder._con]
     for connection in closed:
         with pytest.raises(
             Exception, match=r"disabled|locked|not allowed|[Cc]annot|does not exist|Permission"

@@ -1,8 +1,8 @@
 """The command line: `millpond`.
 
-Commands are plain functions, one file each or a small group; they take values,
-never print, and hand what they found to an `Output` (text for people, JSON for
-scripts).  `app.COMMANDS` is the list of them.
+Commands are plain functions, one file each or a small group.
+They take values, never print, and pass their result to a `CommandOutput` (text for people, JSON for scripts).
+`app.COMMANDS` lists them.
 """
 
 from __future__ import annotations

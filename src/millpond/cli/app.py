@@ -1,8 +1,8 @@
-"""The commands put together, and what happens when one fails.
+"""Assembles the commands into one program, and turns errors into exit codes.
 
-Every error is one of five kinds, and each kind has its exit code, so a script
-can tell "fix the call" from "try again" without reading text.  `0` is done,
-`1` is an answer that says no (a replay that came out otherwise).
+Every error is one of five kinds, and each kind has its exit code, so a script can tell "fix the call" from
+"try again" without reading text.
+`0` means done, `1` means that the answer is no (a replay that differs).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import millpond
 from millpond.cli.commands import clear
 from millpond.cli.commands.backup import backup, restore
 from millpond.cli.commands.bench import bench
-from millpond.cli.commands.control import rescale, rollback, savepoint
+from millpond.cli.commands.control import advance, finish, rescale, rollback, savepoint
 from millpond.cli.commands.demo import demo
 from millpond.cli.commands.epochs import epochs, show
 from millpond.cli.commands.explain import explain
@@ -32,7 +32,7 @@ from millpond.cli.commands.status import status
 from millpond.cli.commands.upkeep import compact, gc
 from millpond.cli.commands.version import version
 from millpond.cli.commands.views import errors, read, views
-from millpond.cli.output import Output
+from millpond.cli.output import CommandOutput
 from millpond.errors import (
     ConflictError,
     DataError,
@@ -43,7 +43,7 @@ from millpond.errors import (
 )
 
 Command = Callable[..., None]
-TRACEBACK = "MILLPOND_TRACEBACK"  # in the environment: unforeseen errors are shown with their stack
+TRACEBACK = "MILLPOND_TRACEBACK"  # an environment variable: show the stack of unexpected errors
 EXIT_CODES: dict[type[MillpondError], int] = {
     InvalidError: 2,
     ConflictError: 3,
@@ -54,21 +54,21 @@ EXIT_CODES: dict[type[MillpondError], int] = {
 COMMANDS: dict[str, tuple[Command, ...]] = {
     "Run": (demo, run, sql),
     "Look": (status, epochs, show, views, read, errors, explain, replay),
-    "Control": (rescale, savepoint, rollback, fork),
+    "Control": (rescale, advance, finish, savepoint, rollback, fork),
     "Upkeep": (compact, gc, backup, restore),
     "Other": (bench, version),
 }
 GROUPS: dict[str, tuple[str, str, tuple[Command, ...]]] = {  # name: panel, help, commands
     "state": (
         "Look",
-        "List, read, compare and export the state of steps, at any kept epoch.",
+        "List, read, compare and export the state of steps, at any retained epoch.",
         (ls, get, diff, export),
     ),
     "clear": ("Upkeep", "Drop error rows or late rows.", (clear.errors, clear.late)),
 }
 EXITS = (
-    "Exit codes: 0 done; 1 the answer is no (a replay that came out otherwise); 2 the call is wrong: fix it; "
-    "3 another writer won; 4 something is not there right now: try again; 5 stored data is wrong: stop; "
+    "Exit codes: 0 done; 1 the answer is no (a replay that differs); 2 the call is wrong: fix it; "
+    "3 another writer won; 4 something is unavailable: try again; 5 stored data is wrong: stop; "
     "70 a bug in millpond."
 )
 
@@ -82,17 +82,17 @@ def exit_code(error: MillpondError) -> int:
 
 
 def guarded(command: Command) -> Command:
-    """The command, with errors given to its output and turned into an exit code."""
+    """The command, with its errors written to its output and turned into exit codes."""
 
     @functools.wraps(command)
-    def run(*args: Any, output: Output, **kwargs: Any) -> None:
+    def run(*args: Any, output: CommandOutput, **kwargs: Any) -> None:
         try:
             command(*args, output=output, **kwargs)
         except MillpondError as error:
             output.error(error)
             raise typer.Exit(exit_code(error)) from None
         except ModuleNotFoundError as error:
-            # A plan holds the user's own functions and sources by the modules they are in.
+            # A plan names the user's functions and sources by their modules.
             output.error(
                 InvalidError(
                     f"the pipeline uses python module {error.name!r}, which cannot be imported here",
@@ -102,29 +102,29 @@ def guarded(command: Command) -> Command:
             raise typer.Exit(EXIT_CODES[InvalidError]) from None
         except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
             raise
-        except Exception as error:  # what no code foresaw: told in the same shape, with a code of its own
-            unforeseen = told(error)
-            output.error(unforeseen)
+        except Exception as error:  # unexpected: shown in the same form, with its own exit code
+            unexpected = wrapped(error)
+            output.error(unexpected)
             if TRACEBACK in os.environ:
                 traceback.print_exception(error)
-            raise typer.Exit(exit_code(unforeseen)) from error
+            raise typer.Exit(exit_code(unexpected)) from error
 
     return run
 
 
-def told(error: Exception) -> MillpondError:
+def wrapped(error: Exception) -> MillpondError:
     """An exception of another kind as one of ours."""
     detail = f"{type(error).__name__}: {error}"
     if isinstance(error, OSError):
-        return UnavailableError("the system did not do it", detail=detail)
+        return UnavailableError("an operation of the system failed", detail=detail)
     hint = f"it is a bug in millpond, or in your own code; {TRACEBACK}=1 shows where"
-    return InternalError("something unforeseen happened", detail=detail, hint=hint)
+    return InternalError("an unexpected error occurred", detail=detail, hint=hint)
 
 
 def make_app() -> typer.Typer:
     made = typer.Typer(
         name="millpond",
-        help="Run, look at, change and care for ponds: the state of streaming pipelines on Apache Spark.",
+        help="Run, inspect, change and maintain ponds: the state of streaming pipelines on Apache Spark.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         add_completion=True,

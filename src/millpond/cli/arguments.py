@@ -1,4 +1,4 @@
-"""The arguments that commands share, and what they turn into."""
+"""The arguments that several commands have, and their parsers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Annotated
 import typer
 
 import millpond
-from millpond.cli.output import Output, make_output
-from millpond.engine.worker import Worker
+from millpond.cli.output import CommandOutput
+from millpond.cli.output_formats import make_output
+from millpond.engine.task.worker import Worker
 from millpond.errors import InvalidError
 from millpond.serve.reader import Reader
-from millpond.state.store import Store
+from millpond.state.store.store import Store
 from millpond.state.trust import Trust
 
 PondArgument = Annotated[
@@ -29,16 +30,18 @@ EpochOption = Annotated[
 ]
 LimitOption = Annotated[int, typer.Option("--limit", "-n", min=0, help="Rows to show; 0 shows all.")]
 WaitOption = Annotated[
-    float, typer.Option("--wait", min=0, help="Seconds to wait for the running pipeline to do it.")
+    float, typer.Option("--wait", min=0, help="Seconds to wait until the running pipeline has executed it.")
 ]
 TrustOption = Annotated[
     bool,
-    typer.Option("--trust", help="Run code that is stored in the pond, though the pond may not be yours."),
+    typer.Option(
+        "--trust", help="Run code that is stored in the pond, even if somebody else may have written it."
+    ),
 ]
-TEXT: Output = make_output("text")
+TEXT: CommandOutput = make_output("text")
 
 
-def parse_output(kind: str | Output) -> Output:
+def parse_output(kind: str | CommandOutput) -> CommandOutput:
     try:
         return make_output(kind)
     except InvalidError as error:
@@ -46,7 +49,7 @@ def parse_output(kind: str | Output) -> Output:
 
 
 OutputOption = Annotated[
-    Output,
+    CommandOutput,
     typer.Option(
         "--output",
         "-o",
@@ -70,7 +73,7 @@ def parse_epoch(text: str | None) -> int | str | None:
 
 
 def open_reader(pond: str, trust: bool = False) -> Reader:
-    """A reader of the pond; nothing is started for it."""
+    """Open a pond for reading; nothing is started."""
     store = open_store_of(pond)
     return Reader(Worker(store, trust=Trust(store, trust)))
 

@@ -1,4 +1,4 @@
-"""The debugger of a replay: it stops where a user's code raised, or before a step."""
+"""The debugger of a replay: it stops where user code raised an exception, or before a step."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ MakeDebugger = Callable[[], pdb.Pdb]
 
 
 class Debugger:
-    """`on_input` and `on_error` for a replay; each opens pdb at its place."""
+    """The callbacks `on_input` and `on_error` of a replay; each opens pdb."""
 
     def __init__(self, make: MakeDebugger = pdb.Pdb) -> None:
         self._make = make
 
     def on_error(self, error: BaseException) -> None:
-        """Where it was raised; `c` goes on to the next one, `q` ends the replay."""
+        """Stop where the error was raised; `c` continues to the next error, `q` ends the replay."""
         trace = error.__traceback__
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         debugger = self._make()
@@ -29,7 +29,7 @@ class Debugger:
             raise BdbQuit
 
     def on_input(self, step: str, inputs: Inputs) -> None:
-        """Before a step: `inputs` are its deltas, as Arrow tables; `c` goes on, into breakpoints if any."""
+        """Stop before a step; `inputs` are its deltas as Arrow tables; `c` continues."""
         shown = ", ".join("nothing" if i is None else f"{i.num_rows} rows" for i in inputs)
-        print(f"step {step!r} gets {shown}; look at `inputs`, `c` goes on", file=sys.stderr)
+        print(f"step {step!r} gets {shown}; look at `inputs`, `c` continues", file=sys.stderr)
         self._make().set_trace(sys._getframe())

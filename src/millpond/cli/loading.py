@@ -1,8 +1,9 @@
-"""A pipeline file: Python that defines `pipeline(pond)` or opens a `pond` itself, or definitions in SQL.
+"""Loads a pipeline file: Python that defines `pipeline(pond)` or opens a `pond` itself, or SQL definitions.
 
-The file is run like a module, so a block under ``if __name__ == "__main__"`` is
-left out.  Its functions and classes are stored by value: no worker, and no
-process that reads the pond later, has to find the file.
+The file runs like a module, so a block under ``if __name__ == "__main__"`` does not run.
+Its functions and classes are stored by value: workers, and processes that read the pond later, do not need
+the
+file.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import millpond
 from millpond.errors import InvalidError, MillpondError
 from millpond.plan.nodes import Plan
 from millpond.pond import Pond
-from millpond.state.memory_store import MemoryStore
+from millpond.state.store.memory_store import MemoryStore
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class PipelineFile:
     pond: Pond | None  # opened by the file itself
 
     def plan(self) -> Plan:
-        """What the file defines, without a pond of its own being touched."""
+        """The plan that the file defines; no pond is changed."""
         if self.define is None:
             assert self.pond is not None
             return self.pond.plan
@@ -41,7 +42,7 @@ class PipelineFile:
             return scratch.plan
 
     def apply(self, pond: Pond) -> None:
-        """Define the pipeline over a pond."""
+        """Define the pipeline in a pond."""
         assert self.define is not None
         try:
             self.define(pond)
@@ -52,7 +53,7 @@ class PipelineFile:
 
 
 def load(file: str) -> PipelineFile:
-    """Run the file; what it defines.  One in SQL is run over the pond."""
+    """Run a Python file and return what it defines; a SQL file runs when it is applied to a pond."""
     path = Path(file).expanduser().absolute()
     try:
         text = path.read_text()
@@ -62,7 +63,7 @@ def load(file: str) -> PipelineFile:
         return PipelineFile(path, lambda pond: pond.session.define_all(text), None)
     module = types.ModuleType("pipeline_" + re.sub(r"\W", "_", path.stem))
     module.__file__ = str(path)
-    sys.modules[module.__name__] = module  # dataclasses and type hints look their module up
+    sys.modules[module.__name__] = module  # dataclasses and type hints need their module
     if module.__name__ not in cloudpickle.list_registry_pickle_by_value():
         cloudpickle.register_pickle_by_value(module)
     if str(path.parent) not in sys.path:
@@ -95,7 +96,7 @@ def open_for(
     take_over: bool = False,
     **settings: Any,
 ) -> Pond:
-    """The pond to run, with the pipeline defined over it."""
+    """Open the pond and define the pipeline in it."""
     if loaded.define is None:
         assert loaded.pond is not None
         options = (path, engine, parallelism)
@@ -107,9 +108,9 @@ def open_for(
         return loaded.pond
     if path is None:
         raise InvalidError(
-            "where is the pond?",
+            "the option --pond is missing",
             detail=f"{loaded.path.name} defines pipeline(pond)",
-            hint="say --pond PATH; it is made when there is none",
+            hint="pass --pond PATH; the pond is created if it does not exist",
         )
     kind: Any = engine or "spark"
     pond = millpond.open(
@@ -126,7 +127,7 @@ def open_for(
 
 
 def _failed(path: Path, error: BaseException) -> InvalidError:
-    """What went wrong in the file, with its line."""
+    """The error of a file, with the line."""
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
     line = error.lineno if isinstance(error, SyntaxError) else (lines[-1] if lines else None)
     place = path.name if line is None else f"{path.name}:{line}"

@@ -1,7 +1,8 @@
-"""What commands hand over, and who takes it: an `Output`.
+"""The results of commands as data, and the protocols that show them.
 
-A command gives one answer made of parts.  Text shows the parts one below the
-other; JSON merges them into one object, so a script always reads one document.
+A command produces one result made of parts.
+Text shows the parts one below the other.
+JSON merges them into one object, so a script always reads one document.
 """
 
 from __future__ import annotations
@@ -12,61 +13,61 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from millpond.cli.values import text_of
-from millpond.errors import InvalidError, MillpondError
+from millpond.errors import MillpondError
 
 
 @dataclass(frozen=True)
-class Column:
-    """How people see one field of a row; scripts get the value itself."""
+class OutputColumn:
+    """How text shows one field of a row; JSON and CSV get the value itself."""
 
     field: str
     title: str | None = None
     show: Callable[[Any], str] = text_of
     right: bool = False
-    width: int = 0  # at least, where rows are written one by one
+    width: int = 0  # the minimum, where rows are written one by one
 
 
 @dataclass(frozen=True)
-class Rows:
-    """A table; `name` is its field in JSON; the `note` is for people, the `facts` say the same to scripts."""
+class TablePart:
+    """A table; `name` is its field in JSON; text shows the `note`, JSON has the `facts` instead."""
 
     name: str
-    columns: Sequence[Column]
+    columns: Sequence[OutputColumn]
     rows: Sequence[Mapping[str, Any]]
     note: str | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Facts:
-    """Names and values of one thing; `columns` say how people see some of them."""
+class FactsPart:
+    """Names and values; `columns` say how text shows some of them."""
 
     facts: Mapping[str, Any]
-    columns: Sequence[Column] = ()
+    columns: Sequence[OutputColumn] = ()
 
 
 @dataclass(frozen=True)
-class Text:
-    """A text that is copied as it is: a plan, a drawing."""
+class TextPart:
+    """A text that is shown unchanged: a plan, a drawing."""
 
     name: str
     body: str
 
 
 @dataclass(frozen=True)
-class Said:
-    """A sentence for people about facts for scripts; not `good` when something is left to do."""
+class MessagePart:
+    """A sentence for people, and the same as facts for scripts; not `good` when work remains."""
 
     sentence: str
     facts: Mapping[str, Any]
     good: bool = True
 
 
-Part = Rows | Facts | Text | Said
+OutputPart = TablePart | FactsPart | TextPart | MessagePart
 
 
 class Screen(Protocol):
-    """Where a long command shows how it comes along."""
+    """Where a long command shows its progress."""
 
     def __enter__(self) -> Screen: ...
 
@@ -75,51 +76,36 @@ class Screen(Protocol):
     ) -> None: ...
 
     def act(self, text: str) -> None:
-        """A new part of the story, in one line."""
+        """Show a heading in one line."""
 
     def say(self, text: str, *, good: bool | None = None) -> None:
-        """What happened; `good` tells whether it is what should have."""
+        """Show what happened; `good` says whether a check passed."""
 
     def waiting(self, text: str) -> None:
-        """What is being waited for, until something else is said."""
+        """Show what the command waits for, until the next message."""
 
     def status(self, text: str, done: float | None = None) -> None:
-        """How things stand, in one line that the next one replaces; a log gets some of them.
+        """Show the current status in one line that the next one replaces; a log gets some of these lines.
 
         `done`, from 0 to 1, is drawn as a bar.
         """
 
     def tick(self) -> None:
-        """Called often while waiting, so that what moves can move."""
+        """Redraw what moves; called often while the command waits."""
 
-    def progress(self, columns: Sequence[Column], row: Mapping[str, Any]) -> None:
-        """One more row of the table that shows how it comes along."""
+    def progress(self, columns: Sequence[OutputColumn], row: Mapping[str, Any]) -> None:
+        """Add a row to the table of progress."""
 
-    def show(self, part: Part) -> None:
-        """A table or facts that stay."""
+    def show(self, part: OutputPart) -> None:
+        """Show a table or facts that stay on the screen."""
 
 
-class Output(Protocol):
-    def write(self, *parts: Part) -> None:
-        """The answer of a command, all of it, once."""
+class CommandOutput(Protocol):
+    def write(self, *parts: OutputPart) -> None:
+        """Write the result of a command; called once."""
 
     def error(self, error: MillpondError) -> None:
-        """Why there is no answer."""
+        """Write why there is no result."""
 
     def screen(self) -> Screen:
-        """For a command that takes long: what people see before the answer."""
-
-
-def make_output(kind: str | Output) -> Output:
-    """The output of a kind: `text` or `json`."""
-    if not isinstance(kind, str):
-        return kind
-    if kind == "text":
-        from millpond.cli.text_output import TextOutput
-
-        return TextOutput()
-    if kind == "json":
-        from millpond.cli.json_output import JsonOutput
-
-        return JsonOutput()
-    raise InvalidError(f"no output named {kind!r}", hint="text or json")
+        """The screen on which a long command shows its progress before the result."""

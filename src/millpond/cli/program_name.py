@@ -1,4 +1,4 @@
-"""How a user can call this program again, as a command that works when it is copied from the screen."""
+"""Finds the command by which a user can call this program again, for messages that are copied."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def program(
     which: Callable[[str], str | None] = shutil.which,
     folder: str | None = None,
 ) -> str:
-    """`millpond` if the shell finds this very program by that name; else a path, or `python -m millpond`.
+    """`millpond` if the shell finds this program by that name; otherwise a path, or `python -m millpond`.
 
     >>> program("/opt/millpond/.venv/bin/millpond", lambda name: None, "/opt/millpond")
     '.venv/bin/millpond'

@@ -1,7 +1,6 @@
 """The prompt of `millpond sql`: lines become statements, with history and completion.
 
-A statement goes on until its `;`, whatever lines it takes.  Ctrl-C drops what was
-typed, Ctrl-D ends.
+A statement continues over any number of lines until its `;`.  Ctrl-C discards what was typed, Ctrl-D ends.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from sqlglot import TokenType
 
 from millpond.errors import MillpondError
 from millpond.masking import masked_options
-from millpond.sql.parse import tokens_of
+from millpond.sql.text.parse import tokens_of
 
 KEYWORDS = (
     "ALTER", "AND", "APPEND", "AS", "BY", "CASCADE", "CREATE", "DELETE", "DESCRIBE", "DISTINCT", "DROP",
@@ -29,21 +28,21 @@ KEYWORDS = (
 FIRST, MORE = "millpond> ", "       -> "
 
 
-def is_whole(text: str) -> bool:
-    """Does a text end where a statement does?
+def is_complete(text: str) -> bool:
+    """Is the text a complete statement?
 
-    >>> is_whole("select 1"), is_whole("select ';'"), is_whole("select 1; -- done"), is_whole("select '")
-    (False, False, True, False)
+    >>> [is_complete(text) for text in ("select 1", "select ';'", "select 1; -- done", "select '")]
+    [False, False, True, False]
     """
     try:
         tokens = tokens_of(text, "postgres")
     except MillpondError:
-        return False  # a text in quotes goes on
+        return False  # inside quotes
     return bool(tokens) and tokens[-1].token_type is TokenType.SEMICOLON
 
 
 def texts(read: Callable[[str], str], say: Callable[[str], None]) -> Iterator[str]:
-    """What people type, statement by statement; a line that begins with a backslash stands alone."""
+    """The typed statements; a line that begins with a backslash is complete by itself."""
     lines: list[str] = []
     while True:
         try:
@@ -61,13 +60,13 @@ def texts(read: Callable[[str], str], say: Callable[[str], None]) -> Iterator[st
         if not lines and not line.strip():
             continue
         lines.append(line)
-        if is_whole("\n".join(lines)):
+        if is_complete("\n".join(lines)):
             text, lines = "\n".join(lines), []
             yield text
 
 
 def candidates(text: str, names: list[str]) -> list[str]:
-    """How a word may go on.
+    """The completions of a word.
 
     >>> candidates("sel", ["sells"]), candidates("SEL", ["sells"])
     (['select', 'sells'], ['SELECT', 'sells'])
@@ -78,7 +77,7 @@ def candidates(text: str, names: list[str]) -> list[str]:
 
 @contextlib.contextmanager
 def history(names: Callable[[], list[str]]) -> Iterator[None]:
-    """Inside, lines can be edited and found again, and Tab completes; where the system has that."""
+    """Enable line editing, history and completion with Tab inside the block, if the system supports them."""
     try:
         import readline
     except ImportError:
@@ -111,7 +110,7 @@ def history(names: Callable[[], list[str]]) -> Iterator[None]:
 
 
 def _mask_history(readline: Any) -> None:
-    """No secret is kept in the file of what was typed."""
+    """Mask secrets in the history file."""
     for place in range(readline.get_current_history_length()):
         line = readline.get_history_item(place + 1)
         shown = masked_options(line or "")

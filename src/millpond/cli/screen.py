@@ -1,4 +1,4 @@
-"""Where long commands show how they come along: a live table, a log, or nothing."""
+"""Screens on which long commands show their progress: a live table, a log, or nothing."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text as Styled
 
-from millpond.cli.output import Column, Part, Rows
-from millpond.cli.text_output import drawn, print_part
+from millpond.cli.drawing import print_part, rich_table
+from millpond.cli.output import OutputColumn, OutputPart, TablePart
 
 LIVE_ROWS = 12
 TICK_S = 0.1
-STATUS_S = 1.0  # between two lines of a log
+STATUS_S = 1.0  # the minimum time between two status lines in a log
 BAR_WIDTH = 24
 
 
 class SilentScreen:
-    """For scripts: they get the answer at the end."""
+    """For scripts: shows nothing before the result."""
 
     def __enter__(self) -> SilentScreen:
         return self
@@ -46,15 +46,15 @@ class SilentScreen:
     def tick(self) -> None:
         return None
 
-    def progress(self, columns: Sequence[Column], row: Mapping[str, Any]) -> None:
+    def progress(self, columns: Sequence[OutputColumn], row: Mapping[str, Any]) -> None:
         return None
 
-    def show(self, part: Part) -> None:
+    def show(self, part: OutputPart) -> None:
         return None
 
 
 class LogScreen:
-    """One line for everything that happens, without control codes."""
+    """Writes one line for each event, without control codes."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -90,7 +90,7 @@ class LogScreen:
     def tick(self) -> None:
         return None
 
-    def progress(self, columns: Sequence[Column], row: Mapping[str, Any]) -> None:
+    def progress(self, columns: Sequence[OutputColumn], row: Mapping[str, Any]) -> None:
         if not self._titled:
             self._titled = True
             self.console.print(
@@ -101,25 +101,25 @@ class LogScreen:
         )
 
     def _print(self, text: Styled) -> None:
-        """A log keeps lines whole; a terminal has an edge."""
+        """Wraps lines in a terminal only."""
         self.console.print(text, soft_wrap=not self.console.is_terminal)
 
-    def show(self, part: Part) -> None:
+    def show(self, part: OutputPart) -> None:
         self._titled = False
         print_part(self.console, part)
 
 
 class LiveScreen(LogScreen):
-    """The same in a terminal: the table of epochs moves at the bottom, all else scrolls above it."""
+    """For terminals: the table of epochs stays at the bottom, everything else scrolls above it."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
-        # Drawn by this thread alone: a refreshing one may come between a print and its place on the screen.
+        # Only this thread draws: a refresh thread could draw in the middle of a print.
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._spinner: Spinner | None = None
         self._ticked_s = 0.0
         self._rows: list[Mapping[str, Any]] = []
-        self._columns: Sequence[Column] = ()
+        self._columns: Sequence[OutputColumn] = ()
 
     def __enter__(self) -> LiveScreen:
         self._live.start()
@@ -157,31 +157,31 @@ class LiveScreen(LogScreen):
             self._ticked_s = now
             self._live.refresh()
 
-    def progress(self, columns: Sequence[Column], row: Mapping[str, Any]) -> None:
+    def progress(self, columns: Sequence[OutputColumn], row: Mapping[str, Any]) -> None:
         self._columns = columns
         self._rows.append(row)
         self._draw()
 
-    def show(self, part: Part) -> None:
+    def show(self, part: OutputPart) -> None:
         self._settle()
         super().show(part)
 
     def _settle(self) -> None:
-        """What moved becomes part of what scrolls, so that all is told in order."""
+        """Print the live table above and start a new one, so that everything is shown in order."""
         rows, self._rows, self._spinner = self._rows, [], None
         self._draw()
         if rows:
-            self.console.print(drawn(Rows("epochs", self._columns, rows)))
+            self.console.print(rich_table(TablePart("epochs", self._columns, rows)))
 
     def _draw(self) -> None:
         parts: list[Any] = []
         if self._rows:
-            parts.append(drawn(Rows("epochs", self._columns, self._rows[-LIVE_ROWS:])))
+            parts.append(rich_table(TablePart("epochs", self._columns, self._rows[-LIVE_ROWS:])))
         if self._spinner is not None:
             parts.append(self._spinner)
         self._live.update(Group(*parts), refresh=True)
 
 
-def _cell(column: Column, text: str) -> str:
+def _cell(column: OutputColumn, text: str) -> str:
     width = max(len(column.title or column.field), column.width)
     return text.rjust(width) if column.right else text.ljust(width)

@@ -1,4 +1,4 @@
-"""Names of state on the command line: a view, or a step and one of its tables."""
+"""Finds the table that a user names on the command line: a view, or a step and one of its tables."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from millpond.engine.state_rows import EXPIRES
+from millpond.engine.change.state_rows import EXPIRES
 from millpond.errors import InvalidError
 from millpond.plan.nodes import Plan, View
 from millpond.plan.tables import table_specs
-from millpond.state.table_spec import TableSpec
+from millpond.state.tables.table_spec import TableSpec
 
 
 @dataclass(frozen=True)
 class Named:
-    """A table that somebody named, and the columns they see."""
+    """A table that a user named, and the columns to show."""
 
     name: str
     spec: TableSpec
@@ -27,7 +27,7 @@ class Named:
     view: View | None = None
 
     def shown(self, rows: pa.Table) -> pa.Table:
-        """Rows under the names by which their columns are seen."""
+        """Rows with their columns renamed to what the view calls them."""
         return rows if self.view is None else self.view.shown(rows)
 
 
@@ -38,7 +38,9 @@ def named(plan: Plan, words: Sequence[str]) -> tuple[Named, list[str]]:
     """
     specs = table_specs(plan)
     if not words:
-        raise InvalidError("which state?", hint="STEP STATE, or a view; `millpond state ls POND` lists them")
+        raise InvalidError(
+            "no state is named", hint="STEP STATE, or a view; `millpond state ls POND` lists them"
+        )
     first, rest = words[0], list(words[1:])
     if "/" in first and first in specs:
         return _table(specs[first]), rest
@@ -54,8 +56,8 @@ def named(plan: Plan, words: Sequence[str]) -> tuple[Named, list[str]]:
     near = difflib.get_close_matches(wanted, known, 1) or difflib.get_close_matches(first, known, 1)
     raise InvalidError(
         f"no state named {wanted!r}",
-        detail=f"step {first!r} keeps {', '.join(of_step)}" if of_step else None,
-        hint=f"did you mean {near[0]!r}?" if near else "`millpond state ls POND` lists what there is",
+        detail=f"step {first!r} has {', '.join(of_step)}" if of_step else None,
+        hint=f"did you mean {near[0]!r}?" if near else "`millpond state ls POND` lists all of them",
     )
 
 
@@ -64,7 +66,7 @@ def _table(spec: TableSpec) -> Named:
 
 
 def keys(spec: TableSpec, words: Sequence[str]) -> list[list[Any]]:
-    """Keys as people write them: one word each; several columns by commas, or as a JSON list.
+    """Parse keys: one word each; several columns are separated by commas, or written as a JSON list.
 
     >>> spec = TableSpec("t/x", pa.schema([("a", pa.string()), ("n", pa.int64())]), ("a", "n"))
     >>> keys(spec, ["x,1", '["y,z", 2]'])
@@ -85,7 +87,7 @@ def keys(spec: TableSpec, words: Sequence[str]) -> list[list[Any]]:
             raise InvalidError(
                 f"the key has {len(spec.key)} columns",
                 detail=f"{', '.join(spec.key)}; got {word!r}",
-                hint="part them by commas, or write a JSON list",
+                hint="separate them with commas, or write a JSON list",
             )
         found.append([_value(spec, name, part) for name, part in zip(spec.key, parts, strict=True)])
     return found
@@ -98,4 +100,6 @@ def _value(spec: TableSpec, name: str, part: Any) -> Any:
     try:
         return pa.array([part], pa.string()).cast(kind)[0].as_py()
     except pa.ArrowException as error:
-        raise InvalidError(f"{part!r} is no {kind}", detail=f"key column {name!r}: {error}") from error
+        raise InvalidError(
+            f"{part!r} is not a valid {kind}", detail=f"key column {name!r}: {error}"
+        ) from error

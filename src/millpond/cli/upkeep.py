@@ -1,8 +1,9 @@
-"""A pond taken over for a moment, to merge its runs or to collect its garbage.
+"""Takes over a pond for a short time, to compact its runs or to collect its garbage.
 
-Taking over is a commit like any other, so it is safe beside a pipeline that
-is believed dead; one that is alive is left alone.  Nothing is admitted: no
-source is asked, the inbox and the sinks stay as they are for the next run.
+A takeover is a commit, so it is safe even if the old pipeline is still alive; a pipeline that renews its
+lease
+is not disturbed.
+Nothing is admitted: sources are not polled, and the inbox and the sinks wait for the next run.
 """
 
 from __future__ import annotations
@@ -15,35 +16,37 @@ from dataclasses import dataclass, replace
 
 from millpond.clock import SystemClock
 from millpond.control import lease
-from millpond.engine.coordinator import Coordinator, Policy
-from millpond.engine.inline import InlineEngine
-from millpond.engine.protocol import (
+from millpond.engine.coordinator.coordinator import Coordinator
+from millpond.engine.coordinator.policy import Policy
+from millpond.engine.coordinator.protocol import (
     Event,
     Instruction,
     Polled,
     PollSources,
+    ProgramSummary,
 )
-from millpond.engine.runner import Runner
-from millpond.engine.shell import Shell
-from millpond.engine.worker import Worker
+from millpond.engine.coordinator.runner import Runner
+from millpond.engine.coordinator.shell import Shell
+from millpond.engine.inline import InlineEngine
+from millpond.engine.task.worker import Worker
 from millpond.errors import ConflictError, InternalError
 from millpond.plan.levels import cut
 from millpond.plan.nodes import Plan
 from millpond.serve.reader import Reader
 from millpond.settings import Settings
-from millpond.state.garbage import Collection, Garbage, collect, find_garbage
-from millpond.state.manifest import Manifest
+from millpond.state.manifest.garbage import Collection, Garbage, collect, find_garbage
+from millpond.state.manifest.manifest import Manifest
 
 LEASE_MS = Settings().lease_ms
 FOREVER = 1 << 62
 
 
 class RunningError(ConflictError):
-    """A pipeline runs on the pond: it must be asked, not taken over."""
+    """A pipeline runs on the pond: send it a command instead of taking over."""
 
 
 class IdleShell(Shell):
-    """A shell whose sources and inbox have nothing to give."""
+    """A shell whose sources and inbox are empty."""
 
     def perform(self, instruction: Instruction) -> Event:
         if isinstance(instruction, PollSources):
@@ -53,7 +56,7 @@ class IdleShell(Shell):
 
 @dataclass(frozen=True)
 class Upkeep:
-    """The token holder, for now."""
+    """A pond that this process has taken over."""
 
     worker: Worker
     shell: Shell
@@ -76,7 +79,7 @@ class Upkeep:
         self.runner.drain(settle=True)
 
     def collect(self) -> Collection:
-        """Delete what no readable epoch needs; with the bytes that gave."""
+        """Delete files that no readable epoch needs, and count the freed bytes."""
         return collect(
             self.worker.store,
             self.head,
@@ -92,16 +95,14 @@ class Upkeep:
 def taken_over(
     reader: Reader, *, retain_epochs: int | None = None, lease_ms: int = LEASE_MS
 ) -> Iterator[Upkeep]:
-    """Take the pond over; with `retain_epochs` older ones are given up (but what sinks still owe)."""
+    """Take the pond over; `retain_epochs` drops older epochs, except those that sinks have not received."""
     head = reader.head()
     _refuse_running(reader, lease_ms)
     plan = reader.plan_of(head)
     clock = SystemClock()
     coordinator = Coordinator(
         pond=head.pond,
-        catalog=head.catalog or "",
-        sources=(),
-        sinks=(),
+        program=ProgramSummary(head.catalog or ""),
         parallelism=None,
         policy=Policy(retain_epochs=retained(head, plan, retain_epochs), compact=False, collect=False),
         ids=lambda: uuid.uuid4().hex,
@@ -113,7 +114,7 @@ def taken_over(
     try:
         runner.boot()
         keeper.token = coordinator.token
-        runner.drain()  # the takeover is committed when there is nothing more to do
+        runner.drain()  # commits the takeover
         yield Upkeep(reader.worker, shell, runner)
     finally:
         runner.close()
@@ -121,7 +122,7 @@ def taken_over(
 
 
 def retained(head: Manifest, plan: Plan, wanted: int | None) -> int:
-    """How many epochs the takeover keeps beside its own: those wanted, and what a sink has still to show."""
+    """How many epochs the takeover keeps besides its own: those wanted, and those that a sink still needs."""
     if wanted is None:
         return FOREVER
     owed = [head.epoch + 1 - head.cursors.get(name, 0) for name in plan.sinks if name not in head.detached]
@@ -129,7 +130,7 @@ def retained(head: Manifest, plan: Plan, wanted: int | None) -> int:
 
 
 def found_garbage(reader: Reader, retain_epochs: int | None) -> tuple[Garbage, int]:
-    """What a collection would delete now, and the oldest epoch that would stay; nothing is changed."""
+    """The files that a collection would delete now, and the oldest epoch that would stay."""
     head = reader.head()
     wanted = head.epoch + 1 - retained(head, reader.plan_of(head), retain_epochs)
     floor = max(head.floor, min(head.epoch, wanted))
@@ -151,5 +152,5 @@ def _refuse_running(reader: Reader, lease_ms: int) -> None:
         raise RunningError(
             "a pipeline is running on this pond",
             detail=last.described() if last else None,
-            hint="it compacts and collects by itself; stop it first to do that by hand",
+            hint="it compacts and collects automatically; stop it first to do that by hand",
         )

@@ -1,4 +1,4 @@
-"""Values on their way out: as text for people, as JSON for scripts."""
+"""Formats values: as text for people, as JSON for scripts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from millpond.strict_json import finite
 
 
 def text_of(value: Any) -> str:
-    """A value as people read it.
+    """A value as text.
 
     >>> text_of(None), text_of(1234567), text_of(0.5), text_of([1, 2]), text_of(b"ab")
     ('-', '1234567', '0.5', '1, 2', '6162')
@@ -81,7 +81,7 @@ def local(when: Any) -> str:
 
 
 def json_of(value: Any) -> Any:
-    """A value as JSON can hold it, without loss: decimals, times and odd floats as text, bytes in hex.
+    """A value as JSON, without loss: decimals, times and non-finite floats as text, bytes in hex.
 
     >>> json_of({"a": decimal.Decimal("1.10"), "b": float("nan"), "c": datetime.date(2026, 3, 1)})
     {'a': '1.10', 'b': 'NaN', 'c': '2026-03-01'}

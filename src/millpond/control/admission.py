@@ -1,8 +1,7 @@
-"""Admission: how much input the next epoch takes.
+"""Admission: decides how much input the next epoch takes, which creates backpressure.
 
-That is the credit and the backpressure: an epoch is bounded in rows and bytes,
-and steered towards a target duration from measured rates.  Behind, it
-takes larger epochs within the same hard bounds.
+An epoch is bounded in rows and bytes, and steered towards a target duration by measured rates.  A pond that
+is behind takes larger epochs within the same hard bounds.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from millpond.sources.source import Split
 
-FIRST_ROWS = 2_000_000  # of an epoch about whose speed nothing is known yet
+FIRST_ROWS = 2_000_000  # of the first epoch, when nothing is known about speed
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Pace:
         rate = rows / max(1.0, ms - self.floor_ms)
         if self.rows_per_ms is None:
             return replace(self, rows_per_ms=rate)
-        # Faster is believed sooner than slower: the first epochs of a process are slow by nature.
+        # A higher rate counts more than a lower one: the first epochs of a process are always slow.
         share = 0.8 if rate > self.rows_per_ms else 0.4
         return replace(self, rows_per_ms=(1 - share) * self.rows_per_ms + share * rate)
 
@@ -53,7 +52,7 @@ def budget_rows(bounds: Bounds, pace: Pace, backlog_rows: int) -> int:
     if pace.rows_per_ms is None:
         return min(bounds.rows_max, max(bounds.rows_min, FIRST_ROWS))
     steady = pace.rows_per_ms * max(1.0, bounds.target_ms - pace.floor_ms)
-    # What does not fit into one epoch waits for the next anyway: one long epoch is over sooner than two.
+    # What does not fit into one epoch waits for the next anyway: one long epoch ends sooner than two.
     behind = backlog_rows > steady
     catch_up_ms = max(bounds.catch_up_ms, bounds.target_ms)
     wanted = pace.rows_per_ms * max(1.0, catch_up_ms - pace.floor_ms) if behind else steady
@@ -61,7 +60,7 @@ def budget_rows(bounds: Bounds, pace: Pace, backlog_rows: int) -> int:
 
 
 def admit(offers: Mapping[str, Sequence[Split]], rows: int, bytes_max: int) -> dict[str, list[Split]]:
-    """A prefix of each source's splits, taken in turns until the budget is spent.
+    """A prefix of each source's splits, taken round-robin until the budget is spent.
 
     Every source gives at least one split, so none starves beside another whose splits are smaller; the
     budget is passed by no more than these.  Splits that belong together (`with_next`) count as one.
@@ -97,15 +96,19 @@ Dealt = tuple[str, int, Split]  # step, number among all splits of the epoch, sp
 
 
 def spread(
-    admitted: Mapping[str, Sequence[Split]], tasks: int, shared: Collection[str] = ()
+    admitted: Mapping[str, Sequence[Split]],
+    tasks: int,
+    shared: Collection[str] = (),
+    whole: Collection[str] = (),
 ) -> tuple[tuple[Dealt, ...], ...]:
     """Deal splits to tasks, the largest first to the least loaded; the same input gives the same deal.
 
-    Those of shared steps go to every task.  A split's number is its place in the admission, source by source:
-    it does not depend on the tasks (law 3).
+    Those of shared steps go to every task.  Of steps in `whole` a task gets all splits of a partition.
+    A split's number is its place in the admission, source by source: it does not depend on the tasks (law 3).
     """
     piles: list[list[Dealt]] = [[] for _ in range(tasks)]
     load = [0] * tasks
+    homes: dict[tuple[str, str], int] = {}  # by step and partition
     in_order = [(step, split) for step in sorted(admitted) for split in admitted[step]]
     numbered = [(step, number, split) for number, (step, split) in enumerate(in_order)]
     for dealt in sorted(numbered, key=lambda d: (-max(d[2].bytes, d[2].rows), d[1])):
@@ -114,6 +117,8 @@ def spread(
                 pile.append(dealt)
             continue
         task = load.index(min(load))
+        if dealt[0] in whole:
+            task = homes.setdefault((dealt[0], dealt[2].partition), task)
         piles[task].append(dealt)
         load[task] += max(dealt[2].bytes, dealt[2].rows, 1)
     return tuple(tuple(sorted(pile, key=lambda d: d[1])) for pile in piles)

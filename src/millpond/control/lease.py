@@ -20,12 +20,12 @@ from datetime import UTC, datetime
 
 from millpond.control import process_name
 from millpond.errors import UnavailableError
-from millpond.state.seal import sealed, unsealed
-from millpond.state.store import MissingError, Store
+from millpond.state.checksummed_json import sealed, unsealed
+from millpond.state.store.store import MissingError, Store
 
 PREFIX = "lease/"
 FORMAT = 2  # of a renewal; version 1 has neither this number nor a checksum
-_TOLD = ("since_us", "at_us", "lease_ms", "token", "error")
+_OPTIONAL_FIELDS = ("since_us", "at_us", "lease_ms", "token", "error")
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Beat:
 
     @property
     def over(self) -> bool:
-        """Is nobody left to renew it?"""
+        """Is the holder gone, so that nobody will renew it?"""
         return self.released or process_name.is_gone(self.process)
 
     @property
@@ -93,10 +93,10 @@ def _names(store: Store) -> list[str]:
 
 
 def _parse(number: int, raw: bytes) -> Beat:
-    """A renewal, verified; a damaged one says no more than that somebody renewed."""
+    """A verified renewal; a damaged one only says that somebody renewed."""
     try:
         data = unsealed(raw)
-        known = {name: data.get(name) for name in ("process", *_TOLD)}
+        known = {name: data.get(name) for name in ("process", *_OPTIONAL_FIELDS)}
         return Beat(number, str(data["holder"]), bool(data["released"]), **known)
     except (ValueError, KeyError, TypeError):
         return Beat(number, "a process whose lease cannot be read", released=False)
@@ -109,13 +109,13 @@ def beat(
     *,
     released: bool = False,
     process: str | None = None,
-    **told: int | str | None,
+    **fields: int | str | None,
 ) -> int:
     """Renew under this number, unless another has it; the next free number. All but the last few go.
 
-    `told` are further fields of `Beat`.
+    `fields` are further fields of `Beat`.
     """
-    data = {"format": FORMAT, "holder": holder, "released": released, "process": process, **told}
+    data = {"format": FORMAT, "holder": holder, "released": released, "process": process, **fields}
     store.put_new(f"{PREFIX}{number:016d}", sealed(data))
     numbers = [int(name[len(PREFIX) :]) for name in _names(store)]
     for old in numbers:
@@ -132,7 +132,7 @@ def silent_for(
     sleep: Callable[[float], None] = time.sleep,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> bool:
-    """Wait until no new renewal was seen for so long, or nobody is left to renew. False when stopped."""
+    """Wait until there was no renewal for this long, or the holder is gone.  False when stopped."""
     last = latest(store)
     since = monotonic()
     while not stop():
@@ -146,7 +146,7 @@ def silent_for(
 
 
 def alive_elsewhere(store: Store, silence_s: float) -> Beat | None:
-    """The lease of another process that is alive, if there is one: it is watched for a while."""
+    """The lease of another living process, if there is one: waits for a renewal to find out."""
     last = latest(store)
     if last is None or last.over or last.is_ours:
         return None
@@ -200,7 +200,7 @@ class Keeper:
                     return
                 self._beat()
             except UnavailableError:
-                continue  # silence is what the lease is for: a standby may now take over
+                continue  # a standby may take over now; that is what the lease is for
 
     def _is_lost(self) -> bool:
         """Did a later reign begin?  Then the pond is not ours, whether or not we noticed yet."""
@@ -209,13 +209,13 @@ class Keeper:
         return later is not None and self.token is not None and later > self.token
 
     def stop(self) -> None:
-        """Renew no more, and say nothing: the pond may be another's by now."""
+        """Stop renewing without a release: another process may own the pond by now."""
         self._stop.set()
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
     def release(self, error: str | None = None) -> None:
-        """Renew no more, and tell whoever waits that it need not; and why, where the holder failed."""
+        """Stop renewing and release the lease, so that nobody waits for it; `error` says why it failed."""
         if self._stop.is_set():
             return
         self.stop()
@@ -223,7 +223,7 @@ class Keeper:
             if not self._is_lost():
                 self._beat(released=True, error=error)
         except UnavailableError:
-            return  # the lease runs out by itself
+            return  # the lease expires
 
 
 def _now_us() -> int:

@@ -1,4 +1,4 @@
-"""A process by a name from which others on its machine can tell whether it still runs.
+"""Names a process so that others on the same machine can tell whether it still runs.
 
 The name is the boot of the machine, the namespace of its process numbers, the
 number, and when the process began: no other process ever has it.  Where the

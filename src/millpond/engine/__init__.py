@@ -1,1 +1,1 @@
-"""The engine: what turns an epoch into tasks, on Spark or in this process."""
+"""The engine: runs an epoch as tasks, on Spark or in this process."""

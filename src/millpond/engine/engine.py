@@ -1,37 +1,39 @@
-"""What an engine is: it runs the levels of an epoch, and pieces of work beside them."""
+"""The engine interface: it runs the levels of an epoch, and other work beside the chain of epochs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from millpond.engine import frames
-from millpond.engine.spec import EpochSpec, Report
+from millpond.engine.task import frames
+from millpond.engine.task.spec import EpochSpec, Report
 from millpond.errors import InternalError
 
 
 class Engine(Protocol):
     default_parallelism: int
-    rows_alone: int  # so few rows of an epoch are one task's; 0: always as many tasks as were asked for
+    single_task_rows_max: (
+        int  # an epoch with at most this many rows is one task; 0: always as many tasks as requested
+    )
 
     def run(self, spec: EpochSpec) -> list[Report]:
-        """Run every level of an epoch; the reports of all tasks, checked."""
+        """Run every level of an epoch; returns the checked reports of all tasks."""
 
     def map(self, function: Callable[[bytes], bytes], items: Sequence[bytes]) -> list[bytes]:
         """Run a function over items beside the chain, in order."""
 
     def cancel(self) -> None:
-        """Stop what is running, soon."""
+        """Stop running jobs soon."""
 
     def close(self) -> None: ...
 
 
 def collect_reports(spec: EpochSpec, raw: Sequence[frames.Raw]) -> list[Report]:
-    """The reports at the end of a chain, after proving that they speak of one run.
+    """The reports at the end of a chain, after checking that they belong to one run.
 
-    Every task of every level has exactly one report; and all receivers of a
-    task heard the very attempt whose report we hold, so no epoch can mix two
-    attempts of a task.
+    Every task of every level has exactly one report, and all receivers of a task
+    received the header of the attempt that this report describes.  So an epoch never
+    mixes two attempts of a task.
     """
     reports: dict[tuple[int, int], Report] = {}
     for item in raw:

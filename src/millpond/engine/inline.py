@@ -1,6 +1,6 @@
-"""The inline engine: the same levels in this process, without a JVM.
+"""The inline engine: runs the same levels in this process, without a JVM.
 
-For unit tests, documentation and debugging; law 3 makes its results equal to
+For unit tests, documentation and debugging; by law 3 its results are equal to
 those of Spark.
 """
 
@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from millpond.engine.alone import run_alone
 from millpond.engine.engine import collect_reports
-from millpond.engine.frames import Raw
-from millpond.engine.level import run_task
-from millpond.engine.spec import EpochSpec, Report
-from millpond.engine.worker import Worker
+from millpond.engine.task.frames import Raw
+from millpond.engine.task.level import run_task
+from millpond.engine.task.single_task import run_all_levels
+from millpond.engine.task.spec import EpochSpec, Report
+from millpond.engine.task.worker import Worker
 
 
 def run_levels(spec: EpochSpec, worker: Worker) -> list[Raw]:
-    """All levels of an epoch, one after the other; the frames at the end of the chain."""
-    if spec.apart or set(spec.parallelism) == {1}:
-        return [frame for task in range(spec.parallelism[0]) for frame in run_alone(spec, worker, task)]
+    """Run all levels of an epoch one after the other; returns the frames at the end of the chain."""
+    one = set(spec.parallelism) == {1} and "single_task" not in spec.passes_off
+    if spec.in_parts or one:
+        return [frame for task in range(spec.parallelism[0]) for frame in run_all_levels(spec, worker, task)]
     depth = len(spec.parallelism)
     inboxes: list[list[Raw]] = [[] for _ in range(spec.parallelism[0])]
     for level in range(depth):
@@ -34,7 +35,7 @@ def run_levels(spec: EpochSpec, worker: Worker) -> list[Raw]:
 
 class InlineEngine:
     default_parallelism = 1
-    rows_alone = 0
+    single_task_rows_max = 0
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker

@@ -13,7 +13,7 @@ import sqlglot
 from sqlglot import expressions as exp
 
 from millpond.errors import InvalidError
-from millpond.operators.accumulators import EXTREMES, LINEAR
+from millpond.kernels.accumulators import EXTREMES, LINEAR
 from millpond.operators.aggregate import Agg
 
 _NAMES = {

@@ -1,4 +1,4 @@
-"""The builder: a plan in the making, shared by all streams of a pond."""
+"""Builds the plan that all streams of a pond share."""
 
 from __future__ import annotations
 
@@ -9,32 +9,34 @@ from typing import Protocol
 
 from millpond.errors import InvalidError
 from millpond.flow.names import check_name, safe
+from millpond.kernels.python_function import carrying
 from millpond.operators.operator import Operator, Shape
-from millpond.operators.python_function import carrying
-from millpond.plan.expiry import Span, expiring, is_view_and_ends, unending
+from millpond.plan.expiry import TimeDistance, expiring, is_view_and_ends, unending
 from millpond.plan.nodes import Node, Plan
-from millpond.plan.versions import next_version
-from millpond.texts import require_text
+from millpond.plan.step_versions import next_version
+from millpond.valid_text import require_text
 
 
-class Handle(Protocol):
-    """What people hold of a step: it follows when the step gets another id."""
+class StepHandle(Protocol):
+    """A reference to a step that users hold; it follows when the step gets another id."""
 
-    def follow(self, ids: Mapping[str, str]) -> None: ...
+    def _follow(self, ids: Mapping[str, str]) -> None: ...
 
 
 class Builder:
+    """The plan that the streams of a pond define together."""
+
     def __init__(self) -> None:
         self.plan = Plan()
-        self.replaced: dict[str, bool] = {}  # views that may differ from the pond: backfilled?
-        self.replaces_all: bool | None = None  # the same for all that changed
-        self.dropped: set[str] = set()  # views of the pond that this program leaves out
+        self.replaced: dict[str, bool] = {}  # views that may differ from the pond: are they backfilled?
+        self.replaces_all: bool | None = None  # the same for all views that changed
+        self.dropped: set[str] = set()  # views of the pond that this program omits
         self._sealed = False
         self._before: Mapping[str, Node] = {}
-        self._handles: weakref.WeakSet[Handle] = weakref.WeakSet()
+        self._handles: weakref.WeakSet[StepHandle] = weakref.WeakSet()
 
     def add(self, step: str | None, operator: Operator, inputs: tuple[str, ...], default: str) -> str:
-        """Add a step; its id, which is that of an equal step when there is one."""
+        """Add a step; returns its id, which is that of an equal step if there is one."""
         self.change(lambda plan: plan)
         if step is not None:
             check_name("a step", step)
@@ -44,8 +46,10 @@ class Builder:
         self.plan, found = self.plan.with_node(name, operator, inputs)
         return found
 
-    def ended(self, operator: Operator, inputs: tuple[str, ...], spans: Iterable[Span] = ()) -> Operator:
-        """The operator with state that ends behind the bounds of its inputs, unless a view keeps it."""
+    def ended(
+        self, operator: Operator, inputs: tuple[str, ...], spans: Iterable[TimeDistance] = ()
+    ) -> Operator:
+        """The operator with state that expires by the bounds of its inputs, unless a view keeps it."""
         found = expiring(operator, [self.shape(i) for i in inputs], spans)
         kept = is_view_and_ends(found) and any(
             n.inputs == inputs and n.operator == operator for n in self.plan.nodes.values()
@@ -53,7 +57,7 @@ class Builder:
         return operator if kept else found
 
     def keep(self, step: str) -> None:
-        """Let a step that this process is defining keep its state: its table becomes a view."""
+        """Let a step that this process defines keep its state, because its table becomes a view."""
         node = self.plan.nodes[step]
         if step in self._before or not is_view_and_ends(node.operator):
             return
@@ -63,7 +67,7 @@ class Builder:
         self.change(lambda plan: replace(plan, nodes={**plan.nodes, step: made}))
 
     def constant(self, base: str, operator: Operator) -> str:
-        """A source whose rows are known: equal ones are one, whatever they are called."""
+        """Add a source with constant rows; equal ones share one step, whatever their names."""
         for node in self.plan.nodes.values():
             if not node.inputs and node.operator == operator:
                 return node.step
@@ -86,28 +90,28 @@ class Builder:
         return self._sealed
 
     def reopen(self, plan: Plan, running: Plan | None = None) -> None:
-        """Take definitions again, from this plan on; `running` is what it will take the place of."""
+        """Accept definitions again, starting from this plan; `running` is the plan that it will replace."""
         self._sealed = False
         self.plan = plan
         self._before = (plan if running is None else running).nodes
 
-    def hold(self, handle: Handle) -> None:
-        """Tell a handle when steps get other ids."""
+    def track(self, handle: StepHandle) -> None:
+        """Notify a handle when steps get other ids."""
         self._handles.add(handle)
 
     def adopt(self, plan: Plan, ids: Mapping[str, str]) -> None:
-        """Go on with the ids that a pond has for the steps that were defined."""
+        """Continue with the ids that a pond has for the steps that were defined."""
         self.plan = plan
         for handle in list(self._handles):
-            handle.follow(ids)
+            handle._follow(ids)
 
     def shape(self, step: str) -> Shape:
         return self.plan.shape(step)
 
     def _fresh(self, base: str, operator: Operator, inputs: tuple[str, ...]) -> str:
-        """A good default id: what it does, on what; numbered when taken by another step.
+        """A default id that says what the step does and on what; numbered when another step has it.
 
-        A step of the running program that was dropped keeps its id for itself: this is its next version.
+        A dropped step of the running program keeps its id: the new step is its next version.
         """
         base = safe(base)
         name, number = base, 2
@@ -117,7 +121,7 @@ class Builder:
         return self._free(name, operator, inputs)
 
     def _free(self, name: str, operator: Operator, inputs: tuple[str, ...]) -> str:
-        """The id, or its next version where the running program had another step of that id, now dropped."""
+        """The id, or its next version if the running program has another step of that id that was dropped."""
         if name not in self.plan.nodes and self._was_another(name, operator, inputs):
             return next_version({*self.plan.nodes, *self._before}, name)
         return name

@@ -1,4 +1,4 @@
-"""Durations as people write them."""
+"""Converts durations to microseconds, and durations to strategies of watermarks."""
 
 from __future__ import annotations
 
@@ -6,10 +6,21 @@ import datetime
 import math
 
 from millpond.errors import InvalidError
+from millpond.kernels.watermark_strategies import Bounded, Custom, Percentile, Slack, Strategy
 
 Duration = datetime.timedelta | int | float | str
 
 _UNITS = {"us": 1, "ms": 1000, "s": 10**6, "m": 60 * 10**6, "h": 3600 * 10**6, "d": 86400 * 10**6}
+
+
+def is_duration(text: str) -> bool:
+    """Whether a text is a duration, such as "10s".
+
+    >>> is_duration("10 s"), is_duration("gap * 2")
+    (True, False)
+    """
+    number = text.strip().rstrip("usmhd").strip()
+    return number.replace(".", "", 1).lstrip("-").isdigit()
 
 
 def microseconds(duration: Duration) -> int:
@@ -34,3 +45,14 @@ def microseconds(duration: Duration) -> int:
             hint='write "10s", "250ms", "5m", "1h", "2d", seconds or a timedelta',
         )
     return round(duration * 10**6)
+
+
+def strategy_of(delay: Duration | Strategy) -> Strategy:
+    """A strategy, or the one that a duration stands for.
+
+    >>> strategy_of("5s")
+    Bounded(delay_us=5000000)
+    """
+    if isinstance(delay, Bounded | Slack | Percentile | Custom):
+        return delay
+    return Bounded(microseconds(delay))

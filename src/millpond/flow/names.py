@@ -1,7 +1,6 @@
-"""Names that people give: what can be the name of a view, a stream, a table, a step or a column.
+"""Checks the names of views, streams, tables, steps and columns.
 
-Law: a name works everywhere, or it is refused where it is defined, with the name
-as it was written.
+Law: a name works everywhere, or it is refused where it is defined, with the name as the user wrote it.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from millpond.errors import InvalidError
 
 LENGTH_MAX = 255
 
-# Columns that travel beside those of people: weights, hashes, order, and what steps keep of their own.
+# Internal columns next to those of users: weights, hashes, order, and what steps add.
 HIDDEN = frozenset(
     (
         *("_w", "_h", "_o", "__seq", "_bound", "_error", "_row", "_only", "_gone", "_n", "_state", "_value"),
@@ -24,9 +23,9 @@ HIDDEN = frozenset(
 
 
 def check_name(what: str, name: Any, *, taken: Iterable[str] = (), step: str | None = None) -> str:
-    """The name, if it can be that of a view, a stream, a table or a step.
+    """Return the name if a view, a stream, a table or a step can have it.
 
-    `taken` are other names of the kind: SQL does not tell names apart that differ only in case.
+    `taken` are other names of the kind: SQL does not distinguish names that differ only in case.
 
     >>> check_name("a view", "by_city")
     'by_city'
@@ -91,7 +90,7 @@ def check_columns(names: Iterable[str], whose: str) -> None:
 
 
 def safe(text: str) -> str:
-    """Text as part of a step id that nobody chose.
+    """Text for use in a generated step id.
 
     >>> safe("by-a/b")
     'by-a-b'

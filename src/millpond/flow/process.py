@@ -15,11 +15,11 @@ from millpond.flow.names import check_name
 from millpond.flow.schemas import Like, check_parameters, result_schema, schema_of
 from millpond.flow.states import State
 from millpond.operators.operator import Shape
-from millpond.operators.process.batch_process import BatchProcess
-from millpond.operators.process.function import Code, Process
-from millpond.operators.process.keyed_process import KeyedProcess
-from millpond.operators.process.pick import Pick
-from millpond.operators.process.spec import StateSpec
+from millpond.process.batch_process import BatchProcess
+from millpond.process.function import Code, Process
+from millpond.process.keyed_process import KeyedProcess
+from millpond.process.pick import Pick
+from millpond.process.spec import StateSpec
 
 Target = Process | type[Process] | Callable[..., Any]
 

@@ -1,7 +1,7 @@
-"""Schemas from samples, and of steps: given, annotated, or tried on a few rows.
+"""Finds the schema of a step: given, annotated, or from the result of calling it with sample rows.
 
-Law: a step whose output nobody can tell is refused when it is written.  A
-sample tells a column's type only if all its rows agree and one has a value.
+Law: a step whose output columns are unknown is refused when it is defined.  A
+sample determines the type of a column only if all its rows agree and one has a value.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from millpond.errors import InvalidError
 from millpond.flow.schemas import DECIMAL, Like, is_typed, refuse, returned, said, schema_of
-from millpond.operators.flat_map import arrow_values, python_rows, row_fields, row_values
-from millpond.operators.user_code import is_row_fault, name_of, told
+from millpond.kernels.python_rows import arrow_values, python_rows, row_fields, row_values
+from millpond.kernels.user_code import is_row_fault, name_of, told
 
 TELL = "pass schema=..., annotate the return type with a dataclass, or pass sample=[...]"
 
@@ -56,7 +56,7 @@ def sample_table(sample: Any, schema: pa.Schema, *, step: str | None = None) -> 
 def sample_schema(
     function: Callable[[Any], Any], rows: Iterable[Any], *, many: bool = False, step: str | None = None
 ) -> pa.Schema:
-    """The schema of what a function makes of these rows; `many` if it makes any number of each."""
+    """The schema of a function's results for these rows; `many` if it returns any number for each."""
     made: list[Any] = []
     count = 0
     for row in rows:
@@ -160,7 +160,7 @@ def rows_step_schema(
     many: bool,
     step: str,
 ) -> pa.Schema:
-    """The schema of a step that gives Python rows, from whatever tells it; `of` is that of its input."""
+    """The schema of a step that returns Python rows, from any available information; `of` is its input's."""
     _one_way(given, sample, step)
     if given is not None:
         return schema_of(given, step=step)
@@ -196,7 +196,7 @@ def rows_step_schema(
 def batch_step_schema(
     function: Callable[[pa.Table], Any], given: Like | None, sample: Any, of: pa.Schema, *, step: str
 ) -> pa.Schema:
-    """The same for a step that gives Arrow tables."""
+    """The same for a step that returns Arrow tables."""
     _one_way(given, sample, step)
     if given is not None:
         return schema_of(given, step=step)

@@ -1,9 +1,8 @@
-"""Schemas that Python people already wrote: their type hints.
+"""Reads schemas from Python type hints.
 
-Law: what the rows of a step look like is known before any row is seen.  A
-schema is given as such, or as a dict, a dataclass, a NamedTuple or a TypedDict;
-or it is read from what a function says it returns.  What has no Arrow type is
-refused when the step is written, with what to write instead.
+Law: the schema of a step is known before any row is seen.  It is passed as an Arrow schema, a dict, a
+dataclass, a NamedTuple or a TypedDict, or it is read from the return annotation of a function.  A type
+without an Arrow type is refused when the step is defined, with what to write instead.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ from typing import Any, NoReturn, TypeAlias
 import pyarrow as pa
 
 from millpond.errors import InvalidError
-from millpond.operators.user_code import name_of
-from millpond.texts import require_text
+from millpond.kernels.user_code import name_of
+from millpond.valid_text import require_text
 
 Like: TypeAlias = pa.Schema | Mapping[str, Any] | type  # what can be read as a schema
 
@@ -53,7 +52,7 @@ _MANY = (*_LISTS, abc.Iterator, abc.Generator, tuple)
 
 
 def schema_of(thing: Any, *, step: str | None = None) -> pa.Schema:
-    """A schema from whatever describes one.
+    """The schema described by any accepted form.
 
     >>> schema_of({"name": str, "price": float}).types
     [DataType(string), DataType(double)]
@@ -83,7 +82,7 @@ def schema_of(thing: Any, *, step: str | None = None) -> pa.Schema:
 
 
 def is_record(thing: Any) -> bool:
-    """A type whose values have named fields: a dataclass, a NamedTuple or a TypedDict."""
+    """Does a type have named fields: is it a dataclass, a NamedTuple or a TypedDict?"""
     if not isinstance(thing, type):
         return False
     return dataclasses.is_dataclass(thing) or typing.is_typeddict(thing) or _is_named_tuple(thing)
@@ -192,7 +191,7 @@ def _why(hint: Any) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Returned:
-    """What a function says it returns."""
+    """The declared return type of a function."""
 
     row: type  # a dataclass, NamedTuple or TypedDict
     many: bool  # any number of them, or one
@@ -200,7 +199,7 @@ class Returned:
 
 
 def result_schema(function: Callable[..., Any], *, step: str | None = None) -> pa.Schema | None:
-    """The schema of the rows a function says it returns, one or many; None when it does not say."""
+    """The schema of the rows that a function declares to return, one or many; None without annotation."""
     found = returned(function, step=step)
     return None if found is None else schema_of(found.row, step=step)
 

@@ -1,10 +1,10 @@
-"""States as people declare them: what a process step keeps for each key.
+"""Declarations of state: what a process step stores for each key.
 
 A declaration is an attribute of a `Process` class, or the default of a
 parameter of a process function.  Inside the step it is replaced by a handle on
 the current key, with the methods written here.  With a type the state is
-stored in columns, which SQL and people can read; without one, any value that
-can be pickled will do.
+stored in columns, which SQL and users can read; without one it holds any value
+that can be pickled.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any, Generic, Literal, NoReturn, TypeVar, overload
 import pyarrow as pa
 
 from millpond.errors import InvalidError
-from millpond.flow.calls import checked, need_callable
+from millpond.flow.call_errors import checked, need_callable
 from millpond.flow.durations import Duration, microseconds
 from millpond.flow.names import check_columns
 from millpond.flow.schemas import arrow_type, is_record, schema_of
 from millpond.operators.operator import Shape
-from millpond.operators.process.nested import rebuilt
-from millpond.operators.process.spec import PICKLED, RESERVED, Adds, Clock, Form, Kind, StateSpec, Ttl
+from millpond.process.nested import rebuilt
+from millpond.process.spec import PICKLED, RESERVED, Adds, Clock, Form, Kind, StateSpec, Ttl
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -33,8 +33,8 @@ A = TypeVar("A")
 class State:
     """What all states have: a name, a type, a time to live.
 
-    `ttl` lets go of a value so long after it was written (or, with reset="read", last used), by event
-    time or by the clock of the machine; without `clock` it is event time where the stream has one.
+    `ttl` drops a value so long after it was written (or, with reset="read", last used), by event
+    time or by processing time; without `clock` it is event time where the stream has one.
     """
 
     kind: Kind = "value"
@@ -127,7 +127,21 @@ class State:
 
 @checked
 class ValueState(State, Generic[T]):
-    """One value per key: `.value` to read and set, `.clear()`.  No value is `default`, else None."""
+    """One value per key: `.value` to read and set, `.clear()`.  Without a value it is `default`, or None.
+
+    >>> from millpond.testing import Harness
+    >>> def number(row, n=ValueState(int, default=0)):
+    ...     n.value += 1
+    ...     return {"n": n.value}
+    >>> def pipeline(pond, words):
+    ...     by_word = pond.stream("words", words).key_by("word")
+    ...     by_word.process(number, {"n": int}, id="number").view("numbers")
+    >>> harness = Harness(pipeline, {"words": {"word": str}})
+    >>> harness.feed("words", {"word": "mill"}, {"word": "mill"})
+    >>> epoch = harness.epoch()
+    >>> harness.state("number", "n", "mill")
+    2
+    """
 
     value: T
 
@@ -140,18 +154,35 @@ class ValueState(State, Generic[T]):
         self._default = default
 
     def get(self) -> T:
+        """The value of the current key."""
         _outside(self)
 
     def set(self, value: T) -> None:
+        """Replace the value of the current key."""
         _outside(self)
 
     def clear(self) -> None:
+        """Remove the value of the current key."""
         _outside(self)
 
 
 @checked
 class ReducingState(State, Generic[T]):
-    """One value per key, and a function that takes another into it: `.add(x)`, `.value`, `.clear()`."""
+    """One value per key, and a function that combines it with another: `.add(x)`, `.value`, `.clear()`.
+
+    >>> from millpond.testing import Harness
+    >>> def longest(row, letters=ReducingState(max, int)):
+    ...     letters.add(len(row.word))
+    ...     return {"letters": letters.value}
+    >>> def pipeline(pond, words):
+    ...     by_page = pond.stream("words", words).key_by("page")
+    ...     by_page.process(longest, {"letters": int}, id="longest").view("lengths")
+    >>> harness = Harness(pipeline, {"words": {"page": int, "word": str}})
+    >>> harness.feed("words", {"page": 1, "word": "mill"}, {"page": 1, "word": "ox"})
+    >>> epoch = harness.epoch()
+    >>> harness.state("longest", "letters", 1)
+    4
+    """
 
     value: T
 
@@ -169,21 +200,37 @@ class ReducingState(State, Generic[T]):
         self._adds = Adds(function)
 
     def add(self, item: T) -> None:
+        """Combine the value with another."""
         _outside(self)
 
     def get(self) -> T:
+        """The value of the current key."""
         _outside(self)
 
     def clear(self) -> None:
+        """Remove the value of the current key."""
         _outside(self)
 
 
 @checked
 class AggregatingState(State, Generic[V, A, T]):
-    """An accumulator per key: `.add(x)` takes items in, `.value` is what they come to.
+    """An accumulator per key: `.add(x)` adds an item, `.value` is the result of all items.
 
-    `create()` makes an empty accumulator, `add(accumulator, item)` gives the next one, `result`
+    `create()` makes an empty accumulator, `add(accumulator, item)` returns the next one, `result`
     (if given) turns it into the value; `type` is that of the accumulator.
+
+    >>> from millpond.testing import Harness
+    >>> average = AggregatingState(lambda: [0, 0], lambda a, x: [a[0] + 1, a[1] + x], lambda a: a[1] / a[0])
+    >>> def mean(row, n=average):
+    ...     n.add(row.n)
+    ...     return {"mean": n.value}
+    >>> def pipeline(pond, numbers):
+    ...     pond.stream("numbers", numbers).key_by("k").process(mean, {"mean": float}).view("means")
+    >>> harness = Harness(pipeline, {"numbers": {"k": int, "n": int}})
+    >>> harness.feed("numbers", {"k": 1, "n": 2}, {"k": 1, "n": 5})
+    >>> epoch = harness.epoch()
+    >>> harness.view("means")
+    [{'mean': 2.0}, {'mean': 3.5}]
     """
 
     value: T
@@ -203,18 +250,35 @@ class AggregatingState(State, Generic[V, A, T]):
         self._adds = Adds(add, create, result)
 
     def add(self, item: V) -> None:
+        """Add an item to the accumulator."""
         _outside(self)
 
     def get(self) -> T:
+        """The result of all items of the current key."""
         _outside(self)
 
     def clear(self) -> None:
+        """Remove the accumulator of the current key."""
         _outside(self)
 
 
 @checked
 class ListState(State, Generic[T]):
-    """Items in the order they were appended; appending costs nothing for what is already there."""
+    """Items in the order in which they were appended; an append does not touch earlier items.
+
+    >>> from millpond.testing import Harness
+    >>> def remember(row, words=ListState(str)):
+    ...     words.append(row.word)
+    ...     words.keep(2)
+    >>> def pipeline(pond, words):
+    ...     by_page = pond.stream("words", words).key_by("page")
+    ...     by_page.process(remember, {"word": str}, id="last").view("none")
+    >>> harness = Harness(pipeline, {"words": {"page": int, "word": str}})
+    >>> harness.feed("words", {"page": 1, "word": "a"}, {"page": 1, "word": "b"}, {"page": 1, "word": "c"})
+    >>> epoch = harness.epoch()
+    >>> harness.state("last", "words", 1)
+    ['b', 'c']
+    """
 
     kind: Kind = "list"
 
@@ -226,9 +290,11 @@ class ListState(State, Generic[T]):
         super().__init__(type, **settings)
 
     def append(self, item: T) -> None:
+        """Add an item behind the others."""
         _outside(self)
 
     def extend(self, items: Iterable[T]) -> None:
+        """Add several items behind the others."""
         _outside(self)
 
     def last(self, n: int) -> list[T]:
@@ -240,6 +306,7 @@ class ListState(State, Generic[T]):
         _outside(self)
 
     def clear(self) -> None:
+        """Remove all items of the current key."""
         _outside(self)
 
     def __iter__(self) -> Iterator[T]:
@@ -254,7 +321,19 @@ class ListState(State, Generic[T]):
 
 @checked
 class MapState(State, Generic[K, V]):
-    """A dict per key; each entry is read and written by itself.  `MapState(str, int)`."""
+    """A dict per key; each entry is read and written separately.
+
+    >>> from millpond.testing import Harness
+    >>> def count(row, counts=MapState(str, int)):
+    ...     counts[row.word] = counts.get(row.word, 0) + 1
+    >>> def pipeline(pond, words):
+    ...     pond.stream("words", words).key_by("page").process(count, {"n": int}, id="count").view("none")
+    >>> harness = Harness(pipeline, {"words": {"page": int, "word": str}})
+    >>> harness.feed("words", {"page": 1, "word": "a"}, {"page": 1, "word": "a"})
+    >>> epoch = harness.epoch()
+    >>> harness.state("count", "counts", 1)
+    {'a': 2}
+    """
 
     kind: Kind = "map"
 
@@ -267,35 +346,43 @@ class MapState(State, Generic[K, V]):
         self._entry = entry
 
     def get(self, entry: K, default: Any = None) -> V:
+        """The value of an entry, or `default`."""
         _outside(self)
 
     def put(self, entry: K, value: V) -> None:
+        """Set the value of an entry."""
         _outside(self)
 
     def remove(self, entry: K) -> None:
+        """Remove an entry, if it exists."""
         _outside(self)
 
     def pop(self, entry: K, default: Any = None) -> V:
-        """Remove an entry and give what it held."""
+        """Remove an entry and return its value."""
         _outside(self)
 
     def setdefault(self, entry: K, default: V) -> V:
-        """What the entry holds, after putting the default there if it holds nothing."""
+        """The value of an entry, after setting it to the default if there is none."""
         _outside(self)
 
     def update(self, other: Mapping[K, V]) -> None:
+        """Set several entries."""
         _outside(self)
 
     def items(self) -> Iterator[tuple[K, V]]:
+        """The entries with their values."""
         _outside(self)
 
     def keys(self) -> Iterator[K]:
+        """The entries."""
         _outside(self)
 
     def values(self) -> Iterator[V]:
+        """The values of all entries."""
         _outside(self)
 
     def clear(self) -> None:
+        """Remove all entries of the current key."""
         _outside(self)
 
     def __getitem__(self, entry: K) -> V:
@@ -319,7 +406,27 @@ class MapState(State, Generic[K, V]):
 
 @checked
 class BroadcastState(MapState[K, V]):
-    """A dict that all keys see, changed by the control stream alone: `BroadcastState(str, float)`."""
+    """A dict that all keys read and only the control stream changes.
+
+    >>> from millpond import Process
+    >>> from millpond.testing import Harness
+    >>> class Priced(Process):
+    ...     prices = BroadcastState(str, float)
+    ...     def on_control(self, row, ctx):
+    ...         self.prices[row.item] = row.price
+    ...     def on_row(self, row, ctx):
+    ...         return {"price": self.prices.get(row.item)}
+    >>> def pipeline(pond, sales, prices):
+    ...     control = pond.stream("prices", prices)
+    ...     sales = pond.stream("sales", sales).key_by("item")
+    ...     sales.process(Priced, {"price": float}, control=control).view("priced")
+    >>> harness = Harness(pipeline, {"sales": {"item": str}, "prices": {"item": str, "price": float}})
+    >>> harness.feed("prices", item="tea", price=2.5)
+    >>> harness.feed("sales", item="tea")
+    >>> epoch = harness.epoch()
+    >>> harness.view("priced")
+    [{'price': 2.5}]
+    """
 
     kind: Kind = "broadcast"
 

@@ -16,22 +16,31 @@ import pyarrow as pa
 from millpond.errors import InvalidError
 from millpond.flow.aggregates import parse_aggregates
 from millpond.flow.builder import Builder
-from millpond.flow.calls import checked, need_number, need_text, no_method
-from millpond.flow.durations import Duration, microseconds
+from millpond.flow.call_errors import checked, need_number, need_text, no_method
+from millpond.flow.durations import Duration, microseconds, strategy_of
+from millpond.flow.join_time_bounds import time_spans
 from millpond.flow.names import check_name
 from millpond.flow.process import Target, process_batch_step, process_step
 from millpond.flow.samples import batch_step_schema, rows_step_schema
 from millpond.flow.schemas import Like, check_parameters, schema_of
-from millpond.flow.time_spans import time_spans
-from millpond.operators.aggregate import Aggregate, Close, Feed, feeds_for
+from millpond.flow.window_steps import Mode, watermark_of
+from millpond.flow.windowed import JoinKind, WindowedStream, windowing
+from millpond.kernels.python_rows import Row
+from millpond.kernels.triggers import Trigger
+from millpond.kernels.watermark_strategies import Bounded, Custom, Strategy
+from millpond.kernels.window_assigners import WindowAssigner
+from millpond.operators.aggregate import Aggregate, AggregateFeed, Close, feeds_for
 from millpond.operators.branch import Arm, Branch, Predicate
 from millpond.operators.distinct import Distinct
+from millpond.operators.emit_on_close import EmitOnClose
+from millpond.operators.emit_panes import EmitPanes
 from millpond.operators.extreme import Extreme
 from millpond.operators.filter import Filter
 from millpond.operators.filter_rows import FilterRows
-from millpond.operators.flat_map import FlatMap, Row
+from millpond.operators.flat_map import FlatMap
+from millpond.operators.in_order import InOrder
 from millpond.operators.join import Join
-from millpond.operators.late import LateRows
+from millpond.operators.late_rows import LateRows
 from millpond.operators.map import Map
 from millpond.operators.map_batches import MapBatches
 from millpond.operators.materialize import Materialize
@@ -45,9 +54,10 @@ from millpond.operators.union import Union
 from millpond.operators.watermark import Watermark
 from millpond.operators.window import Hop, Tumble
 from millpond.ordering import Order
-from millpond.plan.nodes import SinkNode, View
+from millpond.plan.nodes import Node, SinkNode, View
+from millpond.plan.watermark_steps import watermark_steps
+from millpond.table_preview import html_facts
 
-JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
 GLOBAL_BUCKETS = 16  # the first half of the hierarchy for a ranking without a key
 
 
@@ -60,7 +70,9 @@ STREAM_HINTS = {
     **{name: f'call key_by("column") first: stream.key_by("column").{name}(...)' for name in KEY_FIRST},
     **dict.fromkeys(("group_by", "groupBy", "groupby", "keyBy"), 'use key_by("column")'),
     **dict.fromkeys(("where", "having"), 'use filter("condition")'),
-    **dict.fromkeys(("window", "windowed"), 'use tumble("10s") or hop("10s", "5s")'),
+    **dict.fromkeys(
+        ("window", "windowed"), 'call key_by("column") first: key_by("column").window(tumbling("10s"))'
+    ),
     **dict.fromkeys(("withColumn", "with_column", "assign"), 'use with_columns(name="expression")'),
     "sink": 'give it a name first: stream.view("name").sink("sink", ...)',
     "write": 'give it a name first: stream.view("name").sink("sink", ...)',
@@ -69,37 +81,77 @@ STREAM_HINTS = {
 
 @checked
 class Stream:
-    """Rows that arrive, change and leave."""
+    """Rows that arrive, change and leave; every method adds a step and returns another stream.
+
+    The examples of its methods begin with these lines:
+
+    >>> import datetime, millpond
+    >>> from millpond.sources.memory import MemorySource
+    >>> pond = millpond.open("memory://", engine="inline")
+    >>> orders = pond.table("orders", {"who": str, "n": int})
+    >>> _ = pond.insert("orders", [{"who": "ann", "n": 5}, {"who": "bob", "n": 2}])
+    >>> source = MemorySource({"page": str, "at": datetime.datetime})
+    >>> clicks = pond.stream("clicks", source)
+    >>> noon = datetime.datetime(2024, 1, 1, 12)
+    >>> source.push([{"page": "home", "at": noon + datetime.timedelta(seconds=s)} for s in (1, 14)])
+    """
 
     def __init__(self, builder: Builder, step: str) -> None:
         self._builder = builder
         self.step = step
-        builder.hold(self)
+        builder.track(self)
 
-    def follow(self, ids: Mapping[str, str]) -> None:
-        """Steps have got other ids: those that the pond knows them by."""
+    def _follow(self, ids: Mapping[str, str]) -> None:
+        """Use the new ids of steps: those that the pond has for them."""
         self.step = ids.get(self.step, self.step)
 
     def __repr__(self) -> str:
-        columns = ", ".join(f"{f.name} {f.type}" for f in self.schema)
-        return f"{type(self).__name__}({self.step!r}: {columns})"
+        return described(self, self._shown_name, self.shape.key)
+
+    def _repr_html_(self) -> str:
+        return described_html(self, self._shown_name, self.shape.key)
+
+    @property
+    def _shown_name(self) -> str:
+        return self.step
 
     @property
     def shape(self) -> Shape:
+        """What is known of the rows: schema, key, event time, watermark, and whether rows are only appended.
+
+        >>> orders.shape.append_only, clicks.shape.append_only
+        (False, True)
+        """
         return self._builder.shape(self.step)
 
     @property
     def schema(self) -> pa.Schema:
+        """The columns and their types.
+
+        >>> orders.schema.types
+        [DataType(string), DataType(int64)]
+        """
         return self.shape.schema
 
     @property
     def columns(self) -> list[str]:
+        """The names of the columns.
+
+        >>> orders.columns
+        ['who', 'n']
+        """
         return list(self.schema.names)
 
     # -- row by row -----------------------------------------------------------
 
     def select(self, *columns: str, id: str | None = None, **computed: str) -> Stream:
-        """These columns, and these expressions; nothing else."""
+        """Keep only these columns and these expressions.
+
+        >>> _ = orders.select("who", double="n * 2").filter("who = 'ann'").view("doubles")
+        >>> _ = pond.drain()
+        >>> pond.read("doubles").to_pylist()
+        [{'who': 'ann', 'double': 10}]
+        """
         self._known(columns)
         if not columns and not computed:
             raise InvalidError(
@@ -110,23 +162,37 @@ class Stream:
         return self._then(id, Map(tuple(pairs)), "select")
 
     def with_columns(self, *, id: str | None = None, **computed: str) -> Stream:
-        """All columns, some of them new or replaced by expressions."""
+        """Keep all columns, and add or replace some by expressions.
+
+        >>> orders.with_columns(n="n::double", large="n > 2")
+        Stream('orders.rows.with_columns': who string, n double, large bool; from orders, orders.rows)
+        """
         _expressions(computed)
         pairs = [(c, computed.get(c, _quoted(c))) for c in self.columns]
         pairs += [(c, e) for c, e in computed.items() if c not in self.columns]
         return self._then(id, Map(tuple(pairs)), "with_columns")
 
     def filter(self, predicate: Predicate, *, id: str | None = None) -> Stream:
-        """The rows where a condition is true: SQL, or a Python function of the row."""
+        """Keep the rows for which a condition is true: SQL, or a Python function of the row.
+
+        >>> _ = orders.filter("n > 2").filter(lambda row: row.who != "bob").view("large")
+        >>> _ = pond.drain()
+        >>> pond.read("large").to_pylist()
+        [{'who': 'ann', 'n': 5}]
+        """
         if isinstance(predicate, str):
             return self._then(id, Filter(predicate), "filter")
         check_parameters(predicate, "a row", yields=False, step=self._named(id, "filter"))
         return self._then(id, FilterRows(predicate), "filter")
 
     def branch(self, *predicates: Predicate, id: str | None = None) -> tuple[Stream, ...]:
-        """As many streams as conditions and one more: a row goes to the first that is true, else to the last.
+        """Split a stream: a row goes to the first condition that is true, and to the last stream if none is.
 
-        ``big, small, rest = bids.branch("price > 100", lambda row: row.price > 10)``
+        >>> large, medium, small = orders.branch("n > 10", lambda row: row.n > 3)
+        >>> _ = medium.view("medium")
+        >>> _ = pond.drain()
+        >>> pond.read("medium").to_pylist()
+        [{'who': 'ann', 'n': 5}]
         """
         base = self._named(id, "branch")
         if not predicates:
@@ -152,10 +218,15 @@ class Stream:
         sample: Any = None,
         id: str | None = None,
     ) -> Stream:
-        """Python per row: one row for each, as a dict, a tuple or a dataclass instance.
+        """Call Python for each row; it returns one row, as a dict, a tuple or a dataclass instance.
 
-        What it returns is told by `schema` (of Arrow, a dict of types, a dataclass), by the function's
-        return annotation, or by trying it on `sample` rows.
+        The columns come from `schema` (an Arrow schema, a dict of types, a dataclass), from the function's
+        return annotation, or from calling it with the `sample` rows.
+
+        >>> _ = orders.map(lambda row: {"text": row.who * row.n}, {"text": str}).view("texts")
+        >>> _ = pond.drain()
+        >>> sorted(pond.read("texts").column("text").to_pylist())
+        ['annannannannann', 'bobbob']
         """
         step = self._named(id, "map")
         check_parameters(function, "a row", yields=False, step=step)
@@ -170,7 +241,16 @@ class Stream:
         sample: Any = None,
         id: str | None = None,
     ) -> Stream:
-        """Python per row: none, one or many rows for each; the schema is told as for `map`."""
+        """Call Python for each row; it returns or yields any number of rows.
+
+        The columns are declared as for `map`.
+
+        >>> letters = orders.flat_map(lambda row: [{"letter": c} for c in row.who], {"letter": str})
+        >>> _ = letters.distinct().view("letters")
+        >>> _ = pond.drain()
+        >>> sorted(pond.read("letters").column("letter").to_pylist())
+        ['a', 'b', 'n', 'o']
+        """
         step = self._named(id, "flat_map")
         check_parameters(function, "a row", step=step)
         found = rows_step_schema(function, schema, sample, self.schema, many=True, step=step)
@@ -184,14 +264,26 @@ class Stream:
         sample: Any = None,
         id: str | None = None,
     ) -> Stream:
-        """Arrow in, Arrow out; called with the rows of a task, in no particular order."""
+        """Call Python with Arrow tables; a call gets rows of one task, in no particular order.
+
+        >>> _ = orders.map_batches(lambda table: table.select(["n"]), {"n": int}).view("numbers")
+        >>> _ = pond.drain()
+        >>> sorted(pond.read("numbers").column("n").to_pylist())
+        [2, 5]
+        """
         step = self._named(id, "map_batches")
         check_parameters(function, "an Arrow table", yields=False, step=step)
         found = batch_step_schema(function, schema, sample, self.schema, step=step)
         return self._then(id, MapBatches(function, found), "map_batches")
 
     def union(self, *others: Stream, id: str | None = None) -> Stream:
-        """The rows of all; they must have the same columns."""
+        """The rows of several streams with the same columns.
+
+        >>> _ = orders.union(orders.filter("n > 2")).aggregate(rows="count(*)").view("counted")
+        >>> _ = pond.drain()
+        >>> pond.read("counted").to_pylist()
+        [{'rows': 3}]
+        """
         for other in others:
             self._need_stream("union", other)
         steps = (self.step, *(o.step for o in others))
@@ -199,13 +291,60 @@ class Stream:
 
     # -- time -------------------------------------------------------------------
 
-    def watermark(self, time: str, delay: Duration, *, id: str | None = None) -> Stream:
-        """Rows more than `delay` behind the newest are late: counted and kept apart."""
+    def watermark(
+        self,
+        time: str,
+        delay: Duration | Strategy = 0,
+        *,
+        idle: Duration | None = None,
+        max_drift: Duration | None = None,
+        punctuation: str | None = None,
+        id: str | None = None,
+    ) -> Stream:
+        """Declare event time: rows more than `delay` behind the newest are late, and are stored apart.
+
+        Every partition of every source has its own watermark, and the least of them bounds the stream.
+        `delay` may be a strategy of `millpond.watermarks`.  After `idle` without rows a partition no longer
+        holds the others back.  A partition that is more than `max_drift` ahead of the slowest one is not
+        read.  Rows for which the SQL condition `punctuation` is true say "nothing older will come" by
+        their time, and are not passed on.
+
+        >>> clicks.watermark("at", "5s").shape.time
+        'at'
+        """
         self._known((time,))
-        return self._then(id, Watermark(time, microseconds(delay)), "watermark")
+        given = strategy_of(delay)
+        delay_us = given.delay_us if isinstance(given, Bounded) else 0
+        made = Watermark(
+            time,
+            delay_us,
+            None if isinstance(given, Bounded) else given,
+            None if idle is None else microseconds(idle),
+            None if max_drift is None else microseconds(max_drift),
+            punctuation,
+        )
+        found = self._then(id, made, "watermark")
+        if isinstance(given, Custom):
+            each = watermark_steps(found._builder.plan).named(found.step)
+            if each is not None and not each.by_partition:
+                raise InvalidError(
+                    "a custom watermark needs rows that come straight from sources",
+                    detail="their order is lost behind joins, aggregates and other steps with state",
+                    hint="set it before them",
+                    step=found.step,
+                )
+        return found
 
     def late(self, *, id: str | None = None) -> Stream:
-        """The rows that came too late for this stream's watermark, as they came to it."""
+        """The late rows of this stream's watermark, unchanged.
+
+        >>> _ = clicks.watermark("at", "5s").late().view("late_clicks")
+        >>> _ = pond.drain()
+        >>> source.push([{"page": "old", "at": datetime.datetime(2023, 1, 1)}])
+        >>> _ = pond.drain()
+        >>> pond.read("late_clicks").column("page").to_pylist()
+        ['old']
+        """
         mark = self.shape.watermark
         if mark is None:
             raise InvalidError(
@@ -219,19 +358,43 @@ class Stream:
         return Stream(self._builder, self._builder.add(id, operator, node.inputs, f"{mark}.late"))
 
     def tumble(self, size: Duration, *, time: str | None = None, id: str | None = None) -> Stream:
-        """Add window_start and window_end of windows that follow each other."""
+        """Add window_start and window_end of windows that follow each other without gaps.
+
+        >>> _ = clicks.tumble("10s", time="at").key_by("window_start").aggregate(n="count(*)").view("per_10s")
+        >>> _ = pond.drain()
+        >>> for at, n in pond.sql("SELECT * FROM per_10s ORDER BY window_start").fetchall():
+        ...     print(at, n)
+        2024-01-01 12:00:00 1
+        2024-01-01 12:00:10 1
+        """
         return self._then(id, Tumble(self._time(time), microseconds(size)), "tumble")
 
     def hop(
         self, size: Duration, slide: Duration, *, time: str | None = None, id: str | None = None
     ) -> Stream:
-        """Add window_start and window_end of windows that overlap; a row is in size / slide of them."""
+        """Add window_start and window_end of overlapping windows; a row is in size / slide of them.
+
+        >>> windows = clicks.hop("20s", "10s", time="at")
+        >>> _ = windows.key_by("window_start").aggregate(n="count(*)").view("per_20s")
+        >>> _ = pond.drain()
+        >>> for at, n in pond.sql("SELECT * FROM per_20s ORDER BY window_start").fetchall():
+        ...     print(at, n)
+        2024-01-01 11:59:50 1
+        2024-01-01 12:00:00 2
+        2024-01-01 12:00:10 1
+        """
         return self._then(id, Hop(self._time(time), microseconds(size), microseconds(slide)), "hop")
 
     # -- per key ------------------------------------------------------------------
 
     def key_by(self, *columns: str, id: str | None = None, **computed: str) -> KeyedStream:
-        """By these columns, and by expressions, which become columns in front: ``key_by(day="ts::date")``."""
+        """See the stream by key: by columns, and by expressions, which become columns.
+
+        Without columns all rows have one key, and one task processes them.
+
+        >>> orders.key_by("who", large="n > 2")
+        KeyedStream('orders.rows.key_by': large bool, who string, n int64; key who, large; from orders, ...)
+        """
         self._known(columns)
         if not computed:
             if id is not None:
@@ -252,29 +415,56 @@ class Stream:
         return KeyedStream(self._then(id, Map(tuple(pairs)), "key_by"), (*columns, *computed))
 
     def shards(self, n: int, *by: str, id: str | None = None) -> KeyedStream:
-        """Deal the rows to n shards, for state that belongs to no key: keyed by the new column `shard`.
+        """Distribute the rows to n shards, for state that belongs to no key, by the new column `shard`.
 
-        A row's shard follows from the columns `by`, or from all of them.
+        The columns `by`, or all columns, determine the shard of a row.
+
+        >>> orders.shards(4, "who").key
+        ('shard',)
         """
         need_number("the number of shards", n, 1)
         self._known(by)
         return KeyedStream(self._then(id, Shard(n, tuple(by)), "shards"), (SHARD,))
 
     def aggregate(self, *unnamed: Any, id: str | None = None, **aggregates: str) -> Stream:
-        """Over all rows: one row, without a key."""
+        """Aggregate all rows to one row, without a key.
+
+        >>> _ = orders.aggregate(n="count(*)", total="sum(n)").view("all_orders")
+        >>> _ = pond.drain()
+        >>> pond.read("all_orders").to_pylist()
+        [{'n': 2, 'total': 7}]
+        """
         return KeyedStream(self, ()).aggregate(*unnamed, on_close=False, buckets=None, id=id, **aggregates)
 
     def reduce(self, function: Callable[[Row, Row], Any], *, id: str | None = None) -> Stream:
-        """All rows made one, two by two; see `KeyedStream.reduce`."""
+        """Combine all rows to one, two by two; see `KeyedStream.reduce`.
+
+        >>> _ = orders.reduce(lambda a, b: {"who": a.who + b.who, "n": a.n + b.n}).view("combined")
+        >>> _ = pond.drain()
+        >>> pond.read("combined").to_pylist()
+        [{'who': 'annbob', 'n': 7}]
+        """
         return KeyedStream(self, ()).reduce(function, id=id)
 
     def distinct(self, *columns: str, id: str | None = None) -> Stream:
-        """Each row once, of these columns or of all."""
+        """Each row once, of these columns or of all.
+
+        >>> _ = clicks.distinct("page").view("pages")
+        >>> _ = pond.drain()
+        >>> pond.read("pages").to_pylist()
+        [{'page': 'home'}]
+        """
         self._known(columns)
         return self._then(id, Distinct(tuple(columns) or tuple(self.columns)), "distinct")
 
     def top_n(self, n: int, by: str | Sequence[str], *, id: str | None = None) -> Stream:
-        """The first n rows of all; `by` is "column" or "column desc"."""
+        """The first n rows of all; `by` is "column" or "column desc".
+
+        >>> _ = orders.top_n(1, "n desc").view("largest")
+        >>> _ = pond.drain()
+        >>> pond.read("largest").to_pylist()
+        [{'who': 'ann', 'n': 5}]
+        """
         return KeyedStream(self, ()).top_n(n, by, id=id)
 
     def join(
@@ -288,7 +478,15 @@ class Stream:
         broadcast: Literal["left", "right"] | None = None,
         id: str | None = None,
     ) -> Stream:
-        """Join on equal columns; columns of the other side that clash get a suffix."""
+        """Join with another stream on equal columns; its columns whose names are taken get a suffix.
+
+        >>> cities = pond.table("cities", {"who": str, "city": str}, key="who")
+        >>> _ = orders.join(cities, on="who").view("orders_with_city")
+        >>> _ = pond.insert("cities", {"who": "ann", "city": "Oslo"})
+        >>> _ = pond.drain()
+        >>> pond.read("orders_with_city").to_pylist()
+        [{'who': 'ann', 'n': 5, 'city': 'Oslo'}]
+        """
         self._need_stream("join", other)
         if broadcast not in (None, "left", "right"):
             raise InvalidError(f"no side {broadcast!r} to broadcast", hint='"left", "right" or None')
@@ -320,10 +518,17 @@ class Stream:
         step = self._builder.add(id, ended, inputs, f"join-{self.step}-{other.step}")
         return Stream(self._builder, step)
 
-    # -- where people look ------------------------------------------------------------
+    # -- views ------------------------------------------------------------------------
 
     def view(self, name: str, *, key: str | Sequence[str] | None = None) -> ViewHandle:
-        """Keep the rows under a name that can be read, in any process, at any retained epoch."""
+        """Keep the rows under a name that any process can read, at any retained epoch.
+
+        >>> orders.filter("n > 2").view("large", key="who").name
+        'large'
+        >>> _ = pond.drain()
+        >>> pond.lookup("large", "ann").to_pylist()
+        [{'who': 'ann', 'n': 5}]
+        """
         check_name("a view", name, taken=self._builder.plan.views)
         if key is not None and not isinstance(key, str | Sequence):
             need_text("the key of a view", key, "a column, or a list of columns")
@@ -342,7 +547,7 @@ class Stream:
             step = self._builder.add(None, Materialize(lookup), (self.step,), f"{name}.view")
             table = self._builder.plan.nodes[step].binding.view
         assert table is not None
-        view = View(name, step, table)
+        view = View(name, step, table, feed=feed_of(self._builder.plan.nodes[step]))
         self._builder.change(lambda plan: plan.with_view(view))
         return ViewHandle(self._builder, step, name)
 
@@ -351,7 +556,7 @@ class Stream:
         return Stream(self._builder, self._builder.add(id, ended, (self.step,), f"{self.step}.{verb}"))
 
     def _named(self, id: str | None, verb: str) -> str:
-        """What a step will be called, for errors before there is one."""
+        """The future id of a step, for errors before it exists."""
         return id or f"{self.step}.{verb}"
 
     def _known(self, columns: Iterable[str]) -> None:
@@ -405,14 +610,30 @@ class Stream:
 
 @checked
 class ViewHandle(Stream):
-    """A stream with a name; changes of it can go to sinks."""
+    """A stream with a name, whose changes can be delivered to sinks.
+
+    >>> import millpond
+    >>> pond = millpond.open("memory://", engine="inline")
+    >>> orders = pond.table("orders", {"who": str, "n": int})
+    """
 
     def __init__(self, builder: Builder, step: str, name: str) -> None:
         super().__init__(builder, step)
         self.name = name
 
+    @property
+    def _shown_name(self) -> str:
+        return self.name
+
     def sink(self, name: str, sink: Any) -> ViewHandle:
-        """Deliver the view's changes, epoch by epoch, after each commit."""
+        """Deliver the view's changes, epoch by epoch, after each commit.
+
+        >>> from millpond.sinks.callback import CallbackSink
+        >>> _ = orders.sink("printed", CallbackSink(lambda epoch, changes: print(changes.to_pylist())))
+        >>> _ = pond.insert("orders", {"who": "ann", "n": 5})
+        >>> _ = pond.drain()
+        [{'who': 'ann', 'n': 5, '_w': 1}]
+        """
         check_name("a sink", name)
         if not callable(getattr(sink, "deliver", None)):
             raise InvalidError(
@@ -425,18 +646,36 @@ class ViewHandle(Stream):
 
 @checked
 class ProcessedStream(Stream):
-    """What a process step gives, and its side outputs."""
+    """The output of a process step, with its side outputs.
+
+    >>> import millpond
+    >>> from millpond.sources.memory import MemorySource
+    >>> pond = millpond.open("memory://", engine="inline")
+    >>> source = MemorySource({"who": str, "n": int})
+    >>> orders = pond.stream("orders", source)
+    """
 
     def __init__(self, builder: Builder, step: str, sides: Mapping[str, str]) -> None:
         super().__init__(builder, step)
         self._sides = sides
 
-    def follow(self, ids: Mapping[str, str]) -> None:
-        super().follow(ids)
+    def _follow(self, ids: Mapping[str, str]) -> None:
+        super()._follow(ids)
         self._sides = {name: ids.get(step, step) for name, step in self._sides.items()}
 
     def side(self, name: str) -> Stream:
-        """A side output, declared with `sides=`."""
+        """A side output, declared with `sides=`.
+
+        >>> def check(row, ctx):
+        ...     if row.n > 100:
+        ...         ctx.emit("large", {"n": row.n})
+        >>> checked = orders.key_by("who").process(check, {"n": int}, sides={"large": {"n": int}})
+        >>> _ = checked.side("large").view("large")
+        >>> source.push({"who": "ann", "n": 500})
+        >>> _ = pond.drain()
+        >>> pond.read("large").to_pylist()
+        [{'n': 500}]
+        """
         if name not in self._sides:
             raise InvalidError(
                 f"no side output {name!r}",
@@ -449,11 +688,98 @@ class ProcessedStream(Stream):
 
 @checked
 class KeyedStream:
-    """A stream seen by key; the next step brings all rows of a key together."""
+    """A stream seen by key; the next step brings all rows of a key together.
 
-    def __init__(self, stream: Stream, key: Sequence[str]) -> None:
+    The examples of its methods begin with these lines:
+
+    >>> import millpond, pyarrow as pa
+    >>> from millpond.sources.memory import MemorySource
+    >>> pond = millpond.open("memory://", engine="inline")
+    >>> source = MemorySource({"who": str, "n": int})
+    >>> orders = pond.stream("orders", source)
+    >>> source.push([{"who": "ann", "n": 5}, {"who": "ann", "n": 2}])
+    """
+
+    def __init__(self, stream: Stream, key: Sequence[str], closes: Close | None = None) -> None:
         self.stream = stream
         self.key = tuple(key)
+        self._closes = closes  # the key is a window, which is emitted when it closes
+
+    def __repr__(self) -> str:
+        return described(self.stream, self.stream._shown_name, self.key, type(self).__name__)
+
+    def _repr_html_(self) -> str:
+        return described_html(self.stream, self.stream._shown_name, self.key, type(self).__name__)
+
+    def window(
+        self,
+        windows: WindowAssigner,
+        *,
+        trigger: Trigger | None = None,
+        allowed_lateness: Duration | None = None,
+        mode: Mode | None = None,
+        panes: bool = False,
+        on_close: bool = False,
+        time: str | None = None,
+    ) -> WindowedStream:
+        """Group the rows of each key by windows of event time (`millpond.windows`).
+
+        Without a `trigger` (`millpond.triggers`) results change with every epoch; `on_close` is short for
+        `trigger=after_watermark()`: each window once, at its end.  A window takes rows until the watermark
+        has passed its end by the `allowed_lateness`.  In mode "retracting" each pane retracts the one
+        before, in mode "accumulating" it only replaces it in views, and in mode "discarding" a pane has
+        only what is new.
+        With `panes` the output has the columns pane, pane_timing and pane_last.
+
+        >>> import datetime
+        >>> from millpond.windows import tumbling
+        >>> visits = MemorySource({"who": str, "at": datetime.datetime})
+        >>> by_day = pond.stream("visits", visits).watermark("at", "0s").key_by("who").window(tumbling("1d"))
+        >>> _ = by_day.aggregate(n="count(*)").view("visits_per_day")
+        >>> visits.push([{"who": "ann", "at": datetime.datetime(2024, 1, 1, hour)} for hour in (9, 17)])
+        >>> _ = pond.drain()
+        >>> pond.read("visits_per_day").column("n").to_pylist()
+        [2]
+        """
+        spec = windowing(windows, trigger, allowed_lateness, mode, panes, on_close)
+        return WindowedStream(self, spec, time)
+
+    def in_order(
+        self, slack: int | None = None, *, time: str | None = None, id: str | None = None
+    ) -> KeyedStream:
+        """Hand the rows of each key on in the order of their event time.
+
+        A row is held until the watermark has passed its time, or until more than `slack` rows of its key are
+        held.  A row that comes after a later one was handed on is late (`pond.late(step)`).
+
+        >>> import datetime
+        >>> steps = MemorySource({"who": str, "at": datetime.datetime})
+        >>> walk = pond.stream("steps", steps).key_by("who").in_order(slack=1, time="at")
+        >>> _ = walk.stream.view("walk")
+        >>> steps.push([{"who": "ann", "at": datetime.datetime(2024, 1, 1, hour)} for hour in (9, 8)])
+        >>> _ = pond.drain()
+        >>> [row["at"].hour for row in pond.read("walk").to_pylist()]
+        [8]
+        """
+        stream = self.stream
+        builder, column = stream._builder, stream._time(time)
+        bound = watermark_of(builder, stream.step, column)
+        if slack is not None:
+            need_number("the slack", slack, 0)
+        elif bound is None:
+            raise InvalidError(
+                "in_order needs a watermark or a slack",
+                hint='call watermark("at", "5s") before key_by(), or pass slack=1000',
+                step=stream.step,
+            )
+        operator: InOrder | EmitOnClose
+        if slack is None:
+            assert bound is not None
+            operator = EmitOnClose(self.key, bound)
+        else:
+            operator = InOrder(self.key, column, slack, bound)
+        step = builder.add(id, operator, (stream.step,), f"{stream.step}.in_order")
+        return KeyedStream(Stream(builder, step), self.key)
 
     def aggregate(
         self,
@@ -463,11 +789,16 @@ class KeyedStream:
         id: str | None = None,
         **aggregates: str,
     ) -> Stream:
-        """One row per key, exact under any change: ``aggregate(n="count(*)", total="sum(price)")``.
+        """One row per key, exact under inserts, updates and deletes.
 
-        With `on_close` the key must hold `window_end`: each window is shown once, when it is over.
-        `buckets` spreads the values of min and max of hot keys over so many tasks first; without a
-        key that is always done.
+        With `on_close` the key must include `window_end`: each window is emitted once, when it has closed.
+        `buckets` first spreads the values of min and max of hot keys over so many tasks; without a
+        key this is always done.
+
+        >>> _ = orders.key_by("who").aggregate(n="count(*)", total="sum(n)").view("totals")
+        >>> _ = pond.drain()
+        >>> pond.read("totals").to_pylist()
+        [{'who': 'ann', 'n': 2, 'total': 7}]
         """
         stream, builder = self.stream, self.stream._builder
         if unnamed:
@@ -517,12 +848,12 @@ class KeyedStream:
         if not self.key:
             from millpond.sources.constant import OneRow  # the edges are loaded where they are used
 
-            feeds = (*feeds, Feed("always", ()))
+            feeds = (*feeds, AggregateFeed("always", ()))
             inputs.append(builder.constant("one-row", Scan(OneRow(), OneRow().schema, True)))
         operator = builder.ended(Aggregate(self.key, parsed.aggs, feeds, closes), tuple(inputs))
         return Stream(builder, builder.add(id, operator, tuple(inputs), base))
 
-    def _candidates(self, source: Stream, feed: Feed, function: str, buckets: int, base: str) -> str:
+    def _candidates(self, source: Stream, feed: AggregateFeed, function: str, buckets: int, base: str) -> str:
         """The first half of the hierarchy (key, bucket) -> key: the best value of each bucket."""
         assert feed.column is not None
         builder = source._builder
@@ -545,7 +876,12 @@ class KeyedStream:
     ) -> Stream:
         """The first n rows of each key by an order; ties are broken by all columns.
 
-        `buckets` ranks the rows of hot keys in so many parts first; without a key that is always done.
+        `buckets` first ranks the rows of hot keys in so many buckets; without a key this is always done.
+
+        >>> _ = orders.key_by("who").top_n(1, "n desc").view("largest")
+        >>> _ = pond.drain()
+        >>> pond.read("largest").to_pylist()
+        [{'who': 'ann', 'n': 5}]
         """
         need_number("n", n, 1)
         need_number("offset", offset, 0)
@@ -562,14 +898,25 @@ class KeyedStream:
         return Stream(builder, builder.add(id, builder.ended(operator, (source,)), (source,), base))
 
     def first(self, by: str | Sequence[str], *, id: str | None = None) -> Stream:
-        """The first row of each key by an order, e.g. ``first("date_time desc")`` for the latest."""
+        """The first row of each key by an order, for example ``first("date_time desc")`` for the latest.
+
+        >>> _ = orders.key_by("who").first("n").view("smallest")
+        >>> _ = pond.drain()
+        >>> pond.read("smallest").to_pylist()
+        [{'who': 'ann', 'n': 2}]
+        """
         return self._then(id, Extreme(self.key, orders(by, self.stream), tuple(self.stream.columns)), "first")
 
     def reduce(self, function: Callable[[Row, Row], Any], *, id: str | None = None) -> Stream:
-        """One row per key: its rows made one, two by two, in the order of their columns.
+        """One row per key: its rows are combined two by two, in the order of their columns.
 
-        The function gets two rows and returns one of the same columns; it may leave out the key. Changes of
-        a key fold all its rows anew, so they cost its size: where there is an aggregate, use that.
+        The function gets two rows and returns one with the same columns; it may leave out the key.
+        A change of a key combines all its rows again, so its cost grows with the key: prefer an aggregate.
+
+        >>> _ = orders.key_by("who").reduce(lambda a, b: {"n": a.n * b.n}).view("products")
+        >>> _ = pond.drain()
+        >>> pond.read("products").to_pylist()
+        [{'who': 'ann', 'n': 10}]
         """
         check_parameters(function, "a row", "a row", yields=False, step=self.stream._named(id, "reduce"))
         return self._then(id, Reduce(self.key, function), "reduce")
@@ -587,9 +934,17 @@ class KeyedStream:
     ) -> ProcessedStream:
         """Your Python per key, with state and timers: a `Process` class, or a function of a row.
 
-        `schema` is of the rows it gives (or annotate what it returns).  `sides` are further outputs,
-        reached by `.side(name)`.  `control` is a stream that every key hears before its rows.  With
-        `latest` the newest row given for a key replaces the one before.  One call may take `timeout`.
+        `schema` describes the rows it returns (or annotate the return type).  `sides` are further outputs,
+        reached by `.side(name)`.  `control` is a stream that every key receives before its rows.  With
+        `latest` the newest row of a key replaces the one before.  One call may take `timeout`.
+
+        >>> def number(row, n=millpond.ValueState(int, default=0)):
+        ...     n.value += 1
+        ...     return {"who": row.who, "number": n.value}
+        >>> _ = orders.key_by("who").process(number, {"who": str, "number": int}).view("numbered")
+        >>> _ = pond.drain()
+        >>> sorted(pond.read("numbered").column("number").to_pylist())
+        [1, 2]
         """
         builder = self.stream._builder
         if control is not None:
@@ -613,8 +968,17 @@ class KeyedStream:
     ) -> Stream:
         """Like process(), for all keys of a task at once and in Arrow: states are arrays, one value per key.
 
-        ``def tally(batch, n=ValueState(int, default=0))`` gets `batch.rows` by key and in order,
-        `batch.keys`, `batch.key_of`, `batch.starts`; reads and sets `n.values`; returns a table.
+        The function gets `batch.rows` by key and in order, `batch.keys`, `batch.key_of` and `batch.starts`;
+        it reads and sets the `values` of its states, and returns a table.
+
+        >>> def tally(batch, n=millpond.ValueState(int, default=0)):
+        ...     counts = pa.array(batch.rows.group_by("who").aggregate([("n", "count")])["n_count"])
+        ...     n.values = pa.compute.add(n.values, counts)
+        ...     return pa.table({"n": n.values})
+        >>> _ = orders.key_by("who").process_batch(tally, {"n": int}).view("tallies")
+        >>> _ = pond.drain()
+        >>> pond.read("tallies").to_pylist()
+        [{'n': 2}]
         """
         builder = self.stream._builder
         step = process_batch_step(builder, self.stream.step, self.key, function, schema, id=id)
@@ -628,14 +992,20 @@ class KeyedStream:
         sql: str | None = None,
         id: str | None = None,
     ) -> Stream:
-        """Anything computed within a key, from all its rows: a query over `input`, or Python."""
+        """Compute anything within a key from all its rows: a query over `input`, or a Python function.
+
+        >>> _ = orders.key_by("who").apply(sql="SELECT median(n) AS median FROM input").view("medians")
+        >>> _ = pond.drain()
+        >>> pond.read("medians").to_pylist()
+        [{'median': 3.5}]
+        """
         step = self.stream._named(id, "apply")
         if sql is not None:
             need_text("sql", sql, "a query over `input`")
         if function is not None:
             check_parameters(function, "the key", "its rows as an Arrow table", yields=False, step=step)
         found = None if schema is None else schema_of(schema, step=step)
-        alone = sql is not None and is_run_alone(sql)
+        alone = sql is not None and is_run_alone(sql, self.key)
         return self._then(id, PerKey(self.key, found, function, sql, alone=alone), "apply")
 
     if not TYPE_CHECKING:
@@ -648,7 +1018,7 @@ class KeyedStream:
 
     def _close(self, on_close: bool) -> Close | None:
         if not on_close:
-            return None
+            return self._closes
         shape = self.stream.shape
         if "window_end" not in self.key or shape.watermark is None:
             raise InvalidError(
@@ -658,10 +1028,57 @@ class KeyedStream:
             )
         return Close("window_end", shape.watermark, _slide(self.stream))
 
+    def _over(self, step: str) -> Stream:
+        """Another step of the same pipeline as a stream."""
+        return Stream(self.stream._builder, step)
+
+    def _keyed_over(self, step: str, key: tuple[str, ...], closes: Close | None) -> KeyedStream:
+        return KeyedStream(self._over(step), key, closes)
+
     def _then(self, id: str | None, operator: Any, verb: str) -> Stream:
         builder, inputs = self.stream._builder, (self.stream.step,)
         ended = builder.ended(operator, inputs)
         return Stream(builder, builder.add(id, ended, inputs, f"{self.stream.step}.{verb}"))
+
+
+def feed_of(node: Node) -> str | None:
+    """The table with what readers of a view's changes receive, if it is not the view's own table."""
+    if isinstance(node.operator, EmitPanes) and node.operator.accumulates:
+        return f"{node.step}/feed"
+    return None
+
+
+def described(stream: Stream, name: str, key: Sequence[str] | None = None, kind: str | None = None) -> str:
+    """One line: the name, the columns with their types, the key, and the steps in front of it."""
+    facts = [", ".join(f"{f.name} {f.type}" for f in stream.schema)]
+    if key:
+        facts.append(f"key {', '.join(key)}")
+    if steps := _steps_before(stream):
+        facts.append(f"from {', '.join(steps)}")
+    return f"{kind or type(stream).__name__}({name!r}: {'; '.join(facts)})"
+
+
+def described_html(
+    stream: Stream, name: str, key: Sequence[str] | None = None, kind: str | None = None
+) -> str:
+    """The same as an HTML table."""
+    columns = ", ".join(f"{f.name} {f.type}" for f in stream.schema)
+    steps = ", ".join([*_steps_before(stream), stream.step])
+    facts = [("columns", columns), ("key", ", ".join(key or ()) or "none"), ("steps", steps)]
+    return html_facts(f"{kind or type(stream).__name__} {name}", facts)
+
+
+def _steps_before(stream: Stream) -> list[str]:
+    """The steps that a stream is made of, without its last one, in the order of the plan."""
+    nodes = stream._builder.plan.nodes
+    found: set[str] = set()
+    pending = list(nodes[stream.step].inputs)
+    while pending:
+        step = pending.pop()
+        if step not in found:
+            found.add(step)
+            pending += nodes[step].inputs
+    return [step for step in nodes if step in found]
 
 
 def orders(by: str | Sequence[str], stream: Stream) -> tuple[Order, ...]:
@@ -710,7 +1127,7 @@ def _plain_columns(schema: pa.Schema) -> tuple[str, ...]:
 
 
 def _slide(stream: Stream) -> int:
-    """What all window ends are multiples of: windows of one stream close on it."""
+    """The unit of which all window ends are multiples."""
     plan = stream._builder.plan
     step = stream.step
     while True:

@@ -1,13 +1,14 @@
-"""Accumulate: aggregates in Python whose state is kept, and changed by the rows that come and go.
+"""Accumulate: Python aggregates with stored state, updated by the rows that are inserted and retracted.
 
-Law: a group's row is what `finish` makes of a state that `accumulate` was told of
-all its rows, in some order, and `retract` of those that went.  So an epoch costs
-its own rows, not the size of the groups; and it is right as long as `retract` undoes
-`accumulate`.  It remembers: what it takes back is what its table says it gave.
+Law: a group's row is the result of `finish` on a state to which `accumulate` was
+applied for all its rows, in some order, and `retract` for the retracted ones.  So an
+epoch costs its own rows, not the size of the groups, and it is correct as long as
+`retract` undoes `accumulate`.  The operator remembers: it retracts the rows that its
+table says it emitted.
 
-Where a call fails, the group is computed anew from its rows, which are kept as well
-unless no row can ever go; if that fails, too, the group is an error row (law 9) until
-it can be computed.
+If a call fails, the group is recomputed from its rows, which are also stored
+unless no row can ever be retracted.  If that fails too, the group is an error row
+(law 9) until it can be computed.
 """
 
 from __future__ import annotations
@@ -21,20 +22,21 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from millpond import moved_names
 from millpond.delta import HASH, WEIGHT, concat, consolidate, negate, with_weights
 from millpond.errors import InternalError
-from millpond.operators.bounds import Bound, among, buckets_of, kept_by
-from millpond.operators.expiring import Expiring
-from millpond.operators.flat_map import arrow_values
-from millpond.operators.kernel import error_rows, join_errors
-from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
-from millpond.operators.python_function import PythonFunction, Steps, kept
-from millpond.operators.python_values import python_values
-from millpond.operators.user_code import is_row_fault, told
-from millpond.operators.watermark import stored
-from millpond.state.packed import sorted_columns
-from millpond.state.table import KeySet
-from millpond.state.table_spec import TableSpec
+from millpond.kernels.bounds import Bound, among, buckets_of, kept_by
+from millpond.kernels.expression_kernel import error_rows, join_errors
+from millpond.kernels.python_function import PythonFunction, Steps, kept
+from millpond.kernels.python_rows import arrow_values
+from millpond.kernels.python_values import python_values
+from millpond.kernels.user_code import is_row_fault, told
+from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult, by_key
+from millpond.operators.traits import ExpiresBehindBound
+from millpond.state.runs.packed import sorted_columns
+from millpond.state.tables.stored_schema import stored
+from millpond.state.tables.table import KeySet
+from millpond.state.tables.table_spec import TableSpec
 
 COUNT, STATE, ERROR = "_n", "_state", "_error"
 
@@ -46,20 +48,20 @@ class Call:
     out: str
     function: PythonFunction  # an aggregate
     arguments: tuple[str, ...]  # columns of the input
-    given: str | None = None  # a column of truth values: other rows are left out
+    given: str | None = None  # a boolean column: rows where it is not true are left out
 
 
 @dataclass(frozen=True)
-class _Rows:
-    """Rows of whole keys or of a change to them, those of a key next to each other."""
+class _KeyRows:
+    """Rows of complete keys or of a change to them, grouped by key."""
 
-    values: list[tuple[list[Any], ...]]  # for each call the columns of its arguments, as Python values
+    values: list[tuple[list[Any], ...]]  # for each call, the columns of its arguments as Python values
     given: list[list[Any] | None]
     weights: Ints
-    starts: Ints  # of each key, and the end
+    starts: Ints  # first row of each key, and the end
 
     def of(self, call: int, key: int, *, nulls: bool) -> Iterator[tuple[int, tuple[Any, ...]]]:
-        """The rows of a key that a call is about, with their weights."""
+        """The rows of a key that a call reads, with their weights."""
         columns, given = self.values[call], self.given[call]
         for place in range(int(self.starts[key]), int(self.starts[key + 1])):
             row = tuple(column[place] for column in columns)
@@ -68,10 +70,10 @@ class _Rows:
 
 
 @dataclass(frozen=True)
-class Accumulate(Expiring):
+class Accumulate(ExpiresBehindBound):
     key: tuple[str, ...]
     calls: tuple[Call, ...]
-    expires: Bound | None = None  # groups behind it are over
+    expires: Bound | None = None  # groups behind it have expired
 
     canonical: ClassVar[bool] = False
 
@@ -96,11 +98,11 @@ class Accumulate(Expiring):
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (frozenset(binding.extra.schema.names),)
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         (delta,) = inputs
         drops = self.ended(ctx, binding)
         if delta is None:
-            return Result(drops=drops)
+            return StepResult(drops=drops)
         keys, changed = self._rows(binding, delta)
         names = [COUNT, STATE, ERROR, *(call.out for call in self.calls)]
         buckets = buckets_of(binding.tables[0], keys.columns)
@@ -122,8 +124,8 @@ class Accumulate(Expiring):
 
     # -- reading -----------------------------------------------------------------------
 
-    def _rows(self, binding: Binding, table: pa.Table) -> tuple[KeySet, _Rows]:
-        """The rows in their total order."""
+    def _rows(self, binding: Binding, table: pa.Table) -> tuple[KeySet, _KeyRows]:
+        """The rows, sorted in their total order."""
         columns = sorted_columns(binding.extra, table)
         hashes, w = columns.pop(HASH).to_numpy(), columns.pop(WEIGHT).to_numpy()
         ordered = pa.table(list(columns.values()), schema=binding.extra.schema)
@@ -137,12 +139,12 @@ class Accumulate(Expiring):
                     read[name] = python_values(ordered.column(name))
         values = [tuple(read[name] for name in call.arguments) for call in self.calls]
         given = [None if call.given is None else read[call.given] for call in self.calls]
-        return keys, _Rows(values, given, w, starts)
+        return keys, _KeyRows(values, given, w, starts)
 
     # -- computing -----------------------------------------------------------------------
 
-    def _changed(self, before: pa.Table, found: Any, counts: Ints, rows: _Rows) -> list[Any]:
-        """For each key (states, values); None when it has no rows any more; why it failed, as text."""
+    def _changed(self, before: pa.Table, found: Any, counts: Ints, rows: _KeyRows) -> list[Any]:
+        """For each key (states, values), None if it has no rows left, or the failure reason as text."""
         held, failed = before.column(STATE).to_pylist(), before.column(ERROR).to_pylist()
         after: list[Any] = []
         for key in range(len(counts)):
@@ -154,8 +156,8 @@ class Accumulate(Expiring):
                 after.append(self._one(held[key] if found[key] else None, key, rows))
         return after
 
-    def _one(self, held: bytes | None, key: int, rows: _Rows) -> Any:
-        states = None if held is None else cloudpickle.loads(held)
+    def _one(self, held: bytes | None, key: int, rows: _KeyRows) -> Any:
+        states = None if held is None else moved_names.loads(held)
         made, values = [], []
         for number, call in enumerate(self.calls):
             function = call.function.code
@@ -183,7 +185,7 @@ class Accumulate(Expiring):
         again: list[int],
         after: list[Any],
     ) -> None:
-        """Compute some keys from all their rows."""
+        """Compute the selected keys from all their rows."""
         which = np.array(again)
         some = KeySet(keys.hashes[which], keys.columns.take(pa.array(which)), np.empty(0, np.int64))
         held = ctx.table(binding.tables[1].name).lookup(some).table
@@ -194,14 +196,14 @@ class Accumulate(Expiring):
             after[number] = self._one(None, place[_name(keys, number)], rows)
 
     def _rows_of(self, some: KeySet, delta: pa.Table) -> pa.Table:
-        """The rows of some keys, by name: those whose rows sum up to nothing have no number among `some`."""
+        """The rows of some keys, matched by name: a key whose rows cancel has no number among `some`."""
         own = KeySet.of(delta, self.key, _hashes(delta))
         wanted = {_name(some, n) for n in range(len(some))}
         likely = np.flatnonzero(np.isin(own.hashes, some.hashes))
         numbers = [n for n in likely if _name(own, int(n)) in wanted]
         return delta.filter(pa.array(np.isin(own.inverse, numbers)))
 
-    # -- telling -------------------------------------------------------------------------
+    # -- output --------------------------------------------------------------------------
 
     def _result(
         self,
@@ -212,7 +214,7 @@ class Accumulate(Expiring):
         was: tuple[Any, pa.Table],
         counts: Ints,
         after: Sequence[Any],
-    ) -> Result:
+    ) -> StepResult:
         found, before = was
         out = binding.tables[0]
         good = np.array([isinstance(made, tuple) for made in after], np.bool_)
@@ -243,7 +245,7 @@ class Accumulate(Expiring):
         errors = join_errors(
             self._errors(keys, bad, reasons, 1), self._errors(keys, was_bad, old_errors.to_pylist(), -1)
         )
-        return Result(
+        return StepResult(
             consolidate(both) if ctx.wanted else None,
             tuple(changes),
             None if errors is None else consolidate(errors),
@@ -262,7 +264,7 @@ def _weighted(rows: pa.Table, weight: int) -> pa.Table:
     return with_weights(rows, np.full(rows.num_rows, weight, np.int64))
 
 
-def _sums(rows: _Rows) -> Ints:
+def _sums(rows: _KeyRows) -> Ints:
     ends = np.concatenate([[0], np.cumsum(rows.weights)])
     sums: Ints = ends[rows.starts[1:]] - ends[rows.starts[:-1]]
     return sums
@@ -277,7 +279,7 @@ def _hashes(table: pa.Table) -> Any:
 
 
 def _name(keys: KeySet, number: int) -> Any:
-    """What tells a key from the others."""
+    """A value that identifies a key."""
     row = keys.columns.slice(number, 1).to_pylist() if keys.columns.num_columns else []
     return int(keys.hashes[number]), repr(row)
 
@@ -303,7 +305,7 @@ def _finished(function: Any, state: Any) -> Any:
 
 
 def _plain(function: Any, state: Any) -> Any:
-    """What is stored of a state: of an object what it holds, for its class may be known by its code alone."""
+    """The storable form of a state: an object's attributes, as its class may exist only as stored code."""
     return state if isinstance(function, Steps) else state.__getstate__()
 
 

@@ -1,23 +1,23 @@
-"""Aggregate: one row per group, kept exact by adding changes to accumulators.
+"""Aggregate: one row per group, updated by adding changes to accumulators.
 
 Law: the output is a function of the input multiset (canonical), and an epoch
-costs its touched groups.  The group's row, visible columns and accumulators
-together, lives in one *latest* table, which is also the view.
+costs the groups it touches.  The group's row, visible columns and accumulators
+together, is stored in one *latest* table, which is also the view.
 
-Rows come in by *feeds*, each over its own exchange:
+Rows arrive by *feeds*, each over its own exchange:
 
-* `rows`: every input row; shrunk by the sender to one partial row a group, so
-  a hot key or the global group costs each sender one row (the first half of
-  the hierarchy (key, sender) -> key);
+* `rows`: every input row; the sender pre-aggregates them to one partial row per
+  group, so a hot key or the global group costs each sender one row (the first
+  half of the hierarchy (key, sender) -> key);
 * `values`: (group, value, weight) for min and max over input that can
-  retract; an index of values ordered within the group answers by its head;
+  retract; the head of an index ordered by value within the group is the answer;
 * `distinct`: the rows of a Distinct over (group, value), for DISTINCT
-  aggregates; exchanged by (group, value) before they come here;
-* `always`: one row that counts for nothing, for an aggregate without a key: its one
-  group is there from the beginning, and stays when all its rows are gone.
+  aggregates; exchanged by (group, value) before they arrive here;
+* `always`: one row that counts as nothing, for an aggregate without a key: its one
+  group exists from the start, and remains when all its rows are gone.
 
-With `closes` set, a group is a window: it is shown once, when the watermark
-passes its end, and its state is dropped by whole time buckets.
+With `closes` set, a group is a window: it is emitted once, when the watermark
+passes its end, and its state is dropped by entire time buckets.
 """
 
 from __future__ import annotations
@@ -33,23 +33,32 @@ import pyarrow.compute as pc
 
 from millpond import delta as deltas
 from millpond import hashing
+from millpond.column_names import check_names
 from millpond.delta import HASH
 from millpond.errors import InvalidError
 from millpond.identity import equal_rows, one_chunk, take
-from millpond.operators import dense
-from millpond.operators.accumulators import EXTREMES, Accumulator, Count, Fields, accumulator, is_number
-from millpond.operators.bounds import Bound, among, buckets_of, closed, kept_by
-from millpond.operators.grouping import few_groups, grouped, grouped_in_order, keys_of, placed
-from millpond.operators.index_end import end_of
-from millpond.operators.kernel import error_rows, join_errors
-from millpond.operators.map import check_names
-from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
-from millpond.operators.packed_rows import PackedRows, pack
-from millpond.operators.watermark import stored
+from millpond.kernels import dense_groups
+from millpond.kernels.accumulators import (
+    EXTREMES,
+    Accumulator,
+    Count,
+    Fields,
+    SumsDenseKeys,
+    accumulator,
+    is_number,
+)
+from millpond.kernels.bounds import Bound, among, buckets_of, closed, kept_by
+from millpond.kernels.expression_kernel import error_rows, join_errors
+from millpond.kernels.grouping import few_groups, grouped, grouped_in_order, keys_of, placed
+from millpond.kernels.min_max_lookup import end_of
+from millpond.kernels.packed_rows import PackedRows, pack
+from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult, by_key
+from millpond.operators.traits import EndsState, PreAggregatesByBatch, UsesHashOrder
 from millpond.operators.window import Spread
 from millpond.ordering import Order, argsort_numbers
-from millpond.state.table import KeySet
-from millpond.state.table_spec import TableSpec
+from millpond.state.tables.stored_schema import stored
+from millpond.state.tables.table import KeySet
+from millpond.state.tables.table_spec import TableSpec
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -70,8 +79,8 @@ class Agg:
 
 
 @dataclass(frozen=True)
-class Feed:
-    """One input edge: what kind of rows come in, for which aggregates (by number)."""
+class AggregateFeed:
+    """One input edge: the kind of rows that arrive, and for which aggregates (by number)."""
 
     kind: Literal["rows", "values", "distinct", "always"]
     aggs: tuple[int, ...]
@@ -85,23 +94,23 @@ class Close:
     column: str
     watermark: str
     bucket_us: int
-    marks: tuple[tuple[str, int], ...] = ()  # where several watermarks must pass, each moved by a time
+    marks: tuple[tuple[str, int], ...] = ()  # if several watermarks must pass: each one, shifted by a time
 
     @property
     def bound(self) -> Bound:
         return Bound(self.column, self.marks or ((self.watermark, 0),), self.bucket_us, grid=True)
 
 
-def feeds_for(aggs: Sequence[Agg], append_only: bool, *, staged: bool = False) -> tuple[Feed, ...]:
+def feeds_for(aggs: Sequence[Agg], append_only: bool, *, staged: bool = False) -> tuple[AggregateFeed, ...]:
     """The feeds that a list of aggregates needs; the first is always `rows`.
 
-    With `staged` min and max get a feed each, because a ranking in front of this
-    step will send only the candidates of one of them.
+    With `staged`, min and max get a feed each, because a ranking in front of this
+    step sends only the candidates of one of them.
     """
     plain = tuple(
         i for i, a in enumerate(aggs) if not a.distinct and (append_only or a.function not in EXTREMES)
     )
-    found = [Feed("rows", plain)]
+    found = [AggregateFeed("rows", plain)]
     indexed: dict[tuple[str, str], list[int]] = {}
     apart: dict[str, list[int]] = {}
     for i, agg in enumerate(aggs):
@@ -113,31 +122,30 @@ def feeds_for(aggs: Sequence[Agg], append_only: bool, *, staged: bool = False) -
             indexed.setdefault((agg.argument, agg.function if staged else ""), []).append(i)
         else:
             apart.setdefault(agg.argument, []).append(i)
-    found += [Feed("values", tuple(n), column) for (column, _), n in indexed.items()]
-    found += [Feed("distinct", tuple(n), column) for column, n in apart.items()]
+    found += [AggregateFeed("values", tuple(n), column) for (column, _), n in indexed.items()]
+    found += [AggregateFeed("distinct", tuple(n), column) for column, n in apart.items()]
     return tuple(found)
 
 
 @dataclass(frozen=True)
-class Aggregate:
+class Aggregate(UsesHashOrder, PreAggregatesByBatch, EndsState):
     key: tuple[str, ...]
     aggs: tuple[Agg, ...]
-    feeds: tuple[Feed, ...]
+    feeds: tuple[AggregateFeed, ...]
     closes: Close | None = None
-    expires: Bound | None = None  # groups behind it are over, and nobody reads the table
-    spread: Spread | None = None  # rows come in the latest of their windows, and are groups of each
+    expires: Bound | None = None  # groups behind it have expired, and the table is not read
+    spread: Spread | None = None  # rows arrive in the latest of their windows, and count in all of them
 
     canonical: ClassVar[bool] = True
-    takes_in_order: ClassVar[bool] = True
 
     @property
     def until(self) -> Bound | None:
-        """By what the state of a group ends."""
+        """The bound by which the state of a group ends."""
         return self.expires if self.closes is None else self.closes.bound
 
     @property
     def always(self) -> bool:
-        """Is there a row also over no input?"""
+        """Whether there is an output row even without input."""
         return self.feeds[-1].kind == "always"
 
     # -- declaration -----------------------------------------------------------------
@@ -170,7 +178,7 @@ class Aggregate:
                 hidden.append(pa.field(f"_f{j}_n", pa.int64()))
         for i, kind in enumerate(kinds):
             hidden += [pa.field(f"_a{i}_{f}", t) for f, t in kind.fields.items() if f != kind.visible_field]
-            if kind.visible_field == "lo":  # a sum that is not shown (NULL) must still be kept
+            if kind.visible_field == "lo":  # a sum that is not shown (NULL) must still be stored
                 hidden.append(pa.field(f"_a{i}_lost", pa.int64()))
         groups = TableSpec(
             f"{step}/groups",
@@ -247,7 +255,7 @@ class Aggregate:
         self._gather(index, parts, keys.inverse, len(keys), binding.extra, fresh)
         columns = {k: keys.columns.column(k) for k in self.key}
         counts = {f"_a{i}_n" for i in self.feeds[index].aggs if self.aggs[i].argument is None}
-        # Words may be needed that no part needed: sums of parts that fit into one need not fit.
+        # The total may need words that no partial sum needed: their sum need not fit into one word.
         columns |= {
             name: values
             for name, values in fresh.items()
@@ -257,7 +265,7 @@ class Aggregate:
         return self._over_windows(pa.table(columns))
 
     def _over_windows(self, rows: pa.Table) -> pa.Table:
-        """Partial rows of the latest windows as those of all windows that they are in."""
+        """Expand partial rows of the latest window to all windows that contain them."""
         if self.spread is None:
             return rows
         rows = self.spread.over(rows.drop_columns(["_h"]))
@@ -294,7 +302,7 @@ class Aggregate:
         for i in feed.aggs:
             name = self.aggs[i].argument
             if name is None:
-                continue  # the rows are counted anyway
+                continue  # rows are counted in any case
             if name not in sorted_args:
                 column = one_chunk(delta.column(name))
                 sorted_args[name] = column if order is None else take(column, order)
@@ -306,14 +314,18 @@ class Aggregate:
     def _by_place(
         self, binding: Binding, index: int, delta: pa.Table, packed: PackedRows | None
     ) -> pa.Table | None:
-        """The partial rows without sorting, where the key and all aggregates allow it."""
+        """Compute the partial rows without sorting, if the key and all aggregates allow it."""
         feed = self.feeds[index]
         if "_w" in delta.column_names or (packed is None and len(self.key) != 1):
             return None
         kinds = binding.extra
-        if not all(hasattr(kinds[i], "dense") for i in feed.aggs):
+        if not all(isinstance(kinds[i], SumsDenseKeys) for i in feed.aggs):
             return None
-        found = dense.places(delta.column(self.key[0])) if packed is None else dense.packed_places(packed)
+        found = (
+            dense_groups.places(delta.column(self.key[0]))
+            if packed is None
+            else dense_groups.packed_places(packed)
+        )
         if found is None:
             return None
         columns: dict[str, Any] = dict(zip(self.key, found.keys, strict=True))
@@ -337,7 +349,7 @@ class Aggregate:
     def _feed_count(self, index: int) -> str:
         return "_n" if index == 0 else f"_f{index}_n"
 
-    def _value_rows(self, feed: Feed, delta: pa.Table) -> pa.Table:
+    def _value_rows(self, feed: AggregateFeed, delta: pa.Table) -> pa.Table:
         assert feed.column is not None
         columns = {k: one_chunk(delta.column(k)) for k in self.key}
         columns["_value"] = one_chunk(delta.column(feed.column))
@@ -350,17 +362,17 @@ class Aggregate:
 
     # -- the owner's side ---------------------------------------------------------------
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         groups = binding.tables[0]
         changed = self._touch(ctx, binding, inputs)
         if self.closes is not None:
             return self._close(ctx, binding, groups, changed)
-        changed = changed if changed is not None else Result()
+        changed = changed if changed is not None else StepResult()
         if self.expires is None:
             return changed
         return replace(changed, drops=self.expires.drops(ctx.watermark, *binding.tables))
 
-    def _touch(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result | None:
+    def _touch(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult | None:
         """Add this epoch's partial rows to the groups they touch."""
         live = [(j, t) for j, t in enumerate(inputs) if t is not None and t.num_rows]
         if not live:
@@ -405,7 +417,7 @@ class Aggregate:
                 columns[name] = fresh[name]
         rows = pa.table([columns[f.name] for f in groups.schema], schema=groups.schema)
         rows = rows.append_column("_w", pa.array(weight)).append_column("_h", pa.array(keys.hashes))
-        keep = found | (weight > 0)  # a group that came and went within the epoch leaves nothing
+        keep = found | (weight > 0)  # a group that appeared and vanished within the epoch leaves nothing
         if not keep.all():
             where = pa.array(keep)
             rows, old, found = rows.filter(where), old.filter(where), found[keep]
@@ -415,7 +427,7 @@ class Aggregate:
         out = None
         if ctx.wanted and self.closes is None:
             out = _visible_change(binding.shape.schema.names, old, found, rows, weight)
-        return Result(out, tuple(changes), _error_rows(rows, self.key, errors))
+        return StepResult(out, tuple(changes), _error_rows(rows, self.key, errors))
 
     def kept(self, groups: TableSpec, kinds: Sequence[Accumulator]) -> list[str]:
         """The columns of a group's row that changes are added to; the others are computed from them."""
@@ -482,7 +494,7 @@ class Aggregate:
         columns: dict[str, Any],
         errors: list[Failing],
     ) -> None:
-        """old + delta for one aggregate, and the value people see."""
+        """old + delta for one aggregate, and its visible value."""
         name = self.aggs[i].name
         before: Fields = {}
         delta: Fields = {}
@@ -516,7 +528,7 @@ class Aggregate:
 
     def _extremes(
         self,
-        feed: Feed,
+        feed: AggregateFeed,
         keys: KeySet,
         found: Bools,
         old: pa.Table,
@@ -524,7 +536,7 @@ class Aggregate:
         index: Any,
         columns: dict[str, Any],
     ) -> None:
-        """min and max from the ends of the index of values: state plus this epoch's changes."""
+        """Compute min and max from the ends of the value index: state plus this epoch's changes."""
         for i in feed.aggs:
             agg = self.aggs[i]
             if touched:
@@ -544,10 +556,12 @@ class Aggregate:
         until = self.until
         return () if until is None else tuple((t.name, until) for t in binding.tables if t.time is not None)
 
-    def _close(self, ctx: Context, binding: Binding, groups: TableSpec, changed: Result | None) -> Result:
-        """Show the windows that ended, whole and once, and drop their buckets."""
+    def _close(
+        self, ctx: Context, binding: Binding, groups: TableSpec, changed: StepResult | None
+    ) -> StepResult:
+        """Emit the windows that ended, once and completely, and drop their buckets."""
         assert self.closes is not None
-        changed = changed if changed is not None else Result()
+        changed = changed if changed is not None else StepResult()
         bound = self.closes.bound
         reached = bound.limit(ctx.watermark)
         if reached is None:
@@ -568,7 +582,7 @@ class Aggregate:
             parts.append(state.select(names))
         drops = tuple((t.name, limit) for t in binding.tables)
         out = pa.concat_tables(parts) if parts else None
-        return Result(out, changed.changes, changed.errors, drops, changed.counts)
+        return StepResult(out, changed.changes, changed.errors, drops, changed.counts)
 
 
 def _travels(values: Any) -> bool:
@@ -577,7 +591,7 @@ def _travels(values: Any) -> bool:
 
 
 def _unreplaced(rows: pa.Table, fresh: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Rows whose key is not among the fresh ones, which come in the order of their hashes."""
+    """Rows whose key is not among the fresh ones, which are sorted by hash."""
     if not fresh.num_rows:
         return rows
     hashes, mine = (one_chunk(table.column(HASH)).to_numpy() for table in (fresh, rows))
@@ -590,7 +604,7 @@ def _unreplaced(rows: pa.Table, fresh: pa.Table, key: Sequence[str]) -> pa.Table
         [take(column, place[which]) for column in columns[1]],
         len(which),
     )
-    if not same.all():  # two keys share a hash: let the key set settle it
+    if not same.all():  # two keys share a hash: decide by the key set
         keys = KeySet.of(pa.concat_tables([fresh.select(list(key)), rows.select(list(key))]), key)
         met = np.isin(keys.inverse[fresh.num_rows :], keys.inverse[: fresh.num_rows])
     return rows.filter(pa.array(~met))
@@ -607,7 +621,7 @@ def ints(column: pa.ChunkedArray | pa.Array) -> Ints:
 def _visible_change(
     names: Sequence[str], old: pa.Table, found: Bools, new: pa.Table, weight: Ints
 ) -> pa.Table:
-    """-old +new for the groups whose visible row is not the same as before."""
+    """-old +new for the groups whose visible row changed."""
     names = list(names)
     same = equal_rows(
         [one_chunk(old.column(n)) for n in names], [one_chunk(new.column(n)) for n in names], new.num_rows
@@ -624,7 +638,7 @@ def _visible_change(
 
 
 def _error_rows(rows: pa.Table, key: Sequence[str], errors: Sequence[Failing]) -> pa.Table | None:
-    """An error row for each group that began to fail, taken back for each that no longer does."""
+    """An error row for each group that began to fail, and its retraction when the group recovers."""
     found = None
     for was, over, reason in errors:
         for mask, weight in ((was & ~over, -1), (over & ~was, 1)):

@@ -1,6 +1,6 @@
-"""Bag: a table without a key, at the boundary.
+"""Bag: a table without a key, at the boundary of the plan.
 
-Law: no row's weight ever falls below zero: what a retraction does not find is
+Law: no row's weight ever falls below zero: a retraction of a missing row is
 refused as an error row, so weights inside the plan are never negative.
 """
 
@@ -14,18 +14,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millpond import delta as deltas
-from millpond.operators.kernel import error_rows
-from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
-from millpond.operators.watermark import stored
-from millpond.state.table import KeySet
-from millpond.state.table_spec import TableSpec
+from millpond.kernels.expression_kernel import error_rows
+from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult, by_key
+from millpond.state.tables.stored_schema import stored
+from millpond.state.tables.table import KeySet
+from millpond.state.tables.table_spec import TableSpec
 
 
 @dataclass(frozen=True)
 class Bag:
-    """`sequence` names a column of the input that is not part of the row, if there is one.
+    """`sequence` names an input column that does not belong to the row, if there is one.
 
-    Rows lie by their plain columns, or by `key`: those of them that the table had when it was made.
+    Rows are placed by their plain columns, or by `key`: the plain columns at the time the table was created.
     """
 
     sequence: str | None = None
@@ -45,30 +45,30 @@ class Bag:
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (frozenset(binding.shape.schema.names),)
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         (delta,) = inputs
         if delta is None:
-            return Result()
+            return StepResult()
         schema = binding.shape.schema
         rows = deltas.with_weights(delta.select(schema.names).cast(schema), deltas.weights(delta))
         rows = deltas.consolidate(rows)
         if rows.num_rows == 0:
-            return Result()
+            return StepResult()
         weights = deltas.weights(rows)
         errors = None
         if (weights < 0).any():
             rows, errors = self._refuse(ctx, binding, rows, weights)
-        return Result(rows, (Change(binding.tables[0].name, rows),), errors)
+        return StepResult(rows, (Change(binding.tables[0].name, rows),), errors)
 
     def _refuse(
         self, ctx: Context, binding: Binding, rows: pa.Table, weights: npt.NDArray[np.int64]
     ) -> tuple[pa.Table, pa.Table | None]:
-        """Take back no more than is there; the rest is an error, counted with its weight."""
+        """Retract no more than exists; the rest is an error, counted with its weight."""
         spec = binding.tables[0]
         down = np.flatnonzero(weights < 0)
         asked = rows.take(pa.array(down))
         held = ctx.table(spec.name).lookup(KeySet.of(asked, spec.key)).table
-        # |weights| asked for minus what is held, per identical row
+        # |weights| to retract minus the stored weights, per identical row
         owed = deltas.consolidate(deltas.concat([asked.select(held.column_names), held]))
         short = owed.filter(pa.array(deltas.weights(owed) < 0))
         if short.num_rows == 0:

@@ -1,9 +1,9 @@
-"""Branch and Arm: every row goes one way, that of the first condition that is true.
+"""Branch and Arm: send each row to the branch of the first condition that is true.
 
-Linear: Branch adds the number of the way to each row, and each Arm keeps the
-rows of one number.  A condition is only asked about the rows that no earlier
-one took, and once; a row on which it fails is an error row and goes no way
-(law 9).  The ways are disjoint, and together with the errors they are the input.
+Linear: Branch adds the number of the branch to each row, and each Arm selects the
+rows of one number.  A condition is evaluated once, and only for the rows that no
+earlier one took; a row on which it fails is an error row and enters no branch
+(law 9).  The branches are disjoint, and together with the errors they are the input.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from millpond.column_names import check_names
 from millpond.delta import concat
 from millpond.identity import one_chunk
-from millpond.operators.expressions import Expression, compile_predicate
+from millpond.kernels.expression_kernel import join_errors, project
+from millpond.kernels.expressions import Expression, compile_predicate
+from millpond.kernels.python_rows import Row
 from millpond.operators.filter_rows import judged
-from millpond.operators.flat_map import Row
-from millpond.operators.kernel import join_errors, project
-from millpond.operators.map import check_names
-from millpond.operators.operator import HERE, Binding, Context, Inputs, Result, Shape
+from millpond.operators.operator import HERE, Binding, Context, Inputs, Shape, StepResult
+from millpond.operators.traits import CarriesOrigin
 
 Predicate = str | Callable[[Row], Any]  # SQL, or Python per row
 
@@ -30,12 +31,11 @@ NUMBER = pa.int32()
 
 
 @dataclass(frozen=True)
-class Branch:
+class Branch(CarriesOrigin):
     predicates: tuple[Predicate, ...]
-    column: str  # that says the way; the last way, beyond all predicates, is that of the rest
+    column: str  # the number of the branch; the last one, after all predicates, takes the rest
 
     canonical: ClassVar[bool] = True
-    carries_origin: ClassVar[bool] = True
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         (shape,) = inputs
@@ -55,10 +55,10 @@ class Branch:
             asked |= set(self._names(binding) if condition is None else condition.needs)
         return (frozenset(asked),)
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         (rest,) = inputs
         if rest is None:
-            return Result()
+            return StepResult()
         ways: list[pa.Table] = []
         errors: pa.Table | None = None
         for number, (predicate, condition) in enumerate(zip(self.predicates, binding.extra, strict=True)):
@@ -73,7 +73,7 @@ class Branch:
             ways.append(self._numbered(taken, number))
             errors = join_errors(errors, bad)
         ways.append(self._numbered(rest, len(self.predicates)))
-        return Result(concat(ways), errors=errors)
+        return StepResult(concat(ways), errors=errors)
 
     def _names(self, binding: Binding) -> list[str]:
         return [name for name in binding.shape.schema.names if name != self.column]
@@ -85,7 +85,7 @@ class Branch:
 
 
 def _asked(rows: pa.Table, condition: Expression, name: str) -> tuple[pa.Table, pa.Table, pa.Table | None]:
-    """(the rows where it is true, those where it is false or NULL, errors)."""
+    """(the rows where the condition is true, those where it is false or NULL, errors)."""
     visible = [(c, _passed(rows, c)) for c in rows.column_names if not c.startswith("_")]
     found = project(rows, [*visible, (name, condition)])
     true = one_chunk(found.rows.column(name)).fill_null(False).to_numpy(zero_copy_only=False)
@@ -98,14 +98,13 @@ def _passed(rows: pa.Table, column: str) -> Expression:
 
 
 @dataclass(frozen=True)
-class Arm:
-    """One way of a branch, without the column that told it."""
+class Arm(CarriesOrigin):
+    """One arm of a branch, without the column that has its number."""
 
     column: str
     number: int
 
     canonical: ClassVar[bool] = True
-    carries_origin: ClassVar[bool] = True
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         (shape,) = inputs
@@ -115,9 +114,9 @@ class Arm:
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (needed | {self.column},)
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         (delta,) = inputs
         if delta is None:
-            return Result()
+            return StepResult()
         mine = one_chunk(delta.column(self.column)).to_numpy() == self.number
-        return Result(delta.filter(pa.array(mine)).drop_columns([self.column]))
+        return StepResult(delta.filter(pa.array(mine)).drop_columns([self.column]))

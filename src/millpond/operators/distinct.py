@@ -1,9 +1,9 @@
-"""Distinct: each row once, however often it comes.
+"""Distinct: emits each row once, however often it occurs.
 
-Law: a row is in the output while its count is above zero.  The counts live in
-a *latest* table keyed by the row, hidden beside it, and that table is the view;
+Law: a row is in the output while its count is above zero.  The counts are stored in
+a *latest* table keyed by the row, in a hidden column, and that table is the view;
 an epoch costs the distinct rows it touches.  Senders add up equal rows before
-they travel.
+they send them.
 """
 
 from __future__ import annotations
@@ -19,25 +19,24 @@ from millpond import hashing
 from millpond.delta import HASH, WEIGHT, consolidate, first_of_each, weights, with_weights
 from millpond.errors import InternalError, InvalidError
 from millpond.identity import canonical, one_chunk, take
-from millpond.operators.bounds import Bound, among, buckets_of, kept_by
-from millpond.operators.expiring import Expiring
-from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
-from millpond.operators.watermark import stored
-from millpond.state.table import KeySet
-from millpond.state.table_spec import TableSpec
+from millpond.kernels.bounds import Bound, among, buckets_of, kept_by
+from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult, by_key
+from millpond.operators.traits import ExpiresBehindBound, PreparesInput, UsesHashOrder
+from millpond.state.tables.stored_schema import stored
+from millpond.state.tables.table import KeySet
+from millpond.state.tables.table_spec import TableSpec
 
 COUNT = "_n"
 
 
 @dataclass(frozen=True)
-class Distinct(Expiring):
-    """Over some columns, which are then the whole output; over all of them when None."""
+class Distinct(ExpiresBehindBound, UsesHashOrder, PreparesInput):
+    """Distinct over some columns, which are then the only output columns; over all columns if None."""
 
     columns: tuple[str, ...] | None = None
-    expires: Bound | None = None  # rows behind it are over, and nobody reads the table
+    expires: Bound | None = None  # rows behind it have expired, and the table is not read
 
     canonical: ClassVar[bool] = True
-    takes_in_order: ClassVar[bool] = True
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         (shape,) = inputs
@@ -83,12 +82,12 @@ class Distinct(Expiring):
         hashed = summed.append_column(pa.field(HASH, pa.uint64()), pa.array(hashes))
         return hashed.take(pa.array(np.argsort(hashes)))
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         (delta,) = inputs
         (spec,) = binding.tables
         drops = self.ended(ctx, binding)
         if delta is None:
-            return Result(drops=drops)
+            return StepResult(drops=drops)
         names = binding.shape.schema.names
         keys = KeySet.of(delta, names, delta.column(HASH).to_numpy())
         added = np.zeros(len(keys), np.int64)
@@ -114,11 +113,11 @@ class Distinct(Expiring):
         if ctx.wanted:
             turned = np.flatnonzero((before > 0) != (after > 0))
             out = with_weights(rows.take(pa.array(turned)), np.where(after[turned] > 0, 1, -1))
-        return Result(out, (Change(spec.name, change),), drops=drops)
+        return StepResult(out, (Change(spec.name, change),), drops=drops)
 
 
 def _counted(delta: pa.Table, names: list[str]) -> pa.Table:
-    """The sums for rows that come in the order of their hashes, each hash that of one row."""
+    """The sums for rows sorted by hash, if each hash belongs to one row only."""
     hashes = one_chunk(delta.column(HASH)).to_numpy()
     starts = first_of_each(hashes)
     sums = np.add.reduceat(weights(delta), starts)

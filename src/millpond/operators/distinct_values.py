@@ -1,15 +1,15 @@
-"""DistinctValues: each value of a column once within a key, with the conditions under which it came.
+"""DistinctValues: each value of a column once per key, with the conditions under which it occurred.
 
-What `count(DISTINCT x)`, `count(DISTINCT x) FILTER (WHERE a)` and `… FILTER
-(WHERE b)` read, from one table: a row for each (key, value), and in it what is
-known of each condition.
+One table serves `count(DISTINCT x)`, `count(DISTINCT x) FILTER (WHERE a)` and
+`… FILTER (WHERE b)`: it has a row for each (key, value), which records what is
+known about each condition.
 
-Law: for every key and value that a row holds under some condition there is one
-row, and its column `name` holds the value if a row holds it under the
+Law: for every key and value that a row has under some condition there is one
+row, and its column `name` is the value if a row has it under the
 condition of that name, else NULL.  The output is a function of the input
-multiset.  Over input that only grows a value is written when it comes under a
-condition for the first time, and never again; otherwise the table counts the
-rows under each condition.  Senders send a key and value once.
+multiset.  Over append-only input a value is written when it first occurs under a
+condition, and never again; otherwise the table counts the rows under each
+condition.  Senders send each key and value once.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from millpond import hashing
 from millpond.delta import HASH, weights, with_weights
 from millpond.errors import InternalError, InvalidError
 from millpond.identity import canonical, one_chunk
-from millpond.operators.bounds import Bound, among, buckets_of, kept_by
-from millpond.operators.expiring import Expiring
-from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
-from millpond.operators.packed_rows import pack
-from millpond.operators.watermark import stored
-from millpond.state.table import KeySet
-from millpond.state.table_spec import TableSpec
+from millpond.kernels.bounds import Bound, among, buckets_of, kept_by
+from millpond.kernels.packed_rows import pack
+from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult, by_key
+from millpond.operators.traits import ExpiresBehindBound, PreparesInput
+from millpond.state.tables.stored_schema import stored
+from millpond.state.tables.table import KeySet
+from millpond.state.tables.table_spec import TableSpec
 
 VALUE = "_value"
-SEEN = "_seen"  # bit n: the value came under condition n
+SEEN = "_seen"  # bit n: the value occurred under condition n
 CONDITIONS_MAX = 32
 
 Ints = npt.NDArray[np.int64]
@@ -44,11 +44,11 @@ Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class DistinctValues(Expiring):
+class DistinctValues(ExpiresBehindBound, PreparesInput):
     key: tuple[str, ...]
     value: str
-    columns: tuple[tuple[str, str | None], ...]  # (name, column that says when; None for always)
-    expires: Bound | None = None  # keys behind it are over
+    columns: tuple[tuple[str, str | None], ...]  # (name, condition column; None for always)
+    expires: Bound | None = None  # keys behind it have expired
 
     canonical: ClassVar[bool] = True
 
@@ -94,7 +94,7 @@ class DistinctValues(Expiring):
     # -- the sender's side ---------------------------------------------------------
 
     def prepare(self, binding: Binding, index: int, delta: pa.Table) -> pa.Table:
-        """Each key and value of this sender once, with what it knows of the conditions."""
+        """Each key and value of this sender once, with what it knows about the conditions."""
         names = [*self.key, VALUE]
         columns = [canonical(one_chunk(delta.column(name))) for name in (*self.key, self.value)]
         held = [None if c is None else _true(delta.column(c)) for _, c in self.columns]
@@ -118,12 +118,12 @@ class DistinctValues(Expiring):
 
     # -- the owner's side ----------------------------------------------------------
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         (delta,) = inputs
         (spec,) = binding.tables
         drops = self.ended(ctx, binding)
         if delta is None or not delta.num_rows:
-            return Result(drops=drops)
+            return StepResult(drops=drops)
         names = [*self.key, VALUE]
         known = [name for name in spec.schema.names if name not in names]
         keys = KeySet.of(delta, names, one_chunk(delta.column(HASH)).to_numpy())
@@ -161,10 +161,10 @@ class DistinctValues(Expiring):
             written = written.append_column(name, pa.array(new[name]))
         change = Change(spec.name, with_weights(written, alive.astype(np.int64)), presorted=True)
         out = self._out(binding, rows, before, after, alive) if ctx.wanted else None
-        return Result(out, (change,), drops=drops)
+        return StepResult(out, (change,), drops=drops)
 
     def _holds(self, known: Mapping[str, Ints]) -> list[Bools]:
-        """For each condition: is the value there under it?"""
+        """For each condition: does the value occur under it?"""
         if SEEN in known:
             return [(known[SEEN] >> place) & 1 == 1 for place in range(len(self.columns))]
         return [counts > 0 for counts in known.values()]
@@ -197,7 +197,7 @@ class DistinctValues(Expiring):
 
 
 def _seen(names: Sequence[str], columns: list[pa.Array], held: Sequence[Bools | None]) -> pa.Table:
-    """Rows that only grow: each key and value once, with a bit for each condition that was true."""
+    """Append-only rows: each key and value once, with a bit for each condition that was true."""
     bits = len(held)
     always = sum(1 << place for place, mask in enumerate(held) if mask is None)
     seen = np.full(len(columns[0]), always, np.uint64)

@@ -1,14 +1,14 @@
-"""Extreme: the first row of every key in a given order.
+"""Extreme: the first row of every key in an order.
 
 DISTINCT ON, first and last, arg_min and arg_max: a TopN of one row whose
 output is a table with a key, so it is also the view.
 
 Law: the output is a function of the input multiset (canonical): ties in the
 order are broken by all other columns.  An epoch costs its delta: the best row
-of a touched key is one lookup, and stays or gives way to a row of the delta.
-Over append-only input that is all that is kept (`<step>/best`), and senders
-send one row a key.  Where rows can be retracted all rows are kept too
-(`<step>/rows`), and their head is asked only for keys whose best row went.
+of a touched key is one lookup, and is kept or replaced by a row of the delta.
+Over append-only input only the best rows are stored (`<step>/best`), and senders
+send one row per key.  Where rows can be retracted, all rows are stored too
+(`<step>/rows`), and their head is read only for keys that lost their best row.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ import pyarrow as pa
 from millpond import hashing
 from millpond.delta import HASH, WEIGHT, concat, consolidate, negate, with_weights
 from millpond.identity import one_chunk, take, ties
-from millpond.operators.bounds import Bound, among, buckets_of, kept_by
-from millpond.operators.expiring import Expiring
-from millpond.operators.keyed import Keyed, as_declared, some_keys
-from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
-from millpond.operators.ranked import Ranked, rank
+from millpond.kernels.bounds import Bound, among, buckets_of, kept_by
+from millpond.kernels.keyed_rows import Keyed, as_declared, some_keys
+from millpond.kernels.ranking import Ranked, rank
+from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult, by_key
 from millpond.operators.top_n import check_columns
-from millpond.operators.watermark import stored
+from millpond.operators.traits import ExpiresBehindBound, PreparesInput
 from millpond.ordering import Order
-from millpond.state.table import KeySet
-from millpond.state.table_spec import TableSpec
+from millpond.state.tables.stored_schema import stored
+from millpond.state.tables.table import KeySet
+from millpond.state.tables.table_spec import TableSpec
 
 Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Extreme(Expiring):
-    """Gives the key and `columns` of the row that is first by `order`."""
+class Extreme(ExpiresBehindBound, PreparesInput):
+    """Emits the key and `columns` of the row that is first by `order`."""
 
     key: tuple[str, ...]
     order: tuple[Order, ...]
     columns: tuple[str, ...]
-    expires: Bound | None = None  # keys behind it are over, and nobody reads the table
+    expires: Bound | None = None  # keys behind it have expired, and the table is not read
 
     canonical: ClassVar[bool] = True
 
@@ -98,7 +98,7 @@ class Extreme(Expiring):
         delta = delta.select([*names, *([WEIGHT] if WEIGHT in delta.column_names else [])])
         if len(binding.tables) > 1:
             hashes = hashing.hash_columns([delta.column(c) for c in self.key], delta.num_rows)
-        else:  # append-only: one row a key is enough
+        else:  # append-only: one row per key is enough
             delta = consolidate(delta)
             keys = KeySet.of(delta, self.key)
             ranked = self._rank(binding, len(keys), None, Keyed.of(delta, names, keys.inverse))
@@ -108,15 +108,15 @@ class Extreme(Expiring):
 
     # -- one epoch ---------------------------------------------------------------------
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         drops = self.ended(ctx, binding)
         if inputs[0] is None:
-            return Result(drops=drops)
+            return StepResult(drops=drops)
         names = binding.extra.schema.names
         hidden = [name for name in (WEIGHT, HASH) if name in inputs[0].column_names]
         delta = consolidate(inputs[0].select([*names, *hidden]))
         if not delta.num_rows:
-            return Result(drops=drops)
+            return StepResult(drops=drops)
         hashes = one_chunk(delta.column(HASH)).to_numpy() if HASH in delta.column_names else None
         keys = KeySet.of(delta, self.key, hashes)
         part = Keyed.of(delta, names, keys.inverse)
@@ -127,7 +127,7 @@ class Extreme(Expiring):
         old = Keyed.of(before.take(pa.array(there)), names, there)
 
         ranked = self._rank(binding, len(keys), old, part)
-        # A best row stays alive unless the delta takes from it; then its key is searched.
+        # A best row survives unless the delta retracts it; then its key is searched.
         lost = np.zeros(len(keys), np.bool_)
         lost[ranked.key[ranked.fetched & (ranked.changed < 0)]] = True
         alive = (ranked.fetched | (ranked.changed > 0)) & ~lost[ranked.key]
@@ -151,13 +151,13 @@ class Extreme(Expiring):
         put = _put(binding.tables[0], now, before.filter(pa.array(gone)))
         if put.num_rows:
             changes.append(Change(binding.tables[0].name, put))
-        return Result(_difference(binding, was, now) if ctx.wanted else None, tuple(changes), drops=drops)
+        return StepResult(_difference(binding, was, now) if ctx.wanted else None, tuple(changes), drops=drops)
 
     def _rank(self, binding: Binding, keys: int, head: Keyed | None, delta: Keyed) -> Ranked:
         return rank((binding.extra.order_within_key, ()), keys, head, delta, 1)
 
     def _search(self, ctx: Context, binding: Binding, keys: KeySet, which: Ints, delta: Keyed) -> _Best:
-        """The best rows of keys that lost theirs: behind as many rows as are gone there is one, or none."""
+        """Find the new best rows of keys that lost theirs; fetching one more row than were lost is enough."""
         names = binding.extra.schema.names
         delta = delta.of_keys(which)
         gone = np.bincount(delta.key[delta.weights < 0], minlength=len(which))
@@ -176,7 +176,7 @@ class _Best:
 
 
 def _first_rows(ranked: Ranked, alive: npt.NDArray[np.bool_]) -> Ints:
-    """The first living row of each key that has one."""
+    """The first row with a positive weight of each key that has one."""
     rows = np.flatnonzero(alive)
     return rows[~ties(ranked.key[rows])]
 
@@ -186,7 +186,7 @@ def _rows(ranked: Ranked, which: Ints, names: Sequence[str]) -> pa.Table:
 
 
 def _put(spec: TableSpec, now: pa.Table, gone: pa.Table) -> pa.Table:
-    """The changes of the table of best rows: new ones, and tombstones."""
+    """The changes of the table of best rows: puts and tombstones."""
     rows = concat(
         [
             with_weights(now, np.ones(now.num_rows, np.int64)),

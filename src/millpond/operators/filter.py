@@ -1,7 +1,7 @@
 """Filter: the rows where a condition is true.
 
-Linear: a row and its retraction meet the same condition.  NULL is not true; a
-row whose condition fails is an error row.
+Linear: a row and its retraction are tested by the same condition.  NULL is not
+true; a row whose condition fails is an error row.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from millpond.operators.kernel import compile_predicate, keep
-from millpond.operators.operator import HERE, Binding, Context, Inputs, Result, Shape
+from millpond.kernels.expression_kernel import compile_predicate, keep
+from millpond.kernels.python_function import CallsPythonFunctions
+from millpond.operators.operator import HERE, Binding, Context, Inputs, Shape, StepResult
+from millpond.operators.traits import AppliesByBatch, CarriesOrigin, NamesColumnsRead
 
 
 @dataclass(frozen=True)
-class Filter:
+class Filter(CarriesOrigin, AppliesByBatch, NamesColumnsRead, CallsPythonFunctions):
     predicate: str  # SQL over the input's columns
-    functions: tuple[Any, ...] = ()  # in Python, that the text calls
+    functions: tuple[Any, ...] = ()  # Python functions that the SQL calls
 
     canonical: ClassVar[bool] = True
-    carries_origin: ClassVar[bool] = True
-    by_piece: ClassVar[bool] = True
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         (shape,) = inputs
@@ -33,9 +33,9 @@ class Filter:
     def looks_at(self, binding: Binding, index: int) -> frozenset[str]:
         return frozenset(binding.extra.needs)
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         (delta,) = inputs
         if delta is None:
-            return Result()
+            return StepResult()
         found = keep(delta, binding.extra)
-        return Result(found.rows, errors=found.errors)
+        return StepResult(found.rows, errors=found.errors)

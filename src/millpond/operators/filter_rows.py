@@ -1,8 +1,8 @@
-"""FilterRows: the rows for which a user's function is true.
+"""FilterRows: the rows for which a user's function returns true.
 
-Linear: a row and its retraction are asked the same question, and the function
-must give the same answer.  A row on which it fails is an error row with the
-user's line; all others go on (law 9).
+Linear: the function is called for a row and for its retraction, and must return the
+same result.  A row on which it fails is an error row with the user's line; all other
+rows are processed (law 9).
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from millpond.operators.flat_map import Row, python_rows
-from millpond.operators.kernel import canonical_rows, error_rows
-from millpond.operators.operator import HERE, Binding, Context, Inputs, Result, Shape
-from millpond.operators.user_code import is_row_fault, told
+from millpond.kernels.expression_kernel import canonical_rows, error_rows
+from millpond.kernels.python_rows import Row, python_rows
+from millpond.kernels.user_code import is_row_fault, told
+from millpond.operators.operator import HERE, Binding, Context, Inputs, Shape, StepResult
+from millpond.operators.traits import CarriesOrigin
 
 Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class FilterRows:
-    function: Callable[[Row], Any]  # anything that is true or not, as Python sees it
+class FilterRows(CarriesOrigin):
+    function: Callable[[Row], Any]  # its result is tested for truth, as in Python
 
     canonical: ClassVar[bool] = True
-    carries_origin: ClassVar[bool] = True
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         (shape,) = inputs
@@ -37,12 +37,12 @@ class FilterRows:
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (needed | frozenset(binding.shape.schema.names),)
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         (delta,) = inputs
         if delta is None:
-            return Result()
+            return StepResult()
         true, failed, errors = judged(delta, self.function, binding.shape.schema.names)
-        return Result(delta.filter(pa.array(true & ~failed)), errors=errors)
+        return StepResult(delta.filter(pa.array(true & ~failed)), errors=errors)
 
 
 def judged(

@@ -1,119 +1,45 @@
 """FlatMap: a user's function from one row to any number of rows.
 
-Linear: what the function makes of a row has the row's weight, so it must make
-the same of it when the row is taken back.  A row on which it fails is an error
-row with the user's line; all other rows go on (law 9).
+Linear: the rows that the function returns have the weight of the input row, so it
+must return the same rows when the row is retracted.  A row on which it fails is an
+error row with the user's line; all other rows are processed (law 9).
 """
 
 from __future__ import annotations
 
-import dataclasses
-import datetime
-import decimal
-from collections import namedtuple
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
+from millpond.column_names import check_names
 from millpond.delta import ORIGIN, WEIGHT, weights
 from millpond.identity import one_chunk, take
-from millpond.operators.kernel import canonical_rows, error_rows, visible
-from millpond.operators.map import check_names
-from millpond.operators.operator import HERE, Binding, Context, Inputs, Result, Shape
-from millpond.operators.python_values import python_values
-from millpond.operators.user_code import is_row_fault, told
+from millpond.kernels.expression_kernel import canonical_rows, error_rows, visible
+from millpond.kernels.python_rows import (
+    NOT_ARROW,
+    Row,
+    Values,
+    arrow_values,
+    python_rows,
+    row_values,
+)
+from millpond.kernels.user_code import is_row_fault, told
+from millpond.operators.operator import HERE, Binding, Context, Inputs, Shape, StepResult
+from millpond.operators.traits import CarriesOrigin
 
-Values = tuple[Any, ...]
-
-_NOT_ROWS = (str, dict)  # iterable, but surely not meant as rows
-_NOT_ARROW = (pa.ArrowException, TypeError, ValueError, OverflowError)
-_READ_ONLY = "rows are read-only; make a new one: row.as_dict() | {...}"
-
-
-class Row(tuple[Any, ...]):
-    """One row, read-only: `row.price`, `row["price"]`, `row[0]`, or unpacked.
-
-    >>> row_of(row_type(("price", "count")), (3, 4)).count
-    4
-    """
-
-    __slots__ = ()
-    _places: ClassVar[Mapping[str, int]] = {}
-
-    def __getitem__(self, which: Any) -> Any:
-        if isinstance(which, str):
-            try:
-                which = self._places[which]
-            except KeyError:
-                raise KeyError(f"no column {which!r}; columns are {', '.join(self._places)}") from None
-        return tuple.__getitem__(self, which)
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"no column {name!r}; columns are {', '.join(self._places)}")
-
-    def __setattr__(self, name: str, value: Any) -> NoReturn:
-        raise AttributeError(_READ_ONLY)
-
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(_READ_ONLY)
-
-    def __setitem__(self, which: Any, value: Any) -> NoReturn:
-        raise TypeError(_READ_ONLY)
-
-    def __delitem__(self, which: Any) -> NoReturn:
-        raise TypeError(_READ_ONLY)
-
-    def as_dict(self) -> dict[str, Any]:
-        return dict(zip(self._places, self, strict=True))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _row_again, (tuple(self._places), tuple(self))
-
-    def __repr__(self) -> str:
-        return f"Row({', '.join(f'{name}={self[place]!r}' for name, place in self._places.items())})"
-
-
-@lru_cache(maxsize=256)
-def row_type(names: tuple[str, ...]) -> type[Row]:
-    """The class of rows with these columns; a column hides a method of its name."""
-    # Attributes of a named tuple are read without running Python.
-    fields = namedtuple("Row", names, rename=True)  # type: ignore[misc]
-    places = {name: place for place, name in enumerate(names)}
-    return type("Row", (fields, Row), {"__slots__": (), "_places": places, "__repr__": Row.__repr__})
-
-
-def row_of(kind: type[Row], values: Iterable[Any]) -> Row:
-    return tuple.__new__(kind, values)
-
-
-def _row_again(names: tuple[str, ...], values: Values) -> Row:
-    """A row that was pickled: its class is made anew from the names."""
-    return row_of(row_type(names), values)
-
-
-def python_rows(table: pa.Table) -> list[Row]:
-    """The rows as Python objects; nanoseconds are cut to the microseconds that Python has."""
-    kind = row_type(tuple(table.column_names))
-    columns = [python_values(column) for column in table.columns]
-    if not columns:
-        return [row_of(kind, ())] * table.num_rows
-    return list(
-        map(partial(tuple.__new__, kind), zip(*columns, strict=True))
-    )  # row_of, without running Python
+_NOT_ROWS = (str, dict)  # iterable, but not meant as rows
 
 
 @dataclass(frozen=True)
-class FlatMap:
-    function: Callable[[Row], Any]  # an iterable of rows: dicts, tuples, dataclasses
-    schema: pa.Schema  # of the rows it gives
-    one: bool = False  # it gives one row, not an iterable of them
+class FlatMap(CarriesOrigin):
+    function: Callable[[Row], Any]  # returns an iterable of rows: dicts, tuples, dataclasses
+    schema: pa.Schema  # of the rows it returns
+    one: bool = False  # it returns one row, not an iterable of them
 
     canonical: ClassVar[bool] = True
-    carries_origin: ClassVar[bool] = True
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         (shape,) = inputs
@@ -123,13 +49,13 @@ class FlatMap:
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (frozenset(binding.extra) | (needed & {ORIGIN}),)
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         (delta,) = inputs
         if delta is None:
-            return Result()
+            return StepResult()
         names = tuple(self.schema.names)
         made: list[Values] = []
-        origin: list[int] = []  # the input row of each row made
+        origin: list[int] = []  # the input row of each output row
         failed: dict[int, str] = {}
         for number, row in enumerate(python_rows(canonical_rows(visible(delta)))):
             try:
@@ -143,7 +69,7 @@ class FlatMap:
             origin += [number] * len(found)
         try:
             columns = self._columns(made)
-        except _NOT_ARROW:
+        except NOT_ARROW:
             good = self._fitting(made, origin, failed)
             columns = self._columns([made[i] for i in good])
             origin = [origin[i] for i in good]
@@ -156,10 +82,10 @@ class FlatMap:
         if failed:
             bad = sorted(failed)
             errors = error_rows(delta.take(pa.array(bad)), [failed[number] for number in bad])
-        return Result(out, errors=errors)
+        return StepResult(out, errors=errors)
 
     def _call(self, row: Row, names: tuple[str, ...]) -> list[Values]:
-        """All rows the function makes of one; a generator may still fail half way, then none count."""
+        """All rows the function returns for one row; if a generator fails midway, none of them count."""
         found: list[Values] = []
         given = self.function(row)
         if self.one:
@@ -169,7 +95,7 @@ class FlatMap:
         if given is None or isinstance(given, _NOT_ROWS):
             raise TypeError(f"must return an iterable of rows, returned {type(given).__name__}")
         for item in given:
-            # The plain case first: asking for a Mapping costs as much as all the rest.
+            # Test the plain case first: checking for a Mapping costs as much as everything else.
             found.append(item if type(item) is tuple and len(item) == len(names) else row_values(item, names))
         return found
 
@@ -177,129 +103,16 @@ class FlatMap:
         return [arrow_values([row[i] for row in made], field.type) for i, field in enumerate(self.schema)]
 
     def _fitting(self, made: list[Values], origin: list[int], failed: dict[int, str]) -> list[int]:
-        """The rows whose values fit the declared types; an input row fails as a whole."""
+        """The rows whose values fit the declared types; if one does not, its input row fails."""
         for row_number, row in zip(origin, made, strict=True):
             if row_number in failed:
                 continue
             for value, field in zip(row, self.schema, strict=True):
                 try:
                     arrow_values([value], field.type)
-                except _NOT_ARROW as error:
+                except NOT_ARROW as error:
                     failed[row_number] = (
                         f"column {field.name!r} must be {field.type}: {told(error, self.function)}"
                     )
                     break
         return [i for i, row_number in enumerate(origin) if row_number not in failed]
-
-
-def row_values(item: Any, names: tuple[str, ...]) -> Values:
-    """A row that a function gave, by position; what has names is read by name.
-
-    >>> row_values({"b": 2, "a": 1}, ("a", "b"))
-    (1, 2)
-    """
-    if type(item) is dict and len(item) == len(names):
-        try:
-            return tuple([item[name] for name in names])
-        except KeyError:  # told below
-            pass
-    mine = row_fields(item)
-    if mine is not None:
-        if mine == names and isinstance(item, tuple):
-            return tuple(item)
-        if len(mine) != len(names) or set(mine) != set(names):
-            raise ValueError(f"row has columns {', '.join(map(str, mine))}; declared {', '.join(names)}")
-        if isinstance(item, Mapping):
-            return tuple([item[name] for name in names])
-        if isinstance(item, tuple):
-            return tuple([tuple.__getitem__(item, mine.index(name)) for name in names])
-        return tuple([getattr(item, name) for name in names])
-    if not isinstance(item, tuple | list):
-        raise TypeError(f"rows must be dicts or tuples, not {type(item).__name__}")
-    if len(item) != len(names):
-        raise ValueError(f"row has {len(item)} values; declared {', '.join(names)}")
-    return tuple(item)
-
-
-def row_fields(item: Any) -> tuple[str, ...] | None:
-    """The names of a row's columns, where it has them: a mapping, Row, NamedTuple or dataclass instance."""
-    if type(item) is dict or isinstance(item, Mapping):
-        return tuple(item)
-    kind: Any = type(item)
-    return _fields(kind)
-
-
-@lru_cache(maxsize=1024)
-def _fields(kind: type) -> tuple[str, ...] | None:
-    if issubclass(kind, Row):
-        return tuple(kind._places)
-    if issubclass(kind, tuple):
-        return getattr(kind, "_fields", None)
-    return tuple(f.name for f in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else None
-
-
-def arrow_values(values: list[Any], kind: pa.DataType | None) -> pa.Array:
-    """Python values as a column; of the type that they show when none is given.
-
-    Dataclasses inside lists, maps and structs are taken apart.  Nothing is lost
-    on the way: a float with a fraction is no integer, a datetime no date, and a
-    struct has no fields but its own.
-    """
-    if kind is None:
-        values = [_plain(value) for value in values]
-    elif pa.types.is_nested(kind) or _may_be_cut(values, kind):
-        values = [_fitted(value, kind) for value in values]
-    return pa.array(values, kind)
-
-
-def _may_be_cut(values: list[Any], kind: pa.DataType) -> bool:
-    cut = _cut_for(kind)
-    return bool(cut) and any(issubclass(given, cut) for given in set(map(type, values)))
-
-
-@lru_cache(maxsize=256)
-def _cut_for(kind: pa.DataType) -> tuple[type, ...]:
-    """Types of values that Arrow would cut to fit this one, without a word."""
-    if pa.types.is_integer(kind):
-        return float, np.floating, decimal.Decimal
-    if pa.types.is_date(kind):
-        return float, np.floating, datetime.datetime
-    return (float, np.floating) if pa.types.is_temporal(kind) else ()
-
-
-def _fitted(value: Any, kind: pa.DataType) -> Any:
-    """The value in words that Arrow takes for this type."""
-    if value is None:
-        return None
-    cut: Any = _cut_for(kind)
-    if isinstance(value, cut):
-        if not pa.types.is_integer(kind):
-            raise ValueError(f"{value!r} is no {kind}")
-        if value % 1 != 0:
-            raise ValueError(f"{value!r} is not a whole number")
-        return value
-    if pa.types.is_struct(kind):
-        mine = row_fields(value)
-        if mine is None:
-            return value
-        known = {field.name: field.type for field in kind}
-        if lost := [name for name in mine if name not in known]:
-            raise ValueError(f"{lost[0]!r} is not a field of {kind}")
-        return {n: _fitted(v, known[n]) for n, v in zip(mine, row_values(value, mine), strict=True)}
-    if pa.types.is_map(kind) and isinstance(value, Mapping):
-        return [(_fitted(k, kind.key_type), _fitted(v, kind.item_type)) for k, v in value.items()]
-    if isinstance(kind, pa.ListType | pa.LargeListType | pa.FixedSizeListType) and isinstance(
-        value, list | tuple | set | frozenset
-    ):
-        return [_fitted(each, kind.value_type) for each in value]
-    return value
-
-
-def _plain(value: Any) -> Any:
-    """The value as dicts, lists and scalars, from which Arrow can tell a type."""
-    mine = row_fields(value)
-    if mine is not None:
-        return {n: _plain(v) for n, v in zip(mine, row_values(value, mine), strict=True)}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(each) for each in value]
-    return value

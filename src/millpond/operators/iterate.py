@@ -1,53 +1,71 @@
-"""Iterate: WITH RECURSIVE, a query over its own last result, round after round.
+"""Iterate: WITH RECURSIVE, a query that reads its own last result, round after round.
 
-Law: the output is what the rounds of the batch query give together.  Round 0
-is the first input; round i + 1 is what the inner steps make of round i and of
-the other inputs.  With `distinct` a row is in the first round that gives it and
-in no other, else it is in all of them, as often as they give it.
+Law: the output is the sum of all rounds of the batch query.  Round 0 is the
+first input; round i + 1 is what the inner steps compute from round i and the
+other inputs.  With `distinct` a row belongs to the first round that produces it and
+to no other; otherwise it belongs to all of them, as often as they produce it.
 
-Rows inside carry the number of their round, and the inner steps keep it apart,
-so they are plain operators over all rounds at once, with plain state (the
-nested time of differential dataflow).  An epoch is a little loop over them in
-one task: changes go through, what comes out are changes of the rounds after,
-and so on until there are none.  It costs the rows whose first round changes,
-and what follows from them (law 5); deletes are as exact as inserts, also
-around cycles.
+Rows inside carry the number of their round, and the inner steps keep rounds
+separate, so they are plain operators over all rounds together, with plain state
+(the nested time of differential dataflow).  An epoch is a small loop over them in
+one task: changes go in, changes of later rounds come out, until there are none.
+It costs the rows whose first round changes, and what follows from them (law 5);
+deletes are as exact as inserts, also around cycles.
 
-A row that would come after `rounds_max` rounds, or more than `copies_max` times in
-one round, is an error row, taken back if it goes; so a recursion without end is
-told, and stops nobody.  Rows can multiply faster than rounds can be counted: a
-recursion that gives more than `rows_max` rows in one epoch is refused while its view
-is filled, and later it *stops*: from then on it has no rows, and one error row says
-why.  Its view must be created again.
+A row that would appear after `rounds_max` rounds, or more than `copies_max` times in
+one round, is an error row, retracted when the row disappears.  So a recursion without
+end is reported and blocks nothing.  Rows can multiply faster than rounds can be
+counted: a recursion that produces more than `rows_max` rows in one epoch is refused
+while its view is backfilled.  Later it *stops*: from then on it has no rows, and one
+error row says why.  Its view must be created again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import numpy as np
 import pyarrow as pa
 
+from millpond import hashing
+from millpond.delta import HASH, WEIGHT, consolidate, with_weights
 from millpond.errors import InternalError, InvalidError
-from millpond.operators.iterate_epoch import (
+from millpond.kernels.expression_kernel import error_rows, join_errors
+from millpond.kernels.recursion import (
     COUNT,
     LAST,
     STOPPED,
-    Inner,
-    IterateEpoch,
     Limits,
+    Recursion,
+    TooManyRows,
+    called,
     input_name,
+    ints_of,
+    without_hash,
 )
-from millpond.operators.operator import Binding, Context, Inputs, Operator, Result, Shape, by_key
-from millpond.operators.watermark import stored
+from millpond.operators.operator import (
+    Binding,
+    Change,
+    Context,
+    Inputs,
+    Operator,
+    Shape,
+    StepResult,
+    by_key,
+)
+from millpond.operators.traits import PreparesInput, RunsInOneTask
 from millpond.ordering import Order
-from millpond.state.table_spec import TableSpec
+from millpond.state.tables.stored_schema import stored
+from millpond.state.tables.table import Table
+from millpond.state.tables.table_spec import TableSpec
+from millpond.state.tables.write_buffer import WriteBuffer
 
 
 @dataclass(frozen=True)
 class Last:
-    """The rows of the last round, while the steps that read them are being made; no plan keeps it."""
+    """The rows of the last round, while the steps that read them are being built; no plan contains it."""
 
     schema: pa.Schema
     distinct: bool
@@ -61,13 +79,13 @@ class Last:
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return ()
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         raise InternalError("the last round was asked for outside of its recursion", step=ctx.step)
 
 
 @dataclass(frozen=True)
 class InnerStep:
-    """A step of the loop; its inputs are other steps of it, `last`, or `input1` and on."""
+    """A step of the loop; its inputs are other steps of the loop, `last`, or `input1` and so on."""
 
     name: str
     operator: Operator
@@ -75,23 +93,32 @@ class InnerStep:
 
 
 @dataclass(frozen=True)
-class Iterate:
+class Inner:
+    """A bound step of the loop."""
+
+    name: str
+    operator: Operator
+    inputs: tuple[str, ...]
+    binding: Binding
+
+
+@dataclass(frozen=True)
+class Iterate(RunsInOneTask):
     """The first input is round 0; all inputs are in one task."""
 
     columns: tuple[str, ...]  # of a row
-    round: str  # the column that inner steps carry beside them
+    round: str  # the column that inner steps carry in addition
     steps: tuple[InnerStep, ...]  # inputs first
-    result: str  # the step that gives the next round
+    result: str  # the step that produces the next round
     distinct: bool
     rounds_max: int
-    rows_max: int = 4_000_000  # that one epoch may give to rounds after the first
+    rows_max: int = 4_000_000  # that one epoch may add to rounds after the first
     copies_max: int = 1 << 31  # of one row in one round
 
     canonical: ClassVar[bool] = True
-    alone: ClassVar[bool] = True  # one task does it all, and its tables lie anywhere
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
-        # A column that is never NULL at first can be so in a later round.
+        # A column that is never NULL in round 0 can be NULL in a later round.
         first = stored(inputs[0].schema)
         schema = pa.schema([first.field(name).with_nullable(True) for name in self.columns])
         rounds = schema.append(pa.field(self.round, pa.int64()))
@@ -144,10 +171,146 @@ class Iterate:
         asked: tuple[frozenset[str], ...] = binding.extra[1]
         return asked
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
-        limits = Limits(self.rounds_max, self.rows_max, self.copies_max)
-        work = IterateEpoch(ctx, binding, self.columns, self.round, self.result, self.distinct, limits)
-        given: Mapping[str, pa.Table] = {
-            input_name(n): delta for n, delta in enumerate(inputs) if delta is not None and delta.num_rows
-        }
-        return work.run(given)
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
+        mine = [table for table in binding.tables if table.name != f"{ctx.step}/{STOPPED}"]
+        can_stop = len(mine) < len(binding.tables)  # views of older versions cannot
+        if can_stop and ctx.table(f"{ctx.step}/{STOPPED}").scan().num_rows:
+            return StepResult()
+        buffer = WriteBuffer({table.name: table for table in mine})
+        seen = mine[0].name
+        inputs = tuple(delta if delta is not None and delta.num_rows else None for delta in inputs)
+        inner = _InnerSteps(ctx, binding.extra[0], self.result, buffer)
+        rounds = Recursion(
+            ctx.step,
+            ctx.epoch,
+            ctx.filling,
+            self.columns,
+            self.round,
+            binding.shape.schema,
+            self.distinct,
+            self._limits,
+            seen,
+            lambda: buffer.over(ctx.table(seen)),
+            buffer,
+            inner.next_round,
+        )
+        try:
+            rounds.run({input_name(n): delta for n, delta in enumerate(inputs) if delta is not None})
+        except TooManyRows:
+            if ctx.filling or not can_stop:
+                raise InvalidError(
+                    f"{called(ctx.step)} gives more than {self.rows_max} rows in one epoch",
+                    detail="its rows multiply from round to round (recursion_rows_max)",
+                    hint="bound the recursion, use UNION in place of UNION ALL, or raise recursion_rows_max",
+                    step=ctx.step,
+                ) from None
+            return self._stop(ctx, seen)
+        merged = [(table.name, buffer.merged(table.name)) for table in mine]
+        changes = (Change(name, rows, presorted=True) for name, rows in merged if rows is not None)
+        errors = join_errors(*inner.errors, *rounds.errors)
+        return StepResult(
+            rounds.output(),
+            tuple(change for change in changes if change.rows.num_rows),
+            None if errors is None else consolidate(errors),
+        )
+
+    @property
+    def _limits(self) -> Limits:
+        return Limits(self.rounds_max, self.rows_max, self.copies_max)
+
+    def _stop(self, ctx: Context, seen: str) -> StepResult:
+        """Stop for good: retract all rows, and write an error row that says why."""
+        stored_rows = ctx.table(seen).scan()
+        rounds, counts = ints_of(stored_rows, self.round), ints_of(stored_rows, COUNT)
+        there = (rounds <= self.rounds_max) & (self.distinct | (counts <= self.copies_max))
+        rows = stored_rows.filter(pa.array(there)).select(list(self.columns))
+        out = consolidate(with_weights(rows, -counts[there])) if rows.num_rows else None
+        if out is not None and self.distinct:  # a row counts only in the first of its rounds
+            out = with_weights(out, np.full(out.num_rows, -1, np.int64))
+        why = (
+            f"{called(ctx.step)} gives more than {self.rows_max} rows in one epoch "
+            "(recursion_rows_max); it has no rows until the view is created again"
+        )
+        epoch = pa.table({"epoch": pa.array([ctx.epoch], pa.int64())})
+        mark = epoch.append_column(WEIGHT, pa.array([1], pa.int64()))
+        return StepResult(out, (Change(f"{ctx.step}/{STOPPED}", mark),), error_rows(epoch, [why]))
+
+
+class _InnerSteps:
+    """Runs the inner steps of a recursion during one epoch."""
+
+    def __init__(self, ctx: Context, steps: tuple[Inner, ...], result: str, buffer: WriteBuffer) -> None:
+        self.steps = steps
+        self.result = result
+        self.buffer = buffer
+        self.contexts = {inner.name: InnerContext(ctx, buffer, inner.name) for inner in steps}
+        self.errors: list[pa.Table] = []
+
+    def next_round(self, given: Mapping[str, pa.Table]) -> pa.Table | None:
+        """Send changes through all steps once; returns the rows that they produce."""
+        outputs: dict[str, pa.Table] = dict(given)
+        for inner in self.steps:
+            inputs = [outputs.get(source) for source in inner.inputs]
+            if all(delta is None for delta in inputs):
+                continue
+            placed = tuple(
+                None if delta is None else _placed(inner, index, delta) for index, delta in enumerate(inputs)
+            )
+            result = inner.operator.apply(self.contexts[inner.name], inner.binding, placed)
+            for change in result.changes:
+                self.buffer.add(change.table, change.rows)
+            if result.errors is not None:
+                self.errors.append(result.errors)
+            if result.out is not None and result.out.num_rows:
+                outputs[inner.name] = without_hash(result.out)
+        return outputs.get(self.result)
+
+
+class InnerContext:
+    """The context of an inner step: reads like the outer one, plus the step's own changes in this epoch."""
+
+    def __init__(self, outer: Context, buffer: WriteBuffer, name: str) -> None:
+        self._outer = outer
+        self._buffer = buffer
+        self.step = f"{outer.step}/{name}"
+        self.epoch = outer.epoch
+        self.now_us = outer.now_us
+        self.task = 0
+        self.h_min = 0
+        self.h_max = (1 << 64) - 1
+        self.wanted = True
+        self.filling = outer.filling
+        self.vectorize_user_code = outer.vectorize_user_code
+
+    def table(
+        self,
+        name: str,
+        *,
+        everywhere: bool = False,
+        buckets: Collection[int] | None = None,
+        below_bucket: int | None = None,
+    ) -> Table:
+        found = self._outer.table(name, everywhere=True, buckets=buckets, below_bucket=below_bucket)
+        return self._buffer.over(found)
+
+    def watermark_before(self, step: str) -> int | None:
+        return None
+
+    def watermark(self, step: str) -> int | None:
+        return None
+
+    def watermark_at(self, step: str, share: float) -> int | None:
+        return None
+
+
+def _placed(inner: Inner, index: int, delta: pa.Table) -> pa.Table:
+    """An input as the engine would deliver it: with its hash if the step wants rows by key."""
+    placement = inner.binding.placements[index]
+    if placement.kind != "hash":
+        return delta
+    operator = inner.operator
+    if isinstance(operator, PreparesInput):
+        prepared: pa.Table = operator.prepare(inner.binding, index, delta)
+        return prepared
+    hashes = hashing.hash_columns([delta.column(name) for name in placement.key], delta.num_rows)
+    return delta.append_column(HASH, pa.array(hashes))

@@ -1,40 +1,40 @@
-"""Join: pairs of rows with equal keys, kept correct as both sides change.
+"""Join: pairs of rows with equal keys, maintained as both sides change.
 
 Law: the output is the batch join of the two multisets (canonical), and an
-epoch costs its delta times what it meets, never the size of a side.
+epoch costs its delta times the rows it matches, never the size of a side.
 
     pairs      dL x R  +  L x dR  +  dL x dR         (L and R at epoch e-1)
-    kept rows  f_new(l) * dL(l)  +  (f_new(l) - f_old(l)) * L(l)
+    own rows   f_new(l) * dL(l)  +  (f_new(l) - f_old(l)) * L(l)
 
-The second line gives what a side shows besides its pairs: the rows without a
+The second line is what a side emits besides its pairs: the rows without a
 partner (outer joins, anti) or those with one (semi); f is 0 or 1.  Without a
-residual, f depends on the key alone: it says whether the other side holds the
+residual, f depends on the key alone: it says whether the other side has the
 key.  That count is a multiset index as well, namely the other side projected
-to its key (`<step>/right_n`; the side's own table when it has no other
+to its key (`<step>/right_n`; the side's own table if it has no other
 columns), so it needs no read before a write, and rows of L are fetched only
 for keys whose f flips.  With a residual, f depends on the row: the side's
-table then also holds, marked `__matched`, each row with the weight of its
-pairs.  Those lie next to the rows they speak of and change by the same pairs
-that the first line makes.
+table then also stores, marked `__matched`, each row with the weight of its
+pairs.  These entries are stored next to their rows and change by the same pairs
+that the first line produces.
 
-A row with NULL in its key meets nobody.  It is not stored; where its side is
-kept it goes straight through, and it is sent by the hash of the whole row, so
-that no task gets all of them.  As its place says nothing about its key, key
-columns travel under a hidden name on such an edge.
+A row with NULL in its key matches nothing.  It is not stored.  If its side
+emits rows without a partner, it passes straight through, and it is sent by the
+hash of the complete row, so that no task gets all of them.  As its placement
+does not depend on its key, key columns have a hidden name on such an edge.
 
-Broadcast: every task sees all of the small side's delta and may read all of
+Broadcast: every task receives all of the small side's delta and may read all of
 its table, but writes only the rows in its own hash range.  The other side is
-not exchanged at all: its rows are met where they are and written from there.
-They are *found again* by the hash of (key, spread), the spread being one of 16
-numbers taken from the row: a task meets the stored rows whose hash lies in its
-range, whoever wrote them, so each row is met once, and a hot key is met by
-many tasks at once.  A change of the small side looks up 16 keys for each of
-its own.  What a side without a partner shows depends on all rows of the other,
-which no single task sees here, so the small side cannot be the kept one.
+not exchanged at all: its rows are matched where they are and written from there.
+They are *found again* by the hash of (key, spread), where the spread is one of 16
+numbers derived from the row.  A task matches the stored rows whose hash is in its
+range, no matter which task wrote them, so each row is matched once, and many
+tasks share the work of a hot key.  A change of the small side looks up 16 keys for
+each of its own.  The rows without a partner of one side depend on all rows of the
+other, which no single task sees here, so the small side cannot emit them.
 
-Time: where watermarks bound both sides and the condition speaks of time, a row
-that no later row can meet leaves its side's table (`bounds`, see
-`sql.time_bounds`); it needs no partner any more, and nothing takes it back.
+Time: where watermarks bound both sides and the condition compares times, a row
+that no later row can match leaves its side's table (`bounds`, see
+`sql.time_bounds`); it needs no partner any more, and is never retracted.
 """
 
 from __future__ import annotations
@@ -47,14 +47,15 @@ import numpy as np
 import pyarrow as pa
 
 from millpond import hashing
+from millpond.column_names import check_names
 from millpond.delta import HASH, WEIGHT
 from millpond.errors import InvalidError
-from millpond.operators.bounds import Bound, kept_by
-from millpond.operators.join_epoch import MATCHED, SPREAD, JoinEpoch, Side, Sides, lacks_key, receive
-from millpond.operators.join_match import Matcher
-from millpond.operators.kernel import compile_predicate
-from millpond.operators.keyed import Keyed
-from millpond.operators.map import check_names
+from millpond.kernels.bounds import Bound, kept_by
+from millpond.kernels.expression_kernel import compile_predicate
+from millpond.kernels.join_epoch import MATCHED, SPREAD, JoinEpoch, Side, Sides, lacks_key, receive
+from millpond.kernels.join_match import Matcher
+from millpond.kernels.keyed_rows import Keyed
+from millpond.kernels.python_function import CallsPythonFunctions
 from millpond.operators.operator import (
     BROADCAST,
     HERE,
@@ -62,12 +63,13 @@ from millpond.operators.operator import (
     Change,
     Context,
     Inputs,
-    Result,
     Shape,
+    StepResult,
     by_key,
 )
-from millpond.operators.watermark import stored
-from millpond.state.table_spec import TableSpec
+from millpond.operators.traits import EndsState, NamesColumnsRead, PreparesInput
+from millpond.state.tables.stored_schema import stored
+from millpond.state.tables.table_spec import TableSpec
 
 Kind = Literal["inner", "left", "right", "full", "semi", "anti"]
 
@@ -75,10 +77,10 @@ NAMES = ("left", "right")
 
 
 @dataclass(frozen=True)
-class Join:
-    """`columns` says (output name, side, input name); a residual speaks of output names.
+class Join(PreparesInput, NamesColumnsRead, EndsState, CallsPythonFunctions):
+    """`columns` lists (output name, side, input name); a residual refers to output names.
 
-    Semi and anti joins give the columns of the left side only; columns of the
+    Semi and anti joins emit the columns of the left side only; columns of the
     right are named for the residual alone.
     """
 
@@ -90,8 +92,8 @@ class Join:
     broadcast: Literal["left", "right"] | None = None
     bounds: tuple[
         tuple[int, Bound], ...
-    ] = ()  # (side, what its rows that can still have partners lie behind)
-    functions: tuple[Any, ...] = ()  # in Python, that the text calls
+    ] = ()  # (side, the bound behind which its rows have no more partners)
+    functions: tuple[Any, ...] = ()  # Python functions that the SQL calls
 
     canonical: ClassVar[bool] = True
 
@@ -135,7 +137,7 @@ class Join:
         )
 
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
-        """All of its columns: rows of a state table are told apart by all of them."""
+        """All of its columns: rows of a state table are distinguished by all of them."""
         return (frozenset(binding.extra.left.columns), frozenset(binding.extra.right.columns))
 
     def _check(self, step: str, inputs: tuple[Shape, ...]) -> None:
@@ -213,7 +215,7 @@ class Join:
         )
 
     def _bounds(self) -> tuple[Bound, ...]:
-        """A later row of the output has a later row of either side in it."""
+        """The bounds of the output: a later output row contains a later row of either side."""
         padded = {0: self.kind in ("right", "full"), 1: self.kind in ("left", "full", "semi", "anti")}
         return tuple(
             replace(b, column=name)
@@ -223,7 +225,7 @@ class Join:
         )
 
     def _schema(self, inputs: tuple[Shape, ...]) -> pa.Schema:
-        """All named columns, also those that only the residual sees."""
+        """All named columns, including those that only the residual reads."""
         padded = {0: self.kind in ("right", "full"), 1: self.kind in ("left", "full")}
         fields = []
         for name, side, column in self.columns:
@@ -253,7 +255,7 @@ class Join:
         return tables
 
     def _placed_by(self, left: Side, right: Side) -> tuple[str, ...] | None:
-        """The output columns by whose hash rows lie: the key of a side whose rows all have it."""
+        """The output columns by whose hash rows are placed: the key of a side that is in all output rows."""
         if self.broadcast is not None:
             return None
         for number, side in ((0, left), (1, right)):
@@ -269,7 +271,7 @@ class Join:
         return next((name for name, of, c in self.columns if of == side and c == column), None)
 
     def _key(self, inputs: tuple[Shape, ...]) -> tuple[str, ...] | None:
-        """At most one row per these, if that follows from the keys of the sides."""
+        """The key of the output, if the keys of the sides imply one."""
         found: list[list[str] | None] = []
         for side in (0, 1):
             names = [self._key_name(side, column) for column in inputs[side].key or ()]
@@ -278,7 +280,7 @@ class Join:
         left, right = found
         if self.kind in ("semi", "anti"):
             return None if left is None else tuple(left)
-        # A side whose key lies within the join key has at most one partner for each row of the other.
+        # A side whose key is contained in the join key has at most one partner for each row of the other.
         one_left = inputs[0].key is not None and set(inputs[0].key) <= set(self.left_on)
         one_right = inputs[1].key is not None and set(inputs[1].key) <= set(self.right_on)
         if left is not None and one_right and self.kind in ("inner", "left"):
@@ -288,14 +290,14 @@ class Join:
         if left is None or right is None:
             return None
         if self.kind == "full":
-            # A left row alone and a right row alone would be one where both keys are all NULL.
+            # An unmatched left and an unmatched right row would be equal where both keys are all NULL.
             fields = [inputs[side].schema.field(c) for side in (0, 1) for c in inputs[side].key or ()]
             if all(field.nullable for field in fields):
                 return None
         return tuple(dict.fromkeys([*left, *right]))
 
     def _key_name(self, side: int, column: str) -> str | None:
-        """The output name of a key column; in an inner join the equal column of the other side will do."""
+        """The output name of a key column; in an inner join the equal column of the other side also works."""
         name = self._name_of(side, column)
         on, other = (self.left_on, self.right_on) if side == 0 else (self.right_on, self.left_on)
         if name is None and self.kind == "inner" and column in on:
@@ -303,11 +305,11 @@ class Join:
         return name
 
     def _tells_apart(self, inputs: tuple[Shape, ...], left: Side, right: Side) -> bool:
-        """Are different pairs different rows: is a key of each side shown, or all its columns?"""
+        """Whether different pairs are different rows: the output has a key, or all columns, of each side."""
         for number, side in ((0, left), (1, right)):
             shown = {column for _, of, column in self.columns if of == number}
             on, other = (self.left_on, self.right_on) if number == 0 else (self.right_on, self.left_on)
-            # In a pair the two key columns are equal: one shown is both.
+            # In a pair the two key columns are equal: one in the output represents both.
             shown |= {c for c, o in zip(on, other, strict=True) if self._name_of(1 - number, o) is not None}
             key = inputs[number].key
             if not shown >= {*side.columns} and (key is None or not shown >= {*key}):
@@ -354,13 +356,13 @@ class Join:
             if side.bound is not None and table in timed
         )
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         sides: Sides = binding.extra
         drops = tuple(d for side in (sides.left, sides.right) for d in side.drops(ctx, binding.tables))
         specs = {table.name: table for table in binding.tables}
         came = [receive(sides[n], inputs[n], specs[sides[n].table], sides.grows) for n in (0, 1)]
         if not any(keyed.num_rows or bare.num_rows for keyed, bare in came):
-            return Result(drops=drops)
+            return StepResult(drops=drops)
         work = JoinEpoch(ctx, sides, came[0][0], came[1][0])
         work.pairs(self.residual is not None or sides.matcher.emits)
         changes: list[Change] = []
@@ -373,5 +375,5 @@ class Join:
                 work.show_by_row(n)
             elif side.shows != "nothing":
                 work.show_by_key(n)
-            changes += work.changes(n)
-        return Result(work.output(), tuple(changes), work.errors, drops)
+            changes += [Change(new.table, new.rows, new.presorted) for new in work.changes(n)]
+        return StepResult(work.output(), tuple(changes), work.errors, drops)

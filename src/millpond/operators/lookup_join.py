@@ -1,12 +1,12 @@
-"""LookupJoin: each row of the left with what the right holds in the epoch in which the row came.
+"""LookupJoin: joins each left row with the right side as of the epoch in which the row arrives.
 
-Law: the output gains dL x R, R being the right side after this epoch's changes,
-and loses nothing: what the right becomes later is no business of rows that were
-joined.  So the left must never retract, and none of it is kept.  What the step
-gave depends on when rows came; it cannot be computed again, only kept.
+Law: the output gains dL x R, where R is the right side after this epoch's changes,
+and loses nothing: later changes to the right side do not affect rows that were
+already joined.  So the left must never retract, and none of it is stored.  The output
+depends on when rows arrived: it cannot be recomputed, only stored.
 
-In many epochs it is *near* (`plan.near`): rows stay where they are, the whole table
-can be read, and a change of the right is there whole, to be written where it is owned.
+In many epochs it is *local* (`plan.local_lookup`): rows are not exchanged, the complete table
+can be read, and every task receives all changes of the right and writes those it owns.
 """
 
 from __future__ import annotations
@@ -22,27 +22,28 @@ import pyarrow.compute as pc
 
 from millpond import delta as deltas
 from millpond import hashing
+from millpond.column_names import check_names
 from millpond.delta import WEIGHT
 from millpond.errors import InvalidError
 from millpond.identity import one_chunk
-from millpond.operators.join_match import Matcher, stretches
-from millpond.operators.kernel import compile_predicate
-from millpond.operators.keyed import Keyed, as_declared, some_keys
-from millpond.operators.map import check_names
-from millpond.operators.operator import Binding, Change, Context, Inputs, Ready, Result, Shape, by_key
-from millpond.operators.partners import Partners
-from millpond.operators.watermark import stored
-from millpond.state.table import KeySet
-from millpond.state.table_spec import TableSpec
+from millpond.kernels.dense_lookup import Partners
+from millpond.kernels.expression_kernel import compile_predicate
+from millpond.kernels.join_match import Matcher, stretches
+from millpond.kernels.keyed_rows import Keyed, as_declared, some_keys
+from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult, by_key
+from millpond.operators.traits import DependsOnArrival, Ready, StreamsFirstInput
+from millpond.state.tables.stored_schema import stored
+from millpond.state.tables.table import KeySet
+from millpond.state.tables.table_spec import TableSpec
 
 Ints = npt.NDArray[np.int64]
 
-_KEY = "_key"  # the number of a row's key, while rows are added up
+_KEY = "_key"  # the number of a row's key, while rows are summed up
 
 
 @dataclass(frozen=True)
 class Looked:
-    """What `apply` needs to know of the two sides."""
+    """What `apply` needs to know about the two sides."""
 
     left: tuple[str, ...]
     right: tuple[str, ...]
@@ -50,10 +51,10 @@ class Looked:
 
 
 @dataclass(frozen=True)
-class LookupJoin:
-    """`columns` says (output name, side, input name); a residual speaks of output names.
+class LookupJoin(DependsOnArrival, StreamsFirstInput):
+    """`columns` lists (output name, side, input name); a residual refers to output names.
 
-    `owner` tells equal steps apart: two views read the right side at different times.
+    `owner` distinguishes equal steps: two views read the right side at different times.
     """
 
     left_on: tuple[str, ...]
@@ -64,7 +65,6 @@ class LookupJoin:
     owner: str
 
     canonical: ClassVar[bool] = True
-    once: ClassVar[bool] = True  # depends on when rows came
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         left, right = inputs
@@ -112,7 +112,7 @@ class LookupJoin:
         looked: Looked = binding.extra
         return frozenset(looked.left), frozenset(looked.right)
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         left, right = inputs
         ready = self.ready(ctx, binding, (right,))
         if left is None:
@@ -131,22 +131,22 @@ class LookupJoin:
             )
             changes = (Change(table.name, self._owned(ctx, deltas.consolidate(right))),)
         partners = Partners(partial(self._fetched, ctx, binding, right))
-        return Ready(Result(None, changes), partial(self._take, ctx, binding, right, partners))
+        return Ready(StepResult(None, changes), partial(self._take, ctx, binding, right, partners))
 
     def _take(
         self, ctx: Context, binding: Binding, right: pa.Table | None, partners: Partners, left: pa.Table
-    ) -> Result:
-        """Rows of the left, with their partners."""
+    ) -> StepResult:
+        """Join rows of the left with their partners."""
         if self.residual is None and len(self.left_on) == 1:
             found = partners.find(left.column(self.left_on[0]))
             if found is not None:
-                return Result(self._joined(binding, left, partners, found))
+                return StepResult(self._joined(binding, left, partners, found))
         return self._met(ctx, binding, left, right)
 
     def _joined(
         self, binding: Binding, left: pa.Table, partners: Partners, places: npt.NDArray[np.int32]
     ) -> pa.Table | None:
-        """Rows with the partner that each has, if any; rows of the left stay what they are."""
+        """Join each row with its only partner, if any; rows of the left keep their order."""
         looked: Looked = binding.extra
         alone = None
         if places.min(initial=0) < 0:
@@ -165,14 +165,14 @@ class LookupJoin:
         schema = looked.matcher.schema
         if partners.plain and WEIGHT not in left.column_names:
             return as_declared(schema.remove(len(arrays)), arrays)
-        theirs = np.append(deltas.weights(held), 1)[places]  # the last is for those who have none
+        theirs = np.append(deltas.weights(held), 1)[places]  # the last entry is for rows without a partner
         return as_declared(schema, [*arrays, pa.array(deltas.weights(left) * theirs)])
 
-    def _met(self, ctx: Context, binding: Binding, left: pa.Table, right: pa.Table | None) -> Result:
-        """Rows of the left with all their partners, by the numbers of their keys."""
+    def _met(self, ctx: Context, binding: Binding, left: pa.Table, right: pa.Table | None) -> StepResult:
+        """Join rows of the left with all their partners, by the numbers of their keys."""
         looked: Looked = binding.extra
         keys, numbers = self._numbered(left, right)
-        # As they came: pairs are made in the order of the left, so its rows need not be sorted.
+        # Unsorted: pairs are made in the order of the left, so its rows need no sort.
         columns = {name: one_chunk(left.column(name)) for name in looked.left}
         rows = Keyed(columns, deltas.weights(left), numbers[: left.num_rows])
         partners = self._partners(ctx, binding, keys, rows.key, right, numbers[left.num_rows :])
@@ -185,12 +185,12 @@ class LookupJoin:
                 alone = np.flatnonzero(met.left == 0)
             out.append(looked.matcher.alone(rows.some(alone), 0))
         shown = pa.concat_tables(out) if out else None
-        return Result(shown if shown is not None and shown.num_rows else None, errors=met.errors)
+        return StepResult(shown if shown is not None and shown.num_rows else None, errors=met.errors)
 
     def _fetched(
         self, ctx: Context, binding: Binding, right: pa.Table | None, wanted: pa.Array
     ) -> tuple[pa.Table, Ints]:
-        """The rows of the right that have one of some different keys, and the number of that key."""
+        """The rows of the right that have one of these distinct keys, and the number of that key."""
         keys, numbers = self._numbered(pa.table([wanted], names=list(self.left_on)), right)
         mine = numbers[: len(wanted)]
         found = self._partners(ctx, binding, keys, mine, right, numbers[len(wanted) :])
@@ -199,13 +199,13 @@ class LookupJoin:
         return found.table(binding.extra.right), number[found.key]
 
     def _owned(self, ctx: Context, right: pa.Table) -> pa.Table:
-        """The rows that this task writes: others may have been given the same."""
+        """The rows that this task writes: other tasks may have received the same rows."""
         hashes = hashing.hash_columns([right.column(name) for name in self.right_on], right.num_rows)
         own = (hashes >= np.uint64(ctx.h_min)) & (hashes <= np.uint64(ctx.h_max))
         return right if own.all() else right.filter(pa.array(own))
 
     def _numbered(self, left: pa.Table, right: pa.Table | None) -> tuple[KeySet, Ints]:
-        """The keys of both sides, and the number of each row's key: the left's rows, then the right's."""
+        """The keys of both sides, and the number of each row's key: left rows first, then right rows."""
         parts = [left.select(list(self.left_on))]
         if right is not None:
             parts.append(right.select(list(self.right_on)).rename_columns(list(self.left_on)))
@@ -222,7 +222,7 @@ class LookupJoin:
         right: pa.Table | None,
         numbers: Ints,
     ) -> Keyed:
-        """The rows of the right, as of now, that have a key of the left's rows."""
+        """The current rows of the right whose key occurs among the left's rows."""
         looked: Looked = binding.extra
         wanted = np.flatnonzero(np.bincount(mine, minlength=len(keys)))
         found = ctx.table(binding.tables[0].name).lookup(
@@ -238,7 +238,7 @@ class LookupJoin:
 
 
 def _with_keys(table: pa.Table, on: tuple[str, ...]) -> pa.Table:
-    """Only rows that have a key: NULL meets nobody."""
+    """Only the rows that have a key: NULL matches nothing."""
     has = np.ones(table.num_rows, np.bool_)
     for name in on:
         has &= one_chunk(table.column(name)).is_valid().to_numpy(zero_copy_only=False)

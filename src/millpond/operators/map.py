@@ -1,6 +1,6 @@
-"""Map: a full projection by SQL expressions.
+"""Map: a complete projection by SQL expressions.
 
-Linear: every output row is a function of one input row and keeps its weight,
+Linear: every output row is a function of one input row and has its weight,
 so retractions need no state.  A row whose expression fails is an error row.
 """
 
@@ -11,27 +11,27 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from millpond.column_names import check_names
 from millpond.delta import ORIGIN
-from millpond.errors import InvalidError
-from millpond.operators.expressions import bind
-from millpond.operators.kernel import project
-from millpond.operators.operator import HERE, Binding, Context, Inputs, Result, Shape
+from millpond.kernels.expression_kernel import project
+from millpond.kernels.expressions import bind
+from millpond.kernels.python_function import CallsPythonFunctions
+from millpond.operators.operator import HERE, Binding, Context, Inputs, Shape, StepResult
+from millpond.operators.traits import AppliesByBatch, CarriesOrigin, RenamesColumns
 
 
 @dataclass(frozen=True)
-class Map:
-    """Columns by (name, SQL expression), in this order; nothing else is kept.
+class Map(CarriesOrigin, AppliesByBatch, RenamesColumns, CallsPythonFunctions):
+    """Output columns as (name, SQL expression), in this order; there are no others.
 
     >>> Map((("id", "id"), ("total", "price * quantity"))).columns[1]
     ('total', 'price * quantity')
     """
 
     columns: tuple[tuple[str, str], ...]
-    functions: tuple[Any, ...] = ()  # in Python, that the text calls
+    functions: tuple[Any, ...] = ()  # Python functions that the SQL calls
 
     canonical: ClassVar[bool] = True
-    carries_origin: ClassVar[bool] = True
-    by_piece: ClassVar[bool] = True
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         (shape,) = inputs
@@ -60,34 +60,14 @@ class Map:
         return frozenset(column for _, e in binding.extra if e.column is None for column in e.needs)
 
     def passes(self, binding: Binding) -> dict[str, str]:
-        """The columns that are only named anew, by their new names."""
+        """The columns that are only renamed, by their new names."""
         return {name: e.column for name, e in binding.extra if e.column is not None}
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         (delta,) = inputs
         if delta is None:
-            return Result()
-        # A plan that needs only some of the output gets only what those columns are made of.
+            return StepResult()
+        # A plan that needs only some output columns provides only the input columns they read.
         given = set(delta.column_names)
         found = project(delta, [(name, e) for name, e in binding.extra if given.issuperset(e.needs)])
-        return Result(found.rows, errors=found.errors)
-
-
-def check_names(names: list[str], step: str) -> None:
-    """Refuse output columns that would hide each other or Millpond's own."""
-    for name in names:
-        if not name or name.startswith("_"):
-            raise InvalidError(
-                f"a column cannot be called {name!r}",
-                hint="names that begin with an underscore are hidden columns; choose another",
-                step=step,
-            )
-    folded = [name.lower() for name in names]
-    twice = next((name for name in names if folded.count(name.lower()) > 1), None)
-    if twice is not None:
-        raise InvalidError(
-            f"column {twice!r} is there twice",
-            detail=f"columns are {', '.join(names)}",
-            hint="give one of them another name",
-            step=step,
-        )
+        return StepResult(found.rows, errors=found.errors)

@@ -1,9 +1,9 @@
 """MapBatches: a user's function from Arrow table to Arrow table.
 
-Linear as long as the function is: it may change, drop and add rows, but what
-it makes of a row must not depend on the rows beside it.  The rows of each
-weight are given to it apart, so it needs to know nothing of retractions: what
-it makes of a retracted row is retracted.
+Linear if the function is: it may change, drop and add rows, but its result for
+a row must not depend on the other rows.  It is called separately for the rows of
+each weight, so it needs to know nothing about retractions: its result for a
+retracted row is retracted.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
+from millpond.column_names import check_names
 from millpond.delta import weights, with_weights
 from millpond.errors import InvalidError
-from millpond.operators.kernel import canonical_rows, visible
-from millpond.operators.map import check_names
-from millpond.operators.operator import HERE, Binding, Context, Inputs, Result, Shape
-from millpond.operators.user_code import conformed, is_row_fault, name_of, told
+from millpond.kernels.expression_kernel import canonical_rows, visible
+from millpond.kernels.user_code import conformed, is_row_fault, name_of, told
+from millpond.operators.operator import HERE, Binding, Context, Inputs, Shape, StepResult
 
 
 @dataclass(frozen=True)
 class MapBatches:
     function: Callable[[pa.Table], pa.Table]
-    schema: pa.Schema  # of what it returns
+    schema: pa.Schema  # of the function's result
 
     canonical: ClassVar[bool] = True
 
@@ -38,16 +38,16 @@ class MapBatches:
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (frozenset(binding.extra),)
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         (delta,) = inputs
         if delta is None:
-            return Result()
+            return StepResult()
         w = weights(delta)
         rows = canonical_rows(visible(delta))
         if not len(w) or (w == w[0]).all():
-            return Result(self._weighted(ctx, rows, int(w[0]) if len(w) else 1))
+            return StepResult(self._weighted(ctx, rows, int(w[0]) if len(w) else 1))
         apart = np.unique(w).tolist()
-        return Result(
+        return StepResult(
             pa.concat_tables([self._weighted(ctx, rows.filter(pa.array(w == each)), each) for each in apart])
         )
 

@@ -1,8 +1,8 @@
-"""Materialize: a view whose rows no keyed operator already holds.
+"""Materialize: stores a view whose rows no keyed operator already stores.
 
 A multiset of rows (rule *weights*), written where the rows are: sums need no
-placement, so a view over a plain stream costs no exchange.  The key only
-serves lookups.  What is built on the view gets its rows on: a delta is linear.
+placement, so a view over a plain stream needs no exchange.  The key only
+serves lookups.  Steps that read the view receive the input delta: a delta is linear.
 """
 
 from __future__ import annotations
@@ -10,25 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import pyarrow as pa
-
 from millpond import delta as deltas
-from millpond.operators.operator import HERE, Binding, Change, Context, Inputs, Result, Shape
-from millpond.operators.watermark import stored
-from millpond.state.retention import ERRORS
-from millpond.state.table_spec import TableSpec
-
-ERRORS_SPEC = TableSpec(
-    ERRORS,
-    pa.schema([("step", pa.string()), ("row", pa.string()), ("reason", pa.string())]),
-    key=("step",),
-    rule="weights",
-)
+from millpond.operators.operator import HERE, Binding, Change, Context, Inputs, Shape, StepResult
+from millpond.state.tables.stored_schema import stored
+from millpond.state.tables.table_spec import TableSpec
 
 
 @dataclass(frozen=True)
 class Materialize:
-    """The rows of one input, kept as they are, to be looked up by `key`."""
+    """The rows of one input, stored unchanged, for lookups by `key`."""
 
     key: tuple[str, ...]
 
@@ -42,11 +32,11 @@ class Materialize:
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (frozenset(binding.shape.schema.names),)
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         (delta,) = inputs
         if delta is None:
-            return Result()
+            return StepResult()
         if deltas.HASH in delta.column_names:  # of another key than the table's
             delta = delta.drop_columns([deltas.HASH])
         rows = delta if binding.shape.append_only else deltas.consolidate(delta)
-        return Result(rows if ctx.wanted else None, (Change(binding.tables[0].name, rows),))
+        return StepResult(rows if ctx.wanted else None, (Change(binding.tables[0].name, rows),))

@@ -1,15 +1,15 @@
-"""What an operator is.
+"""The operator protocol and the types that operators exchange with the engine.
 
-An operator is a frozen dataclass.  `bind` declares, once, what it needs and
-gives: where its inputs must be placed, which state tables it keeps, the shape
-of its output.  `apply` does one step of one epoch for one hash range:
+An operator is a frozen dataclass.  `bind` runs once and declares what the operator
+needs and returns: the placement of its inputs, its state tables, the shape of its
+output.  `apply` runs one step of one epoch for one hash range:
 
     deltas in + state at epoch e-1  ->  delta out + state changes
 
 It reads no clock, logs nothing, catches nothing and does not check its
 neighbours: the wrappers in `engine.checks` do.  An operator is *canonical*
-when its output is a function of the input multiset, bit for bit; otherwise it
-*remembers*, and retracts what its own output table holds (law 3).
+if its output is a function of the input multiset, bit for bit.  Otherwise it
+*remembers*: it retracts the rows that its own output table contains (law 3).
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 import pyarrow as pa
 
-from millpond.operators.bounds import Bound
-from millpond.state.table import Table
-from millpond.state.table_spec import TableSpec
+from millpond.kernels.bounds import Bound
+from millpond.state.tables.table import Table
+from millpond.state.tables.table_spec import TableSpec
 
 Kind = Literal["here", "hash", "broadcast"]
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Where the rows of one input must be before the operator may see them.
+    """Where the rows of one input must be before the operator reads them.
 
-    `here`: wherever they are.  `hash`: all rows of a key in one task; an empty
-    key is the single kind, everything in the one task that owns the global
-    group.  `broadcast`: every task sees every row.
+    `here`: in any task.  `hash`: all rows of a key in one task; with an empty key,
+    all rows in the one task that owns the global group.  `broadcast`: every task
+    reads every row.
     """
 
     kind: Kind
@@ -58,14 +58,14 @@ class Shape:
     key: tuple[str, ...] | None = None  # at most one row per key, if known
     time: str | None = None  # event-time column, bounded by `watermark`
     watermark: str | None = None  # the step whose watermark bounds `time`
-    bounds: tuple[Bound, ...] = ()  # columns whose later values are known not to fall behind
+    bounds: tuple[Bound, ...] = ()  # columns whose later values cannot fall behind a limit
 
 
 @dataclass(frozen=True)
 class Wake:
     """A table bucketed by processing time whose earliest bucket makes an epoch due, with or without input.
 
-    An epoch that is run for it drops that bucket, or at least changes it.
+    An epoch that runs because of it drops that bucket, or at least changes it.
 
     >>> Wake("remind/due", width_us=1000, after=1).due(41, now_us=42_000)
     True
@@ -81,20 +81,20 @@ class Wake:
 
 @dataclass(frozen=True)
 class Binding:
-    """An operator made concrete for its inputs: everything the engine needs."""
+    """An operator bound to its inputs: everything the engine needs."""
 
     shape: Shape
     placements: tuple[Placement, ...]
     tables: tuple[TableSpec, ...] = ()
-    view: str | None = None  # the table that *is* the output, if one is
-    placed_by: tuple[str, ...] | None = None  # key by which the output rows lie, if known
-    wire: pa.Schema | None = None  # schema after `prepare`, where it is fixed and differs from the input
-    extra: Any = None  # what else `bind` worked out for `apply`: frozen data
-    wakes: tuple[Wake, ...] = ()  # tables whose time comes by the clock
+    view: str | None = None  # the table that *is* the output, if there is one
+    placed_by: tuple[str, ...] | None = None  # key by which the output rows are placed, if known
+    wire: pa.Schema | None = None  # schema after `prepare`, if it is fixed and differs from the input
+    extra: Any = None  # other frozen data that `bind` computed for `apply`
+    wakes: tuple[Wake, ...] = ()  # tables that make an epoch due by the clock
 
 
 class Context(Protocol):
-    """What an operator may ask while it does its step."""
+    """What an operator may read while it applies a step."""
 
     step: str
     epoch: int
@@ -102,7 +102,9 @@ class Context(Protocol):
     task: int
     h_min: int
     h_max: int
-    wanted: bool  # does anybody read the output delta, or is the state table all that is needed?
+    wanted: bool  # does any step, view or sink read the output, or is only the state table needed?
+    filling: bool  # is this a backfill, which computes the state of new steps?
+    vectorize_user_code: bool  # may user code be called for many keys in one call?
 
     def table(
         self,
@@ -112,21 +114,27 @@ class Context(Protocol):
         buckets: Collection[int] | None = None,
         below_bucket: int | None = None,
     ) -> Table:
-        """A state table of this step at epoch e-1.
+        """Return a state table of this step at epoch e-1.
 
-        `everywhere` lifts the hash range; `buckets` and `below_bucket` leave out the runs of other times.
+        `everywhere` lifts the hash range; `buckets` and `below_bucket` skip the runs of other times.
         """
 
     def watermark_before(self, step: str) -> int | None:
-        """The bound (microseconds) as committed by epoch e-1; rows before it are late."""
+        """The watermark (microseconds) that epoch e-1 committed; rows before it are late."""
 
     def watermark(self, step: str) -> int | None:
-        """The bound after this epoch's rows; known from level 1 on."""
+        """The watermark after this epoch's rows; known from level 1 on."""
+
+    def watermark_at(self, step: str, share: float) -> int | None:
+        """The watermark if only this share of the rows must have come, by the delays that the step learnt.
+
+        It is never below `watermark(step)`, and equal to it if the step learns no delays.
+        """
 
 
 @dataclass(frozen=True)
 class Change:
-    """Rows for one state table: for *latest* `_w` is 1 (put) or 0 (tombstone), for *weights* a sum."""
+    """Rows for one state table: in a *latest* table `_w` is 1 (put) or 0 (tombstone), in *weights* a sum."""
 
     table: str
     rows: pa.Table
@@ -134,32 +142,26 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Result:
+class StepResult:
     out: pa.Table | None = None
     changes: tuple[Change, ...] = ()
     errors: pa.Table | None = None  # columns: row (text), reason (text), _w
-    drops: tuple[tuple[str, int], ...] = ()  # (table, bucket): buckets below it are over
+    drops: tuple[tuple[str, int], ...] = ()  # (table, bucket): drop the buckets below it
     counts: Mapping[str, int] = field(default_factory=dict)  # e.g. {"late": 3}
-    whole: bool = False  # nothing of this: the epoch must be run again, with whole rows
+    needs_full_rows: bool = False  # discard this result: the epoch must run again with full rows
+    seen: pa.Table | None = None  # of a watermark: the rows by which it moves, if not those of `out`
+    reached: pa.Table | None = None  # of a watermark: rows that only say which time was reached
 
 
-NOTHING = Result()
+NOTHING = StepResult()
 
 Inputs = tuple[pa.Table | None, ...]
 
 
 class Operator(Protocol):
-    """See the module's text.  Implementations are frozen dataclasses registered by class name.
+    """What every operator implements; optional capabilities are in `operators.traits`.
 
-    A linear operator that gives each row the origin `_o` of the row it was made of says
-    ``carries_origin = True``, and asks its inputs for `_o` when it is needed.  No other is ever asked for
-    it, and nobody gets it who did not ask.
-
-    A linear operator that neither reads state nor waits for time says ``by_piece = True``: what it gives for
-    a batch is what it gives for parts of it, put together.
-
-    An operator with all its inputs in one task may say ``alone = True``: its tables lie anywhere, and it
-    reads and writes them whole.
+    Implementations are frozen dataclasses, stored under the tags of `plan.tags`.
     """
 
     canonical: ClassVar[bool]
@@ -167,110 +169,13 @@ class Operator(Protocol):
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding: ...
 
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
-        """The columns of each input that are needed to give the `needed` output columns.
+        """The columns of each input that are required to compute the `needed` output columns.
 
-        With `_o` the origin of the rows, which comes if every step up to the sources carries it.
+        `_o` stands for the origin of the rows; it is available if every step up to the sources carries it.
         """
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result: ...
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult: ...
 
-
-@dataclass(frozen=True)
-class Ready:
-    """A step that knows its other inputs, and takes the rows of its first as they come."""
-
-    result: Result  # of the others alone
-    take: Callable[[pa.Table], Result]
-
-
-class TakesPieces(Protocol):
-    """An operator that needs its other inputs whole, and may get its first piece by piece: where all others
-    are known to begin with, it is as good as ``by_piece``."""
-
-    def ready(self, ctx: Context, binding: Binding, sides: Inputs) -> Ready:
-        """`apply` in two halves: what the other inputs come to, and what is done with rows of the first."""
-
-
-class Prepares(Protocol):
-    """An operator that can shrink its input on the sender's side of the exchange."""
-
-    def prepare(self, binding: Binding, index: int, delta: pa.Table) -> pa.Table:
-        """Rows as `apply` wants them, with `_h`; sorted by it where that is cheap."""
-
-
-class Thins(Prepares, Protocol):
-    """One that can leave out rows before all of them are there: those that `prepare` would leave out of any
-    batch which they are part of."""
-
-    def thin(self, binding: Binding, index: int, part: pa.Table) -> pa.Table: ...
-
-
-class Shrinks(Prepares, Protocol):
-    """One that can prepare a sender's rows part by part, as they come.
-
-    Law: what `united` makes of what `shrunk` made of the parts means what `prepare` makes of all of them.
-    """
-
-    def shrinks(self, binding: Binding, index: int, part: pa.Table) -> bool:
-        """Is it worth it, to judge by a first part?"""
-
-    def shrunk(self, binding: Binding, index: int, part: pa.Table) -> pa.Table: ...
-
-    def united(self, binding: Binding, index: int, parts: pa.Table) -> pa.Table: ...
-
-
-class PassesOn(Protocol):
-    """An operator that passes columns on, or sends them, without a look at them: they may be encoded."""
-
-    def looks_at(self, binding: Binding, index: int) -> frozenset[str]:
-        """The columns of an input whose values it reads in the task that gives them.
-
-        Beyond an exchange it sees plain values.  One that names columns anew says by `passes` what it gives
-        for which; others give all under their names.
-        """
-
-
-class KeepsWhole(Protocol):
-    """An operator that requires whole rows, but for some rows alone: others need only what `suffices`."""
-
-    def suffices(self, binding: Binding, needed: frozenset[str]) -> frozenset[str]:
-        """The columns of its one input that are enough as long as no row `wants_whole`."""
-
-    def wants_whole(self, delta: pa.Table, bound: int | None) -> bool:
-        """Must it see these rows whole, by the columns that suffice and the watermark of the epoch before?"""
-
-
-class ShowsRows(Protocol):
-    """An operator that needs some columns only to show the rows on which user code failed.
-
-    It can do without them until then, and asks for an epoch with whole rows by `Result.whole`.
-    """
-
-    def reads(self, binding: Binding) -> frozenset[str] | None:
-        """The columns of its first input that it cannot do without; None if it may be any."""
-
-
-class Wakes(Protocol):
-    """An operator with work to do when time passes, even without input."""
-
-    def due(
-        self, binding: Binding, earliest: Mapping[str, int], watermarks: Mapping[str, int], now_us: int
-    ) -> bool:
-        """Is something to fire or drop: earliest bucket by table, watermark bound by step, time of the epoch?
-
-        Watermarks rise by rows, so an epoch is there to fire in; what waits for the clock alone needs a
-        `Wake` in the binding, or nobody runs an epoch for it.
-        """
-
-
-class Ends(Protocol):
-    """An operator that drops buckets of its tables when watermarks pass them."""
-
-    def ends(self, binding: Binding) -> tuple[tuple[str, Bound], ...]:
-        """Which tables, each with the bound behind which its buckets are dropped."""
-
-
-ERROR_SCHEMA = pa.schema([("row", pa.string()), ("reason", pa.string()), ("_w", pa.int64())])
 
 Kernel = Callable[[pa.Table], pa.Table]
 Weights = np.ndarray[Any, np.dtype[np.int64]]

@@ -1,19 +1,19 @@
-"""PerKey: anything that can be computed from the rows of one key.
+"""PerKey: any computation over the rows of one key.
 
-Law: the output is, for every key that has rows, what the computation makes of
-them.  The state is the input itself, by key; an epoch fetches the rows of the
-keys it touches, computes the output before and after, and sends the
-difference.  Both sides see rows in one total order, floats canonical, so what
-is taken back is bit for bit what was sent.
+Law: the output is, for every key that has rows, the result of the computation on
+them.  The state is the input itself, by key.  An epoch fetches the rows of the
+keys it touches, computes the output before and after, and emits the
+difference.  Both computations see rows in one total order, with canonical floats,
+so a retraction is bit for bit the row that was emitted.
 
-It costs the size of the touched keys, not of the change: it is the reference
-that faster operators are tested against, and the way out where there is none.
+It costs the size of the touched keys, not of the change.  It is the reference
+that faster operators are tested against, and the fallback where there is none.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -21,25 +21,26 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from millpond import tuning
+from millpond.column_names import check_names
 from millpond.delta import HASH, WEIGHT, assert_non_negative, concat, consolidate, negate
 from millpond.errors import InvalidError
-from millpond.operators.bounds import Bound, among, buckets_of, kept_by
-from millpond.operators.duck import reason, statement
-from millpond.operators.expiring import Expiring
-from millpond.operators.expressions import bind_query
-from millpond.operators.flat_map import Row, python_rows
-from millpond.operators.kernel import ROW_ERRORS, error_rows, join_errors
-from millpond.operators.map import check_names
-from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
-from millpond.operators.user_code import conformed, is_row_fault, told
-from millpond.operators.watermark import stored
-from millpond.state.packed import sorted_columns
-from millpond.state.table import KeySet
-from millpond.state.table_spec import TableSpec
+from millpond.kernels.bounds import Bound, among, buckets_of, kept_by
+from millpond.kernels.duck import reason, statement
+from millpond.kernels.expression_kernel import ROW_ERRORS, error_rows, join_errors
+from millpond.kernels.expressions import bind_query, grouping_columns
+from millpond.kernels.python_function import CallsPythonFunctions
+from millpond.kernels.python_rows import Row, python_rows
+from millpond.kernels.user_code import conformed, is_row_fault, told
+from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult, by_key
+from millpond.operators.traits import ExpiresBehindBound
+from millpond.state.runs.packed import sorted_columns
+from millpond.state.tables.stored_schema import stored
+from millpond.state.tables.table import KeySet
+from millpond.state.tables.table_spec import TableSpec
 
 # DuckDB adds the rows of a group one after the other as long as all groups fit one hash table; beyond
-# that it adds partial sums, and floats could come out with other last bits.
-KEYS_PER_QUERY = 4096
+# that it adds partial sums, and the last bits of floats could differ.
 
 _WINDOW = re.compile(r"\bover\b", re.IGNORECASE)
 
@@ -47,23 +48,23 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class PerKey(Expiring):
-    """By a query over the table `input`, partitioned by the key, or by a Python function.
+class PerKey(ExpiresBehindBound, CallsPythonFunctions):
+    """Computes by a query over the table `input`, partitioned by the key, or by a Python function.
 
-    The function gets the key as a row and the key's rows as an Arrow table (a
-    row of weight 3 is there three times) and returns an Arrow table of `schema`.
+    The function receives the key as a row and the key's rows as an Arrow table (a
+    row of weight 3 occurs three times) and returns an Arrow table of `schema`.
     """
 
     key: tuple[str, ...]
-    schema: pa.Schema | None = None  # of what the function returns; a query has its own
+    schema: pa.Schema | None = None  # of the function's result; a query has its own
     function: Callable[[Row, pa.Table], pa.Table] | None = None
     sql: str | None = None
-    apart: str | None = None  # a column of the key that the query does not know: it runs for each value alone
-    passes: tuple[str, ...] = ()  # key columns that the query gives as they are
-    expires: Bound | None = None  # keys behind it are over
-    functions: tuple[Any, ...] = ()  # in Python, that the text calls
-    place: str | None = None  # one more column of `input`: the number of each row in their order
-    # The query is run for each key: its answer could depend on what other keys it sees.
+    apart: str | None = None  # a key column that the query does not know: it runs for each value separately
+    passes: tuple[str, ...] = ()  # key columns that the query passes on unchanged
+    expires: Bound | None = None  # keys behind it have expired
+    functions: tuple[Any, ...] = ()  # Python functions that the SQL calls
+    place: str | None = None  # an additional column of `input`: the number of each row in their order
+    # The query runs separately for each key: its result could depend on the other keys it sees.
     alone: bool = field(default=False, metadata={"meaning": False})
 
     canonical: ClassVar[bool] = True
@@ -103,18 +104,18 @@ class PerKey(Expiring):
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (frozenset(binding.tables[0].schema.names),)
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         (delta,) = inputs
         spec = binding.tables[0]
         drops = self.ended(ctx, binding)
         if delta is None:
-            return Result(drops=drops)
+            return StepResult(drops=drops)
         keys = KeySet.of(delta, self.key, delta.column(HASH).to_numpy())
         held = ctx.table(spec.name, buckets=buckets_of(spec, keys.columns)).lookup(keys).table
         old = self._compute(ctx, binding, held)
         new = self._compute(ctx, binding, concat([held, delta.drop_columns([HASH])]))
         errors = join_errors(new[1], None if old[1] is None else negate(old[1]))
-        return Result(
+        return StepResult(
             consolidate(concat([new[0], negate(old[0])])),
             (Change(spec.name, delta),),
             None if errors is None else consolidate(errors),
@@ -124,7 +125,7 @@ class PerKey(Expiring):
     # ------------------------------------------------------------ one side
 
     def _compute(self, ctx: Context, binding: Binding, rows: pa.Table) -> tuple[pa.Table, pa.Table | None]:
-        """(output, errors) for these rows: (old or new) rows of whole keys."""
+        """(output, errors) for these rows: all old, or all new, rows of some keys."""
         columns = sorted_columns(binding.tables[0], rows)
         hashes, w = columns.pop(HASH).to_numpy(), columns.pop(WEIGHT)
         ordered = pa.table(list(columns.values()), schema=binding.tables[0].schema)
@@ -159,7 +160,7 @@ class PerKey(Expiring):
         schema = binding.shape.schema
         found: list[pa.Table] = []
         failed: dict[int, str] = {}
-        most = 1 if self.alone or apart is not None else KEYS_PER_QUERY
+        most = 1 if self.alone or apart is not None else tuning.PER_KEY_KEYS_PER_QUERY
         pending = [(k, min(k + most, len(keys))) for k in range(0, len(keys), most)]
         while pending:
             first, last = pending.pop()
@@ -198,18 +199,23 @@ class PerKey(Expiring):
         return found, failed
 
 
-def is_run_alone(sql: str) -> bool:
-    """Must a user's query be run for each key alone?
+def is_run_alone(sql: str, key: Sequence[str]) -> bool:
+    """Whether a user's query must run separately for each key.
 
-    Windows must: DuckDB's sort leaves the order of rows that tie to chance, and floats are added in the
-    order of a tree over the rows of all keys.
+    One query may serve many keys only if it groups the rows of `input` by all columns of the key.  Window
+    functions must run alone even then: DuckDB's sort leaves the order of ties undefined, and floats are
+    added in the order of a tree over the rows of all keys.
 
-    >>> is_run_alone("select k, sum(x) over (order by t) as s from input")
+    >>> is_run_alone("select k, sum(x) as s from input group by k", ["k"])
+    False
+    >>> is_run_alone("select sum(x) as s from input", ["k"])
+    True
+    >>> is_run_alone("select k, sum(x) over (order by t) as s from input group by k", ["k"])
     True
     """
-    return _WINDOW.search(sql) is not None
+    return _WINDOW.search(sql) is not None or not set(key) <= grouping_columns(sql)
 
 
 def _global_key(count: int) -> pa.Table:
-    """The one key of no columns, as rows."""
+    """The single key without columns, as rows."""
     return pa.table({WEIGHT: np.ones(count, np.int64)})

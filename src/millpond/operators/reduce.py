@@ -1,9 +1,9 @@
-"""Reduce: one row per key, made of all its rows two by two.
+"""Reduce: one row per key, made by combining its rows two at a time.
 
 Law: the output is, for every key that has rows, the fold of its rows in their
-total order (a row of weight 3 three times), so it is a function of the rows
-that are there, in whatever order they came and whatever was taken back.  The
-work is that of PerKey: an epoch folds the keys it touches anew, which costs
+total order (a row of weight 3 counts three times).  So it is a function of the
+current rows, in whatever order they arrived and whatever was retracted.  PerKey
+does the work: an epoch folds the keys it touches again, which costs
 the size of those keys.  A key on which the function fails is an error row and
 has no output (law 9).
 """
@@ -17,9 +17,8 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from millpond.operators.bounds import Bound
-from millpond.operators.expiring import Expiring
-from millpond.operators.flat_map import (
+from millpond.kernels.bounds import Bound
+from millpond.kernels.python_rows import (
     Row,
     arrow_values,
     python_rows,
@@ -28,9 +27,10 @@ from millpond.operators.flat_map import (
     row_type,
     row_values,
 )
-from millpond.operators.operator import Binding, Context, Inputs, Result, Shape
+from millpond.operators.operator import Binding, Context, Inputs, Shape, StepResult
 from millpond.operators.per_key import PerKey
-from millpond.operators.watermark import stored
+from millpond.operators.traits import ExpiresBehindBound
+from millpond.state.tables.stored_schema import stored
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Fold:
 
     @property
     def __wrapped__(self) -> Callable[[Row, Row], Any]:
-        return self.function  # errors are told at the user's own line
+        return self.function  # errors report the user's own line
 
     def __call__(self, key: Row, rows: pa.Table) -> pa.Table:
         if rows.num_rows == 1:
@@ -61,7 +61,7 @@ class Fold:
         return pa.table(columns, schema=self.schema)
 
     def _values(self, key: Row, given: Any) -> tuple[Any, ...]:
-        """A row of all columns, from one that may leave out the key."""
+        """A row of all columns, from one that may omit the key."""
         names = tuple(self.schema.names)
         mine = row_fields(given)
         short = self._without_key
@@ -88,10 +88,10 @@ def _same(one: Any, other: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Reduce(Expiring):
+class Reduce(ExpiresBehindBound):
     key: tuple[str, ...]
-    function: Callable[[Row, Row], Any]  # two rows of the key to one, with or without the key columns
-    expires: Bound | None = None  # keys behind it are over
+    function: Callable[[Row, Row], Any]  # two rows of the key -> one; key columns optional
+    expires: Bound | None = None  # keys behind it have expired
 
     canonical: ClassVar[bool] = True
 
@@ -103,7 +103,7 @@ class Reduce(Expiring):
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (frozenset(binding.tables[0].schema.names),)
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         return self._per_key(binding.shape.schema).apply(ctx, binding, inputs)
 
     def _per_key(self, schema: pa.Schema) -> PerKey:

@@ -1,7 +1,7 @@
-"""Scan: where rows enter.  It keeps no state; its source's position is in the manifest.
+"""Scan: reads rows from a source.  It has no state; its source's position is in the manifest.
 
-Where a step asks for the origin of rows, the scan numbers them in the order in
-which the epoch admitted them, whatever task reads them (law 3).
+If a step requires the origin of rows, the scan numbers them in the order in
+which the epoch admitted them, whichever task reads them (law 3).
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import pyarrow as pa
 
 from millpond.delta import ORIGIN, ORIGIN_BITS
 from millpond.errors import InternalError
-from millpond.operators.operator import Binding, Context, Inputs, Result, Shape
+from millpond.operators.operator import Binding, Context, Inputs, Shape, StepResult
+from millpond.operators.traits import CarriesOrigin
 
 
 @dataclass(frozen=True)
-class Scan:
+class Scan(CarriesOrigin):
     """Rows of a source (see `sources.source.Source`), read by the tasks of level 0."""
 
     source: Any
@@ -26,7 +27,6 @@ class Scan:
     append_only: bool
 
     canonical: ClassVar[bool] = True
-    carries_origin: ClassVar[bool] = True
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         return Binding(Shape(self.schema, self.append_only), ())
@@ -34,12 +34,12 @@ class Scan:
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return ()
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         raise InternalError("a scan has no inputs to apply", step=ctx.step)
 
 
 def with_origin(rows: pa.Table, split: int, before: int) -> pa.Table:
-    """Rows of one split of the epoch, numbered; `before` of it were read already.
+    """Number the rows of one split of the epoch; `before` rows of it have been read already.
 
     >>> [n - (3 << ORIGIN_BITS) for n in with_origin(pa.table({"k": ["a", "b"]}), 3, 5)["_o"].to_pylist()]
     [5, 6]

@@ -1,12 +1,12 @@
-"""Session: rows of a key that follow each other within a gap, over time that a watermark bounds.
+"""Session: groups rows of a key that follow each other within a gap, over time bounded by a watermark.
 
-Law: each row comes out with the start and the end of its session: the first
-time in it, and the last time plus the gap.  A row that comes between two
-sessions makes them one; their rows are taken back and given anew.
+Law: each row is emitted with the start and the end of its session: the first
+time in it, and the last time plus the gap.  A row that arrives between two
+sessions merges them; their rows are retracted and emitted again.
 
-No row within reach of a session comes any more once the watermark has passed its
-end, so rows are kept in buckets by the end of their session and dropped with
-them.  An epoch costs the open sessions of the keys that it touches.
+Once the watermark has passed the end of a session, no row can extend it.  So rows
+are stored in buckets by the end of their session and dropped with them.  An epoch
+costs the open sessions of the keys that it touches.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ import pyarrow as pa
 from millpond.delta import HASH, WEIGHT, concat, consolidate, negate, weights, with_weights
 from millpond.errors import InvalidError
 from millpond.identity import one_chunk
-from millpond.operators.bounds import Bound, kept_by
-from millpond.operators.event_time import check_time, micros, without_time
-from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
-from millpond.operators.watermark import stored
+from millpond.kernels.bounds import Bound, kept_by
+from millpond.kernels.event_time import check_time, micros, without_time
+from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult, by_key
+from millpond.operators.traits import EndsState
 from millpond.operators.window import END, START
-from millpond.state.table import KeySet
-from millpond.state.table_spec import TableSpec
+from millpond.state.tables.stored_schema import stored
+from millpond.state.tables.table import KeySet
+from millpond.state.tables.table_spec import TableSpec
 
 LEAST_WIDTH_US = 1_000_000
 
 
 @dataclass(frozen=True)
-class Session:
+class SessionWindow(EndsState):
     key: tuple[str, ...]
     time: str
     gap_us: int
@@ -67,13 +68,13 @@ class Session:
     def ends(self, binding: Binding) -> tuple[tuple[str, Bound], ...]:
         return ((binding.tables[0].name, binding.extra),)
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         (delta,) = inputs
         (spec,) = binding.tables
         end: Bound = binding.extra
         drops = end.drops(ctx.watermark, spec)
         if delta is None:
-            return Result(drops=drops)
+            return StepResult(drops=drops)
         _, usable = micros(delta.column(self.time))
         delta, errors = without_time(delta, usable, self.time)
         names = [n for n in spec.schema.names if n not in (START, END)]
@@ -83,11 +84,11 @@ class Session:
         whole = consolidate(concat([held.select([*names, WEIGHT]), fresh]))
         out = consolidate(concat([self._windowed(whole, spec), negate(held)]))
         if not out.num_rows:
-            return Result(errors=errors, drops=drops)
-        return Result(out, (Change(spec.name, out),), errors, drops)
+            return StepResult(errors=errors, drops=drops)
+        return StepResult(out, (Change(spec.name, out),), errors, drops)
 
     def _windowed(self, rows: pa.Table, spec: TableSpec) -> pa.Table:
-        """All rows of some keys, with their sessions."""
+        """Assign sessions to all rows of some keys."""
         kind = spec.schema.field(START).type
         numbers = KeySet.of(rows, self.key).inverse
         at, _ = micros(rows.column(self.time))

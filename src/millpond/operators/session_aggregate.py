@@ -1,10 +1,10 @@
-"""SessionAggregate: aggregates of sessions, over append-only time that a watermark bounds.
+"""SessionAggregate: aggregates of sessions, over append-only time bounded by a watermark.
 
 Law: one row per session of each key, with its start, its end and the aggregates
-of its rows (see `session`); what it gives is `Aggregate` over what `Session` gives.
+of its rows (see `session`); the output equals `Aggregate` over `SessionWindow`.
 
-A session is an interval and its accumulators, so two that meet are one by adding
-them up, and no row is kept.  Senders make sessions of their own rows.  An epoch
+A session is an interval with its accumulators, so two sessions merge by adding
+them up, and no row is stored.  Senders form sessions of their own rows.  An epoch
 costs the open sessions of the keys that it touches.
 """
 
@@ -21,18 +21,19 @@ import pyarrow as pa
 from millpond.delta import HASH, WEIGHT, concat, negate, weights, with_weights
 from millpond.errors import InvalidError
 from millpond.identity import one_chunk, take
-from millpond.operators.accumulators import Accumulator, Fields, accumulator, is_number
+from millpond.kernels.accumulators import Accumulator, Fields, accumulator, is_number
+from millpond.kernels.bounds import Bound, kept_by
+from millpond.kernels.event_time import check_time, micros
+from millpond.kernels.expression_kernel import error_rows, join_errors
 from millpond.operators.aggregate import Agg
-from millpond.operators.bounds import Bound, kept_by
-from millpond.operators.event_time import check_time, micros
-from millpond.operators.kernel import error_rows, join_errors
-from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
+from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult, by_key
 from millpond.operators.session import LEAST_WIDTH_US
-from millpond.operators.watermark import stored
+from millpond.operators.traits import EndsState, PreparesInput
 from millpond.operators.window import END, START
 from millpond.ordering import Order, stable_argsort
-from millpond.state.table import KeySet
-from millpond.state.table_spec import TableSpec
+from millpond.state.tables.stored_schema import stored
+from millpond.state.tables.table import KeySet
+from millpond.state.tables.table_spec import TableSpec
 
 Ints = npt.NDArray[np.int64]
 ROWS = "_n"
@@ -67,7 +68,7 @@ class _Sessions:
 
 
 @dataclass(frozen=True)
-class SessionAggregate:
+class SessionAggregate(PreparesInput, EndsState):
     key: tuple[str, ...]
     time: str
     gap_us: int
@@ -137,13 +138,13 @@ class SessionAggregate:
 
     # -- one epoch ---------------------------------------------------------------------
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         (delta,) = inputs
         (spec,) = binding.tables
         end: Bound = binding.extra[0]
         drops = end.drops(ctx.watermark, spec)
         if delta is None or not delta.num_rows:
-            return Result(drops=drops)
+            return StepResult(drops=drops)
         keys = KeySet.of(delta, self.key, one_chunk(delta.column(HASH)).to_numpy())
         found = ctx.table(spec.name).lookup(keys)
         ends = micros(found.table.column(END))[0]
@@ -157,7 +158,7 @@ class SessionAggregate:
         gone = before.filter(pa.array(~_still(spec, old, before, new, after)))
         rows = [_weighted(after.select([*state, HASH]), 1), _weighted(gone.select([*state, HASH]), 0)]
         errors = self._errors(binding, keys, old, new)
-        return Result(out, (Change(spec.name, pa.concat_tables(rows)),), errors, drops)
+        return StepResult(out, (Change(spec.name, pa.concat_tables(rows)),), errors, drops)
 
     def _read(self, binding: Binding, table: pa.Table, key: Ints, last: Ints) -> _Sessions:
         kinds: Sequence[Accumulator] = binding.extra[1]
@@ -175,7 +176,7 @@ class SessionAggregate:
         return _Sessions(key, at, last, _ints(table.column(ROWS)), fields)
 
     def _merged(self, binding: Binding, held: _Sessions, fresh: _Sessions) -> tuple[_Sessions, _Sessions]:
-        """(sessions that are no more as they were, what they are now)."""
+        """(old sessions that changed, the sessions that replace them)."""
         both = held.plus(fresh)
         order = np.lexsort((both.last, both.first, both.key))
         both = both.some(order)
@@ -195,7 +196,7 @@ class SessionAggregate:
         return both.some(np.flatnonzero(touched)), new.some(np.flatnonzero(came))
 
     def _rows(self, binding: Binding, keys: KeySet, sessions: _Sessions) -> pa.Table:
-        """All that is known of sessions, by columns: what is shown and what is kept."""
+        """All columns of sessions: the visible ones and the stored ones."""
         at = binding.shape.schema.field(START).type
         columns: dict[str, Any] = {k: take(one_chunk(keys.columns.column(k)), sessions.key) for k in self.key}
         columns[START] = pa.array(sessions.first).cast(at)
@@ -247,27 +248,27 @@ def _weighted(rows: pa.Table, weight: int) -> pa.Table:
 
 
 def _by_key_and_time(key: Ints, at: Ints, *, rows: bool) -> tuple[Ints, Ints, Ints]:
-    """Keys and times sorted by both, and which rows they are of, if that is asked for."""
+    """Keys and times sorted by both, and the row of each if `rows` is set."""
     low = int(at.min()) if len(at) else 0
     bits = (int(at.max()) - low).bit_length() if len(at) else 0
     if bits + int(key.max(initial=0)).bit_length() > 63:
         order = np.lexsort((at, key))
         return key[order], at[order], order
-    words = (key << bits | (at - low)).view(np.uint64)  # sorted many times faster than pairs
+    words = (key << bits | (at - low)).view(np.uint64)  # sorts many times faster than pairs
     order = stable_argsort(words) if rows else np.empty(0, np.int64)
     found = (words[order] if rows else np.sort(words)).view(np.int64)
     return found >> bits, (found & ((1 << bits) - 1)) + low, order
 
 
 def _begins(key: Ints, first: Ints, reach: Ints, gap: int) -> npt.NDArray[np.bool_]:
-    """Where a session begins, in intervals sorted by key and first time; `reach` is how far they came."""
+    """Where a session begins, in intervals sorted by key and first time; `reach`: the latest time so far."""
     begins = np.ones(len(key), np.bool_)
     begins[1:] = (key[1:] != key[:-1]) | (first[1:] - reach[:-1] > gap)
     return begins
 
 
 def _furthest(key: Ints, last: Ints) -> Ints:
-    """The greatest `last` of each key up to and with each row."""
+    """The greatest `last` of each key, up to and including each row."""
     order = np.argsort(last, kind="stable")
     rank = np.empty(len(last), np.int64)
     rank[order] = np.arange(len(last))
@@ -278,7 +279,7 @@ def _furthest(key: Ints, last: Ints) -> Ints:
 def _still(
     spec: TableSpec, old: _Sessions, before: pa.Table, new: _Sessions, after: pa.Table
 ) -> npt.NDArray[np.bool_]:
-    """Which of the old rows are replaced by a new one in their place: the same key, start and bucket."""
+    """Which of the old rows a new one replaces in its place: the same key, start and bucket."""
     places = [np.column_stack([s.key, s.first, spec.buckets(t)]) for s, t in ((old, before), (new, after))]
     both, inverse = np.unique(np.concatenate(places), axis=0, return_inverse=True)
     inverse = inverse.reshape(-1)

@@ -1,7 +1,7 @@
-"""Shard: rows dealt to a fixed number of shards, for state that belongs to no key.
+"""Shard: distributes rows over a fixed number of shards, for state that belongs to no key.
 
-Linear.  The shard of a row follows from its columns alone, so it is the same
-whatever the parallelism, and a row is taken back from where it went (law 3).
+Linear.  The shard of a row depends on its columns alone, so it is the same
+at any parallelism, and a row is retracted from the shard it was sent to (law 3).
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ import pyarrow as pa
 
 from millpond import hashing
 from millpond.errors import InvalidError
-from millpond.operators.kernel import canonical_rows, visible
-from millpond.operators.operator import HERE, Binding, Context, Inputs, Result, Shape
+from millpond.kernels.expression_kernel import canonical_rows, visible
+from millpond.operators.operator import HERE, Binding, Context, Inputs, Shape, StepResult
+from millpond.operators.traits import CarriesOrigin
 
 SHARD = "shard"
 SHARDS_MAX = 32768
 
 
 @dataclass(frozen=True)
-class Shard:
-    """Adds the column `shard`, from 0 to n - 1; by all plain columns, or by some."""
+class Shard(CarriesOrigin):
+    """Adds the column `shard`, from 0 to n - 1, by the hash of all plain columns or of some."""
 
     n: int
     by: tuple[str, ...] = ()
 
     canonical: ClassVar[bool] = True
-    carries_origin: ClassVar[bool] = True
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         (shape,) = inputs
@@ -55,11 +55,11 @@ class Shard:
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return ((needed - {SHARD}) | frozenset(binding.extra if SHARD in needed else ()),)
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         (delta,) = inputs
         if delta is None or any(name not in delta.column_names for name in binding.extra):
-            return Result(delta)
+            return StepResult(delta)
         rows = canonical_rows(visible(delta))
         hashes = hashing.hash_columns([rows.column(name) for name in binding.extra], delta.num_rows)
         shards = pa.array((hashes % np.uint64(self.n)).astype(np.int32))
-        return Result(delta.append_column(pa.field(SHARD, pa.int32()), shards))
+        return StepResult(delta.append_column(pa.field(SHARD, pa.int32()), shards))

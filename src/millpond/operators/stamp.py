@@ -1,8 +1,8 @@
-"""Stamp: the time of the epoch in which a row came, put into the row.
+"""Stamp: adds the time of the epoch that read a row to the row.
 
-Linear in what comes, but no function of the row alone: a retraction would get
-another time than its row, so the input must never retract.  The time stays with
-the row from here on.  What the step gave cannot be computed again, only kept.
+Linear over its input, but not a function of the row alone: a retraction would get
+another time than its row, so the input must never retract.  The row keeps this time
+in all later steps.  The output cannot be recomputed, only stored.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.errors import InvalidError
-from millpond.operators.operator import HERE, Binding, Context, Inputs, Result, Shape
+from millpond.operators.operator import HERE, Binding, Context, Inputs, Shape, StepResult
+from millpond.operators.traits import AppliesByBatch, CarriesOrigin, DependsOnArrival
 
 INSTANT = pa.timestamp("us", tz="UTC")
 
 
 @dataclass(frozen=True)
-class Stamp:
-    """`column` is added, or takes the place of one of that name; `owner` tells equal steps apart.
+class Stamp(CarriesOrigin, AppliesByBatch, DependsOnArrival):
+    """`column` is added, or replaces the column of that name; `owner` distinguishes equal steps.
 
     >>> Stamp("seen", "clicks").column
     'seen'
@@ -31,9 +32,6 @@ class Stamp:
     owner: str
 
     canonical: ClassVar[bool] = True
-    carries_origin: ClassVar[bool] = True
-    by_piece: ClassVar[bool] = True  # an epoch has one time
-    once: ClassVar[bool] = True  # depends on when rows came
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         (shape,) = inputs
@@ -64,11 +62,11 @@ class Stamp:
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (needed - {self.column},)
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         (delta,) = inputs
         if delta is None:
-            return Result()
+            return StepResult()
         values = pa.array(np.full(delta.num_rows, ctx.now_us, np.int64)).cast(INSTANT)
         if self.column in delta.column_names:
             delta = delta.drop_columns([self.column])
-        return Result(delta.append_column(pa.field(self.column, INSTANT), values))
+        return StepResult(delta.append_column(pa.field(self.column, INSTANT), values))

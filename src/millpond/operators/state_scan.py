@@ -1,7 +1,7 @@
-"""StateScan: the rows that a table holds, as if they came in now.
+"""StateScan: emits the rows of a table as if they arrived now.
 
-Stands in a backfill for a step that ran long before: what a table holds at an
-epoch is the sum of all deltas that the step ever gave.
+In a backfill it replaces a step that has run before: the content of a table at an
+epoch is the sum of all deltas that the step ever emitted.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from millpond.errors import InternalError
-from millpond.operators.operator import Binding, Context, Inputs, Result, Shape
-from millpond.state.table_spec import TableSpec
+from millpond.operators.operator import Binding, Context, Inputs, Shape, StepResult
+from millpond.state.tables.table_spec import TableSpec
 
 
 @dataclass(frozen=True)
 class StateScan:
-    """Rows of a table of the epoch that a backfill starts from, read by hash range."""
+    """Rows of a table at the epoch that a backfill starts from, read by hash range."""
 
     table: TableSpec
     shape: Shape
@@ -29,5 +29,5 @@ class StateScan:
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return ()
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         raise InternalError("a scan has no inputs to apply", step=ctx.step)

@@ -1,18 +1,18 @@
-"""TopN: the first rows of every key in a given order.
+"""TopN: the first n rows of every key in an order.
 
 Law: the output is a function of the input multiset (canonical): ties in the
 order are broken by all other columns.  An epoch costs the touched keys times
-(offset + n) plus the retracted rows, never the size of a key: the head of a key
+(offset + n) plus the retracted rows, never the size of a key.  The head of a key
 at e-1, merged with the delta, is certain up to the last row fetched, so more
-is fetched only for keys whose head lost more rows than it gained.
+rows are fetched only for keys whose head lost more rows than it gained.
 
-Over append-only input a row that has left the head never comes back: then the
-table (`<step>/head`) holds the heads alone, and senders send theirs.  Where
-rows can be retracted the table (`<step>/rows`) holds all of them.
+Over append-only input a row that has left the head never returns: the table
+(`<step>/head`) then stores only the heads, and senders send theirs.  Where
+rows can be retracted, the table (`<step>/rows`) stores all of them.
 
-With ties, all rows equal in the order to the n-th one are in.  Such a group is
-fetched whole only when it enters, leaves or changes its rank; otherwise only
-the changed rows of the group come out.
+With ties, all rows equal in the order to the n-th one are included.  Such a group
+is fetched completely only when it enters, leaves or changes its rank; otherwise
+only the changed rows of the group are emitted.
 
 A hot or global key is ranked in two stages, `split(buckets)`: the heads of
 (key, bucket of the row's hash), then the heads of these.
@@ -29,20 +29,20 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millpond import hashing
+from millpond.column_names import check_names
 from millpond.delta import HASH, WEIGHT, consolidate, weights
 from millpond.errors import InvalidError
 from millpond.identity import one_chunk, take
-from millpond.operators.bounds import Bound, among, buckets_of, kept_by
-from millpond.operators.expiring import Expiring
-from millpond.operators.hopeful import hopeful
-from millpond.operators.keyed import Keyed, as_declared, some_keys
-from millpond.operators.map import check_names
-from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
-from millpond.operators.ranked import Counted, Ranked, Unread, rank
-from millpond.operators.watermark import stored
+from millpond.kernels.bounds import Bound, among, buckets_of, kept_by
+from millpond.kernels.keyed_rows import Keyed, as_declared, some_keys
+from millpond.kernels.ranking import Counted, Ranked, Unread, rank
+from millpond.kernels.top_n_candidates import candidates
+from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult, by_key
+from millpond.operators.traits import DropsUnneededRows, ExpiresBehindBound, NamesColumnsRead
 from millpond.ordering import Order
-from millpond.state.table import KeySet
-from millpond.state.table_spec import TableSpec
+from millpond.state.tables.stored_schema import stored
+from millpond.state.tables.table import KeySet
+from millpond.state.tables.table_spec import TableSpec
 
 Ints = npt.NDArray[np.int64]
 
@@ -50,7 +50,7 @@ BUCKET = "__bucket"
 
 
 @dataclass(frozen=True)
-class TopN(Expiring):
+class TopN(ExpiresBehindBound, DropsUnneededRows, NamesColumnsRead):
     """`rank_column` counts rows from 1 within the key; with ties it is SQL's rank()."""
 
     key: tuple[str, ...]
@@ -60,7 +60,7 @@ class TopN(Expiring):
     with_ties: bool = False
     rank_column: str | None = None
     buckets: int | None = None  # the first of two stages: rank within (key, bucket)
-    expires: Bound | None = None  # keys behind it are over
+    expires: Bound | None = None  # keys behind it have expired
 
     canonical: ClassVar[bool] = True
 
@@ -69,7 +69,7 @@ class TopN(Expiring):
         return self.offset + self.n
 
     def split(self, buckets: int) -> tuple[TopN, TopN]:
-        """Two stages that together give the same: for hot keys and the global one."""
+        """Split into two stages with the same result, for hot keys and the global one."""
         return replace(self, n=self.last, offset=0, rank_column=None, buckets=buckets), self
 
     # -- declaration -----------------------------------------------------------------
@@ -134,16 +134,16 @@ class TopN(Expiring):
     # -- the sender's side -------------------------------------------------------------
 
     def looks_at(self, binding: Binding, index: int) -> frozenset[str]:
-        if self.buckets is not None:  # by the hash of the row
+        if self.buckets is not None:  # by the hash of the complete row
             return frozenset(binding.tables[0].schema.names)
         return frozenset({*self.key, *(o.column for o in self.order)})
 
     def thin(self, binding: Binding, index: int, part: pa.Table) -> pa.Table:
-        """Of some of a sender's rows those that may be in a head: who is behind others stays behind."""
+        """The rows of a batch that can be in a head: a row behind n others stays behind them."""
         if not binding.extra or self.buckets is not None:
             return part
         spec = binding.tables[0]
-        return hopeful(part, spec.key, self._orders(spec)[0], self.last)
+        return candidates(part, spec.key, self._orders(spec)[0], self.last)
 
     def prepare(self, binding: Binding, index: int, delta: pa.Table) -> pa.Table:
         spec = binding.tables[0]
@@ -155,24 +155,24 @@ class TopN(Expiring):
         delta = delta.select([*names, *([WEIGHT] if WEIGHT in delta.column_names else [])])
         if binding.extra:  # append-only: a row outside the sender's head is outside every head
             chosen, _ = self._orders(spec)
-            delta = hopeful(delta, spec.key, chosen, self.last)
+            delta = candidates(delta, spec.key, chosen, self.last)
         hashes = hashing.hash_columns([delta.column(name) for name in spec.key], delta.num_rows)
         return delta.append_column(pa.field(HASH, pa.uint64()), pa.array(hashes))
 
     # -- one epoch ---------------------------------------------------------------------
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         (spec,) = binding.tables
         names = spec.schema.names
         drops = self.ended(ctx, binding)
         if inputs[0] is None:
-            return Result(drops=drops)
+            return StepResult(drops=drops)
         hidden = [name for name in (WEIGHT, HASH) if name in inputs[0].column_names]
         delta = inputs[0].select([*names, *hidden])
-        if not binding.extra:  # rows that only ever come cannot cancel, and ranking sums up equal ones
+        if not binding.extra:  # append-only rows cannot cancel, and ranking sums up equal ones
             delta = consolidate(delta)
         if not delta.num_rows:
-            return Result(drops=drops)
+            return StepResult(drops=drops)
         hashes = one_chunk(delta.column(HASH)).to_numpy() if HASH in delta.column_names else None
         keys = KeySet.of(delta, spec.key, hashes)
         part = Keyed(Unread(names, delta), weights(delta), keys.inverse)
@@ -199,19 +199,19 @@ class TopN(Expiring):
                 old, new = ranked.within(0, self.last, self.with_ties)
                 kept.append(_with_hash(ranked.table(names, new - old), here, ranked.key[new != old]))
             pending = pending[~settled]
-            # Enough whatever of them is gone; only a group of peers can need more.
+            # Enough however many of the fetched rows are retracted; only a group of ties can need more.
             enough = self.last + gone[pending]
             wanted[pending] = np.where(enough > wanted[pending], enough, 2 * wanted[pending])
         change = pa.concat_tables(kept) if binding.extra else delta
-        if binding.extra and alike:  # what is shown of a head is the head
+        if binding.extra and alike:  # the output is exactly the change of the heads
             out = as_declared(_weighted(binding.shape.schema), change.drop_columns([HASH]).columns)
         else:
             out = pa.concat_tables(shown)
         changes = (Change(spec.name, change),) if change.num_rows else ()
-        return Result(out if out.num_rows else None, changes, drops=drops)
+        return StepResult(out if out.num_rows else None, changes, drops=drops)
 
     def _orders(self, spec: TableSpec) -> tuple[tuple[Order, ...], tuple[Order, ...]]:
-        """How rows of a key are ranked, and how ties are broken: together, the table's order."""
+        """The order that ranks rows of a key, and the one that breaks ties: together, the table's order."""
         chosen = [o for o in self.order if o.column not in spec.key]
         return spec.order_within_key[: len(chosen)], spec.order_within_key[len(chosen) :]
 
@@ -253,14 +253,14 @@ def _weighted(schema: pa.Schema) -> pa.Schema:
 
 
 def _with_hash(rows: pa.Table, keys: KeySet, key: Ints) -> pa.Table:
-    """Rows with the hash of the key that each has."""
+    """Append the hash of each row's key."""
     return rows.append_column(pa.field(HASH, pa.uint64()), pa.array(keys.hashes[key]))
 
 
 def _numbered(
     ranked: Ranked, w: Ints, counted: Counted, offset: int, with_ties: bool
 ) -> tuple[Ints, Ints, Ints]:
-    """(row, rank, weight): each place of its own, or all peers at one."""
+    """(row, rank, weight): a separate rank for each row, or one rank for all ties."""
     rows = np.flatnonzero(w)
     if with_ties:
         return rows, counted.first[rows] + 1, w[rows]

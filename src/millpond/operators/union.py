@@ -1,6 +1,7 @@
-"""Union: the rows of several inputs of one schema, with all their weights.
+"""Union: the rows of several inputs with the same schema, with all their weights.
 
-Linear, and UNION ALL: a row that two inputs hold is there twice.
+Linear; this is UNION ALL: a row that two inputs contain occurs twice.
+The watermark is the least of the inputs' (`engine.task.settled_watermarks`).
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ import pyarrow as pa
 
 from millpond.delta import HASH, concat
 from millpond.errors import InvalidError
-from millpond.operators.bounds import of_all
-from millpond.operators.operator import HERE, Binding, Context, Inputs, Result, Shape
+from millpond.kernels.bounds import of_all
+from millpond.operators.operator import HERE, Binding, Context, Inputs, Shape, StepResult
+from millpond.operators.traits import CarriesOrigin
 
 
 @dataclass(frozen=True)
-class Union:
+class Union(CarriesOrigin):
     canonical: ClassVar[bool] = True
-    carries_origin: ClassVar[bool] = True
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         if not inputs:
@@ -27,12 +28,18 @@ class Union:
         first = inputs[0]
         for place, other in enumerate(inputs[1:], 2):
             self._check(step, first.schema, place, other.schema)
-        times = {(shape.time, shape.watermark) for shape in inputs}
-        time, watermark = times.pop() if len(times) == 1 else (None, None)
+        time, watermark = self._time(step, inputs)
         append_only = all(shape.append_only for shape in inputs)
         key = first.key if len(inputs) == 1 else None
         bounds = of_all([shape.bounds for shape in inputs])
         return Binding(Shape(first.schema, append_only, key, time, watermark, bounds), (HERE,) * len(inputs))
+
+    def _time(self, step: str, inputs: tuple[Shape, ...]) -> tuple[str | None, str | None]:
+        """The time column and its watermark: the inputs' own, or the least of them, named by this step."""
+        times, marks = {shape.time for shape in inputs}, {shape.watermark for shape in inputs}
+        if len(times) > 1 or None in times or None in marks:
+            return None, None
+        return times.pop(), marks.pop() if len(marks) == 1 else step
 
     def _check(self, step: str, first: pa.Schema, place: int, other: pa.Schema) -> None:
         if other.names != first.names:
@@ -54,14 +61,14 @@ class Union:
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (needed,) * len(binding.placements)
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         given = [self._without_hash(delta) for delta in inputs if delta is not None]
         if not given:
-            return Result()
-        # Another consumer of an input may have kept more of its columns than were asked for here.
+            return StepResult()
+        # An input may have more columns than this step required, for another consumer.
         common = [name for name in given[0].column_names if all(name in d.column_names for d in given)]
         weight = [] if "_w" in common or all("_w" not in d.column_names for d in given) else ["_w"]
-        return Result(
+        return StepResult(
             concat([d.select([n for n in (*common, *weight) if n in d.column_names]) for d in given])
         )
 

@@ -1,8 +1,8 @@
 """Unnest: for each row, one row for every element of its lists.
 
-Linear.  Lists of one row are walked together, the shorter ones padded with
-NULL; a row whose lists are empty or NULL gives none.  A row whose expression
-fails is an error row.
+Linear.  Lists of one row are unnested in parallel, the shorter ones padded with
+NULL; a row whose lists are all empty or NULL produces no rows.  A row whose
+expression fails is an error row.
 """
 
 from __future__ import annotations
@@ -14,23 +14,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.column_names import check_names
 from millpond.delta import weights
 from millpond.errors import InvalidError
 from millpond.identity import one_chunk, take
-from millpond.operators.expressions import bind
-from millpond.operators.kernel import project
-from millpond.operators.map import check_names
-from millpond.operators.operator import HERE, Binding, Context, Inputs, Result, Shape
+from millpond.kernels.expression_kernel import project
+from millpond.kernels.expressions import bind
+from millpond.kernels.python_function import CallsPythonFunctions
+from millpond.operators.operator import HERE, Binding, Context, Inputs, Shape, StepResult
 
 _LIST = "list.{}"
 
 
 @dataclass(frozen=True)
-class Unnest:
+class Unnest(CallsPythonFunctions):
     """All columns of the input, and the elements of these lists: (name, SQL expression)."""
 
     lists: tuple[tuple[str, str], ...]
-    functions: tuple[Any, ...] = ()  # in Python, that the text calls
+    functions: tuple[Any, ...] = ()  # Python functions that the SQL calls
 
     canonical: ClassVar[bool] = True
 
@@ -58,10 +59,10 @@ class Unnest:
         used = {column for _, e in binding.extra for column in e.needs}
         return ((needed - own) | frozenset(used),)
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         (delta,) = inputs
         if delta is None:
-            return Result()
+            return StepResult()
         own = [(n, bind(_schema(delta), f'"{n}"')) for n in _visible(delta, binding)]
         found = project(delta, [*own, *((_LIST.format(name), e) for name, e in binding.extra)])
         rows = found.rows
@@ -75,7 +76,7 @@ class Unnest:
             columns.append(_elements(array, length, origin, place))
         names = [*(n for n, _ in own), *(name for name, _ in binding.extra)]
         out = pa.table([*columns, pa.array(weights(rows)[origin])], names=[*names, "_w"])
-        return Result(out, errors=found.errors)
+        return StepResult(out, errors=found.errors)
 
 
 def _elements(array: pa.Array, length: np.ndarray, origin: np.ndarray, place: np.ndarray) -> pa.Array:

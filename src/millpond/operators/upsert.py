@@ -1,8 +1,8 @@
-"""Upsert: a table with a primary key, at the boundary.
+"""Upsert: a table with a primary key, at the boundary of the plan.
 
-Law: at most one row per key; a row put again replaces the old one (the old is
-retracted), and a delete of a key that is not there is refused as an error row.
-Changes apply one after the other, by sequence: how they are cut into epochs
+Law: at most one row per key.  A put of an existing key replaces the old row (which
+is retracted), and a delete of a missing key is refused as an error row.
+Changes apply one after the other, by sequence: how they are split into epochs
 changes neither the rows nor the errors.
 """
 
@@ -17,11 +17,11 @@ import pyarrow as pa
 from millpond import delta as deltas
 from millpond.errors import InvalidError
 from millpond.identity import equal_rows, one_chunk
-from millpond.operators.kernel import error_rows
-from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
-from millpond.operators.watermark import stored
-from millpond.state.table import KeySet
-from millpond.state.table_spec import TableSpec
+from millpond.kernels.expression_kernel import error_rows
+from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult, by_key
+from millpond.state.tables.stored_schema import stored
+from millpond.state.tables.table import KeySet
+from millpond.state.tables.table_spec import TableSpec
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,10 @@ class Upsert:
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (frozenset([*binding.shape.schema.names, self.sequence]),)
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         (delta,) = inputs
         if delta is None:
-            return Result()
+            return StepResult()
         names = binding.shape.schema.names
         keys = KeySet.of(delta, self.key)
         sequence = one_chunk(delta.column(self.sequence)).to_numpy()
@@ -65,7 +65,7 @@ class Upsert:
         put = deltas.weights(delta)[order] > 0
         found, old = ctx.table(binding.tables[0].name).lookup_one(keys)
         later = place[1:] == place[:-1]
-        there = np.concatenate(([False], put[:-1]))  # is the key there when a change comes?
+        there = np.concatenate(([False], put[:-1]))  # does the key exist when a change arrives?
         first = np.flatnonzero(np.concatenate(([True], ~later)))
         there[first] = found
         last = np.flatnonzero(np.concatenate((~later, [True])))
@@ -90,4 +90,4 @@ class Upsert:
             bad = delta.select(list(self.key)).take(pa.array(lost))
             errors = error_rows(bad, ["delete meets no row"] * len(lost))
         change = Change(binding.tables[0].name, deltas.with_weights(changed, weight))
-        return Result(out, (change,), errors)
+        return StepResult(out, (change,), errors)

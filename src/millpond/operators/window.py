@@ -1,10 +1,10 @@
-"""Tumble and Hop: which windows a row's event time falls into.
+"""Tumble and Hop: assign rows to windows by event time.
 
-Linear: each row is repeated once per window [window_start, window_end) that
-holds its time, with its weight.  Windows are aligned to 1970-01-01 UTC plus an
-offset.  Where the time is bounded by a watermark, `window_end` is bounded by it
-too (it lies after the time), and it is what later steps close windows by: it
-becomes the time of the output.
+Linear: each row is repeated, with its weight, once per window
+[window_start, window_end) that contains its time.  Windows are aligned to
+1970-01-01 UTC plus an offset.  If a watermark bounds the time, it also bounds
+`window_end`, which is after the time.  Later steps close windows by `window_end`:
+it becomes the time of the output.
 """
 
 from __future__ import annotations
@@ -17,25 +17,24 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.errors import InvalidError
-from millpond.operators.bounds import Bound
-from millpond.operators.event_time import LIMIT_US, Ints, check_time, micros, without_time
-from millpond.operators.operator import HERE, Binding, Context, Inputs, Result, Shape
+from millpond.kernels.bounds import Bound
+from millpond.kernels.event_time import LIMIT_US, Ints, check_time, micros, without_time
+from millpond.operators.operator import HERE, Binding, Context, Inputs, Shape, StepResult
+from millpond.operators.traits import AppliesByBatch, CarriesOrigin
 
 START = "window_start"
 END = "window_end"
 
 
 @dataclass(frozen=True)
-class Tumble:
-    """Windows of `size_us` microseconds, one after the other."""
+class Tumble(CarriesOrigin, AppliesByBatch):
+    """Consecutive windows of `size_us` microseconds."""
 
     time: str
     size_us: int
     offset_us: int = 0
 
     canonical: ClassVar[bool] = True
-    carries_origin: ClassVar[bool] = True
-    by_piece: ClassVar[bool] = True
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         (shape,) = inputs
@@ -45,13 +44,13 @@ class Tumble:
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (needed - {START, END} | {self.time},)
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         return _assign(binding, inputs, self.time, self.size_us, self.size_us, self.offset_us)
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Rows of the latest of `count` windows, given in each of them: so far back in these columns."""
+    """Repeats rows of the latest of `count` windows in each window, by shifting these columns back."""
 
     columns: tuple[str, ...]
     slide_us: int
@@ -69,11 +68,11 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Hop:
+class Hop(CarriesOrigin, AppliesByBatch):
     """Windows of `size_us` microseconds that start every `slide_us`; they overlap.
 
-    With `latest` a row is given in the latest of its windows alone: rows are cheaper to spread over the
-    windows once they are groups (`Spread`).  It takes a size that is a multiple of the slide, so that all
+    With `latest` a row is assigned only to the latest of its windows: it is cheaper to spread groups over
+    the windows than single rows (`Spread`).  The size must be a multiple of the slide, so that all
     rows with the same latest window have the same windows.
     """
 
@@ -84,8 +83,6 @@ class Hop:
     latest: bool = False
 
     canonical: ClassVar[bool] = True
-    carries_origin: ClassVar[bool] = True
-    by_piece: ClassVar[bool] = True
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         (shape,) = inputs
@@ -104,12 +101,12 @@ class Hop:
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (needed - {START, END} | {self.time},)
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         return _assign(binding, inputs, self.time, self.size_us, self.slide_us, self.offset_us, self.latest)
 
     @property
     def spread(self) -> Spread | None:
-        """How groups of rows that were given once come to all their windows, where that can be."""
+        """How groups of rows in their latest window are repeated in all their windows, if possible."""
         count, rest = divmod(self.size_us, self.slide_us)
         return Spread((START, END), self.slide_us, count) if rest == 0 else None
 
@@ -149,7 +146,7 @@ def _bind(
 
 
 def _ends(shape: Shape, time: str, step: str, size: int, slide: int, offset: int) -> tuple[Bound, ...]:
-    """The end of a window lies after the times in it, and its start a fixed time before that."""
+    """The end of a window is after the times in it, and its start a fixed time before that."""
     found = next((b for b in shape.bounds if b.column == time), None)
     if found is None:
         return ()
@@ -160,26 +157,26 @@ def _ends(shape: Shape, time: str, step: str, size: int, slide: int, offset: int
 
 def _assign(
     binding: Binding, inputs: Inputs, time: str, size: int, slide: int, offset: int, latest: bool = False
-) -> Result:
+) -> StepResult:
     (delta,) = inputs
     if delta is None:
-        return Result()
+        return StepResult()
     at, usable = micros(delta.column(time))
     delta, errors = without_time(delta, usable, time)
     at = at if errors is None else at[usable]
     last = _latest(at, slide, offset)
     if slide == size or latest:
-        return Result(_with_window(binding, delta, last, size), errors=errors)
+        return StepResult(_with_window(binding, delta, last, size), errors=errors)
     count = (size - (at - last) + slide - 1) // slide
     row = np.repeat(np.arange(len(at)), count)
     back = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
-    return Result(
+    return StepResult(
         _with_window(binding, delta.take(pa.array(row)), last[row] - back * slide, size), errors=errors
     )
 
 
 def _latest(at: Ints, slide: int, offset: int) -> Ints:
-    """The start of the latest window that holds each time; often all of a batch lie in one."""
+    """The start of the latest window that contains each time; often one window contains a full batch."""
     ends = np.array([at.min(), at.max()]) if len(at) else at
     of_ends = (ends - offset) // slide * slide + offset
     if len(at) and of_ends[0] == of_ends[1]:
@@ -188,7 +185,7 @@ def _latest(at: Ints, slide: int, offset: int) -> Ints:
 
 
 def _with_window(binding: Binding, rows: pa.Table, start: Ints, size: int) -> pa.Table:
-    """The rows with their window, before the hidden columns."""
+    """The rows with their window columns, placed before the hidden columns."""
     kind = binding.shape.schema.field(START).type
     places = [i for i, name in enumerate(rows.column_names) if not name.startswith("_")]
     end = max(places, default=-1) + 1

@@ -1,7 +1,7 @@
-"""The versions of the catalog's format, and how an older one becomes the newest.
+"""The versions of the catalog's format, and the upgrades between them.
 
-A catalog says which format it has and which Millpond wrote it; format 1 said nothing.
-Each upgrade makes of a value of one format the value of the next, as JSON.
+A catalog names its format and the version of Millpond that wrote it; format 1 named neither.
+Each upgrade turns a value of one format into a value of the next, as JSON.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ UPGRADES: Mapping[int, Callable[[Any, Encode], Any]] = {1: catalog_v1.upgraded}
 
 
 def wrapped(value: Any) -> dict[str, Any]:
-    """What a file holds."""
+    """The content of a catalog file."""
     return {"format": FORMAT, "written_by": __version__, "value": value}
 
 
-def unwrapped(whole: Any, encode: Encode) -> tuple[str | None, Any]:
-    """Who wrote a file, and its value in the newest format."""
-    version, written_by, value = 1, None, whole
-    if isinstance(whole, dict) and "format" in whole:
-        version, written_by = whole["format"], whole.get("written_by")
+def unwrapped(content: Any, encode: Encode) -> tuple[str | None, Any]:
+    """The version that wrote a file, and the file's value in the newest format."""
+    version, written_by, value = 1, None, content
+    if isinstance(content, dict) and "format" in content:
+        version, written_by = content["format"], content.get("written_by")
         if not isinstance(version, int) or version < 2:
             raise ValueError(f"format {version!r}")
         if version > FORMAT:
             raise too_new(f"it has format {version}, and this version reads up to {FORMAT}", written_by)
-        value = whole["value"]
+        value = content["value"]
     for step in range(version, FORMAT):
         value = UPGRADES[step](value, encode)
     return written_by, value

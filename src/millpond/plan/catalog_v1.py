@@ -1,7 +1,8 @@
 """Catalogs of format 1, which had no version and named classes by module and class.
 
-The names below are those of the code that wrote format 1.  They are never looked up: each stands for a
-tag, wherever its class is now.  Other classes of format 1 were their users' own.
+The names below are those of the code that wrote format 1.
+They are never imported: each is translated to the tag of its class, wherever that class is now.
+All other classes in format 1 belong to users.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A program that changes: what comes, what goes, and what is only called otherwise.
+"""Changes of a plan: which steps are added, which are removed, and which views are renamed.
 
-Steps that stay must mean what they meant (`plan.compatible`), since their state
-was computed that way.  A step that comes is filled from what the pond holds
-(`plan.backfill`); one that goes takes its tables with it.  Names are a matter of
-the plan alone: to rename a view, or to swap two, moves no row.
+A step that stays must keep its meaning (`plan.compatibility`), since its state was computed with it.
+A new step is backfilled from what the pond stores (`plan.backfill`).
+A removed step takes its tables with it.
+Names exist only in the plan: renaming a view, or swapping two, moves no row.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from millpond.errors import InvalidError, nearest
-from millpond.plan.compatible import check_compatible, same_meaning, with_expiry_of
-from millpond.plan.nodes import Plan, View
+from millpond.plan.compatibility import check_compatible, same_meaning, with_expiry_of
+from millpond.plan.nodes import Plan, View, upstream
 from millpond.plan.tables import table_specs
 from millpond.state.retention import ERRORS
-from millpond.texts import require_text
+from millpond.valid_text import require_text
 
 
 @dataclass(frozen=True)
 class PlanChange:
-    plan: Plan  # to go on with: what was wanted, and what the pond remembers of its state
+    plan: Plan  # the wanted plan, with what the pond knows about its state
     new: frozenset[str]
     gone: frozenset[str]
     tables_gone: frozenset[str]
 
 
 def plan_change(old: Plan, wanted: Plan) -> PlanChange:
-    """What it takes to go on with another plan; refused where a step that stays means something else."""
-    check_whole(wanted)
+    """The change from one plan to another; refused where a step that stays has another meaning."""
+    check_complete(wanted)
     wanted = with_expiry_of(old, wanted)
     kept = within(old, old.nodes.keys() & wanted.nodes.keys())
     gone = frozenset(old.nodes.keys() - wanted.nodes.keys())
@@ -43,15 +43,15 @@ def plan_change(old: Plan, wanted: Plan) -> PlanChange:
     )
 
 
-def check_whole(plan: Plan) -> None:
-    """Refuse a plan that lacks what its own parts use."""
+def check_complete(plan: Plan) -> None:
+    """Refuse a plan in which an input, a view's step or a sink's view is missing."""
     uses = [(f"step {n.step!r}", i) for n in plan.nodes.values() for i in n.inputs if i not in plan.nodes]
     uses += [(f"view {v.name!r}", v.step) for v in plan.views.values() if v.step not in plan.nodes]
     uses += [(f"sink {s.name!r}", s.view) for s in plan.sinks.values() if s.view not in plan.views]
     if uses:
         lacking = uses[0][1]
         raise InvalidError(
-            f"{lacking!r} cannot go, others use it",
+            f"{lacking!r} cannot be removed, others use it",
             detail=", ".join(sorted(user for user, what in uses if what == lacking)),
             hint="drop these first, or together with it",
             step=lacking,
@@ -59,7 +59,7 @@ def check_whole(plan: Plan) -> None:
 
 
 def within(plan: Plan, steps: Collection[str]) -> Plan:
-    """The part of a plan that these steps make up, with what names it; inputs may lie outside."""
+    """The plan of only these steps, with their views and sinks; inputs may be outside of it."""
     views = {name: view for name, view in plan.views.items() if view.step in steps}
     return replace(
         plan,
@@ -70,7 +70,7 @@ def within(plan: Plan, steps: Collection[str]) -> Plan:
 
 
 def dependants(plan: Plan, names: Iterable[str]) -> tuple[str, ...]:
-    """The views and sinks that are built on some views, in order; those views themselves left out."""
+    """The views and sinks that are built on some views, in order, without these views themselves."""
     asked = set(names)
     roots = {plan.views[name].step for name in asked}
     found = []
@@ -87,8 +87,8 @@ def without_views(
 ) -> Plan:
     """The plan without some views, and without the steps that only they needed.
 
-    Refused with the list of dependants when views or sinks are built on them, unless these go as well
-    (`cascade`).  Steps in `keep` stay, whoever needs them.
+    Refused with the list of dependants when views or sinks are built on them, unless `cascade` removes these
+    as well.  Steps in `keep` stay in any case.
     """
     asked = list(dict.fromkeys(names))
     for name in asked:
@@ -107,13 +107,13 @@ def without_views(
     idle -= upstream(plan, [*(view.step for view in views.values()), *(s for s in keep if s in plan.nodes)])
     readers = plan.consumers()
     while used := {s for s in idle if any(reader not in idle for reader, _ in readers[s])}:
-        idle -= upstream(plan, used)  # a step without a view reads it
+        idle -= upstream(plan, used)  # a step that has no view reads it
     nodes = {step: node for step, node in plan.nodes.items() if step not in idle}
     return replace(plan, nodes=nodes, views=views, sinks=sinks)
 
 
 def renamed(plan: Plan, name: str, to: str) -> Plan:
-    """The plan with another name for a view; its sinks follow it."""
+    """The plan with another name for a view; its sinks read the new name."""
     view = require_view(plan, name)
     require_text(to, "the name of a view")
     if to in plan.views:
@@ -124,13 +124,13 @@ def renamed(plan: Plan, name: str, to: str) -> Plan:
 
 
 def swapped(plan: Plan, one: str, other: str) -> Plan:
-    """The plan in which two views have each other's name; sinks stay with the name they read."""
+    """The plan in which two views have swapped their names; sinks keep reading the same name."""
     a, b = require_view(plan, one), require_view(plan, other)
     return replace(plan, views={**plan.views, one: replace(b, name=one), other: replace(a, name=other)})
 
 
 def restored(then: Plan, now: Plan) -> Plan:
-    """The program of an older epoch, with the code of today in every step that still means the same."""
+    """The plan of an older epoch, with today's code in every step that still has the same meaning."""
     nodes = {}
     for step, node in then.nodes.items():
         mine = now.nodes.get(step)
@@ -145,7 +145,7 @@ def restored(then: Plan, now: Plan) -> Plan:
 
 
 def same_program(one: Plan, other: Plan) -> bool:
-    """Are they the same but for the code in their steps?"""
+    """Are the plans equal, except for the code in their steps?"""
     return (
         one.nodes.keys() == other.nodes.keys()
         and all(same_meaning(node, other.nodes[step]) for step, node in one.nodes.items())
@@ -163,15 +163,3 @@ def require_view(plan: Plan, name: str) -> View:
             f"no view named {name!r}", detail=f"views are {known}", hint=nearest(name, plan.views)
         )
     return view
-
-
-def upstream(plan: Plan, steps: Iterable[str]) -> set[str]:
-    """These steps and all that they are computed from."""
-    found: set[str] = set()
-    waiting = list(steps)
-    while waiting:
-        step = waiting.pop()
-        if step not in found:
-            found.add(step)
-            waiting += plan.nodes[step].inputs
-    return found

@@ -1,17 +1,17 @@
-"""Plans as JSON, for the catalog.
+"""Encodes plans as JSON for the catalog, and decodes them.
 
-The bound plan is stored and never derived again from text, so an upgrade
-cannot orphan state.  Frozen dataclasses are written by tag (`plan.tags`) and field;
-Arrow schemas as IPC; a user's functions by cloudpickle, and a user's dataclasses by
-module and class.  A field whose metadata says ``durable=False`` is left out and comes
-back as its default.
+The bound plan is stored and never derived again from text, so an upgrade cannot orphan state.
+Frozen dataclasses are written by tag (`plan.tags`) and field, Arrow schemas as IPC, a user's functions by
+cloudpickle, and a user's dataclasses by module and class.
+A field whose metadata says ``durable=False`` is left out and gets its default when it is read.
 
-Law: `read` runs nothing that it finds.  What is a user's comes back as `Stored`, and
-`with_code` makes a plan that can run of one that was read (`millpond.stored_code`).
+Law: `read` runs no stored code.
+User code comes back as `Stored`, and `with_code` turns the plan into one that can run
+(`millpond.stored_code`).
 
-Code goes on while a pond stays: what a user defined may have moved or changed
-its fields.  Then loading it gives `Unloaded`, which says so once it is used, so
-that the rest of the plan can still be compared and replaced.
+User code may have moved or changed its fields since it was stored.
+Loading it then gives `Unloaded`, which raises an error when it is used, so that the rest of the plan can
+still be compared and replaced.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ import datetime
 import decimal
 import functools
 import importlib
-import io
 import json
-import pickle
 import sys
 import uuid
 import zoneinfo
@@ -34,15 +32,16 @@ from typing import Any
 import cloudpickle
 import pyarrow as pa
 
+from millpond import moved_names
 from millpond.errors import DataError, InvalidError
-from millpond.operators.user_code import name_of
+from millpond.kernels.user_code import name_of
 from millpond.plan import catalog_format
-from millpond.plan.tags import MOVED, UnknownTagError, class_of, tag_of
+from millpond.plan.tags import UnknownTagError, class_of, tag_of
 from millpond.stored_code import Guard, Stored, anything, note_own
 
 
 class Unloaded:
-    """Something of a user's that the catalog names and this process cannot make."""
+    """A user's object that the catalog names and this process cannot load."""
 
     def __init__(self, raw: Any, what: str, why: str) -> None:
         self._raw = raw
@@ -61,22 +60,22 @@ class Unloaded:
         return DataError(
             f"the catalog names {self._what}",
             detail=self._why,
-            hint="install the package that defines it, here and for the workers, or define the pipeline anew",
+            hint="install the package that defines it, here and on the workers, or define the pipeline again",
         )
 
 
 def dumps(value: Any) -> bytes:
-    whole = catalog_format.wrapped(encode(value))
-    return json.dumps(whole, separators=(",", ":"), sort_keys=True).encode()
+    content = catalog_format.wrapped(encode(value))
+    return json.dumps(content, separators=(",", ":"), sort_keys=True).encode()
 
 
 def loads(raw: bytes, guard: Guard = anything) -> Any:
-    """What was stored, with a user's code, which may run while it is loaded."""
+    """Decode a catalog and load its user code, which may run while it is loaded."""
     return with_code(read(raw, guard))
 
 
 def read(raw: bytes, guard: Guard = anything) -> Any:
-    """What was stored, with a user's code as `Stored`; the guard is asked before any of it is loaded."""
+    """Decode a catalog with its user code as `Stored`; the guard is asked before any of it is loaded."""
     written_by: str | None = None
     try:
         written_by, value = catalog_format.unwrapped(json.loads(raw), encode)
@@ -150,7 +149,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _once(value: Any, tag: str) -> Any:
-    """What was encoded before, kept with the object: a program is stored with every change of it."""
+    """Encode an object once and cache the result in it: the whole plan is stored with every change."""
     held = value.__dict__.get("_encoded")
     if held is None:
         held = value.__dict__["_encoded"] = _tagged(value, tag)
@@ -158,7 +157,7 @@ def _once(value: Any, tag: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Data that Python has a class for; None for everything else."""
+    """Encode values of Python's own data classes; None for everything else."""
     if type(value) is decimal.Decimal:
         return {"$decimal": str(value)}
     if type(value) is datetime.datetime:
@@ -180,7 +179,7 @@ def _plain(value: Any) -> Any:
 
 
 def decode(value: Any, guard: Guard = anything) -> Any:
-    """A value of the newest format."""
+    """Decode a value of the newest format."""
     if isinstance(value, list):
         return tuple([decode(v, guard) for v in value])
     if not isinstance(value, dict):
@@ -226,8 +225,8 @@ def _data(value: Mapping[str, Any]) -> Any:
 
 
 def _made(cls: type, fields: Mapping[str, Any], guard: Guard) -> Any:
-    """An object of one of our classes."""
-    for name in getattr(cls, "stored_whole", ()):  # without it, making one would read files or ask others
+    """Create an object of one of our classes."""
+    for name in getattr(cls, "stored_whole", ()):  # without it, the constructor would read files or servers
         if fields.get(name) is None:
             raise ValueError(f"a {cls.__name__} without {name}")
     given = {k: decode(v, guard) for k, v in fields.items()}
@@ -244,7 +243,7 @@ def _made(cls: type, fields: Mapping[str, Any], guard: Guard) -> Any:
 
 
 def with_code(value: Any) -> Any:
-    """The same with all stored code loaded: a plan that can run.  What holds none stays the very object."""
+    """Load all stored code in a value; an object that contains none is returned unchanged."""
     if isinstance(value, Stored):
         return value.load()
     if isinstance(value, tuple):
@@ -254,13 +253,19 @@ def with_code(value: Any) -> Any:
         changed = {k: with_code(v) for k, v in value.items()}
         return changed if any(changed[k] is not v for k, v in value.items()) else value
     if dataclasses.is_dataclass(value) and not isinstance(value, type) and _is_ours(type(value)):
+        once = getattr(type(value), "encoded_once", False)
+        if once and "_without_stored_code" in value.__dict__:
+            return value
         new = {}
         for f in dataclasses.fields(value):
             was = getattr(value, f.name)
             now = with_code(was)
             if now is not was and "pickle_of" not in f.metadata:
                 new[f.name] = now
-        return dataclasses.replace(value, **new) if new else value
+        loaded = dataclasses.replace(value, **new) if new else value
+        if once:  # every change of a program loads the code of the whole plan
+            loaded.__dict__["_without_stored_code"] = True
+        return loaded
     return value
 
 
@@ -269,22 +274,15 @@ def _is_ours(cls: type) -> bool:
     return cls.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
-class _Unpickler(pickle.Unpickler):
-    """Finds what user code was built on where it is now."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        return super().find_class(*MOVED.get((module, name), (module, name)))
-
-
 def _unpickled(value: Mapping[str, Any]) -> Any:
     try:
-        return _Unpickler(io.BytesIO(base64.b64decode(value["$pickle"]))).load()
+        return moved_names.loads(base64.b64decode(value["$pickle"]))
     except (ImportError, AttributeError) as error:  # code that moved, or is not installed here
         return Unloaded(value, "code that is not here", str(error))
 
 
 def _found(value: Mapping[str, Any], guard: Guard) -> Any:
-    """An object of a user's class that is known by name."""
+    """Create an object of a user's class that is stored by name."""
     module, _, name = value["$user"].partition(":")
     try:
         found: Any = importlib.import_module(module)
@@ -308,13 +306,13 @@ def pickled(value: Any) -> bytes:
         raise InvalidError(
             f"{getattr(value, '__qualname__', type(value).__name__)} cannot be stored with the plan",
             detail=f"{type(error).__name__}: {error}",
-            hint="let it hold no locks, files or connections: make them inside the function",
+            hint="it must not contain locks, files or connections: create them inside the function",
         ) from error
 
 
 def _called(value: Any) -> str:
-    """What people call something of theirs."""
-    named = hasattr(value, "__qualname__") or hasattr(value, "func")  # the latter of functools.partial
+    """The name of a user's object for messages."""
+    named = hasattr(value, "__qualname__") or hasattr(value, "func")  # functools.partial
     name = name_of(value).rpartition(".")[2] if named else type(value).__name__
     if name == "<lambda>":
         return "a lambda"

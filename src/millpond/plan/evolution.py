@@ -1,15 +1,15 @@
-"""How the state of a step may change when its code does.
+"""State evolution: how the state of a step may change when its code changes.
 
-An operator with a method `meaning()` lets its tables evolve: as long as that
-stays equal, tables may come and go, and gain and lose value columns. What a
-row is (key, order, rule, time) and the type of a column that stays may not
-change: the runs that are there could not be read any more.
+An operator with a method `meaning()` lets its tables evolve.
+As long as the meaning stays equal, tables can be added and removed, and can gain and lose value columns.
+What identifies a row (key, order, merge rule, time) and the type of a column must not change, since existing
+runs could not be read.
 
-Law: what a run gives for a column never depends on whether it was merged. So
-the default of a column is the one it came with; and a column that left may not
-come back, since old runs still hold it and merged ones do not. The plan keeps
-what it needs to know for that: `Plan.left` has the spec of each table that
-left, and of each that lost columns, with all that its runs may still hold.
+Law: the value of a column never depends on whether its run was merged.
+So the default of a column is the one with which it was added; and a removed column cannot come back, since
+old runs still contain it and merged ones do not.
+`Plan.left` records this: the spec of each removed table, and of each table that lost columns, with everything
+that its runs may still contain.
 """
 
 from __future__ import annotations
@@ -22,25 +22,26 @@ import pyarrow as pa
 
 from millpond.errors import InvalidError
 from millpond.operators.operator import Binding
+from millpond.operators.traits import EvolvesState
 from millpond.plan.nodes import Node, Plan
-from millpond.state.table_spec import TableSpec
+from millpond.state.tables.table_spec import TableSpec
 
-OWN = ("timers", "out", "rows", "late")  # tables of a step that are no state of its user's
+OWN = ("timers", "out", "rows", "late")  # tables of a step that are not the user's state
 
 
 def evolves(node: Node) -> bool:
-    """May the state of this step change its shape?"""
-    return hasattr(node.operator, "meaning")
+    """Can the state of this step change its columns?"""
+    return isinstance(node.operator, EvolvesState)
 
 
 def known_tables(plan: Plan, step: str) -> dict[str, TableSpec]:
-    """The tables of a step as their runs were written, those that left as well."""
+    """The tables of a step as their runs were written, including removed ones."""
     left = {name: spec for name, spec in plan.left.items() if name.rpartition("/")[0] == step}
     return left | {table.name: table for table in plan.nodes[step].binding.tables}
 
 
 def check_state(old: Plan, new: Plan, step: str, rewritten: Container[str]) -> None:
-    """Refuse what cannot be read any more; `rewritten` tables are written anew and may be anything."""
+    """Refuse state that could not be read; `rewritten` tables may change in any way."""
     before = known_tables(old, step)
     for table in new.nodes[step].binding.tables:
         was = before.get(table.name)
@@ -54,14 +55,14 @@ def check_state(old: Plan, new: Plan, step: str, rewritten: Container[str]) -> N
                 raise _refusal(
                     step,
                     table,
-                    f"column {name!r} was there before, and left",
-                    "runs that were written before it left still hold it, others do not",
-                    f"give it another name, or write all of it anew with pond.migrate({step!r}, fn)",
+                    f"column {name!r} was removed before",
+                    "runs that were written before its removal still contain it, others do not",
+                    f"give it another name, or rewrite the state with pond.migrate({step!r}, fn)",
                 )
 
 
 def carried(old: Plan, new: Plan, rewritten: Container[str]) -> Plan:
-    """The new plan with what the pond remembers: defaults and widths as they were, and what left."""
+    """The new plan with the defaults and bucket widths of the pond, and with what was removed."""
     left: dict[str, TableSpec] = {}
     nodes: dict[str, Node] = {}
     for step, node in new.nodes.items():
@@ -86,7 +87,7 @@ def carried(old: Plan, new: Plan, rewritten: Container[str]) -> Plan:
 
 
 def _as_before(was: TableSpec, table: TableSpec) -> TableSpec:
-    """A table's spec with the defaults that its columns came with, and the buckets that it has."""
+    """A table's spec with the original defaults of its columns, and the buckets that it has."""
     first = dict(was.defaults)
     new = [(name, value) for name, value in table.defaults if name not in was.schema.names]
     kept = [(name, first[name]) for name in table.schema.names if name in first]
@@ -100,7 +101,7 @@ def _with_tables(binding: Binding, tables: tuple[TableSpec, ...]) -> Binding:
 
 
 def _check_rows(step: str, was: TableSpec, table: TableSpec) -> None:
-    """What makes a row this row must stay. The width of buckets may differ: the old one is kept."""
+    """Check that what identifies a row is unchanged; the width of buckets may differ, the old one is used."""
     facts: dict[str, tuple[Any, Any]] = {
         "key": (was.key, table.key),
         "order": (
@@ -116,7 +117,7 @@ def _check_rows(step: str, was: TableSpec, table: TableSpec) -> None:
             raise _refusal(
                 step,
                 table,
-                f"its {what} is another",
+                f"its {what} changed",
                 f"{_shown(before)} in the pond, {_shown(after)} in this pipeline",
             )
 
@@ -154,7 +155,7 @@ def _check_columns(step: str, was: TableSpec, table: TableSpec) -> None:
 
 
 def _kind(field: pa.Field) -> str:
-    """A column's type for people; bytes that are a pickle are no plain bytes."""
+    """A column's type for messages; pickled bytes are not plain bytes."""
     pickled = (field.metadata or {}).get(b"millpond") == b"pickle"
     return "pickle" if pickled else str(field.type)
 
@@ -165,19 +166,19 @@ def _shown(value: Any) -> str:
 
 def _refusal(step: str, table: TableSpec, what: str, detail: str, hint: str | None = None) -> InvalidError:
     state = table.name.rpartition("/")[2]
-    anew = f"write it anew with pond.migrate({step!r}, fn, state={state!r}), or give it a new name"
+    rewrite = f"rewrite it with pond.migrate({step!r}, fn, state={state!r}), or give it a new name"
     if not _is_users(state):
-        anew = "restore the old definition, or give the step a new id in a new pond"
+        rewrite = "restore the old definition, or give the step a new id in a new pond"
     return InvalidError(
-        f"state {state!r} of step {step!r} cannot go on: {what}",
+        f"state {state!r} of step {step!r} cannot continue: {what}",
         detail=detail,
-        hint=hint or anew,
+        hint=hint or rewrite,
         step=step,
     )
 
 
 def user_states(node: Node) -> dict[str, TableSpec]:
-    """The states that a user declared, by name; bookkeeping beside them has a dot in its name."""
+    """The states that a user declared, by name; internal tables have a dot in their names."""
     tables = {table.name.rpartition("/")[2]: table for table in node.binding.tables}
     return {
         name: table

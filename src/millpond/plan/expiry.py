@@ -1,7 +1,7 @@
-"""State expiry: which bound ends the state of a step, for SQL and the flow API alike.
+"""State expiry: chooses the bound by which a step's state expires, for SQL and the flow API.
 
-Law 1: a row leaves a step's state only when no later row can meet it or take it back; what the step gave
-stays with the view.  So a step whose own table *is* a view never expires.
+Law 1: a row leaves a step's state only when no later row can join or retract it; the view keeps the output.
+So a step whose own table is a view never expires.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from millpond.kernels.bounds import Bound, for_key
 from millpond.operators.accumulate import Accumulate
 from millpond.operators.aggregate import Aggregate
-from millpond.operators.bounds import Bound, for_key
 from millpond.operators.distinct import Distinct
 from millpond.operators.distinct_values import DistinctValues
+from millpond.operators.emit_panes import EmitPanes
 from millpond.operators.extreme import Extreme
 from millpond.operators.join import Join
 from millpond.operators.operator import Operator, Shape
@@ -23,12 +24,12 @@ from millpond.operators.per_key import PerKey
 from millpond.operators.reduce import Reduce
 from millpond.operators.top_n import TopN
 
-Keyed = Accumulate | Aggregate | Distinct | DistinctValues | Extreme | PerKey | Reduce | TopN
+Keyed = Accumulate | Aggregate | Distinct | DistinctValues | EmitPanes | Extreme | PerKey | Reduce | TopN
 
 
 @dataclass(frozen=True)
-class Span:
-    """The column of the right minus that of the left is at least `low_us` and at most `high_us`."""
+class TimeDistance:
+    """A join condition: the right column minus the left column is between `low_us` and `high_us`."""
 
     left: str
     right: str
@@ -36,14 +37,14 @@ class Span:
     high_us: int | None
 
 
-def expiring(operator: Operator, shapes: Sequence[Shape], spans: Iterable[Span] = ()) -> Operator:
-    """The operator with the bounds that end its state, as far as its inputs have any."""
+def expiring(operator: Operator, shapes: Sequence[Shape], spans: Iterable[TimeDistance] = ()) -> Operator:
+    """The operator with the bounds by which its state expires, as far as its inputs have bounds."""
     if isinstance(operator, Join):
         return replace(operator, bounds=join_bounds(operator, shapes[0], shapes[1], spans))
     match operator:
         case PerKey(apart=None) | Aggregate(closes=None):
             key = operator.key
-        case Accumulate() | DistinctValues() | Extreme() | Reduce() | TopN():
+        case Accumulate() | DistinctValues() | EmitPanes() | Extreme() | Reduce() | TopN():
             key = operator.key
         case Distinct():
             key = tuple(shapes[0].schema.names) if operator.columns is None else operator.columns
@@ -53,19 +54,19 @@ def expiring(operator: Operator, shapes: Sequence[Shape], spans: Iterable[Span] 
 
 
 def is_view_and_ends(operator: Operator) -> bool:
-    """Would the step's own table be the view, if it did not expire?"""
-    return isinstance(operator, Aggregate | Distinct | Extreme) and operator.expires is not None
+    """Would the step's own table be the view if its state did not expire?"""
+    return isinstance(operator, Aggregate | Distinct | EmitPanes | Extreme) and operator.expires is not None
 
 
 def unending(operator: Operator) -> Operator:
-    """The operator as it would be if nothing ended its state."""
+    """The operator without expiry of its state."""
     if isinstance(operator, Join):
         return replace(operator, bounds=())
     return replace(operator, expires=None) if isinstance(operator, Keyed) else operator
 
 
 def ending_as(operator: Operator, other: Operator) -> Operator:
-    """The operator with state that ends as that of another of its kind does."""
+    """The operator with the expiry of another operator of the same class."""
     if isinstance(operator, Join) and isinstance(other, Join):
         return replace(operator, bounds=other.bounds)
     if isinstance(operator, Keyed) and type(operator) is type(other):
@@ -77,14 +78,14 @@ def ending_as(operator: Operator, other: Operator) -> Operator:
 
 
 def join_bounds(
-    join: Join, left: Shape, right: Shape, spans: Iterable[Span]
+    join: Join, left: Shape, right: Shape, spans: Iterable[TimeDistance]
 ) -> tuple[tuple[int, Bound], ...]:
-    """What bounds the rows of either side that can still meet a later one.
+    """The bounds by which the rows of each side expire: (side, bound).
 
-    A row of the left is of use as long as a row of the right can come that lies at most `high` after it,
-    and as long as it can be taken back itself; the other way round likewise.
+    A row of the left side is needed while a row of the right side at most `high` after it can still come, and
+    while it can be retracted itself; the same holds for the right side.
     """
-    apart = [Span(a, b, 0, 0) for a, b in zip(join.left_on, join.right_on, strict=True)]
+    apart = [TimeDistance(a, b, 0, 0) for a, b in zip(join.left_on, join.right_on, strict=True)]
     found: list[tuple[int, Bound]] = []
     for span in (*apart, *spans):
         one = next((b for b in left.bounds if b.column == span.left), None)
@@ -110,12 +111,12 @@ def join_bounds(
 
 
 def open_window(shape: Shape) -> Bound | None:
-    """The end (or else the start) of windows that are not over, if the rows have such."""
+    """The end (or else the start) of windows that are still open, if the rows have one."""
     return next((b for b in shape.bounds if b.window == "open"), None)
 
 
 def meets_closed(join: Join, left: Shape, right: Shape) -> bool:
-    """Are all pairs of one window, of which one side gives rows only when it is over for the other, too?"""
+    """Does each pair belong to one window, of which one side emits rows only when it is closed for both?"""
     ways = {"inner": ((0, 1), (1, 0)), "semi": ((0, 1),)}.get(join.kind, ())
     shapes, on = (left, right), (join.left_on, join.right_on)
     for early, late in ways:
@@ -134,7 +135,7 @@ def _not_after(mark: tuple[str, int], other: Bound) -> bool:
     return any(step == mark[0] and shift >= mark[1] for step, shift in other.marks)
 
 
-def _width(bound: Bound, span: Span) -> int:
-    """Of buckets: a few of them for as long as a row is kept."""
+def _width(bound: Bound, span: TimeDistance) -> int:
+    """The width of buckets: a few buckets for the time that a row is kept."""
     reach = max(abs(span.low_us or 0), abs(span.high_us or 0))
     return bound.width_us if bound.grid else max(bound.width_us, math.ceil(reach / 4))

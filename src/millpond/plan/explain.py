@@ -7,13 +7,17 @@ from typing import Any
 
 import pyarrow as pa
 
+from millpond.kernels.user_code import name_of
+from millpond.kernels.watermark_strategies import Bounded, Custom, Percentile, Slack, Strategy
 from millpond.operators.operator import Operator
-from millpond.operators.user_code import name_of
-from millpond.plan.levels import Edge, Levels
+from millpond.operators.traits import EndsState
+from millpond.plan.levels import Edge, Levels, cut
 from millpond.plan.nodes import Node, Plan
-from millpond.state.table_spec import TableSpec
+from millpond.state.manifest.snapshot import Snapshot
+from millpond.state.tables.table_spec import TableSpec
 from millpond.stored_code import Stored
 
+ANALYZED_EPOCHS = 20  # that `analyze_text` looks back at
 COLUMNS_MAX = 8  # of a schema on one line
 TYPE_CHARS_MAX = 40
 
@@ -37,6 +41,7 @@ def explain_text(plan: Plan, levels: Levels, detached: Container[str] = ()) -> s
                     f"    each round {inner.name}: {label(inner.operator)} of {', '.join(inner.inputs)}"
                 )
             lines += _state_lines(node)
+            lines += _watermark_lines(node, levels)
             if used[step]:
                 lines.append(f"    view {', '.join(used[step])}")
     for sink in plan.sinks.values():
@@ -45,6 +50,46 @@ def explain_text(plan: Plan, levels: Levels, detached: Container[str] = ()) -> s
     shared = [s for s, readers in plan.consumers().items() if len({r[0] for r in readers}) > 1]
     if shared:
         lines.append(f"shared: {', '.join(shared)}")
+    return "\n".join(lines)
+
+
+def analyze_text(plan: Plan, snapshot: Snapshot) -> str:
+    """The plan, and what its steps did in the last epochs: time, rows, the way they were run, state.
+
+    A way is the pass that chose it (`engine.task.optimizer`); `apply` is a step that was run by itself.
+    """
+    first = max(snapshot.manifest.floor, snapshot.epoch - ANALYZED_EPOCHS + 1)
+    metrics = [snapshot.at(epoch).manifest.metrics for epoch in range(first, snapshot.epoch + 1)]
+    lines = [
+        explain_text(plan, cut(plan), snapshot.manifest.detached),
+        "",
+        f"epochs {first} to {snapshot.epoch}",
+    ]
+    applied: dict[str, int] = {}  # by way: epochs
+    for ran in (m.get("ran", {}) for m in metrics):
+        for way, steps in ran.items():
+            if not steps or not plan.nodes.keys().isdisjoint(steps):
+                applied[way] = applied.get(way, 0) + 1
+    if applied:
+        lines.append(
+            f"  ran: {', '.join(f'{way} in {count} epochs' for way, count in sorted(applied.items()))}"
+        )
+    off = sorted({name for m in metrics for name in m.get("passes_off", ())})
+    if off:
+        lines.append(f"  switched off: {', '.join(off)}")
+    for node in plan.topological():
+        us = [m["steps_us"][node.step] for m in metrics if node.step in m.get("steps_us", {})]
+        facts = [f"{sum(us) / 1000:.3f} ms in {len(us)} epochs" if us else "did not run"]
+        if node.binding.tables:
+            runs = [r for t in node.binding.tables for r in snapshot.listing.runs(t.name)]
+            facts.append(f"{sum(r.rows for r in runs)} rows and {sum(r.bytes for r in runs)} bytes of state")
+        ways: dict[str, int] = {}
+        for way, steps in ((w, s) for m in metrics for w, s in m.get("ran", {}).items()):
+            if node.step in steps:
+                ways[way] = ways.get(way, 0) + steps[node.step]
+        if ways:
+            facts.append(f"{sum(ways.values())} rows out by {', '.join(sorted(ways))}")
+        lines.append(f"  {node.step}: {', '.join(facts)}")
     return "\n".join(lines)
 
 
@@ -62,6 +107,38 @@ def _state_lines(node: Node) -> list[str]:
         time = f", buckets of {widths} by {first.time}" if first.time else ""
         lines.append(f"    state {name}: {first.rule}, key ({', '.join(first.key)}){order}{time}")
     return lines
+
+
+def _watermark_lines(node: Node, levels: Levels) -> list[str]:
+    """How a step sets a watermark, by which one its rows are bounded, and which state that releases."""
+    lines, shape = [], node.binding.shape
+    each = levels.watermarks.named(node.step)
+    if each is not None:
+        by = "by partition" if each.by_partition else "for all rows"
+        idle_us, drift_us = each.operator.idle_us, each.operator.drift_us
+        more = "" if idle_us is None else f", idle after {idle_us / 1_000_000:g} s"
+        more += "" if drift_us is None else f", at most {drift_us / 1_000_000:g} s ahead"
+        lines.append(f"    watermark {by} of {', '.join(each.scans)}: {_rule_text(each.operator.rule)}{more}")
+    elif shape.watermark is not None:
+        marks = dict(levels.watermarks.least).get(shape.watermark, (shape.watermark,))
+        lines.append(f"    {shape.time} bounded by {', '.join(marks)}")
+    if isinstance(node.operator, EndsState):
+        for table, bound in node.operator.ends(node.binding):
+            marks = tuple(sorted({step for step, _ in bound.marks}))
+            lines.append(f"    releases {table} by {bound.column}, behind {', '.join(marks)}")
+    return lines
+
+
+def _rule_text(rule: Strategy) -> str:
+    match rule:
+        case Bounded(delay_us):
+            return f"{delay_us / 1_000_000:g} s behind the newest row"
+        case Slack(rows):
+            return f"{rows} rows may overtake"
+        case Percentile(share, _):
+            return f"percentile {share:g} of the delays"
+        case Custom(function):
+            return _function_text(function)
 
 
 def mermaid(plan: Plan, levels: Levels) -> str:

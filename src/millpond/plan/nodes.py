@@ -1,8 +1,9 @@
-"""Nodes and plans.
+"""Plans and their nodes.
 
-A plan is a graph of steps.  Each node has a step id that the user may choose,
-an operator, and the ids of its inputs; its binding is computed once, when the
-node is made, and stored with it.  SQL and the flow API build the same plan.
+A plan is a graph of nodes.
+A node is the bound form of a step: the id that the user chose, the operator, the ids of its inputs, and the
+binding, which is computed once, when the node is created, and stored with it.
+SQL and the flow API build the same plan.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import pyarrow as pa
 from millpond.errors import InvalidError
 from millpond.operators.operator import Binding, Operator, Shape
 from millpond.plan.objects import SqlObject
-from millpond.state.table_spec import TableSpec
-from millpond.texts import require_text
+from millpond.state.tables.table_spec import TableSpec
+from millpond.valid_text import require_text
 
 
 @dataclass(frozen=True)
@@ -26,26 +27,27 @@ class Node:
     operator: Operator
     inputs: tuple[str, ...]
     binding: Binding
-    reads: tuple[tuple[str, ...] | None, ...] = ()  # of inputs that gained columns since: those it knows
+    reads: tuple[tuple[str, ...] | None, ...] = ()  # the old columns of inputs that gained columns later
 
-    encoded_once: ClassVar[bool] = True  # a plan of many is stored often: see `codec`
+    encoded_once: ClassVar[bool] = True  # plans with many nodes are stored often: see `codec`
 
 
 @dataclass(frozen=True)
 class View:
-    """A name people read: the table that holds it and the columns they see."""
+    """A name that people read: the table with its rows, and the columns that they see."""
 
     name: str
     step: str
     table: str
-    columns: tuple[tuple[str, str], ...] = ()  # (shown, held) where that is not all, under its own name
+    columns: tuple[tuple[str, str], ...] = ()  # (shown, stored); empty if all are shown as they are stored
+    feed: str | None = None  # the table whose changes readers receive, if it is not the view's own
 
     def held(self, names: Iterable[str]) -> list[str]:
-        """Those of the table's columns that are seen."""
+        """The columns of the table that the view shows."""
         return [held for _, held in self.columns] if self.columns else list(names)
 
     def shown(self, rows: pa.Table) -> pa.Table:
-        """Rows under the names by which their columns are seen."""
+        """Rows with their columns renamed to what the view calls them."""
         names = {held: shown for shown, held in self.columns}
         return rows.rename_columns([names.get(n, n) for n in rows.column_names]) if names else rows
 
@@ -64,14 +66,14 @@ class Plan:
     nodes: Mapping[str, Node] = field(default_factory=dict)
     views: Mapping[str, View] = field(default_factory=dict)
     sinks: Mapping[str, SinkNode] = field(default_factory=dict)
-    left: Mapping[str, TableSpec] = field(default_factory=dict)  # what runs hold beyond it: plan.evolution
-    objects: Mapping[str, SqlObject] = field(default_factory=dict)  # what SQL knows by name
+    left: Mapping[str, TableSpec] = field(default_factory=dict)  # removed state in old runs: plan.evolution
+    objects: Mapping[str, SqlObject] = field(default_factory=dict)  # by name in SQL
 
     def shape(self, step: str) -> Shape:
         return self.nodes[step].binding.shape
 
     def topological(self) -> Iterator[Node]:
-        """Inputs before their consumers, otherwise in the order the steps were made."""
+        """Nodes with inputs before their consumers, otherwise in the order of definition."""
         done: set[str] = set()
 
         def visit(step: str) -> Iterator[Node]:
@@ -86,7 +88,7 @@ class Plan:
             yield from visit(step)
 
     def consumers(self) -> dict[str, list[tuple[str, int]]]:
-        """For every step, who reads it: (step, input index)."""
+        """The consumers of every step: (step, input index)."""
         found: dict[str, list[tuple[str, int]]] = {step: [] for step in self.nodes}
         for node in self.nodes.values():
             for index, source in enumerate(node.inputs):
@@ -94,10 +96,10 @@ class Plan:
         return found
 
     def with_node(self, step: str, operator: Operator, inputs: tuple[str, ...]) -> tuple[Plan, str]:
-        """Add a step, or find the equal one that is already there (equal sub-plans are one node).
+        """Add a step, or find an equal one (equal sub-plans are one node); the plan and the id in it.
 
-        A source is known by its step alone: two of equal settings may hold other rows, and each has a
-        position of its own.
+        Sources are equal only if they have the same id: two sources with equal settings may read different
+        rows, and each has its own position.
         """
         for node in self.nodes.values():
             same = node.inputs == inputs and node.operator == operator and not node.reads
@@ -126,6 +128,25 @@ class Plan:
         if require_text(sink.name, "the name of a sink") in self.sinks and self.sinks[sink.name] != sink:
             raise InvalidError(f"sink {sink.name!r} is defined twice", hint="give one of them another name")
         return replace(self, sinks={**self.sinks, sink.name: sink})
+
+
+def upstream(plan: Plan, steps: Iterable[str]) -> set[str]:
+    """These steps and all steps that they are computed from."""
+    found: set[str] = set()
+    waiting = list(steps)
+    while waiting:
+        step = waiting.pop()
+        if step not in found:
+            found.add(step)
+            waiting += plan.nodes[step].inputs
+    return found
+
+
+def narrowed(shape: Shape, reads: tuple[str, ...] | None) -> Shape:
+    """The shape of an input as a node was bound to it, before it gained columns (`Node.reads`)."""
+    if reads is None:
+        return shape
+    return replace(shape, schema=pa.schema([shape.schema.field(name) for name in reads]))
 
 
 def describe(operator: Operator) -> str:

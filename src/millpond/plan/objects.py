@@ -1,6 +1,6 @@
-"""What SQL knows of a plan beyond its steps: names, logical types, and the text of definitions.
+"""SQL objects: the names, logical types and definition texts that SQL needs besides the steps of a plan.
 
-Stored with the plan, so that every process knows the same tables and views.
+They are stored with the plan, so every process knows the same tables and views.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ class SqlColumn:
     default: str | None = None  # expressions, as text
     generated: str | None = None
     required: bool = False
-    stored: str | None = None  # what rows call it, where that is another name
+    stored: str | None = None  # its name in the stored rows, if that differs
 
     @property
     def held(self) -> str:
-        """The column of the rows: a name that never comes to mean another one."""
+        """The column in the stored rows: a name that is never reused for another column."""
         return self.name if self.stored is None else self.stored
 
 
 @dataclass(frozen=True)
 class SqlObject:
-    """A name in SQL.  `step` gives its rows in the plan; a plain view has none, its text is its meaning."""
+    """A name in SQL.  `step` produces its rows; a plain view has no step, its text defines it."""
 
     kind: ObjectKind
     name: str
     columns: tuple[SqlColumn, ...] = ()
     key: tuple[str, ...] = ()
-    text: str = ""  # a view's query, as DuckDB reads it
+    text: str = ""  # a view's query, in DuckDB's dialect
     step: str | None = None
-    scan: str | None = None  # of a table: where its rows come in
+    scan: str | None = None  # of a table: the step that reads its rows
     uses: tuple[str, ...] = ()  # names that the definition reads
     append_only: bool = False
-    options: Mapping[str, Any] = field(default_factory=dict, repr=False)  # may hold what is not to be shown
-    said: str = field(default="", repr=False)  # the statement as it was written
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)  # may contain secrets
+    said: str = field(default="", repr=False)  # the statement as the user wrote it
 
 
 def dependants(objects: Mapping[str, SqlObject], names: Iterable[str]) -> tuple[str, ...]:
-    """All that is built on some names, directly or not, in the order of definition.
+    """All objects that are built on some names, directly or not, in the order of definition.
 
     >>> made = {n: SqlObject("view", n, uses=u) for n, u in {"a": (), "b": ("a",), "c": ("b",)}.items()}
     >>> dependants(made, ["a"])
@@ -59,7 +59,7 @@ def dependants(objects: Mapping[str, SqlObject], names: Iterable[str]) -> tuple[
 
 
 def in_order(objects: Mapping[str, SqlObject]) -> dict[str, SqlObject]:
-    """Each object behind those that it uses, otherwise as they were.
+    """The objects in an order in which each comes after those that it uses.
 
     >>> made = {n: SqlObject("view", n, uses=u) for n, u in {"b": ("a",), "c": (), "a": ()}.items()}
     >>> list(in_order(made))

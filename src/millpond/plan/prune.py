@@ -1,13 +1,13 @@
-"""Which columns each step must give: a backward pass over the plan.
+"""Column pruning: finds the columns that each step must produce, in a backward pass over the plan.
 
-Law 5 for width: a source reads, and an exchange carries, only the columns
-that some view needs.  The origin of rows (`_o`) is needed like a column, but
-only where every step up to the sources carries it; else nobody makes it.
+Law 5 for width: a source reads, and an exchange carries, only the columns that some view needs.
+The origin of rows (`_o`) is needed like a column, but only where every step up to the sources carries it;
+otherwise no step creates it.
 
-A watermark keeps late rows whole.  Over a source that can be read again for other
-columns at no great cost it is given whole rows only where some are late.  Columns that
-a step needs only to show rows on which user code failed are left out until some do: then
-the epoch is run again, `whole`.
+A watermark stores late rows with all their columns.
+Over a source that can cheaply read a split again, it gets all columns only for splits that have late rows.
+Columns that a step needs only to show rows on which user code failed are left out until some rows fail; then
+the epoch runs again with all columns (`full_rows`).
 """
 
 from __future__ import annotations
@@ -16,22 +16,26 @@ from dataclasses import dataclass
 
 from millpond.delta import ORIGIN
 from millpond.operators.scan import Scan
+from millpond.operators.source_traits import RereadsColumns
+from millpond.operators.traits import CarriesOrigin, MayNeedFullRows, ShowsFailedRows
 from millpond.plan.nodes import Plan
 
 
 @dataclass(frozen=True)
 class Needs:
-    columns: dict[str, frozenset[str]]  # that each step must give; with `_o` where its origin is asked for
-    origins: frozenset[tuple[str, int]]  # the inputs (step, index) that bring `_o`
-    inputs: dict[tuple[str, int], frozenset[str]]  # what each input is read for
-    whole_for: dict[str, tuple[str, ...]]  # scans that leave out columns unless one of these steps wants them
+    columns: dict[
+        str, frozenset[str]
+    ]  # the output columns of each step; with `_o` where the origin is needed
+    origins: frozenset[tuple[str, int]]  # the inputs (step, index) that carry `_o`
+    inputs: dict[tuple[str, int], frozenset[str]]  # the columns that each input needs
+    whole_for: dict[str, tuple[str, ...]]  # scans that leave out columns unless one of these steps needs them
 
 
 def needed_columns(plan: Plan) -> dict[str, frozenset[str]]:
     return needs(plan).columns
 
 
-def needs(plan: Plan, whole: bool = False) -> Needs:
+def needs(plan: Plan, full_rows: bool = False) -> Needs:
     carried = _carried(plan)
     needed: dict[str, frozenset[str]] = {step: frozenset() for step in plan.nodes}
     for view in plan.views.values():
@@ -48,11 +52,16 @@ def needs(plan: Plan, whole: bool = False) -> Needs:
                 origins.add((node.step, index))
             else:
                 columns -= {ORIGIN}
-            if not whole and index == 0 and ORIGIN in columns and hasattr(node.operator, "reads"):
+            if (
+                not full_rows
+                and index == 0
+                and ORIGIN in columns
+                and isinstance(node.operator, ShowsFailedRows)
+            ):
                 read = node.operator.reads(node.binding)
                 columns = columns if read is None else columns & (read | {ORIGIN})
             inputs[node.step, index] = columns
-            if hasattr(node.operator, "suffices") and _reads_again(plan, source):
+            if isinstance(node.operator, MayNeedFullRows) and _reads_again(plan, source):
                 columns &= node.operator.suffices(node.binding, needed[node.step])
                 whole_for[source] = (*whole_for.get(source, ()), node.step)
             needed[source] = needed[source] | columns
@@ -61,14 +70,15 @@ def needs(plan: Plan, whole: bool = False) -> Needs:
 
 def _reads_again(plan: Plan, step: str) -> bool:
     operator = plan.nodes[step].operator
-    return isinstance(operator, Scan) and bool(getattr(operator.source, "reads_again", False))
+    source = operator.source if isinstance(operator, Scan) else None
+    return isinstance(source, RereadsColumns) and source.reads_again
 
 
 def _carried(plan: Plan) -> set[str]:
-    """The steps up to which the origin of rows can come: nothing but steps that carry it behind them."""
+    """The steps that the origin of rows can reach: all steps before them carry it."""
     found: set[str] = set()
     for node in plan.topological():
-        carries = getattr(node.operator, "carries_origin", False)
+        carries = isinstance(node.operator, CarriesOrigin)
         if carries and (isinstance(node.operator, Scan) or all(i in found for i in node.inputs)):
             found.add(node.step)
     return found

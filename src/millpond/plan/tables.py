@@ -1,13 +1,12 @@
-"""Every state table a plan has, by name, and those that wait for the clock."""
+"""The state tables of a plan, by name, and those with wakes."""
 
 from __future__ import annotations
 
-from millpond.operators.materialize import ERRORS_SPEC
 from millpond.operators.operator import Wake
 from millpond.operators.scan import Scan
-from millpond.operators.watermark import Watermark
 from millpond.plan.nodes import Plan
-from millpond.state.table_spec import TableSpec
+from millpond.state.tables.error_rows import ERRORS_SPEC
+from millpond.state.tables.table_spec import TableSpec
 from millpond.stored_code import Stored
 
 
@@ -29,4 +28,5 @@ def table_wakes(plan: Plan) -> dict[str, Wake]:
 
 def late_steps(plan: Plan) -> list[str]:
     """The steps that keep late rows."""
-    return [node.step for node in plan.nodes.values() if isinstance(node.operator, Watermark)]
+    tables = {node.step: {table.name for table in node.binding.tables} for node in plan.nodes.values()}
+    return [step for step, names in tables.items() if f"{step}/late" in names]

@@ -1,20 +1,20 @@
-"""The public face of a pond: `open` and `Pond`.
+"""The public API of a pond: `open` and `Pond`.
 
-| file | what a person looks for there |
+| file | what it holds |
 |---|---|
-| `face.py` | `open`, and every method of `Pond` with what it promises; the rooms below do it |
-| `places.py`, `parts.py` | where a pond is, and what it is made of while it is open |
+| `api.py` | `open`, and every method of `Pond` with what it promises; the files below do the work |
+| `location.py`, `components.py` | where a pond is, and what it is made of while it is open |
 | `definitions.py` | streams, tables and functions of Python become steps |
-| `driver.py`, `boot.py`, `watch.py` | running: who drives the chain, how it begins, who is told |
-| `holders.py`, `status.py` | which `Pond` of this process holds a place; how a pond is doing |
-| `program.py` | changing the plan of a pond that runs |
-| `door.py`, `rows.py` | the inbox: rows and commands, and waiting for their turn |
-| `rewriting.py` | state that is written anew: migrate and bootstrap |
+| `driver.py`, `boot.py`, `listeners.py` | running: who drives the epochs, how they start, who is notified |
+| `open_ponds.py`, `status.py` | which `Pond` of this process has a folder open; how a pond is doing |
+| `program.py` | changing the plan of a running pond |
+| `inbox_client.py`, `rows.py` | sending rows and commands to the inbox, and waiting for them |
+| `state_migration.py` | migrate and bootstrap: state rewritten from rows of the user |
 
 Reading is `serve/reader.py`, backups are `serve/backup.py`, statements are `sql/session.py`.
 """
 
+from millpond.pond.api import Pond, open, restore
 from millpond.pond.driver import EngineName
-from millpond.pond.face import Pond, open, restore
 
 __all__ = ["EngineName", "Pond", "open", "restore"]

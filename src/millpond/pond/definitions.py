@@ -1,4 +1,4 @@
-"""Streams, tables and functions that Python defines, as steps of the plan in the making."""
+"""Adds the streams, tables and functions that Python defines to the plan."""
 
 from __future__ import annotations
 
@@ -9,31 +9,32 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from millpond.errors import InvalidError
 from millpond.flow.builder import Builder
-from millpond.flow.calls import need_text
+from millpond.flow.call_errors import need_text
 from millpond.flow.durations import Duration
 from millpond.flow.names import check_columns, check_name
 from millpond.flow.schemas import Like, schema_of
 from millpond.flow.stream import Stream, ViewHandle
+from millpond.kernels.duck import quoted
+from millpond.kernels.watermark_strategies import Strategy
 from millpond.operators.bag import Bag
-from millpond.operators.duck import quoted
 from millpond.operators.scan import Scan
 from millpond.operators.upsert import Upsert
 from millpond.plan.change import dependants, require_view, without_views
 from millpond.plan.nodes import Plan
-from millpond.pond.parts import Parts
-from millpond.pond.places import folder_of
+from millpond.pond.components import Components
+from millpond.pond.location import folder_of
 from millpond.sources.inbox_table import SEQUENCE, InboxTable
-from millpond.state.store import Store
+from millpond.state.store.store import Store
 
 if TYPE_CHECKING:
-    from millpond.sql.session import Session
+    from millpond.sql.session import SqlSession
 
 FunctionKind = Literal["scalar", "aggregate", "table"]
 
 
 @contextlib.contextmanager
-def _whole(builder: Builder) -> Iterator[None]:
-    """A definition that is refused leaves nothing behind."""
+def _all_or_nothing(builder: Builder) -> Iterator[None]:
+    """Restore the plan if a definition is refused."""
     before = builder.plan
     try:
         yield
@@ -43,25 +44,37 @@ def _whole(builder: Builder) -> Iterator[None]:
 
 
 def stream(
-    builder: Builder, store: Store, name: str, source: Any, event_time: str | None, delay: Duration
+    builder: Builder,
+    store: Store,
+    name: str,
+    source: Any,
+    event_time: str | None,
+    delay: Duration | Strategy,
+    more: Mapping[str, Any],
 ) -> Stream:
     _check_free(builder, "a stream", name)
     _check_source(name, source)
-    if event_time is None and delay:
+    given = {"delay": delay or None, **more}
+    first = next((option for option, value in given.items() if value is not None), None)
+    if event_time is None and first is not None:
         raise InvalidError(
-            "delay= needs event_time=",
-            detail=f"delay is {delay!r}",
+            f"{first}= needs event_time=",
+            detail=f"{first} is {given[first]!r}",
             hint='stream(..., event_time="at", delay="5s")',
         )
     if hasattr(source, "staged"):
         source = source.staged(folder_of(store, name), name)
     check_columns(source.schema.names, f"stream {name!r}")
-    with _whole(builder):
+    with _all_or_nothing(builder):
         step = builder.add(name, Scan(source, source.schema, source.append_only), (), name)
         if not source.append_only:
             step = builder.add(None, Bag(), (step,), f"{name}.rows")
         found = Stream(builder, step)
-        return found if event_time is None else found.watermark(event_time, delay, id=f"{name}.watermark")
+        return (
+            found
+            if event_time is None
+            else found.watermark(event_time, delay, id=f"{name}.watermark", **more)
+        )
 
 
 def table(builder: Builder, name: str, schema: Like, key: str | Sequence[str] | None) -> ViewHandle:
@@ -71,7 +84,7 @@ def table(builder: Builder, name: str, schema: Like, key: str | Sequence[str] | 
     columns = schema_of(schema, step=name)
     check_columns(columns.names, f"table {name!r}")
     source = InboxTable(columns)
-    with _whole(builder):
+    with _all_or_nothing(builder):
         scan = builder.add(name, Scan(source, source.schema, False), (), name)
         if key is None:
             step = builder.add(None, Bag(SEQUENCE), (scan,), f"{name}.rows")
@@ -82,7 +95,7 @@ def table(builder: Builder, name: str, schema: Like, key: str | Sequence[str] | 
 
 
 def _check_source(name: str, source: Any) -> None:
-    """Refuse what is no source, and say what to use for what it is."""
+    """Refuse an object that is not a source, and suggest the source to use."""
     if not isinstance(source, type) and all(hasattr(source, part) for part in ("poll", "read", "schema")):
         return
     if hasattr(source, "staged") and not isinstance(source, type):
@@ -112,14 +125,14 @@ def _check_source(name: str, source: Any) -> None:
 
 
 def _check_free(builder: Builder, what: str, name: str) -> None:
-    """Names of streams and tables: SQL must tell them apart."""
+    """Refuse a name that SQL could not distinguish from another stream or table."""
     scans = [n.step for n in builder.plan.nodes.values() if isinstance(n.operator, Scan)]
     check_name(what, name, taken=scans)
 
 
 def stream_of(builder: Builder, plan: Plan, name: str) -> Stream:
-    """What has this name, in SQL or in Python, under the names that its columns are shown by."""
-    from millpond.sql.catalog import Catalog  # SQL is loaded where it is used
+    """The stream of a table, source or materialized view, with the column names that SQL shows."""
+    from millpond.sql.binding.catalog import Catalog  # SQL is loaded where it is used
 
     need_text("a name", name)
     found = Catalog(plan).get(name, "table", "source", "materialized view")
@@ -132,7 +145,7 @@ def stream_of(builder: Builder, plan: Plan, name: str) -> Stream:
 
 
 def replace(builder: Builder, views: Sequence[str], backfill: bool) -> None:
-    """Note which views may mean something else than in the pond; the next run acts on it."""
+    """Record which views may differ from those of the pond; the next run replaces them."""
     if builder.sealed:
         raise InvalidError(
             "the pipeline is already running",
@@ -147,23 +160,23 @@ def replace(builder: Builder, views: Sequence[str], backfill: bool) -> None:
         builder.replaces_all = backfill
 
 
-def drops_later(parts: Parts, name: str, cascade: bool) -> bool:
-    """Note that a view of the pond which this program leaves out may go; False where there is none."""
-    builder, head = parts.builder, parts.head()
+def drops_later(components: Components, name: str, cascade: bool) -> bool:
+    """Record that a view that this program omits is to be dropped; False if the pond has none."""
+    builder, head = components.builder, components.head()
     if builder.sealed or not builder.plan.nodes or name in builder.plan.views or head is None:
         return False
-    stored = parts.reader.plan_of(head)
+    stored = components.reader.plan_of(head)
     if name not in stored.views:
         return False
     others = [n for n in dependants(stored, [name]) if n in stored.views and n not in builder.plan.views]
     if others and not cascade:
-        without_views(stored, [name])  # says who uses it
+        without_views(stored, [name])  # the error names the users of the view
     builder.dropped.update([name, *others])
     return True
 
 
 def function(
-    session: Session,
+    session: SqlSession,
     name: Any,
     function: Any,
     *,
@@ -177,9 +190,9 @@ def function(
     retract: Callable[..., Any] | None,
     finish: Callable[[Any], Any] | None,
 ) -> Any:
-    """Registered and given back, or, before the function is known, what will do so."""
-    from millpond.operators.python_function import Steps
-    from millpond.sql.python_functions import Registered, register
+    """Register a function and return it; without a function, return a decorator that does so."""
+    from millpond.kernels.python_function import Steps
+    from millpond.sql.binding.python_functions import Registered, register
 
     if function is None and accumulate is not None and finish is not None and init is not None:
         function, kind = Steps(init, accumulate, finish, retract), kind or "aggregate"

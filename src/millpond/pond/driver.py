@@ -1,9 +1,9 @@
-"""Who drives the chain of epochs: the caller's thread, or one in the background.
+"""Runs the chain of epochs, in the caller's thread or in a background thread.
 
-Law: one thread drives at a time, and only while this process holds the pond.  A runner that broke is given
-up, so that the next turn, or another process, boots one from the head manifest.  What goes wrong in the
-background is logged as an error, seen in the status, and raised by every call that runs, waits or writes
-until stop() or start() raised it.
+Law: one thread drives at a time, and only while this process holds the pond.  A runner that broke is
+discarded, and the next call, or another process, starts one from the head manifest.  A failure in the
+background is logged as an error, shown in the status, and raised by every call that runs, waits or writes
+until stop() or start() has raised it.
 """
 
 from __future__ import annotations
@@ -17,52 +17,55 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal, NoReturn
 
 from millpond.control import lease
+from millpond.engine.coordinator.protocol import StateRewrite
+from millpond.engine.coordinator.runner import Runner
 from millpond.engine.engine import Engine
 from millpond.engine.inline import InlineEngine
-from millpond.engine.protocol import Rewrite
-from millpond.engine.runner import Runner
 from millpond.errors import ConflictError, InternalError, InvalidError, MillpondError, UnavailableError
 from millpond.plan.nodes import Plan
-from millpond.pond import holders
+from millpond.pond import open_ponds
 from millpond.pond.boot import new_runner, plans_to_run
-from millpond.pond.parts import Parts
-from millpond.pond.watch import Watch
+from millpond.pond.components import Components
+from millpond.pond.listeners import Listeners
 from millpond.state.backup_record import refuse_backup
-from millpond.state.manifest import Manifest
-from millpond.state.store import prove_put_new
+from millpond.state.manifest.manifest import Manifest
+from millpond.state.store.store import prove_put_new
 
 EngineName = Literal["spark", "inline"]
 WAIT_S = 600.0  # how long a call waits for the background thread
 log = logging.getLogger("millpond.pond")
 
 
-class StoppedError(UnavailableError):
-    """stop() came while a standby waited for its turn."""
+class StandbyStoppedError(UnavailableError):
+    """stop() was called while a standby waited."""
 
 
 class Driver:
-    def __init__(self, parts: Parts, watch: Watch, engine: EngineName | Engine, spark: Any) -> None:
-        self.parts = parts
-        self.watch = watch
-        self.runner: Runner | None = None  # while this process holds the pond
+    def __init__(
+        self, components: Components, listeners: Listeners, engine: EngineName | Engine, spark: Any
+    ) -> None:
+        self.components = components
+        self.listeners = listeners
+        self.runner: Runner | None = None  # set while this process holds the pond
         self.keeper: lease.Keeper | None = None
-        self.thread: threading.Thread | None = None  # that drives in the background
+        self.thread: threading.Thread | None = None  # the background thread
         self.stopping = threading.Event()
-        self.failure: BaseException | None = None  # of the background thread, until stop() raised it
-        self.last_error: BaseException | None = None  # that broke the chain, until it runs again
+        # the error of the background thread, until stop() has raised it
+        self.failure: BaseException | None = None
+        self.last_error: BaseException | None = None  # the error that ended the run, until it runs again
         self.standing_by = False
         self.closed = False
-        self.place = holders.place_of(parts.store.uri)
-        self._told = False  # did a call raise the failure?
-        self._take_over = parts.take_over  # once
+        self.place = open_ponds.place_of(components.store.uri)
+        self._failure_raised = False  # has a call raised the failure?
+        self._take_over = components.take_over  # once
         self._keeper_end: weakref.finalize[..., Any] | None = None
         self._asked = engine
         self._spark = spark
         self._engine: Engine | None = None
-        self._lock = threading.RLock()  # of whoever drives in the foreground
-        self._driving: int | None = None  # the thread that is doing so
+        self._lock = threading.RLock()  # held by the thread that drives in the foreground
+        self._driving: int | None = None  # the id of that thread
 
-    # -- asking ------------------------------------------------------------------------
+    # -- state -------------------------------------------------------------------------
 
     @property
     def engine(self) -> Engine:
@@ -71,37 +74,37 @@ class Driver:
             if not isinstance(self._asked, str):
                 self._engine = self._asked
             elif self._asked == "inline":
-                self._engine = InlineEngine(self.parts.worker)
+                self._engine = InlineEngine(self.components.worker)
             else:
-                from millpond.engine.spark import SparkEngine
+                from millpond.engine.spark.engine import SparkEngine
 
                 self._engine = SparkEngine(self._spark)
         return self._engine
 
     @property
     def plan(self) -> Plan:
-        """What this process runs or defined, or else what the pond was last run with."""
-        if self.parts.builder.plan.nodes:
-            return self.parts.builder.plan
+        """The plan that this process runs or defined, or else the plan that the pond ran last."""
+        if self.components.builder.plan.nodes:
+            return self.components.builder.plan
         runner = self.runner
         if runner is not None:
             return runner.shell.plan
-        head = self.parts.head()
-        return Plan() if head is None else self.parts.reader.plan_of(head)
+        head = self.components.head()
+        return Plan() if head is None else self.components.reader.plan_of(head)
 
     @property
     def is_this_thread(self) -> bool:
-        """Is it this thread that drives the chain, and waits for us in on_epoch?"""
+        """Does this thread run the epochs, and is it now inside `on_epoch`?"""
         return threading.get_ident() in (self._driving, getattr(self.thread, "ident", None))
 
     @property
     def may_drive(self) -> bool:
-        """Can this thread run epochs, because neither our background thread nor another process does?"""
+        """Can this thread run epochs: does neither our background thread nor another process run them?"""
         return self.thread is None and (self.runner is not None or self.elsewhere() is None)
 
     @property
     def in_background(self) -> bool:
-        """Does a thread of ours run the pond?"""
+        """Does our background thread run the pond?"""
         return self.thread is not None and self.thread.is_alive()
 
     @property
@@ -110,16 +113,16 @@ class Driver:
         return self.in_background or self._driving is not None
 
     def elsewhere(self) -> lease.Beat | None:
-        """The lease of whoever else runs this pond, if one is alive: a process, or a Pond of this process."""
-        other = holders.other(self.place, self)
+        """The lease of another holder that is alive: a process, or a Pond of this process."""
+        other = open_ponds.other(self.place, self)
         if other is not None and other.in_background:
-            return lease.latest(self.parts.store)
-        return lease.alive_elsewhere(self.parts.store, self.parts.settings.lease_ms / 1000)
+            return lease.latest(self.components.store)
+        return lease.alive_elsewhere(self.components.store, self.components.settings.lease_ms / 1000)
 
     def check(self) -> None:
-        """Raise what went wrong in the background."""
+        """Raise the error of the background thread, if it failed."""
         if self.failure is not None:
-            self._told = True
+            self._failure_raised = True
             _raise(self.failure)
 
     def require_open(self) -> None:
@@ -134,7 +137,7 @@ class Driver:
             polls = runner.idle_polls
             self.wait_until(lambda: runner.idle_polls >= polls + 2 and runner.quiet, WAIT_S, "a drain")
             _raise_failed_sinks(runner)
-            return self.parts.reader.head().epoch
+            return self.components.reader.head().epoch
         self.stopping.clear()
         try:
             with self.turn() as runner:
@@ -142,8 +145,8 @@ class Driver:
                 _raise_failed_sinks(runner)
                 assert runner.coordinator.head is not None
                 return runner.coordinator.head.epoch
-        except StoppedError:
-            return self.parts.reader.head().epoch
+        except StandbyStoppedError:
+            return self.components.reader.head().epoch
 
     def start(self) -> None:
         with self._lock:
@@ -152,7 +155,7 @@ class Driver:
             self.stop()
             try:
                 runner = self.boot()
-            except StoppedError:
+            except StandbyStoppedError:
                 return
             self.stopping.clear()
             self.thread = threading.Thread(
@@ -162,10 +165,10 @@ class Driver:
 
     def _background(self, runner: Runner) -> None:
         try:
-            runner.run(self.stopping, self.parts.settings.poll_ms)
-        except BaseException as error:  # kept, and raised by the next call into the pond
+            runner.run(self.stopping, self.components.settings.poll_ms)
+        except BaseException as error:  # stored, and raised by the next call into the pond
             log.error("the pipeline stopped: %s", error, exc_info=error)
-            self.last_error, self._told = error, False
+            self.last_error, self._failure_raised = error, False
             self.failure = error
             self._give_up(error)
 
@@ -195,8 +198,8 @@ class Driver:
         self.stopping.clear()
         try:
             with self.turn() as runner:
-                runner.run(self.stopping, self.parts.settings.poll_ms)
-        except (KeyboardInterrupt, StoppedError):
+                runner.run(self.stopping, self.components.settings.poll_ms)
+        except (KeyboardInterrupt, StandbyStoppedError):
             return
 
     def compact(self) -> None:
@@ -210,9 +213,9 @@ class Driver:
             runner.drain(settle=True)
 
     def close(self, *, raises: bool = True) -> None:
-        """Let everything go; then raise what failed in the background, unless a call has raised it before.
+        """Release everything; then raise the error of the background thread, unless a call has raised it.
 
-        Not with `raises=False`: another exception is on its way.
+        With `raises=False` it is not raised: another exception is already propagating.
         """
         if self.closed:
             return
@@ -221,18 +224,18 @@ class Driver:
             self._end_thread()
         finally:
             self._let_go()
-            self.parts.reader.close()
+            self.components.reader.close()
             if self._engine is not None:
                 self._engine.close()
         failure, self.failure = self.failure, None
-        if failure is not None and raises and not self._told:
+        if failure is not None and raises and not self._failure_raised:
             _raise(failure)
 
     # -- turns -------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[Runner]:
-        """The runner, for this thread alone.  One that broke is given up; the next turn boots another."""
+        """The runner, for this thread only; a failed one is discarded, and the next call starts another."""
         with self._lock:
             runner = self.boot()
             outer, self._driving = self._driving, threading.get_ident()
@@ -247,7 +250,7 @@ class Driver:
                 self._driving = outer
 
     def drive(self, until: Callable[[], bool]) -> None:
-        """Run epochs in this thread until something is done, by it or by another that does so now."""
+        """Run epochs in this thread until a condition holds, which another thread may cause."""
         while not until():
             if self._lock.acquire(timeout=0.01):
                 try:
@@ -258,7 +261,7 @@ class Driver:
                     self._lock.release()
 
     def wait_until(self, done: Callable[[], bool], timeout_s: float, what: str) -> None:
-        """Until the background thread, or another process, has done something; or failed."""
+        """Wait until the background thread, or another process, has done something; raises if it fails."""
         until = time.monotonic() + timeout_s
         while not done():
             if time.monotonic() > until:
@@ -277,7 +280,7 @@ class Driver:
 
     @contextlib.contextmanager
     def at_rest(self, what: str) -> Iterator[Manifest | None]:
-        """The head of a pond that nobody runs: neither another process nor, in here, this one."""
+        """The head of a pond that no process runs; inside the block, this one does not run it either."""
         with self._lock:
             self.check()
             if self.thread is not None or self._driving is not None:
@@ -287,21 +290,21 @@ class Driver:
             self.require_open()
             self._let_go()
             self._wait_for_lease()
-            yield self.parts.head()
+            yield self.components.head()
 
     # -- holding the pond --------------------------------------------------------------
 
-    def boot(self, rewrite: Rewrite | None = None) -> Runner:
+    def boot(self, rewrite: StateRewrite | None = None) -> Runner:
         """Create the pond or take it over, if this process does not hold it yet."""
         self.check()
         if self.runner is not None and not self.closed:
             return self.runner
-        parts, rewritten = self.parts, () if rewrite is None else rewrite.tables
+        components, rewritten = self.components, () if rewrite is None else rewrite.tables
         self.require_open()
-        plans_to_run(parts, parts.head(), rewritten)  # refused before it waits
+        plans_to_run(components, components.head(), rewritten)  # checked before it waits
         self._wait_for_lease()
         self.require_open()
-        holders.claim(self.place, self, take_over=self._take_over)
+        open_ponds.claim(self.place, self, take_over=self._take_over)
         try:
             runner = self._new_runner(rewrite)
         except BaseException as error:
@@ -312,33 +315,34 @@ class Driver:
         self.last_error = None
         return runner
 
-    def _new_runner(self, rewrite: Rewrite | None) -> Runner:
+    def _new_runner(self, rewrite: StateRewrite | None) -> Runner:
         """A runner that holds the pond, with the program that was defined."""
-        parts = self.parts
-        head = parts.head()  # a standby has waited: the pond went on
+        components = self.components
+        head = components.head()  # a standby has waited: the head is newer now
         if head is None:
-            refuse_backup(parts.store)
-        # From here on others wait for us.  They need not once nobody can reach this object any more.
-        keeper = self.keeper = lease.Keeper(parts.store, parts.settings.lease_ms)
+            refuse_backup(components.store)
+        # From here on others wait for us.  When this object becomes unreachable, they need not wait any
+        # longer.
+        keeper = self.keeper = lease.Keeper(components.store, components.settings.lease_ms)
         self._keeper_end = weakref.finalize(self, keeper.release)
-        self._keeper_end.atexit = False  # the lease names the process, which is seen to be gone
-        plans = plans_to_run(parts, head, () if rewrite is None else rewrite.tables)
+        self._keeper_end.atexit = False  # the lease names the process, so others see that it is gone
+        plans = plans_to_run(components, head, () if rewrite is None else rewrite.tables)
         if head is None:
-            prove_put_new(parts.store)
-        self.watch.begin(head)
+            prove_put_new(components.store)
+        self.listeners.begin(head)
         engine = self.engine
-        if parts.builder.plan.nodes or head is None:
-            if plans.wanted is not parts.builder.plan:
-                parts.builder.adopt(plans.wanted, plans.ids)
-            parts.builder.seal()
+        if components.builder.plan.nodes or head is None:
+            if plans.wanted is not components.builder.plan:
+                components.builder.adopt(plans.wanted, plans.ids)
+            components.builder.seal()
         runner = new_runner(
-            parts,
+            components,
             engine,
             head,
             plans,
             rewrite=rewrite,
             on_commit=self._committed,
-            on_progress=self.watch.progressed,
+            on_progress=self.listeners.progressed,
             stopped=lambda: self.thread is not None and self.stopping.is_set(),
         )
         try:
@@ -351,22 +355,22 @@ class Driver:
         return runner
 
     def boot_now(self) -> int:
-        """Hold the pond; its newest epoch."""
+        """Create the pond or take it over; returns its newest epoch."""
         with self.turn() as runner:
             assert runner.coordinator.head is not None
             return runner.coordinator.head.epoch
 
     def _wait_for_lease(self) -> None:
-        """Do not take over from a coordinator that is alive, unless as its standby once it is silent."""
+        """Refuse to take over from a live coordinator; a standby waits until it is silent."""
         if self._take_over:
             return
-        store, silence_s = self.parts.store, self.parts.settings.lease_ms / 1000
-        other = holders.other(self.place, self)
-        if self.parts.standby:
+        store, silence_s = self.components.store, self.components.settings.lease_ms / 1000
+        other = open_ponds.other(self.place, self)
+        if self.components.standby:
             last = lease.latest(store)
             if last is None or last.over or (last.is_ours and other is None):
                 return
-            self.watch.waits_for(last.holder)
+            self.listeners.waits_for(last.holder)
             self.stopping.clear()
             self.standing_by = True
             try:
@@ -375,10 +379,10 @@ class Driver:
                 self.standing_by = False
             if not free:
                 self.require_open()
-                raise StoppedError("this standby was stopped", detail=f"{last.holder} runs the pond")
+                raise StandbyStoppedError("this standby was stopped", detail=f"{last.holder} runs the pond")
             return
         if other is not None:
-            raise holders.refusal(self.place)
+            raise open_ponds.refusal(self.place)
         alive = lease.alive_elsewhere(store, silence_s)
         if alive is not None:
             raise ConflictError(
@@ -390,10 +394,10 @@ class Driver:
 
     @property
     def _sinks_s(self) -> float:
-        return self.parts.settings.sink_close_ms / 1000
+        return self.components.settings.sink_close_ms / 1000
 
     def _give_up(self, error: BaseException) -> None:
-        """The chain broke.  Another process may go on at once, unless another is what broke it."""
+        """Release a failed runner; another process may continue immediately, unless it caused the failure."""
         self._let_go(silently=isinstance(error, ConflictError), error=error)
 
     def _let_go(self, *, silently: bool = False, error: BaseException | None = None) -> None:
@@ -401,7 +405,7 @@ class Driver:
         keeper, self.keeper = self.keeper, None
         if runner is not None:
             runner.close(self._sinks_s)
-        holders.release(self)
+        open_ponds.release(self)
         if keeper is not None and silently:
             keeper.stop()
         elif keeper is not None:
@@ -411,12 +415,12 @@ class Driver:
             self._keeper_end = None
 
     def _committed(self, manifest: Manifest) -> None:
-        runner, builder = self.runner, self.parts.builder
-        known = builder.sealed and builder.plan.nodes  # and not in the middle of changing()
+        runner, builder = self.runner, self.components.builder
+        known = builder.sealed and builder.plan.nodes  # not in the middle of changing()
         if runner is not None and known and manifest.kind in ("change", "rollback"):
             builder.reopen(runner.shell.plan)
             builder.seal()
-        self.watch.committed(manifest)
+        self.listeners.committed(manifest)
 
 
 def _raise_failed_sinks(runner: Runner) -> None:

@@ -1,4 +1,4 @@
-"""Rows that Python puts into a table, as an inbox entry carries them; refused with what does not fit."""
+"""Encodes rows for a table as an inbox entry, or refuses them and says what does not fit."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.errors import InvalidError, nearest
-from millpond.flow.calls import need_text
+from millpond.flow.call_errors import need_text
+from millpond.integer_casts import require_whole
 from millpond.plan.nodes import Plan
 from millpond.sources.inbox_table import ROWS_MAX, InboxTable
-from millpond.texts import require_texts
-from millpond.whole_numbers import require_whole
+from millpond.valid_text import require_texts
 
 Rows: TypeAlias = pa.Table | Iterable[Mapping[str, Any]]
 
 
 def held(plan: Plan, table: str, rows: Rows) -> Rows:
-    """Rows under the names that their columns are kept by, where SQL calls them otherwise."""
+    """Rows with columns renamed from their SQL names to the stored names."""
     if isinstance(rows, Mapping):
         rows = [rows]  # one row
     elif not isinstance(rows, pa.Table) and hasattr(rows, "__arrow_c_stream__"):
-        rows = pa.table(rows)  # of pandas, Polars or Arrow
+        rows = pa.table(rows)  # a pandas, Polars or Arrow table
     found = (o for o in plan.objects.values() if o.kind == "table" and o.scan == table)
     names = {c.name: c.held for o in found for c in o.columns}
     if all(name == held for name, held in names.items()):
@@ -35,8 +35,8 @@ def held(plan: Plan, table: str, rows: Rows) -> Rows:
 
 
 def entry(plan: Plan, name: str, rows: Rows, weight: int) -> tuple[dict[str, Any], bytes]:
-    """The arguments and the bytes of the entry that puts rows into a table, or takes them out."""
-    called = getattr(name, "name", None)  # of what pond.table() returned
+    """The arguments and bytes of the entry that inserts rows into a table, or deletes them."""
+    called = getattr(name, "name", None)  # the object that pond.table() returned
     need_text(
         "the name of a table",
         name,

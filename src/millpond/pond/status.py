@@ -1,4 +1,4 @@
-"""How a pond is doing, as one frozen value."""
+"""The status of a pond, as one frozen value."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from millpond.control import lease
 from millpond.errors import UnavailableError
 from millpond.pond.driver import Driver
 from millpond.serve.sink_lag import epochs_behind
-from millpond.state.manifest import Manifest
+from millpond.state.manifest.manifest import Manifest
 
 State = Literal["new", "running", "stopped", "failed", "standby"]
 SinkState = Literal["current", "behind", "failed", "detached"]
@@ -19,32 +19,32 @@ SinkState = Literal["current", "behind", "failed", "detached"]
 class SinkStatus:
     name: str
     state: SinkState
-    epoch: int | None  # the last that it was shown
-    error: Exception | None = None  # of its last delivery, where that failed
+    epoch: int | None  # the last epoch it received
+    error: Exception | None = None  # the error of its last delivery, if that failed
 
 
 @dataclass(frozen=True)
 class Status:
-    """What a Pond does in this process, and how far the pond is.
+    """What a Pond does in this process, and the newest epoch of the pond.
 
     `state` is "running" while this Pond runs epochs, in the background or in a call; "standby" while it waits
     for another process; "failed" after an error ended it, until it runs again; "new" before the first epoch;
-    else "stopped", also where another process runs the pond: `holder` names that.
+    else "stopped", also if another process runs the pond: `holder` names it.
     """
 
     state: State
-    epoch: int | None  # the newest that is committed; None before the first
-    lag: int | None  # rows that the sources have and no epoch has taken; None where this Pond does not know
-    last_error: BaseException | None  # that ended the run; None once it runs again
+    epoch: int | None  # the newest committed epoch; None before the first
+    lag: int | None  # rows that the sources have and no epoch has read; None if unknown
+    last_error: BaseException | None  # the error that ended the run; None once it runs again
     sinks: tuple[SinkStatus, ...] = ()
-    holder: str | None = None  # who holds the pond: which process, since when
+    holder: str | None = None  # the process that holds the pond, and since when
 
 
 def status_of(driver: Driver) -> Status:
     runner = driver.runner
     try:
-        head, beat = driver.parts.head(), lease.latest(driver.parts.store)
-    except UnavailableError:  # perhaps what made it fail: then it is as far as this process knows
+        head, beat = driver.components.head(), lease.latest(driver.components.store)
+    except UnavailableError:  # perhaps the cause of the failure: report what this process knows
         head, beat = (None if runner is None else runner.coordinator.head), None
     return Status(
         _state(driver, head is None),
@@ -65,11 +65,13 @@ def sinks_of(driver: Driver, head: Manifest | None) -> tuple[SinkStatus, ...]:
         cursors |= coordinator.cursors
     detached = {} if head is None else head.detached
     found = []
-    defined = driver.parts.builder.plan  # without asking the storage, where this process knows
+    defined = driver.components.builder.plan  # without reading the storage, if this process knows
     for name in defined.sinks if defined.nodes or head is None else driver.plan.sinks:
         epoch = cursors.get(name)
         behind = (
-            0 if head is None else epochs_behind(driver.parts.store, head, -1 if epoch is None else epoch)
+            0
+            if head is None
+            else epochs_behind(driver.components.store, head, -1 if epoch is None else epoch)
         )
         state: SinkState = "behind" if behind else "current"
         if name in detached:

@@ -1,1 +1,1 @@
-"""Serving: reading views from any process."""
+"""Reads views from any process."""

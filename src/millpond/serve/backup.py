@@ -1,8 +1,8 @@
-"""Backup: a consistent copy of one epoch, made while the pond runs.
+"""Copies one epoch of a pond consistently, while the pond runs.
 
-Law: a backup is whole or does not exist.  The epoch is pinned while it is copied,
-every file is verified as it is read, and the record that names them is written
-last.  What the target has already is not copied again.
+Law: a backup is complete or does not exist.  The epoch is pinned while it is copied, every file is verified
+as it is read, and the record that names the files is written last.  Files that the target already has are not
+copied again.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from functools import partial
 import pyarrow as pa
 
 from millpond.clock import Clock, SystemClock
-from millpond.engine.worker import local_name
+from millpond.engine.task.worker import local_name
 from millpond.errors import DataError, InvalidError, UnavailableError
-from millpond.serve.holds import let_go, try_pin
+from millpond.serve.pinned_epochs import let_go, try_pin
 from millpond.serve.reader import Reader
-from millpond.state import history, inbox
+from millpond.state import inbox
 from millpond.state.backup_record import (
     BackupRecord,
     CopiedFile,
@@ -28,16 +28,18 @@ from millpond.state.backup_record import (
     read_file,
     records,
 )
-from millpond.state.garbage import files_of
-from millpond.state.listing import live_runs
-from millpond.state.manifest import Manifest, decode_page, is_kept, manifest_name
-from millpond.state.packed import PackedFile
-from millpond.state.pins import Pin
+from millpond.state.manifest import history
+from millpond.state.manifest.garbage import files_of
+from millpond.state.manifest.listing import live_runs
+from millpond.state.manifest.manifest import Manifest, decode_page, is_kept, manifest_name
+from millpond.state.manifest.pins import Pin
 from millpond.state.plan_file import check_plan
-from millpond.state.store import MissingError, Store
+from millpond.state.runs import run_names
+from millpond.state.runs.packed import PackedFile
+from millpond.state.store.store import MissingError, Store
 
 TRIES = 8
-PIN_US = 60 * 60 * 1_000_000  # a backup that crashed keeps its epoch for so long
+PIN_US = 60 * 60 * 1_000_000  # how long a crashed backup protects its epoch
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class CopyProgress:
 
 @dataclass(frozen=True)
 class Backup:
-    """What was backed up: the whole, and what had to be copied for it."""
+    """What was backed up: the totals, and what had to be copied."""
 
     pond: str
     epoch: int
@@ -60,7 +62,7 @@ class Backup:
     bytes: int
     copied_files: int
     copied_bytes: int
-    inbox_entries: int  # acknowledged, and not executed by the epoch
+    inbox_entries: int  # entries that are acknowledged but not executed by the epoch
     verified: bool
 
 
@@ -118,7 +120,7 @@ def back_up(
 
 
 def verify_backup(store: Store, record: BackupRecord, on_progress: OnCopy | None = None) -> None:
-    """Read every file of a backup again; DataError for the first that is not what was written."""
+    """Read every file of a backup again; DataError for the first one that is not what was written."""
     done = 0
     for number, file in enumerate(record.files):
         read_file(store, file)
@@ -129,7 +131,7 @@ def verify_backup(store: Store, record: BackupRecord, on_progress: OnCopy | None
 
 @dataclass(frozen=True)
 class _Found:
-    """The epochs to copy: the wanted one last, and before it what its sinks and backfills still need."""
+    """The epochs to copy: the requested one last, after those that its sinks and backfills still need."""
 
     epoch: int
     floor: int
@@ -138,7 +140,7 @@ class _Found:
 
 
 class _Pinned:
-    """Keeps what is being copied from being collected."""
+    """Pins what is being copied, so that it is not collected."""
 
     def __init__(self, reader: Reader, clock: Clock) -> None:
         self._reader = reader
@@ -158,7 +160,7 @@ class _Pinned:
         return self._clock.now_us()
 
     def take(self, epoch: int | str | None) -> _Found | None:
-        """Pin an epoch and what belongs to it; None when something of it was collected meanwhile."""
+        """Pin an epoch and those that belong to it; None if one of them was collected meanwhile."""
         reader = self._reader
         head = reader.head()
         wanted = reader._resolve(head, epoch)
@@ -169,11 +171,12 @@ class _Pinned:
         named = {e for e in manifest.savepoints.values() if e < floor and is_kept(head, e)}
         self._ranges = [(floor, wanted), *((e, e) for e in sorted(named))]
         self.renew()
-        now = reader.head()  # asked after the pins were written: that order is what makes them safe
+        now = reader.head()  # read after the pins were written: this order makes them safe
         kept = {e for e in named if is_kept(now, e)}
         if not is_kept(now, wanted) or (floor < wanted and floor < now.floor):
             return None
-        before = {e - 1 for e in kept}  # what a savepoint changed is told against the epoch before it
+        # the changes of a savepoint's epoch are computed against the epoch before it
+        before = {e - 1 for e in kept}
         epochs = sorted({*kept, *before, *range(floor, wanted + 1)})
         found = [history.find_manifest(reader.store, e) for e in epochs]
         if any(m is None for e, m in zip(epochs, found, strict=True) if e not in before):
@@ -181,7 +184,7 @@ class _Pinned:
         return _Found(wanted, floor, tuple(m for m in found if m is not None), wanted == head.epoch)
 
     def _needed_from(self, manifest: Manifest) -> int:
-        """The oldest epoch that the pond reads when it goes on from this one."""
+        """The oldest epoch that the pond reads when it continues from this one."""
         sinks = self._reader.plan_of(manifest).sinks
         needed = [manifest.epoch, *(max(manifest.floor, manifest.cursors.get(s, -1)) for s in sinks)]
         if manifest.filling is not None:
@@ -189,7 +192,7 @@ class _Pinned:
         return min(needed)
 
     def renew(self) -> None:
-        """Pin again before the pins run out."""
+        """Renew the pins before they expire."""
         now_us = self._clock.now_us()
         if now_us < self._renew_us:
             return
@@ -222,7 +225,7 @@ class _Copy:
         self._total = 0
 
     def run(self) -> tuple[BackupRecord, list[CopiedFile]] | None:
-        """The record, and the files that were not there; None when an inbox entry was collected meanwhile."""
+        """The record, and the files that had to be copied; None if an inbox entry was collected meanwhile."""
         head = self._found.manifests[-1]
         before = records(self._target)
         if any(record.pond != head.pond for record in before):
@@ -235,7 +238,7 @@ class _Copy:
         self._known = {file.name: file for record in before for file in record.files}
         self._there = set(self._target.list(""))
         try:
-            with self._told():
+            with self._explain_missing():
                 return self._run(head)
         except _Collected:
             return None
@@ -267,18 +270,18 @@ class _Copy:
         )
         same = [r for r in self._before if replace(r, made_us=0) == replace(made, made_us=0)]
         if same and same[-1] is self._before[-1]:
-            return same[-1], self._copied  # nothing has happened since
-        self._target.put_new(made.name, made.encode())  # last of all: now the backup exists
+            return same[-1], self._copied  # nothing has changed since the last backup
+        self._target.put_new(made.name, made.encode())  # written last: now the backup exists
         return made, self._copied
 
     def _waiting(self, head: Manifest) -> dict[str, bytes]:
-        """Entries of the inbox that were acknowledged and are not in the epoch, if it is the newest.
+        """Inbox entries that are acknowledged but not executed by the epoch, if it is the newest.
 
-        They are read first of all: once they are executed they may be collected.
+        They are read first: once they are executed they may be collected.
         """
         if not self._found.newest:
             return {}
-        position = int(head.positions.get("inbox", 0))
+        position = inbox.next_entry(head)
         found: dict[str, bytes] = {}
         for number in range(position, max(inbox.numbers(self._store), default=-1) + 1):
             try:
@@ -292,21 +295,21 @@ class _Copy:
         return found
 
     def _named(self) -> tuple[set[str], dict[str, str]]:
-        """The files of this pond that the epochs need, and those of its parents, with names for them here."""
+        """The files of this pond that the epochs need, and those of its parents with their new names."""
         pages = self._reader.worker.pages
         own: set[str] = set()
         foreign: set[str] = set()
         for manifest in self._found.manifests:
             own |= files_of(manifest, pages)
             refs = (*live_runs(manifest.pages, manifest.recent, manifest.gone, pages), *manifest.added)
-            foreign |= {ref.file for ref in refs if "!" in ref.file}
+            foreign |= {ref.file for ref in refs if run_names.is_foreign(ref.file)}
             fill = manifest.filling
             more = (manifest.catalog, *(() if fill is None else (fill.catalog, fill.plan)))
             own |= {name for name in more if name is not None}
         return own, {name: _own_name(name) for name in foreign}
 
     def _add(self, name: str, original: str, read: Callable[[], pa.Buffer]) -> None:
-        """Copy a file unless it is there; what a backup that was cut short left is verified."""
+        """Copy a file unless it exists; a file that an interrupted backup left is verified."""
         self._pinned.renew()
         found = self._known.get(name)
         if found is None:
@@ -328,18 +331,18 @@ class _Copy:
             self._on_progress(CopyProgress(len(self._files), self._total, self._bytes))
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
-        """What a missing file means: it was lost, or collected because nothing could be pinned."""
-        with self._reader._told(self._found.floor, self._found.epoch):
+    def _explain_missing(self) -> Iterator[None]:
+        """Explain a missing file: it was lost, or collected because no pin could be written."""
+        with self._reader._explain_missing(self._found.floor, self._found.epoch):
             yield
 
 
 class _Collected(Exception):
-    """An entry of the inbox was executed and collected before it could be copied."""
+    """An inbox entry was executed and collected before it could be copied."""
 
 
 def check_file(name: str, data: pa.Buffer) -> None:
-    """DataError unless all bytes of a file of a pond are what was written."""
+    """Raise DataError unless all bytes of a pond's file are what was written."""
     folder = name.partition("/")[0] + "/"
     match folder:
         case "manifests/":
@@ -350,7 +353,7 @@ def check_file(name: str, data: pa.Buffer) -> None:
             inbox.parse(int(name.removeprefix(inbox.PREFIX)), data.to_pybytes())
         case "catalog/":
             check_plan(name, data.to_pybytes())
-        case _ if "-p-0-" in name:
+        case _ if run_names.is_plan(name):
             check_plan(name, data.to_pybytes())
         case _:
             file = PackedFile.open(name, data)
@@ -360,6 +363,6 @@ def check_file(name: str, data: pa.Buffer) -> None:
 
 
 def _own_name(name: str) -> str:
-    """What a run of a parent is called in the backup, and in the restored pond."""
+    """The name of a parent's run in the backup and in the restored pond."""
     digest = hashlib.blake2b(name.encode(), digest_size=12).hexdigest()
-    return f"runs/0/{0:016d}-f-0-{digest}"
+    return run_names.copy_name(digest)

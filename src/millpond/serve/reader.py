@@ -1,8 +1,7 @@
-"""The reader: views of a pond at any retained epoch, without a coordinator.
+"""Reads views of a pond at any retained epoch, without a coordinator.
 
-A reader pins its epoch before it believes it: it writes the pin, then checks
-that the floor has not passed, so no collector can delete a file under it
-(law 6).  Every read is of one epoch, whole (law 2).
+A reader writes a pin for its epoch, then checks that the floor has not passed it; in this order no collector
+can delete a file that is being read (law 6).  Every read sees exactly one epoch (law 2).
 """
 
 from __future__ import annotations
@@ -18,33 +17,34 @@ import pyarrow as pa
 
 from millpond import delta as deltas
 from millpond.clock import Clock, SystemClock
-from millpond.engine.append_sinks import behind_what_was_shown, refusal
-from millpond.engine.view_changes import view_changes, view_difference
-from millpond.engine.worker import Worker
+from millpond.delta import WEIGHT
+from millpond.engine.coordinator.append_sinks import behind_what_was_shown, refusal
+from millpond.engine.coordinator.view_changes import view_changes, view_difference
+from millpond.engine.task.worker import Worker
 from millpond.errors import DataError, InvalidError, UnavailableError, nearest
-from millpond.operators.materialize import ERRORS_SPEC
+from millpond.integer_casts import require_whole
 from millpond.plan.nodes import Plan, View
+from millpond.plan.step_versions import newest
 from millpond.plan.tables import table_specs
-from millpond.plan.versions import newest
-from millpond.serve import states
-from millpond.serve.holds import Holds, let_go, try_pin
-from millpond.serve.states import StateInfo
-from millpond.state import history
+from millpond.serve import state_inspection
+from millpond.serve.pinned_epochs import PinnedEpochs, let_go, try_pin
+from millpond.serve.state_inspection import StateInfo
 from millpond.state.backup_record import refuse_backup
-from millpond.state.manifest import Manifest, is_kept
-from millpond.state.snapshot import Snapshot
-from millpond.state.store import MissingError
-from millpond.state.table_spec import WEIGHT, TableSpec
-from millpond.texts import require_texts
-from millpond.whole_numbers import require_whole
+from millpond.state.manifest import history
+from millpond.state.manifest.manifest import Manifest, is_kept
+from millpond.state.manifest.snapshot import Snapshot
+from millpond.state.store.store import MissingError
+from millpond.state.tables.error_rows import ERRORS_SPEC
+from millpond.state.tables.table_spec import TableSpec
+from millpond.valid_text import require_texts
 
 PIN_TRIES = 8
-CHANGES_EPOCHS, CHANGES_BYTES = 64, 64 << 20  # of changes that are read at once
+CHANGES_EPOCHS, CHANGES_BYTES = 64, 64 << 20  # the size of changes that are read together
 
 
 @dataclass(frozen=True)
 class Delta:
-    """What one epoch changed in a view; `table` has the view's columns and `_w`."""
+    """The changes of one epoch in a view; `table` has the view's columns and `_w`."""
 
     epoch: int
     table: pa.Table
@@ -56,19 +56,19 @@ class Reader:
         self.store = worker.store
         self._clock = clock or SystemClock()
         self._reader_us = reader_ms * 1000
-        self._holds = Holds(self.store, self._clock, self._reader_us)
+        self._pinned = PinnedEpochs(self.store, self._clock, self._reader_us)
         self._newest: Manifest | None = None
         self._specs: dict[str, dict[str, TableSpec]] = {}
 
     # -- epochs -------------------------------------------------------------------
 
     def head(self) -> Manifest:
-        """The newest manifest; looking again costs what came since.
+        """The newest manifest; a second call costs only what was committed since.
 
-        That way is open only from an epoch that is held: after others, manifests may have been collected.
+        That needs a pinned epoch to start from: manifests after an epoch that is not pinned may be collected.
         """
-        known = self._newest
-        if known is not None and not self._holds.has(known.epoch):
+        seen = known = self._newest
+        if known is not None and not self._pinned.has(known.epoch):
             known = None
         found = history.newer_head(self.store, known)
         if found is None:
@@ -76,6 +76,7 @@ class Reader:
             raise InvalidError(
                 "there is no pond here yet", detail=self.store.uri, hint="run the pipeline once: pond.drain()"
             )
+        history.require_not_older(self.store, found, seen)
         self._newest = found
         return found
 
@@ -84,13 +85,13 @@ class Reader:
         """A snapshot that stays readable until the block ends: the newest, an epoch, or a savepoint."""
         for _ in range(PIN_TRIES):
             wanted = self._resolve(self.head(), epoch)
-            snapshot = self._holds.take(wanted, self._open_kept)
+            snapshot = self._pinned.take(wanted, self._open_kept)
             if snapshot is not None:
                 try:
-                    with self._told(wanted):
+                    with self._explain_missing(wanted):
                         yield snapshot
                 finally:
-                    self._holds.give_back(wanted)
+                    self._pinned.give_back(wanted)
                 return
             if epoch is not None:
                 break
@@ -106,9 +107,9 @@ class Reader:
         )
 
     @contextlib.contextmanager
-    def _told(self, first: int, last: int | None = None) -> Iterator[None]:
-        """What a missing file means: it was lost, or collected because nothing could be pinned."""
-        with told_as_damage(first if last is None else last):
+    def _explain_missing(self, first: int, last: int | None = None) -> Iterator[None]:
+        """Explains a missing file: it was lost, or collected because no pin could be written."""
+        with missing_is_damage(first if last is None else last):
             try:
                 yield
             except MissingError as error:
@@ -130,8 +131,8 @@ class Reader:
         return Snapshot(self.store, manifest, self.worker.pages, self.worker.open_file)
 
     def close(self) -> None:
-        """Let go of the epochs that this reader keeps from being collected."""
-        self._holds.close()
+        """Remove the pins of this reader."""
+        self._pinned.close()
 
     def _resolve(self, head: Manifest, epoch: int | str | None) -> int:
         if epoch is None:
@@ -188,6 +189,13 @@ class Reader:
             found, spec, columns = self._view(snapshot.manifest, view)
             return found.shown(snapshot.scan(spec, columns))
 
+    def view_schema(self, view: str, *, epoch: int | str | None = None) -> pa.Schema:
+        """The columns of a view and their types; no row is read."""
+        with self.pinned(epoch) as snapshot:
+            found, spec, columns = self._view(snapshot.manifest, view)
+            fields = [spec.schema.field(c) for c in columns]
+            return found.shown(pa.schema(fields).empty_table()).schema
+
     def lookup(self, view: str, key: Any, *, epoch: int | str | None = None) -> pa.Table:
         """The rows of one key, or of many: a value, a dict, a list of them, or a table of keys."""
         with self.pinned(epoch) as snapshot:
@@ -201,15 +209,15 @@ class Reader:
         first, last = self._resolve(head, e1), self._resolve(head, e2)
         if first > last:
             return deltas.negate(self.diff(view, last, first))
-        with self._stretch(first, last) as (before, after):
-            apart = before.manifest.catalog != after.manifest.catalog  # the name may mean another table
-            if apart or first < self.head().floor:  # a savepoint: the epochs between may be gone
+        with self.pinned_range(first, last) as (before, after):
+            apart = before.manifest.catalog != after.manifest.catalog  # the name may refer to another table
+            if apart or first < self.head().floor:  # a savepoint: the epochs between may be collected
                 found = view_difference(before, after, view, self.plan_of)
                 if found is not None:
                     return found
             found_view, spec, columns = self._view(after.manifest, view)
-            told = (view_changes(after.at(e), view, self.plan_of) for e in range(first + 1, last + 1))
-            parts = [rows for rows in told if rows is not None]
+            deltas_of = (view_changes(after.at(e), view, self.plan_of) for e in range(first + 1, last + 1))
+            parts = [rows for rows in deltas_of if rows is not None]
             if not parts:
                 return found_view.shown(_empty(spec, columns))
             return deltas.consolidate(deltas.concat(parts))
@@ -225,17 +233,17 @@ class Reader:
     ) -> Iterator[Delta]:
         """The changes of each epoch after `since`, in order; with `follow` it waits for more.
 
-        Before it waits it calls `check`, which raises where nothing more can come.
+        Before it waits it calls `check`, which raises if nothing more can come.
 
-        Without `since` it begins with all rows of the view, as the first delta.  Nothing is kept from
-        collection while the caller works on a delta: one that falls behind what is retained gets an error.
+        Without `since` it begins with all rows of the view, as the first delta.  No epoch is pinned while the
+        caller processes a delta: a caller that falls behind the retained epochs gets an error.
         """
         if since is None:
             with self.pinned() as snapshot:
                 found_view, spec, columns = self._view(snapshot.manifest, view)
                 rows = snapshot.table(spec).scan()
                 at = snapshot.epoch
-            yield Delta(at, found_view.shown(rows.select([*columns, "_w"])))
+            yield Delta(at, found_view.shown(rows.select([*columns, WEIGHT])))
         else:
             at = self._resolve(self.head(), since)
         while True:
@@ -251,16 +259,16 @@ class Reader:
             yield from (delta for delta in found if delta.table.num_rows)
 
     def require_behind_no_sink(self, head: Manifest, epoch: int) -> None:
-        """Refuse to go back to an epoch if an append-only sink has shown more."""
-        with self._stretch(epoch, head.epoch) as (then, now):
+        """Refuse a rollback to an epoch if an append-only sink has delivered later rows."""
+        with self.pinned_range(epoch, head.epoch) as (then, now):
             found = behind_what_was_shown(now, then, self.plan_of)
         if found:
             raise refusal(found, epoch)
 
     def _changes(self, view: str, at: int, last: int) -> list[Delta]:
-        """The changes of the epochs after `at`, at least one, until they are many bytes."""
+        """The changes of the epochs after `at`: at least one epoch, and about CHANGES_BYTES at most."""
         found: list[Delta] = []
-        with self._stretch(at, last) as (_, after):
+        with self.pinned_range(at, last) as (_, after):
             found_view, spec, columns = self._view(after.manifest, view)
             nothing = found_view.shown(_empty(spec, columns))
             while at < last and sum(d.table.nbytes for d in found) < CHANGES_BYTES:
@@ -270,16 +278,16 @@ class Reader:
         return found
 
     @contextlib.contextmanager
-    def _stretch(self, first: int, last: int) -> Iterator[tuple[Snapshot, Snapshot]]:
-        """The first and the last of some epochs that all stay readable until the block ends."""
+    def pinned_range(self, first: int, last: int) -> Iterator[tuple[Snapshot, Snapshot]]:
+        """The first and the last of a range of epochs; all of them stay readable until the block ends."""
         expires_us = self._clock.now_us() + self._reader_us
         made = try_pin(self.store, first, expires_us, last=last)
         try:
-            # Asked after the pin was written: that order is what makes it safe.
+            # Opened after the pin was written: this order makes it safe.
             before, after = self._open_kept(first), self._open_kept(last)
             if before is None or after is None:
                 raise self._gone(first)
-            with self._told(first, last):
+            with self._explain_missing(first, last):
                 yield before, after
         finally:
             let_go(self.store, made)
@@ -287,7 +295,7 @@ class Reader:
     def errors(self, view: str | None = None, *, epoch: int | str | None = None) -> pa.Table:
         """Rows that could not be processed: step, row, reason, and how often; of one view's steps or of all.
 
-        An error row comes once, whatever its weight: a runaway step may have failed on millions of copies.
+        An error row is returned once, whatever its weight: a step may have failed on millions of copies.
         """
         with self.pinned(epoch) as snapshot:
             names = ERRORS_SPEC.schema.names
@@ -300,7 +308,7 @@ class Reader:
             return rows.filter(pa.compute.is_in(rows.column("step"), pa.array(sorted(steps))))
 
     def late(self, step: str, *, epoch: int | str | None = None) -> pa.Table:
-        """Rows that came after their time, as a watermark step kept them."""
+        """Late rows that a watermark step stored."""
         with self.pinned(epoch) as snapshot:
             specs = self._specs_of(snapshot.manifest)
             step = newest(self.plan_of(snapshot.manifest).nodes, str(step))
@@ -319,40 +327,40 @@ class Reader:
 
     def states(self, *, epoch: int | str | None = None) -> list[StateInfo]:
         with self.pinned(epoch) as snapshot:
-            return states.state_infos(snapshot, self.plan_of(snapshot.manifest))
+            return state_inspection.state_infos(snapshot, self.plan_of(snapshot.manifest))
 
     def state(
         self, step: str, name: str, *, epoch: int | str | None = None, unpickle: bool = False
     ) -> pa.Table:
-        """All rows of a state that live at an epoch; pickles stay bytes unless asked for as text."""
+        """All live rows of a state at an epoch; `unpickle` shows pickled values as text."""
         with self.pinned(epoch) as snapshot:
             plan = self.plan_of(snapshot.manifest)
-            spec = states.find_state(plan, newest(plan.nodes, str(step)), name)
-            found = pa.concat_tables(list(states.pieces(snapshot, plan, spec)))
-            return states.shown(spec, found, self.worker.trust) if unpickle else found
+            spec = state_inspection.find_state(plan, newest(plan.nodes, str(step)), name)
+            found = pa.concat_tables(list(state_inspection.state_batches(snapshot, plan, spec)))
+            return state_inspection.shown(spec, found, self.worker.trust) if unpickle else found
 
     def state_rows(self, step: str, name: str, *, epoch: int | str | None = None) -> list[dict[str, Any]]:
-        """The same as Python objects, untyped values unpickled."""
+        """All live rows of a state as Python objects; untyped values are unpickled."""
         with self.pinned(epoch) as snapshot:
             plan = self.plan_of(snapshot.manifest)
-            spec = states.find_state(plan, newest(plan.nodes, str(step)), name)
-            found = states.pieces(snapshot, plan, spec)
-            return [row for part in found for row in states.as_rows(spec, part, self.worker.trust)]
+            spec = state_inspection.find_state(plan, newest(plan.nodes, str(step)), name)
+            found = state_inspection.state_batches(snapshot, plan, spec)
+            return [row for part in found for row in state_inspection.as_rows(spec, part, self.worker.trust)]
 
     def export(
         self, step: str, name: str, path: str | os.PathLike[str], *, epoch: int | str | None = None
     ) -> int:
-        """A state as a Parquet file; the number of rows."""
+        """Write a state to a Parquet file; returns the number of rows."""
         with self.pinned(epoch) as snapshot:
             plan = self.plan_of(snapshot.manifest)
-            spec = states.find_state(plan, newest(plan.nodes, str(step)), name)
+            spec = state_inspection.find_state(plan, newest(plan.nodes, str(step)), name)
             facts = {"millpond.state": spec.name, "millpond.epoch": str(snapshot.epoch)}
-            return states.export(states.pieces(snapshot, plan, spec), path, facts)
+            return state_inspection.export(state_inspection.state_batches(snapshot, plan, spec), path, facts)
 
 
 @contextlib.contextmanager
-def told_as_damage(epoch: int) -> Iterator[None]:
-    """What is pinned is never collected: a file that is not there was lost, and trying again is no help."""
+def missing_is_damage(epoch: int) -> Iterator[None]:
+    """Reports a missing file of a pinned epoch as damage: pinned files are never collected."""
     try:
         yield
     except MissingError as error:
@@ -372,7 +380,7 @@ def upstream(plan: Plan, step: str) -> set[str]:
 
 
 def keys_table(spec: TableSpec, key: Any) -> pa.Table:
-    """Keys in any handy form, as a table of the key columns."""
+    """Keys as a table of the key columns."""
     schema = pa.schema([spec.schema.field(k) for k in spec.key])
     require_texts(key, "the key")
     try:
@@ -390,7 +398,7 @@ def keys_table(spec: TableSpec, key: Any) -> pa.Table:
 
 
 def _held(key: Any, names: Mapping[str, str]) -> Any:
-    """Keys under the names that rows have, where people see them under others."""
+    """Keys under the stored names of their columns."""
     if isinstance(key, pa.Table):
         return key.rename_columns([names.get(n, n) for n in key.column_names])
     if isinstance(key, list):
@@ -414,4 +422,4 @@ def _key_row(spec: TableSpec, one: Any) -> Mapping[str, Any]:
 
 
 def _empty(spec: TableSpec, columns: Sequence[str]) -> pa.Table:
-    return pa.schema([*(spec.schema.field(c) for c in columns), pa.field("_w", pa.int64())]).empty_table()
+    return pa.schema([*(spec.schema.field(c) for c in columns), pa.field(WEIGHT, pa.int64())]).empty_table()

@@ -1,12 +1,10 @@
-"""Replay: one committed epoch, run again in this process.
+"""Runs a committed epoch again in this process, and compares the result.
 
-Law 3: given manifest e-1 and the admitted input of e, the outcome of e is the
-same.  A replay takes both from the pond, runs the same levels inline with the
-time, the watermarks and the tasks of that epoch, and compares what comes out
-with what was committed.  Nothing is written: runs land in an overlay store.
-
-What the coordinator itself adds to an epoch (names of files that were read,
-input that was refused) is not computed again and not compared.
+Law 3: manifest e-1 and the admitted input of e determine the outcome of e.  A replay takes both from the
+pond, runs the same levels inline with the time, the watermarks and the tasks of that epoch, and compares the
+result with what was committed.  The pond is not changed: runs are written to an overlay store.  What the
+coordinator itself adds to an epoch (names of files that were read, input that was refused) is not computed
+again and not compared.
 """
 
 from __future__ import annotations
@@ -21,58 +19,60 @@ import pyarrow as pa
 
 from millpond import delta as deltas
 from millpond.control.admission import spread
-from millpond.engine import watermarks
+from millpond.engine.coordinator.inbox_polling import INBOX, TABLE_KEY
 from millpond.engine.error_rows import SETTLED
 from millpond.engine.inline import InlineEngine
-from millpond.engine.placing import concat
-from millpond.engine.shell import INBOX, TABLE_KEY
-from millpond.engine.spec import EpochSpec, Report
-from millpond.engine.watching import OnError, OnInput, telling_errors, watched
-from millpond.engine.worker import Worker
+from millpond.engine.task import settled_watermarks, watermarks
+from millpond.engine.task.partitioning import concat
+from millpond.engine.task.spec import EpochSpec, Report
+from millpond.engine.task.worker import Worker
+from millpond.engine.traced_plan import OnError, OnInput, traced_errors, watched
 from millpond.errors import DataError, InvalidError, UnavailableError
 from millpond.operators.operator import Inputs
 from millpond.operators.scan import Scan
+from millpond.operators.source_traits import RestoresSplits
 from millpond.plan.codec import with_code
-from millpond.plan.compatible import check_compatible
-from millpond.plan.dangers import unpickles
+from millpond.plan.compatibility import check_compatible
 from millpond.plan.levels import cut
-from millpond.plan.near import near_lookups
+from millpond.plan.local_lookup import find_local_lookups
 from millpond.plan.nodes import Plan
+from millpond.plan.side_effects import unpickles
+from millpond.plan.step_versions import newest, versioned
 from millpond.plan.tables import table_specs
-from millpond.plan.versions import newest, versioned
+from millpond.plan.watermark_steps import watermark_steps
 from millpond.serve.reader import Reader
 from millpond.sources.source import Split
-from millpond.state import history
-from millpond.state.inbox import entry_name
+from millpond.state.inbox import FIRST_ENTRY, entry_name
 from millpond.state.inbox import read as read_entry
-from millpond.state.listing import Listing
-from millpond.state.manifest import Manifest, is_kept, run_id
-from millpond.state.overlay_store import OverlayStore
+from millpond.state.manifest import history
+from millpond.state.manifest.listing import Listing
+from millpond.state.manifest.manifest import Manifest, is_kept, run_id
+from millpond.state.manifest.snapshot import OpenFile, Snapshot, concat_runs
 from millpond.state.retention import ERRORS
-from millpond.state.run_ref import RunRef
-from millpond.state.snapshot import OpenFile, Snapshot, concat_runs
-from millpond.state.table_spec import TableSpec
+from millpond.state.runs.run_ref import RunRef
+from millpond.state.store.overlay_store import OverlayStore
+from millpond.state.tables.table_spec import TableSpec
 
-ONLY, GONE = "_only", "_gone"  # columns of a difference: in which of the two, and is it an end of a row?
+ONLY, GONE = "_only", "_gone"  # columns of a difference: which side has the row, and is it a deletion?
 
 
 @dataclass(frozen=True)
 class Replay:
-    """What came of running an epoch again."""
+    """The outcome of a replay."""
 
     epoch: int
-    differences: Mapping[str, pa.Table]  # by table: rows that only one has, `_only` says which
-    outputs: Mapping[str, pa.Table]  # by step: the delta that it gave
+    differences: Mapping[str, pa.Table]  # by table: rows that only one side has; `_only` says which
+    outputs: Mapping[str, pa.Table]  # by step: its output delta
     counts: Mapping[str, int]  # of this epoch: rows/<step>, late/<step>, errors/<step>
     committed_counts: Mapping[str, int]
     watermarks: Mapping[str, Any]
     committed_watermarks: Mapping[str, Any]
-    drops_differ: bool = False  # other stretches of time came to their end
-    tables: int = 0  # that were compared
+    drops_differ: bool = False  # were other time buckets dropped?
+    tables: int = 0  # the number of compared tables
 
     @property
     def same(self) -> bool:
-        """Did everything come out as it was committed?"""
+        """Is the outcome equal to what was committed?"""
         return (
             not self.differences
             and not self.drops_differ
@@ -93,9 +93,9 @@ def replay(
 ) -> Replay:
     """Run an epoch again and compare.
 
-    The code is what the pond stored with that epoch, or that of `plan`.  `live` is a plan whose sources
-    this process holds: they are asked for the input where the stored ones are of the same step.  With
-    `step` only that step is told to `on_input` and kept in the outputs.
+    The code is what the pond stored with that epoch, or that of `plan`.  `live` is a plan whose sources exist
+    in this process: they provide the input if the stored source belongs to the same step.  With `step` only
+    that step is passed to `on_input` and included in the outputs.
     """
     with reader.pinned(epoch) as snapshot:
         manifest = snapshot.manifest
@@ -117,7 +117,7 @@ def replay(
                 detail=f"steps are {', '.join(chosen.nodes)}",
                 hint=f"did you mean {near[0]!r}?" if near else None,
             )
-        if "tasks" not in manifest.metrics:  # a command, or merges, or sinks' cursors: no level was run
+        if "tasks" not in manifest.metrics:  # a command, merges, or cursors of sinks: no level was run
             return Replay(manifest.epoch, {}, {}, {}, {}, {}, {})
         splits = _splits(reader, manifest, chosen, base, stored)
         return _run(
@@ -126,7 +126,7 @@ def replay(
 
 
 def _base(reader: Reader, manifest: Manifest) -> Manifest:
-    """The epoch before, which must still be there."""
+    """The previous epoch, which must still be readable."""
     if manifest.kind != "epoch":
         what = {
             "create": "made the pond",
@@ -154,7 +154,7 @@ def _base(reader: Reader, manifest: Manifest) -> Manifest:
 
 
 def _with_sources(stored: Plan, live: Plan | None) -> Plan:
-    """The stored plan; sources that this process holds stand in for their stored selves."""
+    """The stored plan, with sources of this process in place of the stored ones."""
     nodes = dict(stored.nodes)
     for step, node in stored.nodes.items():
         mine = None if live is None else live.nodes.get(step)
@@ -169,7 +169,8 @@ def _splits(
     """The input of the epoch, by the scan that reads it."""
     found: dict[str, list[Split]] = {}
     for step, whats in manifest.admitted.items():
-        for what in whats:
+        partitions = manifest.arrivals.get(step, {}).get("partitions", ())
+        for number, what in enumerate(whats):
             scan = str(what[TABLE_KEY]) if step == INBOX else step
             node = plan.nodes.get(scan)
             if node is None or not isinstance(node.operator, Scan):
@@ -182,6 +183,8 @@ def _splits(
                 split = _entry(reader, what, base, stored)
             else:
                 split = _split(manifest.epoch, scan, node.operator.source, what)
+                if partitions:
+                    split = replace(split, partition=partitions[number])
             if split is None:
                 raise _missing(
                     manifest.epoch,
@@ -207,18 +210,18 @@ def _missing(epoch: int, step: str, detail: str, hint: str | None) -> InvalidErr
 def _entry(reader: Reader, what: Mapping[str, Any], base: Manifest, stored: Plan) -> Split | None:
     name = entry_name(int(what["entry"]))
     size = reader.store.size(name)
-    if size is not None and "made" in what:
-        from millpond.engine.turns import MADE, made_split  # SQL is loaded where it is used
+    if size is not None and FIRST_ENTRY in what:
+        from millpond.engine.coordinator.inbox_changes import made_split  # SQL is loaded where it is used
 
         before = Snapshot(reader.store, base, reader.worker.pages, reader.worker.open_file)
-        numbers = range(int(what[MADE]), int(what["entry"]) + 1)
+        numbers = range(int(what[FIRST_ENTRY]), int(what["entry"]) + 1)
         return made_split(stored, before, [read_entry(reader.store, n) for n in numbers])[0]
     return None if size is None else Split(what, int(what["rows"]), size, blob=name)
 
 
 def _split(epoch: int, step: str, source: Any, what: Mapping[str, Any]) -> Split:
-    """A source reads a split by what it says; one whose splits carry data makes it again."""
-    if hasattr(source, "again"):
+    """A split to read; a source whose splits carry data creates it again."""
+    if isinstance(source, RestoresSplits):
         try:
             made: Split = source.again(what)
         except InvalidError as error:
@@ -255,10 +258,12 @@ def _run(
     catalog = manifest.catalog or ""
     worker.know_plan(catalog, watched(plan, heard, gave))
     tasks = tuple(int(n) for n in manifest.metrics["tasks"])
-    # Another plan may have more levels, or fewer; lookups that were near are not here.
+    # Another plan may have more or fewer levels; a replay does not use local lookups.
     if (
         changed
-        or near_lookups(stored, {at: sum(s.rows for s in given) for at, given in splits.items()}).lookups
+        or find_local_lookups(
+            stored, {at: sum(s.rows for s in given) for at, given in splits.items()}
+        ).lookups
     ):
         count = cut(plan).count
         tasks = (*tasks, *[base.parallelism] * (count - len(tasks)))[:count]
@@ -269,16 +274,17 @@ def _run(
         token=manifest.token,
         now_us=manifest.now_us,
         parallelism=tasks,
-        splits=spread(splits, tasks[0]),
+        splits=spread(splits, tasks[0], whole=watermark_steps(plan).whole),
         pages=base.pages,
         recent=base.recent,
         gone=base.gone,
         watermarks=base.watermarks,
+        arrivals=manifest.arrivals,
         roots=base.roots,
-        whole=True,  # whoever looks sees all of a row
+        full_rows=True,  # show all columns of a row
     )
     try:
-        with telling_errors(plan, on_error):
+        with traced_errors(plan, on_error):
             reports = InlineEngine(worker).run(spec)
     except (UnavailableError, DataError) as error:
         if error.step not in splits:
@@ -308,14 +314,16 @@ def _compared(
     reports: Sequence[Report],
     given: Mapping[str, list[pa.Table]],
 ) -> Replay:
-    marks = dict(base.watermarks)
+    observed: watermarks.Observed = {}
     counts: dict[str, int] = {}
     drops: dict[str, int] = {}
     for report in reports:
-        watermarks.merge(marks, report.watermarks)
+        watermarks.hear(observed, report.watermarks)
         drops.update(report.drops)
         for name, count in report.counts.items():
             counts[name] = counts.get(name, 0) + count
+    steps = watermark_steps(plan)
+    marks = settled_watermarks.settled(base.watermarks, observed, manifest.arrivals, manifest.now_us, steps)
     runs = [r for report in reports for r in report.runs]
     fresh = _by_table(r for r in runs if r.bucket is None or r.bucket >= drops.get(r.table, r.bucket))
     was = _by_table(r for r in manifest.added if r.kind == "delta" and (_is_settled(r) or not _is_drivers(r)))
@@ -324,7 +332,7 @@ def _compared(
     for table in sorted({*fresh, *was}):
         new = _rows(mine[table], fresh.get(table, ()), worker.open_file) if table in mine else None
         old = _rows(theirs[table], was.get(table, ()), reader.worker.open_file)
-        if table == ERRORS:  # whose ends are only written where the rows are still kept
+        if table == ERRORS:  # their deletions are written only if the rows are still stored
             new, old = _without_ends(new), _without_ends(old)
         odd = difference(new, old)
         if odd.num_rows:
@@ -339,11 +347,20 @@ def _compared(
         {step: shown(concat(parts)) for step, parts in given.items()},
         counts,
         _counted(reader, manifest, base),
-        marks,
+        _like(marks, manifest.watermarks),
         manifest.watermarks,
         not over <= set(manifest.removed),
         len({*fresh, *was}),
     )
+
+
+def _like(marks: Mapping[str, Any], committed: Mapping[str, Any]) -> dict[str, Any]:
+    """Watermarks without the partitions that an older release did not store."""
+    found = dict(marks)
+    for step, state in committed.items():
+        if step in found and "scans" not in state:
+            found[step] = {name: found[step][name] for name in ("max", "bound")}
+    return found
 
 
 def _by_table(runs: Any) -> dict[str, list[RunRef]]:
@@ -359,7 +376,7 @@ def _is_drivers(ref: RunRef) -> bool:
 
 
 def _is_settled(ref: RunRef) -> bool:
-    """Are these error rows of tasks, written again by the coordinator?"""
+    """Are these error rows of tasks that the coordinator wrote again?"""
     return ref.table == ERRORS and _is_drivers(ref) and f"-d-{SETTLED}-" in ref.file
 
 
@@ -368,7 +385,7 @@ def _without_ends(rows: pa.Table | None) -> pa.Table | None:
 
 
 def _rows(spec: TableSpec, runs: Sequence[RunRef], open_file: OpenFile) -> pa.Table | None:
-    """The rows of some runs as a delta in which also the end of a row is a row: `_gone`."""
+    """The rows of some runs as a delta in which a deletion is also a row: `_gone`."""
     if not runs:
         return None
     rows = concat_runs(spec, runs, open_file)
@@ -378,10 +395,10 @@ def _rows(spec: TableSpec, runs: Sequence[RunRef], open_file: OpenFile) -> pa.Ta
     ends = deltas.weights(rows) == 0
     kept = pa.array(np.arange(rows.num_rows), mask=ends)
     for place, name in enumerate(rows.column_names):
-        if name in spec.schema.names and name not in spec.identity:  # of a row's end only its identity counts
+        if name in spec.schema.names and name not in spec.identity:  # of a deletion only the identity counts
             column = rows.column(name)
             rows = rows.set_column(place, pa.field(name, column.type), column.take(kept))
-    rows = deltas.with_weights(rows.drop_columns(["_w"]), np.ones(rows.num_rows, np.int64))
+    rows = deltas.with_weights(rows.drop_columns([deltas.WEIGHT]), np.ones(rows.num_rows, np.int64))
     return deltas.consolidate(rows.add_column(rows.num_columns - 1, GONE, pa.array(ends)))
 
 
@@ -389,21 +406,21 @@ def difference(new: pa.Table | None, old: pa.Table | None) -> pa.Table:
     """The rows that only one of the two deltas has, with `_w` and `_only`: "replay" or "committed"."""
     parts = [t for t in (new, None if old is None else deltas.negate(old)) if t is not None]
     if len({tuple((f.name, f.type) for f in part.schema) for part in parts}) > 1:
-        parts = [_as_text(part) for part in parts]  # a changed plan keeps other columns: nothing is equal
+        parts = [_as_text(part) for part in parts]  # a changed plan stores other columns: nothing is equal
     else:
         parts = [deltas.consolidate(deltas.concat(parts))]
     odd = pa.concat_tables(parts, promote_options="default")
     w = deltas.weights(odd)
-    odd = deltas.with_weights(odd.drop_columns(["_w"]), np.abs(w))
+    odd = deltas.with_weights(odd.drop_columns([deltas.WEIGHT]), np.abs(w))
     return odd.append_column(ONLY, pa.array(np.where(w > 0, "replay", "committed")))
 
 
 def _as_text(table: pa.Table) -> pa.Table:
-    """Values as text, to lay tables of other types side by side."""
+    """Values as text, to compare tables with different types."""
     return pa.table(
         {
             name: column
-            if name == "_w"
+            if name == deltas.WEIGHT
             else pa.array([None if v is None else str(v) for v in column.to_pylist()], pa.string())
             for name, column in zip(table.column_names, table.columns, strict=True)
         }
@@ -411,7 +428,7 @@ def _as_text(table: pa.Table) -> pa.Table:
 
 
 def _counted(reader: Reader, manifest: Manifest, base: Manifest) -> dict[str, int]:
-    """What the tasks of the epoch counted: all that the epoch added, less what the coordinator refused."""
+    """The counts of the epoch's tasks: all that the epoch added, minus what the coordinator refused."""
     found = {
         name: count - base.counts.get(name, 0)
         for name, count in manifest.counts.items()
@@ -422,12 +439,12 @@ def _counted(reader: Reader, manifest: Manifest, base: Manifest) -> dict[str, in
         segment = reader.worker.open_file(ref.file).segment(ref.segment)
         start, stop = segment.cut(ref.h_min, ref.h_max)
         steps = segment.slice("step", start, stop).to_pylist()
-        for step, w in zip(steps, segment.slice("_w", start, stop).to_pylist(), strict=True):
+        for step, w in zip(steps, segment.slice(deltas.WEIGHT, start, stop).to_pylist(), strict=True):
             found[f"errors/{step}"] = found.get(f"errors/{step}", 0) - int(w)
     return {name: count for name, count in found.items() if count}
 
 
 def shown(table: pa.Table) -> pa.Table:
-    """A delta as people see it: with weights, without the hash and the origin of rows."""
+    """A delta for users: with weights, without the hash and the origin of rows."""
     table = table.drop_columns([c for c in (deltas.HASH, deltas.ORIGIN) if c in table.column_names])
     return deltas.with_weights(table, deltas.weights(table))

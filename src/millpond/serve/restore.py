@@ -1,8 +1,8 @@
-"""Restore: a pond made of a backup, which continues where the backup was made.
+"""Restores a pond from a backup; it continues from the epoch that was backed up.
 
-Law: the restored pond shows the same rows at the epoch, and reads its sources, its
-inbox and its timers from there on as the first one would have.  Every file is
-verified before it is written, and the manifest of the epoch is written last.
+Law: the restored pond has the same rows at that epoch, and continues with its sources, inbox and timers as
+the original would have.  Every file is verified before it is written, and the manifest of the epoch is
+written last.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 
 from millpond.errors import ConflictError
 from millpond.serve.backup import CopyProgress, OnCopy
-from millpond.state import history
 from millpond.state.backup_record import BackupRecord, CopiedFile, find_record, is_backup, read_file
-from millpond.state.manifest import Manifest, Page, RunId, decode_page, encode_page, manifest_name
-from millpond.state.run_ref import RunRef
-from millpond.state.store import Data, Put, Store, prove_put_new
+from millpond.state.manifest import history
+from millpond.state.manifest.manifest import Manifest, Page, RunId, decode_page, encode_page, manifest_name
+from millpond.state.runs.run_ref import RunRef
+from millpond.state.store.store import Data, Put, Store, prove_put_new
 
 _EMPTY = "restore into an empty place"
 
@@ -29,7 +29,7 @@ class Restored:
     uri: str
     files: int
     bytes: int
-    sinks: tuple[str, ...]  # that were given epochs of the pond
+    sinks: tuple[str, ...]  # sinks that have received epochs of the pond
 
 
 def restore(
@@ -40,9 +40,9 @@ def restore(
     new_id: bool = False,
     on_progress: OnCopy | None = None,
 ) -> Restored:
-    """Make `target` the pond of which `backup` holds an epoch: the newest backup, or one of an epoch.
+    """Restore `backup` to `target`: the newest backup, or the newest one of an epoch.
 
-    A restore that was cut short is completed by another one.
+    Run an interrupted restore again to complete it.
     """
     record = find_record(backup, epoch)
     manifests = {f.original: f for f in record.files if f.original.startswith(history.PREFIX)}
@@ -66,7 +66,7 @@ def restore(
 
 
 def _refuse_pond(target: Store, record: BackupRecord) -> None:
-    """A restore that was cut short left no other manifests than those of the backup, without the newest."""
+    """Refuse a target with manifests, except those that an interrupted restore of this backup left."""
     ours = {file.original for file in record.files} - {manifest_name(record.epoch)}
     if any(manifest_name(epoch) not in ours for epoch in history.epochs(target)):
         raise ConflictError("there is a pond here already", detail=target.uri, hint=_EMPTY)
@@ -87,7 +87,7 @@ def _put(target: Store, name: str, data: Data) -> None:
 
 
 class _Rewritten:
-    """What is not copied byte by byte: the id, the oldest epoch, and runs that were in a fork's parents."""
+    """What is rewritten instead of copied: the id, the oldest epoch, and runs of a fork's parents."""
 
     def __init__(self, record: BackupRecord, pond: str) -> None:
         self._record = record
@@ -117,7 +117,7 @@ class _Rewritten:
             roots={} if self._moved else manifest.roots,
             floor=floor if last else manifest.floor,
             savepoints=self._savepoints(manifest) if last else manifest.savepoints,
-            # What a sink was told before the oldest epoch is not told again: the epochs are not here.
+            # A sink does not receive the epochs before the oldest one again: they are not in the backup.
             cursors={s: max(at, floor) if last else at for s, at in manifest.cursors.items()},
         )
 

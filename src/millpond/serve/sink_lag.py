@@ -1,17 +1,17 @@
-"""How far a sink is behind, by what the manifests say."""
+"""Computes how far a sink is behind, from the manifests."""
 
 from __future__ import annotations
 
-from millpond.engine.coordinator import is_empty
-from millpond.state import history
-from millpond.state.manifest import Manifest
-from millpond.state.store import Store
+from millpond.engine.coordinator.sink_deliveries import is_empty
+from millpond.state.manifest import history
+from millpond.state.manifest.manifest import Manifest
+from millpond.state.store.store import Store
 
-LOOKED_AT = 16  # epochs: one that is further behind than this is behind by all of them
+LOOKED_AT = 16  # in epochs: a sink that is further behind is reported as behind by all of them
 
 
 def epochs_behind(store: Store, head: Manifest, cursor: int) -> int:
-    """Epochs after the cursor that may have something to show; others need neither delivery nor cursor."""
+    """Count the epochs after the cursor that may have changes; others need neither delivery nor cursor."""
     behind = head.epoch - cursor
     if behind > LOOKED_AT:
         return behind

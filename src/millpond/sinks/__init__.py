@@ -1,6 +1,6 @@
-"""Where changes go: one sink a file.
+"""Sinks, which receive the changes of views; one per file.
 
-A sink hears of an epoch after its commit, in order, and may hear of it again
-after a crash.  One that stores (pond id, epoch) with the data shows each epoch
-exactly once; any other gets the id, and at least once (law 7).
+A sink receives each epoch after its commit, in order, and may receive it again after a crash.  A sink that
+stores (pond id, epoch) with the data shows each epoch exactly once; any other gets the id, and each epoch at
+least once (law 7).
 """

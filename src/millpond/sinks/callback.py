@@ -1,7 +1,7 @@
-"""A Python function as a sink: called after each commit, at least once an epoch.
+"""A Python function as a sink: called after each commit, at least once per epoch.
 
-Whoever needs exactly once keeps the id with the data and drops what it has
-already: the same id always comes with the same rows.
+For exactly-once delivery, store the id with the data and skip ids that are already stored: the same id always
+comes with the same rows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from millpond.stored_code import Stored
 
 @dataclass(frozen=True, eq=False)
 class CallbackSink:
-    """Calls ``function("<pond>:<epoch>", delta)``; an exception means: not delivered, try again later.
+    """Calls ``function("<pond>:<epoch>", delta)``; after an exception the delivery is retried later.
 
     >>> sink = CallbackSink(lambda id, delta: print(id, delta.to_pylist()))
     >>> sink.deliver("pond", 7, pa.table({"k": ["a"], "_w": [1]}))
@@ -29,8 +29,8 @@ class CallbackSink:
     """
 
     function: Callable[[str, pa.Table], Any] | None = field(default=None, metadata={"durable": False})
-    # What the plan keeps.  None for a function that cannot be stored (say, one that holds a connection):
-    # such a sink works in the process that defines it, and only there.
+    # What the plan stores.  None for a function that cannot be stored (for example, one with a connection):
+    # such a sink works only in the process that defines it.
     pickled: bytes | Stored | None = field(default=None, repr=False, metadata={"pickle_of": "function"})
 
     exactly_once: ClassVar[bool] = False
@@ -46,7 +46,7 @@ class CallbackSink:
             object.__setattr__(self, "pickled", _pickled(self.function))
 
     def __eq__(self, other: object) -> bool:
-        """By the function, or where it is not loaded by its bytes: to compare runs nothing."""
+        """Compares functions, or their bytes if they are not loaded: comparing runs no code."""
         if not isinstance(other, CallbackSink):
             return False
         if self.function is not None and other.function is not None:

@@ -1,9 +1,8 @@
-"""A folder of Parquet files, one for each epoch that changed the view: exactly once.
+"""Writes one Parquet file for each epoch that changed the view, exactly once.
 
-Law 7: a file is written under a hidden name, synced, and linked to its name,
-which says pond and epoch; a link fails where the name exists, so an
-epoch that is delivered again is already there.  Whoever lists `*.parquet` at any
-moment sees whole epochs, each once, without a gap behind them.
+Law 7: a file is written under a hidden name, synced, and linked to its final name, which has pond and epoch.
+The link fails if the name exists, so an epoch that is delivered again changes nothing.
+A listing of `*.parquet` at any time shows complete epochs, each once, without gaps.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ import pyarrow.parquet as pq
 
 from millpond import delta as deltas
 from millpond.errors import DataError, InvalidError, UnavailableError
-from millpond.flow.calls import checked
-from millpond.state.whole import repeated
+from millpond.flow.call_errors import checked
+from millpond.state.tables.repeat_by_weight import repeat_by_weight
 
 POND, EPOCH = b"millpond.pond", b"millpond.epoch"  # in the metadata of each file
-_HIDDEN = ".millpond"  # files being written; on the same disk as their names, or a link is not possible
+_HIDDEN = ".millpond"  # files being written; on the same disk, as links require
 
 
 @checked
@@ -33,11 +32,11 @@ _HIDDEN = ".millpond"  # files being written; on the same disk as their names, o
 class ParquetSink:
     """Files ``epoch-<epoch>-<pond>.parquet`` in a folder of this machine.
 
-    Mode "changes" keeps the weight `_w` of each row: 1 came, -1 went.  Mode "append" writes plain rows, and
-    refuses a view that takes rows back.
+    Mode "changes" writes the weight `_w` of each row: 1 added, -1 removed.  Mode "append" writes plain rows
+    and refuses a view that retracts rows.
     """
 
-    folder: str | os.PathLike[str]  # kept as absolute text
+    folder: str | os.PathLike[str]  # stored as an absolute path
     mode: Literal["changes", "append"] = "changes"
 
     exactly_once: ClassVar[bool] = True
@@ -65,7 +64,7 @@ class ParquetSink:
                 _clear(hidden, pond)
                 temp = hidden / f"{pond}-{epoch}-{secrets.token_hex(8)}.tmp"
                 _write(temp, rows, {POND: pond.encode(), EPOCH: str(epoch).encode()})
-                # It exists when a coordinator that was taken for dead got there first, with the same rows.
+                # It exists if another coordinator, believed dead, has written the same rows first.
                 with suppress(FileExistsError):
                     os.link(temp, final)
                 temp.unlink(missing_ok=True)
@@ -80,12 +79,12 @@ class ParquetSink:
         taken_back = int((deltas.weights(delta) < 0).sum())
         if taken_back:
             raise InvalidError(
-                "an append-only sink cannot take rows back",
+                "an append-only sink cannot retract rows",
                 detail=f"{taken_back} of {delta.num_rows} changes are retractions, for {self.folder!r}",
-                hint='use mode="changes", or deliver a view that only grows, such as windows shown on close',
+                hint='use mode="changes", or a view that only grows, such as EMIT ON WINDOW CLOSE',
                 epoch=epoch,
             )
-        return repeated(delta, [n for n in delta.column_names if n != deltas.WEIGHT])
+        return repeat_by_weight(delta, [n for n in delta.column_names if n != deltas.WEIGHT])
 
 
 def _hidden_folder(folder: Path) -> Path:
@@ -99,7 +98,7 @@ def _hidden_folder(folder: Path) -> Path:
 
 
 def _clear(hidden: Path, pond: str) -> None:
-    """Remove what earlier deliveries of this pond left when they were killed."""
+    """Remove temporary files of interrupted deliveries of this pond."""
     for left in hidden.glob(f"{pond}-*.tmp"):
         left.unlink(missing_ok=True)
 
@@ -113,19 +112,19 @@ def _write(path: Path, rows: pa.Table, metadata: dict[bytes, bytes]) -> None:
 
 
 def _check(path: Path, pond: str, epoch: int) -> None:
-    """What stands under the name must be this epoch, whole."""
+    """Check that the file is this epoch, and complete."""
     try:
         metadata = pq.read_metadata(path).metadata or {}
     except (pa.ArrowException, OSError) as error:
         raise DataError(
-            f"{path.name!r} is there, and cannot be read", detail=" ".join(str(error).split()), epoch=epoch
+            f"{path.name!r} exists, but cannot be read", detail=" ".join(str(error).split()), epoch=epoch
         ) from error
     found = (metadata.get(POND), metadata.get(EPOCH))
     if found != (pond.encode(), str(epoch).encode()):
         raise DataError(
-            f"{path.name!r} is there, and holds something else",
-            detail=f"it says pond {found[0]!r}, epoch {found[1]!r}; this is {pond!r}, {epoch}",
-            hint="somebody else wrote it; move it away, and the epoch is delivered",
+            f"{path.name!r} exists, but has other content",
+            detail=f"it has pond {found[0]!r}, epoch {found[1]!r}; this is {pond!r}, {epoch}",
+            hint="another program wrote it; move it away, and the epoch is delivered",
             epoch=epoch,
         )
 

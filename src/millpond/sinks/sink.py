@@ -1,9 +1,10 @@
-"""What a sink is.
+"""The protocol of sinks.
 
-The changes of a view arrive epoch by epoch, each after its commit.  A crash
-between delivery and the commit of the sink's cursor means that an epoch is
-delivered again, with the same rows; an epoch is never left out.  A sink that
-fails is tried again and holds back nobody else.
+A sink receives the changes of a view epoch by epoch, each after its commit.
+After a crash between a delivery and the commit of the sink's cursor, the epoch is delivered again with the
+same
+rows; an epoch is never skipped.
+A delivery that fails is retried and does not delay other sinks.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ import pyarrow as pa
 
 
 class Sink(Protocol):
-    """Frozen data, stored with the plan; it runs in the driver, in a thread of its own.
+    """Frozen data, stored with the plan; it runs in its own thread in the driver.
 
-    One that has an attribute `append_only` that is true cannot take rows back: a rollback behind what it was
-    shown is refused unless forced, and a forced one shows it no rows with a negative weight.
+    A sink with a true attribute `append_only` cannot retract rows: a rollback to before an epoch that it has
+    received is refused unless forced, and a forced one delivers no rows with a negative weight.
     """
 
-    exactly_once: ClassVar[bool]  # does the target show each epoch once, or at least once?
+    exactly_once: ClassVar[bool]  # or at least once, if false
 
     def deliver(self, pond: str, epoch: int, delta: pa.Table) -> None:
         """Take the changes of one epoch: the view's columns and the weight `_w`; done when it returns."""

@@ -1,5 +1,5 @@
-"""Where rows come from: one source a file.
+"""Sources: where rows come from, one source per file.
 
-A source promises *replay* (the same offsets give the same bytes) or is
-*staged*: read once into an input run, then admitted from it.
+A source supports *replay* (the same offsets give the same rows), or it is *staged*: its rows are written to
+files once and read from there.
 """

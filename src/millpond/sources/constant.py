@@ -1,4 +1,4 @@
-"""Rows that stand in a query: they come once, in the first epoch that reads them."""
+"""Constant rows, such as VALUES in a query: they are read once, in the first epoch."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from millpond.operators.source_traits import ConstantRows, KeepsHistory, RestoresSplits
 from millpond.sources.source import Advance, Poll, Split
-from millpond.state.table_spec import TableSpec
+from millpond.state.tables.table_spec import TableSpec
 
 
-class _Once:
+class _Once(ConstantRows, KeepsHistory, RestoresSplits):
     """One split that never changes."""
 
     append_only: ClassVar[bool] = True
-    constant: ClassVar[bool] = True  # there is nothing to wait for: a backfill takes it in
 
     def all_rows(self) -> pa.Table:
         raise NotImplementedError
@@ -72,7 +72,7 @@ class ConstantSource(_Once):
 
 @dataclass(frozen=True)
 class OneRow(_Once):
-    """One row that says nothing: what an aggregate without a key has before any input."""
+    """One row without meaning: the input of an aggregate without a key before any rows come."""
 
     def all_rows(self) -> pa.Table:
         return pa.table({"nothing": pa.array([True])})

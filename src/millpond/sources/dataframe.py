@@ -1,9 +1,9 @@
-"""Any bounded Spark DataFrame, staged: run once, then read from files like any other input.
+"""Stages a bounded Spark DataFrame: runs it once, and then reads its rows from files.
 
-A DataFrame promises nothing about a second run, so its rows are written once,
-into the pond, and replay reads what was written.  The folder appears under its
-name by one rename, synced and complete, with a list of its files; a
-staging that was cut short leaves nothing that could be taken for it.
+A second run of a DataFrame may give other rows, so its rows are written to the pond once, and a replay reads
+the files.
+Law: the folder appears under its name by one rename, synced and complete, with a list of its files; an
+interrupted staging leaves nothing under that name.
 """
 
 from __future__ import annotations
@@ -26,48 +26,48 @@ from millpond.sources.file_format import BadFileError
 from millpond.sources.files import FileSource
 from millpond.sources.folder import Folder, Found
 from millpond.sources.parquet_format import ParquetFormat
-from millpond.state.local_store import make_private
+from millpond.state.store.local_store import make_private
 
 FOLDER = "staged"
 _LIST = "_staged.json"
-_STALE_S = 24 * 60 * 60  # an unfinished staging this old is nobody's
+_STALE_S = 24 * 60 * 60  # an unfinished staging this old was abandoned
 _TIMES = "spark.sql.parquet.outputTimestampType"
 
 
 @dataclass(frozen=True)
 class DataFrameSource:
-    """The rows of a DataFrame, as they are when the pond first meets it; later runs of the pond reuse them.
+    """The rows of a DataFrame at the first run of the pond; later runs reuse them.
 
-    `name` tells one staged DataFrame from another; without one it is the name of the stream.
+    `name` identifies the staged DataFrame; by default it is the name of the stream.
     """
 
     df: Any
     name: str | None = None
 
     def staged(self, folder: str | os.PathLike[str], step: str) -> FileSource:
-        """The source that a pipeline reads; `folder` is the pond's, and every executor must reach it."""
+        """The source that a pipeline reads; `folder` is the pond's, and every executor needs access to it."""
         place = Path(folder) / FOLDER / f"{quote(self.name or step, safe='')}.parquet"
         return stage(self.df, place, Path(folder))
 
 
 def stage(df: Any, folder: str | os.PathLike[str], pond_folder: Path | None = None) -> FileSource:
-    """Write a DataFrame into a folder, unless that was done before."""
+    """Write a DataFrame to a folder, unless it is already there."""
     final = Path(folder).absolute()
     if not (final / _LIST).exists():
         if getattr(df, "isStreaming", False):
             raise InvalidError(
-                "a streaming DataFrame has no end, and cannot be staged", hint="pass a batch DataFrame"
+                "a streaming DataFrame cannot be staged: it has no end", hint="pass a batch DataFrame"
             )
         make_private(pond_folder or final.parent)
         final.parent.mkdir(parents=True, exist_ok=True)
         _clear(final)
         _publish(_write(df, final), final)
     _check(final)
-    return FileSource(str(final))
+    return FileSource(str(final), bounded=True)
 
 
 def _write(df: Any, final: Path) -> Path:
-    """The rows on disk, synced and listed, under a name that nobody reads."""
+    """Write the rows to a hidden folder, synced and with a list of the files."""
     making = final.with_name(f".{final.name}.{secrets.token_hex(8)}")
     try:
         with _exact_times(df.sparkSession):
@@ -75,13 +75,13 @@ def _write(df: Any, final: Path) -> Path:
         files = _files(making)
         if not (making / "_SUCCESS").exists() or not files:
             raise InvalidError(
-                "the rows of the DataFrame did not arrive",
-                detail=f"Spark reported success, and {making} holds {len(files)} files",
-                hint="executors write to the folder of the pond: put it on a file system that they share",
+                "the rows of the DataFrame were not written to the pond",
+                detail=f"Spark reported success, but {making} has {len(files)} files",
+                hint="executors write to the pond's folder: put it on a file system that they share",
             )
         listed = {path: [file.size, _etag(making, file)] for path, file in files.items()}
         (making / _LIST).write_text(json.dumps(listed, indent=1, sort_keys=True))
-        for path in sorted(making.rglob("*"), reverse=True):  # what is in a folder before the folder
+        for path in sorted(making.rglob("*"), reverse=True):  # files before their folders
             _sync(path)
         _sync(making)
     except BaseException:
@@ -96,12 +96,12 @@ def _publish(making: Path, final: Path) -> None:
     except OSError as error:
         if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
             raise
-        shutil.rmtree(making)  # another process staged it first: theirs is the one
+        shutil.rmtree(making)  # another process staged it first
     _sync(final.parent)
 
 
 def _clear(final: Path) -> None:
-    """Remove what a staging that was cut short left behind."""
+    """Remove the files of an interrupted staging."""
     if final.exists() and not (final / _LIST).exists():
         shutil.rmtree(final)
     for left in final.parent.glob(f".{final.name}.*"):
@@ -110,7 +110,7 @@ def _clear(final: Path) -> None:
 
 
 def _check(final: Path) -> None:
-    """What was staged must still be there, unchanged."""
+    """Check that the staged files are unchanged."""
     listed = json.loads((final / _LIST).read_text())
     files = _files(final)
     for path in sorted({*listed, *files}):
@@ -119,9 +119,9 @@ def _check(final: Path) -> None:
         found = None if file is None else [file.size, _etag(final, file)]
         if found != wanted:
             raise DataError(
-                f"the staged file {path!r} is not as it was written",
+                f"the staged file {path!r} was changed or removed",
                 detail=f"size and etag were {wanted}, and are {found}, in {str(final)!r}",
-                hint="restore it; a DataFrame is read once, and its rows may be in views already",
+                hint="restore it; its rows may already be in views",
             )
 
 
@@ -138,7 +138,7 @@ def _etag(folder: Path, file: Found) -> str:
 
 @contextmanager
 def _exact_times(session: Any) -> Iterator[None]:
-    """Microseconds since 1970 with or without a zone, and not the old 96 bits that lose the difference."""
+    """Write timestamps as microseconds: the older 96-bit format loses whether they have a time zone."""
     before = session.conf.get(_TIMES)
     session.conf.set(_TIMES, "TIMESTAMP_MICROS")
     try:

@@ -1,7 +1,7 @@
-"""What a followed folder needs to know about a format of files.
+"""The protocol of file formats.
 
-A file is measured in units of its format: row groups of Parquet, bytes of
-text.  A piece of it is a range of units that begins and ends between two rows.
+A file is measured in units of its format: row groups of Parquet, bytes of text.
+A range of units begins and ends between two rows.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from millpond.sources.folder import Folder, Found
 
 
 class BadFileError(Exception):
-    """The file is not what it should be; the text says why. Becomes an error row, never leaves the source."""
+    """The file has the wrong content; the text says why.  It becomes an error row."""
 
 
 @contextlib.contextmanager
 def fetching(file: Found) -> Iterator[None]:
-    """What goes wrong in here has to do with where the file is, not with what it holds; gone is gone."""
+    """Turn I/O errors into UnavailableError, except for a missing file: they do not depend on the content."""
     try:
         yield
     except FileNotFoundError:
@@ -35,52 +35,52 @@ def fetching(file: Found) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What one look at a file tells, without reading its rows."""
+class FileFacts:
+    """What is known about a file without reading its rows."""
 
-    etag: str  # another content has another etag
+    etag: str  # changes with the content
     start: int  # the first unit with rows
     end: int
-    rows: int | None  # None where only reading them would tell
-    parts: Any = field(default=None, repr=False)  # the format's own
+    rows: int | None  # None if only reading would tell
+    parts: Any = field(default=None, repr=False)  # private to the format
 
 
 @dataclass(frozen=True)
-class Piece:
+class FileRange:
     """Units [first, last) of a file."""
 
     first: int
     last: int
     rows: int  # exact or estimated
-    bytes: int  # about what it takes in memory
+    bytes: int  # the approximate size in memory
 
 
 class FileFormat(Protocol):
     def infer(self, folder: Folder, file: Found) -> pa.Schema:
         """The columns of a file; raises BadFileError."""
 
-    def look(self, folder: Folder, file: Found, schema: pa.Schema) -> Facts:
+    def look(self, folder: Folder, file: Found, schema: pa.Schema) -> FileFacts:
         """Facts of a file that can be read as `schema`; raises BadFileError when it cannot."""
 
-    def cut(self, folder: Folder, file: Found, facts: Facts, first: int, rows: int) -> Piece:
-        """The piece that begins at `first`, of about so many rows and at least one unit."""
+    def cut(self, folder: Folder, file: Found, facts: FileFacts, first: int, rows: int) -> FileRange:
+        """The range that begins at `first`, with about so many rows and at least one unit."""
 
-    def rows_from(self, facts: Facts, first: int) -> int:
-        """About how many rows there are from a unit on."""
+    def rows_from(self, facts: FileFacts, first: int) -> int:
+        """The approximate number of rows from a unit to the end."""
 
     def etag(self, folder: Folder, file: Found) -> str:
-        """As in `Facts`, of the file as it is now."""
+        """The etag of the file as it is now."""
 
     def read(
         self,
         folder: Folder,
         file: Found,
-        piece: Piece,
+        piece: FileRange,
         schema: pa.Schema,
         columns: Sequence[str],
         texts: Collection[str] = (),
     ) -> Iterator[pa.Table]:
-        """The rows of a piece, bad ones as tables made by `bad_rows`; of `texts` some may be dictionaries."""
+        """The rows of a range, bad ones as tables of `bad_rows`; columns of `texts` may be dictionaries."""
 
 
 ERROR = "_error"
@@ -88,5 +88,5 @@ ROW = "_row"
 
 
 def bad_rows(rows: Sequence[str], reasons: Sequence[str]) -> pa.Table:
-    """Rows that cannot be read, as `Source.read` hands them over: the text of each, and why."""
+    """Rows that cannot be read, as `Source.read` returns them: their texts and the reasons."""
     return pa.table({ROW: pa.array(rows, pa.string()), ERROR: pa.array(reasons, pa.string())})

@@ -1,19 +1,23 @@
-"""A followed folder: every file that appears in it is read once.
+"""Reads every file that appears in a folder, once.
 
-Law: a file is admitted whole, in pieces, once (laws 1 and 9).  What was read
-is in the source's own table, one row a file, committed with the epoch that
-read it; a file read in part is in the position.  Files are taken in order of
-(time, name); one that comes late with an older time is new all the same.
-A piece names the size and etag of its file, and reading it again checks both, so
-a replay gives the same rows or a clear error, never others.
+Law: a file is admitted completely, in ranges, once (laws 1 and 9).
+The source's own table has one row per file that was read, committed with the epoch that read it; a file that
+was read in part is in the position.
+Files are read in the order of (time, name); a file that appears later with an older time is still new.
+Each file is a partition with its own watermark, which disappears when the file has been read to its end;
+files that are listed and not read yet hold watermarks back (docs/decisions/0030-watermarks-by-partition.md).
+A split names the size and etag of its file, and reading it again checks both, so a replay gives the same rows
+or an error, never other rows.
 
-A file that cannot be read (no footer, other columns) becomes an error row and
-is looked at again when it changes.  A file that changes after it was read
-becomes an error row too: its rows are in the views already, and are not read
-again.  Put files into the folder whole, by renaming them.
+A file that cannot be read (no footer, other columns) becomes an error row and is tried again when it changes.
+A file that changes after it was read becomes an error row too: its rows are already in the views, and it is
+not
+read again.
+Put complete files into the folder, by renaming them.
 
-A poll costs what is new (`local_listing.py`): one of 100,000 files that were read takes a stat of
-the folder.  There, a file rewritten in place is noticed within a minute.
+The cost of a poll follows the number of new files (`local_listing.py`): with 100,000 files that were read, it
+is one stat of the folder.
+A file that is rewritten in place is then noticed within a minute.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -30,29 +34,30 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.errors import DataError, InternalError, InvalidError, UnavailableError
-from millpond.flow.calls import checked, need_text
+from millpond.flow.call_errors import checked, need_text
 from millpond.flow.schemas import schema_of
 from millpond.masking import masked
+from millpond.operators.source_traits import KeepsHistory, ReadsEncoded, RereadsColumns
 from millpond.plan.backfill import FROM_NOW
-from millpond.sources import fit, text_format
-from millpond.sources.file_format import BadFileError, Facts, FileFormat, Piece
+from millpond.sources import schema_fit, text_format
+from millpond.sources.file_format import BadFileError, FileFacts, FileFormat, FileRange
 from millpond.sources.folder import Folder, Found, open_folder
 from millpond.sources.parquet_format import ParquetFormat
 from millpond.sources.source import Advance, Poll, Split
 from millpond.sources.text_format import TextFormat
-from millpond.state.table_spec import TableSpec
+from millpond.state.tables.table_spec import TableSpec
 
-PIECES_PER_POLL = 16  # about: so that all tasks get work
-FILES_PER_POLL = 1_000  # looked into: many tiny files must not make a poll endless
-_FACTS_MAX = 20_000  # kept in memory
+PIECES_PER_POLL = 16  # approximate; so that all tasks get work
+FILES_PER_POLL = 1_000  # the maximum that a poll opens: many tiny files must not make it endless
+_FACTS_MAX = 20_000  # the maximum number in memory
 
 SEEN = pa.schema(
     [
         ("path", pa.string()),
         ("size", pa.int64()),
         ("mtime_us", pa.int64()),
-        ("etag", pa.string()),  # of what was read; NULL for a file that never was
-        ("rows", pa.int64()),  # NULL where the format does not tell
+        ("etag", pa.string()),  # of the content that was read; NULL for a file that was not read
+        ("rows", pa.int64()),  # NULL if the format does not know
         ("status", pa.string()),  # read, rejected, changed (after it was read)
     ]
 )
@@ -65,7 +70,7 @@ _FORMATS: dict[str, FileFormat] = {
 
 @checked
 @dataclass(frozen=True)
-class FileSource:
+class FileSource(KeepsHistory, ReadsEncoded, RereadsColumns):
     """Rows of all files of a folder and the folders in it; files named `_*`, `.*` and `*.tmp` are not seen.
 
     `path` is a folder or an address that Arrow can open (``s3://...``); `pattern` chooses files, as in
@@ -85,8 +90,9 @@ class FileSource:
     format: Literal["parquet", "json", "csv"] = "parquet"
     schema: pa.Schema = None
     pattern: str | None = None
-    # What this process has learnt about versions of files.
-    _facts: dict[Found, Facts] = field(
+    bounded: bool = False  # no file will be added: when all are read, the source has ended
+    # What this process knows about versions of files.
+    _facts: dict[Found, FileFacts] = field(
         default_factory=dict, compare=False, repr=False, metadata={"durable": False}
     )
     _touched: set[Found] = field(
@@ -126,13 +132,13 @@ class FileSource:
             self._folder.check()
             object.__setattr__(self, "schema", self._inferred())
         else:
-            object.__setattr__(self, "schema", fit.declared(schema_of(self.schema)))
+            object.__setattr__(self, "schema", schema_fit.declared(schema_of(self.schema)))
         if self.format != "parquet":
             text_format.check_types(self.format == "csv", self.schema)
 
     @property
     def reads_again(self) -> bool:
-        """Parquet has its columns apart: reading a piece for few of them, and then for more, is cheap."""
+        """True for Parquet, which stores columns separately: reading a range again for more is cheap."""
         return self.format == "parquet"
 
     def table(self, step: str) -> TableSpec:
@@ -150,20 +156,20 @@ class FileSource:
         if partial is not None:
             fresh = [f for f in fresh if f.path != partial["path"]]
             changed = [(f, before) for f, before in changed if f.path != partial["path"]]
-        left = 0
+        left: list[Found] = []
         for number, file in enumerate(fresh):
             if offer.full:
-                left = len(fresh) - number
+                left = fresh[number:]
                 break
             offer.take(file)
         for file, before in changed:
             if offer.looked >= FILES_PER_POLL:
                 break
             offer.notice_change(file, before)
-        return offer.poll(left)
+        return offer.poll(left, _Generation.of(position, partial, fresh))
 
     def _go_on(self, offer: _Offer, partial: dict[str, Any]) -> None:
-        """The rest of the file that earlier epochs read in part."""
+        """The remaining ranges of the file that earlier epochs read partially."""
         file = self._folder.find(partial["path"])
         if file is None:
             raise _vanished(str(self.path), partial["path"])
@@ -200,10 +206,12 @@ class FileSource:
                 done.append({**identity, "rows": what["rows"], "status": "read"})
         done += [json.loads(what) for what, _ in rejects]
         seen = pa.Table.from_pylist(done, schema=SEEN) if done else None
-        return Advance({"files": files, "partial": partial}, seen)
+        until = admitted[-1].what.get("until") if admitted else (position or {}).get("until")
+        held = {} if until is None else {"until": until}
+        return Advance({"files": files, "partial": partial, **held}, seen)
 
     def history(self, position: Any, seen: pa.Table | None, rows: int) -> Iterator[Split]:
-        """All pieces of the files that were read, the oldest first; each must be as it was then."""
+        """All ranges of the files that were read, the oldest first; each must be unchanged."""
         read = [] if seen is None else [f for f in seen.to_pylist() if f["etag"] is not None]
         for then in sorted(read, key=lambda f: (f["mtime_us"], f["path"])):
             yield from self._pieces_again(then, None, rows)
@@ -212,7 +220,7 @@ class FileSource:
             yield from self._pieces_again(partial, partial["next"], rows)
 
     def _pieces_again(self, then: dict[str, Any], end: int | None, rows: int) -> Iterator[Split]:
-        """A file that was read, up to a place or whole."""
+        """The ranges of a file that was read, up to a position or completely."""
         path = then["path"]
         file = self._folder.find(path)
         try:
@@ -230,7 +238,7 @@ class FileSource:
             piece = self._format.cut(self._folder, file, facts, first, max(1, rows))
             last = min(piece.last, end)
             what = {**_identity(file, facts), "first": first, "last": last, "end": facts.end}
-            yield Split({**what, "rows": facts.rows}, piece.rows, piece.bytes)
+            yield Split({**what, "rows": facts.rows}, piece.rows, piece.bytes, partition=path)
             first = last
 
     # -- in a task ------------------------------------------------------------
@@ -242,17 +250,17 @@ class FileSource:
         self, split: Split, columns: Sequence[str], texts: Collection[str]
     ) -> Iterator[pa.Table]:
         what = split.what
-        piece = Piece(what["first"], what["last"], split.rows, split.bytes)
+        piece = FileRange(what["first"], what["last"], split.rows, split.bytes)
         try:
             file = self._same(what)
             yield from self._format.read(self._folder, file, piece, self.schema, columns, texts)
             if self._folder.find(file.path) != file:
-                self._same(what)  # a file may be touched while it is read, and no more
+                self._same(what)  # its content must not change while it is read
         except FileNotFoundError as error:
             raise _gone(str(self.path), what["path"]) from error
 
     def _same(self, what: Any) -> Found:
-        """The file of a piece, if it still is the one that was admitted."""
+        """The file of a split, if it is still the one that was admitted."""
         file = self._folder.find(what["path"])
         if file is None:
             raise _gone(str(self.path), what["path"])
@@ -274,7 +282,7 @@ class FileSource:
     def _format(self) -> FileFormat:
         return _FORMATS[self.format]
 
-    def _look(self, file: Found) -> Facts:
+    def _look(self, file: Found) -> FileFacts:
         facts = self._facts.get(file)
         if facts is None:
             if len(self._facts) >= _FACTS_MAX:
@@ -289,20 +297,20 @@ class FileSource:
             if not file.legible or file.problem is not None:
                 continue
             try:
-                return fit.inferred(self._format.infer(self._folder, file))
+                return schema_fit.inferred(self._format.infer(self._folder, file))
             except FileNotFoundError:
                 continue
             except BadFileError as error:
                 reason = f"{file.path}: {error}"
         raise InvalidError(
-            f"folder {self.path!r} does not tell its columns",
+            f"the columns of folder {self.path!r} are unknown",
             detail=reason,
             hint="put a first file into it, or pass schema=pa.schema([...])",
         )
 
 
 class _Offer:
-    """A poll in the making."""
+    """Collects the splits of one poll."""
 
     def __init__(self, source: FileSource, max_rows: int) -> None:
         self._source = source
@@ -311,7 +319,7 @@ class _Offer:
         self._splits: list[Split] = []
         self._rejects: list[tuple[str, str]] = []
         self._rows = 0
-        self._beyond = 0  # rows of files that were begun, beyond what is offered
+        self._beyond = 0  # remaining rows of files that are offered in part
         self._files = 0
         self.looked = 0
 
@@ -334,14 +342,14 @@ class _Offer:
         try:
             facts = self._source._look(file)
         except FileNotFoundError:
-            return  # gone before it was admitted: it was never there
+            return  # it was removed before it was admitted
         except BadFileError as error:
             self._reject(file, str(error), "rejected")
             return
         self.add(file, facts, facts.start)
 
-    def add(self, file: Found, facts: Facts, first: int) -> None:
-        """Offer a file from a place on, in pieces, as far as there is room."""
+    def add(self, file: Found, facts: FileFacts, first: int) -> None:
+        """Offer a file from a unit on, in ranges, until the poll is full."""
         source = self._source
         self._files += 1
         while True:
@@ -356,7 +364,8 @@ class _Offer:
                 "end": facts.end,
                 "rows": facts.rows,
             }
-            self._splits.append(Split(what, piece.rows, piece.bytes))
+            ends = piece.last >= facts.end
+            self._splits.append(Split(what, piece.rows, piece.bytes, partition=file.path, ends=ends))
             self._rows += piece.rows
             first = piece.last
             if first >= facts.end:
@@ -366,7 +375,7 @@ class _Offer:
                 return
 
     def notice_change(self, file: Found, etags: set[str]) -> None:
-        """A file that was read has another size or time; say so once, unless it is the same file."""
+        """Report once that a file changed after it was read, unless its content is the same."""
         source = self._source
         if file in source._touched:
             return
@@ -384,10 +393,19 @@ class _Offer:
         reason = f"the file changed after it was read (its etag was {read}, now {etag}) and is not read again"
         self._reject(file, reason, "changed", read)
 
-    def poll(self, files_left: int) -> Poll:
+    def poll(self, left: Sequence[Found], generation: _Generation) -> Poll:
         average = self._rows / self._files if self._files else 0
-        backlog = self._beyond + round(files_left * average)
-        return Poll(tuple(self._splits), tuple(self._rejects), backlog)
+        backlog = self._beyond + round(len(left) * average)
+        splits: list[Split] = []
+        later = left[0].mtime_us if left else None  # the oldest time of a file behind the current one
+        for split in reversed(self._splits):
+            mtime_us, until = split.what["mtime_us"], generation.until(split.what["mtime_us"])
+            if splits and splits[-1].partition != split.partition:
+                later = splits[-1].what["mtime_us"]
+            what = {**split.what, "until": until} if mtime_us < until else split.what
+            splits.append(replace(split, what=what, more=later is not None and later <= until))
+        finished = self._source.bounded and not left and not self._beyond
+        return Poll(tuple(reversed(splits)), tuple(self._rejects), backlog, finished=finished)
 
     def _reject(self, file: Found, reason: str, status: str, etag: str | None = None) -> None:
         row = {
@@ -400,8 +418,34 @@ class _Offer:
         self._rejects.append((json.dumps(row, ensure_ascii=False), reason))
 
 
+@dataclass(frozen=True)
+class _Generation:
+    """The files that hold watermarks back until all of them are read: those that were known when it began.
+
+    Files that appear later belong to the next generation, so a source that is always behind still lets
+    watermarks rise.  A generation is named by the time of its newest file.
+    """
+
+    newest_us: int
+    next_us: int
+
+    @staticmethod
+    def of(position: Any, partial: dict[str, Any] | None, fresh: Sequence[Found]) -> _Generation:
+        """The generation at a position; a new one begins when all files of the last one were read."""
+        times = [f.mtime_us for f in fresh] + ([] if partial is None else [partial["mtime_us"]])
+        newest = max(times, default=0)
+        began = (position or {}).get("until")
+        if began is not None and min(times, default=newest) <= began:
+            return _Generation(int(began), newest)
+        return _Generation(newest, newest)
+
+    def until(self, mtime_us: int) -> int:
+        """The time of the newest file in the generation of a file."""
+        return self.newest_us if mtime_us <= self.newest_us else self.next_us
+
+
 class _Memory:
-    """The listing that was sorted out last: an idle poll must not cost what was read before."""
+    """Caches the last comparison, so that an idle poll does not look at the files that were read before."""
 
     def __init__(self) -> None:
         self._given: tuple[Sequence[Found], pa.Table | None] | None = None
@@ -419,7 +463,7 @@ class _Memory:
 def _sort_out(
     listing: Sequence[Found], seen: pa.Table | None
 ) -> tuple[list[Found], list[tuple[Found, set[str]]]]:
-    """The files that are new, and those that were read and are not as they were then, with their etags.
+    """The new files, and the files that changed after they were read, with their etags.
 
     `seen` may hold older rows of a path beside the newest: a version that any of them names is settled.
     """
@@ -447,19 +491,19 @@ def _sort_out(
     return fresh, changed
 
 
-def _identity(file: Found, facts: Facts) -> dict[str, Any]:
+def _identity(file: Found, facts: FileFacts) -> dict[str, Any]:
     return {"path": file.path, "size": file.size, "mtime_us": file.mtime_us, "etag": facts.etag}
 
 
 def _partial(position: Any, path: str) -> dict[str, Any] | None:
-    """The file that was read in part, by a position of ours."""
+    """The file that was read in part, from a position."""
     if position is None:
         return None
     partial = position.get("partial") if isinstance(position, dict) else None
     wanted = {"path", "size", "mtime_us", "etag", "next"}
     if (
         not isinstance(position, dict)
-        or {*position} != {"files", "partial"}
+        or {*position} - {"until"} != {"files", "partial"}
         or (partial is not None and {*partial} != wanted)
     ):
         raise DataError(
@@ -472,18 +516,18 @@ def _partial(position: Any, path: str) -> dict[str, Any] | None:
 
 def _vanished(folder: str, path: str) -> UnavailableError:
     return UnavailableError(
-        f"file {path!r} is gone, and was not read to its end",
+        f"file {path!r} is gone, but was not read to its end",
         detail=f"it was admitted from {folder!r}",
-        hint="put it back as it was; nothing that was committed is lost",
+        hint="restore the file; nothing that was committed is lost",
     )
 
 
 def _gone(folder: str, path: str) -> UnavailableError:
-    """Said of a piece that is being read: for the first time, or again by a replay."""
+    """The error for a split whose file is gone, in an epoch or in a replay."""
     return UnavailableError(
         f"file {path!r} is gone",
         detail=f"it was admitted from {folder!r}",
-        hint="put it back as it was; nothing that was committed is lost",
+        hint="restore the file; nothing that was committed is lost",
     )
 
 
@@ -497,6 +541,6 @@ def _changed(folder: str, then: Any, now: Found, etag: str) -> DataError:
         f"file {now.path!r} changed while it was being read",
         detail=f"it had {then['size']} bytes and etag {then['etag']} when it was admitted, "
         f"and has {now.size} bytes and etag {etag} now, in {folder!r}",
-        hint="put whole files into the folder, by renaming them; put this one back as it was, or, if the "
-        "pond holds nothing of it yet, start again",
+        hint="put complete files into the folder, by renaming them; restore this one, or, if no epoch has "
+        "read it yet, start again",
     )

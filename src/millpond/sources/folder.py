@@ -1,7 +1,7 @@
-"""A folder of files, on this machine or on any file system that Arrow can open.
+"""Lists and opens the files of a folder, on this machine or on any file system that Arrow supports.
 
-Files and folders whose names start with '_' or '.', and files that end in
-'.tmp', are being written by somebody or are not data: they are not there.
+Files and folders whose names start with '_' or '.', and files that end in '.tmp', are ignored: they are still
+being written, or are not data.
 Links to folders are not followed, so a listing always ends.
 """
 
@@ -45,16 +45,16 @@ class Folder:
             raise self._unavailable(error) from error
         if kind == fs.FileType.File:
             raise InvalidError(
-                f"{self.uri!r} is a file, and a folder is followed",
+                f"{self.uri!r} is a file, not a folder",
                 hint="pass its folder, and pattern= with the file's name",
             )
         if kind == fs.FileType.NotFound:
-            raise InvalidError(f"there is no folder {self.uri!r}", hint="make it first; it may be empty")
+            raise InvalidError(f"there is no folder {self.uri!r}", hint="create it first; it may be empty")
 
     def list(self, pattern: str | None) -> list[Found]:
-        """All files, in order of time, then of name; the very list of before when nothing is known to be new.
+        """All files, ordered by time, then name; the same list object as before if nothing seems new.
 
-        On this machine a file may be other than it is shown, for a while: `now` tells.
+        On this machine an entry may be out of date for a while; `now` looks at the file.
         """
         try:
             found = list(self._select()) if self._listing is None else self._listing.files()
@@ -82,7 +82,7 @@ class Folder:
         return _found(path, info) if info.type == fs.FileType.File else None
 
     def open(self, path: str) -> pa.NativeFile:
-        """For reading at any place; raises FileNotFoundError when it is gone."""
+        """Open a file for random access; raises FileNotFoundError when it is gone."""
         return self._fs.open_input_file(self._full(path))
 
     def _full(self, path: str) -> str:
@@ -99,13 +99,13 @@ class Folder:
         return UnavailableError(
             f"folder {self.uri!r} cannot be listed",
             detail=f"{type(error).__name__}: {error}",
-            hint="nothing that was read is lost; bring it back and start again",
+            hint="restore the folder and start again; nothing that was committed is lost",
         )
 
 
 @functools.lru_cache(maxsize=64)
 def open_folder(uri: str) -> Folder:
-    """A folder by its address, made once in a process."""
+    """A folder by its address, created once per process."""
     return Folder(uri)
 
 

@@ -1,8 +1,8 @@
-"""A table's rows, as clients put them into the inbox.
+"""Reads the rows of a table from the inbox.
 
-The entry's number and the row's place in it are the order in which changes
-apply; they travel as `__seq` until the table's own operator has used them.
-Rows may lack columns that the table gained after they were written.
+Changes apply in the order of the entry's number and the row's position in it; the column `__seq` carries both
+to the operator of the table.
+Rows may lack columns that were added to the table after they were written.
 """
 
 from __future__ import annotations
@@ -14,20 +14,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from millpond.operators.source_traits import ReadsInbox
 from millpond.sources.source import Advance, Poll, Split
 from millpond.state.inbox import parse
-from millpond.state.table_spec import TableSpec
+from millpond.state.tables.table_spec import TableSpec
 
 SEQUENCE = "__seq"
 ROWS_MAX = 1 << 24  # rows of one entry
 
 
 @dataclass(frozen=True)
-class InboxTable:
+class InboxTable(ReadsInbox):
     columns: pa.Schema
     append_only: bool = False
     inbox: bool = True
-    fill: tuple[tuple[str, Any], ...] = ()  # columns that an entry may lack, and what its rows have there
+    fill: tuple[tuple[str, Any], ...] = ()  # columns that an entry may lack, and the value to use
 
     @property
     def schema(self) -> pa.Schema:
@@ -56,7 +57,7 @@ class InboxTable:
         yield rows.append_column(SEQUENCE, pa.array(sequence))
 
     def filled(self, rows: pa.Table) -> pa.Table:
-        """Rows of an entry with all columns: whoever wrote it may not have known those that came since."""
+        """Add the columns that an entry lacks because they were added later."""
         if len(rows.column_names) == len(self.columns) + 1:
             return rows
         fill = dict(self.fill)
@@ -69,7 +70,7 @@ class InboxTable:
         return pa.table(arrays, schema=self.columns).append_column("_w", rows.column("_w"))
 
     def takes(self, given: pa.Schema) -> bool:
-        """Are these the columns of rows, but for some that may be lacking, and the weight?"""
+        """Does an entry have the right columns, except for some that it may lack, and the weight?"""
         may_lack = {name for name, _ in self.fill}
         wanted = [f for f in self.columns if f.name in given.names or f.name not in may_lack]
         return bool(given == pa.schema([*wanted, pa.field("_w", pa.int64())]))

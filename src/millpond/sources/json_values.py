@@ -1,7 +1,7 @@
-"""JSON objects that come one by one, as rows.
+"""Parses JSON objects that arrive one by one, such as messages.
 
-Law 9: each value becomes a row or is told as bad, as lines of a file are.  All are
-parsed at once; only where that fails are the bad ones looked for.
+Law 9: each value becomes a row or is reported as bad, like the lines of a file.
+All values are parsed at once; only if that fails are the bad ones searched for.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def parse_values(parser: Lines, values: Sequence[bytes]) -> tuple[list[pa.Table]
         try:
             return [parser.parse(data, len(values))], []
         except BadLinesError:
-            pass  # some are bad: they are looked for below
-    # A line end in JSON stands between two tokens, where a space is as good.
+            pass  # some are bad: they are found below
+    # A line end in JSON is between two tokens, where a space means the same.
     lines = [parser.clean(value.replace(b"\n", b" ").replace(b"\r", b" ")) for value in values]
     filled = [index for index, line in enumerate(lines) if line]
     good, bad = halved(parser, [lines[index] for index in filled])
-    told = [(filled[index], reason) for index, reason in bad]
-    told += [(index, "there is no value") for index, line in enumerate(lines) if not line]
-    return good, sorted(told)
+    rejected = [(filled[index], reason) for index, reason in bad]
+    rejected += [(index, "there is no value") for index, line in enumerate(lines) if not line]
+    return good, sorted(rejected)

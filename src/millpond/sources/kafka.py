@@ -1,15 +1,16 @@
-"""A topic of Kafka: every committed message is a row, once.
+"""Reads a Kafka topic: every committed message becomes a row, once.
 
-Law: a split is a range of offsets of one partition, and reading it again gives the
-same messages (laws 1 and 3).  Where each partition was begun and how far it was
-read is the position, committed with the epoch that read it; consumer groups
-and their offsets have no part in it.  Ends are last stable offsets, taken when
-the source is polled.
+Law: a split is a range of offsets of one partition, and reading it again gives the same messages (laws 1
+and 3).
+The position has the first and the next offset of each partition and is committed with the epoch; consumer
+groups and their offsets are not used.
+The end of a partition is its last stable offset at the time of the poll.
 
-A poll offers all partitions in step, each the same share of what it has:
-partitions that were filled over the same time are read at the same pace, so that
-none runs ahead and makes the rows of the others late.  Offsets that were
-deleted before they were read, and a topic that was made anew, are errors;
+A poll reads the same fraction of the backlog of every partition.
+Partitions that were filled over the same time are so read at the same pace, and no partition makes the rows
+of
+others late.
+Offsets that were deleted before they were read, and a topic that was deleted and created again, are errors;
 nothing is skipped (law 9).
 """
 
@@ -25,8 +26,9 @@ import pyarrow as pa
 
 from millpond.errors import DataError, InternalError, InvalidError
 from millpond.flow.schemas import schema_of
+from millpond.operators.source_traits import KeepsHistory
 from millpond.plan.backfill import FROM_NOW
-from millpond.sources import fit, kafka_client, text_format
+from millpond.sources import kafka_client, schema_fit, text_format
 from millpond.sources.file_format import bad_rows
 from millpond.sources.json_values import parse_values
 from millpond.sources.kafka_client import Client, Cluster, Topic
@@ -34,14 +36,14 @@ from millpond.sources.kafka_reader import reader
 from millpond.sources.source import Advance, Poll, Split
 from millpond.sources.text_format import JsonLines
 from millpond.sources.unavailable import away
-from millpond.state.table_spec import TableSpec
+from millpond.state.tables.table_spec import TableSpec
 
 ROUNDS_PER_POLL = 4
-_SPLITS_PER_POLL = 8  # at least, where there is enough: so that all tasks get work
-_FEW_ROWS = 10_000  # a poll for more looks how large messages are, and cuts them in rounds
-_ROW_BYTES = 1 << 10  # taken for granted until then
+_SPLITS_PER_POLL = 8  # the minimum, if there are enough rows: so that all tasks get work
+_FEW_ROWS = 10_000  # a poll for more rows measures the size of messages
+_ROW_BYTES = 1 << 10  # assumed until it is measured
 
-# Columns with these names are not looked for in the message: they are what Kafka says about it.
+# Columns with these names are not in the message: they are Kafka's metadata.
 _ABOUT: dict[str, tuple[pa.DataType, ...]] = {
     "kafka_partition": (pa.int32(), pa.int64()),
     "kafka_offset": (pa.int64(),),
@@ -51,12 +53,12 @@ _ABOUT: dict[str, tuple[pa.DataType, ...]] = {
 
 
 @dataclass(frozen=True)
-class KafkaSource:
+class KafkaSource(KeepsHistory):
     """The messages of a topic as rows, each a JSON object with these columns.
 
     `start` says where a new pond begins: ``"earliest"``, ``"latest"`` or a time such as
     ``"2026-05-01 12:00:00"`` (UTC); partitions that are added later are read from their beginning.
-    Columns named `kafka_partition`, `kafka_offset`, `kafka_timestamp` and `kafka_key` tell about the message.
+    Columns named `kafka_partition`, `kafka_offset`, `kafka_timestamp` and `kafka_key` have the metadata.
     `client` has further settings of librdkafka, as in ``{"security.protocol": "ssl"}``; they are stored with
     the pond.
 
@@ -69,7 +71,7 @@ class KafkaSource:
     schema: pa.Schema
     format: Literal["json"] = "json"
     start: str = "earliest"
-    client: Client = field(default=(), repr=False)  # or a mapping: may hold what is not to be shown
+    client: Client = field(default=(), repr=False)  # or a mapping; may contain secrets
     _row_bytes: list[int] = field(
         default_factory=lambda: [_ROW_BYTES], compare=False, repr=False, metadata={"durable": False}
     )
@@ -79,7 +81,7 @@ class KafkaSource:
     def __post_init__(self) -> None:
         if self.format != "json":
             raise InvalidError(
-                f"no format of messages named {self.format!r}", hint="'json' is the one there is"
+                f"no format of messages named {self.format!r}", hint="only 'json' is supported"
             )
         for name in ("brokers", "topic"):
             if not getattr(self, name):
@@ -87,7 +89,7 @@ class KafkaSource:
         given: Any = self.client
         pairs = given.items() if isinstance(given, Mapping) else given
         object.__setattr__(self, "client", tuple(sorted((str(k), str(v)) for k, v in pairs)))
-        object.__setattr__(self, "schema", fit.declared(schema_of(self.schema)))
+        object.__setattr__(self, "schema", schema_fit.declared(schema_of(self.schema)))
         for column in self.schema:
             if column.name in _ABOUT and column.type not in _ABOUT[column.name]:
                 wanted = " or ".join(map(str, _ABOUT[column.name]))
@@ -101,7 +103,7 @@ class KafkaSource:
         return None
 
     def check(self) -> None:
-        """Is there such a topic, and may we read it?  A source that is only defined does not ask."""
+        """Check that the topic exists and can be read; defining a source does not connect."""
         kafka_client.look(self._cluster, self.topic)
 
     # -- in the driver --------------------------------------------------------
@@ -114,7 +116,7 @@ class KafkaSource:
         if fresh:
             if position is None:
                 fresh = self._begin(topic)
-            # A row of nothing: with it, where these partitions begin is on record.
+            # An empty split that records where these partitions begin.
             begin = {str(p): at for p, at in sorted(fresh.items())}
             splits.append(Split({"topic_id": topic.id, "begin": begin}, 0, 0))
         ranges = {p: ({**reached, **fresh}[p], ends[1]) for p, ends in sorted(topic.ends.items())}
@@ -124,10 +126,11 @@ class KafkaSource:
         there = sum(last - first for first, last in ranges.values())
         size = self._size(ranges, min(there, max_rows))
         splits += _in_step(ranges, max_rows, size)
-        return Poll(tuple(splits), backlog_rows=there - sum(split.rows for split in splits))
+        left = there - sum(split.rows for split in splits)
+        return Poll(tuple(splits), backlog_rows=left, independent=True)
 
     def _reached(self, position: Any, topic: Topic) -> dict[int, int]:
-        """How far each partition was read, by a position that fits the topic as it is now."""
+        """The next offset of each partition, from a position that fits the topic as it is now."""
         known = _partitions(position, self.topic)
         if position is not None and position["topic_id"] != topic.id:
             if topic.id == kafka_client.NO_ID:  # a broker that has just started
@@ -136,12 +139,12 @@ class KafkaSource:
                     f"topic {self.topic!r} has no id yet ({self.brokers})",
                 )
             raise DataError(
-                f"topic {self.topic!r} is another one than was read before",
+                f"topic {self.topic!r} was deleted and created again",
                 detail=f"its id was {position['topic_id']}, and is {topic.id} now",
                 hint="define the source under another name to read the new topic",
             )
         for p, (_, reached) in known.items():
-            if p not in topic.ends:  # partitions of a topic never go: the broker does not know all of them
+            if p not in topic.ends:  # partitions are never removed: the broker does not know all of them yet
                 raise away(
                     f"a partition of topic {self.topic!r} is not known yet",
                     f"partition {p} of topic {self.topic!r} is not known yet ({self.brokers})",
@@ -167,7 +170,7 @@ class KafkaSource:
         return kafka_client.offsets_since(self._cluster, topic, self.topic, at_ms)
 
     def _size(self, ranges: Mapping[int, tuple[int, int]], rows: int) -> int:
-        """About the bytes of a message; asked of the messages themselves before many are admitted."""
+        """The approximate size of a message in bytes; measured before many are admitted."""
         if rows > _FEW_ROWS:
             p, (first, last) = max(ranges.items(), key=lambda of: of[1][1] - of[1][0])
             with reader(self._cluster, (self.topic, p, first)) as one:
@@ -200,7 +203,7 @@ class KafkaSource:
         return Advance({"topic_id": topic_id, "partitions": partitions})
 
     def history(self, position: Any, seen: pa.Table | None, rows: int) -> Iterator[Split]:
-        """All messages that were read, if they are still there."""
+        """Splits of all messages that were read, if the topic still has them."""
         ranges = _partitions(position, self.topic)
         if not ranges:
             return
@@ -214,7 +217,7 @@ class KafkaSource:
             raise InvalidError(
                 f"topic {self.topic!r} no longer has all messages that were read",
                 detail=f"{why}; they cannot be read again",
-                hint=f"build on a view that holds the rows, or {FROM_NOW}",
+                hint=f"build on a view that stores the rows, or {FROM_NOW}",
             )
         left = {p: at for p, at in ranges.items() if at[0] < at[1]}
         while left:
@@ -283,7 +286,7 @@ class KafkaSource:
 
 
 def _in_step(ranges: Mapping[int, tuple[int, int]], max_rows: int, row_bytes: int) -> list[Split]:
-    """Rounds of splits, one of each partition, that all come as far: so many rows in all, or all there are.
+    """Splits in rounds, one per partition, so that all partitions advance at the same pace.
 
     >>> [(*s.what.values(),) for s in _in_step({0: (0, 800), 1: (50, 90)}, 420, 1)]
     [(0, 0, 400), (1, 50, 70)]
@@ -294,19 +297,19 @@ def _in_step(ranges: Mapping[int, tuple[int, int]], max_rows: int, row_bytes: in
     wanted = min(max_rows, there)
     rounds = max(ROUNDS_PER_POLL, -(-_SPLITS_PER_POLL // max(1, len(ranges))))
     if wanted <= _FEW_ROWS:
-        rounds = 1  # so few are not worth a second connection
+        rounds = 1  # too few for a second connection
     splits: list[Split] = []
     for number in range(rounds):
-        turn = []
+        round_splits = []
         for p, (first, last) in ranges.items():
             share = -(-(last - first) * wanted // max(1, there))
             lo, hi = (first + share * n // rounds for n in (number, number + 1))
             if lo < hi:
                 what = {"partition": p, "first": lo, "last": hi}
-                turn.append(Split(what, hi - lo, (hi - lo) * row_bytes, str(p), with_next=True))
-        if turn:
-            last_one = turn.pop()
-            splits += [*turn, Split(last_one.what, last_one.rows, last_one.bytes, last_one.partition)]
+                round_splits.append(Split(what, hi - lo, (hi - lo) * row_bytes, str(p), with_next=True))
+        if round_splits:
+            last_one = round_splits.pop()
+            splits += [*round_splits, Split(last_one.what, last_one.rows, last_one.bytes, last_one.partition)]
     return splits
 
 
@@ -322,7 +325,7 @@ def _about(name: str, messages: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _partitions(position: Any, topic: str) -> dict[int, tuple[int, int]]:
-    """By partition: where it was begun, and how far it was read."""
+    """By partition: the first offset and the next offset."""
     if position is None:
         return {}
     if not isinstance(position, dict) or {*position} != {"topic_id", "partitions"}:

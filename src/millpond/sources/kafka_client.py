@@ -1,10 +1,8 @@
-"""What the driver asks a Kafka cluster: which topic it is, and which offsets of it can be read.
+"""Asks a Kafka cluster about a topic: its id, its partitions and the offsets that can be read.
 
-Law: the end of a partition is its last stable offset, so what was admitted is
-settled: no transaction that is still open can change it.  A cluster that does
-not answer is an UnavailableError, and is asked again.  So is one that does not
-know an offset: librdkafka's special offsets are negative, and never a place in a
-partition.
+Law: the end of a partition is its last stable offset, so admitted messages are final: no open transaction can
+change them.  A cluster that does not answer raises UnavailableError and is asked again.  So does one that
+does not know an offset: librdkafka's special offsets are negative, and never a position in a partition.
 """
 
 from __future__ import annotations
@@ -21,21 +19,21 @@ from millpond.sources.unavailable import away
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
-ANSWER_S = 5.0  # for one question
-END = -1  # librdkafka's word for the end of a partition; its others are -2, -1000 and -1001
-NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # of a topic, where the broker does not know it (yet)
+ANSWER_S = 5.0  # the timeout of one request
+END = -1  # the end of a partition in librdkafka; other special offsets are -2, -1000 and -1001
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # the id of a topic that the broker does not know (yet)
 Client = tuple[tuple[str, str], ...]  # further settings of librdkafka
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where a topic is, and how to get there."""
+    """The address of a cluster and the settings of the client."""
 
     brokers: str
     client: Client = field(default=(), repr=False)
 
     def masked(self, text: str) -> str:
-        """What the library says, without the values of settings, which it may repeat."""
+        """A text of the library with the values of settings masked, which it may repeat."""
         for name, value in self.client:
             if value and name not in ("security.protocol", "sasl.mechanism", "sasl.mechanisms"):
                 text = text.replace(value, MASK)
@@ -47,14 +45,14 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Topic:
-    id: str  # another one has another id, though it has the same name
+    id: str  # a topic that is deleted and created again has another id
     ends: Mapping[
         int, tuple[int, int]
-    ]  # by partition: the first offset that is there, and the one behind the last
+    ]  # by partition: the first available offset, and the one after the last
 
 
 def library() -> Any:
-    """The client library, which a pond needs for Kafka only."""
+    """Import the client library, which only Kafka sources need."""
     try:
         import confluent_kafka
         import confluent_kafka.admin
@@ -66,7 +64,7 @@ def library() -> Any:
 
 
 _admins: dict[tuple[int, Cluster], AdminClient] = {}
-_said: dict[tuple[int, Cluster], str] = {}  # by the library, of the connection that failed last
+_said: dict[tuple[int, Cluster], str] = {}  # the last connection error that the library reported
 
 
 def _admin(cluster: Cluster) -> AdminClient:
@@ -74,14 +72,14 @@ def _admin(cluster: Cluster) -> AdminClient:
     if key not in _admins:
         kafka = library()
         try:
-            _admins[key] = kafka.admin.AdminClient(cluster.settings(error_cb=heard(cluster)))
+            _admins[key] = kafka.admin.AdminClient(cluster.settings(error_cb=error_callback(cluster)))
         except kafka.KafkaException as error:
             raise refused(cluster, error) from None
     return _admins[key]
 
 
-def heard(cluster: Cluster) -> Callable[[Any], None]:
-    """What the library calls with an error of a connection: the answer to a question is only 'timed out'."""
+def error_callback(cluster: Cluster) -> Callable[[Any], None]:
+    """Callback for connection errors: the request itself fails only with 'timed out'."""
     key = os.getpid(), cluster
 
     def error_cb(error: Any) -> None:
@@ -92,7 +90,7 @@ def heard(cluster: Cluster) -> Callable[[Any], None]:
 
 
 def _reason(cluster: Cluster, otherwise: str) -> str:
-    """Why a cluster does not answer, with its address.
+    """The reason why a cluster does not answer, with its address.
 
     >>> _said[os.getpid(), Cluster("a:1")] = "a:1/bootstrap: Connect failed: Connection refused (after 0ms)"
     >>> _reason(Cluster("a:1"), "Local: Timed out"), _reason(Cluster("b:1"), "Local: Timed out")
@@ -100,7 +98,7 @@ def _reason(cluster: Cluster, otherwise: str) -> str:
     """
     key = os.getpid(), cluster
     if key in _admins:
-        _admins[key].poll(0)  # hear what happened meanwhile
+        _admins[key].poll(0)  # runs the callbacks
     said = _said.get(key, otherwise).rpartition("failed: ")[2].partition(" (after ")[0]
     return f"{said[:1].lower()}{said[1:]} ({cluster.brokers})"
 
@@ -128,7 +126,7 @@ def look(cluster: Cluster, topic: str) -> Topic:
 
 
 def offsets_since(cluster: Cluster, topic: Topic, name: str, at_ms: int) -> dict[int, int]:
-    """By partition: the first offset written at a time or after it; the end where there is none."""
+    """By partition: the first offset at or after a time, or the end if there is none."""
     kafka = library()
     spec = kafka.admin.OffsetSpec.for_timestamp(at_ms)
     try:
@@ -142,7 +140,7 @@ def offsets_since(cluster: Cluster, topic: Topic, name: str, at_ms: int) -> dict
 
 
 def compacts(cluster: Cluster, topic: str) -> bool:
-    """Does the cluster take messages away while it keeps later ones?"""
+    """Is the topic compacted, so that messages disappear while later ones stay?"""
     kafka = library()
     what = kafka.admin.ConfigResource(kafka.admin.ConfigResource.Type.TOPIC, topic)
     try:
@@ -167,7 +165,7 @@ def _offsets(asked: Mapping[Any, Any]) -> dict[int, int]:
 
 
 def refused(cluster: Cluster, error: Exception, topic: str | None = None) -> MillpondError:
-    """What the library said, by what the reader must do."""
+    """Turn an error of the library into one of our kinds."""
     kafka = library()
     told = error.args[0]
     said = cluster.masked(str(told.str()))
@@ -176,7 +174,7 @@ def refused(cluster: Cluster, error: Exception, topic: str | None = None) -> Mil
         return UnavailableError(
             f"there is no topic {topic!r}",
             detail=f"at {cluster.brokers}",
-            hint="create it, or correct its name; the pond goes on when it is there",
+            hint="create it, or correct its name; the pond continues when it exists",
         )
     wrong = (
         codes._INVALID_ARG,
@@ -194,7 +192,7 @@ def refused(cluster: Cluster, error: Exception, topic: str | None = None) -> Mil
     return away(
         "the Kafka cluster does not answer",
         _reason(cluster, said),
-        hint="see that the brokers run and can be reached from here; nothing that was committed is lost",
+        hint="check that the brokers run and can be reached from here; nothing that was committed is lost",
     )
 
 
@@ -208,7 +206,7 @@ def unknown_offset(cluster: Cluster, topic: str, partition: int, said: int) -> U
 
 
 def deleted(topic: str, partition: int, wanted: int, first: int | None = None) -> DataError:
-    """Messages that were not read are no longer there."""
+    """The error for messages that were deleted before they were read."""
     there = "" if first is None else f", and the first one there is {first}"
     return DataError(
         f"messages of topic {topic!r} were deleted before they were read",

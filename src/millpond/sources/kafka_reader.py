@@ -1,12 +1,12 @@
-"""Reading a range of offsets of one partition, exactly.
+"""Reads exactly a range of offsets of one partition.
 
-Law: a range is read when a message at or behind its end is met, or the end of the partition is; gaps
-(markers of transactions, aborted messages, compaction) are no messages, and nobody waits for them.
-Offsets that are gone are an error, never skipped (law 9).
+Law: a range is complete when a message at or after its end is read, or the end of the partition is reached.
+Gaps (transaction markers, aborted messages, compaction) are not messages, and the reader does not wait for
+them.  Deleted offsets are an error, never skipped (law 9).
 
-A process keeps its readers: one that stands where the next range begins has its
-first messages already.  One that stands elsewhere would first wait for what it
-asked for last, half a second at the end of a partition; a new one is faster.
+A process reuses its readers: one whose offset is the start of the next range has already fetched its first
+messages.  One at another offset would first wait for its last fetch, half a second at the end of a partition;
+a new reader is faster.
 """
 
 from __future__ import annotations
@@ -21,45 +21,43 @@ from typing import TYPE_CHECKING, Any
 
 from millpond.errors import InternalError, MillpondError
 from millpond.sources import kafka_client
-from millpond.sources.kafka_client import Cluster, deleted, heard, library, refused, unknown_offset
+from millpond.sources.kafka_client import Cluster, deleted, error_callback, library, refused, unknown_offset
 from millpond.sources.unavailable import away
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-BATCH = (
-    4_000  # messages handed on at once: more of them grow old, and cost the garbage collector a quarter more
-)
-PATIENCE_S = 30.0  # without a message
+BATCH = 4_000  # messages per batch: larger ones live longer, and cost the garbage collector a quarter more
+PATIENCE_S = 30.0  # the longest wait without a message
 _SAMPLE = 100
-_KEPT = 8  # readers of a process that wait for more
-_AHEAD_KB = 16 << 10  # what a reader fetches before it is asked to
-_FULL_MS = 5  # and how soon it looks again whether that was taken
+_KEPT = 8  # idle readers of a process
+_AHEAD_KB = 16 << 10  # fetched in advance
+_FULL_MS = 5  # the pause before it checks again whether there is room
 
 Place = tuple[str, int, int]  # topic, partition, offset
 
 
-class Reader:
-    """One connection to a cluster, which stands somewhere in one partition."""
+class PartitionReader:
+    """One connection to a cluster, at some offset of one partition."""
 
     def __init__(self, cluster: Cluster) -> None:
         kafka = library()
         self.cluster = cluster
         self.place: Place | None = None
-        self._held: list[Message] = []  # fetched, and behind the range that was asked for
-        self._end = -1  # an end of the partition that was met
+        self._fetched_ahead: list[Message] = []  # fetched, but after the requested range
+        self._end = -1  # an end of the partition that was reached
         settings = cluster.settings(
             **{
-                "group.id": "millpond",  # the library wants one; nothing joins it
+                "group.id": "millpond",  # required by the library; no group is joined
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
                 "enable.partition.eof": True,
                 "auto.offset.reset": "error",
                 "isolation.level": "read_committed",
                 "queued.max.messages.kbytes": _AHEAD_KB,
-                # Having fetched that much, it would otherwise rest for a second although we took it at once.
+                # Otherwise the library pauses for a second after it has fetched that much.
                 "fetch.queue.backoff.ms": _FULL_MS,
-                "error_cb": heard(cluster),
+                "error_cb": error_callback(cluster),
             }
         )
         try:
@@ -68,23 +66,23 @@ class Reader:
             raise refused(cluster, error) from error
 
     def messages(self, topic: str, partition: int, first: int, last: int) -> Iterator[list[Message]]:
-        """The messages with offsets in [first, last), some at a time."""
+        """The messages with offsets in [first, last), in batches."""
         if self.place is None:
             self._consumer.assign([library().TopicPartition(topic, partition, first)])
         elif self.place != (topic, partition, first):
-            raise InternalError("a reader is used elsewhere than where it stands", detail=repr(self.place))
+            raise InternalError("a reader was asked for another offset than its own", detail=repr(self.place))
         self.place = None
         at = first
         give_up = time.monotonic() + PATIENCE_S
-        while at < last and (self._held or self._end < last):
-            found = self._held or self._fetch(topic, partition, at)
+        while at < last and (self._fetched_ahead or self._end < last):
+            found = self._fetched_ahead or self._fetch(topic, partition, at)
             cut = bisect_left(found, last, key=_offset)
-            found, self._held = found[:cut], found[cut:]
+            found, self._fetched_ahead = found[:cut], found[cut:]
             if found:
                 at = _offset(found[-1]) + 1
                 give_up = time.monotonic() + PATIENCE_S
                 yield found
-            elif self._held:
+            elif self._fetched_ahead:
                 break
             elif time.monotonic() > give_up:
                 raise away(
@@ -95,9 +93,9 @@ class Reader:
         self.place = topic, partition, last
 
     def sample(self, topic: str, partition: int, first: int, last: int) -> list[Message]:
-        """Some of the first messages of a range, none where it has only gaps; they are read again."""
+        """Some of the first messages of a range, to measure them; none if it has only gaps."""
         for found in self.messages(topic, partition, first, last):
-            self._held = found + self._held
+            self._fetched_ahead = found + self._fetched_ahead
             self.place = topic, partition, first
             return found[:_SAMPLE]
         return []
@@ -107,11 +105,11 @@ class Reader:
         if one is None:
             return []
         found = [one, *self._consumer.consume(BATCH - 1, 0)]
-        told = [message for message in found if message.error() is not None]
-        if not told:
+        failed = [message for message in found if message.error() is not None]
+        if not failed:
             return found
         codes = library().KafkaError
-        for message in told:
+        for message in failed:
             error = message.error()
             code = error.code()
             if code == codes._PARTITION_EOF:  # a special offset is negative, and no end
@@ -123,7 +121,7 @@ class Reader:
         return [message for message in found if message.error() is None]
 
     def _gone(self, topic: str, partition: int, at: int) -> MillpondError:
-        """Why an offset cannot be read: deleted, or not known to a broker that has just started."""
+        """The error for an offset that cannot be read: it is deleted, or the broker has just started."""
         kafka = library()
         place = kafka.TopicPartition(topic, partition)
         try:
@@ -144,14 +142,14 @@ def _offset(message: Any) -> int:
 
 
 _lock = threading.Lock()
-_waiting: list[Reader] = []  # of this process, the one used last at the end
+_waiting: list[PartitionReader] = []  # of this process, the one used last at the end
 _owner = os.getpid()
 
 
 @contextlib.contextmanager
-def reader(cluster: Cluster, place: Place) -> Iterator[Reader]:
-    """A reader for one range, which stands there already if one does; kept when the range was read whole."""
-    made = _taken(cluster, place) or Reader(cluster)
+def reader(cluster: Cluster, place: Place) -> Iterator[PartitionReader]:
+    """A reader for one range: an idle one at this offset, or a new one; kept after a complete read."""
+    made = _taken(cluster, place) or PartitionReader(cluster)
     try:
         yield made
     except BaseException:
@@ -164,10 +162,10 @@ def reader(cluster: Cluster, place: Place) -> Iterator[Reader]:
         old.close()
 
 
-def _taken(cluster: Cluster, place: Place) -> Reader | None:
+def _taken(cluster: Cluster, place: Place) -> PartitionReader | None:
     global _owner
     with _lock:
-        if _owner != os.getpid():  # a fork has none of its parent's connections
+        if _owner != os.getpid():  # connections do not survive a fork
             _owner = os.getpid()
             _waiting.clear()
         for found in _waiting:

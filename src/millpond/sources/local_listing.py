@@ -1,9 +1,9 @@
-"""The files below a folder of this machine, looked at again only as far as it changed.
+"""Lists the files of a local folder again at a cost that follows the changes.
 
-Law: a file that comes, goes or is replaced changes the time of its directory, and a name that stands for
-another file has another inode: both are seen by the next look.  A file that is rewritten in place shows
-neither, nor does one whose name and inode are both used again, so everything is looked at anew after a rest;
-it is long only where looking takes long.
+Law: a file that is added, removed or replaced changes the mtime of its directory, and a name that refers to
+another file has another inode: the next listing sees both.  A file that is rewritten in place shows neither,
+nor does one whose name and inode are both reused.  So everything is listed again after a pause; the pause is
+long only if listing takes long.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-LARGE = 1_000  # files of a directory that is remembered; smaller ones are looked at anew each time
-REST = 20  # times what a whole look took, until the next
+LARGE = 1_000  # files; smaller directories are listed completely each time
+REST = 20  # the pause until the next full listing, as a multiple of its duration
 REST_S_MAX = 60.0
-SETTLED_NS = 3_000_000_000  # a directory that changed so long ago has another time after its next change
+SETTLED_NS = 3_000_000_000  # after this time, a further change gives the directory another mtime
 
 
 class Found(NamedTuple):
-    """A file as a listing shows it; its path is relative to the folder, with '/'."""
+    """A file in a listing; its path is relative to the folder, with '/'."""
 
     path: str
     size: int
     mtime_us: int
-    legible: bool = True  # False: the name is not UTF-8, and `path` only shows what it looks like
-    problem: str | None = None  # why nothing more is known of it: a link that leads to itself
+    legible: bool = True  # False: the name is not UTF-8, and `path` is only for messages
+    problem: str | None = None  # why it cannot be opened, such as a link to itself
 
 
 @dataclass(frozen=True)
 class _Directory:
     mtime_ns: int
-    settled: bool  # had it that time long enough to be known by it?
-    until_s: float  # when all of it is looked at anew, by the monotonic clock
+    settled: bool  # is its mtime old enough to show the next change?
+    until_s: float  # the time of the next full listing, by the monotonic clock
     files: dict[str, tuple[int, Found]]  # by name: inode, and the file
     folders: tuple[str, ...]
 
@@ -49,11 +49,11 @@ class LocalListing:
         self._lock = threading.Lock()
 
     def files(self) -> list[Found]:
-        """All files, in no order: the very list of the call before when nothing changed."""
+        """All files, unordered; the same list object as before if nothing changed."""
         with self._lock:
             seen = dict(self._walk(""))
             if seen.keys() != self._directories.keys() or any(
-                seen[name].files is not held.files for name, held in self._directories.items()
+                seen[name].files is not before.files for name, before in self._directories.items()
             ):
                 self._files = [file for one in seen.values() for _, file in one.files.values()]
             self._directories = seen
@@ -64,19 +64,19 @@ class LocalListing:
             found = self._look(inside, self._directories.get(inside))
         except FileNotFoundError:
             if inside:
-                return  # gone since it was listed, with all that was in it
+                return  # removed since it was listed
             raise
         yield inside, found
         for name in found.folders:
             yield from self._walk(f"{inside}{name}/")
 
-    def _look(self, inside: str, held: _Directory | None) -> _Directory:
+    def _look(self, inside: str, before: _Directory | None) -> _Directory:
         path = self._root + inside
         began_s, began_ns, mtime_ns = time.monotonic(), time.time_ns(), os.stat(path).st_mtime_ns
-        whole = held is None or len(held.files) < LARGE or began_s >= held.until_s
-        if held is not None and not whole and held.settled and held.mtime_ns == mtime_ns:
-            return held
-        known = {} if whole or held is None else held.files
+        read_all = before is None or len(before.files) < LARGE or began_s >= before.until_s
+        if before is not None and not read_all and before.settled and before.mtime_ns == mtime_ns:
+            return before
+        known = {} if read_all or before is None else before.files
         files: dict[str, tuple[int, Found]] = {}
         folders = []
         with os.scandir(path) as entries:
@@ -93,10 +93,10 @@ class LocalListing:
                 file = _file(inside, entry)
                 if file is not None:
                     files[entry.name] = entry.inode(), file
-        if held is not None and files == held.files:
-            files = held.files  # nobody need look for what changed
+        if before is not None and files == before.files:
+            files = before.files  # unchanged: callers compare by identity
         took_s = time.monotonic() - began_s
-        until_s = began_s + min(REST * took_s, REST_S_MAX) if whole or held is None else held.until_s
+        until_s = began_s + min(REST * took_s, REST_S_MAX) if read_all or before is None else before.until_s
         settled = mtime_ns < began_ns - SETTLED_NS
         return _Directory(mtime_ns, settled, until_s, files, tuple(folders))
 
@@ -114,7 +114,7 @@ def _file(inside: str, entry: os.DirEntry[str]) -> Found | None:
             problem = os.strerror(error.errno or 0)
             stat = entry.stat(follow_symlinks=False)
     except FileNotFoundError:
-        return None  # gone since it was listed: it was never there
+        return None  # removed since it was listed
     path = inside + entry.name
     shown = path if path.isascii() else os.fsencode(path).decode("utf-8", "backslashreplace")
     return Found(shown, stat.st_size, stat.st_mtime_ns // 1000, shown == path, problem)

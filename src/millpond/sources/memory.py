@@ -1,11 +1,11 @@
-"""The in-memory test source: rows, and what else can happen to a stream.
+"""The in-memory source for tests: rows, pauses, crashes and event time.
 
-Items are rows (a table or dicts, with `_w` for retractions), `Pause` (the
-source has nothing to give for some polls), `Crash` (the run ends with
-an exception when it gets there, once), `Bound` (event time moves on without a
-row); otherwise watermarks come from the rows' own times.
-A position is the number of items taken, so a reopened pond goes on where it
-was when the same items are given again.
+Items are rows (a table or dicts, with `_w` for retractions), `Pause` (the source is empty for some polls),
+`Crash` (the run ends with an exception at this item, once), and `EventTimeBound` (event time advances
+without a
+row); otherwise watermarks follow the times of the rows.
+The position is the number of items read, so a reopened pond continues at the same item if it gets the same
+items again.
 """
 
 from __future__ import annotations
@@ -17,43 +17,44 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.errors import InvalidError, nearest
-from millpond.flow.calls import checked
+from millpond.flow.call_errors import checked
 from millpond.flow.schemas import schema_of
+from millpond.integer_casts import require_whole
+from millpond.operators.source_traits import KeepsHistory, RestoresSplits
 from millpond.plan.backfill import FROM_NOW
 from millpond.sources.source import BOUND, Advance, Poll, Split
-from millpond.state.table_spec import TableSpec
-from millpond.texts import require_texts
-from millpond.whole_numbers import require_whole
+from millpond.state.tables.table_spec import TableSpec
+from millpond.valid_text import require_texts
 
 
 @dataclass(frozen=True)
 class Pause:
-    """Give nothing for this many polls."""
+    """The source is empty for this many polls."""
 
     polls: int = 1
 
 
 class InjectedCrash(RuntimeError):
-    """The process "died" here; a test opens the pond again and goes on."""
+    """A simulated crash; the test opens the pond again and continues."""
 
 
 @dataclass(frozen=True)
 class Crash:
-    """Raise InjectedCrash out of the run that reaches this item, once."""
+    """Raise InjectedCrash once, in the run that reaches this item."""
 
     reason: str = "a crash in the test input"
 
 
 @dataclass(frozen=True)
-class Bound:
-    """No row before this time will come any more: the watermarks of the stream rise to it."""
+class EventTimeBound:
+    """No more rows before this time will come: the watermarks of the stream rise to it."""
 
     at_us: int
 
 
 @checked
 @dataclass(frozen=True)
-class MemorySource:
+class MemorySource(KeepsHistory, RestoresSplits):
     """
     >>> source = MemorySource({"k": int})  # or an Arrow schema, or a dataclass
     >>> source.push([{"k": 1}], [{"k": 2}])
@@ -65,18 +66,35 @@ class MemorySource:
     append_only: bool = True
     partition: str = ""
     items: list[Any] = field(default_factory=list, compare=False, repr=False, metadata={"durable": False})
+    _partitions: dict[int, str] = field(
+        default_factory=dict, compare=False, repr=False, metadata={"durable": False}
+    )  # of items that are not in `partition`
     _met: dict[int, int] = field(default_factory=dict, compare=False, repr=False, metadata={"durable": False})
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "schema", schema_of(self.schema))
 
-    def push(self, *items: Any) -> None:
-        """Add items at the end: tables, lists of dicts, Pause, Crash or Bound."""
-        found = [item if isinstance(item, Pause | Crash | Bound) else self._rows(item) for item in items]
+    def push(self, *items: Any, partition: str | None = None) -> None:
+        """Add items at the end: tables, lists of dicts, Pause, Crash or EventTimeBound.
+
+        Each partition has its own watermark, as those of a Kafka topic have.
+
+        >>> source = MemorySource({"k": int})
+        >>> source.push([{"k": 1}], partition="north")
+        >>> source.push([{"k": 2}], partition="south")
+        >>> [s.partition for s in source.poll(None, None, 100).splits]
+        ['north', 'south']
+        """
+        found = [
+            item if isinstance(item, Pause | Crash | EventTimeBound) else self._rows(item) for item in items
+        ]
+        if partition is not None:
+            first = len(self.items)
+            self._partitions.update(dict.fromkeys(range(first, first + len(found)), partition))
         self.items.extend(found)
 
     def _rows(self, item: Any) -> pa.Table:
-        """Rows as they are declared, or an error that says what differs."""
+        """Convert rows to the declared columns, or raise an error that says what differs."""
         columns = ", ".join(f"{f.name} {f.type}" for f in self.schema)
         hint = f"push lists of dicts, or Arrow tables, with the columns {columns}"
         if isinstance(item, Mapping):
@@ -85,7 +103,7 @@ class MemorySource:
             item = pa.table(item)
         if not isinstance(item, pa.Table):
             if isinstance(item, str | bytes) or not isinstance(item, Iterable):
-                raise InvalidError("these are no rows", detail=f"got {item!r}"[:200], hint=hint)
+                raise InvalidError("the value is not a list of rows", detail=f"got {item!r}"[:200], hint=hint)
             item = list(item)
             if odd := [row for row in item if not isinstance(row, Mapping)]:
                 raise InvalidError(
@@ -98,7 +116,7 @@ class MemorySource:
             if more := [n for n in names if n not in known]:
                 why = nearest(more[0], self.schema.names, hint)
                 if more[0] == "_w":
-                    why = "rows can be taken back with MemorySource(..., append_only=False)"
+                    why = "MemorySource(..., append_only=False) allows retractions"
                 raise InvalidError(
                     f"the source has no column {more[0]!r}", detail=f"its columns are {columns}", hint=why
                 )
@@ -133,7 +151,7 @@ class MemorySource:
             )
         splits: list[Split] = []
         taken = 0
-        marks = 0  # pauses and crashes passed since the last rows: they count as items of the next split
+        marks = 0  # pauses and crashes since the last rows: they belong to the next split
         for number in range(start, len(self.items)):
             item = self.items[number]
             if isinstance(item, Crash):
@@ -160,14 +178,15 @@ class MemorySource:
                 break
         return Poll(tuple(splits), backlog_rows=0)
 
-    def _split(self, number: int, marks: int, item: pa.Table | Bound) -> Split:
-        if isinstance(item, Bound):
-            return Split({"item": number, "marks": marks, "bound": item.at_us}, 0, 0, self.partition)
+    def _split(self, number: int, marks: int, item: pa.Table | EventTimeBound) -> Split:
+        partition = self._partitions.get(number, self.partition)
+        if isinstance(item, EventTimeBound):
+            return Split({"item": number, "marks": marks, "bound": item.at_us}, 0, 0, partition)
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, item.schema) as writer:
             writer.write_table(item)
         raw = sink.getvalue().to_pybytes()
-        return Split({"item": number, "marks": marks}, item.num_rows, len(raw), self.partition, raw)
+        return Split({"item": number, "marks": marks}, item.num_rows, len(raw), partition, raw)
 
     def advance(
         self, position: Any, admitted: Sequence[Split], rejects: Sequence[tuple[str, str]]
@@ -175,9 +194,9 @@ class MemorySource:
         return Advance(int(position or 0) + sum(1 + int(s.what["marks"]) for s in admitted))
 
     def again(self, what: Mapping[str, Any]) -> Split:
-        """A split as it was admitted, for a replay; only this process has its rows."""
+        """The split that was admitted, for a replay; only this process has its rows."""
         number = int(what["item"])
-        if number >= len(self.items) or not isinstance(self.items[number], pa.Table | Bound):
+        if number >= len(self.items) or not isinstance(self.items[number], pa.Table | EventTimeBound):
             raise InvalidError(
                 f"the MemorySource does not hold item {number}",
                 detail=f"it has {len(self.items)} items in this process, its rows are stored nowhere else",
@@ -187,7 +206,7 @@ class MemorySource:
         return self._split(number, int(what["marks"]), self.items[number])
 
     def history(self, position: Any, seen: pa.Table | None, rows: int) -> Iterator[Split]:
-        """All items up to a position; only this process has them."""
+        """Splits of all items up to a position; only this process has them."""
         taken = int(position or 0)
         if taken > len(self.items):
             raise InvalidError(
@@ -196,7 +215,7 @@ class MemorySource:
                 hint=f"push the same items as before, or {FROM_NOW}",
             )
         for number, item in enumerate(self.items[:taken]):
-            if isinstance(item, pa.Table | Bound):
+            if isinstance(item, pa.Table | EventTimeBound):
                 yield self._split(number, 0, item)
 
     def read(self, split: Split, columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -211,7 +230,7 @@ class MemorySource:
 
 
 def rows(schema: pa.Schema, dicts: list[dict[str, Any]]) -> pa.Table:
-    """Dicts as a delta; `_w` is kept where any has one."""
+    """Dicts as a delta, with `_w` if any dict has it."""
     if any("_w" in d for d in dicts):
         full = pa.schema([*schema, pa.field("_w", pa.int64())])
         return pa.Table.from_pylist([{"_w": 1, **d} for d in dicts], schema=full)

@@ -1,9 +1,8 @@
-"""Nexmark as a source: one kind of event, as many as asked for, at full speed or at a rate.
+"""Nexmark as a source: events of one kind, a given number of them, at full speed or at a given rate.
 
-An event is a function of its number, so a split is a range of numbers and
-replay is free.  Only `poll` looks at a clock, and only for a live rate: what is
-due follows from the start time that the position holds, so a pond that was
-closed for a while catches up.
+An event is a function of its number, so a split is a range of numbers, and replay is free.
+Only `poll` reads a clock, and only for a live rate: the number of events that are due follows from the start
+time in the position, so a pond that was closed for a while catches up.
 """
 
 from __future__ import annotations
@@ -16,20 +15,21 @@ import pyarrow as pa
 
 from millpond.clock import Clock, SystemClock
 from millpond.errors import DataError, InvalidError
+from millpond.operators.source_traits import KeepsHistory
 from millpond.sources.nexmark_events import CYCLE, SCHEMAS, Kind, NexmarkConfig, generate
 from millpond.sources.source import Advance, Poll, Split
-from millpond.state.table_spec import TableSpec
+from millpond.state.tables.table_spec import TableSpec
 
 SPLITS_PER_POLL = 8  # so that all tasks get work
 _KINDS: dict[str, tuple[int, int]] = {"person": (0, 1), "auction": (1, 3), "bid": (4, 46)}  # in each cycle
 
 
 @dataclass(frozen=True)
-class NexmarkSource:
+class NexmarkSource(KeepsHistory):
     """The persons, auctions or bids among the first `events` events; without a number it never ends.
 
-    With `events_per_second_live` events come as time passes, counted over all three kinds.  Sources of the
-    three kinds with the same config belong together.
+    With `events_per_second_live` events arrive in real time, counted over all three kinds.  Sources of the
+    three kinds with the same config refer to each other's events.
 
     >>> source = NexmarkSource("bid", events=1000)
     >>> [s.rows for s in source.poll(None, None, 10**6).splits]
@@ -67,7 +67,7 @@ class NexmarkSource:
             now_us = self.clock.now_us()
             start_us = now_us if position is None else int(position["start_us"])
             due = (now_us - start_us) * self.events_per_second_live // 1_000_000
-            end = min(end, due + 1)  # the first event comes at once: with it the start is on record
+            end = min(end, due + 1)  # the first event comes at once and records the start
         if first >= end:
             return Poll(backlog_rows=0)
         count = _KINDS[self.kind][1]
@@ -104,13 +104,13 @@ class NexmarkSource:
             yield Split(what, count, count * getattr(self.config, f"{self.kind}_bytes"))
 
     def read(self, split: Split, columns: Sequence[str]) -> Iterator[pa.Table]:
-        # The generator makes at least one column; the number of the event is the cheapest.
+        # The generator needs at least one column; the event number is the cheapest.
         wanted = list(columns) or ["_event"]
         rows = generate(self.kind, split.what["first"], split.what["last"], self.config, wanted)
         yield rows.select(list(columns))
 
     def _rows(self, first: int, last: int) -> int:
-        """Rows among these events, when they come in order; about as many when they do not."""
+        """The number of rows among these events; approximate if events are out of order."""
         return self._before(last) - self._before(first)
 
     def _before(self, number: int) -> int:

@@ -115,7 +115,7 @@ _CHUNK_ROWS = 65_536
 
 @dataclass(frozen=True)
 class NexmarkConfig:
-    """What, beside the event number, decides an event.
+    """The parameters that, together with the event number, determine an event.
 
     A hot ratio of r sends (r - 1) of r rows to the hot one; 1 means no hot ones.
     """
@@ -170,8 +170,8 @@ def generate(
 ) -> pa.Table:
     """The rows of one kind among the event numbers [first, last), in order of arrival.
 
-    Only the columns asked for are computed.  `_event`, the number under which a
-    row arrived, is there only when asked for.
+    Only the requested columns are computed.  `_event`, the number under which a row arrived, is returned only
+    on request.
 
     >>> generate("bid", 0, 8, NexmarkConfig(), ["_event", "auction", "bidder"]).to_pylist()[:2]
     [{'_event': 4, 'auction': 1012, 'bidder': 1000}, {'_event': 5, 'auction': 1000, 'bidder': 1000}]
@@ -254,7 +254,7 @@ def _low(word: Words, below: int) -> Ints:
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _EventBlock:
     """A block of events of one kind: `position` is when they arrive, `event` who they are."""
 
     config: NexmarkConfig
@@ -270,7 +270,7 @@ class _Rows:
 
     @functools.cached_property
     def cycle(self) -> Ints:
-        """The number of whole cycles before each event: also the last person, counted from 0."""
+        """The number of complete cycles before each event: also the last person, counted from 0."""
         return self.event // CYCLE
 
     def word(self, field: str) -> Words:
@@ -287,7 +287,7 @@ class _Rows:
         return np.where(_low(word, 2) > 0, CHANNELS + rare % len(HOT_CHANNELS), rare)
 
 
-def _blocks(kind: Kind, first: int, last: int, config: NexmarkConfig) -> Iterator[_Rows]:
+def _blocks(kind: Kind, first: int, last: int, config: NexmarkConfig) -> Iterator[_EventBlock]:
     """The events of a kind among the arrivals [first, last), a block of rows at a time."""
     start, count = _SPAN[kind]
     block = _BLOCK_ROWS[kind]
@@ -302,7 +302,7 @@ def _blocks(kind: Kind, first: int, last: int, config: NexmarkConfig) -> Iterato
             nth = np.arange(at, min(at + block, hi))
             cycle = nth // count
             event = nth + (cycle * (CYCLE - count) + start)
-            yield _Rows(config, event, event)
+            yield _EventBlock(config, event, event)
         return
     stride = block * CYCLE // count
     for at in range(first, last, stride):
@@ -311,7 +311,7 @@ def _blocks(kind: Kind, first: int, last: int, config: NexmarkConfig) -> Iterato
         event = position - inside + inside * _DISORDER % group
         offset = event % CYCLE
         chosen = np.flatnonzero((offset >= start) & (offset < start + count))
-        yield _Rows(config, position[chosen], event[chosen])
+        yield _EventBlock(config, position[chosen], event[chosen])
 
 
 # --- text -------------------------------------------------------------------
@@ -328,7 +328,7 @@ def _cut(chars: Bytes, lengths: Ints) -> pa.Array:
     return _strings(chars[np.arange(chars.shape[1]) < lengths[:, None]], lengths)
 
 
-def _random_bytes(rows: _Rows, field: str, width: int) -> Words:
+def _random_bytes(rows: _EventBlock, field: str, width: int) -> Words:
     """At least `width` random bytes a row, eight to a word, the lowest byte first."""
     return rows.words(field, -(-width // 8))
 
@@ -351,7 +351,7 @@ def _alphabet(gap: str) -> Bytes:
     return np.array([ord(gap) if i % 13 == 6 else letter for i, letter in enumerate(letters)], np.uint8)
 
 
-def _phrase(rows: _Rows, field: str, lengths: Ints, width: int, gap: str) -> pa.Array:
+def _phrase(rows: _EventBlock, field: str, lengths: Ints, width: int, gap: str) -> pa.Array:
     """Words of letters with gaps between, and none at either end."""
     words = _random_bytes(rows, field, width)
     chars = _alphabet(gap)[words.astype("<u8", copy=False).view(np.uint8)]
@@ -362,19 +362,19 @@ def _phrase(rows: _Rows, field: str, lengths: Ints, width: int, gap: str) -> pa.
     return _cut(chars, lengths)
 
 
-def _length(rows: _Rows, field: str, limit: int) -> Ints:
+def _length(rows: _EventBlock, field: str, limit: int) -> Ints:
     """A string length in [3, limit)."""
     return 3 + _high(rows.word(f"{field}/length"), limit - 3)
 
 
-def _extra_length(rows: _Rows, size: Ints | int, average: int) -> Ints:
+def _extra_length(rows: _EventBlock, size: Ints | int, average: int) -> Ints:
     """Padding that brings a row of `size` bytes to the average, give or take a fifth of the padding."""
     wanted: Ints = np.maximum(average - np.broadcast_to(np.asarray(size, np.int64), len(rows)), 0)
     swing = (2 * wanted + 5) // 10
     return wanted - swing + _high(rows.word("extra/length"), 2 * swing)
 
 
-def _extra(rows: _Rows, lengths: Ints) -> pa.Array:
+def _extra(rows: _EventBlock, lengths: Ints) -> pa.Array:
     return _cut(_letters(_random_bytes(rows, "extra", int(lengths.max(initial=1)))), lengths)
 
 
@@ -389,7 +389,7 @@ def _time(values: Ints) -> pa.Array:
     return pa.array(values, pa.int64()).cast(_TIME)
 
 
-def _event_time(rows: _Rows, ahead: int = 0) -> Ints:
+def _event_time(rows: _EventBlock, ahead: int = 0) -> Ints:
     return rows.config.base_time_ms + (rows.event + ahead) * 1000 // rows.config.events_per_second
 
 
@@ -417,14 +417,14 @@ def _price_tables() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         return powers(100, _PRICE_STEPS), powers(1, _PRICE_STEPS**2)
 
 
-def _price(rows: _Rows, field: str) -> Ints:
+def _price(rows: _EventBlock, field: str) -> Ints:
     word = rows.word(field)
     coarse, fine = _price_tables()
     power = coarse[_high(word, _PRICE_STEPS)] * fine[_low(word, _PRICE_STEPS)]
     return np.rint(power).astype(np.int64)
 
 
-def _person(rows: _Rows, field: str, hot_ratio: int, hot_nth: int) -> Ints:
+def _person(rows: _EventBlock, field: str, hot_ratio: int, hot_nth: int) -> Ints:
     """A person's id: a hot one, or anyone active.  `hot_nth` keeps hot sellers and bidders apart."""
     config = rows.config
     word = rows.word(field)
@@ -446,15 +446,15 @@ _FOUR_DIGITS = np.array([[48 + i // 10**p % 10 for p in (3, 2, 1, 0)] for i in r
 _EMAIL_USER, _EMAIL_HOST = 7, 5  # both limits are exclusive
 
 
-def _pick(rows: _Rows, field: str, choices: pa.Array) -> pa.Array:
+def _pick(rows: _EventBlock, field: str, choices: pa.Array) -> pa.Array:
     return pa.array(_high(rows.word(field), len(choices)))
 
 
-def _person_text(field: str, choices: pa.Array) -> Callable[[_Rows], pa.Array]:
+def _person_text(field: str, choices: pa.Array) -> Callable[[_EventBlock], pa.Array]:
     return lambda rows: choices.take(_pick(rows, field, choices))
 
 
-def _email(rows: _Rows) -> pa.Array:
+def _email(rows: _EventBlock) -> pa.Array:
     user = _length(rows, "email_address/user", _EMAIL_USER)
     host = _length(rows, "email_address/host", _EMAIL_HOST)
     letters = _letters(_random_bytes(rows, "email_address", 16))
@@ -470,7 +470,7 @@ def _email(rows: _Rows) -> pa.Array:
     return _strings(letters[kept], user + host + 5)
 
 
-def _credit_card(rows: _Rows) -> pa.Array:
+def _credit_card(rows: _EventBlock) -> pa.Array:
     number = (rows.word("credit_card") % np.uint64(10**16)).view(np.int64)
     chars = np.full((len(rows), _CARD_CHARS), ord(" "), np.uint8)
     for nth in range(4):
@@ -478,7 +478,7 @@ def _credit_card(rows: _Rows) -> pa.Array:
     return _strings(chars.reshape(-1), np.full(len(rows), _CARD_CHARS))
 
 
-def _person_extra(rows: _Rows) -> pa.Array:
+def _person_extra(rows: _EventBlock) -> pa.Array:
     size = np.full(len(rows), 8 + 5 + _CARD_CHARS)
     size += _length(rows, "email_address/user", _EMAIL_USER)
     size += _length(rows, "email_address/host", _EMAIL_HOST)
@@ -493,15 +493,15 @@ def _person_extra(rows: _Rows) -> pa.Array:
 _ITEM_CHARS, _DESCRIPTION_CHARS = 20, 100  # exclusive
 
 
-def _auction_id(rows: _Rows) -> Ints:
+def _auction_id(rows: _EventBlock) -> Ints:
     return rows.event - rows.cycle * (CYCLE - 3) - 1 + FIRST_AUCTION_ID
 
 
-def _phrase_column(field: str, limit: int) -> Callable[[_Rows], pa.Array]:
+def _phrase_column(field: str, limit: int) -> Callable[[_EventBlock], pa.Array]:
     return lambda rows: _phrase(rows, field, _length(rows, field, limit), limit - 1, " ")
 
 
-def _expires(rows: _Rows) -> Ints:
+def _expires(rows: _EventBlock) -> Ints:
     """Open for at least 1 ms and at most twice the time in which `in_flight_auctions` more are opened."""
     now = _event_time(rows)
     horizon = _event_time(rows, rows.config.in_flight_auctions * CYCLE // 3) - now
@@ -509,7 +509,7 @@ def _expires(rows: _Rows) -> Ints:
     return now + 1 + (rows.word("expires") % limit).view(np.int64)
 
 
-def _auction_extra(rows: _Rows) -> pa.Array:
+def _auction_extra(rows: _EventBlock) -> pa.Array:
     size = 48 + _length(rows, "item_name", _ITEM_CHARS) + _length(rows, "description", _DESCRIPTION_CHARS)
     return _extra(rows, _extra_length(rows, size, rows.config.auction_bytes))
 
@@ -517,7 +517,7 @@ def _auction_extra(rows: _Rows) -> pa.Array:
 # --- bid --------------------------------------------------------------------
 
 
-def _bid_auction(rows: _Rows) -> Ints:
+def _bid_auction(rows: _EventBlock) -> Ints:
     config = rows.config
     word = rows.word("auction")
     newest = rows.cycle * 3 + 2
@@ -533,7 +533,7 @@ def _bid_auction(rows: _Rows) -> Ints:
 def _channels(seed: int) -> tuple[pa.Array, pa.Array]:
     """The names and urls of all channels, the hot ones last.  A channel keeps its url."""
     numbers = np.arange(CHANNELS + len(HOT_CHANNELS))
-    rows = _Rows(NexmarkConfig(seed=seed), numbers, numbers)
+    rows = _EventBlock(NexmarkConfig(seed=seed), numbers, numbers)
     paths = [_phrase(rows, f"url/{i}", _length(rows, f"url/{i}", 5), 4, "_").to_pylist() for i in range(3)]
     tagged = (_high(rows.word("url/tagged"), 10) > 0) & (numbers < CHANNELS)
     names = [f"channel-{i}" for i in range(CHANNELS)] + list(HOT_CHANNELS)
@@ -551,16 +551,16 @@ def _reversed_bits(number: int) -> int:
     return min(backwards, 2**32 - backwards)
 
 
-def _channel_column(which: int) -> Callable[[_Rows], pa.Array]:
+def _channel_column(which: int) -> Callable[[_EventBlock], pa.Array]:
     return lambda rows: _channels(rows.config.seed)[which].take(pa.array(rows.channel))
 
 
 # --- which function makes which column --------------------------------------
 
-_Maker: TypeAlias = Callable[[_Rows], pa.Array]
+_Maker: TypeAlias = Callable[[_EventBlock], pa.Array]
 
 
-def _ints(make: Callable[[_Rows], Ints]) -> _Maker:
+def _ints(make: Callable[[_EventBlock], Ints]) -> _Maker:
     return lambda rows: _int64(make(rows))
 
 

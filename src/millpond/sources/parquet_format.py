@@ -1,8 +1,8 @@
-"""Parquet files: row groups, counted and checked by the footer.
+"""Reads Parquet files by row groups.
 
-The etag is a hash of the footer, which names the place, size and statistics
-of every column chunk.  A row group that cannot be decoded is one error row
-that says how many rows it stands for; the other row groups are read (law 9).
+The etag is a hash of the footer, which has the offset, size and statistics of every column chunk.
+Law 9: a row group that cannot be decoded becomes one error row with the number of lost rows; the other row
+groups are read.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from millpond.sources.file_format import ERROR, BadFileError, Facts, Piece, bad_rows, fetching
-from millpond.sources.fit import fit, misfit
+from millpond.sources.file_format import ERROR, BadFileError, FileFacts, FileRange, bad_rows, fetching
 from millpond.sources.folder import Folder, Found
+from millpond.sources.schema_fit import fit, misfit
 from millpond.strict_json import dumps
 
 ENCODED = pa.dictionary(pa.int32(), pa.string())
 _MAGIC = b"PAR1"
 _BATCH_ROWS = 1 << 16
-_ENCODED_BYTES = 8  # a row, at most, where a text lies in a dictionary; not so where most are different
+_ENCODED_BYTES = 8  # per row, at most, if a text column is worth reading as a dictionary
 _TAIL_BYTES = 64 << 10  # read first; most footers are smaller
 
 
@@ -31,7 +31,7 @@ class ParquetFormat:
     def infer(self, folder: Folder, file: Found) -> pa.Schema:
         return _schema(_footer(folder, file))
 
-    def look(self, folder: Folder, file: Found, schema: pa.Schema) -> Facts:
+    def look(self, folder: Folder, file: Found, schema: pa.Schema) -> FileFacts:
         footer = _footer(folder, file)
         reason = misfit(_schema(footer), schema)
         if reason is not None:
@@ -39,17 +39,17 @@ class ParquetFormat:
         meta = _metadata(footer)
         groups = [meta.row_group(g) for g in range(meta.num_row_groups)]
         parts = tuple((g.num_rows, g.total_byte_size) for g in groups)
-        return Facts(_etag(footer), 0, meta.num_row_groups, meta.num_rows, parts)
+        return FileFacts(_etag(footer), 0, meta.num_row_groups, meta.num_rows, parts)
 
-    def cut(self, folder: Folder, file: Found, facts: Facts, first: int, rows: int) -> Piece:
+    def cut(self, folder: Folder, file: Found, facts: FileFacts, first: int, rows: int) -> FileRange:
         last, taken, size = first, 0, 0
         while last < facts.end and (last == first or taken + facts.parts[last][0] <= rows):
             taken += facts.parts[last][0]
             size += facts.parts[last][1]
             last += 1
-        return Piece(first, last, taken, size)
+        return FileRange(first, last, taken, size)
 
-    def rows_from(self, facts: Facts, first: int) -> int:
+    def rows_from(self, facts: FileFacts, first: int) -> int:
         return sum(rows for rows, _ in facts.parts[first:])
 
     def etag(self, folder: Folder, file: Found) -> str:
@@ -59,7 +59,7 @@ class ParquetFormat:
         self,
         folder: Folder,
         file: Found,
-        piece: Piece,
+        piece: FileRange,
         schema: pa.Schema,
         columns: Sequence[str],
         texts: Collection[str] = (),
@@ -70,7 +70,7 @@ class ParquetFormat:
         groups = list(range(piece.first, piece.last))
         required = [f.name for f in schema if not f.nullable and _may_lack(meta, groups, f.name)]
         names = [*columns, *(c for c in required if c not in columns)]
-        # A text is read as a number, even where it is made a text at once: all of them together are.
+        # Texts are decoded from the dictionary in one pass, which is faster even if they become texts again.
         numbered = [n for n in names if _is_text(schema.field(n).type) and _is_encoded(meta, groups, n)]
         encoded = [name for name in numbered if name in texts]
         with folder.open(file.path) as handle:
@@ -89,7 +89,7 @@ class ParquetFormat:
 
 
 def _footer(folder: Folder, file: Found) -> bytes:
-    """The footer with its length and magic: all that is needed to know the file."""
+    """The footer with its length and magic bytes."""
     with fetching(file), folder.open(file.path) as handle:
         size = handle.size()
         tail = handle.read_at(min(size, _TAIL_BYTES), max(0, size - _TAIL_BYTES))
@@ -133,13 +133,13 @@ def _decode(
         rows = _rows(source, groups, names)
         return fit(rows, _with_encoded(schema, rows.schema, encoded), names)
     except pa.ArrowMemoryError:
-        raise  # says nothing about the file
+        raise  # not an error of the file
     except (pa.ArrowException, OSError) as error:  # Arrow reports bad pages as either
         raise BadFileError(_line(error)) from error
 
 
 def _rows(source: pq.ParquetFile, groups: Sequence[int], names: Sequence[str]) -> pa.Table:
-    """Row groups batch by batch: a column made in one piece grows by doubling, in fresh memory each time."""
+    """Read row groups in batches: one large column would grow by doubling, with a copy each time."""
     if not names:
         return source.read_row_groups(groups, columns=names, use_threads=False)
     batches = list(source.iter_batches(_BATCH_ROWS, row_groups=groups, columns=names, use_threads=False))
@@ -167,7 +167,7 @@ def _one_by_one(
 
 
 def _check_reachable(handle: pa.NativeFile, file: Found, meta: pq.RowGroupMetaData) -> None:
-    """Bytes that cannot be fetched are a matter of trying again, and not of a bad file."""
+    """Raise UnavailableError if the bytes cannot be fetched: the file is not bad, and a retry may help."""
     with fetching(file):
         for number in range(meta.num_columns):
             chunk = meta.column(number)
@@ -178,7 +178,7 @@ def _check_reachable(handle: pa.NativeFile, file: Found, meta: pq.RowGroupMetaDa
 
 
 def _is_encoded(meta: pq.FileMetaData, groups: Sequence[int], name: str) -> bool:
-    """Is a column a small dictionary, and numbers, in all of these row groups?"""
+    """Is a column dictionary-encoded and small in all of these row groups?"""
     for group in groups:
         row_group = meta.row_group(group)
         chunks = [row_group.column(number) for number in range(row_group.num_columns)]
@@ -194,13 +194,13 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _with_encoded(schema: pa.Schema, given: pa.Schema, names: Collection[str]) -> pa.Schema:
-    """The wanted columns, some of them as they lie in the file if nothing but that is to be undone."""
+    """The wanted schema, with columns left dictionary-encoded where that is the only difference."""
     kept = {name for name in names if given.field(name).type == ENCODED}
     return pa.schema([field.with_type(ENCODED) if field.name in kept else field for field in schema])
 
 
 def _may_lack(meta: pq.FileMetaData, groups: Sequence[int], name: str) -> bool:
-    """Can a column hold NULLs in these row groups, as far as the statistics tell?"""
+    """Can a column have NULLs in these row groups, according to the statistics?"""
     for group in groups:
         row_group = meta.row_group(group)
         for number in range(row_group.num_columns):
@@ -216,7 +216,7 @@ def _may_lack(meta: pq.FileMetaData, groups: Sequence[int], name: str) -> bool:
 def _without_nulls(
     rows: pa.Table, file: Found, columns: Sequence[str], required: Sequence[str]
 ) -> Iterator[pa.Table]:
-    """Rows that lack a required value become error rows, whatever columns are asked for."""
+    """Turn rows that lack a required value into error rows, whichever columns are read."""
     for name in required:
         lacks = rows.column(name).is_null()
         bad = rows.filter(lacks).to_pylist()

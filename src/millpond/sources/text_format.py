@@ -1,14 +1,16 @@
-"""JSON lines and CSV: a line is a row.
+"""Reads JSON lines and CSV: a line is a row.
 
-Law 9 for text: every line that is not blank becomes a row or an error row.  A
-block of lines is parsed at once; where that fails, or gives another number of
-rows than lines (two objects on a line, a quote that is not closed), the block
-is halved until the bad lines stand alone.  All columns are parsed
-whichever are asked for, so that it does not depend on the views which rows are bad.
+Law 9 for text: every line that is not blank becomes a row or an error row.
+A block of lines is parsed at once.
+If that fails, or gives another number of rows than lines (two objects on a line, an unclosed quote), the
+block
+is halved until the bad lines are isolated.
+All columns are parsed, whichever are needed, so that the views do not affect which rows are bad.
 
-CSV has a header with the column names; an empty value is NULL, a quoted empty
-one is the empty string; a value cannot hold a line end.  JSON dates are text.
-Files may be compressed (.gz, .bz2, .lz4, .zst); those are read in one piece.
+CSV has a header with the column names; an empty value is NULL, a quoted empty value is the empty string; a
+value cannot contain a line end.
+JSON dates are text.
+Files may be compressed (.gz, .bz2, .lz4, .zst); a compressed file is read as one range.
 """
 
 from __future__ import annotations
@@ -28,9 +30,9 @@ import pyarrow.csv as arrow_csv
 import pyarrow.json as arrow_json
 
 from millpond.errors import InvalidError
-from millpond.sources.file_format import BadFileError, Facts, Piece, bad_rows, fetching
-from millpond.sources.fit import fit
+from millpond.sources.file_format import BadFileError, FileFacts, FileRange, bad_rows, fetching
 from millpond.sources.folder import Folder, Found
+from millpond.sources.schema_fit import fit
 
 PIECE_BYTES_MIN, PIECE_BYTES_MAX = 1 << 20, 64 << 20  # of a file that is cut
 _BLOCK_BYTES = 4 << 20  # parsed at once
@@ -38,19 +40,19 @@ _LINE_BYTES_MAX = 64 << 20  # a longer line is bad
 _SHOWN_BYTES = 1000  # of such a line in its error row
 _SAMPLE_BYTES = 64 << 10
 _INFER_BYTES = 1 << 20
-_PACKED = 5  # how much larger than its compressed file a text is taken to be
+_PACKED = 5  # the assumed compression ratio
 _BOM = b"\xef\xbb\xbf"
 
 
 class BadLinesError(Exception):
-    """Some of the lines do not parse; the text says what was met first."""
+    """Some of the lines do not parse; the text has the first error."""
 
 
 class Lines(Protocol):
     """How lines become rows."""
 
     def clean(self, line: bytes) -> bytes:
-        """The line without what means nothing in it; a blank one is empty."""
+        """The line without insignificant characters; a blank line becomes empty."""
 
     def parse(self, data: bytes, lines: int) -> pa.Table:
         """One row for each line, or BadLinesError; `data` ends with a line end."""
@@ -61,22 +63,22 @@ class TextFormat:
     csv: bool
 
     def infer(self, folder: Folder, file: Found) -> pa.Schema:
-        with Text(folder, file) as text:
+        with TextReader(folder, file) as text:
             header = _header(text) if self.csv else None
             sample = text.read(_INFER_BYTES)
         if len(sample) == _INFER_BYTES:
             sample = sample[: sample.rfind(b"\n") + 1] or sample
         lines = [line for line in sample.removeprefix(_BOM).splitlines() if line.strip()]
         if not lines:
-            raise BadFileError("it has no rows to tell the types of the columns from")
+            raise BadFileError("it has no rows from which to infer the column types")
         try:
             return _csv_types(header, lines) if header is not None else _json_types(lines)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise BadFileError(_reason(error)) from error
 
-    def look(self, folder: Folder, file: Found, schema: pa.Schema) -> Facts:
+    def look(self, folder: Folder, file: Found, schema: pa.Schema) -> FileFacts:
         start = 0
-        with Text(folder, file) as text:
+        with TextReader(folder, file) as text:
             if self.csv and file.size:
                 header = _header(text)
                 _check_header(header.names, schema)
@@ -84,9 +86,9 @@ class TextFormat:
             sample = text.read(_SAMPLE_BYTES)
         whole = sample.rfind(b"\n") + 1 or len(sample)
         row_bytes = max(1.0, whole / max(1, sample.count(b"\n")) / (_PACKED if text.packed else 1))
-        return Facts(_etag(file), start, file.size, None, row_bytes)
+        return FileFacts(_etag(file), start, file.size, None, row_bytes)
 
-    def cut(self, folder: Folder, file: Found, facts: Facts, first: int, rows: int) -> Piece:
+    def cut(self, folder: Folder, file: Found, facts: FileFacts, first: int, rows: int) -> FileRange:
         row_bytes: float = facts.parts
         packed = _compression(file.path) is not None
         wanted = max(PIECE_BYTES_MIN, min(PIECE_BYTES_MAX, int(rows * row_bytes)))
@@ -95,9 +97,9 @@ class TextFormat:
             last = _next_line(folder, file, first + wanted, facts.end)
         size = last - first
         rows = self.rows_from(facts, first) - self.rows_from(facts, last)
-        return Piece(first, last, rows, size * (_PACKED if packed else 1))
+        return FileRange(first, last, rows, size * (_PACKED if packed else 1))
 
-    def rows_from(self, facts: Facts, first: int) -> int:
+    def rows_from(self, facts: FileFacts, first: int) -> int:
         row_bytes: float = facts.parts
         return math.ceil((facts.end - first) / row_bytes)
 
@@ -108,18 +110,18 @@ class TextFormat:
         self,
         folder: Folder,
         file: Found,
-        piece: Piece,
+        piece: FileRange,
         schema: pa.Schema,
         columns: Sequence[str],
         texts: Collection[str] = (),
     ) -> Iterator[pa.Table]:
         if piece.first == piece.last:
             return
-        with Text(folder, file) as text:
+        with TextReader(folder, file) as text:
             header = _header(text) if self.csv else None
             parser: Lines = JsonLines(schema) if header is None else CsvLines(schema, header.names)
             start, stop = piece.first, piece.last
-            if text.packed:  # one piece, and its places are counted in the unpacked text
+            if text.packed:  # one range; offsets count decompressed bytes
                 start, stop = 0 if header is None else header.bytes, sys.maxsize
             else:
                 text.seek(start)
@@ -138,8 +140,8 @@ class TextFormat:
                 yield bad_rows([row], [f"nothing beyond byte {done} can be read: {error}"])
 
 
-class Text:
-    """The bytes of a file, unpacked; what goes wrong is told apart from what is wrong with the file."""
+class TextReader:
+    """The decompressed bytes of a file; I/O errors are distinguished from bad content."""
 
     def __init__(self, folder: Folder, file: Found) -> None:
         self._file = file
@@ -153,7 +155,7 @@ class Text:
         unpacked = raw if codec is None else pa.CompressedInputStream(raw, codec)
         self._bytes = io.BufferedReader(unpacked)
 
-    def __enter__(self) -> Text:
+    def __enter__(self) -> TextReader:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -175,32 +177,32 @@ class Text:
                 return get()
         try:
             return get()
-        except OSError as error:  # from memory: only its content can be wrong
+        except OSError as error:  # read from memory, so only the content can be wrong
             raise BadFileError(f"it cannot be unpacked: {_reason(error)}") from error
 
 
 # -- lines -------------------------------------------------------------------
 
 
-def blocks(text: Text, start: int, stop: int) -> Iterator[tuple[int, bytes, int]]:
-    """The bytes from `start`, where the text stands, to `stop`: (offset, whole lines, 0).
+def blocks(text: TextReader, start: int, stop: int) -> Iterator[tuple[int, bytes, int]]:
+    """The bytes from `start` (the current position) to `stop` in blocks of lines: (offset, lines, 0).
 
-    Of a line that is too long the beginning is given, with the length of the line.
+    For a line that is too long, the beginning of the line and its length.
     """
     at = offset = start
-    waiting: list[bytes] = []  # the beginning of a line whose end has not come
-    held = 0  # the bytes of that line so far
+    waiting: list[bytes] = []  # the beginning of an incomplete line
+    line_bytes = 0  # the bytes of that line so far
     while block := text.read(min(_BLOCK_BYTES, stop - at)):
         at += len(block)
         first = block.find(b"\n")
         if first < 0:
-            if held <= _LINE_BYTES_MAX:
+            if line_bytes <= _LINE_BYTES_MAX:
                 waiting.append(block)
-            held += len(block)
+            line_bytes += len(block)
             continue
-        if held + first > _LINE_BYTES_MAX:
-            yield offset, b"".join([*waiting, block[:first]])[:_SHOWN_BYTES], held + first
-            offset += held + first + 1
+        if line_bytes + first > _LINE_BYTES_MAX:
+            yield offset, b"".join([*waiting, block[:first]])[:_SHOWN_BYTES], line_bytes + first
+            offset += line_bytes + first + 1
             block = block[first + 1 :]
             waiting = []
         end = block.rfind(b"\n") + 1
@@ -208,10 +210,10 @@ def blocks(text: Text, start: int, stop: int) -> Iterator[tuple[int, bytes, int]
         if data:
             yield offset, data, 0
         offset += len(data)
-        waiting, held = [block[end:]], len(block) - end
+        waiting, line_bytes = [block[end:]], len(block) - end
     rest = b"".join(waiting)
-    if held > _LINE_BYTES_MAX:
-        yield offset, rest[:_SHOWN_BYTES], held
+    if line_bytes > _LINE_BYTES_MAX:
+        yield offset, rest[:_SHOWN_BYTES], line_bytes
     elif rest:
         yield offset, rest, 0
 
@@ -233,7 +235,7 @@ def parse_lines(parser: Lines, data: bytes) -> tuple[list[pa.Table], list[tuple[
     try:
         return [parser.parse(whole, whole.count(b"\n"))], []
     except BadLinesError:
-        pass  # some lines are blank or bad: they are looked for below
+        pass  # some lines are blank or bad: they are found below
     lines: list[tuple[int, bytes]] = []
     at = 0
     for line in whole.split(b"\n")[:-1]:
@@ -246,7 +248,7 @@ def parse_lines(parser: Lines, data: bytes) -> tuple[list[pa.Table], list[tuple[
 
 
 def halved(parser: Lines, lines: Sequence[bytes]) -> tuple[list[pa.Table], list[tuple[int, str]]]:
-    """The rows of the good lines in order, and the bad ones, which were halved until they stood alone."""
+    """The rows of the good lines in order, and the bad lines, found by halving."""
     good: list[pa.Table] = []
     bad: list[tuple[int, str]] = []
 
@@ -270,7 +272,7 @@ def halved(parser: Lines, lines: Sequence[bytes]) -> tuple[list[pa.Table], list[
 class JsonLines:
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
-        # Arrow reads a date from a number of days only; people write it as text.
+        # Arrow reads dates only from numbers of days; people write them as text.
         parsed = [f.with_type(pa.string()) if pa.types.is_date(f.type) else f for f in schema]
         self._options = arrow_json.ParseOptions(
             explicit_schema=pa.schema([f.with_nullable(True) for f in parsed]),
@@ -281,7 +283,7 @@ class JsonLines:
         return line.strip()
 
     def parse(self, data: bytes, lines: int) -> pa.Table:
-        # Arrow's reader dies, and takes the process with it, when it meets only values that are null.
+        # Arrow's reader crashes the process if all values are null.
         if data.count(b"\n{") + data.startswith(b"{") != lines:
             raise BadLinesError("not a JSON object")
         read = arrow_json.ReadOptions(use_threads=False, block_size=len(data) + 1)
@@ -306,13 +308,13 @@ class CsvLines:
         return line.rstrip(b"\r")  # spaces are part of a value
 
     def parse(self, data: bytes, lines: int) -> pa.Table:
-        # The last line comes twice: a quote that it leaves open would swallow the second, and is noticed.
+        # The last line is appended twice: an unclosed quote would include the copy, which is detected.
         last = data[data.rfind(b"\n", 0, len(data) - 1) + 1 :]
         if lines > 1:
             if data.count(b"\r") != data.count(b"\r\n"):  # Arrow would end a row there
                 raise BadLinesError("a line end inside a line")
             return self._rows(data + last, lines, guards=1)
-        self._rows(data, lines, guards=0)  # says what is wrong with a line that stands alone
+        self._rows(data, lines, guards=0)  # finds the error of a single line
         try:
             return self._rows(data + last, lines, guards=1)
         except BadLinesError as error:
@@ -355,7 +357,7 @@ def _parsed(read: Callable[[], pa.Table], schema: pa.Schema, lines: int, guards:
 
 
 def check_types(csv: bool, schema: pa.Schema) -> None:
-    """Refuse a schema that no line of text could be read as."""
+    """Refuse a schema that text cannot be read as."""
     fields = pa.schema([f.with_nullable(True) for f in schema])
     try:
         if csv:
@@ -374,13 +376,13 @@ def check_types(csv: bool, schema: pa.Schema) -> None:
 
 
 @dataclass(frozen=True)
-class Header:
+class CsvHeader:
     names: list[str]
     bytes: int  # where the rows begin
 
 
-def _header(text: Text) -> Header:
-    """The first line of a CSV file; the text stands behind it."""
+def _header(text: TextReader) -> CsvHeader:
+    """The first line of a CSV file; the reader is positioned after it."""
     line = text.line()
     try:
         shown = line.decode("utf-8-sig").rstrip("\r\n")
@@ -389,7 +391,7 @@ def _header(text: Text) -> Header:
     names = next(csv.reader([shown]), [])
     if not names:
         raise BadFileError("it has no header line with the names of the columns")
-    return Header(names, len(line))
+    return CsvHeader(names, len(line))
 
 
 def _check_header(names: Sequence[str], schema: pa.Schema) -> None:
@@ -401,7 +403,7 @@ def _check_header(names: Sequence[str], schema: pa.Schema) -> None:
             raise BadFileError(f"column {wanted!r} comes {count} times")
 
 
-def _csv_types(header: Header, lines: Sequence[bytes]) -> pa.Schema:
+def _csv_types(header: CsvHeader, lines: Sequence[bytes]) -> pa.Schema:
     options = arrow_csv.ReadOptions(column_names=header.names, block_size=_INFER_BYTES * 2)
     convert = arrow_csv.ConvertOptions(null_values=[""], strings_can_be_null=True)
     data = pa.BufferReader(b"\n".join(lines) + b"\n")
@@ -418,7 +420,7 @@ def _json_types(lines: Sequence[bytes]) -> pa.Schema:
 
 
 def _finest(schema: pa.Schema) -> pa.Schema:
-    """Whole seconds in a sample do not promise whole seconds for ever."""
+    """The finest time unit: a sample with full seconds does not mean that all times are."""
     fields = []
     for field in schema:
         if pa.types.is_timestamp(field.type) and field.type.unit == "s":

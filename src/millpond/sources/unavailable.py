@@ -1,6 +1,6 @@
-"""A source that is not there right now, told by its name and by why.
+"""Adds the name of the source to errors of systems that are unavailable.
 
-Law: what a source raises because something outside is away (a connection, a file, a broker) reaches people as
+Law: an error of a connection, a file or a broker is shown as
 "source 'orders' is unavailable: connection refused (broker1:9092)", in the driver and in every task.
 """
 
@@ -10,11 +10,11 @@ import contextlib
 from collections.abc import Iterator
 
 from millpond.errors import UnavailableError
-from millpond.state.store import StoreError
+from millpond.state.store.store import StoreError
 
 
 class AwayError(UnavailableError):
-    """Something outside is away; `reason` says why in a few words, with its address."""
+    """An external system is unavailable; `reason` says why in a few words, with its address."""
 
     reason: str | None = None
 
@@ -27,7 +27,7 @@ def away(message: str, reason: str, *, hint: str | None = None) -> AwayError:
 
 @contextlib.contextmanager
 def named(source: str) -> Iterator[None]:
-    """Inside, what is unavailable is told with the name of the source."""
+    """Add the name of the source to errors that are raised inside."""
     try:
         yield
     except StoreError:
@@ -46,7 +46,7 @@ def named(source: str) -> Iterator[None]:
         raise UnavailableError(
             f"source {source!r} is unavailable: {reason_of(error)}",
             detail=f"{type(error).__name__}: {error}",
-            hint="see that it can be reached from here; nothing that was committed is lost",
+            hint="check that it can be reached from here; nothing that was committed is lost",
             step=source,
         ) from error
 

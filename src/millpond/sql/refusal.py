@@ -1,4 +1,4 @@
-"""What SQL is not done, said with its place in the text and what to do instead.
+"""Refuses SQL that is not supported: the place in the text, and what to do instead.
 
 docs/sql.md lists all of it: `tests/docs/unsupported.py` has an example of every
 refusal, runs them, and writes what is said.
@@ -9,20 +9,20 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from millpond.errors import InvalidError
-from millpond.operators.expressions import picture
+from millpond.kernels.expressions import picture
 
 NOWHERE = 2**64 - 1
-_ALONE = "each statement stands for itself; the definitions of one text are one commit"
+_ALONE = "each statement is its own transaction; the definitions of one text are one commit"
 _SETTINGS = "settings are given to millpond.open(…)"
-_FOLDER = "whoever can read the folder of the pond can read it; who can write it, write"
+_FOLDER = "access to the folder of the pond is access to the pond"
 OTHER_VERBS = {  # of other databases: what to do instead
     "TRUNCATE": "DELETE FROM the table",
     "MERGE": "INSERT … ON CONFLICT DO UPDATE, or UPDATE … FROM",
-    "REPLACE": "INSERT: a primary key replaces",
+    "REPLACE": "INSERT replaces the row with the same primary key",
     "COPY": "CREATE SOURCE … WITH (connector = 'files', path = '…')",
     "REFRESH": "a materialized view is always up to date; FLUSH waits for what was sent",
-    "VACUUM": "compaction goes on by itself; pond.compact() does it now",
-    "ANALYZE": "there are no statistics to gather; EXPLAIN ANALYZE view tells what it takes",
+    "VACUUM": "compaction is automatic; pond.compact() runs it now",
+    "ANALYZE": "there are no statistics to collect; EXPLAIN ANALYZE view shows the cost of each step",
     "BEGIN": _ALONE,
     "START": _ALONE,
     "COMMIT": _ALONE,

@@ -1,4 +1,4 @@
-"""What a statement answers: rows with their logical types, or only a status.
+"""The result of a statement: rows with their logical types, or only a status.
 
 Rows are Arrow inside; Python values come in the type that SQL gave them: a
 HUGEINT is an int, a UUID a uuid.UUID.
@@ -14,6 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from millpond.sinks import dataframes
+from millpond.table_preview import ROWS_MAX, html_facts, html_table, text_table
+
 Row = tuple[Any, ...]
 Convert = Callable[[Any], Any]
 Later = Callable[[], tuple[int, int, pa.Table | None]]  # waits: the epoch, the count, the rows
@@ -22,11 +25,21 @@ _CHANGES = ("INSERT", "UPDATE", "DELETE")
 
 
 class Result:
-    """The answer of one statement.
+    """The result of one statement.
 
-    >>> found = Result.of_rows(["n"], ["HUGEINT"], pa.table({"n": pa.array([1], pa.decimal128(38, 0))}))
-    >>> found.columns, found.fetchall(), found.fetchone()
-    (['n'], [(1,)], None)
+    The examples of its methods begin with these lines:
+
+    >>> import millpond
+    >>> pond = millpond.open("memory://", engine="inline")
+    >>> _ = pond.sql("CREATE TABLE t (id int PRIMARY KEY, n int)")
+    >>> _ = pond.sql("INSERT INTO t VALUES (1, 10), (2, 20); FLUSH")
+    >>> result = pond.sql("SELECT * FROM t ORDER BY id")
+    >>> result
+     id | n
+    ----+----
+     1  | 10
+     2  | 20
+    (2 rows)
     """
 
     def __init__(
@@ -43,17 +56,22 @@ class Result:
     ) -> None:
         self.columns = list(columns)
         self.types = list(types)
-        self.warnings: list[str] = []  # of what is done, and may still surprise
-        self.epoch = epoch  # that was read, or that holds the change
+        self.warnings: list[str] = []  # about statements that succeeded
+        self.epoch = epoch  # that the query read, or that has the change
         self._status = status
         self._count = table.num_rows if count is None and table is not None else count
-        self._later = later  # of a change: what it did, known after its turn
+        self._later = later  # of a change: waits until it is executed
         self._table = table
         self._more = more  # of a subscription: (follow) -> tables, one after the other
         self._rows: Iterator[Row] | None = None
 
     @staticmethod
     def said(status: str, epoch: int | None = None) -> Result:
+        """A result without rows: the status of a statement.
+
+        >>> Result.said("CREATE_TABLE").status
+        'CREATE_TABLE'
+        """
         return Result([], [], None, status, epoch=epoch)
 
     @staticmethod
@@ -64,22 +82,35 @@ class Result:
         table: pa.Table | None = None,
         later: Later | None = None,
     ) -> Result:
-        """Of INSERT, UPDATE and DELETE; without a count `later` waits for it."""
+        """The result of INSERT, UPDATE or DELETE; without a count, `later` waits for it.
+
+        >>> Result.changed("DELETE", 3).status
+        'DELETE 3'
+        """
         columns, types = [n for n, _ in names], [t for _, t in names]
         return Result(columns, types, table, verb, count=count, later=later)
 
     @property
     def rowcount(self) -> int:
-        """How many rows a change touched or a query gave; -1 where there are none.
+        """How many rows a change affected or a query returned; -1 where there are none.
 
-        A change that waits for its turn is waited for, and what kept it from being done is raised.
+        This waits until a deferred change has run, and raises its error if it failed.
+
+        >>> result.rowcount
+        2
+        >>> pond.sql("UPDATE t SET n = 0 WHERE id = 1").rowcount
+        1
         """
         self._settle()
         return -1 if self._count is None else self._count
 
     @property
     def status(self) -> str:
-        """What was done, as PostgreSQL tells it; the number of rows once it is known."""
+        """What the statement did, in the words of PostgreSQL, with the number of rows once it is known.
+
+        >>> result.status
+        'SELECT 2'
+        """
         if self._status not in _CHANGES or self._count is None:
             return self._status
         return f"{self._status}{' 0' if self._status == 'INSERT' else ''} {self._count}"
@@ -100,24 +131,72 @@ class Result:
     def of_rows(
         columns: Sequence[str], types: Sequence[str], table: pa.Table, epoch: int | None = None
     ) -> Result:
+        """A result with rows.
+
+        >>> table = pa.table({"n": pa.array([1], pa.decimal128(38, 0))})
+        >>> Result.of_rows(["n"], ["HUGEINT"], table).fetchall()
+        [(1,)]
+        """
         return Result(columns, types, table, f"SELECT {table.num_rows}", epoch=epoch)
 
     def __repr__(self) -> str:
-        return f"Result({self.status!r}, columns={self.columns})"
+        """The first rows as a table, where they are known without waiting; else the status."""
+        if self._table is None or not self.columns:
+            return f"Result({self.status!r}, columns={self.columns})"
+        return text_table(self.columns, self._first_rows(), self._table.num_rows)
+
+    def _repr_html_(self) -> str:
+        if self._table is None or not self.columns:
+            return html_facts("Result", [("status", self.status), ("columns", ", ".join(self.columns))])
+        return html_table(self.columns, self.types, self._first_rows(), self._table.num_rows)
+
+    def _first_rows(self) -> list[Row]:
+        assert self._table is not None
+        return list(rows_of(self._table.slice(0, ROWS_MAX), [converter(t) for t in self.types]))
 
     def arrow(self) -> pa.Table:
-        """All rows, as Arrow; wide integers are decimals there, and uuids text."""
+        """All rows as an Arrow table; wide integers are decimals there, and uuids text.
+
+        >>> result.arrow().to_pylist()
+        [{'id': 1, 'n': 10}, {'id': 2, 'n': 20}]
+        """
         self._settle()
         if self._more is not None:
             parts = list(self._more(False))
             return pa.concat_tables(parts) if parts else self._empty()
         return self._table if self._table is not None else self._empty()
 
+    def to_pandas(self, **options: Any) -> Any:
+        """All rows as a pandas DataFrame; `options` are those of `pyarrow.Table.to_pandas`.
+
+        Columns keep their Arrow types; `types_mapper=None` gives NumPy types instead.
+
+        >>> int(result.to_pandas().n.sum())
+        30
+        """
+        return dataframes.to_pandas(self.arrow(), **options)
+
+    def to_polars(self) -> Any:
+        """All rows as a Polars DataFrame.
+
+        >>> result.to_polars().rows()
+        [(1, 10), (2, 20)]
+        """
+        return dataframes.to_polars(self.arrow())
+
+    def to_spark(self, spark: Any = None) -> Any:
+        """All rows as a Spark DataFrame, of the active session or of `spark`; they are sent as Arrow.
+
+        >>> result.to_spark(spark).count()
+        2
+        """
+        return dataframes.to_spark(self.arrow(), spark)
+
     def _empty(self) -> pa.Table:
         return self._table.slice(0, 0) if self._table is not None else pa.table({})
 
     def __iter__(self) -> Iterator[Row]:
-        """The rows one by one; those of a subscription go on as epochs are committed."""
+        """The rows one by one; a subscription continues as epochs are committed."""
         if self._rows is None:
             follow = self._more is not None
             self._rows = self._all(self._more(True) if follow and self._more else [self.arrow()])
@@ -132,21 +211,37 @@ class Result:
             yield from rows_of(table, converts)
 
     def fetchone(self) -> Row | None:
-        """The next row; None after the last one."""
+        """The next row; None after the last one.
+
+        >>> result.fetchone(), result.fetchone(), result.fetchone()
+        ((1, 10), (2, 20), None)
+        """
         return next(iter(self), None)
 
     def fetchall(self) -> list[Row]:
-        """The rows that are left; of a subscription those that are there by now."""
+        """The rows that are left; of a subscription those that exist by now.
+
+        >>> result.fetchall()
+        [(1, 10), (2, 20)]
+        """
         if self._more is not None and self._rows is None:
             return list(self._all(self._more(False)))
         return list(iter(self))
 
     def fetchmany(self, n: int) -> list[Row]:
+        """The next n rows, or fewer at the end.
+
+        >>> result.fetchmany(1)
+        [(1, 10)]
+        """
         rows = iter(self)
         return [row for _, row in zip(range(n), rows, strict=False)]
 
     def close(self) -> None:
-        """Let a subscription go."""
+        """End a subscription.
+
+        >>> result.close()
+        """
         rows = self._rows
         if rows is not None and hasattr(rows, "close"):
             rows.close()
@@ -163,7 +258,7 @@ def rows_of(table: pa.Table, converts: Sequence[Convert | None]) -> Iterator[Row
 
 
 def converter(kind: str) -> Convert | None:
-    """How Arrow's Python value becomes that of a logical type; None where they are the same."""
+    """The function that turns Arrow's Python value into that of a logical type; None if they are the same."""
     base = kind.upper()
     if base.endswith("]"):
         inner = converter(kind[: kind.rindex("[")])

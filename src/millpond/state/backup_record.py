@@ -3,11 +3,10 @@
     backups/<epoch>-<time>-<nonce>  the record, sealed JSON, written last: without one there is no backup
     epochs/<epoch>-<nonce>          manifests, as they are in the pond
     inbox/<number>-<digest>         entries that were not executed yet
-    runs/, pages/, catalog/         as in the pond; runs of a fork's parents under names of their own
+    runs/, pages/, catalog/         as in the pond; runs of a fork's parents have new names
 
-Law: a record names only files that are there and whole.  Files are immutable and
-their names say whose they are, so one target holds many backups of a pond, and
-the next one copies only what is new.
+Law: a record names only files that exist and are complete.  Files are immutable and their names are unique,
+so one target can store many backups of a pond, and the next backup copies only new files.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from typing import Any
 import xxhash
 
 from millpond.errors import DataError, InvalidError
-from millpond.state.seal import sealed, unsealed
-from millpond.state.store import MissingError, Store
+from millpond.state.checksummed_json import sealed, unsealed
+from millpond.state.store.store import MissingError, Store
 
 PREFIX = "backups/"
 FORMAT = 1
@@ -28,7 +27,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class CopiedFile:
-    """A file of a backup; `name` is what it is called there, `original` in the restored pond."""
+    """A file of a backup: `name` is its name in the backup, `original` its name in the restored pond."""
 
     name: str
     original: str
@@ -40,12 +39,13 @@ class CopiedFile:
 class BackupRecord:
     pond: str
     epoch: int
-    nonce: str  # of the manifest of the epoch
+    nonce: str  # the nonce of the epoch's manifest
     made_us: int
-    floor: int  # the oldest epoch that the restored pond can read, but for savepoints
-    source: str  # the uri that it was copied from
+    floor: int  # the oldest epoch that the restored pond can read, except savepoints
+    source: str  # the uri of the pond that was copied
     files: tuple[CopiedFile, ...]
-    moved: Mapping[str, str] = field(default_factory=dict)  # a fork's runs in its parents: their names here
+    # the names in the backup of runs that belong to a fork's parents
+    moved: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -107,7 +107,7 @@ def decode(name: str, raw: bytes) -> BackupRecord:
 
 
 def records(store: Store) -> list[BackupRecord]:
-    """The backups in a store, in the order in which they were made."""
+    """The backups in a store, in the order of creation."""
     found = []
     for name in store.list(PREFIX):
         try:
@@ -122,7 +122,7 @@ def is_backup(store: Store) -> bool:
 
 
 def refuse_backup(store: Store) -> None:
-    """InvalidError when this is no pond but a place for backups of one."""
+    """Raise InvalidError if this location contains backups and no pond."""
     if is_backup(store):
         raise InvalidError(
             "this is a backup, not a pond",
@@ -132,7 +132,7 @@ def refuse_backup(store: Store) -> None:
 
 
 def find_record(store: Store, epoch: int | None) -> BackupRecord:
-    """The newest backup, or the newest of an epoch."""
+    """The newest backup, or the newest one of an epoch."""
     found = records(store)
     if not found:
         raise InvalidError(
@@ -150,7 +150,7 @@ def find_record(store: Store, epoch: int | None) -> BackupRecord:
 
 
 def read_file(store: Store, file: CopiedFile) -> Any:
-    """The bytes of a file of a backup, verified."""
+    """Read and verify a file of a backup."""
     try:
         data = store.map(file.name)
     except MissingError as error:

@@ -1,12 +1,13 @@
-"""The inbox: one door for rows of tables and for control, from any process.
+"""The inbox: a queue of rows for tables and of commands, appended by any process, in one order.
 
-An entry is durable when `append` returns.  Its number is its place in the
-order in which entries are executed; the manifest keeps how far that is.
+An entry is durable when `append` returns.  Entries are executed in the order of their numbers; the manifest
+has the number of the next one.  Every client uses this module: `append` to send, `next_entry` to see how far
+the pond is, and `executing_epoch` to find out what happened to an entry.  Clients differ only in how they
+wait.
 
-Law: no entry is skipped.  A writer takes number n + 1 only after it has seen
-number n, and entries are deleted only after they were executed.  So an entry
-that is absent, not executed, and followed by another is lost data.  Every entry
-carries a checksum of itself, which is verified each time it is read.
+Law: no entry is skipped.  A writer takes number n + 1 only after it has seen number n, and entries are
+deleted only after they were executed.  So an entry that is missing, not executed, and followed by another one
+is lost data.  Every entry has a checksum, which is verified by every read.
 """
 
 from __future__ import annotations
@@ -22,15 +23,20 @@ from typing import Any
 import xxhash
 
 from millpond.errors import DataError, UnavailableError
-from millpond.state import history
-from millpond.state.store import MissingError, Put, PutUnknownError, Store, StoreError
+from millpond.state.manifest import history
+from millpond.state.manifest.manifest import Manifest
+from millpond.state.store.store import MissingError, Put, PutUnknownError, Store, StoreError
 
 PREFIX = "inbox/"
-FORMAT = 2  # of an entry; version 1 has neither this number nor a checksum
+FORMAT = 2  # the format of an entry; version 1 has neither this number nor a checksum
 _FORMAT_MARK = b'{"format": %d, ' % FORMAT
 _SEAL = b', "xxh3": "%016x"}'
 _SEALED = re.compile(rb', "xxh3": "([0-9a-f]{16})"\}\Z')
-LOGIC = "sql"  # the kind of an entry that changes rows by a statement, when its turn comes
+FIRST_ENTRY = "made"  # in a split: the first of the entries whose changes its rows are
+COUNTS = "counts"  # in a split: the number of rows that each of its entries changes
+POSITION = "inbox"  # the key in a manifest's positions of the number of the next entry
+# the kind of an entry with a statement that changes rows; its changes are computed when it is executed
+LOGIC = "sql"
 
 
 def entry_name(number: int) -> str:
@@ -50,11 +56,11 @@ class Entry:
 
 
 def append(store: Store, kind: str, args: Mapping[str, Any], payload: bytes = b"", *, start: int = 0) -> int:
-    """Put an entry at the end; its number. Several writers may race, each gets a place of its own.
+    """Append an entry; returns its number.  Several writers may race: each gets a different number.
 
     `start` is the number of the next entry to execute, as far as the caller knows.
     """
-    # The id tells our entry from an equal one of somebody else, when an answer is lost.
+    # If the outcome of a put is unknown, the id distinguishes our entry from an equal one of another writer.
     data = encode(kind, args, payload, id=os.urandom(8).hex())
     number = max(start, _end(store, start))
     while True:
@@ -64,7 +70,7 @@ def append(store: Store, kind: str, args: Mapping[str, Any], payload: bytes = b"
 
 
 def encode(kind: str, args: Mapping[str, Any], payload: bytes, *, id: str) -> bytes:
-    """The bytes of an entry: a line of JSON that ends with a checksum of the whole entry, and the payload."""
+    """Encode an entry: a line of JSON that ends with a checksum of the entry, and the payload."""
     body = json.dumps({"format": FORMAT, "kind": kind, "args": dict(args), "id": id}).encode()[:-1]
     return body + _SEAL % _checksum(body, payload) + b"\n" + payload
 
@@ -77,13 +83,13 @@ def _checksum(body: bytes, payload: bytes) -> int:
 
 
 def numbers(store: Store, after: str | None = None) -> list[int]:
-    """The numbers of the entries that are there, in order."""
+    """The numbers of the stored entries, in order."""
     found = (name[len(PREFIX) :] for name in store.list(PREFIX, after=after))
     return [int(number) for number in found if number.isdecimal()]
 
 
 def _end(store: Store, start: int) -> int:
-    """The number behind the last entry; DataError when one from `start` on is missing."""
+    """The number after the last entry; DataError if one from `start` on is missing."""
     found = numbers(store)
     if not found:
         return 0
@@ -92,7 +98,7 @@ def _end(store: Store, start: int) -> int:
 
 
 def require_none_missing(store: Store, position: int, found: Sequence[int]) -> None:
-    """DataError for the first entry from `position` on that is lost, where a later one was found."""
+    """Raise DataError for the first lost entry from `position` on, if a later one was found."""
     there = len(found) - bisect_left(found, position)
     if not found or there == found[-1] + 1 - position:
         return
@@ -108,19 +114,39 @@ def require_none_missing(store: Store, position: int, found: Sequence[int]) -> N
 
 
 def is_lost(store: Store, number: int) -> bool:
-    """Is an entry, of which a later one was seen, neither there nor executed?
+    """Is an entry neither stored nor executed, although a later one was seen?
 
-    A listing may lag behind, and the caller's idea of what was executed may be old: so the name itself is
-    asked for, and the newest manifest after it.
+    A listing may lag, and the caller's number of the next entry may be old.  So this reads the name itself,
+    and then the newest manifest.
     """
     return store.size(entry_name(number)) is None and number >= _executed(store)
 
 
 def _executed(store: Store) -> int:
-    """The number of the next entry to execute, by the newest manifest."""
+    """The number of the next entry to execute, according to the newest manifest."""
     head = history.read_head(store)
-    head = None if head is None else history.newer_head(store, head)
-    return 0 if head is None else int(head.positions.get("inbox", 0))
+    return next_entry(None if head is None else history.newer_head(store, head))
+
+
+def next_entry(manifest: Manifest | None) -> int:
+    """The number of the next entry to execute, as of a manifest; None means a pond without epochs."""
+    return 0 if manifest is None else int(manifest.positions.get(POSITION, 0))
+
+
+def executing_epoch(store: Store, head: Manifest, number: int) -> Manifest:
+    """The epoch that executed an entry: the first one whose next entry is after it.
+
+    If the entry started a backfill over several epochs, it is the epoch that ended the backfill.
+    """
+    found = head
+    while found.epoch > found.floor:
+        before = history.find_manifest(store, found.epoch - 1)
+        if before is None or next_entry(before) <= number:
+            break
+        if before.filling is not None and before.filling.entry == number:
+            break
+        found = before
+    return found
 
 
 def lost(number: int) -> DataError:
@@ -133,7 +159,7 @@ def lost(number: int) -> DataError:
 
 
 def _took(store: Store, number: int, data: bytes) -> bool:
-    """Is the place ours now?  Where the answer is lost, whoever holds the place tells."""
+    """Did our put win the number?  If the outcome is unknown, the stored entry decides."""
     while True:
         try:
             return store.put_new(entry_name(number), data) is Put.WON
@@ -158,10 +184,11 @@ def _surely_used(store: Store, number: int) -> bool:
 
 
 def _was_used(store: Store, number: int) -> bool:
-    """Did we take a place whose entry was executed and collected while we slept?  Then nobody looks there.
+    """Did we take a number whose entry was already executed and collected?  Then no process reads ours.
 
-    Entries are collected from the oldest on, and never the last one that was executed.  So where the one
-    before us is still there, ours was never used; and behind a used place there is a hole, or the rest.
+    Entries are collected from the oldest on, and never the last one that was executed.  So if the previous
+    entry still exists, our number was never used before; behind a used number there is a gap, or the
+    remaining entries.
     """
     if number and store.size(entry_name(number - 1)) is not None:
         return False
@@ -183,9 +210,9 @@ def read(store: Store, number: int) -> Entry:
 
 
 def parse(number: int, raw: bytes) -> Entry:
-    """An entry, verified; DataError when its bytes are not those that were written.
+    """Parse and verify an entry; DataError if its bytes are not those that were written.
 
-    An entry that is intact but makes no sense has an empty kind: whoever executes it refuses it.
+    An entry that is intact but invalid has an empty kind, and is refused when it is executed.
     """
     line, _, payload = raw.partition(b"\n")
     seal = _SEALED.search(line)
@@ -213,9 +240,9 @@ def _damaged(number: int, raw: bytes, why: str) -> DataError:
 
 
 def beyond(store: Store, position: int, limit: int = 1000, bytes_max: int = 256 << 20) -> list[Entry]:
-    """Entries from `position` on, in order; about `bytes_max` of them, at least one.
+    """Entries from `position` on, in order; about `bytes_max` bytes, at least one entry.
 
-    Those before one that is lost are given; when the first is lost, that is a DataError.
+    If an entry is lost, those before it are returned; if it is the first, DataError is raised.
     """
     found: list[Entry] = []
     size = 0

@@ -1,4 +1,4 @@
-"""Plans as files: named by a digest of their content, and verified by that name on every read."""
+"""Reads and names plan files: a name contains a digest of the content, which every read verifies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import re
 
 from millpond.errors import DataError
-from millpond.state.store import MissingError, Store
+from millpond.state.store.store import MissingError, Store
 
 PREFIX = "catalog/"
 _DIGEST = re.compile(r"[0-9a-f]{24}\Z")
@@ -18,24 +18,24 @@ def digest(raw: bytes) -> str:
 
 
 def fresh_name(raw: bytes) -> str:
-    """A name that no plan has had, not even an equal one: it would be collected as the old one is."""
+    """A name that no plan has had, not even an equal plan: it would be collected with the old one."""
     return f"{PREFIX}{os.urandom(8).hex()}-{digest(raw)}"
 
 
 def is_named(name: str, raw: bytes) -> bool:
-    """Is this the name of such a plan?"""
+    """Is this the name of a plan file?"""
     return name.startswith(PREFIX) and name.endswith(digest(raw))
 
 
 def plan_names(store: Store) -> list[str]:
-    """The plans in the catalog."""
+    """The names of the plans in the catalog."""
     return [name for name in store.list(PREFIX) if _DIGEST.search(name)]
 
 
 def read_plan(store: Store, name: str) -> bytes:
-    """The bytes of a plan, verified; DataError when they are lost or are not those that were written.
+    """Read and verify a plan; DataError if it is lost or is not what was written.
 
-    Plans that only a backfill needs have their digest at the end of a run's name.
+    The name of a plan that only a backfill needs is a run name that ends with the digest.
     """
     try:
         raw = store.get(name)
@@ -50,10 +50,10 @@ def read_plan(store: Store, name: str) -> bytes:
 
 
 def check_plan(name: str, raw: bytes) -> None:
-    """DataError unless these bytes have the digest that the name says."""
+    """Raise DataError unless these bytes have the digest in the name."""
     written = _DIGEST.search(name)
     if written is None and not name.startswith(PREFIX):
-        return  # of a backfill, written before its plans were named by their content
+        return  # written by a backfill before its plans were named by their content
     if written is None or written[0] != digest(raw):
         raise DataError(
             "the catalog cannot be read",

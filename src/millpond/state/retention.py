@@ -1,11 +1,11 @@
-"""Retention of error rows and late rows: how long, and how many.
+"""Retention of error rows and late rows by age and by count.
 
-Such a table is a log.  Its runs lie in buckets by the time of the epochs that wrote them; a bucket is open
-until it is a part of what may be kept, by age or by count, and then the next one begins.  So old rows leave
-as whole buckets, without a look at any row (law 5), and there are only ever a few buckets.
+Such a table is a log.  Its runs are in buckets by the time of the epochs that wrote them.  A bucket is open
+until it covers a fixed fraction of the retention, by age or by count; then the next one begins.  So old rows
+are dropped bucket by bucket, without reading a row (law 5), and there are always few buckets.
 
-Law: a row of such a table is only cancelled within its bucket (see `engine.error_rows`), so a bucket can go
-at any time and leaves no debt behind.
+Law: a row of such a table is cancelled only within its bucket (see `engine.error_rows`), so a bucket can be
+dropped at any time without leaving negative weights.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-PARTS = 16  # buckets in which the rows of a whole retention lie, about
+PARTS = 16  # the approximate number of buckets of a table
 ERRORS = "_errors"
-LATE = "/late"  # ends the name of a table of late rows
+LATE = "/late"  # the suffix of the names of tables of late rows
 
-Held = Mapping[int | None, int]  # rows by bucket; None for runs from before there were any
+Held = Mapping[int | None, int]  # rows by bucket; None for runs written before there were buckets
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Retention:
     age_us: int
 
     def open_bucket(self, held: Held, now_us: int) -> int:
-        """The bucket in which an epoch writes.
+        """The bucket into which an epoch writes.
 
         >>> keep = Retention(rows_max=32, age_us=1600)
         >>> keep.open_bucket({}, 500), keep.open_bucket({500: 1}, 599), keep.open_bucket({500: 2}, 510)
@@ -40,7 +40,7 @@ class Retention:
         return max(now_us, newest + 1) if is_full else newest
 
     def over(self, held: Held, now_us: int) -> set[int | None]:
-        """The buckets whose rows are too old or too many; the newest is only ever too old.
+        """The buckets to drop, because their rows are too old or too many; the newest only if it is too old.
 
         >>> keep = Retention(rows_max=32, age_us=1600)
         >>> sorted(keep.over({100: 9, 200: 20, 300: 9, 1800: 1}, 1850))
@@ -51,7 +51,7 @@ class Retention:
         found: set[int | None] = set()
         rows, after = 0, None
         for bucket in sorted((b for b in held if b is not None), reverse=True):
-            end = bucket + self.age_us // PARTS  # no later row was written into it
+            end = bucket + self.age_us // PARTS  # no row was written into it after this time
             rows += held[bucket]
             if end <= now_us - self.age_us or (rows > self.rows_max and after is not None):
                 found.add(bucket)

@@ -1,12 +1,12 @@
-"""May code that is stored in a pond run in this process?
+"""Decides whether code that is stored in a pond may run in this process.
 
-Whoever can write to a pond can put code into it.  So stored code runs only where the
-pond belongs to the user of this process, as git asks before it runs what a repository
-configures, or where the caller said that it is trusted.  Root is a user like any other;
-under sudo, what belongs to the user who called it is fine as well.
+Anyone who can write to a pond can put code into it.  So stored code runs only if the pond belongs to the user
+of this process (git has the same rule for what a repository configures), or if the caller declares that the
+pond is trusted.  Root is a user like any other; under sudo, files of the user who called it are accepted as
+well.
 
-Nobody can see who wrote to an object store: its code needs the caller's word.  A pond in
-memory was made by this process.
+An object store does not show who wrote to it, so its code needs that declaration.  A pond in memory was
+created by this process.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from millpond.errors import InvalidError
-from millpond.state.store import Store
+from millpond.state.store.store import Store
 from millpond.stored_code import Guard
 
 HINT = (
@@ -27,19 +27,19 @@ _FOLDERS = ("", "manifests", "catalog", "runs")
 
 
 class Trust:
-    """What is allowed for one pond; `given` is the caller's word."""
+    """Decides about the code of one pond; `given` says whether the caller declared it trusted."""
 
     def __init__(self, store: Store, given: bool = False) -> None:
         self._uri = store.uri
         self.given = given
-        self._asked: set[str | None] = set()  # catalogs that were found to be ours
+        self._asked: set[str | None] = set()  # catalogs that are known to be ours
 
     def guard(self, catalog: str) -> Guard:
-        """The guard of the code in one catalog."""
+        """The check to make before running code of one catalog."""
         return lambda name: self.require(name, catalog)
 
     def require(self, what: str, catalog: str | None = None) -> None:
-        """InvalidError unless stored code may run."""
+        """Raise InvalidError unless stored code may run."""
         if self.given or catalog in self._asked:
             return
         why = self._doubt(catalog)
@@ -48,14 +48,14 @@ class Trust:
         self._asked.add(catalog)
 
     def require_owner(self, what: str) -> None:
-        """The same, where it can be seen whose a pond is; an object store is taken as it is."""
+        """The same for stores that show owners; an object store is accepted."""
         if not self.given and self._folder() is not None:
             why = self._doubt(None)
             if why is not None:
                 raise _refusal(f"{what} in a pond that is not yours, which was not run", why)
 
     def _doubt(self, catalog: str | None) -> str | None:
-        """Why the pond may be somebody else's; None if it is ours."""
+        """The reason why the pond may belong to another user; None if it is ours."""
         folder = self._folder()
         if folder is None:
             own = self._uri.startswith("memory:")
@@ -72,9 +72,9 @@ class Trust:
 
 
 def _foreign(path: Path) -> str | None:
-    """Whose a file is, if it is not ours; None where there is none."""
+    """The owner of a file, if it is not this user; None if there is no such file."""
     if not hasattr(os, "geteuid"):
-        return None  # no owners as we know them
+        return None  # a platform without POSIX owners
     try:
         owner = os.stat(path).st_uid
     except FileNotFoundError:

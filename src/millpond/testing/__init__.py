@@ -1,4 +1,4 @@
-"""Tests of pipelines, for their authors: in this process, without a JVM, with time under control."""
+"""Tests pipelines in this process, without a JVM, with control over time."""
 
 from millpond.testing.harness import Harness
 from millpond.testing.transcript import check_transcript, run_transcript

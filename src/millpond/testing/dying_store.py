@@ -1,19 +1,19 @@
-"""A store that dies before the next commit: the work of the epoch is done, and its manifest never put."""
+"""A store that fails before the next commit: the epoch has run, but its manifest is never written."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-from millpond.state.history import PREFIX
-from millpond.state.store import Data, Names, Put, Store
+from millpond.state.manifest.history import PREFIX
+from millpond.state.store.store import Data, Names, Put, Store
 
 
 class Died(Exception):
-    """The process "was killed" here."""
+    """The simulated kill of the process."""
 
 
 class DyingStore:
-    """Like the store below it, until it is `armed`."""
+    """Behaves like the underlying store until it is `armed`."""
 
     def __init__(self, below: Store) -> None:
         self._below = below

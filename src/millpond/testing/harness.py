@@ -1,9 +1,8 @@
-"""The harness: a pipeline under a test's control, in this process, without a JVM.
+"""Runs a pipeline under the control of a test, in this process, without a JVM.
 
-Law: nothing runs but in `epoch()`.  What is fed, how far event time has come
-and what the clock says are prepared before it and take effect in it, so a test
-reads in the order in which things happen.  The pond is a real one, with every
-commit of a real one: `crash` drops all that is in memory and opens it again.
+Law: nothing runs outside `epoch()`.  Rows, event time and the clock are set
+before it and take effect in it, so a test reads in the order of events.  The pond is real and makes every
+commit of a real one: `crash` drops everything in memory and opens it again.
 """
 
 from __future__ import annotations
@@ -21,52 +20,54 @@ from typing import Any, overload
 import pyarrow as pa
 
 from millpond.clock import ManualClock
-from millpond.engine.coordinator import require_parallelism
+from millpond.engine.coordinator.commands import require_parallelism
 from millpond.errors import InvalidError
-from millpond.flow.calls import checked, need_callable
+from millpond.flow.call_errors import checked, need_callable
 from millpond.flow.durations import Duration, microseconds
 from millpond.flow.schemas import Like, schema_of
-from millpond.operators.process.context import Timer
 from millpond.operators.scan import Scan
+from millpond.operators.traits import SetsWatermark
 from millpond.pond import Pond
+from millpond.process.context import Timer
 from millpond.settings import make_settings
 from millpond.sources.inbox_table import InboxTable
-from millpond.sources.memory import Bound, MemorySource
-from millpond.state import history
-from millpond.state.memory_store import MemoryStore
-from millpond.state.store import Store, open_store
-from millpond.testing import looking
+from millpond.sources.memory import EventTimeBound, MemorySource
+from millpond.state.manifest import history
+from millpond.state.store.memory_store import MemoryStore
+from millpond.state.store.store import Store, open_store
+from millpond.testing import state_inspection
 from millpond.testing.dying_store import Died, DyingStore
-from millpond.testing.notation import DAY, EPOCH, US, Cell, fitted, micros_of, show
-from millpond.testing.seen import Seen
+from millpond.testing.notation import DAY, EPOCH, US, ExpectedValue, fitted, micros_of, show
+from millpond.testing.row_differences import Seen
 
 Row = Mapping[str, Any]
 Instant = datetime.datetime | str
 
-# A test keeps its pond to itself: nobody waits for its lease, and every operator is checked.
+# The pond of a test has no other users: no process waits for its lease, and every operator is checked.
 SETTINGS: Mapping[str, Any] = {"checks": True, "durable": False, "lease_ms": 3_600_000}
 
 
 @checked
 class Harness:
-    """A pipeline, fed by hand.
+    """A pipeline that a test controls.
 
-    `pipeline(pond, **sources)` defines streams and views; `sources` gives the columns of each source, in
-    any form that `schema=` takes elsewhere, and the pipeline gets them as keyword arguments:
+    `pipeline(pond, **sources)` defines streams and views; `sources` has the columns of each source, in any
+    form that `schema=` accepts elsewhere, and the pipeline gets them as keyword arguments:
 
     >>> def pipeline(pond, words):
-    ...     pond.stream("words", words).key_by("word").aggregate(n="count(*)").view("counts")
-    >>> harness = Harness(pipeline, {"words": {"word": str}})
-    >>> harness.feed("words", {"word": "mill"}, {"word": "mill"}, {"word": "pond"})
+    ...     stream = pond.stream("words", words, event_time="at", delay="5s")
+    ...     stream.key_by("word").aggregate(n="count(*)").view("counts")
+    ...     pond.table("stop_words", {"word": str}, key="word")
+    >>> harness = Harness(pipeline, {"words": {"word": str, "at": datetime.datetime}})
+    >>> harness.feed("words", {"word": "mill", "at": "00:00:01"}, {"word": "mill", "at": "00:00:02"})
     >>> harness.epoch()
     1
     >>> harness.view("counts")
-    [{'word': 'mill', 'n': 2}, {'word': 'pond', 'n': 1}]
-    >>> harness.close()
+    [{'word': 'mill', 'n': 2}]
 
-    Rows of the sources named in `retracts` may be taken back.  Time begins at 2024-01-01 00:00:00 UTC,
-    and a time written as "00:00:05" is on that day.  With `folder` the pond is kept there, to be looked
-    into by other tools; otherwise it lives in memory.  `settings` are those of `millpond.open`.
+    Rows of the sources named in `retracts` can be retracted.  Time begins at 2024-01-01 00:00:00 UTC,
+    and a time written as "00:00:05" is on that day.  With `folder` the pond is stored there, so that other
+    tools can read it; otherwise it is in memory.  `settings` are those of `millpond.open`.
     """
 
     def __init__(
@@ -98,10 +99,10 @@ class Harness:
         self._parallelism = parallelism
         self._settings = make_settings(**{**SETTINGS, **settings})
         self._below: Store = MemoryStore() if folder is None else _folder(folder)
-        self._pending: list[tuple[str, Any]] = []  # (source or table, what is fed)
+        self._pending: list[tuple[str, Any]] = []  # (source or table, rows)
         self._now_us = micros_of(DAY)
         self._clock = ManualClock(self._now_us)
-        self._told: dict[str, int] = {}  # by view: the epoch up to which its changes were asked for
+        self._told: dict[str, int] = {}  # by view: the epoch up to which its changes were returned
         self._began = 0
         self.pond = self._open()
         self.pond.drain()
@@ -114,6 +115,10 @@ class Harness:
         self.close()
 
     def close(self) -> None:
+        """Close the pond.
+
+        >>> harness.close()
+        """
         self.pond.close()
 
     def _open(self) -> Pond:
@@ -122,7 +127,7 @@ class Harness:
         pond = Pond(
             self._store,
             engine="inline",
-            parallelism=self._parallelism if new else None,  # a rescale lasts
+            parallelism=self._parallelism if new else None,  # a rescale survives a restart
             settings=self._settings,
             clock=self._clock,
         )
@@ -132,20 +137,33 @@ class Harness:
     # -- what happens -----------------------------------------------------------------
 
     def feed(self, source: str, /, *rows: Row | Any, **row: Any) -> None:
-        """Rows for the next epoch, of a source or of a table of the pond: dicts, dataclasses, or columns.
+        """Add rows for the next epoch, to a source or a table of the pond: dicts, dataclasses, or columns.
 
-        ``feed("trades", {"user": "ann"}, {"user": "bob"})``, or for one row ``feed("trades", user="ann")``.
-        Columns that are left out are NULL; `_w` of -1 takes a row back, like `retract`.
+        Columns that are omitted are NULL; `_w` of -1 retracts a row, like `retract`.
+
+        >>> harness.feed("words", {"word": "mill", "at": "00:00:03"}, {"word": "pond", "at": "00:00:03"})
+        >>> harness.feed("stop_words", word="the")  # one row, by its columns
+        >>> _ = harness.epoch()
+        >>> harness.view("stop_words")
+        [{'word': 'the'}]
         """
         self._feed(source, (*rows, row) if row else rows, 1)
 
     def retract(self, source: str, /, *rows: Row | Any, **row: Any) -> None:
-        """Take rows back in the next epoch; from a table of the pond with a key, by its key."""
+        """Retract rows in the next epoch; from a table of the pond with a key, by its key.
+
+        >>> harness.feed("stop_words", word="the")
+        >>> _ = harness.epoch()
+        >>> harness.retract("stop_words", word="the")
+        >>> _ = harness.epoch()
+        >>> harness.view("stop_words")
+        []
+        """
         self._feed(source, (*rows, row) if row else rows, -1)
 
     def _feed(self, source: str, rows: Sequence[Any], sign: int) -> None:
         schema, can_retract = self._fed(source)
-        kinds = {**looking.kinds_of(schema), "_w": pa.int64()}
+        kinds = {**state_inspection.kinds_of(schema), "_w": pa.int64()}
         if not rows:
             raise InvalidError(f"no row is given for {source!r}", hint='feed("trades", {"user": "ann"})')
         found = []
@@ -163,7 +181,15 @@ class Harness:
         self._pending.append((source, found))
 
     def watermark(self, source: str, time: Instant) -> None:
-        """Event time moves on without a row: none of this source before `time` will come any more."""
+        """Advance event time without a row: no row of this source before `time` will follow.
+
+        >>> harness.watermark("words", "00:10:00")
+        >>> _ = harness.epoch()
+        >>> harness.feed("words", word="mill", at="00:01:00")
+        >>> _ = harness.epoch()
+        >>> [row["word"] for row in harness.late("words.watermark")]
+        ['mill']
+        """
         if source not in self._sources:
             self._fed(source)
             raise InvalidError(
@@ -174,17 +200,27 @@ class Harness:
                 f"no stream of source {source!r} has event time",
                 hint="pass event_time= to pond.stream() in the pipeline",
             )
-        self._pending.append((source, Bound(micros_of(time))))
+        self._pending.append((source, EventTimeBound(micros_of(time))))
 
     def advance(self, duration: Duration) -> None:
-        """Let the clock go on, as of the next epoch: "5s", "1h", seconds, or a timedelta."""
+        """Advance the clock, effective in the next epoch: "5s", "1h", seconds, or a timedelta.
+
+        >>> harness.advance("1h")
+        >>> harness.now.hour
+        1
+        """
         us = microseconds(duration)
         if us < 0:
             raise InvalidError("time does not go back", detail=f"advance by {duration!r}")
         self._now_us += us
 
     def at(self, time: Instant) -> None:
-        """Set the clock, as of the next epoch; it does not go back."""
+        """Set the clock, effective in the next epoch; it does not go back.
+
+        >>> harness.at("12:30:00")
+        >>> harness.now.hour, harness.now.minute
+        (12, 30)
+        """
         us = micros_of(time)
         if us < self._now_us:
             raise InvalidError("time does not go back", detail=f"it is {self.now} already, asked for {time}")
@@ -192,20 +228,35 @@ class Harness:
 
     @property
     def now(self) -> datetime.datetime:
-        """What the clock says, in UTC."""
+        """The time of the clock, in UTC.
+
+        >>> harness.now.isoformat()
+        '2024-01-01T00:00:00+00:00'
+        """
         return (EPOCH + self._now_us * US).replace(tzinfo=datetime.UTC)
 
     def epoch(self) -> int:
-        """Run what was fed and what is due, and commit; the number of the newest epoch."""
+        """Run the rows that were fed and the timers that are due, and commit; returns the newest epoch.
+
+        >>> harness.feed("words", word="pond", at="00:00:03")
+        >>> harness.epoch()
+        2
+        """
         self._give()
         return self.pond.drain()
 
     def crash(self, *, midway: bool = False) -> None:
-        """Forget all that is in memory and open the pond again, as after a kill -9.
+        """Drop everything in memory and open the pond again, as after a kill -9.
 
-        What was fed and not yet run is still to come, like messages in a queue.  With `midway` the next
-        epoch is run first, if anything is to run, and the process dies just before it commits: that work
-        must be done again.
+        Rows that were fed and not yet run are kept, like messages in a queue.  With `midway` the next epoch
+        runs first, if there is anything to run, and the process dies just before the commit: that work must
+        be done again.
+
+        >>> harness.feed("words", word="mill", at="00:00:03")
+        >>> harness.crash(midway=True)
+        >>> _ = harness.epoch()
+        >>> harness.view("counts")
+        [{'word': 'mill', 'n': 3}]
         """
         if midway:
             self._die()
@@ -213,7 +264,7 @@ class Harness:
         if pond._runner is not None:
             pond._runner.close()
         if pond._driver.keeper is not None:
-            pond._driver.keeper.stop()  # silently: the dead do not release a lease
+            pond._driver.keeper.stop()  # a killed process does not release its lease
         self.pond = self._open()
 
     def _die(self) -> None:
@@ -224,31 +275,62 @@ class Harness:
             self.pond.drain()
 
     def rescale(self, n: int) -> None:
-        """Another number of tasks for the next epochs."""
+        """Change the number of tasks of the next epochs.
+
+        >>> harness.rescale(3)
+        >>> harness.pond.head().parallelism
+        3
+        """
         self.pond.rescale(n)
 
     def compact(self) -> None:
-        """Merge the runs of every table, as happens from time to time."""
+        """Merge the runs of every table, as a running pond does in the background.
+
+        >>> harness.compact()
+        """
         self.pond.compact()
 
-    # -- what came of it ----------------------------------------------------------------
+    # -- results ------------------------------------------------------------------------
 
     def view(self, name: str) -> list[dict[str, Any]]:
-        """The rows of a view, sorted by its columns."""
-        return self.view_seen(name).sorted()
+        """The rows of a view, sorted by its columns.
+
+        >>> harness.view("counts")
+        [{'word': 'mill', 'n': 2}]
+        """
+        return self._view_seen(name).sorted()
 
     def changes(self, view: str) -> list[dict[str, Any]]:
-        """What changed in a view since this was last asked, with `_w`: removed rows first, sorted."""
-        return self.changes_seen(view).sorted()
+        """The changes of a view since the last call, with `_w`: removed rows first, sorted.
+
+        >>> _ = harness.changes("counts")
+        >>> harness.feed("words", word="mill", at="00:00:03")
+        >>> _ = harness.epoch()
+        >>> harness.changes("counts")
+        [{'word': 'mill', 'n': 2, '_w': -1}, {'word': 'mill', 'n': 3, '_w': 1}]
+        """
+        return self._changes_seen(view).sorted()
 
     def state(self, step: str, name: str, key: Any = None) -> Any:
-        """What a state holds: of one key what the code would find, else a dict by key.
+        """The content of a state: of one key as user code sees it, or else a dict by key.
 
-        The value of a ValueState, a list for a ListState, a dict for a MapState.  A key is its value, a
-        tuple where it has more columns, or a dict (and so is a key that is NULL).
+        It is the value of a ValueState, a list for a ListState, a dict for a MapState.  A key is a value, a
+        tuple if it has several columns, or a dict (required for a key that is NULL).
+
+        >>> import millpond
+        >>> def number(row, n=millpond.ValueState(int, default=0)):
+        ...     n.value += 1
+        >>> def pipeline(pond, words):
+        ...     by_word = pond.stream("words", words).key_by("word")
+        ...     by_word.process(number, {"n": int}, id="number").view("none")
+        >>> harness = Harness(pipeline, {"words": {"word": str}})
+        >>> harness.feed("words", {"word": "mill"}, {"word": "mill"})
+        >>> _ = harness.epoch()
+        >>> harness.state("number", "n"), harness.state("number", "n", "mill")
+        ({'mill': 2}, 2)
         """
-        state = looking.state_spec(self.pond, step, name)
-        found = looking.state_by_key(self.pond, self._clock.at_us, step, name)
+        state = state_inspection.state_spec(self.pond, step, name)
+        found = state_inspection.state_by_key(self.pond, self._clock.at_us, step, name)
         if key is None:
             return found
         if state.kind == "broadcast":
@@ -256,7 +338,7 @@ class Harness:
                 f"state {name!r} belongs to no key", hint="leave out key: it is one dict", step=step
             )
         wanted = self._key(step, key)
-        return found[wanted] if wanted in found else looking.nothing(state)
+        return found[wanted] if wanted in found else state_inspection.nothing(state)
 
     @overload
     def timers(self, step: str) -> dict[Any, list[Timer]]: ...
@@ -265,83 +347,110 @@ class Harness:
     def timers(self, step: str, key: Any) -> list[Timer]: ...
 
     def timers(self, step: str, key: Any = None) -> dict[Any, list[Timer]] | list[Timer]:
-        """The timers that are set, as (name, at, clock) in the order of their times: of a key, or by key."""
-        found = looking.timers_by_key(self.pond, step)
+        """The timers that are set, as (name, at, clock) in the order of their times: of one key, or by key.
+
+        >>> import millpond
+        >>> class Reminder(millpond.Process):
+        ...     def on_row(self, row, ctx):
+        ...         ctx.set_timer("later", after=60, clock="processing")
+        ...     def on_timer(self, timer, ctx):
+        ...         return {"word": ctx.key.word}
+        >>> def pipeline(pond, words):
+        ...     stream = pond.stream("words", words).key_by("word")
+        ...     stream.process(Reminder, {"word": str}, id="remind").view("reminded")
+        >>> harness = Harness(pipeline, {"words": {"word": str}})
+        >>> harness.feed("words", word="mill")
+        >>> _ = harness.epoch()
+        >>> [timer.at.isoformat() for timer in harness.timers("remind", "mill")]
+        ['2024-01-01T00:01:00+00:00']
+        """
+        found = state_inspection.timers_by_key(self.pond, step)
         return found if key is None else found.get(self._key(step, key), [])
 
     def errors(self) -> list[dict[str, Any]]:
-        """Rows that could not be processed: the step, the row as text, the reason."""
-        return self.errors_seen().sorted()
+        """Rows that could not be processed: the step, the row as text, the reason.
+
+        >>> harness.errors()
+        []
+        """
+        return self._errors_seen().sorted()
 
     def late(self, step: str) -> list[dict[str, Any]]:
-        """Rows that came too late for a stream, or for a watermark step."""
-        return self.late_seen(step).sorted()
+        """The late rows of a stream, or of a watermark step.
+
+        >>> harness.late("words")
+        []
+        """
+        return self._late_seen(step).sorted()
 
     def expect(self, view: str, rows: Sequence[Row | Any]) -> None:
-        """Fail unless the view has these rows, in any order; columns that no row names are not compared."""
+        """Fail unless the view has these rows, in any order; columns that no row names are not compared.
+
+        >>> harness.expect("counts", [{"word": "mill", "n": 2}])
+        """
         if isinstance(rows, str | Mapping) or not isinstance(rows, Iterable):
             raise InvalidError("expect() takes a list of rows", detail=f"got {rows!r}"[:200])
-        seen = self.view_seen(view)
+        seen = self._view_seen(view)
         whose = f"view {view!r}"
         wanted = []
         for row in rows:
             given = as_dict(row)
             fit = {name: fitted(value, name, seen.kinds, whose) for name, value in given.items()}
-            wanted.append({name: Cell(show(value, seen.kinds[name])) for name, value in fit.items()})
+            wanted.append({name: ExpectedValue(show(value, seen.kinds[name])) for name, value in fit.items()})
         difference = seen.difference(wanted)
         if difference is not None:
             raise AssertionError(difference)
 
     # -- the same with types, for transcripts ------------------------------------------------
 
-    def view_seen(self, name: str) -> Seen:
-        return looking.table_seen(f"view {name!r}", self.pond.read(name))
+    def _view_seen(self, name: str) -> Seen:
+        return state_inspection.table_seen(f"view {name!r}", self.pond.read(name))
 
-    def changes_seen(self, view: str) -> Seen:
+    def _changes_seen(self, view: str) -> Seen:
         head = self.pond.epoch
         table = self.pond.diff(view, self._told.get(view, self._began), head)
         self._told[view] = head
-        found = looking.table_seen(f"the change of view {view!r}", table)
+        found = state_inspection.table_seen(f"the change of view {view!r}", table)
         each = [
             {**row, "_w": 1 if row["_w"] > 0 else -1} for row in found.rows for _ in range(abs(row["_w"]))
         ]
         kinds = {"_w": pa.int64(), **{n: k for n, k in found.kinds.items() if n != "_w"}}
         return Seen(found.what, kinds, each)
 
-    def state_seen(self, step: str, name: str) -> Seen:
-        return looking.state_seen(self.pond, self._clock.at_us, step, name)
+    def _state_seen(self, step: str, name: str) -> Seen:
+        return state_inspection.state_seen(self.pond, self._clock.at_us, step, name)
 
-    def timers_seen(self, step: str) -> Seen:
-        return looking.timers_seen(self.pond, step)
+    def _timers_seen(self, step: str) -> Seen:
+        return state_inspection.timers_seen(self.pond, step)
 
-    def errors_seen(self) -> Seen:
-        found = looking.table_seen("the error rows", self.pond.errors())
+    def _errors_seen(self) -> Seen:
+        found = state_inspection.table_seen("the error rows", self.pond.errors())
         kinds = {n: k for n, k in found.kinds.items() if n != "weight"}
         each = [{n: row[n] for n in kinds} for row in found.rows for _ in range(row["weight"])]
         return Seen(found.what, kinds, each)
 
-    def late_seen(self, step: str) -> Seen:
+    def _late_seen(self, step: str) -> Seen:
         names = self.pond.plan.nodes
         found = step if f"{step}.watermark" not in names else f"{step}.watermark"
-        return looking.table_seen(f"the late rows of {step!r}", self.pond.late(found))
+        return state_inspection.table_seen(f"the late rows of {step!r}", self.pond.late(found))
 
-    def fed_kinds(self, source: str) -> Mapping[str, pa.DataType]:
+    def _fed_kinds(self, source: str) -> Mapping[str, pa.DataType]:
         """The columns of a source or table that can be fed."""
-        return looking.kinds_of(self._fed(source)[0])
+        return state_inspection.kinds_of(self._fed(source)[0])
 
     # -- inside --------------------------------------------------------------------------------
 
     def _give(self) -> None:
-        """Everything that was prepared, in order, to where it belongs."""
+        """Pass everything that was prepared to its source or table, in order."""
         self._clock.at_us = self._now_us
         pending, self._pending = self._pending, []
         for name, what in pending:
             source = self._sources.get(name)
             if source is None:
-                for row in what:  # the inbox keeps them in order, each with its sign
+                for row in what:  # the inbox preserves their order, each with its sign
                     change = self.pond.insert if row["_w"] > 0 else self.pond.delete
                     change(name, [{k: v for k, v in row.items() if k != "_w"}] * abs(row["_w"]))
-            elif isinstance(what, Bound):
+            elif isinstance(what, EventTimeBound):
                 source.push(what)
             elif source.append_only:
                 source.push([{k: v for k, v in row.items() if k != "_w"} for row in what])
@@ -349,7 +458,7 @@ class Harness:
                 source.push(what)
 
     def _fed(self, name: str) -> tuple[pa.Schema, bool]:
-        """The columns of a source or a table, and whether its rows can be taken back."""
+        """The columns of a source or a table, and whether its rows can be retracted."""
         if name in self._sources:
             return self._sources[name].schema, not self._sources[name].append_only
         tables = self._tables()
@@ -375,14 +484,14 @@ class Harness:
                 fed |= {node.step} if node.operator.source is self._sources[source] else set()
             elif not fed.isdisjoint(node.inputs):
                 fed.add(node.step)
-                if hasattr(node.operator, "observe"):
+                if isinstance(node.operator, SetsWatermark):
                     return True
         return False
 
     def _key(self, step: str, key: Any) -> Any:
-        """A key as the dicts have it: the value, or a tuple; a dict names its columns."""
-        node, operator = looking.process_step(self.pond, step)
-        kinds = looking.kinds_of(self.pond.plan.shape(node.inputs[0]).schema)
+        """A key in the form used in dicts: the value, or a tuple; a dict names its columns."""
+        node, operator = state_inspection.process_step(self.pond, step)
+        kinds = state_inspection.kinds_of(self.pond.plan.shape(node.inputs[0]).schema)
         names = operator.key
         if isinstance(key, Mapping):
             given = dict(key)
@@ -401,7 +510,7 @@ class Harness:
 
 
 def as_dict(row: Any) -> dict[str, Any]:
-    """A row however it is given."""
+    """A row as a dict, whatever its form."""
     if isinstance(row, Mapping):
         return dict(row)
     if dataclasses.is_dataclass(row) and not isinstance(row, type):

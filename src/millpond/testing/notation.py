@@ -1,9 +1,8 @@
-"""Rows as text: how transcripts are written, and how differences are shown.
+"""Reads and writes rows as text, for transcripts and for differences.
 
-A row is `column=value` for each column, or a JSON object.  A value is read by
-the type of its column and shown in one way only, so two values are equal if
-and only if they are shown alike: what a difference prints can be put back into
-a test as it stands.
+A row is `column=value` for each column, or a JSON object.  A value is read according to the type of its
+column and has one text form only, so two values are equal if and only if their texts are equal: the output of
+a difference can be pasted into a test unchanged.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ import pyarrow as pa
 
 from millpond.errors import InvalidError
 from millpond.flow.durations import microseconds
-from millpond.operators.python_values import python_values
+from millpond.kernels.python_values import python_values
 
-Kind: TypeAlias = pa.DataType | None  # None: any Python value, kept as a pickle
+Kind: TypeAlias = pa.DataType | None  # None: any Python value, stored as a pickle
 
-DAY = datetime.datetime(2024, 1, 1)  # that of times without one
+DAY = datetime.datetime(2024, 1, 1)  # the date of times without one
 US = datetime.timedelta(microseconds=1)
 EPOCH = datetime.datetime(1970, 1, 1)
 
@@ -37,8 +36,8 @@ _JSON = json.JSONDecoder()
 
 
 @dataclass(frozen=True)
-class Cell:
-    """What is expected of one value: its text, or (with `~`) a part of it."""
+class ExpectedValue:
+    """An expected value: its text, or (with `~`) a substring of it."""
 
     text: str
     part: bool = False
@@ -90,7 +89,7 @@ def show_moment(at: datetime.datetime) -> str:
 
 
 def fit(given: Any, kind: Kind) -> Any:
-    """A Python value as the column holds it; times and the like may be given as text."""
+    """A Python value in the type of the column; times and similar types may be text."""
     if given is None or kind is None:
         return given
     t = pa.types
@@ -141,7 +140,7 @@ def show(value: Any, kind: Kind) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Nested values in the terms of JSON."""
+    """Nested values as JSON values."""
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -161,7 +160,7 @@ def _show_duration(us: int) -> str:
 
 
 def read(text: str, kind: Kind) -> Any:
-    """A bare word as a value of its column."""
+    """Parse a bare word as a value of its column."""
     if text == _NULL:
         return None
     if kind is None or pa.types.is_nested(kind):
@@ -187,27 +186,29 @@ def read(text: str, kind: Kind) -> Any:
 
 
 def row_values(text: str, kinds: Mapping[str, Kind], whose: str) -> dict[str, Any]:
-    """A row to be fed."""
+    """The values of a row to be fed."""
     cells = _cells(text, kinds, whose, patterns=False)
     return {name: value for name, (value, _) in cells.items()}
 
 
-def row_cells(text: str, kinds: Mapping[str, Kind], whose: str) -> dict[str, Cell]:
-    """A row that is expected; `column~text` asks for a part of the value."""
+def expected_values(text: str, kinds: Mapping[str, Kind], whose: str) -> dict[str, ExpectedValue]:
+    """The values of an expected row; `column~text` expects a substring of the value."""
     found = _cells(text, kinds, whose, patterns=True)
     return {
-        name: Cell(value, True) if part else Cell(show(value, kinds[name]))
+        name: ExpectedValue(value, True) if part else ExpectedValue(show(value, kinds[name]))
         for name, (value, part) in found.items()
     }
 
 
-def show_row(row: Mapping[str, Cell | str]) -> str:
-    """The row as it is written; `_w` is its sign."""
-    words = [str(row["_w"].text if isinstance(row["_w"], Cell) else row["_w"])] if "_w" in row else []
+def show_row(row: Mapping[str, ExpectedValue | str]) -> str:
+    """The row in its text form; `_w` is its sign."""
+    words = (
+        [str(row["_w"].text if isinstance(row["_w"], ExpectedValue) else row["_w"])] if "_w" in row else []
+    )
     for name, cell in row.items():
         if name != "_w":
-            part = isinstance(cell, Cell) and cell.part
-            text = cell.text if isinstance(cell, Cell) else cell
+            part = isinstance(cell, ExpectedValue) and cell.part
+            text = cell.text if isinstance(cell, ExpectedValue) else cell
             words.append(f"{name}~{json.dumps(text, ensure_ascii=False)}" if part else f"{name}={text}")
     return " ".join(words) or "(a row without columns)"
 
@@ -267,7 +268,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 def fitted(value: Any, column: str, kinds: Mapping[str, Kind], whose: str) -> Any:
-    """The value as the column holds it, or an error that names both."""
+    """The value in the type of the column, or an error that names both."""
     known(column, kinds, whose)
     try:
         return fit(value, kinds[column])

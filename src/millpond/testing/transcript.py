@@ -1,8 +1,8 @@
-"""Transcripts: a test of a pipeline as text, one event a line.
+"""Transcripts: tests of a pipeline as text, one event per line.
 
-    + trades ts=00:00:01 user=ann amount=3.5     a row; `-` takes one back
-    watermark trades 00:00:10                    event time moves on without a row
-    advance 5s                                   the clock goes on; `at 00:01:00` sets it
+    + trades ts=00:00:01 user=ann amount=3.5     a row; `-` retracts one
+    watermark trades 00:00:10                    event time advances without a row
+    advance 5s                                   the clock advances; `at 00:01:00` sets it
     epoch                                        run what was fed and what is due
     crash                                        kill and reopen; `crash midway`: just before a commit
     rescale 3                                    another parallelism
@@ -11,12 +11,12 @@
       user=ann total=3.5
     expect alerts nothing
 
-`expect` also takes `changes VIEW` (rows with `+` and `-`, since this was last asked), `state STEP NAME`,
-`timers STEP`, `errors`, `late STREAM`, and `view NAME` where a view has one of these names.  `column~"text"`
-expects a part of a value.  Lines that begin with `#` are comments.
+`expect` also takes `changes VIEW` (rows with `+` and `-`, since the last `expect changes`), `state STEP
+NAME`, `timers STEP`, `errors`, `late STREAM`, and `view NAME` if a view has one of these names.
+`column~"text"` expects a substring of a value.  Lines that begin with `#` are comments.
 
 A transcript may name what it tests: `pipeline FILE.py:function` and `source NAME column=type ...`.
-Laws: an error names the line that caused it; what holds for a pipeline holds under every disturbance (laws 2
+Laws: an error names the line that caused it; the results of a pipeline do not depend on disturbances (laws 2
 to 4), so a transcript can be run again with each of them.
 """
 
@@ -40,8 +40,8 @@ import pyarrow as pa
 from millpond.errors import InvalidError, MillpondError
 from millpond.flow.schemas import Like
 from millpond.testing.harness import Harness
-from millpond.testing.notation import Cell, row_cells, row_values, show_row
-from millpond.testing.seen import Seen
+from millpond.testing.notation import ExpectedValue, expected_values, row_values, show_row
+from millpond.testing.row_differences import Seen
 
 Pipeline = Callable[..., Any]
 
@@ -63,7 +63,7 @@ _TYPES: Mapping[str, Any] = {
 
 
 @dataclass
-class Statement:
+class TranscriptStatement:
     """A line and the indented lines below it."""
 
     number: int
@@ -73,7 +73,7 @@ class Statement:
     ends: int = 0  # the last line of the block
 
 
-Edit = tuple[Statement, list[str]]  # an expectation, and the lines below it as they should be
+Edit = tuple[TranscriptStatement, list[str]]  # an expectation, and the corrected lines below it
 
 
 def run_transcript(
@@ -89,17 +89,17 @@ def run_transcript(
     near: str | os.PathLike[str] | None = None,
     **settings: Any,
 ) -> str:
-    """Run a transcript; an AssertionError tells the first expectation that does not hold, by its line.
+    """Run a transcript; an AssertionError reports the first expectation that fails, with its line.
 
-    With `update` nothing fails: expectations that do not hold are written anew in the text it returns.
-    Else it returns the text as it was.  With `disturbed` it is then run again with a crash after every epoch,
-    a crash in the midst of every epoch, a compaction after every epoch, and another parallelism for each:
-    none may make a difference.  `near` is the folder in which `pipeline FILE.py:name` is looked for.
+    With `update` nothing fails: the returned text has the failed expectations rewritten.  Otherwise the text
+    is returned unchanged.  With `disturbed` it is then run again with a crash after every epoch, a crash
+    during every epoch, a compaction after every epoch, and another parallelism for each: none may make a
+    difference.  `near` is the folder that contains the file of `pipeline FILE.py:name`.
     """
     statements = parse(text, name)
     defined: dict[str, Like] = {}
     retracted = set(retracts)
-    events: list[Statement] = []
+    events: list[TranscriptStatement] = []
     for statement in statements:
         with _at(name, statement.number):
             if statement.words[0] == "source":
@@ -173,7 +173,7 @@ def check_transcript(
     update: bool = False,
     **options: Any,
 ) -> None:
-    """Run the transcript in a file; with `update` write what was found into it instead of failing."""
+    """Run the transcript in a file; with `update` write the results into it instead of failing."""
     file = Path(path)
     try:
         text = file.read_text(encoding="utf-8")
@@ -189,9 +189,9 @@ def check_transcript(
 # ---------------------------------------------------------------- reading
 
 
-def parse(text: str, name: str = "transcript") -> list[Statement]:
+def parse(text: str, name: str = "transcript") -> list[TranscriptStatement]:
     """The statements of a transcript, with their blocks."""
-    found: list[Statement] = []
+    found: list[TranscriptStatement] = []
     for number, line in enumerate(text.splitlines(), 1):
         stripped = line.strip()
         if not stripped or stripped.startswith("#"):
@@ -209,11 +209,11 @@ def parse(text: str, name: str = "transcript") -> list[Statement]:
         if verb[:1] in "+-" and verb[1:]:  # written without a space
             verb, rest = verb[0], stripped[1:]
         plain = rest if verb in ("+", "-") else rest.partition(" #")[0]
-        found.append(Statement(number, [verb, *plain.split()], plain.strip(), ends=number))
+        found.append(TranscriptStatement(number, [verb, *plain.split()], plain.strip(), ends=number))
     return found
 
 
-def _source(statement: Statement) -> tuple[str, dict[str, Any], bool]:
+def _source(statement: TranscriptStatement) -> tuple[str, dict[str, Any], bool]:
     """`source NAME column=type ... [retracts]`"""
     words = statement.words[1:]
     back = words[-1:] == ["retracts"]
@@ -239,7 +239,7 @@ def _type(name: str) -> Any:
         ) from error
 
 
-def _load(statement: Statement, folder: Path) -> Pipeline:
+def _load(statement: TranscriptStatement, folder: Path) -> Pipeline:
     """`pipeline FILE.py:function`, beside the transcript, or `pipeline package.module:function`."""
     place, _, function = statement.text.rpartition(":")
     if not place or not function.isidentifier():
@@ -266,7 +266,7 @@ def _file_module(path: Path) -> Any:
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # type hints and pickles look for it there
+    sys.modules[name] = module  # type hints and pickles look up the module there
     spec.loader.exec_module(module)
     return module
 
@@ -274,13 +274,15 @@ def _file_module(path: Path) -> Any:
 # ---------------------------------------------------------------- running
 
 
-def _perform(harness: Harness, statement: Statement, name: str, *, update: bool) -> list[str] | None:
-    """Do what a statement says; the new lines of an expectation that is written anew."""
+def _perform(
+    harness: Harness, statement: TranscriptStatement, name: str, *, update: bool
+) -> list[str] | None:
+    """Execute a statement; returns the new lines of an expectation that is rewritten."""
     verb, *words = statement.words
     match verb, words:
         case "+" | "-", [source, *_]:
             rest = statement.text[len(source) :]
-            row = row_values(rest, harness.fed_kinds(source), repr(source))
+            row = row_values(rest, harness._fed_kinds(source), repr(source))
             if not row:
                 raise InvalidError("this row has no columns", hint=f"write: {verb} {source} column=value ...")
             (harness.feed if verb == "+" else harness.retract)(source, row)
@@ -310,13 +312,13 @@ def _perform(harness: Harness, statement: Statement, name: str, *, update: bool)
     return None
 
 
-def _expect(harness: Harness, statement: Statement, name: str, *, update: bool) -> list[str] | None:
+def _expect(harness: Harness, statement: TranscriptStatement, name: str, *, update: bool) -> list[str] | None:
     words = _target(statement)
     seen = _seen(harness, words, statement)
     block = list(statement.block)
     if statement.words[-1] == NOTHING and words != statement.words[1:]:
         block.insert(0, (statement.number, NOTHING))
-    expected: list[Mapping[str, Cell]] = []
+    expected: list[Mapping[str, ExpectedValue]] = []
     for number, line in block:
         with _at(name, number):
             if line != NOTHING:
@@ -337,52 +339,52 @@ def _expect(harness: Harness, statement: Statement, name: str, *, update: bool) 
     return [INDENT + show_row(row) for row in seen.shown(columns)] or [INDENT + NOTHING]
 
 
-def _target(statement: Statement) -> list[str]:
-    """The words that say what is looked at, without `nothing`."""
+def _target(statement: TranscriptStatement) -> list[str]:
+    """The words that name what is expected, without `nothing`."""
     words = statement.words[1:]
     return words[:-1] if len(words) > 1 and words[-1] == NOTHING else words
 
 
-def _head(statement: Statement) -> str:
-    """The line of an expectation whose rows now lie below it."""
+def _head(statement: TranscriptStatement) -> str:
+    """The first line of an expectation that now has rows below it."""
     return " ".join(["expect", *_target(statement)])
 
 
-def _seen(harness: Harness, words: Sequence[str], statement: Statement) -> Seen:
+def _seen(harness: Harness, words: Sequence[str], statement: TranscriptStatement) -> Seen:
     match words:
         case ["errors"]:
-            return harness.errors_seen()
+            return harness._errors_seen()
         case ["view", view]:
-            return harness.view_seen(view)
+            return harness._view_seen(view)
         case ["changes", view]:
-            return harness.changes_seen(view)
+            return harness._changes_seen(view)
         case ["state", step, state]:
-            return harness.state_seen(step, state)
+            return harness._state_seen(step, state)
         case ["timers", step]:
-            return harness.timers_seen(step)
+            return harness._timers_seen(step)
         case ["late", stream]:
-            return harness.late_seen(stream)
+            return harness._late_seen(stream)
         case [view] if view not in ("view", "changes", "state", "timers", "late"):
-            return harness.view_seen(view)
+            return harness._view_seen(view)
     raise InvalidError(
         f"this expectation cannot be read: expect {statement.text}".strip(),
         hint="expect VIEW, changes VIEW, state STEP NAME, timers STEP, errors or late STREAM",
     )
 
 
-def _expected(line: str, seen: Seen) -> dict[str, Cell]:
-    """A row of a block; of changes with its sign."""
+def _expected(line: str, seen: Seen) -> dict[str, ExpectedValue]:
+    """A row of a block; a row of changes has its sign."""
     if "_w" not in seen.kinds:
-        return row_cells(line, seen.kinds, seen.what)
+        return expected_values(line, seen.kinds, seen.what)
     sign, rest = line[0], line[1:]
     if sign not in "+-":
         raise InvalidError("a change begins with + or -", detail=line)
-    return {"_w": Cell(sign), **row_cells(rest, seen.kinds, seen.what)}
+    return {"_w": ExpectedValue(sign), **expected_values(rest, seen.kinds, seen.what)}
 
 
 @contextlib.contextmanager
 def _at(name: str, number: int, disturbance: str = "") -> Iterator[None]:
-    """Errors with the line that caused them; a line of a block is told before the one above it."""
+    """Add the line to errors that are raised inside; a line of a block is shown before the one above it."""
     place = f"{name}, line {number}"
     if disturbance:
         place += f" (with {disturbance} at every epoch)"

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import duckdb
 
-from millpond.sql.clock import macros
+from millpond.sql.binding.now import macros
 from tests.sql.fuzz.functions import MACROS, PYTHON
 from tests.sql.world import Rows, plain
 
@@ -48,7 +48,7 @@ class Duck:
         for statement in MACROS:
             self.con.execute(statement)
         for name, (takes, gives, function) in PYTHON.items():
-            self.con.create_function(name, function, takes, gives)
+            self.con.create_function(name, function, takes, gives)  # type: ignore[arg-type]
 
     def run(self, statement: str) -> str | None:
         try:

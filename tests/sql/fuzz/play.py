@@ -10,11 +10,12 @@ import collections
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import millpond
 from millpond.clock import ManualClock
 from millpond.errors import InvalidError, MillpondError
-from millpond.sql.parse import statements
+from millpond.sql.text.parse import statements
 from tests.sql.fuzz.cases import Case, Change, Edit, Shake, View, reads
 from tests.sql.fuzz.dialect import WATERMARKS
 from tests.sql.fuzz.divergences import is_known, why
@@ -83,7 +84,12 @@ class Play:
         self.pond = self.opened(case.shakes[0] if case.shakes else Shake())
 
     def opened(self, shake: Shake) -> millpond.Pond:
-        settings = {"engine": "inline", "checks": True, "durable": False, "retain_epochs": 1000}
+        settings: dict[str, Any] = {
+            "engine": "inline",
+            "checks": True,
+            "durable": False,
+            "retain_epochs": 1000,
+        }
         return millpond.open(self.path, parallelism=shake.parallelism, clock=self.clock, **settings)
 
     def close(self) -> None:
@@ -116,8 +122,10 @@ class Play:
             self.pond.sql("FLUSH")
             self.pond.drain()  # also what the clock makes due
             self.compare_all(number)
-            told = tuple(list(engine.told) for engine in self.engines)
-            kept = Moment(self.pond.epoch, told, dict(self.there), self.streams.copy(), self.names.copy())
+            told_so_far = tuple(list(engine.told) for engine in self.engines)
+            kept = Moment(
+                self.pond.epoch, told_so_far, dict(self.there), self.streams.copy(), self.names.copy()
+            )
             self.moments.append(kept)
         for check in (check_past, check_changes):
             self.outcome.wrong.update(check(self.pond, self.shown, self.outcome.compared))

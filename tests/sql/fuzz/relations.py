@@ -100,8 +100,8 @@ class Relations(Expressions):
             scope = [(f"{alias}.{t.rsplit(' ', 1)[1]}", k) for t, (_, k) in zip(texts, both, strict=True)]
             inner = f"SELECT {', '.join(texts)} FROM {a.text}, {b.text} WHERE {' AND '.join(asked)}"
             return Relation(f"({inner}) AS {alias}", scope)
-        scope = a.scope if kind in ("SEMI JOIN", "ANTI JOIN") else both
-        return Relation(f"{a.text} {kind} {b.text} ON {' AND '.join(asked)}", scope)
+        shown = a.scope if kind in ("SEMI JOIN", "ANTI JOIN") else both
+        return Relation(f"{a.text} {kind} {b.text} ON {' AND '.join(asked)}", shown)
 
     def _using(self, a: Relation, b: Relation, kind: str) -> Relation:
         """USING and NATURAL: the columns that are merged are read no more, which of them they are is its matter."""

@@ -117,7 +117,7 @@ def _queries(text: str) -> Iterator[str]:
             yield made
 
 
-def _edited(tree: exp.Expression) -> Iterator[exp.Expression]:
+def _edited(tree: exp.Expr) -> Iterator[exp.Expr]:
     for number, node in enumerate(list(tree.walk())):
         for edit in _edits(node):
             copy = tree.copy()
@@ -127,20 +127,20 @@ def _edited(tree: exp.Expression) -> Iterator[exp.Expression]:
                 yield found if target is copy else copy
 
 
-def _edits(node: exp.Expression) -> Iterator[Callable[[exp.Expression], exp.Expression | None]]:
+def _edits(node: exp.Expr) -> Iterator[Callable[[exp.Expr], exp.Expr | None]]:
     """Each changes a copy of the node in place, and returns what stands for it."""
 
     def keep(
-        child: Callable[[exp.Expression], exp.Expression | None],
-    ) -> Callable[[exp.Expression], exp.Expression | None]:
-        def edit(target: exp.Expression) -> exp.Expression | None:
+        child: Callable[[exp.Expr], exp.Expr | None],
+    ) -> Callable[[exp.Expr], exp.Expr | None]:
+        def edit(target: exp.Expr) -> exp.Expr | None:
             found = child(target)
             return target.replace(found.copy()) if found is not None else None
 
         return edit
 
-    def drop(arg: str, n: int | None = None) -> Callable[[exp.Expression], exp.Expression | None]:
-        def edit(target: exp.Expression) -> exp.Expression | None:
+    def drop(arg: str, n: int | None = None) -> Callable[[exp.Expr], exp.Expr | None]:
+        def edit(target: exp.Expr) -> exp.Expr | None:
             if n is None:
                 target.set(arg, None)
             else:
@@ -187,9 +187,7 @@ def _edits(node: exp.Expression) -> Iterator[Callable[[exp.Expression], exp.Expr
     if isinstance(node, exp.Case | exp.Coalesce | exp.Func) and not isinstance(
         node, exp.AggFunc | exp.Connector | exp.Binary
     ):
-        yield keep(
-            lambda t: t.args.get("default") or (t.this if isinstance(t.this, exp.Expression) else None)
-        )
+        yield keep(lambda t: t.args.get("default") or (t.this if isinstance(t.this, exp.Expr) else None))
     if isinstance(node, exp.Filter | exp.Window):
         yield keep(lambda t: t.this)
     if isinstance(node, exp.Exists | exp.In | exp.Connector | exp.Predicate):

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 import millpond
-from millpond.cli.sending import Sent, answer, send
+from millpond.cli.command_answer import answer
 from millpond.control import lease
-from millpond.engine.worker import Worker
+from millpond.control.inbox_sender import InboxSender, Sent
+from millpond.engine.task.worker import Worker
 from millpond.errors import InvalidError
 from millpond.serve.reader import Reader
-from millpond.state import history
 from millpond.state.inbox import beyond
+from millpond.state.manifest import history
 from tests.unit.cli.ponds import ask, ask_json, define, make, sales
 
 
@@ -81,9 +82,7 @@ def test_a_silent_pipeline_is_waited_for_and_then_told_apart(tmp_path: Path) -> 
         slept.append(seconds)
         clock[0] += seconds
 
-    sent = send(
-        reader.store,
-        reader.head(),
+    sent = InboxSender(reader.store).send(
         "rescale",
         {"parallelism": 2},
         wait_s=1.0,
@@ -99,9 +98,7 @@ def test_a_silent_pipeline_is_waited_for_and_then_told_apart(tmp_path: Path) -> 
         assert last is not None
         lease.beat(reader.store, last.number + 1, "elsewhere:1")
 
-    sent = send(
-        reader.store,
-        reader.head(),
+    sent = InboxSender(reader.store).send(
         "rescale",
         {"parallelism": 2},
         wait_s=1.0,
@@ -109,14 +106,14 @@ def test_a_silent_pipeline_is_waited_for_and_then_told_apart(tmp_path: Path) -> 
         sleep=renew,
     )
     assert sent == Sent(2, None, True)
-    assert "the running pipeline has not come to it yet" in answer(sent, "done", "rescale").sentence
+    assert "the running pipeline has not executed it yet" in answer(sent, "done", "rescale").sentence
 
 
 def test_a_refused_command_is_an_error(tmp_path: Path) -> None:
     """Only a rollback whose epoch is collected in between is refused; the history says so."""
     path = make(tmp_path / "pond")
     reader = Reader(Worker(millpond.open(path).store))
-    send(reader.store, reader.head(), "rollback", {"epoch": 77}, wait_s=0)
+    InboxSender(reader.store).send("rollback", {"epoch": 77}, wait_s=0)
     source = sales()
     source.push([{"shop": "a", "price": 10}])
     with define(tmp_path / "pond", source) as pond:
@@ -133,7 +130,7 @@ def test_a_refused_command_is_an_error(tmp_path: Path) -> None:
     ("args", "message"),
     [
         (("rescale", "0"), "from 1 to 32768"),
-        (("savepoint", "17"), "cannot be named by a number"),
+        (("savepoint", "17"), "cannot be the name of a savepoint"),
         (("savepoint", "nope", "--drop"), "no savepoint named 'nope'"),
         (("rollback", "99"), "there is no epoch 99 yet"),
     ],
@@ -145,6 +142,16 @@ def test_wrong_commands_never_reach_the_inbox(tmp_path: Path, args: tuple[str, .
     found = ask(args[0], path, *args[1:])
     assert found.code == 2 and message in found.err
     assert len(beyond(store, 0)) == before
+
+
+@pytest.mark.parametrize(
+    "args", [("rescale", "2"), ("savepoint", "a"), ("rollback", "1"), ("clear", "errors")]
+)
+def test_a_folder_that_is_no_pond_gets_no_inbox(tmp_path: Path, args: tuple[str, ...]) -> None:
+    path = str(tmp_path / "nothing")
+    words = (*args, path) if args[0] == "clear" else (args[0], path, *args[1:])
+    assert ask(*words).code != 0
+    assert not (tmp_path / "nothing" / "inbox").exists()
 
 
 def test_errors_are_fields_in_json(tmp_path: Path) -> None:

@@ -17,16 +17,16 @@ from millpond.cli.arguments import open_reader
 from millpond.cli.commands import demo as command
 from millpond.cli.demo import feed as feeds
 from millpond.cli.demo import story
-from millpond.cli.demo.feed import Feed, SliceClock
+from millpond.cli.demo.feed import DemoFeed, SliceClock
 from millpond.cli.demo.pipeline import BATCH, batch, define, same
 from millpond.cli.demo.process import PipelineProcess
-from millpond.cli.output import Column, Rows
+from millpond.cli.output import OutputColumn, TablePart
 from millpond.cli.screen import LiveScreen, LogScreen, SilentScreen
 from millpond.clock import ManualClock
 from millpond.errors import DataError, InvalidError, UnavailableError
-from millpond.state import history
+from millpond.state.manifest import history
 
-FEED = Feed(events=2_000, per_second=100_000, slices=4)
+FEED = DemoFeed(events=2_000, per_second=100_000, slices=4)
 
 
 class Heard(SilentScreen):
@@ -39,7 +39,7 @@ class Heard(SilentScreen):
         self.said.append((text, good))
 
 
-def run_to_the_end(path: Path, feed: Feed) -> None:
+def run_to_the_end(path: Path, feed: DemoFeed) -> None:
     clock = ManualClock(0)
     with millpond.open(path, engine="inline", durable=False, parallelism=2) as pond:
         define(pond, feed, clock)
@@ -84,13 +84,13 @@ def test_the_feed_knows_what_is_done_and_how_late_it_is() -> None:
         "auctions": {"next": 500, "start_us": 0},
         "inbox": 3,
     }
-    feed = Feed(events=2_000, per_second=1_000)
+    feed = DemoFeed(events=2_000, per_second=1_000)
     assert feed.done(positions) == 500
     assert feed.done({"bids": {"next": 9}}) == 0
     assert feed.lag_s(positions, now_us=1_200_000) == 0.7
     assert feed.lag_s(positions, now_us=10**12) == 1.5  # no more than there are
     assert feed.lag_s({}, now_us=10**12) == 0
-    assert Feed.decode(feed.encode()) == feed
+    assert DemoFeed.decode(feed.encode()) == feed
     clock = feed.clock(positions)
     assert clock.now_us() == 500_000
     assert clock.next_slice() == 500_000 + 67_000
@@ -127,10 +127,10 @@ def told(screen: LogScreen) -> None:
         screen.waiting("looking")
         for n in range(20):
             screen.progress(
-                (Column("epoch", right=True, width=6), Column("note")), {"epoch": n, "note": None}
+                (OutputColumn("epoch", right=True, width=6), OutputColumn("note")), {"epoch": n, "note": None}
             )
         screen.say("it holds", good=True)
-        screen.show(Rows("top", (Column("k"),), [{"k": "x"}]))
+        screen.show(TablePart("top", (OutputColumn("k"),), [{"k": "x"}]))
 
 
 def test_a_log_has_a_line_for_everything_and_no_control_codes() -> None:
@@ -157,9 +157,9 @@ def test_a_terminal_keeps_the_end_of_the_table() -> None:
 def test_the_command_chooses_the_feed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from tests.unit.cli.ponds import ask_json
 
-    played: list[tuple[str, Feed]] = []
+    played: list[tuple[str, DemoFeed]] = []
 
-    def play(path: str, feed: Feed, screen: object) -> dict[str, Any]:
+    def play(path: str, feed: DemoFeed, screen: object) -> dict[str, Any]:
         played.append((path, feed))
         return {"seconds": 1.0}
 

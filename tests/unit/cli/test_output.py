@@ -8,22 +8,23 @@ import json
 import pytest
 
 from millpond.cli.json_output import JsonOutput
-from millpond.cli.output import Column, Facts, Rows, Said, Text, make_output
+from millpond.cli.output import FactsPart, MessagePart, OutputColumn, TablePart, TextPart
+from millpond.cli.output_formats import make_output
 from millpond.cli.text_output import TextOutput
 from millpond.cli.values import count, json_of, size
 from millpond.errors import ConflictError, InvalidError
 
 PARTS = (
-    Facts({"epoch": 3, "bytes": 2048}, (Column("bytes", "size", size),)),
-    Rows(
+    FactsPart({"epoch": 3, "bytes": 2048}, (OutputColumn("bytes", "size", size),)),
+    TablePart(
         "rows",
-        (Column("k"), Column("n", "how many", count, right=True)),
+        (OutputColumn("k"), OutputColumn("n", "how many", count, right=True)),
         [{"k": None, "n": 12345}],
         "one row",
         {"total": 1},
     ),
-    Text("plan", "level 0\n  a [b] -> c"),
-    Said("done in epoch 3", {"status": "done"}),
+    TextPart("plan", "level 0\n  a [b] -> c"),
+    MessagePart("done in epoch 3", {"status": "done"}),
 )
 
 
@@ -84,7 +85,7 @@ def test_json_is_one_object_with_the_values_themselves() -> None:
 
 def test_an_empty_table_says_so() -> None:
     out = io.StringIO()
-    TextOutput(out).write(Rows("views", (Column("view"),), []))
+    TextOutput(out).write(TablePart("views", (OutputColumn("view"),), []))
     assert out.getvalue().strip() == "no views"
 
 

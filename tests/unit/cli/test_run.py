@@ -13,15 +13,15 @@ import pytest
 from rich.console import Console
 
 import millpond
-from millpond.cli.commands.run import Run, interrupts
+from millpond.cli.commands.run import RunProgress, interrupts
 from millpond.cli.loading import load, open_for
 from millpond.cli.screen import LiveScreen, LogScreen, SilentScreen
 from millpond.cli.text_output import TextOutput
 from millpond.control import lease
 from millpond.errors import InvalidError
 from millpond.pond import Pond
-from millpond.pond.watch import Watch
-from millpond.state.store import open_store
+from millpond.pond.listeners import Listeners
+from millpond.state.store.store import open_store
 from tests.unit.cli.ponds import ask, ask_json, define, sales
 
 FILE = """
@@ -70,7 +70,7 @@ def test_until_idle(file: str, tmp_path: Path) -> None:
     rows = ask_json("read", where, "rows")["rows"]
     assert sorted(r["v"] for r in rows) == [0, 2, 4, 6, 8]
     again = ask("run", file, "-p", where, "--engine", "inline", "--drain", "--parallelism", "2")
-    assert again.code == 0 and "0 rows in 0 epochs" in again.out and "nothing more to give" in again.out
+    assert again.code == 0 and "0 rows in 0 epochs" in again.out and "no more rows" in again.out
     assert ask_json("show", where, "2")["parallelism"] == 2
 
 
@@ -81,13 +81,13 @@ def test_a_standby_says_whom_it_waits_for(file: str, tmp_path: Path, monkeypatch
     last = lease.latest(store)
     assert last is not None
     number = lease.beat(store, last.number + 1, "elsewhere:1")
-    waits_for = Watch.waits_for
+    waits_for = Listeners.waits_for
 
-    def released(watch: Watch, holder: str) -> None:
+    def released(watch: Listeners, holder: str) -> None:
         waits_for(watch, holder)
         lease.beat(store, number, "elsewhere:1", released=True)
 
-    monkeypatch.setattr(Watch, "waits_for", released)
+    monkeypatch.setattr(Listeners, "waits_for", released)
     done = ask("run", file, "-p", str(where), "--engine", "inline", "--drain", "--standby")
     assert done.code == 0 and "elsewhere:1 runs this pond" in done.out
 
@@ -117,7 +117,7 @@ def test_some_epochs(tmp_path: Path) -> None:
         "    pond.stream('bids', source).key_by('auction').aggregate(n='count(*)').view('n')\n"
     )
     done = ask("run", str(path), "--pond", str(tmp_path / "pond"), "--engine", "inline", "--epochs", "3")
-    assert done.code == 0 and "3 epochs were asked for" in done.out
+    assert done.code == 0 and "3 was reached" in done.out
     assert "epoch 0, 0 rows" in done.out  # the progress, as a log
 
 
@@ -155,7 +155,7 @@ def test_bad_files(tmp_path: Path, text: str, message: str) -> None:
 
 
 def test_wrong_calls(file: str, tmp_path: Path) -> None:
-    assert "where is the pond?" in ask("run", file).err
+    assert "the option --pond is missing" in ask("run", file).err
     assert "cannot be read" in ask("run", str(tmp_path / "nowhere.py"), "--pond", "p").err
     found = ask("run", file, "--pond", str(tmp_path / "p"), "--engine", "flink")
     assert found.code == 2 and "no engine named 'flink'" in found.err
@@ -200,9 +200,9 @@ def pipeline(pond):
         assert sum(pond.read("v")["n"].to_pylist()) == sum(pond.read("v", epoch=1)["n"].to_pylist()) > 0
 
 
-def running(tmp_path: Path, times: int) -> tuple[Run, Pond]:
+def running(tmp_path: Path, times: int) -> tuple[RunProgress, Pond]:
     pond = define(tmp_path / "pond", sales(), poll_ms=10)
-    made = Run(Interrupting(times), pond, None)
+    made = RunProgress(Interrupting(times), pond, None)
     pond.on_epoch(made.committed)
     return made, pond
 
@@ -258,7 +258,7 @@ def test_a_drain_shows_how_much_is_done(tmp_path: Path) -> None:
 
     opened = open_for(load(str(path)), str(tmp_path / "pond"), "inline", None, epoch_rows_max=500)
     with opened:
-        made = Run(Watching(), opened, None, until_idle=True)
+        made = RunProgress(Watching(), opened, None, until_idle=True)
         opened.on_epoch(made.committed)
         opened.drain()
     parts = [done for done in shown if done is not None]

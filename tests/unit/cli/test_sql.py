@@ -118,5 +118,5 @@ def test_a_pipeline_in_sql(tmp_path: Path) -> None:
     assert call("sql", path, "-c", "SELECT n FROM n", "-o", "csv").stdout == "n\n920\n"
     file.write_text("CREATE TABLE t (a int); INSERT INTO t VALUES (1)")
     wrong = call("run", str(file), "--pond", path, "--engine", "inline", "--until-idle")
-    assert wrong.exit_code == 2 and "only defines" in wrong.stderr
+    assert wrong.exit_code == 2 and "has only definitions" in wrong.stderr
     assert "bid" in call("explain", path).output

@@ -79,7 +79,7 @@ def test_export(pond: str, tmp_path: Path) -> None:
     ("args", "message"),
     [
         (("get", "{pond}", "by_shap"), "did you mean 'by_shop'?"),
-        (("get", "{pond}", STEP, "gruppen"), f"step '{STEP}' keeps groups"),
+        (("get", "{pond}", STEP, "gruppen"), f"step '{STEP}' has groups"),
         (("get", "{pond}", "by_shop", "a,b", "--epoch", "99"), "there is no epoch 99 yet"),
         (("get", "{pond}", "by_shop", "[1"), "JSON list"),
         (("get", "{pond}", "by_shop", '["a", "b"]'), "the key has 1 columns"),
@@ -111,7 +111,7 @@ def test_keys_of_several_typed_columns(tmp_path: Path) -> None:
     assert ask_json("state", "get", where, "t", "2026-01-02,3")["total"] == 1
     assert ask_json("state", "get", where, "t", '["2026-01-02", 4]')["total"] == 0
     found = ask("state", "get", where, "t", "someday,3")
-    assert found.code == 2 and "'someday' is no date32" in found.err
+    assert found.code == 2 and "'someday' is not a valid date32" in found.err
 
 
 def test_pickled_values_are_told_by_their_size() -> None:

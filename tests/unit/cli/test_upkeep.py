@@ -9,12 +9,13 @@ import pytest
 import millpond
 from millpond.cli.upkeep import RunningError, retained, taken_over
 from millpond.control import lease
-from millpond.engine.worker import Worker
+from millpond.engine.task.worker import Worker
 from millpond.errors import ConflictError
 from millpond.plan.nodes import Plan, SinkNode
 from millpond.serve.reader import Reader
-from millpond.state import history, inbox
-from millpond.state.manifest import Manifest
+from millpond.state import inbox
+from millpond.state.manifest import history
+from millpond.state.manifest.manifest import Manifest
 from tests.unit.cli.ponds import ask, ask_json, define, make, sales
 from tests.waiting import until
 

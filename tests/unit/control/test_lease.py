@@ -6,8 +6,8 @@ import pytest
 
 from millpond.control import lease
 from millpond.control.lease import Beat, Keeper, beat, latest, silent_for
-from millpond.state.memory_store import MemoryStore
-from millpond.state.store import Data, Put, StoreError
+from millpond.state.store.memory_store import MemoryStore
+from millpond.state.store.store import Data, Put, StoreError
 from tests.waiting import until
 
 

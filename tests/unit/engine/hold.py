@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, Wake, by_key
-from millpond.state.table_spec import TableSpec
+from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult, Wake, by_key
+from millpond.operators.traits import FiresByTime
+from millpond.state.tables.table_spec import TableSpec
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 HELD = pa.schema([*SCHEMA, pa.field("at", pa.int64())])
@@ -24,7 +25,7 @@ def hold(delay_us: int, width_us: int = SECOND, *, lets_go: bool = True) -> Any:
     """
 
     @dataclass(frozen=True)
-    class Hold:
+    class Hold(FiresByTime):
         delay_us: int
         width_us: int
         lets_go: bool
@@ -47,7 +48,7 @@ def hold(delay_us: int, width_us: int = SECOND, *, lets_go: bool = True) -> Any:
             (wake,) = binding.wakes
             return wake.table in earliest and wake.due(earliest[wake.table], now_us)
 
-        def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+        def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
             (delta,) = inputs
             name = binding.tables[0].name
             changes: tuple[Change, ...] = ()
@@ -56,6 +57,6 @@ def hold(delay_us: int, width_us: int = SECOND, *, lets_go: bool = True) -> Any:
                 changes = (Change(name, delta.select(["k", "v"]).append_column("at", at)),)
             over = ctx.now_us // self.width_us
             out = ctx.table(name, below_bucket=over).scan().drop_columns(["_h"])
-            return Result(out, changes, drops=((name, over),) if self.lets_go else ())
+            return StepResult(out, changes, drops=((name, over),) if self.lets_go else ())
 
     return Hold(delay_us, width_us, lets_go)

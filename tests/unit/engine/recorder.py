@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from millpond.operators.operator import Binding, Context, Inputs, Result, Shape, by_key
+from millpond.operators.operator import Binding, Context, Inputs, Shape, StepResult, by_key
 
 
 def recorder(asks: bool = True) -> Any:
@@ -31,10 +31,10 @@ def recorder(asks: bool = True) -> Any:
             columns = frozenset(binding.shape.schema.names) - {"place", "origin"}
             return (columns | {"_o"} if self.asks else columns,)
 
-        def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+        def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
             (delta,) = inputs
             if delta is None:
-                return Result()
+                return StepResult()
             origin = np.full(delta.num_rows, -1)
             if "_o" in delta.column_names:
                 origin = delta.column("_o").to_numpy()
@@ -47,6 +47,6 @@ def recorder(asks: bool = True) -> Any:
                 met[k] = place[-1] + 1
             names = [n for n in binding.shape.schema.names if n in delta.column_names]
             out = delta.select(names).append_column("place", pa.array(place, pa.int64()))
-            return Result(out.append_column("origin", pa.array(origin)))
+            return StepResult(out.append_column("origin", pa.array(origin)))
 
     return Recorder(asks)

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millpond.engine.coordinator import Policy
-from millpond.engine.fill_turns import CHUNK_ROWS
-from millpond.engine.protocol import (
-    Changed,
+from millpond.engine.change.backfill_schedule import CHUNK_ROWS
+from millpond.engine.coordinator.policy import Policy
+from millpond.engine.coordinator.protocol import (
+    BackfillBegun,
+    BackfillChunkDone,
     ChangeFailed,
     ChangePlan,
     Deliver,
     Delivered,
-    FillBegun,
-    FillMore,
-    FillMoved,
     Halt,
     HeadRead,
+    PlanChanged,
     Polled,
     PollSources,
-    Program,
+    ProgramSummary,
     PutLost,
     PutManifest,
     PutUnknown,
@@ -27,14 +26,25 @@ from millpond.engine.protocol import (
     ReadBack,
     ReadBackDone,
     ReadHead,
+    RunBackfillChunk,
 )
 from millpond.errors import ConflictError, InvalidError
-from millpond.state.filling import Fill
-from millpond.state.manifest import Manifest, is_kept, run_id
-from tests.unit.engine.test_coordinator import DOWN, command, created, epoch, head, made, none, one, ref
+from millpond.state.manifest.backfill_progress import BackfillProgress
+from millpond.state.manifest.manifest import Manifest, is_kept, run_id
+from tests.unit.engine.coordinator.test_coordinator import (
+    DOWN,
+    command,
+    created,
+    epoch,
+    head,
+    made,
+    none,
+    one,
+    ref,
+)
 
-PROGRAM = Program("catalog/2", ("in",), ("s2",), {}, frozenset({"t", "new"}))
-CHANGED = Changed(
+PROGRAM = ProgramSummary("catalog/2", ("in",), ("s2",), {}, frozenset({"t", "new"}))
+CHANGED = PlanChanged(
     PROGRAM,
     (ref(2, "new"),),
     frozenset({"old"}),
@@ -157,37 +167,37 @@ def test_a_rollback_takes_up_the_program_of_its_epoch() -> None:
 
 # -- one that takes long ---------------------------------------------------------------
 
-FILL = Fill(6, "catalog/2", ("new",), ("new", "copy"), 1, (("t", 2, 5, 50),), 0, 5, 10)
+FILL = BackfillProgress(6, "catalog/2", ("new",), ("new", "copy"), 1, (("t", 2, 5, 50),), 0, 5, 10)
 
 
-def filling() -> tuple[object, FillMore]:
+def filling() -> tuple[object, RunBackfillChunk]:
     coordinator, _ = asked()
-    m = one(coordinator.handle(FillBegun(FILL)), PutManifest).manifest
+    m = one(coordinator.handle(BackfillBegun(FILL)), PutManifest).manifest
     assert (m.epoch, m.kind, m.catalog, m.positions["inbox"]) == (2, "epoch", "catalog/1", 7)
     assert m.filling == FILL and Manifest.decode(m.encode()) == m
-    return coordinator, one(coordinator.handle(PutWon()), FillMore)
+    return coordinator, one(coordinator.handle(PutWon()), RunBackfillChunk)
 
 
-def chunk(done: int, epoch: int) -> FillMoved:
+def chunk(done: int, epoch: int) -> BackfillChunkDone:
     moved = replace(FILL, done=done, chunks=done, rows=5 * done)
-    return FillMoved(
+    return BackfillChunkDone(
         moved, (replace(ref(epoch, "new"), kind="merge"), replace(ref(epoch, "copy"), kind="merge")), 5, 1.0
     )
 
 
 def test_a_chunk_joins_the_next_commit_whatever_that_is_for() -> None:
     coordinator, ask = filling()
-    assert (ask.base, ask.epoch, ask.fill) == (head(coordinator), 3, FILL)
+    assert (ask.base, ask.epoch, ask.progress) == (head(coordinator), 3, FILL)
     one(coordinator.handle(chunk(1, 3)), PollSources)
     m = one(coordinator.handle(command("rescale", number=7, parallelism=3)), PutManifest).manifest
     assert m.filling is not None and (m.filling.done, m.parallelism) == (1, 3)
     assert [r.table for r in m.added] == ["new", "copy"]
-    ask = one(coordinator.handle(PutWon()), FillMore)
-    assert (ask.fill.done, ask.parallelism) == (1, 3)
+    ask = one(coordinator.handle(PutWon()), RunBackfillChunk)
+    assert (ask.progress.done, ask.parallelism) == (1, 3)
     one(coordinator.handle(chunk(2, 4)), PollSources)
     m = one(coordinator.handle(Polled(0, {})), PutManifest).manifest
     assert m.filling is not None and m.filling.done == 2, "also where nothing else is to be committed"
-    one(coordinator.handle(PutWon()), FillMore)
+    one(coordinator.handle(PutWon()), RunBackfillChunk)
     last = replace(CHANGED, tables_gone=frozenset({"old/rows", "copy"}), runs=())
     m = one(coordinator.handle(last), PutManifest).manifest
     assert (m.kind, m.catalog, m.filling) == ("change", "catalog/2", None)
@@ -201,15 +211,15 @@ def test_the_floor_waits_for_what_a_fill_reads() -> None:
         epoch(coordinator, ref(number))
     at = head(coordinator).epoch
     one(coordinator.handle(command("change", number=6, catalog="catalog/2")), ChangePlan)
-    coordinator.handle(FillBegun(replace(FILL, base=at)))
+    coordinator.handle(BackfillBegun(replace(FILL, base=at)))
     for done in range(1, 4):
-        one(coordinator.handle(PutWon()), FillMore)
-        coordinator.handle(replace(chunk(done, at + 1 + done), fill=replace(FILL, base=at, done=done)))
+        one(coordinator.handle(PutWon()), RunBackfillChunk)
+        coordinator.handle(replace(chunk(done, at + 1 + done), progress=replace(FILL, base=at, done=done)))
         m = one(coordinator.handle(Polled(0, {})), PutManifest).manifest
         assert m.floor == at < m.epoch - 1
     later = replace(FILL, since=at, base=at + 3)
-    one(coordinator.handle(PutWon()), FillMore)
-    coordinator.handle(replace(chunk(1, at + 5), fill=later))
+    one(coordinator.handle(PutWon()), RunBackfillChunk)
+    coordinator.handle(replace(chunk(1, at + 5), progress=later))
     assert one(coordinator.handle(Polled(0, {})), PutManifest).manifest.floor == at
 
 
@@ -217,7 +227,7 @@ def test_programs_change_one_after_the_other() -> None:
     coordinator, _ = filling()
     coordinator.handle(chunk(1, 3))
     m = one(coordinator.handle(command("change", number=7, catalog="catalog/3")), PutManifest).manifest
-    assert "changed by somebody else meanwhile: new is being filled" in m.metrics["refused"]
+    assert "changed by somebody else meanwhile: new is being backfilled" in m.metrics["refused"]
     assert m.filling is not None and m.filling.done == 1
 
 
@@ -225,7 +235,7 @@ def test_a_chunk_that_fails_for_now_is_tried_again_and_one_that_cannot_be_ends_i
     coordinator, _ = filling()
     coordinator.handle(chunk(1, 3))
     one(coordinator.handle(Polled(0, {})), PutManifest)
-    ask = one(coordinator.handle(PutWon()), FillMore)
+    ask = one(coordinator.handle(PutWon()), RunBackfillChunk)
     assert coordinator.handle(ChangeFailed(DOWN)) == [ask]
     m = one(coordinator.handle(ChangeFailed(InvalidError("no"))), PutManifest).manifest
     assert (m.filling, m.metrics) == (None, {"refused": "inbox 6: change refused: no"})
@@ -256,7 +266,7 @@ def test_who_takes_over_goes_on_with_it_unless_with_another_program() -> None:
     other.start()
     taken = one(other.handle(left), PutManifest).manifest
     assert taken.filling is not None and taken.filling.done == 1
-    assert one(other.handle(PutWon()), FillMore).fill.done == 1
+    assert one(other.handle(PutWon()), RunBackfillChunk).progress.done == 1
     more = made(change="catalog/9", based_on="catalog/1")
     more.start()
     taken = one(more.handle(left), PutManifest).manifest

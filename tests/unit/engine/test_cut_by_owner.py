@@ -9,11 +9,12 @@ import pyarrow as pa
 import pytest
 
 from millpond import hashing
-from millpond.engine.placing import CHUNK_ROWS_MIN, cut_by_owner
+from millpond.engine.task.partitioning import cut_by_owner
+from millpond.tuning import DEAL_CHUNK_ROWS_MIN
 
 
 @pytest.mark.parametrize("targets", [1, 2, 7])
-@pytest.mark.parametrize("chunks", [[0], [5], [CHUNK_ROWS_MIN * 2, 0, CHUNK_ROWS_MIN], [3, 1, 4]])
+@pytest.mark.parametrize("chunks", [[0], [5], [DEAL_CHUNK_ROWS_MIN * 2, 0, DEAL_CHUNK_ROWS_MIN], [3, 1, 4]])
 @pytest.mark.parametrize("ordered", [False, True])
 def test_every_row_goes_to_its_owner(targets: int, chunks: list[int], ordered: bool) -> None:
     count = sum(chunks)

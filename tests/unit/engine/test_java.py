@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from millpond.engine.spark_session import (
+from millpond.engine.spark.session import (
     COMPILE_LATER,
     JAVA_ENVIRONMENT,
     JAVA_OPTIONS,

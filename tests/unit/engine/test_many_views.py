@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 import millpond
-from millpond.engine import worker
 from millpond.engine.inline import InlineEngine
-from millpond.engine.worker import Worker
+from millpond.engine.task import worker
+from millpond.engine.task.worker import Worker
 from millpond.sources.memory import MemorySource
-from millpond.state.store import open_store
+from millpond.state.store.store import open_store
 
 VIEWS = 12
 
@@ -65,13 +65,13 @@ def test_what_merges_have_opened_is_let_go(tmp_path: Path, monkeypatch: pytest.M
 
 
 def added(pond: millpond.Pond, epoch: int) -> Any:
-    from millpond.state import history
+    from millpond.state.manifest import history
 
     return history.read_manifest(pond.store, epoch).added
 
 
 def test_a_few_rows_are_one_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(InlineEngine, "rows_alone", 50)
+    monkeypatch.setattr(InlineEngine, "single_task_rows_max", 50)
     with millpond.open(tmp_path / "pond", engine="inline", parallelism=3, durable=False) as pond:
         define(pond)
         tasks = []
@@ -102,7 +102,7 @@ TIMED = pa.schema([("at", pa.timestamp("us")), ("x", pa.int64())])
 
 
 def test_rows_that_wait_for_time_count_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(InlineEngine, "rows_alone", 50)
+    monkeypatch.setattr(InlineEngine, "single_task_rows_max", 50)
     source = MemorySource(TIMED)
     with millpond.open(tmp_path / "pond", engine="inline", parallelism=4, durable=False) as pond:
         windows(pond, source).view("v")
@@ -119,7 +119,7 @@ def half(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_rows_of_users_functions_count_tenfold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(InlineEngine, "rows_alone", 50)
+    monkeypatch.setattr(InlineEngine, "single_task_rows_max", 50)
     source = MemorySource(TIMED)
     with millpond.open(tmp_path / "pond", engine="inline", parallelism=4, durable=False) as pond:
         pond.stream("s", source, event_time="at", delay="1s").map(half, schema={"y": int}).view("v")
@@ -130,7 +130,7 @@ def test_rows_of_users_functions_count_tenfold(tmp_path: Path, monkeypatch: pyte
 def test_a_commit_of_merges_does_not_forget_what_tasks_took(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(InlineEngine, "rows_alone", 50)
+    monkeypatch.setattr(InlineEngine, "single_task_rows_max", 50)
     source = MemorySource(TIMED)
     with millpond.open(tmp_path / "pond", engine="inline", parallelism=4, durable=False) as pond:
         windows(pond, source).view("v")
@@ -142,12 +142,12 @@ def test_a_commit_of_merges_does_not_forget_what_tasks_took(
 
 
 def test_filters_of_the_same_rows_are_asked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from millpond.operators import kernel
+    from millpond.kernels import expression_kernel
 
     asked: list[str] = []
-    prepared = kernel._prepared
+    prepared = expression_kernel._prepared
     monkeypatch.setattr(
-        kernel,
+        expression_kernel,
         "_prepared",
         lambda schema, es: asked.append(", ".join(e.sql for e in es)) or prepared(schema, es),
     )
@@ -180,11 +180,13 @@ def test_filters_of_the_same_rows_are_asked_at_once(tmp_path: Path, monkeypatch:
 def test_projections_of_the_same_rows_are_asked_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from millpond.operators import kernel
+    from millpond.kernels import expression_kernel
 
     asked: list[int] = []
-    prepared = kernel._prepared
-    monkeypatch.setattr(kernel, "_prepared", lambda schema, es: asked.append(len(es)) or prepared(schema, es))
+    prepared = expression_kernel._prepared
+    monkeypatch.setattr(
+        expression_kernel, "_prepared", lambda schema, es: asked.append(len(es)) or prepared(schema, es)
+    )
     with millpond.open(tmp_path / "pond", engine="inline", durable=False, checks=True) as pond:
         rows = pond.table("t", {"id": int, "x": int, "s": str}, key="id")
         rows.select("id", y="x * 2", z="x + 1").view("a")

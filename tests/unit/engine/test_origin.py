@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import millpond
-from millpond.engine import frames, reading
+from millpond.engine.task import frames, source_reading
 from millpond.flow.stream import Stream
 from millpond.plan.levels import cut
 from millpond.pond import Pond
@@ -206,7 +206,7 @@ def test_when_nobody_asks_nobody_makes_it(tmp_path: Path, monkeypatch: pytest.Mo
     def never(*args: Any) -> Any:
         raise AssertionError("rows were numbered")
 
-    monkeypatch.setattr(reading, "with_origin", never)
+    monkeypatch.setattr(source_reading, "with_origin", never)
     with opened(tmp_path / "pond") as pond:
         source = MemorySource(SCHEMA)
         record(pond.stream("in", source).filter("v > 1"), asks=False)

@@ -270,7 +270,7 @@ def test_a_process_step_begins_empty_or_not_at_all(tmp_path: Path) -> None:
         pond.drain()
     with program("x") as pond:
         pond.replace("totals")
-        with pytest.raises(InvalidError, match="what it reads was already read") as told:
+        with pytest.raises(InvalidError, match="its input was already read") as told:
             pond.drain()
         assert "backfill=False" in (told.value.hint or "")
     with program("x") as pond:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from millpond.engine.coordinator import Policy
-from millpond.engine.protocol import (
+from millpond.engine.coordinator.policy import Policy
+from millpond.engine.coordinator.protocol import (
     Compact,
     Halt,
     HeadRead,
@@ -14,14 +14,14 @@ from millpond.engine.protocol import (
     ReadBack,
     ReadBackDone,
     ReadHead,
-    Rewrite,
+    StateRewrite,
 )
 from millpond.errors import ConflictError
-from millpond.state.manifest import run_id
-from tests.unit.engine.test_coordinator import OLD, created, epoch, made, none, one, ref
+from millpond.state.manifest.manifest import run_id
+from tests.unit.engine.coordinator.test_coordinator import OLD, created, epoch, made, none, one, ref
 
 BEFORE = (ref(3, "s/a"), ref(4, "s/a"), ref(4, "s/b"))
-ANEW = Rewrite("old", ("s/a",), (ref(8, "s/a"),), tuple(run_id(r) for r in BEFORE[:2]))
+ANEW = StateRewrite("old", ("s/a",), (ref(8, "s/a"),), tuple(run_id(r) for r in BEFORE[:2]))
 
 
 def test_what_was_written_anew_is_in_the_take_over() -> None:

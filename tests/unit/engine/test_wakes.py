@@ -14,7 +14,7 @@ from millpond.errors import InternalError
 from millpond.pond import Pond
 from millpond.sinks.callback import CallbackSink
 from millpond.sources.memory import MemorySource
-from millpond.state.history import read_manifest
+from millpond.state.manifest.history import read_manifest
 from tests.unit.engine.hold import SCHEMA, SECOND, hold
 from tests.waiting import until
 

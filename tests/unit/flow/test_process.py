@@ -48,7 +48,7 @@ def test_error_rows_are_told_once_on_the_log(tmp_path: Path, caplog: pytest.LogC
         for _ in range(2):
             source.push(ROWS)
             pond.drain()
-        told = "step 'mine' could not process some rows; pond.errors() tells which and why"
+        told = "step 'mine' could not process some rows; pond.errors() lists them with the reason"
         assert caplog.messages == [told]
     with opened() as pond:
         pond.drain()

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.delta import consolidate, with_weights
-from millpond.operators.operator import Binding, Context, Inputs, Result
+from millpond.operators.operator import Binding, Context, Inputs, StepResult
 
 
 def churn(schema: pa.Schema, values: Sequence[Sequence[Any]], seed: int) -> Iterator[pa.Table]:
@@ -28,19 +28,18 @@ def churn(schema: pa.Schema, values: Sequence[Sequence[Any]], seed: int) -> Iter
 
 def summed(operator: Any) -> Any:
     """The operator, every output of which must be consolidated and not empty."""
-    return _Summed(operator)
+    kind = type(operator)
 
+    class Summed(kind):  # type: ignore[misc, valid-type]  # a subclass, so that it has the traits of the operator
+        def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
+            result: StepResult = kind.apply(self, ctx, binding, inputs)
+            if result.out is not None:
+                found = consolidate(result.out)
+                assert 0 < found.num_rows == result.out.num_rows, (
+                    f"not consolidated: {result.out.to_pylist()}"
+                )
+            return result
 
-class _Summed:
-    def __init__(self, operator: Any) -> None:
-        self.operator = operator
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.operator, name)
-
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
-        result: Result = self.operator.apply(ctx, binding, inputs)
-        if result.out is not None:
-            found = consolidate(result.out)
-            assert 0 < found.num_rows == result.out.num_rows, f"not consolidated: {result.out.to_pylist()}"
-        return result
+    made = object.__new__(Summed)
+    made.__dict__.update(vars(operator))
+    return made

@@ -39,24 +39,23 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from millpond import hashing
-from millpond.delta import assert_non_negative, concat, consolidate, weights, with_weights
+from millpond.delta import HASH, WEIGHT, assert_non_negative, concat, consolidate, weights, with_weights
 from millpond.operators.operator import (
-    ERROR_SCHEMA,
     Binding,
     Change,
     Inputs,
     Operator,
     Placement,
-    Prepares,
-    Result,
     Shape,
-    Wakes,
+    StepResult,
 )
-from millpond.state.merge import merge_segments
-from millpond.state.packed import PackedFile, PackedWriter
-from millpond.state.run_ref import RunRef
-from millpond.state.table import Table
-from millpond.state.table_spec import HASH, WEIGHT, TableSpec
+from millpond.operators.traits import FiresByTime, PreparesInput
+from millpond.state.runs.merge import merge_segments
+from millpond.state.runs.packed import PackedFile, PackedWriter
+from millpond.state.runs.run_ref import RunRef
+from millpond.state.tables.error_rows import ERROR_SCHEMA
+from millpond.state.tables.table import Table
+from millpond.state.tables.table_spec import TableSpec
 
 STEP = "step"
 LAST_HASH = 2**64 - 1
@@ -79,6 +78,8 @@ class TaskContext:
     run: OperatorRun
     before: Mapping[str, int]
     after: Mapping[str, int]
+    filling: bool = False
+    vectorize_user_code: bool = True
 
     def table(
         self,
@@ -101,13 +102,16 @@ class TaskContext:
     def watermark(self, step: str) -> int | None:
         return self.after.get(step)
 
+    def watermark_at(self, step: str, share: float) -> int | None:
+        return self.watermark(step)
+
 
 @dataclass
 class _Epoch:
     """What all tasks of one epoch gave."""
 
     out: pa.Table
-    results: list[Result] = field(default_factory=list)
+    results: list[StepResult] = field(default_factory=list)
 
 
 class OperatorRun:
@@ -237,13 +241,13 @@ class OperatorRun:
         return epoch
 
     def _due(self, watermarks: Mapping[str, int], now_us: int) -> bool:
-        if not hasattr(self.operator, "due"):
+        if not isinstance(self.operator, FiresByTime):
             return False
         earliest: dict[str, int] = {}
         for ref in self.refs:
             if ref.bucket is not None:
                 earliest[ref.table] = min(ref.bucket, earliest.get(ref.table, ref.bucket))
-        return cast(Wakes, self.operator).due(self.binding, earliest, watermarks, now_us)
+        return self.operator.due(self.binding, earliest, watermarks, now_us)
 
     # ------------------------------------------------------------ exchange
 
@@ -275,8 +279,8 @@ class OperatorRun:
 
     def _send(self, index: int, placement: Placement, part: pa.Table) -> pa.Table:
         """What one sender puts into a hash exchange: prepared rows with their hash."""
-        if hasattr(self.operator, "prepare"):
-            sent = cast(Prepares, self.operator).prepare(self.binding, index, part)
+        if isinstance(self.operator, PreparesInput):
+            sent = self.operator.prepare(self.binding, index, part)
             assert HASH in sent.column_names, f"prepare gave no {HASH}"
             wire = self.binding.wire
             if wire is not None:
@@ -412,7 +416,7 @@ class OperatorRun:
             assert spec.name.startswith(f"{self.step}/"), f"table {spec.name!r} is not named by its step"
         assert self.binding.view is None or self.binding.view in self._specs
 
-    def _check_result(self, ctx: TaskContext, result: Result) -> None:
+    def _check_result(self, ctx: TaskContext, result: StepResult) -> None:
         declared = self.binding.shape.schema
         if result.out is not None:
             visible = [name for name in result.out.column_names if name not in (HASH, WEIGHT)]

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import given, settings
 
+from millpond.kernels.python_function import PythonFunction, Steps
 from millpond.operators.accumulate import Accumulate, Call
 from millpond.operators.operator import Shape
-from millpond.operators.python_function import PythonFunction, Steps
 from millpond.plan import codec
 from tests.unit.operators.harness import OperatorRun, deltas, parallelisms, row_counts, rows
 

@@ -484,7 +484,7 @@ def test_an_epoch_costs_its_groups_and_not_their_rows() -> None:
         asked.append(found.table.num_rows)
         return found
 
-    with mock.patch("millpond.state.table.Table.head", head):
+    with mock.patch("millpond.state.tables.table.Table.head", head):
         run.epoch(rows(SMALL, "- 1 0", "+ 1 7000"))
     assert max(asked) <= 8  # the harness adds two rows that come and go
     assert row_counts(run.run.output) == {(1, 1, 7000): 1}

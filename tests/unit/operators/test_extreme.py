@@ -18,7 +18,7 @@ from millpond.operators.operator import Shape
 from millpond.operators.per_key import PerKey
 from millpond.ordering import Order
 from millpond.plan import codec
-from millpond.state.table import Rows, Table
+from millpond.state.tables.table import RowsByKey, Table
 from tests.unit.operators.churn import churn, summed
 from tests.unit.operators.harness import OperatorRun, assert_same_rows, deltas, parallelisms, row_counts, rows
 
@@ -166,7 +166,7 @@ def test_a_hot_key_costs_its_change(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     head = Table.head
 
-    def counted(table: Table, *arguments: Any) -> Rows:
+    def counted(table: Table, *arguments: Any) -> RowsByKey:
         found = head(table, *arguments)
         asked.append(found.table.num_rows)
         return found

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from millpond.operators.accumulators import Extremum
+from millpond.kernels.accumulators import Extremum
 
 KINDS = [
     pa.int8(),

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 
 from millpond.errors import UnavailableError
+from millpond.kernels.python_rows import Row
 from millpond.operators.filter_rows import FilterRows
-from millpond.operators.flat_map import Row
 from millpond.operators.operator import Shape
 from millpond.plan import codec
 from tests.unit.operators.harness import OperatorRun, deltas, parallelisms, row_counts, rows

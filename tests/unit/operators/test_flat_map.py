@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 
 from millpond.errors import UnavailableError
-from millpond.operators.flat_map import FlatMap, Row, python_rows, row_type
+from millpond.kernels.python_rows import Row, python_rows, row_type
+from millpond.operators.flat_map import FlatMap
 from millpond.operators.operator import Shape
 from millpond.plan import codec
 from tests.unit.operators.harness import OperatorRun, deltas, parallelisms, row_counts, rows

@@ -24,12 +24,13 @@ from millpond.operators.operator import (
     Context,
     Inputs,
     Placement,
-    Result,
     Shape,
+    StepResult,
     by_key,
 )
-from millpond.state.table import KeySet
-from millpond.state.table_spec import TableSpec
+from millpond.operators.traits import FiresByTime
+from millpond.state.tables.table import KeySet
+from millpond.state.tables.table_spec import TableSpec
 from tests.unit.operators.harness import OperatorRun, assert_same_rows, deltas, parallelisms, row_counts, rows
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
@@ -50,8 +51,8 @@ class Pass:
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (needed,)
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
-        return Result(inputs[0])
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
+        return StepResult(inputs[0])
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Count(Pass):
         shape = Shape(schema, append_only=False, key=("k",))
         return Binding(shape, (self.placement,), (spec,), view=spec.name)
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         assert inputs[0] is not None
         keys = KeySet.of(inputs[0], ["k"])
         added = np.zeros(len(keys), np.int64)
@@ -76,7 +77,7 @@ class Count(Pass):
         old = with_weights(old, found.astype(np.int64))
         new = old.set_column(1, "n", pa.array(before + added))
         new = with_weights(new, (before + added > 0).astype(np.int64))
-        return Result(consolidate(concat([new, negate(old)])), (Change(f"{ctx.step}/out", new),))
+        return StepResult(consolidate(concat([new, negate(old)])), (Change(f"{ctx.step}/out", new),))
 
 
 COUNT_SQL = "select k, count(*) as n from input0 group by k"
@@ -117,14 +118,14 @@ def test_rows_of_a_key_meet_in_the_task_that_owns_its_hash() -> None:
     class Look(Pass):
         placement: Placement = BY_K
 
-        def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+        def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
             assert inputs[0] is not None
             hashes = inputs[0].column("_h").to_numpy()
             assert (hashes == hashing.hash_array(inputs[0].column("k"))).all()
             assert ((hashes >= np.uint64(ctx.h_min)) & (hashes <= np.uint64(ctx.h_max))).all()
             for key in inputs[0].column("k").to_pylist():
                 seen.setdefault(key, set()).add(ctx.task)
-            return Result(inputs[0])
+            return StepResult(inputs[0])
 
     run = OperatorRun(Look(), [Shape(SCHEMA, append_only=True)], parallelism=4)
     Look.canonical = False
@@ -138,9 +139,9 @@ def test_a_canonical_operator_that_depends_on_row_order_is_caught() -> None:
     class Liar(Pass):
         placement: Placement = ONE_TASK
 
-        def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+        def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
             assert inputs[0] is not None
-            return Result(inputs[0].slice(0, 1))
+            return StepResult(inputs[0].slice(0, 1))
 
     run = OperatorRun(Liar(), [Shape(SCHEMA, append_only=True)])
     with pytest.raises(AssertionError, match="says it is canonical"):
@@ -151,9 +152,9 @@ def test_a_canonical_operator_that_depends_on_row_order_is_caught() -> None:
 def test_an_output_that_owes_rows_is_caught() -> None:
     @dataclass(frozen=True)
     class Debtor(Pass):
-        def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+        def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
             assert inputs[0] is not None
-            return Result(negate(inputs[0]))
+            return StepResult(negate(inputs[0]))
 
     with pytest.raises(InternalError, match="negative weight"):
         OperatorRun(Debtor(), [SHAPE]).epoch(rows(SCHEMA, "+ 1 a"))
@@ -167,10 +168,10 @@ def test_an_input_that_owes_rows_is_the_tests_own_mistake() -> None:
 def test_another_schema_than_declared_is_caught() -> None:
     @dataclass(frozen=True)
     class Other(Pass):
-        def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+        def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
             assert inputs[0] is not None
             out = inputs[0]
-            return Result(out.set_column(0, "k", pc.cast(out.column("k"), pa.int32())))
+            return StepResult(out.set_column(0, "k", pc.cast(out.column("k"), pa.int32())))
 
     with pytest.raises(AssertionError, match="declared"):
         OperatorRun(Other(), [SHAPE]).epoch(rows(SCHEMA, "+ 1 a"))
@@ -188,7 +189,7 @@ def test_state_outside_the_hash_range_is_caught() -> None:
 def test_a_change_with_the_hash_of_another_key_is_caught() -> None:
     @dataclass(frozen=True)
     class Stale(Count):
-        def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+        def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
             result = super().apply(ctx, binding, inputs)
             (change,) = result.changes
             wrong = pa.array(np.full(change.rows.num_rows, ctx.h_min, np.uint64))
@@ -201,7 +202,7 @@ def test_a_change_with_the_hash_of_another_key_is_caught() -> None:
 def test_a_view_that_is_not_the_output_is_caught() -> None:
     @dataclass(frozen=True)
     class Forgetful(Count):
-        def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+        def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
             return replace(super().apply(ctx, binding, inputs), changes=())
 
     with pytest.raises(AssertionError, match="view differs"):
@@ -246,7 +247,7 @@ def test_an_operator_is_woken_when_it_is_due_and_dropped_buckets_are_gone() -> N
     schema = pa.schema([("k", pa.int64()), ("t", pa.int64())])
 
     @dataclass(frozen=True)
-    class Late(Pass):
+    class Late(Pass, FiresByTime):
         """Keeps rows in buckets of 10 and sends them when the bound passes their bucket."""
 
         placement: Placement = BY_K
@@ -260,14 +261,14 @@ def test_an_operator_is_woken_when_it_is_due_and_dropped_buckets_are_gone() -> N
         ) -> bool:
             return "step/rows" in earliest and earliest["step/rows"] < watermarks.get("up", 0) // 10
 
-        def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+        def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
             changes = () if inputs[0] is None else (Change("step/rows", inputs[0].drop_columns(["_h"])),)
             bound = ctx.watermark("up")
             if bound is None:
-                return Result(None, changes)
+                return StepResult(None, changes)
             held = ctx.table("step/rows").scan()
             over = held.filter(pc.less(held.column("t"), bound // 10 * 10))
-            return Result(over, changes, drops=(("step/rows", bound // 10),))
+            return StepResult(over, changes, drops=(("step/rows", bound // 10),))
 
     run = OperatorRun(Late(), [Shape(schema, append_only=True, time="t", watermark="up")])
     run.epoch(rows(schema, "+ 1 3", "+ 2 12", "+ 3 25"))

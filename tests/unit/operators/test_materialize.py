@@ -65,7 +65,7 @@ def test_rows_come_back_by_the_key() -> None:
     run = OperatorRun(Materialize(("s",)), [Shape(schema, append_only=False)], wanted=False)
     run.epoch(rows(schema, "+ 1 a", "+ 2 a", "+ 3 b"))
     run.epoch(rows(schema, "- 1 a"))
-    from millpond.state.table import KeySet
+    from millpond.state.tables.table import KeySet
 
     keys = KeySet.of(pa.table({"s": ["a", "c"]}), ["s"])
     assert run.table("step/rows").lookup(keys).table.select(["k", "_w"]).to_pylist() == [{"k": 2, "_w": 1}]

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 
+from millpond import tuning
 from millpond.errors import InternalError, InvalidError
-from millpond.operators import per_key
-from millpond.operators.flat_map import Row
+from millpond.kernels.python_rows import Row
 from millpond.operators.operator import Shape
 from millpond.operators.per_key import PerKey
 from millpond.plan import codec
@@ -149,7 +149,7 @@ def test_a_query_that_fails_on_a_key_leaves_the_others(key: tuple[str, ...]) -> 
 
 
 def test_many_keys_are_asked_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(per_key, "KEYS_PER_QUERY", 3)
+    monkeypatch.setattr(tuning, "PER_KEY_KEYS_PER_QUERY", 3)
     run = OperatorRun(PerKey(("k",), sql=MEDIAN), [SHAPE], parallelism=1)
     run.epoch(rows(SCHEMA, *[f"+ {k} {k} a" for k in range(20)]))
     run.check_against(MEDIAN.replace("input", "input0"))

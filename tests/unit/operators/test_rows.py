@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from millpond.operators.flat_map import FlatMap, Row, arrow_values, python_rows, row_values
+from millpond.kernels.python_rows import Row, arrow_values, python_rows, row_values
+from millpond.operators.flat_map import FlatMap
 from millpond.operators.operator import Shape
 from tests.unit.operators.harness import OperatorRun, row_counts, rows
 

@@ -1,4 +1,4 @@
-"""Session, SessionAggregate and Hold: rows on time, in any order, and what is over leaves (laws 1, 3 and 5)."""
+"""SessionWindow, SessionAggregate and EmitOnClose: rows on time, in any order, and what is over leaves (laws 1, 3 and 5)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from millpond.errors import InvalidError
+from millpond.kernels.bounds import Bound
 from millpond.operators.aggregate import Agg
-from millpond.operators.bounds import Bound
-from millpond.operators.hold import Hold
+from millpond.operators.emit_on_close import EmitOnClose
 from millpond.operators.operator import Shape
-from millpond.operators.session import Session
+from millpond.operators.session import SessionWindow
 from millpond.operators.session_aggregate import SessionAggregate
 from millpond.plan import codec
 from tests.unit.operators.harness import OperatorRun
@@ -47,7 +47,7 @@ def batch(rng: random.Random, now: int, bound: int | None, count: int = 12) -> p
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("kind", ["rows", "aggregates"])
 def test_sessions_are_those_of_the_batch_query(seed: int, kind: str) -> None:
-    session: Any = Session(("k",), "ts", 3 * SECOND)
+    session: Any = SessionWindow(("k",), "ts", 3 * SECOND)
     query = f"select k, ts, x, n, window_start, window_end from ({SESSIONS})"
     if kind == "aggregates":
         session = SessionAggregate(("k",), "ts", 3 * SECOND, AGGS)
@@ -81,7 +81,7 @@ def test_sessions_of_all_rows() -> None:
 
 
 def test_sessions_need_a_watermark() -> None:
-    for operator in (Session(("k",), "ts", 1), SessionAggregate(("k",), "ts", 1, AGGS)):
+    for operator in (SessionWindow(("k",), "ts", 1), SessionAggregate(("k",), "ts", 1, AGGS)):
         with pytest.raises(InvalidError, match="watermark"):
             operator.bind("s", (Shape(SCHEMA, append_only=True),))
 
@@ -91,7 +91,7 @@ def test_sessions_need_a_watermark() -> None:
 def test_held_rows_come_when_their_time_is_over(grid: bool, append_only: bool) -> None:
     """On a grid what ends at the watermark is over, else what ends before it; each row comes once."""
     until = Bound("ts", ((MARK, 0), ("other", SECOND)), 2 * SECOND, grid, "open", "w")
-    run = OperatorRun(Hold(("k",), until), [Shape(SCHEMA, append_only, bounds=(until,))])
+    run = OperatorRun(EmitOnClose(("k",), until), [Shape(SCHEMA, append_only, bounds=(until,))])
     rng, limit = random.Random(7), -10
     for epoch in range(10):
         rows = batch(rng, limit + 9, limit + 1, 6)

@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from millpond.engine.placing import concat
+from millpond import tuning
+from millpond.engine.task.partitioning import concat
+from millpond.kernels.grouping import few_groups
 from millpond.operators.aggregate import Agg, Aggregate, feeds_for
-from millpond.operators.grouping import few_groups
 from millpond.operators.operator import Binding, Shape
 
 KINDS = ("count", "sum", "wide_sum", "avg", "min", "max")
@@ -59,7 +60,7 @@ def by_key(operator: Aggregate, binding: Binding, found: pa.Table) -> dict[Any, 
 def test_parts_come_to_the_same(
     key: tuple[str, ...], weighted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("millpond.operators.dense.ROWS_MIN", 500)
+    monkeypatch.setattr(tuning, "DENSE_ROWS_MIN", 500)
     table = rows(6000)
     parts = [table.slice(0, 2500), table.slice(2500, 3), table.slice(2503, 2200), table.slice(4703)]
     if weighted:  # some of the parts bring weights
@@ -78,7 +79,7 @@ def test_parts_come_to_the_same(
 def test_sums_that_leave_a_word_only_when_parts_are_put_together_are_whole(
     many: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("millpond.operators.dense.ROWS_MIN", 5 if many else 500)
+    monkeypatch.setattr(tuning, "DENSE_ROWS_MIN", 5 if many else 500)
     part = pa.table(
         {
             "k": pa.array([1, 1, 2, 2] * 2),

@@ -20,7 +20,7 @@ from millpond.operators.per_key import PerKey
 from millpond.operators.top_n import BUCKET, TopN
 from millpond.ordering import Order
 from millpond.plan import codec
-from millpond.state.segment import Segment
+from millpond.state.runs.segment import Segment
 from tests.unit.operators.churn import churn, summed
 from tests.unit.operators.harness import OperatorRun, assert_same_rows, deltas, parallelisms, row_counts, rows
 

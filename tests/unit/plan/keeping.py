@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.flow.stream import Stream
-from millpond.operators.operator import Binding, Change, Context, Inputs, Result, Shape, by_key
+from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult, by_key
+from millpond.operators.traits import EvolvesState
 from millpond.ordering import Order
-from millpond.state.table import KeySet
-from millpond.state.table_spec import TableSpec
+from millpond.state.tables.table import KeySet
+from millpond.state.tables.table_spec import TableSpec
 
 COUNT = pa.schema([("n", pa.int64())])
 OUT = pa.schema([("k", pa.int64()), ("n", pa.int64())])
@@ -29,7 +30,7 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Keep:
+class Keep(EvolvesState):
     key: tuple[str, ...]
     states: tuple[Kept, ...]
 
@@ -51,10 +52,10 @@ class Keep:
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (frozenset(self.key),)
 
-    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> Result:
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         (delta,) = inputs
         if delta is None:
-            return Result()
+            return StepResult()
         keys = KeySet.of(delta, self.key)
         more = np.bincount(keys.inverse, minlength=len(keys)).tolist()
         changes, out = [], []
@@ -70,7 +71,7 @@ class Keep:
             changes.append(Change(table.name, pa.Table.from_pylist(rows, schema=table.schema)))
             out = rows
         result = pa.table({"k": [r["k"] for r in out], "n": [int(r["n"]) for r in out]}, schema=OUT)
-        return Result(result, tuple(changes))
+        return StepResult(result, tuple(changes))
 
 
 def keep(stream: Stream, *states: Kept, id: str = "keep") -> Stream:

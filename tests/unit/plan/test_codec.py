@@ -208,3 +208,19 @@ def test_a_node_is_encoded_once_and_the_same() -> None:
     assert codec.dumps(plan) == first == codec.dumps(codec.loads(first))
     again = codec.loads(first)
     assert again.nodes["in"] == plan.nodes["in"]
+
+
+def test_the_code_of_a_node_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = codec.read(codec.dumps(whole_plan()))
+    loaded = codec.with_code(stored)
+    has_code = next(s for s, n in stored.nodes.items() if "flat_map" in s or loaded.nodes[s] is not n)
+    assert loaded.nodes[has_code] is not stored.nodes[has_code], "the code of the stored plan is still loaded"
+    assert codec.with_code(stored).nodes[has_code] == loaded.nodes[has_code], "a stored node stays stored"
+    looked: list[type] = []
+    fields = codec.dataclasses.fields
+    monkeypatch.setattr(
+        codec.dataclasses, "fields", lambda value: looked.append(type(value)) or fields(value)
+    )
+    again = codec.with_code(loaded)
+    assert again is loaded
+    assert type(loaded.nodes[has_code]) not in looked

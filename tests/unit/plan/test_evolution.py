@@ -15,11 +15,11 @@ from millpond.operators.operator import Wake
 from millpond.operators.scan import Scan
 from millpond.ordering import Order
 from millpond.plan import codec
-from millpond.plan.compatible import check_compatible
+from millpond.plan.compatibility import check_compatible
 from millpond.plan.nodes import Plan
 from millpond.plan.tables import table_specs
 from millpond.sources.memory import MemorySource
-from millpond.state.table_spec import TableSpec
+from millpond.state.tables.table_spec import TableSpec
 from tests.unit.plan.keeping import Keep, Kept, keep
 
 SCHEMA = pa.schema([("k", pa.int64()), ("j", pa.int64())])
@@ -80,17 +80,17 @@ def test_states_may_come_and_go() -> None:
 
 def test_a_state_that_left_comes_back_only_as_it_was() -> None:
     changed = Kept("last", pa.schema([("n", pa.string())]))
-    with pytest.raises(InvalidError, match="state 'last' of step 'keep' cannot go on: column 'n'"):
+    with pytest.raises(InvalidError, match="state 'last' of step 'keep' cannot continue: column 'n'"):
         going_on(made(LAST), made(Kept("more")), made(Kept("more")), made(changed))
     ordered = Kept("last", pa.schema([("entry", pa.int64()), N]), (), (Order("entry"),))
-    with pytest.raises(InvalidError, match="its order is another"):
+    with pytest.raises(InvalidError, match="its order changed"):
         going_on(made(LAST), made(Kept("more")), made(ordered))
 
 
 def test_value_columns_may_leave_but_not_come_back() -> None:
     plan = going_on(made(wider(a="x")), made(LAST), made(LAST))
     assert plan.left["keep/last"].schema.names == ["k", "n", "a"]
-    with pytest.raises(InvalidError, match="column 'a' was there before, and left") as caught:
+    with pytest.raises(InvalidError, match="column 'a' was removed before") as caught:
         going_on(plan, made(wider(a="x")))
     assert "migrate" in (caught.value.hint or "")
     other = going_on(plan, made(wider(b="x")))
@@ -103,7 +103,7 @@ def test_another_type_is_refused_with_both_and_what_to_do() -> None:
     with pytest.raises(InvalidError) as caught:
         going_on(made(LAST), made(Kept("last", pa.schema([("n", pa.string())]))))
     error = caught.value
-    assert error.message == "state 'last' of step 'keep' cannot go on: column 'n' has another type"
+    assert error.message == "state 'last' of step 'keep' cannot continue: column 'n' has another type"
     assert error.detail == "int64 in the pond, string in this pipeline"
     assert "pond.migrate('keep', fn, state='last')" in (error.hint or "")
     assert error.step == "keep"
@@ -128,18 +128,18 @@ def test_another_meaning_is_refused() -> None:
     plan = made(LAST)
     node = plan.nodes["keep"]
     other = replace(plan, nodes={**plan.nodes, "keep": replace(node, operator=Keep(("j",), (LAST,)))})
-    with pytest.raises(InvalidError, match="step 'keep' means something else") as caught:
+    with pytest.raises(InvalidError, match="step 'keep' has another definition") as caught:
         check_compatible(plan, other, {"in"})
-    assert caught.value.detail == "what must stay was ('k',), and is ('j',) now"
+    assert caught.value.detail == "its meaning was ('k',), and is ('j',) now"
     apart = replace(plan, nodes={**plan.nodes, "keep": replace(node, inputs=("other",))})
-    with pytest.raises(InvalidError, match="step 'keep' means something else") as caught:
+    with pytest.raises(InvalidError, match="step 'keep' has another definition") as caught:
         check_compatible(plan, apart, {"in"})
     assert caught.value.detail == "it read in, and reads other now"
 
 
 def test_what_the_step_itself_keeps_cannot_be_migrated_and_the_hint_does_not_say_so() -> None:
     changed = Kept("out", pa.schema([("n", pa.string())]))
-    with pytest.raises(InvalidError, match="state 'out' of step 'keep' cannot go on") as caught:
+    with pytest.raises(InvalidError, match="state 'out' of step 'keep' cannot continue") as caught:
         going_on(made(Kept("out")), made(changed))
     assert "migrate" not in (caught.value.hint or "migrate")
 
@@ -153,9 +153,9 @@ def test_tables_written_anew_may_be_anything() -> None:
 @pytest.mark.parametrize(
     ("fields", "what"),
     [
-        ({"order": (Order("n"),)}, "its order is another"),
-        ({"rule": "weights"}, "its merge rule is another"),
-        ({"time": "n", "bucket_width": 5}, "its time column is another"),
+        ({"order": (Order("n"),)}, "its order changed"),
+        ({"rule": "weights"}, "its merge rule changed"),
+        ({"time": "n", "bucket_width": 5}, "its time column changed"),
     ],
 )
 def test_what_a_row_is_must_stay(fields: dict[str, Any], what: str) -> None:

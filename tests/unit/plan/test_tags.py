@@ -13,36 +13,82 @@ import pytest
 
 import millpond
 from millpond.errors import DataError, InternalError
+from millpond.moved_names import MOVED
 from millpond.plan import catalog_format, catalog_v1, codec
 from millpond.plan.nodes import Plan, View
-from millpond.plan.tags import ADDRESSES, MOVED, UnknownTagError, class_of, tag_of
+from millpond.plan.tags import ADDRESSES, UnknownTagError, class_of, tag_of
 from millpond.version import __version__
 
 # Where the classes of plans live.
-MODULES = ("operators", "sources", "sinks", "plan.nodes", "plan.objects", "state.table_spec", "ordering")
+MODULES = (
+    "kernels",
+    "operators",
+    "process",
+    "sources",
+    "sinks",
+    "plan.nodes",
+    "plan.objects",
+    "state.tables.table_spec",
+    "ordering",
+)
 # Classes there that are never part of a stored plan.
 NEVER = {
-    *("accumulate:_Rows", "alike:Member", "alike:Picked", "alike:Stack", "alike:_Rows", "deadlines:Opened"),
     *(
-        "dense:Places",
-        "extreme:_Best",
-        "grain:Grains",
-        "iterate_epoch:_Seen",
-        "iterate_epoch:Limits",
-        "join_match:Met",
+        "accumulate:_KeyRows",
+        "timer_wheel:Due",
+        "timer_wheel:TimerWheel",
     ),
-    *("kernel:Evaluated", "operator:Change", "operator:Ready", "operator:Result", "packed_rows:_Part"),
+    *(
+        "dense_groups:DenseGroups",
+        "extreme:_Best",
+        "time_granularity:Grains",
+        "join_epoch:NewRows",
+        "join_match:Met",
+        "recursion:_Seen",
+        "recursion:Limits",
+    ),
+    *(
+        "expression_kernel:Evaluated",
+        "operator:Change",
+        "operator:StepResult",
+        "packed_rows:_Part",
+    ),
     *("batch:Batch", "batch:Failure", "batch:Swift", "batch_process:KeyBatch", "control:_Calls"),
-    *("declared:Declared", "handle:Home", "in_order:Ordered", "rounds:Rounds", "run:Outcome"),
-    *("list_handle:_List", "map_handle:_Map", "outputs:Output", "outputs:Part", "timers:Opened"),
-    *("file_format:Facts", "file_format:Piece", "kafka_client:Cluster", "kafka_client:Topic"),
-    *("local_listing:_Directory", "memory:Bound", "memory:Crash", "memory:Pause", "nexmark_events:_Rows"),
+    *("declaration:Declared", "handle:Home", "row_order:Ordered", "rounds:Rounds", "run:LanesResult"),
+    *(
+        "list_handle:_List",
+        "map_handle:_Map",
+        "outputs:ProcessOutput",
+        "outputs:OutputColumns",
+        "timers:DueTimers",
+    ),
+    *("file_format:FileFacts", "file_format:FileRange", "kafka_client:Cluster", "kafka_client:Topic"),
+    *(
+        "local_listing:_Directory",
+        "memory:EventTimeBound",
+        "memory:Crash",
+        "memory:Pause",
+        "nexmark_events:_EventBlock",
+    ),
+    *(
+        "emit_panes:EpochPanes",
+        "trigger_deadlines:DueHints",
+        "open_windows:Firing",
+        "triggered_sessions:_Merging",
+        "files:_Generation",
+        "triggers:StateCell",
+    ),
     *(
         "session_aggregate:_Sessions",
+        "triggers:TriggerTime",
+        "custom_trigger:TriggerEvent",
+        "window_assigners:Assigned",
+        "window_assigners:GapExpression",
+        "traits:Ready",
         "source:Advance",
         "source:Poll",
         "source:Split",
-        "text_format:Header",
+        "text_format:CsvHeader",
         "text_format:TextFormat",
     ),
 }
@@ -111,6 +157,7 @@ def test_a_renamed_class_is_found_under_its_tag(monkeypatch: pytest.MonkeyPatch)
         step: str
         table: str
         columns: tuple[tuple[str, str], ...] = ()
+        feed: str | None = None
 
     module.Shown = Shown  # type: ignore[attr-defined]
     monkeypatch.setitem(__import__("sys").modules, "millpond_moved", module)
@@ -129,7 +176,7 @@ def test_code_that_was_pickled_against_a_moved_name_is_found(monkeypatch: pytest
     code["$pickle"] = codec._b64(b"cmillpond.once.was.here\nProcess\n.")
     whole = json.dumps(catalog_format.wrapped({"$map": [["f", code]]})).encode()
     assert isinstance(codec.loads(whole)["f"], codec.Unloaded)
-    there = ("millpond.operators.process.function", "Process")
+    there = ("millpond.process.function", "Process")
     monkeypatch.setitem(MOVED, ("millpond.once.was.here", "Process"), there)  # type: ignore[arg-type]
     assert codec.loads(whole)["f"] is millpond.Process
 

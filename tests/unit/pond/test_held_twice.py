@@ -15,7 +15,7 @@ import pytest
 import millpond
 from millpond.errors import ConflictError
 from millpond.pond import Pond
-from millpond.pond.holders import place_of
+from millpond.pond.open_ponds import place_of
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 
@@ -134,7 +134,7 @@ def test_a_standby_of_the_same_process_waits(tmp_path: Path) -> None:
             seen.append(second.status.state)
             threading.Timer(0.05, first.close).start()
 
-        second._watch.on_wait = waiting
+        second.on_wait(waiting)
         second.drain()
         assert second.head().token == 2
     assert seen in (["stopped"], ["standby"])

@@ -112,7 +112,7 @@ def test_a_command_that_came_otherwise_is_refused_by_who_runs_it(tmp_path: Path)
     with opened(tmp_path / "p", source, tmp_path / "out", "append") as pond:
         first = fed(pond, source, 1)
         fed(pond, source, 2)
-        pond._door.command("rollback", {"epoch": first})
+        pond._inbox.command("rollback", {"epoch": first})
         assert "behind what 'out' has written" in str(pond.head().metrics["refused"])
         fed(pond, source, 3)
         assert shown(tmp_path / "out") == [1, 2, 3]

@@ -21,8 +21,8 @@ from millpond.sinks.callback import CallbackSink
 from millpond.sources.memory import MemorySource
 from millpond.state import inbox
 from millpond.state.backup_record import records
-from millpond.state.local_store import LocalStore
-from millpond.state.store import Data, Put, StoreError
+from millpond.state.store.local_store import LocalStore
+from millpond.state.store.store import Data, Put, StoreError
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 

@@ -16,12 +16,12 @@ import millpond
 from millpond import MapState, Process, ValueState
 from millpond.clock import ManualClock
 from millpond.errors import InvalidError
-from millpond.plan.user_codes import user_codes
+from millpond.plan.user_code import user_codes
 from millpond.pond import Pond
 from millpond.serve.replay import difference
 from millpond.sources.files import FileSource
 from millpond.sources.memory import MemorySource
-from millpond.state.store import Store
+from millpond.state.store.store import Store
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
 TIMED = pa.schema([("k", pa.string()), ("at", pa.timestamp("us"))])

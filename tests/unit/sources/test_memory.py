@@ -12,7 +12,7 @@ import pytest
 import millpond
 from millpond.errors import InvalidError
 from millpond.plan import codec
-from millpond.sources.memory import Bound, Crash, InjectedCrash, MemorySource, Pause
+from millpond.sources.memory import Crash, EventTimeBound, InjectedCrash, MemorySource, Pause
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
 
@@ -87,7 +87,7 @@ def test_a_position_beyond_the_items_and_items_that_are_none(tmp_path: Path) -> 
     with pytest.raises(InvalidError, match="beyond its end") as caught:
         source.poll(1, None, 10)
     assert "1 items were taken, it has 0" in str(caught.value.detail)
-    with pytest.raises(InvalidError, match="these are no rows"):
+    with pytest.raises(InvalidError, match="the value is not a list of rows"):
         source.push(7)
 
 
@@ -109,15 +109,16 @@ def test_a_bound_moves_event_time_without_a_row_and_makes_what_follows_late(tmp_
         source.push([{"ts": 1_000_000, "v": 1}, {"ts": 12_000_000, "v": 2}])
         pond.drain()
         assert pond.read("closed").num_rows == 0  # the watermark is at 7 s
-        source.push(Bound(10_000_000))
+        source.push(EventTimeBound(10_000_000))
         pond.drain()
         assert pond.read("closed").column("n").to_pylist() == [1]
-        source.push(Bound(3_000_000), [{"ts": 9_000_000, "v": 3}, {"ts": 13_000_000, "v": 4}])
+        source.push(EventTimeBound(3_000_000), [{"ts": 9_000_000, "v": 3}, {"ts": 13_000_000, "v": 4}])
         pond.drain()
         assert pond.late("s.watermark").column("v").to_pylist() == [3]
-        assert pond.head().watermarks["s.watermark"] == {"max": 13_000_000, "bound": 10_000_000}
+        state = pond.head().watermarks["s.watermark"]
+        assert (state["max"], state["bound"]) == (13_000_000, 10_000_000)
         assert pond.replay(pond.epoch - 1).same
-        with pytest.raises(InvalidError, match="these are no rows"):
+        with pytest.raises(InvalidError, match="the value is not a list of rows"):
             source.push(7)
 
 

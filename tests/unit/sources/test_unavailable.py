@@ -46,7 +46,7 @@ class Away(MemorySource):
 def test_it_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str, error: Exception, said: str
 ) -> None:
-    monkeypatch.setattr("millpond.engine.runner.PAUSE_S_MAX", 0.001)
+    monkeypatch.setattr("millpond.engine.coordinator.runner.PAUSE_S_MAX", 0.001)
     with millpond.open(tmp_path / "p", engine="inline", durable=False) as pond:
         source = Away(SCHEMA, when={when: error})
         source.push([{"k": 1}])

@@ -8,9 +8,9 @@ import pytest
 
 from millpond.errors import DataError
 from millpond.state import inbox
-from millpond.state.manifest import Manifest, manifest_name
-from millpond.state.memory_store import MemoryStore
-from millpond.state.store import Data, Put, PutUnknownError, StoreError
+from millpond.state.manifest.manifest import Manifest, manifest_name
+from millpond.state.store.memory_store import MemoryStore
+from millpond.state.store.store import Data, Put, PutUnknownError, StoreError
 
 
 def test_entries_come_back_in_order() -> None:

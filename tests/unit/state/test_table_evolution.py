@@ -19,16 +19,16 @@ import pytest
 from millpond.errors import DataError, InvalidError
 from millpond.ordering import Order
 from millpond.plan import codec
-from millpond.state.history import read_manifest
-from millpond.state.listing import PageCache
-from millpond.state.manifest import Manifest, manifest_name
-from millpond.state.memory_store import MemoryStore
-from millpond.state.merge import merge_segments
-from millpond.state.packed import PackedFile, PackedWriter
-from millpond.state.run_ref import RunRef
-from millpond.state.snapshot import Snapshot, difference
-from millpond.state.table import KeySet, Table
-from millpond.state.table_spec import TableSpec
+from millpond.state.manifest.history import read_manifest
+from millpond.state.manifest.listing import PageCache
+from millpond.state.manifest.manifest import Manifest, manifest_name
+from millpond.state.manifest.snapshot import Snapshot, difference
+from millpond.state.runs.merge import merge_segments
+from millpond.state.runs.packed import PackedFile, PackedWriter
+from millpond.state.runs.run_ref import RunRef
+from millpond.state.store.memory_store import MemoryStore
+from millpond.state.tables.table import KeySet, Table
+from millpond.state.tables.table_spec import TableSpec
 
 OLD = TableSpec("s/v", pa.schema([("k", pa.int64()), ("a", pa.int64()), ("gone", pa.string())]), ("k",))
 NEW = TableSpec(

@@ -43,7 +43,9 @@ class Watch(Process):
     lately = ValueState(int, default=0, ttl="10s")
     visited = MapState(str, int, ttl="1m", clock="processing")
     largest = ReducingState(max, float)
-    mean = AggregatingState(lambda: [0.0, 0.0], lambda acc, x: [acc[0] + x, acc[1] + 1], _mean, list[float])
+    mean = AggregatingState(  # type: ignore[var-annotated]
+        lambda: [0.0, 0.0], lambda acc, x: [acc[0] + x, acc[1] + 1], _mean, list[float]
+    )
     limits = BroadcastState(str, float)
 
     def on_control(self, row: Any, ctx: ProcessContext) -> None:

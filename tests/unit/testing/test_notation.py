@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
-import doctest
 from typing import Any
 
 import pyarrow as pa
@@ -13,8 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.errors import InvalidError
-from millpond.testing import harness, notation
-from millpond.testing.notation import Cell, fit, micros_of, moment, row_cells, row_values, show, show_row
+from millpond.testing.notation import (
+    ExpectedValue,
+    expected_values,
+    fit,
+    micros_of,
+    moment,
+    row_values,
+    show,
+    show_row,
+)
 
 TIMES = st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2200, 1, 1))
 VALUES: dict[str, tuple[Any, Any]] = {
@@ -45,7 +52,7 @@ def test_a_row_is_read_as_it_is_shown(row: dict[str, Any]) -> None:
     assert "\n" not in line
     again = row_values(line, KINDS, "it")
     assert {name: show(value, KINDS[name]) for name, value in again.items()} == shown
-    assert row_cells(line, KINDS, "it") == {name: Cell(text) for name, text in shown.items()}
+    assert expected_values(line, KINDS, "it") == {name: ExpectedValue(text) for name, text in shown.items()}
 
 
 def test_times_without_a_day_are_on_one_day() -> None:
@@ -74,9 +81,3 @@ def test_untyped_values_are_shown_as_json_or_as_python_shows_them() -> None:
         == '{"k": [1, 2.5], "at": "00:00:05"}'
     )
     assert show(range(3), None) == '"range(0, 3)"'
-
-
-def test_examples() -> None:
-    for module in (notation, harness):
-        found = doctest.testmod(module)
-        assert found.attempted and not found.failed

@@ -14,9 +14,9 @@ from millpond.cli.arguments import (
     open_reader,
     parse_epoch,
 )
-from millpond.cli.output import Said, Screen
+from millpond.cli.output import MessagePart, Screen
 from millpond.cli.values import count, size
-from millpond.pond.places import backup_store
+from millpond.pond.location import backup_store
 from millpond.serve.backup import CopyProgress, back_up
 from millpond.serve.restore import restore as make_restore
 from millpond.settings import Settings
@@ -43,7 +43,7 @@ def backup(
     waiting = f", with {count(made.inbox_entries)} waiting inbox entries" if made.inbox_entries else ""
     verified = "; all of it was read again and is intact" if made.verified else ""
     output.write(
-        Said(
+        MessagePart(
             f"epoch {made.epoch} of {pond} is in {target}{waiting}: copied {count(made.copied_files)} of "
             f"{count(made.files)} files, {size(made.copied_bytes)} of {size(made.bytes)}{verified}",
             {
@@ -95,7 +95,7 @@ def restore(
     names = ", ".join(made.sinks)
     told = f"before you run it, remove from {names} what was delivered after epoch {made.epoch}"
     output.write(
-        Said(
+        MessagePart(
             f"{pond} continues from epoch {made.epoch}: {count(made.files)} files, {size(made.bytes)}"
             + (f"; {told}" if made.sinks and not new_id else ""),
             {

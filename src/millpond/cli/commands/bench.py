@@ -1,7 +1,7 @@
 """`millpond bench`: the benchmarks of a source tree, from its command line.
 
-They are no part of the package: the peers, their settings and the results are in the `benchmarks` folder
-beside `src`, and are run there by its own command.
+The benchmarks are not part of the package: the other systems, their settings and the results are in the
+`benchmarks` folder next to `src`, which has its own command.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ def bench(
         str | None, typer.Option("--against", help="Peers, comma-separated.", show_default=False)
     ] = None,
     rounds: Annotated[
-        int | None, typer.Option("--rounds", min=1, help="Turns of each contender.", show_default=False)
+        int | None, typer.Option("--rounds", min=1, help="Runs of each system.", show_default=False)
     ] = None,
     cores: Annotated[
         int | None,
-        typer.Option("--cores", min=1, help="Processors that each may use.", show_default=False),
+        typer.Option("--cores", min=1, help="Cores that each system may use.", show_default=False),
     ] = None,
     output: OutputOption = TEXT,
 ) -> None:
-    """Measure Millpond beside Flink, Spark and DuckDB on this machine; from a source tree only."""
-    del output  # the benchmarks print tables of their own and write JSON themselves
+    """Compare Millpond with Flink, Spark and DuckDB on this machine; works in a source tree only."""
+    del output  # the benchmarks print their own tables and write JSON
     given = {"queries": queries, "events": events, "against": against, "rounds": rounds, "cores": cores}
     command = bench_command(
         name, {option: str(value) for option, value in given.items() if value is not None}

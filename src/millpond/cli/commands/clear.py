@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from millpond.cli.arguments import TEXT, OutputOption, PondArgument, WaitOption, open_reader
-from millpond.cli.sending import answer, send
+from millpond.cli.command_answer import answer
+from millpond.control.inbox_sender import InboxSender
 from millpond.errors import InvalidError
 from millpond.plan.tables import late_steps
 
@@ -28,7 +29,7 @@ def errors(
     if view is not None and view not in known:
         raise InvalidError(f"no view named {view!r}", detail=f"views are {', '.join(known) or 'none'}")
     whose = "" if view is None else f" of {view}"
-    sent = send(reader.store, head, "clear_errors", {} if view is None else {"view": view}, wait_s=wait)
+    sent = InboxSender(reader.store).send("clear_errors", {} if view is None else {"view": view}, wait_s=wait)
     output.write(answer(sent, f"error rows{whose} dropped", f"dropping error rows{whose}"))
 
 
@@ -50,5 +51,5 @@ def late(
             f"step {step!r} keeps no late rows", detail=f"those that do are {', '.join(known) or 'none'}"
         )
     whose = "" if step is None else f" of {step}"
-    sent = send(reader.store, head, "clear_late", {} if step is None else {"step": step}, wait_s=wait)
+    sent = InboxSender(reader.store).send("clear_late", {} if step is None else {"step": step}, wait_s=wait)
     output.write(answer(sent, f"late rows{whose} dropped", f"dropping late rows{whose}"))

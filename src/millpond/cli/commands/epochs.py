@@ -1,4 +1,4 @@
-"""`millpond epochs`: what was committed, newest last; `millpond show`: one of them, in full."""
+"""`millpond epochs` lists the committed epochs, newest last; `millpond show` shows one in full."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ from millpond.cli.arguments import (
     open_reader,
     parse_epoch,
 )
-from millpond.cli.output import Column, Facts, Part, Rows
+from millpond.cli.output import FactsPart, OutputColumn, OutputPart, TablePart
 from millpond.cli.values import count, fine, local, milliseconds, size
-from millpond.serve.summaries import EpochSummary, summaries, summary
-from millpond.state import history
-from millpond.state.listing import Listing
-from millpond.state.manifest import Manifest
+from millpond.serve.epoch_summaries import EpochSummary, summaries, summary
+from millpond.state.manifest import history
+from millpond.state.manifest.listing import Listing
+from millpond.state.manifest.manifest import Manifest
 
 COLUMNS = (
-    Column("epoch", right=True),
-    Column("kind"),
-    Column("when", "at", local),
-    Column("rows", show=count, right=True),
-    Column("ms", "took", milliseconds, right=True),
-    Column("rows_per_s", "rows/s", count, right=True),
-    Column("tasks"),
-    Column("parallelism", right=True),
-    Column("changed", "changed rows", count, right=True),
-    Column("bytes", "new state", size, right=True),
-    Column("note"),
+    OutputColumn("epoch", right=True),
+    OutputColumn("kind"),
+    OutputColumn("when", "at", local),
+    OutputColumn("rows", show=count, right=True),
+    OutputColumn("ms", "took", milliseconds, right=True),
+    OutputColumn("rows_per_s", "rows/s", count, right=True),
+    OutputColumn("tasks"),
+    OutputColumn("parallelism", right=True),
+    OutputColumn("changed", "changed rows", count, right=True),
+    OutputColumn("bytes", "new state", size, right=True),
+    OutputColumn("note"),
 )
 TABLES = (
-    Column("table"),
-    Column("changed", "changed rows", count, right=True),
-    Column("runs", show=count, right=True),
-    Column("rows", "rows in runs", count, right=True),
-    Column("bytes", "size", size, right=True),
+    OutputColumn("table"),
+    OutputColumn("changed", "changed rows", count, right=True),
+    OutputColumn("runs", show=count, right=True),
+    OutputColumn("rows", "rows in runs", count, right=True),
+    OutputColumn("bytes", "size", size, right=True),
 )
-STEPS = (Column("step"), Column("ms", "took", fine, right=True))
+STEPS = (OutputColumn("step"), OutputColumn("ms", "took", fine, right=True))
 
 
 def epochs(pond: PondArgument, limit: LimitOption = 20, output: OutputOption = TEXT) -> None:
     """List the committed epochs that can still be read, newest last."""
     found, kept = summaries(open_reader(pond), limit or None)
     left = f"{len(found)} of {kept} epochs; --limit 0 shows all" if len(found) < kept else None
-    output.write(Rows("epochs", COLUMNS, [epoch_row(s) for s in found], left))
+    output.write(TablePart("epochs", COLUMNS, [epoch_row(s) for s in found], left))
 
 
 def show(
@@ -59,7 +59,7 @@ def show(
     ],
     output: OutputOption = TEXT,
 ) -> None:
-    """Show one epoch, whole: input, positions, watermarks, counts, timings and the tables it changed."""
+    """Show one epoch in full: input, positions, watermarks, counts, timings and the tables it changed."""
     reader = open_reader(pond)
     with reader.pinned(parse_epoch(epoch)) as snapshot:
         manifest = snapshot.manifest
@@ -81,15 +81,15 @@ def show(
         tables = table_rows(snapshot.listing, found.changed)
         steps_us = manifest.metrics.get("steps_us", {})
         steps = [{"step": step, "ms": us / 1000} for step, us in steps_us.items()]
-    columns = (*COLUMNS, Column("admitted", "input", pieces), Column("counted", "counted in it"))
-    parts: list[Part] = [Facts(facts, columns), Rows("tables", TABLES, tables)]
+    columns = (*COLUMNS, OutputColumn("admitted", "input", pieces), OutputColumn("counted", "counted in it"))
+    parts: list[OutputPart] = [FactsPart(facts, columns), TablePart("tables", TABLES, tables)]
     if steps:
-        parts.append(Rows("steps", STEPS, steps))
+        parts.append(TablePart("steps", STEPS, steps))
     output.write(*parts)
 
 
 def counted(manifest: Manifest, before: Manifest | None) -> dict[str, int] | None:
-    """What this epoch added to the counts: rows, late rows, errors; unknown where the one before is gone."""
+    """What this epoch added to the counts: rows, late rows, errors; None without the previous epoch."""
     if before is None:
         return None if manifest.epoch else {}
     return {
@@ -108,7 +108,7 @@ def pieces(admitted: Mapping[str, Any]) -> str:
 
 
 def epoch_row(found: EpochSummary) -> dict[str, Any]:
-    """What people want to know of an epoch at a glance."""
+    """An epoch as a row of the list."""
     rows, ms = found.rows, found.ms
     return {
         "epoch": found.epoch,
@@ -127,7 +127,7 @@ def epoch_row(found: EpochSummary) -> dict[str, Any]:
 
 
 def table_rows(listing: Listing, changed: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Every state table with what it takes; rows that newer runs replace count until they are merged."""
+    """Every state table with its size; replaced rows count until compaction removes them."""
     found = []
     for table in listing.tables():
         runs = listing.runs(table)

@@ -1,4 +1,4 @@
-"""`millpond explain`: the plan that a pond runs."""
+"""`millpond explain`: shows the plan that a pond runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from millpond.cli.arguments import TEXT, EpochOption, OutputOption, PondArgument, open_reader, parse_epoch
-from millpond.cli.output import Text
+from millpond.cli.output import TextPart
 from millpond.plan.explain import explain_text, mermaid
 from millpond.plan.levels import cut
 
@@ -25,4 +25,4 @@ def explain(
     with reader.pinned(parse_epoch(epoch)) as snapshot:
         plan = reader.plan_of(snapshot.manifest)
     draw = mermaid if as_mermaid else explain_text
-    output.write(Text("mermaid" if as_mermaid else "explain", draw(plan, cut(plan))))
+    output.write(TextPart("mermaid" if as_mermaid else "explain", draw(plan, cut(plan))))

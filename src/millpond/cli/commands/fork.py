@@ -1,4 +1,4 @@
-"""`millpond fork`: a new pond that begins as another was."""
+"""`millpond fork`: creates a new pond from an epoch of another one."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from millpond.cli.arguments import (
     open_store_of,
     parse_epoch,
 )
-from millpond.cli.output import Said
+from millpond.cli.output import MessagePart
 from millpond.clock import SystemClock
-from millpond.plan.dangers import require_for_fork
-from millpond.state.fork import fork as make_fork
+from millpond.plan.side_effects import require_for_fork
+from millpond.state.manifest.fork import fork as make_fork
 
 
 def fork(
@@ -32,7 +32,7 @@ def fork(
     trust: TrustOption = False,
     output: OutputOption = TEXT,
 ) -> None:
-    """Begin a new pond with the state of this one, without copying it; its sinks are detached."""
+    """Create a new pond with the state of this one, without copying it; its sinks are detached."""
     reader = open_reader(pond, trust)
     child = open_store_of(new_path)
     with reader.pinned(parse_epoch(epoch)) as snapshot:
@@ -46,8 +46,8 @@ def fork(
             sinks=reader.plan_of(snapshot.manifest).sinks,
         )
     output.write(
-        Said(
-            f"{new_path} begins as {pond} was at epoch {snapshot.epoch}; nothing was copied",
+        MessagePart(
+            f"{new_path} is a fork of {pond} at epoch {snapshot.epoch}; no data was copied",
             {
                 "pond": first.pond,
                 "uri": child.uri,

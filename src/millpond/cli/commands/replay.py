@@ -1,4 +1,4 @@
-"""`millpond replay`: one committed epoch run again, to see it or to debug it."""
+"""`millpond replay`: runs a committed epoch again, to inspect or debug it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from millpond.cli.arguments import (
 )
 from millpond.cli.debugger import Debugger
 from millpond.cli.loading import load
-from millpond.cli.output import Column, Part, Rows, Said
+from millpond.cli.output import MessagePart, OutputColumn, OutputPart, TablePart
 from millpond.cli.values import count
 from millpond.errors import InvalidError, MillpondError
 from millpond.serve.replay import Replay
@@ -26,10 +26,10 @@ from millpond.serve.replay import replay as run_again
 
 DIFFERENT, LEFT = 1, 130  # exit codes: it came out otherwise; somebody left the debugger
 STEPS = (
-    Column("step"),
-    Column("rows", "rows out", count, right=True),
-    Column("inserts", show=count, right=True),
-    Column("retracts", show=count, right=True),
+    OutputColumn("step"),
+    OutputColumn("rows", "rows out", count, right=True),
+    OutputColumn("inserts", show=count, right=True),
+    OutputColumn("retracts", show=count, right=True),
 )
 
 
@@ -40,7 +40,7 @@ def replay(
     ],
     step: Annotated[
         str | None,
-        typer.Option("--step", "-s", metavar="STEP", help="Look at this step alone.", show_default=False),
+        typer.Option("--step", "-s", metavar="STEP", help="Show only this step.", show_default=False),
     ] = None,
     file: Annotated[
         str | None,
@@ -48,20 +48,22 @@ def replay(
             "--file",
             "-f",
             metavar="FILE.py",
-            help="Run the code of this pipeline file instead of the stored one: to try a fix.",
+            help="Run the code of this pipeline file instead of the stored code, to try a fix.",
             show_default=False,
         ),
     ] = None,
     debug: Annotated[
         bool,
-        typer.Option("--pdb", help="Stop in pdb where your code raises, and before --step if one is named."),
+        typer.Option(
+            "--pdb", help="Open pdb where your code raises an exception, and before --step if it is given."
+        ),
     ] = False,
     trust: TrustOption = False,
-    rows: Annotated[bool, typer.Option("--rows", help="Show the rows that each step gave.")] = False,
+    rows: Annotated[bool, typer.Option("--rows", help="Show the output rows of each step.")] = False,
     limit: LimitOption = 20,
     output: OutputOption = TEXT,
 ) -> None:
-    """Run one committed epoch again, from the same state and input, and compare what comes out.
+    """Run a committed epoch again, from the same state and input, and compare the results.
 
     Nothing is written. Your functions run in this process, so a breakpoint() in them works. Exit code 1
     says that the outcome differs.
@@ -89,9 +91,9 @@ def replay(
         raise typer.Exit(DIFFERENT)
 
 
-def answered(found: Replay, rows: bool, limit: int) -> list[Part]:
-    """The verdict, what each step gave, and what differs."""
-    parts: list[Part] = []
+def answered(found: Replay, rows: bool, limit: int) -> list[OutputPart]:
+    """The verdict, the output of each step, and the differences."""
+    parts: list[OutputPart] = []
     facts: dict[str, Any] = {
         "epoch": found.epoch,
         "same": found.same,
@@ -106,8 +108,8 @@ def answered(found: Replay, rows: bool, limit: int) -> list[Part]:
             said = f"epoch {found.epoch} ran no step: there is nothing to compare"
     else:
         said = f"epoch {found.epoch} came out DIFFERENT: {reasons(found)}"
-    parts.append(Said(said, facts, found.same))
-    parts.append(Rows("steps", STEPS, [step_row(s, t) for s, t in found.outputs.items()]))
+    parts.append(MessagePart(said, facts, found.same))
+    parts.append(TablePart("steps", STEPS, [step_row(s, t) for s, t in found.outputs.items()]))
     if rows:
         for step, table in found.outputs.items():
             parts.append(table_part(f"output {step}", f"rows of step {step}", table, limit))
@@ -144,8 +146,8 @@ def step_row(step: str, table: Any) -> dict[str, Any]:
     }
 
 
-def table_part(name: str, title: str, table: Any, limit: int) -> Rows:
+def table_part(name: str, title: str, table: Any, limit: int) -> TablePart:
     part = table.slice(0, limit) if limit else table
     some = f"{part.num_rows} of " if part.num_rows < table.num_rows else ""
-    columns = [Column(n) for n in table.column_names]
-    return Rows(name, columns, part.to_pylist(), f"{some}{table.num_rows} {title}")
+    columns = [OutputColumn(n) for n in table.column_names]
+    return TablePart(name, columns, part.to_pylist(), f"{some}{table.num_rows} {title}")

@@ -1,4 +1,4 @@
-"""`millpond run`: a pipeline file, until it is told to stop or has nothing more to do."""
+"""`millpond run`: runs a pipeline file until it is stopped, or until its sources are exhausted."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ import typer
 
 from millpond.cli.arguments import TEXT, OutputOption, TrustOption
 from millpond.cli.loading import load, open_for
-from millpond.cli.output import Said, Screen
+from millpond.cli.output import MessagePart, Screen
 from millpond.cli.values import count, milliseconds
 from millpond.pond import Pond
-from millpond.state.manifest import Manifest
+from millpond.state.manifest.manifest import Manifest
 
 FORCED = 130  # the exit code after a second Ctrl-C
 
 
 @dataclass
-class Run:
-    """What a run has done so far."""
+class RunProgress:
+    """The progress of a run."""
 
     screen: Screen
     pond: Pond
@@ -50,10 +50,10 @@ class Run:
             self.end("epochs")
 
     def waits_for(self, holder: str) -> None:
-        self.screen.waiting(f"standing by: {holder} runs this pond, until it falls silent")
+        self.screen.waiting(f"standby: {holder} runs this pond; waiting until it stops")
 
     def done(self) -> float | None:
-        """How much of what the sources told of is in; unknown where they go on for ever."""
+        """The fraction of the known input that was processed; None if the sources have no end."""
         if not self.until_idle or not self.rows:
             return None
         return self.rows / (self.rows + self.pond.backlog_rows)
@@ -105,7 +105,7 @@ def run(
     ] = False,
     until_idle: Annotated[
         bool,
-        typer.Option("--until-idle", "--drain", help="End when the sources have nothing more to give."),
+        typer.Option("--until-idle", "--drain", help="End when the sources have no more rows."),
     ] = False,
     epochs: Annotated[
         int | None,
@@ -116,7 +116,7 @@ def run(
         typer.Option(
             "--replace",
             metavar="VIEW",
-            help="Rebuild this view, whose definition changed, from what the pond holds; may be repeated.",
+            help="Rebuild this view, whose definition changed, by a backfill; may be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -124,20 +124,20 @@ def run(
         bool,
         typer.Option(
             "--backfill/--no-backfill",
-            help="With --replace: fill the view from the past, or begin empty with the next rows.",
+            help="With --replace: backfill the view, or start it empty with the next rows.",
         ),
     ] = True,
     trust: TrustOption = False,
     output: OutputOption = TEXT,
 ) -> None:
-    """Run a pipeline file; Ctrl-C ends it after the epoch that is running."""
+    """Run a pipeline file; Ctrl-C ends it after the current epoch."""
     opened = open_for(load(file), pond, engine, parallelism, standby, trust, take_over)
     if replace:
         opened.replace(*replace, backfill=backfill)
     with output.screen() as screen, opened:
-        made = Run(screen, opened, epochs, until_idle)
+        made = RunProgress(screen, opened, epochs, until_idle)
         opened.on_epoch(made.committed)
-        opened._watch.on_wait = made.waits_for
+        opened.on_wait(made.waits_for)
         screen.waiting("starting")
         with interrupts(made), contextlib.suppress(KeyboardInterrupt):
             if until_idle:
@@ -147,11 +147,11 @@ def run(
         last = opened.epoch
     why = made.ended or ("idle" if until_idle else "stopped")
     seconds = time.monotonic() - made.started
-    told = {
-        "idle": "the sources have nothing more to give",
-        "epochs": f"{made.epochs} epochs were asked for",
-        "interrupted": "interrupted; the epoch that was running is committed",
-        "forced": "ended at once; the epoch that was running is given up, the next run does it again",
+    reason = {
+        "idle": "the sources have no more rows",
+        "epochs": f"--epochs {made.epochs} was reached",
+        "interrupted": "interrupted; the current epoch was committed",
+        "forced": "ended at once; the current epoch was not committed, the next run repeats it",
         "stopped": "stopped",
     }[why]
     facts: dict[str, Any] = {
@@ -163,16 +163,16 @@ def run(
         "pond": opened.store.uri,
     }
     some = f"{count(made.rows)} rows in {made.epochs} epoch{'s' * (made.epochs != 1)}"
-    output.write(Said(f"{some}, now at epoch {last}: {told}", facts))
+    output.write(MessagePart(f"{some}, now at epoch {last}: {reason}", facts))
     if why == "forced":
         raise typer.Exit(FORCED)
 
 
 @contextlib.contextmanager
-def interrupts(made: Run) -> Iterator[None]:
-    """Inside, the first Ctrl-C ends the run after its epoch; a second one ends it at once.
+def interrupts(made: RunProgress) -> Iterator[None]:
+    """The first Ctrl-C ends the run after the current epoch; a second one ends it at once.
 
-    Spark puts a handler of its own there when it starts, so ours comes back with the first epoch.
+    Spark installs its own signal handler when it starts, so ours is installed again after the first epoch.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

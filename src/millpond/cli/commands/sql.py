@@ -1,4 +1,4 @@
-"""`millpond sql`: statements over a pond, typed, from a file or from the command line."""
+"""`millpond sql`: runs statements from a prompt, a file or the command line."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ import typer
 import millpond
 from millpond.cli.arguments import TEXT, PondArgument, TrustOption
 from millpond.cli.csv_output import CsvOutput
-from millpond.cli.output import Column, Output, Rows, Said, make_output
+from millpond.cli.output import CommandOutput, MessagePart, OutputColumn, TablePart
+from millpond.cli.output_formats import make_output
 from millpond.cli.prompt import history, texts
-from millpond.engine.backfill import Progress
+from millpond.engine.change.backfill import Progress
 from millpond.errors import InvalidError, MillpondError
 from millpond.pond import Pond
 from millpond.sql.result import Result
@@ -25,10 +26,10 @@ HELP = r"""\d        all tables, sources, views, sinks and indexes
 \df       all functions
 \timing   show how long statements take, or no longer
 \q        quit (or Ctrl-D)
-A statement ends with ; and may take many lines; Ctrl-C drops what was typed."""
+A statement ends with ; and may take many lines; Ctrl-C clears the input."""
 
 
-def parse_sql_output(kind: str | Output) -> Output:
+def parse_sql_output(kind: str | CommandOutput) -> CommandOutput:
     if not isinstance(kind, str):
         return kind
     if kind == "csv":
@@ -40,7 +41,7 @@ def parse_sql_output(kind: str | Output) -> Output:
 
 
 SqlOutputOption = Annotated[
-    Output,
+    CommandOutput,
     typer.Option(
         "--output",
         "-o",
@@ -63,11 +64,11 @@ def sql(
         typer.Option("--file", "-f", metavar="FILE", help="Run a file of statements.", show_default=False),
     ] = None,
     dialect: Annotated[
-        str, typer.Option("--dialect", metavar="NAME", help="Of the SQL: postgres, spark, duckdb, …")
+        str, typer.Option("--dialect", metavar="NAME", help="The SQL dialect: postgres, spark, duckdb, …")
     ] = "postgres",
     engine: Annotated[
         str,
-        typer.Option("--engine", metavar="inline|spark", help="What runs epochs, where this process does."),
+        typer.Option("--engine", metavar="inline|spark", help="The engine, if this process runs the epochs."),
     ] = "inline",
     trust: TrustOption = False,
     select_memory_bytes_max: Annotated[
@@ -75,7 +76,7 @@ def sql(
         typer.Option(
             min=1,
             metavar="BYTES",
-            help="Memory that a SELECT may use; 2 GiB unless given.",
+            help="Memory limit of a SELECT; 2 GiB by default.",
             show_default=False,
         ),
     ] = None,
@@ -84,7 +85,7 @@ def sql(
         typer.Option(
             min=1,
             metavar="BYTES",
-            help="Disk that a SELECT may use; 10 GiB unless given.",
+            help="Disk limit of a SELECT; 10 GiB by default.",
             show_default=False,
         ),
     ] = None,
@@ -93,7 +94,7 @@ def sql(
         typer.Option(
             min=0,
             metavar="MS",
-            help="How long a SELECT may take; ten minutes unless given, 0 is no limit.",
+            help="Time limit of a SELECT; ten minutes by default, 0 is no limit.",
             show_default=False,
         ),
     ] = None,
@@ -102,13 +103,13 @@ def sql(
         typer.Option(
             min=0,
             metavar="ROWS",
-            help="Rows that a SELECT may give; no limit unless given.",
+            help="Maximum number of rows of a SELECT; no limit by default.",
             show_default=False,
         ),
     ] = None,
     output: SqlOutputOption = TEXT,
 ) -> None:
-    """Run SQL over a pond: a prompt, or with -c, -f or a pipe the statements given."""
+    """Run SQL on a pond: interactively, or statements from -c, -f or a pipe."""
     kind: Any = engine
     limits = {
         "select_memory_bytes_max": select_memory_bytes_max,
@@ -136,32 +137,34 @@ def _read(path: Path) -> str:
         raise InvalidError(f"{path} cannot be read", detail=f"{type(error).__name__}: {error}") from error
 
 
-def show(result: Result, output: Output, ms: float | None = None) -> None:
-    """A result as the answer of a command."""
+def show(result: Result, output: CommandOutput, ms: float | None = None) -> None:
+    """Write the result of a statement."""
     took = "" if ms is None else f"; {ms:.1f} ms"
     if not result.columns:
         if result.status:
             more: dict[str, Any] = {"warnings": result.warnings} if result.warnings else {}
             lines = [result.status + took, *(f"warning: {text}" for text in result.warnings)]
-            output.write(Said("\n".join(lines), {"status": result.status, **more}))
+            output.write(MessagePart("\n".join(lines), {"status": result.status, **more}))
         return
-    names = _told_apart(result.columns)
+    names = _distinct_names(result.columns)
     columns = [
-        Column(name, title, right=_is_number(kind))
+        OutputColumn(name, title, right=_is_number(kind))
         for name, title, kind in zip(names, result.columns, result.types, strict=True)
     ]
     if result.status.startswith("SUBSCRIBE"):
         for row in result:  # for as long as epochs come
-            output.write(Rows("rows", columns, [dict(zip(names, row, strict=True))]))
+            output.write(TablePart("rows", columns, [dict(zip(names, row, strict=True))]))
         return
     found = [dict(zip(names, row, strict=True)) for row in result.fetchall()]
     note = f"{len(found)} row{'' if len(found) == 1 else 's'}{took}"
-    output.write(Rows("rows", columns, found, note, {} if result.epoch is None else {"epoch": result.epoch}))
+    output.write(
+        TablePart("rows", columns, found, note, {} if result.epoch is None else {"epoch": result.epoch})
+    )
 
 
-def _told_apart(names: Sequence[str]) -> list[str]:
+def _distinct_names(names: Sequence[str]) -> list[str]:
     """
-    >>> _told_apart(["a", "b", "a"])
+    >>> _distinct_names(["a", "b", "a"])
     ['a', 'b', 'a_2']
     """
     found: list[str] = []
@@ -178,9 +181,9 @@ def _is_number(kind: str) -> bool:
 
 
 class Prompt:
-    """Statements as they are typed; a mistake is told, and the prompt is back."""
+    """Run statements as they are typed; an error is shown, and the prompt continues."""
 
-    def __init__(self, pond: Pond, output: Output, dialect: str) -> None:
+    def __init__(self, pond: Pond, output: CommandOutput, dialect: str) -> None:
         self.pond = pond
         self.output = output
         self.dialect = dialect

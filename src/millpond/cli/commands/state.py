@@ -1,4 +1,4 @@
-"""`millpond state`: what a pond keeps, table by table, at any epoch it still has."""
+"""`millpond state`: lists, reads, compares and exports the state tables of a pond at any retained epoch."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from millpond.cli.arguments import (
     parse_epoch,
 )
 from millpond.cli.commands.views import shown
-from millpond.cli.output import Column, Rows, Said
+from millpond.cli.output import MessagePart, OutputColumn, TablePart
 from millpond.cli.tables import Named, keys, named
 from millpond.cli.values import count, size
 from millpond.errors import InvalidError
 from millpond.plan.nodes import Plan
 from millpond.plan.tables import table_specs
-from millpond.serve import states
+from millpond.serve import state_inspection
 from millpond.serve.reader import keys_table
-from millpond.state.snapshot import Snapshot, difference
+from millpond.state.manifest.snapshot import Snapshot, difference
 
 COLUMNS = (
-    Column("table"),
-    Column("views"),
-    Column("key"),
-    Column("columns"),
-    Column("rows", "rows in runs", count, right=True),
-    Column("runs", show=count, right=True),
-    Column("bytes", "size", size, right=True),
+    OutputColumn("table"),
+    OutputColumn("views"),
+    OutputColumn("key"),
+    OutputColumn("columns"),
+    OutputColumn("rows", "rows in runs", count, right=True),
+    OutputColumn("runs", show=count, right=True),
+    OutputColumn("bytes", "size", size, right=True),
 )
 STATE = "STEP STATE|VIEW"
 PICKLE = {b"millpond": b"pickle"}
@@ -46,7 +46,7 @@ PICKLE = {b"millpond": b"pickle"}
 def ls(
     pond: PondArgument,
     everything: Annotated[
-        bool, typer.Option("--all", "-a", help="Also tables that steps keep for their own use.")
+        bool, typer.Option("--all", "-a", help="Also show internal tables of steps.")
     ] = False,
     epoch: EpochOption = None,
     output: OutputOption = TEXT,
@@ -74,7 +74,7 @@ def ls(
                 }
             )
         at = snapshot.epoch
-    output.write(Rows("tables", COLUMNS, rows, f"{len(rows)} tables at epoch {at}", {"epoch": at}))
+    output.write(TablePart("tables", COLUMNS, rows, f"{len(rows)} tables at epoch {at}", {"epoch": at}))
 
 
 def get(
@@ -83,20 +83,20 @@ def get(
         list[str],
         typer.Argument(
             metavar=f"{STATE} [KEY]...",
-            help="A step and its state, or a view; then keys, if not all rows: columns parted by commas.",
+            help="A step and its state, or a view; then keys, with commas between columns; none: all rows.",
             show_default=False,
         ),
     ],
     epoch: EpochOption = None,
     unpickle: Annotated[
         bool,
-        typer.Option("--unpickle", help="Show untyped values; this runs code of whoever wrote them."),
+        typer.Option("--unpickle", help="Show untyped values; this runs code of the author of the pond."),
     ] = False,
     trust: TrustOption = False,
     limit: LimitOption = 20,
     output: OutputOption = TEXT,
 ) -> None:
-    """Read state: all of it, or the rows of some keys."""
+    """Read a state: all rows, or those of some keys."""
     reader = open_reader(pond, trust)
     with reader.pinned(parse_epoch(epoch)) as snapshot:
         plan = reader.plan_of(snapshot.manifest)
@@ -104,25 +104,26 @@ def get(
         wanted = keys_table(found.spec, keys(found.spec, rest)) if rest else None
         table = found.shown(rows_of(snapshot, plan, found, wanted))
         at = snapshot.epoch
-    table = states.shown(found.spec, table, reader.worker.trust) if unpickle else legible(table)
+    table = state_inspection.shown(found.spec, table, reader.worker.trust) if unpickle else legible(table)
     output.write(shown(table, at, limit))
 
 
 def rows_of(snapshot: Snapshot, plan: Plan, found: Named, wanted: pa.Table | None) -> pa.Table:
-    """All rows that live, or those of some keys."""
+    """All live rows, or those of some keys."""
     if found.spec.name.rpartition("/")[0] not in plan.nodes:  # of the pond itself, not of a step
         if wanted is None:
             return snapshot.scan(found.spec, found.columns)
         return snapshot.lookup(found.spec, wanted, found.columns)
     if wanted is not None:
-        return states.rows_of_keys(snapshot, plan, found.spec, wanted).select(list(found.columns))
+        return state_inspection.rows_of_keys(snapshot, plan, found.spec, wanted).select(list(found.columns))
     return pa.concat_tables(
-        part.select(list(found.columns)) for part in states.pieces(snapshot, plan, found.spec)
+        part.select(list(found.columns))
+        for part in state_inspection.state_batches(snapshot, plan, found.spec)
     )
 
 
 def parts_of(snapshot: Snapshot, plan: Plan, found: Named) -> Iterator[pa.Table]:
-    found_in = states.pieces(snapshot, plan, found.spec)
+    found_in = state_inspection.state_batches(snapshot, plan, found.spec)
     return (found.shown(part.select(list(found.columns))) for part in found_in)
 
 
@@ -139,7 +140,7 @@ def diff(
     limit: LimitOption = 20,
     output: OutputOption = TEXT,
 ) -> None:
-    """Show what changed in a state from epoch E1 to E2: rows with their weight, -1 gone and +1 new."""
+    """Show what changed in a state from epoch E1 to E2: rows with their weight, -1 removed and +1 added."""
     reader = open_reader(pond)
     if len(words) < 3:
         raise InvalidError("two epochs are needed", hint=f"millpond state diff POND {STATE} E1 E2")
@@ -154,7 +155,7 @@ def diff(
     part = shown(rows, e2, limit)
     note = f"{table.num_rows} rows differ from epoch {e1} to {e2}"
     facts = {"from": e1, "to": e2, "total": table.num_rows}
-    output.write(Rows("rows", part.columns, part.rows, note, facts))
+    output.write(TablePart("rows", part.columns, part.rows, note, facts))
 
 
 def export(
@@ -187,9 +188,9 @@ def export(
             raise InvalidError("an export takes no key", detail=f"got {' '.join(rest)!r}")
         at = snapshot.epoch
         facts = {"millpond.state": found.name, "millpond.epoch": str(at)}
-        rows = states.export(parts_of(snapshot, plan, found), target, facts)
+        rows = state_inspection.export(parts_of(snapshot, plan, found), target, facts)
     output.write(
-        Said(
+        MessagePart(
             f"{rows} rows of {found.name} at epoch {at} are in {target}",
             {"state": found.name, "epoch": at, "rows": rows, "file": str(target)},
         )
@@ -197,7 +198,7 @@ def export(
 
 
 def legible(table: pa.Table) -> pa.Table:
-    """Pickled values as their size: reading state runs no code of its writer."""
+    """Replace pickled values by their size: reading state runs no stored code."""
     for place, column in enumerate(table.schema):
         if dict(column.metadata or {}).items() >= PICKLE.items():
             shown_as: list[Any] = [

@@ -1,4 +1,4 @@
-"""`millpond version`: what is installed, for bug reports."""
+"""`millpond version`: shows the installed versions, for bug reports."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import platform
 
 import millpond
 from millpond.cli.arguments import TEXT, OutputOption
-from millpond.cli.output import Facts
-from millpond.engine.spark_session import check_java
+from millpond.cli.output import FactsPart
+from millpond.engine.spark.session import check_java
 from millpond.errors import InvalidError
 
 PACKAGES = ("pyspark", "pyarrow", "duckdb", "numpy")
 
 
 def version(output: OutputOption = TEXT) -> None:
-    """Show the versions of Millpond and of what it runs on."""
+    """Show the versions of Millpond, Python and the main dependencies."""
     try:
         java = str(check_java())
     except InvalidError as error:  # that there is none is an answer, too
         java = error.message
     output.write(
-        Facts(
+        FactsPart(
             {
                 "millpond": millpond.__version__,
                 "python": platform.python_version(),

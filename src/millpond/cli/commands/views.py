@@ -1,4 +1,4 @@
-"""`millpond views`, `read` and `errors`: what a pond holds, without starting anything."""
+"""`millpond views`, `read` and `errors`: read a pond without starting it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from millpond.cli.arguments import (
     open_reader,
     parse_epoch,
 )
-from millpond.cli.output import Column, Rows
+from millpond.cli.output import OutputColumn, TablePart
 from millpond.cli.values import count, size
 from millpond.plan.tables import table_specs
 
 COLUMNS = (
-    Column("view"),
-    Column("key"),
-    Column("columns"),
-    Column("rows", "rows in runs", count, right=True),
-    Column("runs", show=count, right=True),
-    Column("bytes", "size", size, right=True),
+    OutputColumn("view"),
+    OutputColumn("key"),
+    OutputColumn("columns"),
+    OutputColumn("rows", "rows in runs", count, right=True),
+    OutputColumn("runs", show=count, right=True),
+    OutputColumn("bytes", "size", size, right=True),
 )
 
 
@@ -51,7 +51,7 @@ def views(pond: PondArgument, epoch: EpochOption = None, output: OutputOption = 
                     "bytes": sum(r.bytes for r in runs),
                 }
             )
-    output.write(Rows("views", COLUMNS, rows))
+    output.write(TablePart("views", COLUMNS, rows))
 
 
 def read(
@@ -74,7 +74,7 @@ def errors(
     view: Annotated[
         str | None,
         typer.Option(
-            "--view", metavar="VIEW", help="Only of the steps that lead to this view.", show_default=False
+            "--view", metavar="VIEW", help="Only those of the steps of this view.", show_default=False
         ),
     ] = None,
     epoch: EpochOption = None,
@@ -89,13 +89,13 @@ def errors(
     output.write(shown(table, at, limit))
 
 
-def shown(table: pa.Table, epoch: int, limit: int) -> Rows:
-    """The first rows of a table, and always how many there are."""
+def shown(table: pa.Table, epoch: int, limit: int) -> TablePart:
+    """The first rows of a table, and the total number."""
     part = table.slice(0, limit) if limit else table
-    columns = [Column(f.name, right=is_number(f.type)) for f in table.schema]
+    columns = [OutputColumn(f.name, right=is_number(f.type)) for f in table.schema]
     some = f"{part.num_rows} of " if part.num_rows < table.num_rows else ""
     note = f"{some}{table.num_rows} rows at epoch {epoch}" + ("; --limit 0 shows all" if some else "")
-    return Rows("rows", columns, part.to_pylist(), note, {"epoch": epoch, "total": table.num_rows})
+    return TablePart("rows", columns, part.to_pylist(), note, {"epoch": epoch, "total": table.num_rows})
 
 
 def is_number(kind: pa.DataType) -> bool:

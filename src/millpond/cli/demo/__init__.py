@@ -1,5 +1,5 @@
 """`millpond demo`: a real pipeline on Spark, killed, recovered, rescaled and read in the past.
 
-The pipeline runs in a process of its own; this side only starts and kills it,
-sends commands through the inbox and reads the pond, as any other process could.
+The pipeline runs in a separate process; this side only starts and kills it, sends commands through the inbox
+and reads the pond, as any other process could.
 """

@@ -9,10 +9,10 @@ import sys
 import threading
 
 import millpond
-from millpond.cli.demo.feed import Feed
+from millpond.cli.demo.feed import DemoFeed
 from millpond.cli.demo.pipeline import define
 from millpond.pond import EngineName
-from millpond.state import history
+from millpond.state.manifest import history
 
 PARALLELISM = 2
 READY = "ready"  # said on stdout once Spark is up
@@ -20,7 +20,7 @@ LEASE_MS = 1_000  # so that a recovering process need not wait long to be sure t
 POLL_S = 0.02
 
 
-def main(path: str, feed: Feed, engine: EngineName, stop: threading.Event) -> None:
+def main(path: str, feed: DemoFeed, engine: EngineName, stop: threading.Event) -> None:
     pond = millpond.open(
         path,
         engine,
@@ -33,7 +33,7 @@ def main(path: str, feed: Feed, engine: EngineName, stop: threading.Event) -> No
     with pond:
         # The first look at the engine starts Spark; the feed begins after that.  So few rows would be one
         # task's, and here all that a rescale allows are to be seen.
-        pond.engine.rows_alone = 0
+        pond.engine.single_task_rows_max = 0
         clock = feed.clock({} if head is None else head.positions)
         define(pond, feed, clock)
         print(READY, flush=True)
@@ -50,4 +50,4 @@ def stop_at_end_of_input(stop: threading.Event) -> None:
 if __name__ == "__main__":
     over = threading.Event()
     threading.Thread(target=stop_at_end_of_input, args=(over,), daemon=True).start()
-    main(sys.argv[1], Feed.decode(sys.argv[2]), "inline" if sys.argv[3] == "inline" else "spark", over)
+    main(sys.argv[1], DemoFeed.decode(sys.argv[2]), "inline" if sys.argv[3] == "inline" else "spark", over)

@@ -1,7 +1,7 @@
-"""The demo's input: Nexmark auctions and bids that come as time passes, a fixed number of them.
+"""The demo's input: a fixed number of Nexmark auctions and bids that arrive over time.
 
-Both processes of the demo, and the batch query that checks them, make the same
-events from the same numbers.
+Both processes of the demo, and the batch query that checks them, generate the same events from the same
+numbers.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ STEPS: dict[str, Kind] = {
 
 
 @dataclass(frozen=True)
-class Feed:
+class DemoFeed:
     events: int
     per_second: int
-    slices: int = 30  # epochs it is worth at the least, however far behind the pipeline is
+    slices: int = 30  # the minimum number of epochs, however far behind the pipeline is
     seed: int = 1
 
     @property
@@ -36,7 +36,7 @@ class Feed:
 
     @property
     def seconds(self) -> int:
-        """How long the events take to come in."""
+        """How long it takes until all events have arrived."""
         return self.events // self.per_second
 
     @property
@@ -44,7 +44,7 @@ class Feed:
         return -(-self.events // self.slices)
 
     def clock(self, positions: Mapping[str, Any]) -> SliceClock:
-        """The time that the sources go by; after a restart it goes on from what was accounted for."""
+        """The clock of the sources; after a restart it continues from the events that were processed."""
         seen_us = [
             int(at["start_us"]) + int(at["next"]) * 1_000_000 // self.per_second
             for step, at in positions.items()
@@ -58,14 +58,14 @@ class Feed:
         return NexmarkSource(STEPS[step], self.events, self.config, self.per_second, clock)
 
     def done(self, positions: Mapping[str, Any]) -> int:
-        """How many events a manifest accounts for, in all streams."""
+        """The number of events processed according to a manifest, in all streams."""
         return min(self.taken(positions, step) for step in STEPS)
 
     def taken(self, positions: Mapping[str, Any], step: str) -> int:
         return int(positions[step]["next"]) if step in positions else 0
 
     def lag_s(self, positions: Mapping[str, Any], now_us: int) -> float:
-        """How old the oldest event is that has come and is not accounted for."""
+        """The age of the oldest event that has arrived and is not processed."""
         if not all(step in positions for step in STEPS):
             return 0.0
         start_us = min(int(positions[step]["start_us"]) for step in STEPS)
@@ -80,15 +80,15 @@ class Feed:
         return json.dumps(asdict(self))
 
     @staticmethod
-    def decode(text: str) -> Feed:
-        return Feed(**json.loads(text))
+    def decode(text: str) -> DemoFeed:
+        return DemoFeed(**json.loads(text))
 
 
 class SliceClock:
-    """Time that passes in slices, however much of it there is to catch up with.
+    """A clock that advances in slices, however much time there is to catch up.
 
-    So a pipeline that was dead for a while shows how it catches up, in many epochs rather than in one,
-    and comes to its inbox between them.
+    So a pipeline that was dead for a while catches up in many epochs rather than in one, and reads its inbox
+    between them.
 
     >>> from millpond.clock import ManualClock
     >>> clock = SliceClock(ManualClock(100), 25, 60)

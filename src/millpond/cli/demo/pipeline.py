@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from millpond.cli.demo.feed import Feed
+from millpond.cli.demo.feed import DemoFeed
 from millpond.clock import Clock
-from millpond.operators.duck import connect
+from millpond.kernels.duck import connect
 from millpond.pond import Pond
-from millpond.state.manifest import Manifest
+from millpond.state.manifest.manifest import Manifest
 
 TOP = 10
 BATCH = {
@@ -24,7 +24,7 @@ BATCH = {
 }
 
 
-def define(pond: Pond, feed: Feed, clock: Clock) -> None:
+def define(pond: Pond, feed: DemoFeed, clock: Clock) -> None:
     """Bids and revenue of each auction, the ten with most, and prices by category through a join."""
     bids = pond.stream("bids", feed.source("bids", clock))
     auctions = pond.stream("auctions", feed.source("auctions", clock))
@@ -38,7 +38,7 @@ def define(pond: Pond, feed: Feed, clock: Clock) -> None:
     ).view("category_prices")
 
 
-def batch(feed: Feed, manifest: Manifest) -> dict[str, pa.Table]:
+def batch(feed: DemoFeed, manifest: Manifest) -> dict[str, pa.Table]:
     """Every view, by one query of DuckDB over exactly the events that an epoch accounts for."""
     with connect({}) as database:
         for step, columns in (("bids", ["auction", "price"]), ("auctions", ["id", "category"])):

@@ -1,4 +1,4 @@
-"""The pipeline's process, seen from outside: started, killed without warning, or asked to stop."""
+"""Starts, kills and stops the process of the pipeline."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from millpond.cli.demo import child
-from millpond.cli.demo.feed import Feed
+from millpond.cli.demo.feed import DemoFeed
 from millpond.errors import UnavailableError
 from millpond.pond import EngineName
 
@@ -21,9 +21,9 @@ STOP_S = 60.0
 
 
 class PipelineProcess:
-    """A child in a session of its own, so that a kill takes Spark's JVM with it."""
+    """A child process in a separate session, so that a kill includes Spark's JVM."""
 
-    def __init__(self, pond: str, feed: Feed, engine: EngineName, log: Path) -> None:
+    def __init__(self, pond: str, feed: DemoFeed, engine: EngineName, log: Path) -> None:
         self._log = log
         self.started_s = time.monotonic()
         self.ready_s: float | None = None  # when Spark was up
@@ -45,7 +45,7 @@ class PipelineProcess:
         return self._process.pid
 
     def check(self) -> None:
-        """Raise if it ended by itself."""
+        """Raise if the process ended unexpectedly."""
         code = self._process.poll()
         if code is not None:
             raise UnavailableError(
@@ -55,7 +55,7 @@ class PipelineProcess:
             )
 
     def kill(self) -> None:
-        """SIGKILL for the process and for Spark's JVM: nobody gets a chance to clean up."""
+        """Send SIGKILL to the process and Spark's JVM, so that neither can clean up."""
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._close()

@@ -1,7 +1,7 @@
-"""The demo itself: five acts, each announced in a line, everything real.
+"""Runs the demo: five acts, each announced in one line.
 
-Whatever is claimed is measured or checked here, and the demo fails when a
-check does: the views are compared with a batch query of DuckDB over the same events.
+Every claim is measured or checked here, and the demo fails if a check fails: the views are compared with a
+batch query of DuckDB over the same events.
 """
 
 from __future__ import annotations
@@ -19,22 +19,23 @@ import pyarrow as pa
 from millpond import delta as deltas
 from millpond.cli.arguments import open_reader
 from millpond.cli.demo.child import PARALLELISM
-from millpond.cli.demo.feed import Feed
+from millpond.cli.demo.feed import DemoFeed
 from millpond.cli.demo.pipeline import batch, same
 from millpond.cli.demo.process import PipelineProcess
-from millpond.cli.demo.watch import Watch
-from millpond.cli.output import Column, Rows, Screen
+from millpond.cli.demo.watch import PondWatcher
+from millpond.cli.output import OutputColumn, Screen, TablePart
 from millpond.cli.program_name import program
-from millpond.cli.sending import send
 from millpond.cli.values import count
-from millpond.engine.spark_session import check_java
+from millpond.control.inbox_sender import InboxSender
+from millpond.engine.spark.session import check_java
 from millpond.errors import DataError, InternalError, InvalidError
 from millpond.pond import EngineName
 from millpond.serve.reader import Reader
-from millpond.state import history
-from millpond.state.manifest import Manifest
+from millpond.state.manifest import history
+from millpond.state.manifest.manifest import Manifest
+from millpond.state.runs import run_names
 
-KILL_AT, WIDE_AT, NARROW_AT = 0.25, 0.55, 0.78  # parts of the feed after which the acts begin
+KILL_AT, WIDE_AT, NARROW_AT = 0.25, 0.55, 0.78  # fractions of the feed after which the acts begin
 WIDE, NARROW = 5, 1
 KILL_POLL_S = 0.001
 LOOK_EVERY_S = 0.2
@@ -44,7 +45,7 @@ SHOWN = 5  # of the ten auctions with most revenue
 @dataclass
 class Stage:
     path: str
-    feed: Feed
+    feed: DemoFeed
     screen: Screen
     reader: Reader
     engine: EngineName
@@ -61,8 +62,8 @@ class Stage:
             self.process.check()
 
 
-def play(path: str, feed: Feed, screen: Screen, engine: EngineName = "spark") -> dict[str, Any]:
-    """All acts; what was measured."""
+def play(path: str, feed: DemoFeed, screen: Screen, engine: EngineName = "spark") -> dict[str, Any]:
+    """Run all acts; returns the measurements."""
     if engine == "spark":
         check_java()
     reader = open_reader(path)
@@ -77,7 +78,7 @@ def play(path: str, feed: Feed, screen: Screen, engine: EngineName = "spark") ->
             screen.say(
                 f"This takes one to two minutes: events come in for {feed.seconds} s, and Spark starts twice."
             )
-        watch = Watch(reader, feed, screen, stage.check)
+        watch = PondWatcher(reader, feed, screen, stage.check)
         run(stage, watch)
         kill_and_recover(stage, watch)
         rescale(stage, watch)
@@ -97,7 +98,7 @@ def left_clean(stage: Stage) -> Iterator[None]:
             stage.process.end()
 
 
-def run(stage: Stage, watch: Watch) -> None:
+def run(stage: Stage, watch: PondWatcher) -> None:
     feed = stage.feed
     stage.screen.act(
         f"1. {feed.events:,} auction events come in at {feed.per_second:,} a second; "
@@ -114,7 +115,7 @@ def run(stage: Stage, watch: Watch) -> None:
     watch.until_done(KILL_AT)
 
 
-def kill_and_recover(stage: Stage, watch: Watch) -> None:
+def kill_and_recover(stage: Stage, watch: PondWatcher) -> None:
     process = stage.process
     assert process is not None
     stage.screen.act("2. kill -9 in the middle of an epoch, Spark and all. A new process goes on.")
@@ -149,8 +150,8 @@ def kill_and_recover(stage: Stage, watch: Watch) -> None:
     watch.until_done(WIDE_AT)
 
 
-def kill_in_mid_epoch(stage: Stage, process: PipelineProcess, watch: Watch) -> bool:
-    """Kill it when files of an epoch are written and its manifest is not; did that work?"""
+def kill_in_mid_epoch(stage: Stage, process: PipelineProcess, watch: PondWatcher) -> bool:
+    """Kill it when files of an epoch are written but its manifest is not; returns whether that worked."""
     looked = time.monotonic()
     while True:
         head = history.read_head(stage.reader.store)
@@ -165,20 +166,19 @@ def kill_in_mid_epoch(stage: Stage, process: PipelineProcess, watch: Watch) -> b
 
 
 def orphans(reader: Reader, head: Manifest) -> list[str]:
-    """Files of the epoch after the head, but for merges that run beside it."""
-    after = f"runs/{head.token}/{head.epoch + 1:016d}"
-    return [name for name in reader.store.list(f"runs/{head.token}", after=after) if "-c-" not in name]
+    """Files of the epoch after the head, except those of background merges."""
+    after = run_names.epoch_prefix(head.token, head.epoch + 1)
+    found = reader.store.list(run_names.token_prefix(head.token), after=after)
+    return [name for name in found if not run_names.is_merge(name)]
 
 
-def rescale(stage: Stage, watch: Watch) -> None:
+def rescale(stage: Stage, watch: PondWatcher) -> None:
     stage.screen.act(
         f"3. From {PARALLELISM} tasks to {WIDE}, then to {NARROW}, while it runs: no state is moved, "
         "a task has no home."
     )
     for tasks, next_at in ((WIDE, NARROW_AT), (NARROW, 1.0)):
-        head = watch.head
-        assert head is not None
-        sent = send(stage.reader.store, head, "rescale", {"parallelism": tasks}, wait_s=0)
+        sent = InboxSender(stage.reader.store).send("rescale", {"parallelism": tasks}, wait_s=0)
         stage.screen.waiting(f"Sent, as `{program()} rescale {shlex.quote(stage.path)} {tasks}` would")
         watch.until_taken(sent.number)
         stage.screen.say(f"The pipeline took it; the next epochs have {tasks} to a level.")
@@ -189,7 +189,7 @@ def rescale(stage: Stage, watch: Watch) -> None:
     }
 
 
-def finish(stage: Stage, watch: Watch) -> None:
+def finish(stage: Stage, watch: PondWatcher) -> None:
     assert stage.process is not None
     watch.until_done(1.0)
     stage.screen.waiting("Stopping the pipeline")
@@ -205,7 +205,7 @@ def finish(stage: Stage, watch: Watch) -> None:
 
 
 def compare(stage: Stage, manifest: Manifest) -> None:
-    """Every view of an epoch against the batch query over exactly its events."""
+    """Compare every view of an epoch with the batch query over exactly its events."""
     expected = batch(stage.feed, manifest)
     rows = {}
     for view, wanted in expected.items():
@@ -225,7 +225,7 @@ def compare(stage: Stage, manifest: Manifest) -> None:
     stage.screen.say(f"epoch {manifest.epoch}, {events:,} events: {sizes}; all equal", good=True)
 
 
-def read_the_past(stage: Stage, watch: Watch) -> None:
+def read_the_past(stage: Stage, watch: PondWatcher) -> None:
     stage.screen.act(
         "4. A read in the past: every epoch is still there, and was exact when it was committed."
     )
@@ -249,20 +249,20 @@ def read_the_past(stage: Stage, watch: Watch) -> None:
         raise DataError("a difference does not lead from then to now", epoch=new.epoch)
 
 
-def then_and_now(reader: Reader, old: int, new: int) -> Rows:
+def then_and_now(reader: Reader, old: int, new: int) -> TablePart:
     """The auctions with most revenue at two epochs, side by side."""
     rows: list[dict[str, Any]] = [{"rank": n + 1} for n in range(SHOWN)]
     for when, epoch in (("then", old), ("now", new)):
         top = reader.read("top_auctions", epoch=epoch).sort_by([("revenue", "descending")])
         for row, found in zip(rows, top.to_pylist(), strict=False):
             row |= {f"auction_{when}": found["auction"], f"revenue_{when}": found["revenue"]}
-    columns = [Column("rank", right=True)]
+    columns = [OutputColumn("rank", right=True)]
     for when, epoch in (("then", old), ("now", new)):
         columns += [
-            Column(f"auction_{when}", f"auction at epoch {epoch}", right=True),
-            Column(f"revenue_{when}", "revenue", count, right=True),
+            OutputColumn(f"auction_{when}", f"auction at epoch {epoch}", right=True),
+            OutputColumn(f"revenue_{when}", "revenue", count, right=True),
         ]
-    return Rows("top_auctions", columns, rows)
+    return TablePart("top_auctions", columns, rows)
 
 
 def with_weight(rows: pa.Table) -> pa.Table:

@@ -1,4 +1,4 @@
-"""The pond, watched from outside: every new epoch is read from its manifest and shown."""
+"""Watches the pond from outside: reads every new epoch from its manifest and shows it."""
 
 from __future__ import annotations
 
@@ -8,37 +8,38 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from millpond.cli.commands.epochs import epoch_row
-from millpond.cli.demo.feed import Feed
-from millpond.cli.output import Column, Screen
+from millpond.cli.demo.feed import DemoFeed
+from millpond.cli.output import OutputColumn, Screen
 from millpond.cli.values import count, milliseconds
 from millpond.clock import SystemClock
 from millpond.errors import UnavailableError
+from millpond.serve.epoch_summaries import summary
 from millpond.serve.reader import Reader
-from millpond.serve.summaries import summary
-from millpond.state import history
-from millpond.state.listing import Listing
-from millpond.state.manifest import Manifest
+from millpond.state import inbox
+from millpond.state.manifest import history
+from millpond.state.manifest.listing import Listing
+from millpond.state.manifest.manifest import Manifest
 
 POLL_S = 0.03
 PATIENCE_S = 180.0  # without a new epoch
 COLUMNS = (
-    Column("epoch", right=True, width=5),
-    Column("rows", show=count, right=True, width=7),
-    Column("rows_per_s", "rows/s", count, right=True, width=7),
-    Column("ms", "took", milliseconds, right=True, width=7),
-    Column("tasks", width=9),
-    Column("stored", "state rows", count, right=True),
-    Column("lag_s", "lag", lambda s: "-" if s is None else f"{s:.1f} s", right=True, width=6),
-    Column("note", show=lambda note: note or ""),
+    OutputColumn("epoch", right=True, width=5),
+    OutputColumn("rows", show=count, right=True, width=7),
+    OutputColumn("rows_per_s", "rows/s", count, right=True, width=7),
+    OutputColumn("ms", "took", milliseconds, right=True, width=7),
+    OutputColumn("tasks", width=9),
+    OutputColumn("stored", "state rows", count, right=True),
+    OutputColumn("lag_s", "lag", lambda s: "-" if s is None else f"{s:.1f} s", right=True, width=6),
+    OutputColumn("note", show=lambda note: note or ""),
 )
 
 
 @dataclass
-class Watch:
+class PondWatcher:
     """What was seen of the pond so far."""
 
     reader: Reader
-    feed: Feed
+    feed: DemoFeed
     screen: Screen
     check: Callable[[], None]  # raises when the pipeline is gone
     seen: list[Manifest] = field(default_factory=list)
@@ -49,23 +50,23 @@ class Watch:
 
     @property
     def done(self) -> int:
-        """Events accounted for."""
+        """The number of processed events."""
         return 0 if self.head is None else self.feed.done(self.head.positions)
 
     def until_done(self, part: float) -> None:
-        """Until this part of all events is in."""
+        """Wait until this fraction of all events is processed."""
         self.until(lambda: self.done >= part * self.feed.events)
 
     def until_taken(self, entry: int) -> None:
-        """Until the pipeline has executed this entry of the inbox."""
-        self.until(lambda: self.head is not None and int(self.head.positions.get("inbox", 0)) > entry)
+        """Wait until the pipeline has executed this inbox entry."""
+        self.until(lambda: self.head is not None and inbox.next_entry(self.head) > entry)
 
     def until_rows_after(self, epoch: int) -> None:
-        """Until a later epoch has brought in events."""
+        """Wait until a later epoch has read events."""
         self.until(lambda: any(m.epoch > epoch and m.metrics.get("rows") for m in self.seen))
 
     def until(self, reached: Callable[[], bool]) -> None:
-        """Show new epochs until something is reached."""
+        """Show new epochs until a condition holds."""
         last = time.monotonic()
         while not reached():
             if self.look():
@@ -80,7 +81,7 @@ class Watch:
             time.sleep(POLL_S)
 
     def look(self) -> bool:
-        """Show the epochs that are new; were there any?"""
+        """Show the new epochs; returns whether there were any."""
         newest = history.read_head(self.reader.store)
         if newest is None or (self.head is not None and newest.epoch <= self.head.epoch):
             return False

@@ -1,1 +1,1 @@
-"""What each statement does, a file for each verb; `table.py` says which is for which."""
+"""The statements, one file per verb; `registry.py` maps first words to modules."""

@@ -1,20 +1,23 @@
-"""ALTER: names and columns that change.  Rows do not move, whatever is built on them goes on."""
+"""ALTER: changes names and columns.  No rows move, and objects built on the changed one keep running."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from millpond.errors import InvalidError
 from millpond.plan.change import renamed, swapped
 from millpond.plan.nodes import Plan
 from millpond.plan.objects import SqlObject, in_order
-from millpond.sql.catalog import Catalog, all_objects
-from millpond.sql.known import NAMED, calling, reread
-from millpond.sql.parse import Words
+from millpond.sql.binding.catalog import Catalog, all_objects
+from millpond.sql.lowering.renamed_columns import NAMED, calling, reread
 from millpond.sql.result import Result
-from millpond.sql.session import Session
 from millpond.sql.statements import alter_columns
+from millpond.sql.text.parse import Words
+
+if TYPE_CHECKING:
+    from millpond.sql.session import SqlSession
 
 _KINDS = {
     ("TABLE",): "table",
@@ -26,7 +29,7 @@ _KINDS = {
 }
 
 
-def run(session: Session, words: Words) -> Result:
+def run(session: SqlSession, words: Words) -> Result:
     kind = next((k for w, k in _KINDS.items() if words.take(*w)), None)
     if kind is None:
         words.fail("ALTER of what?", f"one of {', '.join(' '.join(w) for w in _KINDS)}")
@@ -47,7 +50,7 @@ def run(session: Session, words: Words) -> Result:
         other = catalog.get(words.name("name of the other view"), "materialized view")
         words.end()
         _swap(session, found, other)
-    elif kind == "table" and words.piece.word(words.at) in ("ADD", "DROP", "RENAME"):
+    elif kind == "table" and words.fragment.word(words.at) in ("ADD", "DROP", "RENAME"):
         _alter_columns(session, words, found)
     else:
         hints = (
@@ -59,9 +62,9 @@ def run(session: Session, words: Words) -> Result:
     return Result.said(f"ALTER_{kind.upper().replace(' ', '_')}")
 
 
-def _switch_sink(session: Session, words: Words, name: str, exists: bool) -> Result:
+def _switch_sink(session: SqlSession, words: Words, name: str, exists: bool) -> Result:
     """ALTER SINK name ATTACH [WITH REPLAY] | DETACH."""
-    attach = words.piece.word(words.at - 1) == "ATTACH"
+    attach = words.fragment.word(words.at - 1) == "ATTACH"
     replay = attach and words.take("WITH", "REPLAY")
     words.end()
     session.require_epoch()
@@ -70,15 +73,15 @@ def _switch_sink(session: Session, words: Words, name: str, exists: bool) -> Res
     if exists and name not in session.plan.sinks:
         return Result.said("ALTER_SINK: not there")
     if attach:
-        session.pond.attach_sink(name, replay=replay)
+        session.host.attach_sink(name, replay=replay)
     else:
-        session.pond.detach_sink(name)
+        session.host.detach_sink(name)
     return Result.said("ALTER_SINK")
 
 
-def _alter_columns(session: Session, words: Words, found: SqlObject) -> None:
-    session.settle()  # what is filled from the table's rows is filled with the columns that these have
-    said = words.piece.sql
+def _alter_columns(session: SqlSession, words: Words, found: SqlObject) -> None:
+    session.commit()  # a backfill from the table's rows uses the columns that those have
+    said = words.fragment.sql
     actions = alter_columns.edits(session, words, found.name)
 
     def edit(plan: Plan) -> Plan:
@@ -91,7 +94,7 @@ def _alter_columns(session: Session, words: Words, found: SqlObject) -> None:
     session.edit(edit)
 
 
-def _rename(session: Session, catalog: Catalog, found: SqlObject, to: str) -> None:
+def _rename(session: SqlSession, catalog: Catalog, found: SqlObject, to: str) -> None:
     if to.lower() != found.name.lower():
         catalog.free(to)
     texts = [o.name for o in catalog.objects.values() if found.name in o.uses and o.kind == "function"]
@@ -102,7 +105,7 @@ def _rename(session: Session, catalog: Catalog, found: SqlObject, to: str) -> No
             hint="drop these first",
         )
 
-    head = session.pond._parts.head() if found.kind == "sink" else None
+    head = session.host.find_head() if found.kind == "sink" else None
     if head is not None and found.name in head.detached:
         raise InvalidError(
             f"sink {found.name!r} is detached, and cannot be renamed",
@@ -124,7 +127,7 @@ def _rename(session: Session, catalog: Catalog, found: SqlObject, to: str) -> No
     session.edit(edit)
 
 
-def _swap(session: Session, one: SqlObject, other: SqlObject) -> None:
+def _swap(session: SqlSession, one: SqlObject, other: SqlObject) -> None:
     if one.kind != "materialized view":
         raise InvalidError("only materialized views can be swapped", detail=f"{one.name!r} is a {one.kind}")
     names = {one.name: other.name, other.name: one.name}
@@ -140,9 +143,9 @@ def _swap(session: Session, one: SqlObject, other: SqlObject) -> None:
 def _called(
     objects: Mapping[str, SqlObject], names: Mapping[str, str], keeps: Sequence[str] = ()
 ) -> dict[str, SqlObject]:
-    """The objects under other names; who reads them goes on with their rows.
+    """Rename objects; their readers keep reading the same rows.
 
-    What has no text and is of a kind that `keeps` names stays with the name that it reads.
+    An object without text whose kind is in `keeps` stays with the name that it reads.
     """
     made = {}
     for one in objects.values():

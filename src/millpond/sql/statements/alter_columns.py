@@ -1,60 +1,61 @@
 """ALTER TABLE … ADD, DROP and RENAME COLUMN.
 
-No row is written anew.  Rows from before a column have its default of the time when
-it came.  A column that is dropped is not seen any more; what it holds stays in the
-rows until the table goes.  Whatever was built on the table before sees it as it was,
-plain views too: their text is read over the columns that they knew.
+No row is rewritten.  Rows older than a column have the default that it had when it was
+added.  A dropped column is no longer visible; its values stay in the rows until the
+table is dropped.  Objects built on the table before see it unchanged, including plain
+views: their text is read over the columns of that time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from millpond.errors import InvalidError
 from millpond.flow.names import check_columns
-from millpond.plan.change import upstream
-from millpond.plan.nodes import Plan
+from millpond.plan.added_columns import may_lack, views_reading, with_column
+from millpond.plan.nodes import Plan, upstream
 from millpond.plan.objects import SqlColumn, SqlObject, dependants
-from millpond.plan.widened import may_lack, views_reading, with_column
-from millpond.sql.bind import Binder
-from millpond.sql.catalog import all_objects
-from millpond.sql.definitions import check_expressions, read_column, stored_schema
-from millpond.sql.expressions import Column
-from millpond.sql.known import TEXT, knowing, known_columns, reread, said_name
-from millpond.sql.parse import Piece, Words, near_miss, statements, tokens_of
-from millpond.sql.scratch import own_scratch, returned
-from millpond.sql.session import Session
+from millpond.sql.binding.bind import Binder
+from millpond.sql.binding.catalog import all_objects
+from millpond.sql.binding.types import quoted
+from millpond.sql.dml.deferred_change import with_current_time
+from millpond.sql.lowering.expressions import StepColumn
+from millpond.sql.lowering.renamed_columns import TEXT, knowing, known_columns, reread, said_name
+from millpond.sql.reads.scratch import returned, thread_scratch
 from millpond.sql.statements.objects import all_objects_with_uses, without
-from millpond.sql.statements.rows import at_this_time
-from millpond.sql.types import quoted
+from millpond.sql.text.column_definitions import check_expressions, read_column, stored_schema
+from millpond.sql.text.parse import SqlFragment, Words, near_miss, statements, tokens_of
+
+if TYPE_CHECKING:
+    from millpond.sql.session import SqlSession
 
 Edit = Callable[[Plan], Plan]
-ALTERED = "altered"  # in the options of objects
+ALTERED = "altered"  # an option of objects
 
 
-def edits(session: Session, words: Words, name: str) -> list[Edit]:
-    """What the actions of an ALTER TABLE, between commas, do to the plan, one after the other."""
+def edits(session: SqlSession, words: Words, name: str) -> list[Edit]:
+    """Return the plan edits for the comma-separated actions of an ALTER TABLE, in order."""
     return [_action(session, Words(part), name) for part in words.rest.split(types=True)]
 
 
-def _action(session: Session, words: Words, name: str) -> Edit:
+def _action(session: SqlSession, words: Words, name: str) -> Edit:
     if words.take("ADD"):
         words.take("COLUMN")
         exists = words.if_not_exists()
         column, is_key = read_column(words)
         if is_key or column.generated is not None:
-            words.piece.fail(
+            words.fragment.fail(
                 "a column that is added is neither key nor generated",
                 0,
                 "compute it in a view, or make a new table",
             )
-        default = _default_now(session, words.piece, column)
+        default = _default_now(session, words.fragment, column)
         if column.required and default is None:
-            words.piece.fail("the rows that are there need a value: NOT NULL needs a DEFAULT")
+            words.fragment.fail("the rows that are there need a value: NOT NULL needs a DEFAULT")
         return lambda plan: _add(plan, name, column, default, exists)
     if words.take("DROP"):
         words.take("COLUMN")
@@ -176,7 +177,7 @@ def _column_of(found: SqlObject, name: str, must: bool = True) -> SqlColumn | No
 
 
 def own_steps(plan: Plan, found: SqlObject) -> set[str]:
-    """The steps that keep the rows of a table, and its indexes."""
+    """Return the steps that store the rows of a table, and its indexes."""
     indexes = [o.name for o in plan.objects.values() if o.kind == "index" and found.name in o.uses]
     ends = [plan.views[n].step for n in (found.name, *indexes)]
     return upstream(plan, [*ends, found.step or ends[0]])
@@ -187,7 +188,7 @@ def _as_they_are(plan: Plan, step: str) -> tuple[tuple[str, str], ...]:
 
 
 def _unused(name: str, taken: Sequence[str]) -> str:
-    """A name for the column in rows; those of columns that were dropped are never used again."""
+    """Return an unused stored name for a column; names of dropped columns are never reused."""
     lower, held, number = {n.lower() for n in taken}, name, 2
     while held.lower() in lower:
         held, number = f"{name} {number}", number + 1
@@ -195,7 +196,7 @@ def _unused(name: str, taken: Sequence[str]) -> str:
 
 
 def _with_columns(plan: Plan, found: SqlObject, columns: tuple[SqlColumn, ...], key: tuple[str, ...]) -> Plan:
-    """The plan in which a table shows these columns, and plain views of it what they showed."""
+    """Change the columns that a table shows; plain views of it show the same as before."""
     names = {c.held: c.name for c in columns}
     made = replace(found, columns=columns, key=key)
     objects = {**plan.objects, found.name: made}
@@ -215,7 +216,7 @@ def _with_columns(plan: Plan, found: SqlObject, columns: tuple[SqlColumn, ...], 
 
 
 def _users(plan: Plan, found: SqlObject, column: SqlColumn, indexes: set[str]) -> list[str]:
-    """The views and sinks that show or read a column of a table."""
+    """Return the views and sinks that show or read a column of a table."""
     own = own_steps(plan, found)
     users = [n for n in views_reading(plan, own, column.held) if n not in indexes]
     for view in plan.views.values():
@@ -230,7 +231,7 @@ def _users(plan: Plan, found: SqlObject, column: SqlColumn, indexes: set[str]) -
 
 
 def _read(view: SqlObject, table: SqlObject, objects: Mapping[str, SqlObject]) -> set[str]:
-    """The columns of a table, as rows call them, that the text of a plain view reads."""
+    """Return the stored names of a table's columns that the text of a plain view reads."""
     pairs = known_columns(view, table)
     binder = Binder()
     for name in view.uses:
@@ -238,12 +239,12 @@ def _read(view: SqlObject, table: SqlObject, objects: Mapping[str, SqlObject]) -
             continue
         types = {c.held: c.type for c in objects[name].columns}
         known = known_columns(view, objects[name])
-        binder.table(said_name(view, name), [Column(n, types[held]) for n, held in known])
+        binder.table(said_name(view, name), [StepColumn(n, types[held]) for n, held in known])
     try:
         plan = binder.plan(str(view.options.get(TEXT, view.text)))
     except (
         InvalidError
-    ):  # it uses what this binder does not know, a function say: then it may read all of them
+    ):  # it uses something unknown to this binder, such as a function: it may read all columns
         return {held for _, held in pairs}
     found: set[str] = set()
     said = said_name(view, table.name).lower()
@@ -268,21 +269,21 @@ def _nodes(tree: Any) -> Iterator[Mapping[str, Any]]:
 # -- expressions -----------------------------------------------------------------------------------
 
 
-def _default_now(session: Session, piece: Piece, column: SqlColumn) -> Any:
-    """What the rows that are there get: the default, computed once."""
+def _default_now(session: SqlSession, fragment: SqlFragment, column: SqlColumn) -> Any:
+    """Compute the value of the new column for existing rows: the default, computed once."""
     if column.default is None:
         return None
-    (asked,) = statements(f"select {column.default}", piece.dialect)
-    value = at_this_time(session, asked).sql[len("select ") :]
+    (asked,) = statements(f"select {column.default}", fragment.dialect)
+    value = with_current_time(session, asked).sql[len("select ") :]
     inner = f"select cast(({value}) as {column.type}) as {quoted(column.name)}"
-    with own_scratch().turn() as scratch:
+    with thread_scratch().for_statement() as scratch:
         rows = scratch.arrow(f"select {returned([column])} from ({inner})", shown=inner)
     found: pa.Table = rows.cast(stored_schema([column]))
     return found.column(0)[0].as_py()
 
 
 def _with_name(text: str | None, old: str, new: str) -> str | None:
-    """An expression over columns of a table, with one of them called otherwise."""
+    """Rename a column in an expression over columns of a table."""
     if text is None:
         return None
     made, at = "", 0

@@ -4,28 +4,41 @@
     CREATE FUNCTION f(a BIGINT) RETURNS TABLE (x INT, y TEXT) LANGUAGE SQL AS $$ SELECT … $$
     CREATE MACRO f(a, b := 1) AS … | AS TABLE SELECT …
 
-What is created with a function keeps it as it was then; OR REPLACE counts for what is
-created afterwards.  Functions in Python are registered by `pond.function`.
+Objects created with a function keep its definition of that time; OR REPLACE affects only
+objects created afterwards.  Python functions are registered with `pond.function`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from sqlglot import TokenType
 
 from millpond.errors import InvalidError
 from millpond.flow.builder import Builder
 from millpond.plan.objects import SqlColumn, SqlObject
-from millpond.sql.catalog import Catalog, table_names
-from millpond.sql.definitions import type_of
-from millpond.sql.function_body import built_in, functions_in, read_query, read_scalar
-from millpond.sql.functions import CALLS, COLUMNS, KIND, RETURNS, SCALAR, STRICT, TABLE, Options, inlined
-from millpond.sql.parse import Piece, Words, near_miss, readable_text
+from millpond.sql.binding.catalog import Catalog, table_names
+from millpond.sql.binding.function_body import built_in, functions_in, read_query, read_scalar
+from millpond.sql.binding.functions import (
+    CALLS,
+    COLUMNS,
+    KIND,
+    RETURNS,
+    SCALAR,
+    STRICT,
+    TABLE,
+    Options,
+    inlined,
+)
+from millpond.sql.binding.types import quoted
 from millpond.sql.result import Result
-from millpond.sql.session import Session
-from millpond.sql.types import quoted
+from millpond.sql.text.column_definitions import type_of
+from millpond.sql.text.parse import SqlFragment, Words, near_miss, readable_text
+
+if TYPE_CHECKING:
+    from millpond.sql.session import SqlSession
 
 _IGNORED = {"IMMUTABLE": 0, "STABLE": 0, "VOLATILE": 0, "LEAKPROOF": 0, "PARALLEL": 1, "COST": 1, "ROWS": 1}
 _CLAUSES = (*_IGNORED, "RETURNS", "LANGUAGE", "STRICT", "CALLED", "AS", "RETURN", "NOT", "SECURITY", "SET")
@@ -34,7 +47,7 @@ _TEXTS = (TokenType.STRING, TokenType.HEREDOC_STRING, TokenType.RAW_STRING, Toke
 
 @dataclass
 class _Read:
-    """What was said of a function."""
+    """The clauses of a CREATE FUNCTION."""
 
     name: str
     columns: tuple[SqlColumn, ...]
@@ -48,8 +61,8 @@ class _Read:
     more: dict[str, str] = field(default_factory=dict)
 
 
-def run(replaces: bool) -> Callable[[Session, Words], Result]:
-    def called(session: Session, words: Words) -> Result:
+def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
+    def called(session: SqlSession, words: Words) -> Result:
         exists = words.if_not_exists()
         found = _read(words)
         old = session.catalog.find(found.name)
@@ -58,7 +71,7 @@ def run(replaces: bool) -> Callable[[Session, Words], Result]:
         check_name(session.catalog, found.name, replaces)
 
         def edit(builder: Builder) -> None:
-            made = _made(session.catalog, found, words.piece.sql)
+            made = _made(session.catalog, found, words.fragment.sql)
             builder.plan = builder.plan.with_object(made)
 
         session.define(edit)
@@ -68,7 +81,7 @@ def run(replaces: bool) -> Callable[[Session, Words], Result]:
 
 
 def check_name(catalog: Catalog, name: str, replaces: bool) -> None:
-    """Refuse a name that means something else already."""
+    """Refuse a name that already means something else."""
     old = catalog.find(name)
     if old is not None and old.kind == "function" and replaces:
         return
@@ -86,8 +99,8 @@ def check_name(catalog: Catalog, name: str, replaces: bool) -> None:
 
 def _read(words: Words) -> _Read:
     name = words.name("name of the function")
-    piece = words.piece
-    inner, words.at = piece.bracket(words.at)
+    fragment = words.fragment
+    inner, words.at = fragment.bracket(words.at)
     found = _Read(name, _parameters(inner))
     while not words.over:
         _clause(words, found)
@@ -101,7 +114,7 @@ def _read(words: Words) -> _Read:
     return found
 
 
-def _parameters(inner: Piece, what: str = "parameter") -> tuple[SqlColumn, ...]:
+def _parameters(inner: SqlFragment, what: str = "parameter") -> tuple[SqlColumn, ...]:
     found: list[SqlColumn] = []
     for part in inner.split(types=True) if inner.tokens else []:
         words = Words(part)
@@ -124,21 +137,21 @@ def _parameters(inner: Piece, what: str = "parameter") -> tuple[SqlColumn, ...]:
 
 
 def _clause(words: Words, found: _Read) -> None:
-    piece, at = words.piece, words.at
-    word = piece.word(at)
+    fragment, at = words.fragment, words.at
+    word = fragment.word(at)
     if words.take("RETURNS", "NULL", "ON", "NULL", "INPUT") or words.take("STRICT"):
         found.strict = True
     elif words.take("RETURNS", "TABLE"):
-        inner, words.at = piece.bracket(words.at)
+        inner, words.at = fragment.bracket(words.at)
         found.rows = tuple((c.name, c.type) for c in _parameters(inner, "column"))
         if not found.rows or any(not kind for _, kind in found.rows):
             inner.fail("RETURNS TABLE lists columns and their types", 0, "RETURNS TABLE (x INT, y TEXT)")
     elif words.take("RETURNS"):
         many = words.take("SETOF")
-        end = next((n for n in range(words.at, len(piece)) if piece.word(n) in _CLAUSES), len(piece))
+        end = next((n for n in range(words.at, len(fragment)) if fragment.word(n) in _CLAUSES), len(fragment))
         if end == words.at:
             words.fail("the type that the function returns should stand here")
-        kind = type_of(piece.part(words.at, end))
+        kind = type_of(fragment.part(words.at, end))
         words.at = end
         if many:
             found.rows = ((found.name, kind),)
@@ -151,7 +164,7 @@ def _clause(words: Words, found: _Read) -> None:
     elif word in _IGNORED:
         words.at += 1 + _IGNORED[word]
     elif words.take("RETURN"):
-        found.body, words.at = _text(words.rest), len(piece)
+        found.body, words.at = _text(words.rest), len(fragment)
     elif words.take("AS"):
         _as(words, found)
     else:
@@ -159,27 +172,27 @@ def _clause(words: Words, found: _Read) -> None:
 
 
 def _as(words: Words, found: _Read) -> None:
-    piece = words.piece
-    said = found.returns or found.rows or found.language or not piece.has(1, "MACRO")
-    token = None if words.over else piece.tokens[words.at]
+    fragment = words.fragment
+    said = found.returns or found.rows or found.language or not fragment.has(1, "MACRO")
+    token = None if words.over else fragment.tokens[words.at]
     quoted_one = token is not None and token.token_type in _TEXTS
-    if quoted_one and (said or words.at + 1 < len(piece)):
+    if quoted_one and (said or words.at + 1 < len(fragment)):
         assert token is not None
-        found.body = _text_of(str(token.text), piece.dialect)
+        found.body = _text_of(str(token.text), fragment.dialect)
         words.at += 1
         return
     found.table = words.take("TABLE")
-    found.body, words.at = _text(words.rest), len(piece)
+    found.body, words.at = _text(words.rest), len(fragment)
 
 
-def _text(piece: Piece) -> str:
-    if not piece.tokens:
-        piece.fail("the body of the function should stand here", len(piece))
-    return _text_of(piece.sql, piece.dialect)
+def _text(fragment: SqlFragment) -> str:
+    if not fragment.tokens:
+        fragment.fail("the body of the function should stand here", len(fragment))
+    return _text_of(fragment.sql, fragment.dialect)
 
 
 def _text_of(text: str, dialect: str) -> str:
-    """A query or an expression as DuckDB reads it."""
+    """Return a query or an expression in a form that DuckDB can parse."""
     bare = text.strip().rstrip(";").strip()
     try:
         return readable_text(bare, dialect)
@@ -230,7 +243,7 @@ def _made(catalog: Catalog, found: _Read, said: str) -> SqlObject:
 
 
 def _described(catalog: Catalog, found: _Read, text: str) -> tuple[tuple[str, str], ...]:
-    """The columns of AS TABLE, which nobody declared."""
+    """Return the columns of AS TABLE, which are not declared."""
     given, names = ", ".join(_nothing(found.columns)), ", ".join(quoted(c.name) for c in found.columns)
     beside = f"(SELECT {given}) AS {quoted(found.name)}({names}), LATERAL " if given else ""
     sql = f"SELECT q.* FROM {beside}(\n{text}\n) AS q"
@@ -239,7 +252,7 @@ def _described(catalog: Catalog, found: _Read, text: str) -> tuple[tuple[str, st
 
 
 def _check(catalog: Catalog, made: SqlObject, found: _Read) -> None:
-    """Call it with nothing: what is wrong with the body is told now."""
+    """Bind a call with NULL arguments, so that errors in the body are reported now."""
     if found.rows is not None:
         listed = _described(catalog, found, made.text)
         if len(listed) != len(found.rows):

@@ -1,21 +1,24 @@
-"""CREATE INDEX: the rows of a table or view once more, found by other columns."""
+"""CREATE INDEX: stores a second copy of a table's or view's rows, keyed by other columns."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from millpond.errors import InvalidError
 from millpond.flow.builder import Builder
 from millpond.flow.stream import Stream
 from millpond.plan.objects import SqlObject
-from millpond.sql.parse import Words, near_miss
 from millpond.sql.result import Result
-from millpond.sql.session import Session
-from millpond.sql.statements.objects import create
+from millpond.sql.statements.create_object import create
+from millpond.sql.text.parse import Words, near_miss
+
+if TYPE_CHECKING:
+    from millpond.sql.session import SqlSession
 
 
-def run(replaces: bool) -> Callable[[Session, Words], Result]:
-    def called(session: Session, words: Words) -> Result:
+def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
+    def called(session: SqlSession, words: Words) -> Result:
         exists = words.if_not_exists()
         name = words.name("name of the index")
         words.need("ON")
@@ -38,7 +41,7 @@ def run(replaces: bool) -> Callable[[Session, Words], Result]:
             step = builder.plan.views[found.name].step
             view = Stream(builder, step).view(name, key=[held[n.lower()] for n in named])
             return SqlObject(
-                "index", name, found.columns, key, step=view.step, uses=(found.name,), said=words.piece.sql
+                "index", name, found.columns, key, step=view.step, uses=(found.name,), said=words.fragment.sql
             )
 
         return create(session, name, "index", exists=exists, replaces=replaces, make=make)

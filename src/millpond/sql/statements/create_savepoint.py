@@ -1,32 +1,36 @@
-"""CREATE SAVEPOINT and DROP SAVEPOINT: epochs that have a name stay readable."""
+"""CREATE SAVEPOINT and DROP SAVEPOINT: named epochs stay readable."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from millpond.errors import InvalidError
-from millpond.sql.parse import Words, near_miss
 from millpond.sql.result import Result
-from millpond.sql.session import Session
+from millpond.sql.text.parse import Words, near_miss
+
+if TYPE_CHECKING:
+    from millpond.sql.session import SqlSession
 
 
-def run(session: Session, words: Words) -> Result:
+def run(session: SqlSession, words: Words) -> Result:
     exists = words.if_not_exists()
     name = words.name("name of the savepoint")
     words.end()
     session.require_epoch()
-    if name in session.pond.savepoints():
+    if name in session.host.savepoints():
         if exists:
             return Result.said(f"CREATE_SAVEPOINT {name}: there already")
         raise InvalidError(f"there is a savepoint named {name!r} already", hint="drop it first")
-    session.pond.savepoint(name)
+    session.host.savepoint(name)
     return Result.said("CREATE_SAVEPOINT")
 
 
-def run_drop(session: Session, words: Words) -> Result:
+def run_drop(session: SqlSession, words: Words) -> Result:
     exists = words.if_exists()
     name = words.name("name of the savepoint")
     words.end()
     session.require_epoch()
-    known = sorted(session.pond.savepoints())
+    known = sorted(session.host.savepoints())
     if name not in known:
         if exists:
             return Result.said(f"DROP_SAVEPOINT {name}: not there")
@@ -35,5 +39,5 @@ def run_drop(session: Session, words: Words) -> Result:
             detail=f"savepoints are {', '.join(known) or 'none'}",
             hint=near_miss(name, known),
         )
-    session.pond.drop_savepoint(name)
+    session.host.drop_savepoint(name)
     return Result.said("DROP_SAVEPOINT")

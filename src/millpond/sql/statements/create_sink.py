@@ -1,4 +1,4 @@
-"""CREATE SINK: the changes of a view go to a target, after each commit.
+"""CREATE SINK: sends the changes of a view to a target after each commit.
 
 `connector = 'files'`: path, mode ('changes' with the weight of each row, or 'append').
 """
@@ -6,27 +6,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from millpond.errors import InvalidError
 from millpond.flow.builder import Builder
 from millpond.plan.nodes import SinkNode
 from millpond.plan.objects import SqlObject
 from millpond.sinks.parquet import ParquetSink
-from millpond.sql.options import read_options
-from millpond.sql.output_columns import check_unique
-from millpond.sql.parse import Words, readable
+from millpond.sql.binding.output_columns import check_unique
 from millpond.sql.result import Result
-from millpond.sql.session import Session
+from millpond.sql.statements.create_object import create
 from millpond.sql.statements.create_source import check_connector, need
-from millpond.sql.statements.create_view import materialize
-from millpond.sql.statements.objects import create
-from millpond.sql.time_windows import as_plain_sql
+from millpond.sql.statements.materialize import materialize
+from millpond.sql.text.emit_clause import WHILE_THEY_FILL
+from millpond.sql.text.options import read_options
+from millpond.sql.text.parse import Words, readable
+from millpond.sql.text.time_windows import as_plain_sql
+
+if TYPE_CHECKING:
+    from millpond.sql.session import SqlSession
 
 _OPTIONS = {"files": ("path", "format", "mode")}
 
 
-def run(replaces: bool) -> Callable[[Session, Words], Result]:
-    def called(session: Session, words: Words) -> Result:
+def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
+    def called(session: SqlSession, words: Words) -> Result:
         exists = words.if_not_exists()
         name = words.name("name of the sink")
         view = text = None
@@ -34,10 +38,10 @@ def run(replaces: bool) -> Callable[[Session, Words], Result]:
             view = words.name("name of the view")
         else:
             words.need("AS")
-            end = words.piece.find("WITH", "(", start=words.at + 1)
+            end = words.fragment.find("WITH", "(", start=words.at + 1)
             if end is None:
                 words.fail("WITH (connector = '…') is missing at the end")
-            text = readable(words.piece.part(words.at, end))
+            text = readable(words.fragment.part(words.at, end))
             words.at = end or 0
         words.need("WITH")
         options = read_options(words)
@@ -48,7 +52,7 @@ def run(replaces: bool) -> Callable[[Session, Words], Result]:
             left = dict(options)
             sink = _sink(left)
             if text is not None:
-                made = materialize(session, builder, name, text, False, "")
+                made = materialize(session, builder, name, text, WHILE_THEY_FILL, "")
                 check_unique(session.catalog, as_plain_sql(made.text))
                 read, uses, step = name, made.uses, made.step
             else:
@@ -63,7 +67,7 @@ def run(replaces: bool) -> Callable[[Session, Words], Result]:
                 uses=uses,
                 options=dict(options),
                 text=text or "",
-                said=words.piece.sql,
+                said=words.fragment.sql,
             )
 
         return create(session, name, "sink", exists=exists, replaces=replaces, make=make)

@@ -1,4 +1,4 @@
-"""CREATE SOURCE: rows that come from outside, and are not kept.
+"""CREATE SOURCE: reads rows from outside, and does not store them.
 
 `connector = 'files'`: path, format ('parquet', 'json', 'csv'), pattern.
 `connector = 'kafka'`: brokers, topic, format ('json'), start, and settings of the client (`client.…`).
@@ -10,34 +10,35 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from millpond.errors import InvalidError
 from millpond.flow.builder import Builder
 from millpond.operators.scan import Scan
-from millpond.operators.watermark import Watermark
 from millpond.plan.objects import SqlObject
 from millpond.sources.files import FileSource
 from millpond.sources.kafka import KafkaSource
 from millpond.sources.nexmark import NexmarkSource
 from millpond.sources.nexmark_events import NexmarkConfig
 from millpond.sources.unavailable import named
-from millpond.sql.catalog import columns_of
-from millpond.sql.definitions import PROCTIME, Definition, read_columns
-from millpond.sql.options import Options, only, read_options
-from millpond.sql.parse import Words, near_miss
+from millpond.sql.binding.catalog import columns_of
 from millpond.sql.result import Result
-from millpond.sql.session import Session
-from millpond.sql.statements.objects import create
+from millpond.sql.statements.create_object import create
+from millpond.sql.text.column_definitions import PROCTIME, Definition, read_columns
+from millpond.sql.text.options import Options, only, read_options
+from millpond.sql.text.parse import Words, near_miss
+
+if TYPE_CHECKING:
+    from millpond.sql.session import SqlSession
 
 
-def run(replaces: bool) -> Callable[[Session, Words], Result]:
-    def called(session: Session, words: Words) -> Result:
+def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
+    def called(session: SqlSession, words: Words) -> Result:
         exists = words.if_not_exists()
         name = words.name("name of the source")
         found: Definition | None = None
-        if words.piece.word(words.at) == "(":
-            inner, words.at = words.piece.bracket(words.at)
+        if words.fragment.word(words.at) == "(":
+            inner, words.at = words.fragment.bracket(words.at)
             found = read_columns(inner)
             if found.key or any(c.default or c.generated not in (None, PROCTIME) for c in found.columns):
                 inner.fail("a source has neither keys nor defaults", 0, "compute them in a view")
@@ -53,10 +54,10 @@ def run(replaces: bool) -> Callable[[Session, Words], Result]:
                 source = make_source(dict(options), _read_from_outside(found))
             step = scan = builder.add(None, Scan(source, source.schema, source.append_only), (), name)
             columns = columns_of(source.schema) if found is None else found.columns
-            if found is not None and len(found.stamped) == len(columns):  # the others are the source's own
+            if found is not None and len(found.stamped) == len(columns):  # others come from the source
                 columns = (*columns_of(source.schema), *columns)
-            if found is not None and found.time is not None:
-                step = builder.add(None, Watermark(found.time, found.delay_us), (scan,), f"{name}.watermark")
+            if found is not None and found.watermark is not None:
+                step = builder.add(None, found.watermark, (scan,), f"{name}.watermark")
             return SqlObject(
                 "source",
                 name,
@@ -65,7 +66,7 @@ def run(replaces: bool) -> Callable[[Session, Words], Result]:
                 scan=scan,
                 append_only=True,
                 options=dict(options),
-                said=words.piece.sql,
+                said=words.fragment.sql,
             )
 
         return create(session, name, "source", exists=exists, replaces=replaces, make=make)
@@ -74,7 +75,7 @@ def run(replaces: bool) -> Callable[[Session, Words], Result]:
 
 
 def _read_from_outside(found: Definition | None) -> Definition | None:
-    """The columns that the rows bring with them, if any were written."""
+    """Return the columns that the source provides, if any were declared."""
     if found is None:
         return None
     rest = tuple(c for c in found.columns if c.name not in found.stamped)
@@ -86,7 +87,7 @@ def make_source(options: dict[str, str], found: Definition | None) -> Any:
 
 
 def check_connector(options: Options, known: Mapping[str, Sequence[str]], what: str) -> None:
-    """Refuse a connector that is not there, and options that it does not have."""
+    """Refuse an unknown connector, and options that it does not have."""
     if "connector" not in options:
         near = difflib.get_close_matches("connector", options, 1)
         meant = f"did you mean 'connector' where {near[0]!r} stands?" if near else "WITH (connector = '…', …)"

@@ -1,13 +1,14 @@
 """CREATE TABLE: rows that any process can change.
 
-With PRIMARY KEY a row that is put again replaces the old one.  An APPEND ONLY
-table takes no UPDATE and no DELETE, and may have a watermark: what is built on it
-sees the rows that were on time, the table itself keeps all.
+With PRIMARY KEY, inserting a row replaces the row with the same key.  An APPEND ONLY
+table accepts no UPDATE and no DELETE, and may have a watermark: views on it see only
+rows that were on time, while the table itself stores all rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from millpond.flow.builder import Builder
 from millpond.flow.stream import Stream
@@ -16,27 +17,28 @@ from millpond.operators.map import Map
 from millpond.operators.scan import Scan
 from millpond.operators.stamp import Stamp
 from millpond.operators.upsert import Upsert
-from millpond.operators.watermark import Watermark
 from millpond.plan.objects import SqlObject
 from millpond.sources.inbox_table import SEQUENCE, InboxTable
-from millpond.sql.definitions import Definition, read_columns
-from millpond.sql.options import no_options
-from millpond.sql.parse import Words
+from millpond.sql.binding.types import quoted
 from millpond.sql.result import Result
-from millpond.sql.session import Session
-from millpond.sql.statements.objects import create
-from millpond.sql.types import quoted
+from millpond.sql.statements.create_object import create
+from millpond.sql.text.column_definitions import Definition, read_columns
+from millpond.sql.text.options import no_options
+from millpond.sql.text.parse import Words
+
+if TYPE_CHECKING:
+    from millpond.sql.session import SqlSession
 
 
-def run(replaces: bool) -> Callable[[Session, Words], Result]:
-    def called(session: Session, words: Words) -> Result:
+def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
+    def called(session: SqlSession, words: Words) -> Result:
         exists = words.if_not_exists()
         name = words.name("name of the table")
-        if words.piece.word(words.at) == "AS":
+        if words.fragment.word(words.at) == "AS":
             words.fail("CREATE TABLE … AS is not supported", "CREATE TABLE name (…), then INSERT … SELECT")
-        if words.piece.word(words.at) != "(":
+        if words.fragment.word(words.at) != "(":
             words.fail("the columns should stand here", "CREATE TABLE name (column type, …)")
-        inner, words.at = words.piece.bracket(words.at)
+        inner, words.at = words.fragment.bracket(words.at)
         append_only = words.take("APPEND", "ONLY")
         no_options(words, "a table")
         words.end()
@@ -45,6 +47,14 @@ def run(replaces: bool) -> Callable[[Session, Words], Result]:
             inner.fail(
                 "an APPEND ONLY table has no primary key", 0, "a row that is put again would replace one"
             )
+        for column in inner.split() if append_only else []:
+            if column.tokens[0].text.startswith("_"):
+                column.fail(
+                    "a column of an APPEND ONLY table cannot begin with an underscore",
+                    0,
+                    "rows of such a table have hidden columns under such names; choose another name, or "
+                    "leave out APPEND ONLY",
+                )
         if found.time is not None and not append_only:
             inner.fail("a watermark needs an APPEND ONLY table", 0, "CREATE TABLE … (…) APPEND ONLY")
         if found.stamped and not append_only:
@@ -53,7 +63,7 @@ def run(replaces: bool) -> Callable[[Session, Words], Result]:
             )
 
         def make(builder: Builder) -> SqlObject:
-            return _table(builder, name, found, append_only, words.piece.sql)
+            return _table(builder, name, found, append_only, words.fragment.sql)
 
         return create(session, name, "table", exists=exists, replaces=replaces, make=make)
 
@@ -73,8 +83,8 @@ def _table(builder: Builder, name: str, found: Definition, append_only: bool, sa
     else:
         step = builder.add(None, Bag(SEQUENCE), (scan,), f"{name}.rows")
     Stream(builder, step).view(name)
-    if found.time is not None:
-        step = builder.add(None, Watermark(found.time, found.delay_us), (step,), f"{name}.watermark")
+    if found.watermark is not None:
+        step = builder.add(None, found.watermark, (step,), f"{name}.watermark")
     return SqlObject(
         "table",
         name,

@@ -1,23 +1,27 @@
-"""DESCRIBE: the columns of a name, or of a query."""
+"""DESCRIBE: lists the columns of a named object, or of a query."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from millpond.plan.objects import SqlColumn
-from millpond.sql.functions import inlined
-from millpond.sql.parse import Words, readable
+from millpond.sql.binding.functions import inlined
 from millpond.sql.result import Result
-from millpond.sql.session import Session
 from millpond.sql.statements.show import described_functions
-from millpond.sql.time_windows import as_plain_sql
+from millpond.sql.text.parse import Words, readable
+from millpond.sql.text.time_windows import as_plain_sql
+
+if TYPE_CHECKING:
+    from millpond.sql.session import SqlSession
 
 _QUERIES = ("SELECT", "WITH", "VALUES", "FROM", "(")
 
 
-def run(session: Session, words: Words) -> Result:
+def run(session: SqlSession, words: Words) -> Result:
     catalog = session.catalog
-    if words.piece.word(words.at) in _QUERIES:
+    if words.fragment.word(words.at) in _QUERIES:
         sql = as_plain_sql(inlined(readable(words.rest), catalog.objects).sql)
         catalog.binder.plan(sql)
         return described([SqlColumn(n, t) for n, t in catalog.binder.describe(sql)], ())

@@ -1,18 +1,21 @@
-"""DROP: refused with the list of what is built on it, unless that goes as well (CASCADE)."""
+"""DROP: refused with a list of dependent objects, unless CASCADE drops these too."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from millpond.plan.objects import dependants
-from millpond.sql.parse import Words
 from millpond.sql.result import Result
-from millpond.sql.session import Session
 from millpond.sql.statements.objects import all_objects_with_uses, refuse_dependants, without
+from millpond.sql.text.parse import Words
+
+if TYPE_CHECKING:
+    from millpond.sql.session import SqlSession
 
 
-def run_for(kind: str) -> Callable[[Session, Words], Result]:
-    def called(session: Session, words: Words) -> Result:
+def run_for(kind: str) -> Callable[[SqlSession, Words], Result]:
+    def called(session: SqlSession, words: Words) -> Result:
         exists = words.if_exists()
         names = [_name(words, kind)]
         while words.take(","):
@@ -42,6 +45,6 @@ def run_for(kind: str) -> Callable[[Session, Words], Result]:
 
 def _name(words: Words, kind: str) -> str:
     name = words.name(f"name of the {kind}")
-    if kind == "function" and words.piece.word(words.at) == "(":  # names are unique
-        _, words.at = words.piece.bracket(words.at)
+    if kind == "function" and words.fragment.word(words.at) == "(":  # names are unique
+        _, words.at = words.fragment.bracket(words.at)
     return name

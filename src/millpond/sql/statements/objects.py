@@ -1,55 +1,14 @@
-"""Names that come and go, for all statements that define something."""
+"""Edits of a plan's objects that several statements share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 
 from millpond.errors import InvalidError
-from millpond.flow.builder import Builder
-from millpond.flow.names import check_name
-from millpond.plan.change import upstream
-from millpond.plan.nodes import Plan
+from millpond.plan.nodes import Plan, upstream
 from millpond.plan.objects import SqlObject, dependants
-from millpond.sql import growth
-from millpond.sql.catalog import all_objects
-from millpond.sql.result import Result
-from millpond.sql.session import Session
-
-Edit = Callable[[Builder], SqlObject]
-
-
-def create(session: Session, name: str, kind: str, *, exists: bool, replaces: bool, make: Edit) -> Result:
-    """Define a name: `exists` says IF NOT EXISTS, `replaces` OR REPLACE."""
-    catalog = session.catalog
-    old = catalog.find(name)
-    word = kind.upper().replace(" ", "_")
-    if old is not None and exists:
-        return Result.said(f"CREATE_{word} {name}: there already")
-    if old is None:
-        check_name(f"a {kind}", name)
-    if old is not None and not replaces:
-        catalog.free(name)
-    if old is not None and old.kind != kind:
-        raise InvalidError(f"{old.name!r} is a {old.kind}, and is not replaced by a {kind}")
-
-    told: list[str] = []
-
-    def edit(builder: Builder) -> None:
-        before = builder.plan.nodes.keys()
-        if old is None:
-            made = make(builder)
-            builder.plan = builder.plan.with_object(made)
-        else:
-            from millpond.sql.statements.replacing import make_anew  # which calls back
-
-            make_anew(session, builder, old, make)
-        told[:] = growth.warnings(builder.plan, [s for s in builder.plan.nodes if s not in before])
-
-    session.define(edit)
-    result = Result.said(f"CREATE_{word}")
-    result.warnings = told
-    return result
+from millpond.sql.binding.catalog import all_objects
 
 
 def refuse_dependants(plan: Plan, found: SqlObject, what: str) -> None:
@@ -63,7 +22,7 @@ def refuse_dependants(plan: Plan, found: SqlObject, what: str) -> None:
 
 
 def all_objects_with_uses(plan: Plan) -> dict[str, SqlObject]:
-    """All objects; what the flow API made uses what its steps are computed from."""
+    """Return all objects; those of the flow API use the objects that their steps read."""
     objects = all_objects(plan)
     found = {}
     for name, one in objects.items():
@@ -79,7 +38,7 @@ def all_objects_with_uses(plan: Plan) -> dict[str, SqlObject]:
 
 
 def without(plan: Plan, names: Iterable[str]) -> Plan:
-    """The plan without some names and the steps that only they needed."""
+    """Return the plan without some names and the steps that only they needed."""
     gone = set(names)
     objects = all_objects(plan)
     ends = {s for n in gone if n in objects for s in (objects[n].step, objects[n].scan) if s is not None}
@@ -101,7 +60,7 @@ def without(plan: Plan, names: Iterable[str]) -> Plan:
 
 
 def aside(plan: Plan, old: SqlObject) -> Plan:
-    """The plan with an object under a name that nobody uses, until it is dropped."""
+    """Rename an object to an unused name, until it is dropped."""
     name = aside_name(old.name)
     objects = {n: o for n, o in plan.objects.items() if n != old.name}
     objects[name] = replace(old, name=name)

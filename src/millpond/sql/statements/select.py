@@ -1,7 +1,7 @@
-"""SELECT: DuckDB over the rows of one epoch, or of those that AS OF names; the pipeline has no part in it.
+"""SELECT: runs in DuckDB over the rows of one epoch, or of the epochs that AS OF names, without the pipeline.
 
-Only the relations that a query names are opened, and of those with a condition on
-the key only the rows of that key.
+Only the relations that a query names are opened; with a condition on the key, only
+the rows of that key are read.
 """
 
 from __future__ import annotations
@@ -10,83 +10,85 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from millpond import delta as deltas
 from millpond.errors import InvalidError
 from millpond.plan.objects import SqlObject
-from millpond.sql.catalog import Catalog
-from millpond.sql.functions import inlined
-from millpond.sql.keys import Keys, own_names, wanted_keys
-from millpond.sql.lazy import LazyRows
-from millpond.sql.limits import ReadLimits
-from millpond.sql.moments import Read, as_of, renamed_relations
-from millpond.sql.parameters import Params, for_duckdb
-from millpond.sql.parse import Piece, near_miss, readable, reads_only
+from millpond.sql.binding.catalog import Catalog
+from millpond.sql.binding.functions import inlined
+from millpond.sql.reads.as_of_epoch import Read, as_of, renamed_relations
+from millpond.sql.reads.key_lookup import Keys, own_names, wanted_keys
+from millpond.sql.reads.lazy_columns import LazyRows
+from millpond.sql.reads.limits import ReadLimits
+from millpond.sql.reads.scratch import SMALL, Relations, Scratch
 from millpond.sql.result import Result
-from millpond.sql.scratch import SMALL, Relations, Scratch
-from millpond.sql.session import Session
-from millpond.sql.time_windows import MARK, as_plain_sql
-from millpond.state.snapshot import Snapshot
-from millpond.state.table_spec import TableSpec
-from millpond.state.whole import repeated, repeated_parts
+from millpond.sql.text.parameters import Params, for_duckdb
+from millpond.sql.text.parse import SqlFragment, near_miss, readable, reads_only
+from millpond.sql.text.time_windows import MARK, as_plain_sql
+from millpond.state.manifest.snapshot import Snapshot
+from millpond.state.tables.repeat_by_weight import repeat_by_weight, repeat_in_batches
+from millpond.state.tables.table_spec import TableSpec
+
+if TYPE_CHECKING:
+    from millpond.sql.session import SqlSession
 
 
-def run(session: Session, piece: Piece, params: Params) -> Result:
+def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
     begun = session.has_epoch()
-    if not begun and any(piece.has(n, "AS", "OF") for n in range(len(piece))):
+    if not begun and any(fragment.has(n, "AS", "OF") for n in range(len(fragment))):
         session.require_epoch()
-    read = as_of(session.pond, piece, params)
-    asked, values = for_duckdb(read.piece, params)
+    read = as_of(session.host, fragment, params)
+    asked, values = for_duckdb(read.fragment, params)
     sql = readable(asked)
     if not reads_only(sql):
-        piece.fail(
+        fragment.fail(
             "only a query can begin like this", 0, "begin with INSERT, UPDATE or DELETE to change rows"
         )
     if MARK in as_plain_sql(sql):
         raise InvalidError(
-            "TUMBLE, HOP and SESSION are for materialized views",
+            "TUMBLE, HOP, CUMULATE, CALENDAR and SESSION are for materialized views",
             hint="read such a view, or use time_bucket(INTERVAL '10 minutes', ts)",
         )
-    if not begun:  # nothing is defined: a query of constants
+    if not begun:  # the pond has no epoch yet: a query of constants
         catalog = session.catalog
         sql = inlined(sql, catalog.objects).sql
-        with session.scratch.turn() as scratch:
+        with session.scratch.for_statement() as scratch:
             names, table = answer(scratch, catalog, (), sql, values, limits=session.read_limits)
         return Result.of_rows([n for n, _ in names], [t for _, t in names], table)
     plain = readable(for_duckdb(read.plain, params)[0]) if read.reads else None
-    reader = session.pond._reader
+    host = session.host
     with ExitStack() as pins:
-        snapshot = pins.enter_context(reader.pinned(read.when))
-        catalog = session.catalog_of(reader.plan_of(snapshot.manifest))
-        now = catalog if read.when is None else session.catalog_of(reader.plan_of(reader.head()))
-        sql = inlined(sql, now.objects).sql  # functions of now
+        snapshot = pins.enter_context(host.pinned(read.when))
+        catalog = session.catalog_of(host.plan_of(snapshot.manifest))
+        now = catalog if read.when is None else session.catalog_of(host.plan_of(host.head()))
+        sql = inlined(sql, now.objects).sql  # the functions of the newest epoch
         plain = None if plain is None else inlined(plain, now.objects).sql
         shown = [*shown_rows(catalog, snapshot, sql, values or {})]
         epochs = {snapshot.epoch} if shown or not read.reads else set()
         for when in dict.fromkeys(one.when for one in read.reads):
-            then = snapshot if when == read.when else pins.enter_context(reader.pinned(when))
-            known = session.catalog_of(reader.plan_of(then.manifest))
+            then = snapshot if when == read.when else pins.enter_context(host.pinned(when))
+            known = session.catalog_of(host.plan_of(then.manifest))
             reads = [one for one in read.reads if one.when == when]
             shown += rows_then(known, then, sql, values or {}, reads, len(shown))
             epochs.add(then.epoch)
-        with session.scratch_for(sql, shown).turn() as scratch:
+        with session.scratch_for(sql, shown).for_statement() as scratch:
             names, table = answer(scratch, now, shown, sql, values, plain, session.read_limits)
     epoch = epochs.pop() if len(epochs) == 1 else snapshot.epoch
     return Result.of_rows([n for n, _ in names], [t for _, t in names], table, epoch)
 
 
 def shown_rows(catalog: Catalog, snapshot: Snapshot, sql: str, values: Any) -> Relations:
-    """What a query names, and the rows of it that the query can need."""
+    """Return the relations that a query names, with the rows of each that it can need."""
     return _needed(catalog, snapshot, sql, values, catalog.expanded(catalog.read_by(sql)), {})
 
 
 def rows_then(
     catalog: Catalog, snapshot: Snapshot, sql: str, values: Any, reads: Sequence[Read], taken: int
 ) -> Relations:
-    """The relations that a query reads at one epoch of their own, under the names that it has for them."""
+    """Return the relations that a query reads at another epoch, under their names in the rewritten query."""
     own = own_names(sql)
     called: dict[str, str] = {}
     for one in reads:
@@ -105,7 +107,7 @@ def rows_then(
             )
         called[found.name] = one.called
     named = catalog.expanded([catalog.objects[name] for name in called])
-    for found in named:  # what plain views among them read
+    for found in named:  # relations that plain views among them read
         called.setdefault(found.name, f"{reads[0].called}_{taken}_{len(called)}")
     return _needed(catalog, snapshot, sql, values, named, called)
 
@@ -118,8 +120,8 @@ def _needed(
     named: Sequence[SqlObject],
     called: Mapping[str, str],
 ) -> Relations:
-    """Relations and the rows of each that a query can need, some under other names."""
-    behind = {name for o in named if o.kind == "view" for name in o.uses}  # views may need other rows
+    """Return relations with the rows of each that a query can need, some under other names."""
+    behind = {name for o in named if o.kind == "view" for name in o.uses}  # a view may need other rows
     kept: list[tuple[SqlObject, TableSpec]] = []
     for found in named:
         spec = catalog.stored(found)
@@ -150,7 +152,7 @@ def answer(
     plain: str | None = None,
     limits: ReadLimits | None = None,
 ) -> tuple[list[tuple[str, str]], pa.Table]:
-    """The names and types of a query's columns, and its rows; `plain` is the query as it was written."""
+    """Return the names and types of a query's columns, and its rows; `plain` is the query as written."""
     for found, rows in shown:
         if rows is None:
             scratch.view(found.name, found.text)
@@ -162,7 +164,7 @@ def answer(
     except InvalidError:
         catalog.binder.run(
             f"prepare checked as {said}", said, len("prepare checked as ")
-        )  # it knows all names
+        )  # the binder knows all names
         catalog.binder.run("deallocate checked", said)
         raise
 
@@ -170,7 +172,7 @@ def answer(
 def _rows(
     catalog: Catalog, snapshot: Snapshot, found: SqlObject, keys: Mapping[str, Keys]
 ) -> pa.Table | LazyRows | None:
-    """The rows of a relation that a query can need; None for a plain view."""
+    """Return the rows of a relation that a query can need; None for a plain view."""
     if found.kind == "view":
         if MARK in found.text:
             raise InvalidError(
@@ -192,17 +194,17 @@ def _rows(
             wanted = pa.Table.from_pylist(rows, schema=schema)
             found_rows = snapshot.lookup_counted(table, wanted, columns)
             if table.rule == "latest" or deltas.weights(found_rows).sum() <= SMALL:
-                return repeated(found_rows, columns)
-            return LazyRows(found_rows.select(columns).schema, partial(repeated_parts, found_rows))
-    few = snapshot.few(spec, columns, SMALL)
+                return repeat_by_weight(found_rows, columns)
+            return LazyRows(found_rows.select(columns).schema, partial(repeat_in_batches, found_rows))
+    few = snapshot.scan_at_most(spec, columns, SMALL)
     if few is not None:
         return few
     schema = pa.schema([spec.schema.field(c) for c in columns])
-    return LazyRows(schema, partial(snapshot.parts, spec))
+    return LazyRows(schema, partial(snapshot.scan_batches, spec))
 
 
 def _indexes(catalog: Catalog, kept: list[tuple[SqlObject, TableSpec]]) -> list[tuple[SqlObject, TableSpec]]:
-    """The tables of indexes on some relations, with the relation that each can be read for."""
+    """Return the tables of the indexes on these relations, each with its relation."""
     relations = {o.name: o for o, _ in kept}
     found = []
     for one in catalog.objects.values():

@@ -1,16 +1,20 @@
-"""SHOW: what there is."""
+"""SHOW: lists objects, epochs, savepoints, watermarks and late rows, or the text of a definition."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from millpond.masking import masked_options
 from millpond.plan.objects import SqlObject
-from millpond.sql.functions import KIND, returns, signature
-from millpond.sql.parse import Words, near_miss
+from millpond.sql.binding.functions import KIND, returns, signature
 from millpond.sql.result import Result
-from millpond.sql.session import Session
 from millpond.sql.statements.objects import all_objects_with_uses
+from millpond.sql.text.parse import Words, near_miss
+
+if TYPE_CHECKING:
+    from millpond.sql.session import SqlSession
 
 _KINDS = {
     "TABLES": ("table",),
@@ -21,6 +25,12 @@ _KINDS = {
     "FUNCTIONS": ("function",),
     "LATE": ("late rows",),
     "OBJECTS": ("table", "source", "view", "materialized view", "sink", "index"),
+}
+_SQL_TYPES = {
+    pa.string(): "VARCHAR",
+    pa.int64(): "BIGINT",
+    pa.float64(): "DOUBLE",
+    pa.timestamp("us"): "TIMESTAMP",
 }
 _EPOCHS = pa.schema(
     [
@@ -34,9 +44,9 @@ _EPOCHS = pa.schema(
 )
 
 
-def run(session: Session, words: Words) -> Result:
+def run(session: SqlSession, words: Words) -> Result:
     only_kept = words.take("MATERIALIZED")
-    what = words.piece.word(words.at)
+    what = words.fragment.word(words.at)
     words.at += 1
     if what == "CREATE":
         words.take("MATERIALIZED", "VIEW") or words.take("VIEW") or words.take("TABLE") or words.take("SINK")
@@ -48,18 +58,21 @@ def run(session: Session, words: Words) -> Result:
     words.end()
     if what == "EPOCHS":
         return _epochs(session)
+    if what == "WATERMARKS":
+        table = session.host.watermarks()
+        return Result.of_rows(table.column_names, [_SQL_TYPES[f.type] for f in table.schema], table)
     if what == "SAVEPOINTS":
-        savepoints = session.pond.savepoints() if session.has_epoch() else {}
+        savepoints = session.host.savepoints() if session.has_epoch() else {}
         rows = [[n, str(e)] for n, e in sorted(savepoints.items())]
         return _texts(["name", "epoch"], rows)
     if what not in _KINDS:
-        names = [*_KINDS, "EPOCHS", "SAVEPOINTS", "JOBS", "CREATE"]
+        names = [*_KINDS, "EPOCHS", "SAVEPOINTS", "WATERMARKS", "JOBS", "CREATE"]
         words.at -= 1
         words.fail("SHOW what?", near_miss(what or "?", names) or f"one of {', '.join(names)}")
     if what == "FUNCTIONS":
         return described_functions([o for o in session.catalog.objects.values() if o.kind == "function"])
     found_all = all_objects_with_uses(session.plan)
-    head = session.pond._parts.head()
+    head = session.host.find_head()
     detached = {} if head is None else head.detached
     listed = [
         [
@@ -75,9 +88,9 @@ def run(session: Session, words: Words) -> Result:
     return _texts(["name", "kind", "columns"], sorted(listed))
 
 
-def _late(session: Session, found: list[SqlObject]) -> Result:
-    """The tables of rows that came too late, with the number and the watermark that each has."""
-    head = session.pond.head() if session.has_epoch() else None
+def _late(session: SqlSession, found: list[SqlObject]) -> Result:
+    """List the tables of late rows, with the number of rows and the watermark of each."""
+    head = session.host.head() if session.has_epoch() else None
     counts = {} if head is None else head.counts
     marks = {o.name: None if head is None else head.watermarks.get(o.options["watermark"]) for o in found}
     rows = {
@@ -89,7 +102,7 @@ def _late(session: Session, found: list[SqlObject]) -> Result:
 
 
 def described_functions(found: list[SqlObject]) -> Result:
-    """Functions, how they are called, and what they give."""
+    """List functions with their signatures and return types."""
     rows = [[f.name, f.options[KIND], f.options["language"], signature(f), returns(f)] for f in found]
     return _texts(["name", "kind", "language", "call", "returns"], sorted(rows))
 
@@ -99,8 +112,8 @@ def _texts(names: list[str], rows: list[list[str]]) -> Result:
     return Result.of_rows(names, ["VARCHAR"] * len(names), pa.table(columns, names=names))
 
 
-def _epochs(session: Session) -> Result:
-    epochs = session.pond.epochs() if session.has_epoch() else []
+def _epochs(session: SqlSession) -> Result:
+    epochs = session.host.epochs() if session.has_epoch() else []
     rows = [
         {
             "epoch": e.epoch,

@@ -1,4 +1,4 @@
-"""What a statement is to the session."""
+"""How the session runs each kind of statement."""
 
 from __future__ import annotations
 
@@ -6,43 +6,48 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from millpond.sql.parameters import Params, with_literals
-from millpond.sql.parse import Piece, Words
 from millpond.sql.result import Result
+from millpond.sql.text.parameters import Params, with_literals
+from millpond.sql.text.parse import SqlFragment, Words
 
 if TYPE_CHECKING:
-    from millpond.sql.session import Session
+    from millpond.sql.session import SqlSession
 
 
 @dataclass(frozen=True)
 class Statement:
-    """`defines`: it only changes the program to come, and may wait for the next ones.
+    """A kind of statement, and how the session runs it.
 
-    `waits`: other threads may run statements meanwhile.
-    `beside`: it looks on, and is not kept waiting by what others do.
+    `defines`: it only changes the plan; it is committed together with the definitions that follow it.
+    `outside_lock`: it may wait for a long time, so other threads can run statements meanwhile.
+    `independent`: it only reads, and waits neither for other threads nor for a commit.
     """
 
-    run: Callable[[Session, Piece, Params], Result]
+    run: Callable[[SqlSession, SqlFragment, Params], Result]
     defines: bool = False
-    waits: bool = False
-    beside: bool = False
+    outside_lock: bool = False
+    independent: bool = False
 
 
-def defining(words_at: int, run: Callable[[Session, Words], Result]) -> Statement:
-    """A definition: parameters are written into it; `words_at` words of it are read already."""
+def defining(words_at: int, run: Callable[[SqlSession, Words], Result]) -> Statement:
+    """Create a definition statement; parameters become literals, and `words_at` words are already read."""
 
-    def call(session: Session, piece: Piece, params: Params) -> Result:
-        return run(session, Words(with_literals(piece, params), words_at))
+    def call(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
+        return run(session, Words(with_literals(fragment, params), words_at))
 
     return Statement(call, defines=True)
 
 
 def reading(
-    words_at: int, run: Callable[[Session, Words], Result], *, waits: bool = False, beside: bool = False
+    words_at: int,
+    run: Callable[[SqlSession, Words], Result],
+    *,
+    outside_lock: bool = False,
+    independent: bool = False,
 ) -> Statement:
-    """It answers with what is there."""
+    """A statement that only reads."""
 
-    def call(session: Session, piece: Piece, params: Params) -> Result:
-        return run(session, Words(with_literals(piece, params), words_at))
+    def call(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
+        return run(session, Words(with_literals(fragment, params), words_at))
 
-    return Statement(call, waits=waits, beside=beside)
+    return Statement(call, outside_lock=outside_lock, independent=independent)

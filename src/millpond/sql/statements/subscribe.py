@@ -1,24 +1,27 @@
-"""SUBSCRIBE view [SINCE EPOCH n] [UNTIL EPOCH m]: what changes, epoch by epoch.
+"""SUBSCRIBE view [SINCE EPOCH n] [UNTIL EPOCH m]: returns changes, epoch by epoch.
 
-Each row has the epoch, the weight (1 came, -1 went) and the view's columns.
-Without SINCE it begins with all rows of the view.  Iterating goes on for as long as
-epochs come; fetchall() gives what is there by now.
+Each row has the epoch, the weight (1 for an insert, -1 for a retraction) and the view's
+columns.  Without SINCE it begins with all rows of the view.  Iterating continues as long
+as there are new epochs; fetchall() returns what is there now.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from millpond.errors import InvalidError
-from millpond.sql.parse import Words
 from millpond.sql.result import Result
-from millpond.sql.session import Session
+from millpond.sql.text.parse import Words
+
+if TYPE_CHECKING:
+    from millpond.sql.session import SqlSession
 
 
-def run(session: Session, words: Words) -> Result:
+def run(session: SqlSession, words: Words) -> Result:
     words.take("TO")
     name = words.name("name of the view")
     since = words.number() if words.take("SINCE", "EPOCH") else None
@@ -26,10 +29,10 @@ def run(session: Session, words: Words) -> Result:
     words.end()
     session.require_epoch()
     found = session.catalog.get(name, "table", "materialized view")
-    pond = session.pond
+    host = session.host
 
     def more(follow: bool) -> Iterator[pa.Table]:
-        for delta in pond.changes(found.name, since, follow=follow and until is None):
+        for delta in host.changes(found.name, since, follow=follow and until is None):
             if until is not None and delta.epoch > until:
                 return
             rows = delta.table

@@ -1,0 +1,1 @@
+"""Changes of the program between two epochs: backfill, migration, expiry of state."""

@@ -1,0 +1,54 @@
+"""Append-only sinks, which cannot retract rows, and how a rollback treats them.
+
+Law: a rollback that would retract rows of such a sink is refused, unless it is forced.  A forced one does not
+change the target: rows that were delivered stay there, the rollback itself delivers only new rows, and rows
+that the sources send again are appended again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from millpond import delta as deltas
+from millpond.engine.coordinator.view_changes import PlanOf, sink_difference, sink_table
+from millpond.errors import InvalidError
+from millpond.plan.codec import Unloaded
+from millpond.state.manifest.snapshot import Snapshot
+
+
+def is_append_only(sink: Any) -> bool:
+    return not isinstance(sink, Unloaded) and bool(getattr(sink, "append_only", False))
+
+
+def behind_what_was_shown(head: Snapshot, target: Snapshot, plan_of: PlanOf) -> list[str]:
+    """The attached append-only sinks of which a rollback to `target` would retract rows."""
+    sinks = plan_of(head.manifest).sinks
+    growing = [n for n, s in sinks.items() if n not in head.manifest.detached and is_append_only(s.sink)]
+    found = []
+    for name in growing:
+        if sink_table(plan_of(target.manifest), name) is None:
+            continue  # the rollback drops it with the program of the head
+        delta = sink_difference(head, target, name, plan_of)
+        if delta is not None and bool((deltas.weights(delta) < 0).any()):
+            found.append(name)
+    return found
+
+
+def refusal(sinks: list[str], epoch: int) -> InvalidError:
+    """The error for a refused rollback."""
+    names = ", ".join(repr(name) for name in sinks)
+    some = f"sink {names} is append-only" if len(sinks) == 1 else f"sinks {names} are append-only"
+    return InvalidError(
+        f"epoch {epoch} is behind what {names} has written",
+        detail=f"{some}: rows of later epochs cannot be taken back",
+        hint="force it (force=True, --force) to leave these rows in the target; what the sources give again "
+        "is then appended again",
+        epoch=epoch,
+    )
+
+
+def shown_only(delta: pa.Table) -> pa.Table:
+    """What a forced rollback delivers to an append-only sink."""
+    return delta.filter(pa.array(deltas.weights(delta) > 0))

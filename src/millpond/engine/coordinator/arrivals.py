@@ -1,0 +1,137 @@
+"""What the admission of an epoch knows of the partitions of its sources, as far as watermarks need it.
+
+By scan: `read`, the partitions with admitted rows; `ended`, those that end with them; `waiting`, those with
+rows that were not admitted; `held`, if a source gets to know partitions before it reads them, or has read
+all; `reach`, a time before which nothing will come; `clock`, if time alone moves its watermarks;
+`partitions`, those of the admitted splits.
+
+Law 3: all of it is in the manifest, so that a replay settles the same watermarks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from millpond.engine.coordinator.inbox_polling import by_scan
+from millpond.engine.task.settled_watermarks import END_US, idle_steps
+from millpond.plan.watermark_steps import WatermarkSteps
+from millpond.sources.source import Poll, Split
+
+
+def arrivals(
+    polls: Mapping[str, Poll],
+    admitted: Mapping[str, Sequence[Split]],
+    promised: Mapping[str, int],
+    steps: WatermarkSteps,
+    marks: Mapping[str, Any],
+    now_us: int,
+) -> dict[str, dict[str, Any]]:
+    """The arrivals of an epoch; empty if it has none that a watermark needs to know."""
+    if not steps.steps:
+        return {}
+    taken, offered = by_scan(admitted), by_scan({step: poll.splits for step, poll in polls.items()})
+    by_clock = {scan for each in idle_steps(marks, now_us, steps) for scan in each.scans}
+    found: dict[str, dict[str, Any]] = {}
+    for scan in sorted({scan for each in steps.steps for scan in each.scans}):
+        mine = taken.get(scan, [])
+        told = _told(mine, _without(offered.get(scan, []), mine), is_held(marks, scan))
+        reach = [promised[scan]] if scan in promised else []
+        if scan in polls and polls[scan].finished and len(mine) == len(offered.get(scan, [])):
+            reach.append(END_US)
+        if reach and max(reach) > _floor(marks, scan):
+            told["reach"] = max(reach)
+        if scan in by_clock:
+            told["clock"] = True
+        if told:
+            found[scan] = told
+    return found
+
+
+def _told(mine: Sequence[Split], rest: Sequence[Split], was_held: bool) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "read": sorted({s.partition for s in mine if s.rows}),
+        "ended": sorted({s.partition for s in mine if s.ends}),
+    }
+    if not any(s.ends or s.more for s in (*mine, *rest)):  # else `held` says it
+        told["waiting"] = sorted({s.partition for s in rest if s.rows} - {s.partition for s in mine})
+    if any(s.partition for s in mine):
+        told["partitions"] = [s.partition for s in mine]
+    told = {name: value for name, value in told.items() if value}
+    held = mine[-1].more if mine else bool(rest) and was_held
+    return told if held == was_held else {**told, "held": held}
+
+
+def _without(offered: Sequence[Split], taken: Sequence[Split]) -> list[Split]:
+    ids = {id(split) for split in taken}
+    return [split for split in offered if id(split) not in ids]
+
+
+def moves(told: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Do these arrivals move watermarks even if no row comes?"""
+    return any(one.get("held") is False or "reach" in one or "clock" in one for one in told.values())
+
+
+def is_held(marks: Mapping[str, Any], scan: str) -> bool:
+    """Does a source hold watermarks back by partitions that it has not read?"""
+    return any(scan in state.get("held", ()) for state in marks.values())
+
+
+def _floor(marks: Mapping[str, Any], scan: str) -> int:
+    return min((s["floors"][scan] for s in marks.values() if scan in s.get("floors", {})), default=-END_US)
+
+
+# -- alignment ---------------------------------------------------------------------------------
+
+
+def withheld(
+    polls: Mapping[str, Poll], steps: WatermarkSteps, marks: Mapping[str, Any]
+) -> dict[str, Collection[str] | None]:
+    """By source: the partitions that are too far ahead of the slowest one; None stands for all of them.
+
+    Sources whose splits must be admitted in order are withheld as a whole.
+    """
+    found: dict[str, Collection[str] | None] = {}
+    for each in steps.steps:
+        drift_us = each.operator.drift_us
+        if drift_us is None:
+            continue
+        peers = {each.step} | {s for group in steps.together if each.step in group for s in group}
+        aligned = [p for p in steps.steps if p.step in peers and p.operator.drift_us is not None]
+        values = [v for p in aligned for v in _values(marks.get(p.step, {})).values()]
+        if not values or None in values:
+            continue
+        least = min(v for v in values if v is not None)
+        mine = _values(marks.get(each.step, {}))
+        ahead = {where for where, v in mine.items() if v is not None and v > least + drift_us}
+        for scan in sorted({scan for scan, _ in ahead}):
+            parts = {part for of, part in ahead if of == scan}
+            poll = polls.get(scan)
+            if poll is not None and poll.independent:
+                found[scan] = parts
+            elif parts == {part for of, part in mine if of == scan}:
+                found[scan] = None
+    return found
+
+
+def _values(state: Mapping[str, Any]) -> dict[tuple[str, str], int | None]:
+    """The bounds of the active partitions of a step."""
+    found: dict[tuple[str, str], int | None] = {}
+    for scan, side in state.get("scans", {}).items():
+        if side.get("idle") or state.get("floors", {}).get(scan) == END_US:
+            continue
+        parts = {part: entry for part, entry in side.get("parts", {}).items() if not entry.get("idle")}
+        for part, entry in (parts or {"": side.get("past", {"bound": None})}).items():
+            found[scan, part] = entry["bound"]
+    return found
+
+
+def offers(
+    polls: Mapping[str, Poll], held: Mapping[str, Collection[str] | None]
+) -> dict[str, tuple[Split, ...]]:
+    """The splits that may be admitted."""
+    found: dict[str, tuple[Split, ...]] = {}
+    for step, poll in polls.items():
+        parts = held.get(step, ())
+        found[step] = () if parts is None else tuple(s for s in poll.splits if s.partition not in parts)
+    return found

@@ -1,0 +1,193 @@
+"""Executes the commands of the inbox: rescale, savepoints, sinks, clearing, collection, changes, rollback.
+
+Law 9: a command that cannot be executed is refused in the manifest, with a reason that readers of the
+history can see, and the inbox moves on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from millpond.engine.coordinator.compaction_schedule import CompactionSchedule
+from millpond.engine.coordinator.garbage_schedule import GarbageSchedule
+from millpond.engine.coordinator.log_retention import late_tables, visible_rows, without_buckets
+from millpond.engine.coordinator.planned_commit import Next, PlannedCommit
+from millpond.engine.coordinator.pond_state import PondState
+from millpond.engine.coordinator.program_changes import CHANGED_MEANWHILE, ProgramChanges
+from millpond.engine.coordinator.protocol import Polled
+from millpond.engine.coordinator.rollback import roll_back
+from millpond.engine.coordinator.sink_deliveries import SinkDeliveries
+from millpond.errors import InvalidError
+from millpond.state.manifest.manifest import Manifest, run_id
+from millpond.state.retention import ERRORS
+
+
+@dataclass(frozen=True)
+class Refused:
+    reason: str
+
+
+class Commands:
+    def __init__(
+        self,
+        state: PondState,
+        changes: ProgramChanges,
+        deliveries: SinkDeliveries,
+        compactions: CompactionSchedule,
+        collections: GarbageSchedule,
+    ) -> None:
+        self._state = state
+        self._changes = changes
+        self._deliveries = deliveries
+        self._compactions = compactions
+        self._collections = collections
+        self._execute: dict[str, Callable[[Polled, Manifest], Next | Refused]] = {
+            "advance": self._advance,
+            "rescale": self._rescale,
+            "savepoint": self._savepoint,
+            "drop_savepoint": self._drop_savepoint,
+            "compact": self._compact,
+            "gc": self._collect_garbage,
+            "attach": self._attach,
+            "detach": self._detach,
+            "clear_errors": self._clear_errors,
+            "clear_late": self._clear_late,
+            "change": self._change,
+            "rollback": self._roll_back,
+        }
+
+    def on_polled(self, event: Polled) -> Next:
+        """Execute the first command of a poll; its commit moves the inbox past it."""
+        state, command = self._state, event.commands[0]
+        child = replace(
+            state.child("epoch", state.time_without_steps(state.now_us)),
+            positions={**state.head.positions, "inbox": command.number + 1},
+        )
+        execute = self._execute.get(command.kind)
+        done = Refused("no such command") if execute is None else execute(event, child)
+        if not isinstance(done, Refused):
+            return done
+        reason = f"inbox {command.number}: {command.kind or 'an entry'} refused: {done.reason}"
+        return PlannedCommit(replace(child, metrics={"refused": reason}))
+
+    def _rescale(self, event: Polled, child: Manifest) -> Next | Refused:
+        try:
+            parallelism = require_parallelism(_args(event).get("parallelism"))
+        except InvalidError as error:
+            return Refused(f"{error.message}, {error.detail}")
+        return PlannedCommit(replace(child, parallelism=parallelism))
+
+    def _advance(self, event: Polled, child: Manifest) -> Next | Refused:
+        """Promise that a source will send nothing older; the next epoch raises the watermarks."""
+        args, state = _args(event), self._state
+        source, at_us = args.get("source"), args.get("at_us")
+        if not isinstance(source, str) or not state.program.watermarks.fed_by(source):
+            return Refused(f"source {source!r} feeds no watermark")
+        if isinstance(at_us, bool) or not isinstance(at_us, int):
+            return Refused(f"{at_us!r} is not a time")
+        before = child.promised.get(source, at_us)
+        return PlannedCommit(replace(child, promised={**child.promised, source: max(at_us, before)}))
+
+    def _savepoint(self, event: Polled, child: Manifest) -> Next | Refused:
+        name, head = _args(event).get("name"), self._state.head
+        if not isinstance(name, str) or not name:
+            return Refused(f"no savepoint can be named {name!r}")
+        return PlannedCommit(replace(child, savepoints={**head.savepoints, name: head.epoch}))
+
+    def _drop_savepoint(self, event: Polled, child: Manifest) -> Next | Refused:
+        name, savepoints = _args(event).get("name"), self._state.head.savepoints
+        if not isinstance(name, str) or name not in savepoints:
+            return Refused(f"no savepoint can be named {name!r}")
+        return PlannedCommit(replace(child, savepoints={n: e for n, e in savepoints.items() if n != name}))
+
+    def _compact(self, event: Polled, child: Manifest) -> Next | Refused:
+        self._compactions.compact_everything()  # from now on, beside the chain
+        return PlannedCommit(child)
+
+    def _collect_garbage(self, event: Polled, child: Manifest) -> Next | Refused:
+        keep, state = _args(event).get("keep"), self._state
+        if keep is not None and (not isinstance(keep, int) or keep < 1):
+            return Refused(f"it cannot keep {keep!r} epochs")
+        floor = state.head.floor if keep is None else state.floor(keep)
+        self._collections.collect_soon()
+        return PlannedCommit(replace(child, floor=max(child.floor, floor)))
+
+    def _detach(self, event: Polled, child: Manifest) -> Next | Refused:
+        sink, state = _args(event).get("name"), self._state
+        if sink not in state.program.sinks:
+            return Refused(f"there is no sink {sink!r}")
+        if sink in state.head.detached:
+            return PlannedCommit(child)
+        self._deliveries.detach(sink)
+        since = state.cursors.get(sink, -1)
+        return PlannedCommit(replace(child, detached={**state.head.detached, sink: since}))
+
+    def _attach(self, event: Polled, child: Manifest) -> Next | Refused:
+        args, state, head = _args(event), self._state, self._state.head
+        sink, replay = args.get("name"), args.get("replay")
+        if sink not in state.program.sinks:
+            return Refused(f"there is no sink {sink!r}")
+        if sink not in head.detached:
+            return PlannedCommit(child)
+        since = head.detached[sink]
+        if replay and since + 1 < head.floor:
+            return Refused(f"epochs since {since} are no longer all kept; the oldest is {head.floor}")
+        self._deliveries.attach(sink, after=since if replay else child.epoch)
+        detached = {name: epoch for name, epoch in head.detached.items() if name != sink}
+        return PlannedCommit(replace(child, detached=detached, cursors=dict(state.cursors)))
+
+    def _clear_errors(self, event: Polled, child: Manifest) -> Next | Refused:
+        args = _args(event)
+        if args.get("refused") is not None:
+            return Refused(str(args["refused"]))
+        if args.get("view") is not None:
+            return PlannedCommit(child, event.cleared)
+        ended = tuple(run_id(r) for r in self._state.live.values() if r.table == ERRORS)
+        return PlannedCommit(child, (), ended)
+
+    def _clear_late(self, event: Polled, child: Manifest) -> Next | Refused:
+        step, state = _args(event).get("step"), self._state
+        tables = late_tables(state, step)
+        if tables is None:
+            return Refused(f"no step {step!r} keeps late rows")
+        places = {(t, bucket) for t in tables for bucket in visible_rows(state, state.head, t)}
+        child, ended = without_buckets(state, child, places)
+        return PlannedCommit(child, (), tuple(run_id(r) for r in ended))
+
+    def _change(self, event: Polled, child: Manifest) -> Next | Refused:
+        args, head = _args(event), self._state.head
+        catalog = args.get("catalog")
+        if not isinstance(catalog, str):
+            return Refused("no such command")
+        if args.get("base") not in (None, head.catalog):
+            return Refused(CHANGED_MEANWHILE)
+        if head.filling is not None:  # one change at a time: the plan of this one does not include the other
+            return Refused(f"{CHANGED_MEANWHILE}: {', '.join(head.filling.steps)} is being backfilled")
+        if catalog == head.catalog:
+            return PlannedCommit(child)
+        return self._changes.begin(catalog, child, event.commands[0].number)
+
+    def _roll_back(self, event: Polled, child: Manifest) -> Next | Refused:
+        if event.rollback_to is not None:
+            return roll_back(self._state, event.rollback_to, child, event.program)
+        args = _args(event)
+        return Refused(args.get("refused") or f"epoch {args.get('epoch')!r} is not kept")
+
+
+def _args(event: Polled) -> dict[str, Any]:
+    return dict(event.commands[0].args)
+
+
+def require_parallelism(n: Any) -> int:
+    """Check a parallelism; raises a clear error if it cannot work.
+
+    >>> require_parallelism(7)
+    7
+    """
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= 32768:
+        raise InvalidError(
+            "parallelism must be a whole number from 1 to 32768", detail=f"got {n!r}", hint="for example 4"
+        )
+    return n

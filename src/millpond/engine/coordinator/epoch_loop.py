@@ -1,0 +1,142 @@
+"""Decides which epoch runs next: admits a bounded slice of input, or runs what is due by the clock.
+
+Law: if an epoch without input changes none of the tables for which it ran, no other one follows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from millpond.control.admission import Pace, admit, budget_rows
+from millpond.engine.coordinator.arrivals import arrivals, moves, offers, withheld
+from millpond.engine.coordinator.log_retention import open_buckets
+from millpond.engine.coordinator.planned_commit import PlannedCommit
+from millpond.engine.coordinator.policy import is_transient
+from millpond.engine.coordinator.pond_state import PondState
+from millpond.engine.coordinator.protocol import EpochOutcome, Halt, Polled, PollSources, RunEpoch
+from millpond.errors import InternalError, MillpondError
+from millpond.state.manifest.manifest import RunId, run_id
+from millpond.state.tables.live_runs import lasting
+
+
+@dataclass(frozen=True)
+class TimerEpoch:
+    """An epoch that ran only because time had passed: its time, and the due runs of each table."""
+
+    now_us: int
+    runs: Mapping[str, frozenset[RunId]]
+    times: int = 1  # consecutive epochs that found the same runs
+
+
+class EpochLoop:
+    def __init__(self, state: PondState) -> None:
+        self.backlog_rows = 0
+        self.had_input = False  # did the sources or the inbox have input at the last poll?
+        self._state = state
+        self._pace = Pace()
+        self._run: RunEpoch | None = None
+        self._tries = 0
+        self._last_timer_epoch: TimerEpoch | None = None
+
+    def poll(self) -> PollSources:
+        return PollSources(self._state.head.positions, self._budget_rows())
+
+    def on_polled(self, event: Polled) -> RunEpoch | None:
+        """The epoch to run; None if there is a command to execute first, or nothing to do."""
+        state, head = self._state, self._state.head
+        state.now_us = now_us = max(event.now_us, head.now_us)
+        last, self._last_timer_epoch = self._last_timer_epoch, None
+        if event.commands:
+            # A command is returned once it is first in the inbox; a backlog of rows must not delay it.
+            self.had_input = True
+            return None
+        self.backlog_rows = sum(
+            (p.backlog_rows or 0) + sum(s.rows for s in p.splits) for p in event.polls.values()
+        )
+        marks, steps = head.watermarks, state.program.watermarks
+        offered = offers(event.polls, withheld(event.polls, steps, marks))
+        admitted = admit(offered, self._budget_rows(), state.policy.bounds.bytes_max)
+        rejects = {step: p.rejects for step, p in event.polls.items() if p.rejects}
+        self.had_input = bool(admitted or rejects)
+        due = state.due(now_us)
+        told = arrivals(event.polls, admitted, head.promised, steps, marks, now_us)
+        if not admitted and not rejects:
+            if not due and not moves(told):
+                return None
+            if due:
+                self._last_timer_epoch = self._timer_epoch(due, last)
+        self._tries = 0
+        self._run = RunEpoch(
+            head,
+            head.epoch + 1,
+            state.token,
+            now_us,
+            head.parallelism,
+            {step: tuple(s) for step, s in admitted.items()},
+            rejects,
+            due,
+            state.live.waiting,
+            open_buckets(state),
+            told,
+        )
+        return self._run
+
+    def on_ran(self, outcome: EpochOutcome) -> PlannedCommit:
+        state, head, run = self._state, self._state.head, self._running()
+        self._run = None
+        rows = int(outcome.metrics.get("rows", 0))
+        self._pace = self._pace.measured(rows, float(outcome.metrics.get("ms", 0)))
+        self.backlog_rows = max(0, self.backlog_rows - rows)
+        child = replace(
+            state.child("epoch", run.now_us),
+            positions={**head.positions, **{step: a.position for step, a in outcome.advances.items()}},
+            watermarks={**head.watermarks, **outcome.watermarks},
+            counts=added_up(head.counts, outcome.counts),
+            admitted={step: [dict(s.what) for s in splits] for step, splits in run.admitted.items()},
+            arrivals=run.arrivals,
+            promised={},
+            metrics=outcome.metrics,
+        )
+        return PlannedCommit(child, lasting(outcome.runs, outcome.drops), state.live.over(outcome.drops))
+
+    def on_run_failed(self, error: MillpondError) -> RunEpoch | Halt:
+        self._tries += 1
+        if not is_transient(error) or self._tries >= self._state.policy.tries:
+            return Halt(error)
+        return self._running()
+
+    def _budget_rows(self) -> int:
+        return budget_rows(self._state.policy.bounds, self._pace, self.backlog_rows)
+
+    def _running(self) -> RunEpoch:
+        if self._run is None:
+            raise InternalError("a run was answered that was never asked for")
+        return self._run
+
+    def _timer_epoch(self, due: frozenset[str], last: TimerEpoch | None) -> TimerEpoch:
+        """The due runs for which an epoch without input runs; raises if they repeatedly stay due."""
+        state, live = self._state, self._state.live
+        runs = {t: frozenset(run_id(r) for r in live.at((t, live.earliest(t)))) for t in due}
+        if last is None or last.runs != runs:
+            return TimerEpoch(state.now_us, runs)
+        if last.now_us == state.now_us or last.times >= state.policy.tries:
+            names = ", ".join(sorted(due))
+            raise InternalError(
+                f"what is due in {names} stays due",
+                detail=f"epoch {state.head.epoch} was run for it at {last.now_us} and left it as it was",
+                hint="a step that wakes by the clock must drop or change the bucket it is woken for",
+                epoch=state.head.epoch,
+            )
+        return TimerEpoch(state.now_us, runs, last.times + 1)
+
+
+def added_up(before: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    """
+    >>> added_up({"late/w": 2, "errors/w": 1}, {"late/w": 3})
+    {'late/w': 5, 'errors/w': 1}
+    """
+    found = dict(before)
+    for name, count in more.items():
+        found[name] = found.get(name, 0) + count
+    return found

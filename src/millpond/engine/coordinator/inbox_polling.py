@@ -1,0 +1,186 @@
+"""Polls the inbox: returns some entries with rows, some that no table can read, or one command.
+
+The inbox is one source for all tables: it is admitted in its own order, so that no entry is skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from millpond.engine.change.backfill import errors_taken_back
+from millpond.engine.change.programs import program_of, save_plan
+from millpond.engine.coordinator.append_sinks import behind_what_was_shown, refusal
+from millpond.engine.coordinator.protocol import Command, HeadRead, ProgramSummary
+from millpond.engine.coordinator.running_program import RunningProgram
+from millpond.engine.task.worker import Worker
+from millpond.errors import DataError, InvalidError
+from millpond.operators.source_traits import ReadsInbox
+from millpond.plan.change import restored, same_program
+from millpond.plan.codec import with_code
+from millpond.plan.nodes import upstream
+from millpond.plan.user_code import with_operators
+from millpond.sources.source import Poll, Split
+from millpond.state import inbox
+from millpond.state.manifest import history
+from millpond.state.manifest.listing import live_runs
+from millpond.state.manifest.manifest import Manifest, is_kept
+from millpond.state.manifest.snapshot import Snapshot
+from millpond.state.runs.run_ref import RunRef
+
+INBOX = "inbox"  # the step under which the inbox is polled, admitted and stored in positions
+TABLE_KEY, ROWS_KEY = "table", "rows"  # in the args of an inbox entry: its table, and its number of rows
+
+
+@dataclass(frozen=True)
+class InboxPoll:
+    rows: Poll = field(default_factory=lambda: Poll(()))
+    command: Command | None = None
+    rollback_to: HeadRead | None = None
+    program: ProgramSummary | None = None
+    cleared: tuple[RunRef, ...] = ()
+
+
+def poll_inbox(worker: Worker, program: RunningProgram, head: Manifest, position: int) -> InboxPoll:
+    """The next entries of the inbox after a position."""
+    splits: list[Split] = []
+    rejects: list[tuple[str, str]] = []
+    entries = inbox.beyond(worker.store, position)
+    for entry in entries:
+        if entry.kind == inbox.LOGIC:
+            if not splits and not rejects:  # it is computed from the state after all earlier entries
+                from millpond.engine.coordinator.inbox_changes import (  # SQL is imported only if needed
+                    executed_together,
+                    made_split,
+                )
+
+                made, refused = made_split(program.plan, _snapshot(worker, head), executed_together(entries))
+                splits += [] if made is None else [made]
+                rejects += refused
+            break
+        if entry.kind != "rows":
+            if splits or rejects:
+                break
+            return _command(worker, program, head, entry)
+        reason = _refusal(program, entry)
+        if reason is None and not rejects:
+            what = {"entry": entry.number, **entry.args}
+            splits.append(Split(what, int(entry.args[ROWS_KEY]), len(entry.payload), blob=entry.name))
+        elif reason is not None and not splits:
+            rejects.append((str(entry.number), reason))
+        else:
+            break
+    return InboxPoll(Poll(tuple(splits), tuple(rejects)))
+
+
+def _refusal(program: RunningProgram, entry: inbox.Entry) -> str | None:
+    """Why a table cannot read an entry with rows, or None: its sender may use another plan."""
+    source = program.sources.get(str(entry.args.get(TABLE_KEY)))
+    if not isinstance(source, ReadsInbox):
+        return f"the pond has no table {entry.args.get(TABLE_KEY)!r}"
+    try:
+        with pa.ipc.open_stream(entry.payload) as stream:  # nothing is copied
+            rows = stream.read_all()
+            rows.validate()
+    except (pa.ArrowException, OSError) as broken:
+        return f"its rows cannot be read: {broken}"
+    if not source.takes(rows.schema):
+        shown = ", ".join(f"{f.name} {f.type}" for f in rows.schema)
+        return f"its rows have other columns than the table: {shown}"
+    if entry.args.get(ROWS_KEY) != rows.num_rows:
+        return f"it says that it has {entry.args.get(ROWS_KEY)!r} rows, and has {rows.num_rows}"
+    weights = rows.column("_w")
+    odd = pa.compute.not_equal(pa.compute.abs(weights), 1)
+    if weights.null_count or pa.compute.any(odd).as_py():
+        return "a weight of its rows is neither 1 nor -1"
+    if source.append_only and pa.compute.min(weights).as_py() == -1:
+        return "the table is append-only, and the entry deletes"
+    return None
+
+
+# -- commands, with what the coordinator needs from storage to execute them -----------------
+
+
+def _command(worker: Worker, program: RunningProgram, head: Manifest, entry: inbox.Entry) -> InboxPoll:
+    command = Command(entry.number, entry.kind, entry.args)
+    match entry.kind:
+        case "rollback":
+            try:
+                return _rollback(worker, program, head, command)
+            except (InvalidError, DataError) as error:  # that epoch cannot be restored
+                return InboxPoll(command=_refused(command, f"{error.message}, {error.detail}"))
+        case "clear_errors":
+            return _clear_errors(worker, program, head, command)
+        case _:
+            return InboxPoll(command=command)
+
+
+def _refused(command: Command, reason: str) -> Command:
+    return replace(command, args={**command.args, "refused": reason})
+
+
+def _rollback(worker: Worker, program: RunningProgram, head: Manifest, command: Command) -> InboxPoll:
+    """The epoch to restore and its program; raises InvalidError if that is not possible."""
+    epoch = command.args.get("epoch")
+    if not isinstance(epoch, int) or not is_kept(head, epoch):
+        return InboxPoll(command=command)
+    target = history.find_manifest(worker.store, epoch)
+    if target is None:
+        return InboxPoll(command=command)
+    opened = open_epoch(worker, target)
+    older = _program_of(worker, program, target)
+    if command.args.get("force") is not True:
+        before, after = _snapshot(worker, head), _snapshot(worker, target)
+        sinks = behind_what_was_shown(before, after, lambda m: program.plan_of(m, worker))
+        if sinks:
+            raise refusal(sinks, target.epoch)
+    return InboxPoll(command=command, rollback_to=opened, program=older)
+
+
+def _program_of(worker: Worker, program: RunningProgram, target: Manifest) -> ProgramSummary | None:
+    """The program of an older epoch; None if it is the running one.
+
+    Raises InvalidError if today's code cannot read the state of that epoch.
+    """
+    if target.catalog is None or target.catalog == program.catalog:
+        return None
+    then = with_operators(worker.description(target.catalog))
+    plan = with_code(restored(then, program.plan))
+    if same_program(plan, program.plan):
+        return None
+    return program_of(save_plan(worker, plan, program.catalog), plan)
+
+
+def _clear_errors(worker: Worker, program: RunningProgram, head: Manifest, command: Command) -> InboxPoll:
+    """The runs that retract the error rows of one view; clearing all views needs none."""
+    name = command.args.get("view")
+    if name is None:
+        return InboxPoll(command=command)
+    view = program.plan.views.get(name) if isinstance(name, str) else None
+    if view is None:
+        return InboxPoll(command=_refused(command, f"there is no view {name!r}"))
+    steps = frozenset(upstream(program.plan, [view.step]))
+    cleared = errors_taken_back(worker, head, head.token, head.epoch + 1, steps)
+    return InboxPoll(command=command, cleared=cleared)
+
+
+def open_epoch(worker: Worker, manifest: Manifest) -> HeadRead:
+    """A manifest with its live runs and pages."""
+    pages = {p.name: worker.pages.read(p.name) for p in manifest.pages}
+    runs = live_runs(manifest.pages, manifest.recent, manifest.gone, worker.pages)
+    return HeadRead(manifest, tuple(runs), pages)
+
+
+def _snapshot(worker: Worker, manifest: Manifest) -> Snapshot:
+    return Snapshot(worker.store, manifest, worker.pages, worker.open_file)
+
+
+def by_scan(given: Mapping[str, Sequence[Split]]) -> dict[str, list[Split]]:
+    """Splits by the scan that reads them: those of the inbox go to their tables."""
+    found: dict[str, list[Split]] = {}
+    for step, splits in given.items():
+        for split in splits:
+            found.setdefault(str(split.what[TABLE_KEY]) if step == INBOX else step, []).append(split)
+    return found

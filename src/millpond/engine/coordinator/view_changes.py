@@ -1,0 +1,117 @@
+"""Computes what an epoch changed in a view, even if the view's name refers to another table since.
+
+Law 2: a program belongs to its epoch.  So the change of a view is the difference between what its name meant
+before and what it means now: a new view starts with all its rows, a dropped one retracts them.  For a sink it
+is the difference between what the sink read before and what it reads now; so all changes that it received add
+up to the rows of its view (law 7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from millpond import delta as deltas
+from millpond.plan.nodes import Plan, View
+from millpond.plan.tables import table_specs
+from millpond.state.manifest.manifest import Manifest
+from millpond.state.manifest.snapshot import Snapshot, difference, empty_delta
+from millpond.state.tables.table_spec import TableSpec
+
+PlanOf = Callable[[Manifest], Plan]
+OTHER_PROGRAM = ("change", "rollback", "takeover")  # kinds of epochs that may change the program
+
+
+@dataclass(frozen=True)
+class ViewTable:
+    """A view and the table with its rows; two tables may name the same column of a view differently."""
+
+    view: View
+    spec: TableSpec
+    columns: list[str]  # the table's columns that the view shows
+    feed: TableSpec | None = None  # the table whose changes readers receive, if it is another one
+
+    def changes(self, snapshot: Snapshot) -> pa.Table:
+        """The delta of one epoch.  A feed holds what the epoch added; a rollback takes nothing of it back."""
+        if self.feed is None:
+            return self.view.shown(snapshot.changes(self.spec, self.columns))
+        if snapshot.manifest.kind == "rollback":
+            return self.view.shown(empty_delta(self.feed, self.columns))
+        return self.view.shown(snapshot.changes(self.feed, self.columns))
+
+
+def view_changes(snapshot: Snapshot, view: str, plan_of: PlanOf) -> pa.Table | None:
+    """The delta of one epoch; None if the view exists neither before nor after it."""
+    return _changes(snapshot, lambda manifest: view_table(plan_of(manifest), view))
+
+
+def sink_changes(snapshot: Snapshot, sink: str, plan_of: PlanOf) -> pa.Table | None:
+    """The delta that a sink receives of one epoch: all rows with the epoch that creates the sink."""
+    return _changes(snapshot, lambda manifest: sink_table(plan_of(manifest), sink))
+
+
+def view_difference(before: Snapshot, after: Snapshot, view: str, plan_of: PlanOf) -> pa.Table | None:
+    """after - before for one view; reads only what the two epochs do not share."""
+    was, now = (view_table(plan_of(snapshot.manifest), view) for snapshot in (before, after))
+    return _between(before, was, after, now)
+
+
+def sink_difference(before: Snapshot, after: Snapshot, sink: str, plan_of: PlanOf) -> pa.Table | None:
+    """after - before for what a sink reads."""
+    was, now = (sink_table(plan_of(snapshot.manifest), sink) for snapshot in (before, after))
+    return _between(before, was, after, now)
+
+
+def view_table(plan: Plan, view: str) -> ViewTable | None:
+    """The table of a view in a plan; None if there is no such view."""
+    found = plan.views.get(view)
+    if found is None:
+        return None
+    specs = table_specs(plan)
+    columns = found.held(plan.shape(found.step).schema.names)
+    return ViewTable(found, specs[found.table], columns, None if found.feed is None else specs[found.feed])
+
+
+def sink_table(plan: Plan, sink: str) -> ViewTable | None:
+    """The table that a sink reads in a plan; None if there is no such sink."""
+    found = plan.sinks.get(sink)
+    return None if found is None else view_table(plan, found.view)
+
+
+def all_rows(snapshot: Snapshot, held: ViewTable) -> pa.Table:
+    rows = snapshot.table(held.spec).scan(held.columns).select([*held.columns, "_w"])
+    return held.view.shown(rows)
+
+
+def _changes(snapshot: Snapshot, held: Callable[[Manifest], ViewTable | None]) -> pa.Table | None:
+    now = held(snapshot.manifest)
+    if snapshot.manifest.kind not in OTHER_PROGRAM or snapshot.epoch == 0:
+        return None if now is None else now.changes(snapshot)
+    before = snapshot.at(snapshot.epoch - 1)
+    return _between(before, held(before.manifest), snapshot, now)
+
+
+def _still(was: ViewTable, now: ViewTable) -> bool:
+    """Is it the same table, perhaps with more columns?"""
+    return was.spec.name == now.spec.name and set(was.columns) <= set(now.columns)
+
+
+def _between(
+    before: Snapshot, was: ViewTable | None, after: Snapshot, now: ViewTable | None
+) -> pa.Table | None:
+    if was is not None and now is not None and _still(was, now):
+        # Older rows get the defaults of columns that the table gained since.
+        if after.epoch == before.epoch + 1:
+            return now.changes(after)
+        return now.view.shown(difference(before, after, now.spec, now.columns))
+    parts = []
+    if was is not None:
+        parts.append(deltas.negate(all_rows(before, was)))
+    if now is not None:
+        parts.append(all_rows(after, now))
+    if len(parts) == 2 and parts[0].schema.names == parts[1].schema.names:
+        return deltas.consolidate(deltas.concat(parts))
+    # With other columns no row is equal: a reader of changes receives all current rows.
+    return parts[-1] if parts else None

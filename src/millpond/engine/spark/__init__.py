@@ -1,0 +1,1 @@
+"""The engine on Apache Spark: session, workers, one job per epoch."""

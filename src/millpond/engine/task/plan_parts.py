@@ -1,0 +1,142 @@
+"""Splits a plan into parts that tasks run independently: each has some of the views and all their ancestors.
+
+Law: the output of a step is a function of its input and its state (law 3).  So the steps between a source and
+many views (its scan, filters, a table's own rows) may run in every part that reads them: they give each part
+the same rows, and one part writes their state and counts.  Every other step is in one part, with its tables.
+Parts need nothing from each other, so an epoch with few rows and many views uses all processors.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from millpond import tuning
+from millpond.engine.task.similar_aggregates import Member
+from millpond.operators.bag import Bag
+from millpond.operators.filter import Filter
+from millpond.operators.map import Map
+from millpond.operators.scan import Scan
+from millpond.operators.upsert import Upsert
+from millpond.operators.watermark import Watermark
+from millpond.plan.levels import Levels
+from millpond.plan.nodes import Node, Plan
+
+
+@dataclass(frozen=True)
+class PlanPart:
+    steps: frozenset[str]
+    keeps: frozenset[str]  # the steps whose state, counts and errors this part writes; no two parts share one
+
+    def of(self, levels: Levels) -> Levels:
+        """The levels with only this part's steps."""
+        return replace(
+            levels, steps=tuple(tuple(s for s in steps if s in self.steps) for steps in levels.steps)
+        )
+
+
+def parts(plan: Plan, count: int) -> tuple[PlanPart, ...]:
+    """At most `count` parts of about the same weight; one part if the plan cannot be split well."""
+    undivided = (PlanPart(frozenset(plan.nodes), frozenset(plan.nodes)),)
+    if count < 2:
+        return undivided
+    members: list[set[str]] = [set() for _ in range(count)]
+    loads = [0] * count
+    for piece in _pieces(plan, count):
+        lightest = loads.index(min(loads))
+        members[lightest] |= piece
+        loads[lightest] += _cost(plan, piece)
+    found = [_ancestors(plan, steps) for steps in members if steps]
+    heaviest = max((_cost(plan, steps) for steps in found), default=0)
+    if len(found) < 2 or heaviest > tuning.PLAN_PART_SHARE_MAX * _cost(plan, set(plan.nodes)):
+        return undivided
+    kept: set[str] = set()
+    made = []
+    for steps in found:
+        made.append(PlanPart(frozenset(steps), frozenset(steps - kept)))
+        kept |= steps
+    return tuple(made)
+
+
+def _cost(plan: Plan, steps: set[str]) -> int:
+    return sum(_weight(plan.nodes[step]) for step in steps)
+
+
+def _weight(node: Node) -> int:
+    """The approximate cost of a step in an epoch with few rows: compute, lookups, writes, wide keys."""
+    tables = node.binding.tables
+    wide = [k for t in tables for k in t.key if not pa.types.is_primitive(t.schema.field(k).type)]
+    return 1 + tuning.TABLE_WEIGHT * len(tables) + tuning.WIDE_KEY_WEIGHT * len(wide)
+
+
+def _pieces(plan: Plan, count: int) -> list[set[str]]:
+    """The units assigned to parts, heaviest first; groups of one shape stay together to share work."""
+    shapes: dict[str, list[set[str]]] = {}
+    for group in _groups(plan):
+        shapes.setdefault(_shape(plan, group), []).append(group)
+    total = sum(_cost(plan, group) for groups in shapes.values() for group in groups)
+    found = []
+    for _, groups in sorted(shapes.items()):
+        # The groups of one shape may weigh more than one part should, so they are cut.
+        cuts = min(len(groups), -(-2 * count * sum(_cost(plan, g) for g in groups) // total))
+        edges = [len(groups) * n // cuts for n in range(cuts + 1)]
+        found += [set[str]().union(*groups[lo:hi]) for lo, hi in itertools.pairwise(edges)]
+    return sorted(found, key=lambda piece: _cost(plan, piece), reverse=True)
+
+
+def _groups(plan: Plan) -> list[set[str]]:
+    """The sets of steps that must be in the same part, without the steps that any part may run."""
+    shared = _shared(plan)
+    readers = plan.consumers()
+    group: dict[str, set[str]] = {}
+    for node in plan.topological():
+        if node.step in shared and readers[node.step]:
+            continue
+        mine = {node.step}
+        for source in node.inputs:
+            if source in group and group[source] is not mine:
+                mine |= group[source]
+        for step in mine:
+            group[step] = mine
+    return list({id(steps): steps for steps in group.values()}.values())
+
+
+def _shape(plan: Plan, steps: set[str]) -> str:
+    """A text that is equal for groups that share work: same sources, same operators, same placements."""
+    texts = []
+    for step in steps:
+        node = plan.nodes[step]
+        member = Member.of(node.operator, node.binding)
+        like = None if member is None else member.likeness(plan.shape(node.inputs[0]).schema)
+        kind = type(node.operator).__name__ if like is None else like
+        texts.append(f"{kind} {[p.kind for p in node.binding.placements]}")
+    scans = [s for s in _ancestors(plan, steps) if isinstance(plan.nodes[s].operator, Scan)]
+    return " ".join([*sorted(scans), *sorted(texts)])
+
+
+def _shared(plan: Plan) -> set[str]:
+    """The steps near sources that may run in several parts: they are cheap and deterministic."""
+    found: set[str] = set()
+    for node in plan.topological():
+        if _repeats(node) and all(source in found for source in node.inputs):
+            found.add(node.step)
+    return found
+
+
+def _repeats(node: Node) -> bool:
+    if isinstance(node.operator, Filter | Map):
+        return not node.operator.functions  # user functions may have side effects or read external data
+    return isinstance(node.operator, Scan | Upsert | Bag | Watermark)
+
+
+def _ancestors(plan: Plan, steps: set[str]) -> set[str]:
+    """The steps and all their ancestors."""
+    found = set(steps)
+    waiting = list(steps)
+    while waiting:
+        more = [source for source in plan.nodes[waiting.pop()].inputs if source not in found]
+        found.update(more)
+        waiting += more
+    return found

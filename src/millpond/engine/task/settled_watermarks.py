@@ -1,0 +1,259 @@
+"""The state of watermarks after an epoch, from the last one, the observations and the arrivals.
+
+The state of a watermark step in the manifest:
+
+    {"max": us, "bound": us, "scans": {scan: {"parts": {partition: entry}, "past": entry}}, ...}
+
+`bound` is the watermark.  An *entry* is what is known of one partition: its newest time and its own bound.
+The watermark of a source is the least of its active partitions; that of the step is the least of its active
+sources.  What else a state may have:
+
+    past     of a source: what its partitions reached that have ended and are forgotten; it stands for the
+             source while no partition of it is active
+    held     the sources that know partitions which they have not read: nothing is known of their times
+    floors   by source: the time that a user or the source itself promised
+    at, idle of an entry or a source: when its last row came, and that this is too long ago
+    idle     of the step: all its sources are idle
+    delays   the histogram of delays, of the current window (`now`) and the one before it
+
+A step without `scans` (an older release wrote it, or a backfill) has only its bound.
+
+Law: a bound never falls (law 8), and every task of a level and the driver settle the same (law 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from millpond.engine.task.watermarks import ANY, Marks, Observed, joined, most
+from millpond.kernels.watermark_strategies import LEARN_WINDOW_US, Percentile, quantile_us, summed
+from millpond.plan.watermark_steps import WatermarkStep, WatermarkSteps
+
+Arrivals = Mapping[str, Mapping[str, Any]]  # by scan: see `engine.coordinator.arrivals`
+Seen = Mapping[str, Mapping[str, Mapping[str, Any]]]  # by scan and partition
+
+END_US = 253_402_300_799_999_999  # the last microsecond of the year 9999: nothing comes after it
+
+
+def settled(
+    before: Mapping[str, Any], observed: Observed, told: Arrivals, now_us: int, steps: WatermarkSteps
+) -> Marks:
+    """The watermarks after the epoch."""
+    found = dict(before)
+    for each in steps.steps:
+        state = _after(each, before.get(each.step), _seen(each, observed), told, now_us)
+        if state is not None:
+            found[each.step] = state
+    _follow(found, steps)
+    return with_least(found, steps)
+
+
+def with_least(marks: Mapping[str, Any], steps: WatermarkSteps) -> Marks:
+    """The watermarks, with those of unions: the least of their inputs."""
+    found = dict(marks)
+    for union, inputs in steps.least:
+        states = [found.get(step) for step in inputs]
+        bounds = [None if state is None else state["bound"] for state in states]
+        newest = most([None if state is None else state["max"] for state in states])
+        if None not in bounds:
+            before = found.get(union, {}).get("bound")
+            found[union] = {"max": newest, "bound": most([before, min(b for b in bounds if b is not None)])}
+    return found
+
+
+def idle_steps(marks: Mapping[str, Any], now_us: int, steps: WatermarkSteps) -> list[WatermarkStep]:
+    """The steps of which a partition or a source becomes idle now."""
+    return [each for each in steps.steps if _goes_idle(each, marks.get(each.step), now_us)]
+
+
+# -- one step --------------------------------------------------------------------------------
+
+
+def _seen(each: WatermarkStep, observed: Observed) -> Seen:
+    tasks = observed.get(each.step, {})
+    found: dict[str, dict[str, Any]] = {}
+    for task in sorted(tasks):
+        for scan, parts in tasks[task].items():
+            mine = found.setdefault(scan, {})
+            for part, one in parts.items():
+                mine[part] = one if part not in mine else joined(each.operator.rule, mine[part], one)
+    return found
+
+
+def _after(
+    each: WatermarkStep, before: Mapping[str, Any] | None, seen: Seen, told: Arrivals, now_us: int
+) -> dict[str, Any] | None:
+    """The state of one step; None if there is none, or it stays as it is."""
+    news = [told[scan] for scan in each.scans if scan in told]
+    if before is None:
+        starts = any(mine.get(name) for mine in news for name in ("waiting", "held", "reach"))
+        if not seen and not starts and each.operator.idle_us is None:
+            return None
+    elif not seen and not news and not _goes_idle(each, before, now_us):
+        return None
+    state: dict[str, Any] = {"max": None, "bound": None, **(before or {})}
+    sides: dict[str, Any] = dict(state.get("scans", {}))
+    if each.by_partition:
+        if before is None:  # a source that has sent nothing yet holds the watermark back, too
+            sides = {scan: {} if each.operator.idle_us is None else {"at": now_us} for scan in each.scans}
+        given = {scan: (seen.get(scan, {}), told.get(scan, {})) for scan in each.scans}
+    else:
+        active = sorted({part for mine in news for part in mine.get("read", ())})
+        sides = sides or {ANY: {} if each.operator.idle_us is None else {"at": now_us}}
+        given = {ANY: (seen.get(ANY, {}), {"read": active} if active else {})}
+    delay_us = _learn(each, state, seen)
+    for scan, (rows, news_of) in given.items():
+        if rows or news_of or scan in sides:
+            sides[scan] = _side(each, sides.get(scan, {}), rows, news_of, delay_us, now_us)
+    _note(state, "scans", {scan: sides[scan] for scan in sorted(sides)})
+    held = {*state.get("held", ())} - {s for s in each.scans if told.get(s, {}).get("held") is False}
+    held |= {scan for scan in each.scans if each.by_partition and told.get(scan, {}).get("held")}
+    _note(state, "held", sorted(held))
+    floors = {**state.get("floors", {})}
+    for scan in each.scans:
+        if "reach" in told.get(scan, {}):
+            floors[scan] = most([floors.get(scan), told[scan]["reach"]])
+    _note(state, "floors", {scan: floors[scan] for scan in sorted(floors)})
+    newest = most([state["max"], *(s["max"] for parts in seen.values() for s in parts.values())])
+    state["max"] = newest
+    _note(state, "idle", bool(sides) and all(side.get("idle") for side in sides.values()))
+    state["bound"] = most([state["bound"], _bound(each, sides, held, floors)])
+    return state
+
+
+def _note(state: dict[str, Any], name: str, value: Any) -> None:
+    """Store what there is to say, and nothing else: manifests stay small."""
+    state.pop(name, None)
+    if value:
+        state[name] = value
+
+
+def _bound(
+    each: WatermarkStep, sides: Mapping[str, Any], held: set[str], floors: Mapping[str, int]
+) -> int | None:
+    """The bound that follows from all sources; None if one of them says nothing."""
+    promised = {ANY: min(floors.values())} if len(floors) == len(each.scans) and floors else {}
+    floors = floors if each.by_partition else promised
+    active: list[int | None] = []
+    idle: list[int | None] = []
+    for scan in {*sides, *floors}:
+        side = sides.get(scan, {})
+        value = most([None if scan in held else _value(side), floors.get(scan)])
+        (idle if side.get("idle") else active).append(value)
+    if active:
+        return None if None in active else min(v for v in active if v is not None)
+    return most(idle)
+
+
+def _value(side: Mapping[str, Any]) -> int | None:
+    """The watermark of one source: the least of its active partitions; if all are idle, the latest."""
+    parts, past = side.get("parts", {}), side.get("past", {}).get("bound")
+    active = [entry["bound"] for entry in parts.values() if not entry.get("idle")]
+    if active:
+        return None if None in active else min(active)
+    return most([past, *(entry["bound"] for entry in parts.values())])
+
+
+# -- one source ------------------------------------------------------------------------------
+
+
+def _side(
+    each: WatermarkStep,
+    side: Mapping[str, Any],
+    seen: Mapping[str, Any],
+    told: Mapping[str, Any],
+    delay_us: int,
+    now_us: int,
+) -> dict[str, Any]:
+    """What is known of one source after the epoch."""
+    rule, idle_us = each.operator.rule, each.operator.idle_us
+    parts: dict[str, Any] = {part: dict(entry) for part, entry in side.get("parts", {}).items()}
+    for part in told.get("waiting", ()):
+        parts.setdefault(part, {"max": None, "bound": None})
+    for part in told.get("read", ()):
+        if part not in seen and part in parts and parts[part]["max"] is None:
+            del parts[part]  # no row of it reached the step
+    for part, one in seen.items():
+        entry = joined(rule, parts[part], one) if parts.get(part, {}).get("max") is not None else dict(one)
+        entry.pop("delays", None)
+        parts[part] = {**entry, "bound": parts.get(part, {}).get("bound")}
+    for entry in parts.values():
+        if entry["max"] is not None:
+            entry["bound"] = most([entry["bound"], rule.bound(entry, delay_us), entry.get("reach")])
+    found: dict[str, Any] = {}
+    active = {*seen, *told.get("read", ()), *told.get("waiting", ())}
+    if idle_us is not None:
+        found["at"] = now_us if active or "at" not in side else side["at"]
+        for part, entry in parts.items():
+            entry["at"] = now_us if part in active or "at" not in entry else entry["at"]
+            _note(entry, "idle", now_us - entry["at"] >= idle_us)
+    past = side.get("past")
+    for part in told.get("ended", ()):
+        ended = parts.pop(part, None)
+        if ended is not None and ended["max"] is not None:
+            best = most([ended["bound"], None if past is None else past["bound"]])
+            kept = {name: value for name, value in ended.items() if name not in ("at", "idle")}
+            past = kept if past is None else rule.joined(past, kept)
+            past["bound"] = most([best, rule.bound(past, delay_us)])
+    if idle_us is not None:
+        silent = now_us - found["at"] >= idle_us
+        _note(found, "idle", all(e.get("idle") for e in parts.values()) if parts else silent)
+    _note(found, "parts", {part: parts[part] for part in sorted(parts)})
+    _note(found, "past", past)
+    return found
+
+
+def _goes_idle(each: WatermarkStep, state: Mapping[str, Any] | None, now_us: int) -> bool:
+    idle_us = each.operator.idle_us
+    if idle_us is None or state is None:
+        return False
+    for side in state.get("scans", {}).values():
+        for one in side.get("parts", {}).values() or (side,):
+            if not one.get("idle") and "at" in one and now_us - one["at"] >= idle_us:
+                return True
+    return False
+
+
+# -- learning and following --------------------------------------------------------------------
+
+
+def _learn(each: WatermarkStep, state: dict[str, Any], seen: Seen) -> int:
+    """Add the delays of the epoch; returns the delay of a strategy that learns it."""
+    rule = each.operator.rule
+    if not (rule.learns or each.operator.learns):
+        return 0
+    found = [one.get("delays", {}) for parts in seen.values() for one in parts.values()]
+    newest = most([state["max"], *(one["max"] for parts in seen.values() for one in parts.values())])
+    if newest is None:
+        return 0
+    learnt = state.get("delays") or {"since": newest, "now": {}, "before": {}}
+    learnt = {**learnt, "now": summed(learnt["now"], *found)}
+    window_us = rule.window_us if isinstance(rule, Percentile) else LEARN_WINDOW_US
+    share = rule.share if isinstance(rule, Percentile) else 1.0
+    delay_us = quantile_us(summed(learnt["now"], learnt["before"]), share)
+    if newest - learnt["since"] >= window_us:
+        learnt = {"since": newest, "now": {}, "before": learnt["now"]}
+    state["delays"] = learnt
+    return delay_us
+
+
+def _follow(found: Marks, steps: WatermarkSteps) -> None:
+    """Raise idle steps to the active ones with which they bound rows together.
+
+    So an idle input does not hold later steps back, and its own rows that come later are judged by what
+    those steps have already closed.  If all are idle, the latest counts, whichever became idle first.
+    """
+    raised: dict[str, int] = {}
+    for group in steps.together:
+        states = [found.get(step) for step in group]
+        active = [None if s is None else s["bound"] for s in states if s is None or not s.get("idle")]
+        if None in active:
+            continue
+        known = [s["bound"] for s in states if s is not None]
+        limit = min(v for v in active if v is not None) if active else most(known)
+        for step, state in zip(group, states, strict=True):
+            if state is not None and state.get("idle") and limit is not None:
+                raised[step] = max(limit, raised.get(step, limit))
+    for step, limit in raised.items():
+        found[step] = {**found[step], "bound": most([found[step]["bound"], limit])}

@@ -1,0 +1,513 @@
+"""Windowed streams: rows by key and window, and when the contents of windows are emitted.
+
+Without a trigger the contents of a window are a step keyed by the window: they change with every epoch, and
+each change retracts the contents before.  With a trigger, a step holds the rows back until it fires
+(`operators.triggered`), the contents are computed from the rows that were released, and a last step
+makes panes of them (`operators.emit_panes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from millpond.errors import InvalidError
+from millpond.flow.builder import Builder
+from millpond.flow.call_errors import checked, no_method
+from millpond.flow.durations import Duration, microseconds
+from millpond.flow.process import Target
+from millpond.flow.schemas import Like
+from millpond.flow.window_apply import with_key_columns
+from millpond.flow.window_steps import (
+    Mode,
+    WindowSteps,
+    before_watermark,
+    end_bound,
+    learn_delays,
+    watermark_of,
+    within_epoch,
+)
+from millpond.kernels.bounds import Bound
+from millpond.kernels.python_rows import Row
+from millpond.kernels.triggers import WATERMARK, AfterWatermark, Trigger
+from millpond.kernels.window_assigners import (
+    GAP,
+    Counting,
+    CustomWindows,
+    GapColumn,
+    GapExpression,
+    WindowAssigner,
+)
+from millpond.operators.aggregate import Close
+from millpond.operators.assign_windows import AssignWindows
+from millpond.operators.count_windows import CountWindows
+from millpond.operators.emit_on_close import EmitOnClose
+from millpond.operators.map import Map
+from millpond.operators.merge_windows import MergeWindows
+from millpond.operators.panes import KIND, LAST, PANE, TIMING
+from millpond.operators.union import Union
+from millpond.operators.window import END, START
+
+if TYPE_CHECKING:
+    from millpond.flow.stream import KeyedStream, ProcessedStream, Stream
+
+JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
+Build = Callable[["KeyedStream", str | None], "Stream"]
+
+
+@dataclass(frozen=True)
+class Windowing:
+    """What `window()` was asked for."""
+
+    windows: WindowAssigner
+    trigger: Trigger | None
+    lateness_us: int
+    mode: Mode
+    panes: bool
+
+    @property
+    def closes(self) -> bool:
+        """Is every window emitted once, at its end, without the columns of a pane?"""
+        return self.trigger == AfterWatermark() and not self.panes and not self.lateness_us
+
+    @property
+    def after_us(self) -> int:
+        """How far the watermark is past the end of a window when it takes no more rows."""
+        return 0 if self.closes else self.lateness_us + 1
+
+
+def windowing(
+    windows: WindowAssigner,
+    trigger: Trigger | None,
+    allowed_lateness: Duration | None,
+    mode: Mode | None,
+    panes: bool,
+    on_close: bool,
+) -> Windowing:
+    """Check what does not depend on the stream."""
+    if not isinstance(windows, WindowAssigner):
+        raise InvalidError(
+            f"{windows!r} are no windows"[:200], hint="call one of millpond.windows, such as tumbling('10s')"
+        )
+    if trigger is not None and not isinstance(trigger, Trigger):
+        raise InvalidError(
+            f"{trigger!r} is no trigger"[:200], hint="call one of millpond.triggers, such as after_count(10)"
+        )
+    if mode is not None and mode not in get_args(Mode):
+        raise InvalidError(f"no mode {mode!r}", hint=f"modes are {', '.join(get_args(Mode))}")
+    if on_close:
+        if trigger is not None:
+            raise InvalidError("on_close is a trigger itself", hint="pass either on_close or trigger")
+        trigger = AfterWatermark()
+    if trigger is None and panes:
+        raise InvalidError(
+            "panes need a trigger", hint="for example trigger=after_watermark(early=every('5s'))"
+        )
+    if trigger is None and mode not in (None, "retracting"):
+        raise InvalidError(
+            f"mode {mode!r} needs a trigger",
+            detail="without a trigger each change of a window retracts what was there before",
+            hint="for example trigger=always()",
+        )
+    lateness_us = 0 if allowed_lateness is None else microseconds(allowed_lateness)
+    if lateness_us < 0:
+        raise InvalidError("the allowed lateness cannot be negative", detail=f"got {allowed_lateness!r}")
+    return Windowing(windows, trigger, lateness_us, mode or "retracting", panes)
+
+
+@checked
+class WindowedStream:
+    """A stream by key and window, made by `KeyedStream.window`.
+
+    The examples of its methods begin with these lines:
+
+    >>> import datetime, millpond
+    >>> from millpond.sources.memory import MemorySource
+    >>> from millpond.windows import tumbling
+    >>> pond = millpond.open("memory://", engine="inline")
+    >>> source = MemorySource({"who": str, "n": int, "at": datetime.datetime})
+    >>> orders = pond.stream("orders", source).watermark("at", "0s")
+    >>> noon = datetime.datetime(2024, 1, 1, 12)
+    >>> hourly = orders.key_by("who").window(tumbling("1h"))
+    >>> source.push([{"who": "ann", "n": n, "at": noon} for n in (5, 2)])
+    """
+
+    def __init__(self, keyed: KeyedStream, spec: Windowing, time: str | None) -> None:
+        self._keyed_stream = keyed
+        self._key = keyed.key
+        self._spec = spec
+        stream = keyed.stream
+        self._builder: Builder = stream._builder
+        self._base = f"{stream.step}.window"
+        if isinstance(spec.windows, Counting):
+            self._count(stream, spec.windows)
+            return
+        self._time = stream._time(time)
+        if taken := [c for c in (START, END, PANE, TIMING, LAST, KIND) if c in stream.columns]:
+            raise InvalidError(
+                f"the input already has a column {taken[0]!r}",
+                hint="rename it with select() before window()",
+                step=stream.step,
+            )
+        self._watermark = watermark_of(self._builder, stream.step, self._time)
+        self._check(stream)
+        if spec.trigger is not None and any(c not in ("processing", WATERMARK) for c in spec.trigger.clocks):
+            learn_delays(self._builder, stream.step)
+        self._source, again = before_watermark(self._builder, stream.step)
+        if spec.lateness_us and not again:
+            raise InvalidError(
+                "allowed lateness needs the rows that the watermark took out as late",
+                detail="a step between the watermark and the window has state, and has not seen them",
+                hint="set the watermark right before key_by(), or leave allowed_lateness out",
+                step=stream.step,
+            )
+        if spec.mode == "discarding" and not stream.shape.append_only:
+            raise InvalidError(
+                "mode 'discarding' needs append-only input",
+                detail="a deleted row may have been in an earlier pane",
+                hint="use mode 'retracting'",
+                step=stream.step,
+            )
+        self._reports = not again
+        if isinstance(spec.windows, GapExpression):
+            self._source = with_gap(self._builder, self._source, spec.windows.expression)
+            self._spec = replace(spec, windows=GapColumn())
+        self._step = self._builder.add(None, self._assign(), (self._source,), self._base)
+        self._builder.track(self)
+
+    def _follow(self, ids: Any) -> None:
+        self._step = ids.get(self._step, self._step)
+        self._source = ids.get(self._source, self._source)
+
+    def __repr__(self) -> str:
+        keys = ", ".join(self._key) or "all rows"
+        return f"WindowedStream({self._step!r}: {self._spec.windows}; key {keys}; {self._spec.mode})"
+
+    def _count(self, stream: Stream, windows: Counting) -> None:
+        spec = self._spec
+        if spec.trigger is not None and not spec.closes:
+            raise InvalidError(
+                "windows of a number of rows close when they are full",
+                hint="pass on_close=True instead of a trigger, or neither",
+                step=stream.step,
+            )
+        if windows.timeout_us is not None and not spec.closes:
+            raise InvalidError(
+                "a timeout closes windows", hint="pass on_close=True to window()", step=stream.step
+            )
+        if spec.lateness_us:
+            raise InvalidError("rows that are counted are never late", step=stream.step)
+        self._watermark = None
+        self._source = stream.step
+        operator = CountWindows(self._key, windows.n, windows.step, spec.closes, windows.timeout_us)
+        self._step = self._builder.add(None, operator, (stream.step,), self._base)
+        self._builder.track(self)
+
+    def _check(self, stream: Stream) -> None:
+        spec = self._spec
+        needs = spec.trigger is not None and any(c != "processing" for c in spec.trigger.clocks)
+        if self._watermark is None and (needs or spec.lateness_us):
+            raise InvalidError(
+                "a trigger at the watermark needs a watermark"
+                if needs
+                else "allowed lateness needs a watermark",
+                hint='call watermark("at", "5s") before key_by(), or pass event_time= to stream()',
+                step=stream.step,
+            )
+        expires = self._watermark is not None and spec.windows.ends
+        if spec.trigger is not None and not spec.trigger.may_fire and not expires:
+            raise InvalidError(
+                "this trigger never fires, and its windows never end",
+                hint="use a trigger that fires, such as every('5s'), or windows that end",
+                step=stream.step,
+            )
+
+    def _assign(self, late: bool = False) -> AssignWindows:
+        spec = self._spec
+        return AssignWindows(self._time, spec.windows, self._watermark, spec.after_us, late, self._reports)
+
+    # -- contents ------------------------------------------------------------------
+
+    def aggregate(self, *unnamed: Any, id: str | None = None, **aggregates: str) -> Stream:
+        """Aggregates of each window: one row per key and window.
+
+        >>> _ = hourly.aggregate(n="count(*)", total="sum(n)").view("totals")
+        >>> _ = pond.drain()
+        >>> [(r["window_start"].hour, r["total"]) for r in pond.read("totals").to_pylist()]
+        [(12, 7)]
+        """
+        empty = tuple((name, 0) for name, text in aggregates.items() if _counts(text))
+        return self._contents(
+            lambda keyed, id: keyed.aggregate(*unnamed, on_close=False, buckets=None, id=id, **aggregates),
+            id,
+            single=True,
+            empty=empty,
+        )
+
+    def reduce(self, function: Callable[[Row, Row], Any], *, id: str | None = None) -> Stream:
+        """One row per key and window, whose rows are combined two by two; see `KeyedStream.reduce`.
+
+        >>> _ = hourly.reduce(lambda a, b: {"n": a.n * b.n, "at": max(a.at, b.at)}).view("products")
+        >>> _ = pond.drain()
+        >>> pond.read("products").column("n").to_pylist()
+        [10]
+        """
+        return self._contents(lambda keyed, id: keyed.reduce(function, id=id), id, single=True)
+
+    def top_n(self, n: int, by: str | Sequence[str], *, id: str | None = None) -> Stream:
+        """The first n rows of each key and window by an order.
+
+        >>> _ = hourly.top_n(1, "n desc").view("largest")
+        >>> _ = pond.drain()
+        >>> pond.read("largest").column("n").to_pylist()
+        [5]
+        """
+        return self._contents(lambda keyed, id: keyed.top_n(n, by, id=id), id)
+
+    def distinct(self, *columns: str, id: str | None = None) -> Stream:
+        """Each combination of these columns once per key and window.
+
+        >>> _ = hourly.distinct("who").view("buyers")
+        >>> _ = pond.drain()
+        >>> pond.read("buyers").num_rows
+        1
+        """
+
+        def build(keyed: KeyedStream, id: str | None) -> Stream:
+            names = columns or [c for c in keyed.stream.columns if c != PANE]
+            return keyed.stream.distinct(*dict.fromkeys((*keyed.key, *names)), id=id)
+
+        return self._contents(build, id)
+
+    def apply(
+        self,
+        function: Callable[..., Any] | None = None,
+        schema: Like | None = None,
+        *,
+        sql: str | None = None,
+        id: str | None = None,
+    ) -> Stream:
+        """Compute anything from all rows of a window: a query over `input`, or a Python function.
+
+        The key and the window are added to its rows.
+
+        >>> _ = hourly.apply(sql="SELECT median(n) AS median FROM input").view("medians")
+        >>> _ = pond.drain()
+        >>> pond.read("medians").column("median").to_pylist()
+        [3.5]
+        """
+        return self._contents(lambda keyed, id: with_key_columns(keyed, function, schema, sql, id), id)
+
+    def process(self, code: Target, schema: Like | None = None, **options: Any) -> ProcessedStream:
+        """Your Python per key and window, with state and timers; see `KeyedStream.process`.
+
+        With a trigger, rows arrive when their window fires.
+
+        >>> def number(row, n=millpond.ValueState(int, default=0)):
+        ...     n.value += 1
+        ...     return {"who": row.who, "number": n.value}
+        >>> _ = hourly.process(number, {"who": str, "number": int}).view("numbered")
+        >>> _ = pond.drain()
+        >>> sorted(pond.read("numbered").column("number").to_pylist())
+        [1, 2]
+        """
+        return self._keyed(self._rows()).process(code, schema, **options)
+
+    def join(
+        self,
+        other: WindowedStream,
+        kind: JoinKind = "inner",
+        *,
+        where: str | None = None,
+        suffix: str = "_right",
+        id: str | None = None,
+    ) -> Stream:
+        """Join with another windowed stream: rows with equal keys in the same window.
+
+        Keys and windows must be the same.  With `on_close` on both sides a pair is emitted when its window
+        closes.
+
+        >>> payments = MemorySource({"who": str, "paid": int, "at": datetime.datetime})
+        >>> paid = pond.stream("payments", payments).watermark("at", "0s").key_by("who")
+        >>> _ = hourly.join(paid.window(tumbling("1h"))).view("paid_orders")
+        >>> payments.push([{"who": "ann", "paid": 7, "at": noon + datetime.timedelta(minutes=9)}])
+        >>> _ = pond.drain()
+        >>> sorted((r["n"], r["paid"]) for r in pond.read("paid_orders").to_pylist())
+        [(2, 7), (5, 7)]
+        """
+        if not isinstance(other, WindowedStream):
+            raise InvalidError(
+                "join needs a windowed stream", hint="call key_by(...).window(...) on the other side, too"
+            )
+        for side in (self, other):
+            if side._spec.trigger is not None and not side._spec.closes:
+                raise InvalidError(
+                    "windows with a trigger cannot be joined",
+                    hint="leave the trigger out, or pass on_close=True on both sides",
+                    step=side._step,
+                )
+        if self._key != other._key or self._spec.windows != other._spec.windows:
+            raise InvalidError(
+                "both sides of a join need the same key and the same windows",
+                detail=f"{self._spec.windows} by {self._key}, {other._spec.windows} by {other._key}",
+            )
+        left, right = (side._keyed_stream._over(side._rows()) for side in (self, other))
+        return left.join(right, list(self._window_key), kind, where=where, suffix=suffix, id=id)
+
+    def late(self, *, id: str | None = None) -> Stream:
+        """The rows that came too late for their window, with that window.
+
+        >>> _ = hourly.late().view("late_orders")
+        >>> source.push([{"who": "bob", "n": 1, "at": noon + datetime.timedelta(days=1)}])
+        >>> _ = pond.drain()
+        >>> source.push([{"who": "ann", "n": 9, "at": noon}])
+        >>> _ = pond.drain()
+        >>> pond.read("late_orders").column("n").to_pylist()
+        [9]
+        """
+        builder = self._builder
+        if isinstance(self._spec.windows, Counting):
+            raise InvalidError("rows that are counted are never late", step=self._step)
+        finishes = self._spec.trigger is not None and not self._spec.closes
+        own = None if finishes else id
+        steps = [builder.add(own, self._assign(late=True), (self._source,), f"{self._base}.late")]
+        if finishes:
+            steps.append(self._steps.finished())
+        if len(steps) == 1:
+            return self._keyed_stream._over(steps[0])
+        step = builder.add(id, Union(), tuple(steps), f"{self._base}.all_late")
+        return self._keyed_stream._over(step)
+
+    # -- steps ---------------------------------------------------------------------
+
+    @property
+    def _window_key(self) -> tuple[str, ...]:
+        return (*self._key, START, END)
+
+    def _keyed(self, step: str, *more: str, closes: Close | None = None) -> KeyedStream:
+        return self._keyed_stream._keyed_over(step, (*self._window_key, *more), closes)
+
+    def _until(self, step: str) -> Bound | None:
+        """The bound by which the state of a window expires."""
+        return end_bound(self._builder, step)
+
+    def _assigned(self) -> str:
+        """The step with all rows and their windows, merged where windows of a key merge."""
+        if not self._spec.windows.merges:
+            return self._step
+        operator = MergeWindows(self._key, self._until(self._step), merge_of(self._spec.windows))
+        return self._builder.add(None, operator, (self._step,), f"{self._base}.merged")
+
+    @property
+    def _steps(self) -> WindowSteps:
+        spec = self._spec
+        assert spec.trigger is not None
+        return WindowSteps(
+            self._builder,
+            self._step,
+            self._key,
+            spec.windows.merges,
+            spec.trigger,
+            self._watermark,
+            spec.mode,
+            self._base,
+            merge=merge_of(spec.windows),
+        )
+
+    def _rows(self) -> str:
+        """The step with the rows that may be used: all, those of closed windows, or released ones."""
+        spec, builder = self._spec, self._builder
+        if spec.trigger is None:
+            return self._assigned()
+        until = self._until(self._step)
+        if isinstance(spec.windows, Counting):
+            return self._step
+        if spec.closes and until is not None:
+            operator = EmitOnClose(self._window_key, until)
+            return builder.add(None, operator, (self._assigned(),), f"{self._base}.closed")
+        return self._steps.released()
+
+    def _contents(
+        self,
+        build: Build,
+        id: str | None,
+        *,
+        single: bool = False,
+        empty: tuple[tuple[str, Any], ...] | None = None,
+    ) -> Stream:
+        """The step that `build` makes of the rows of windows, as panes where there is a trigger."""
+        spec = self._spec
+        if spec.trigger is None:
+            return build(self._keyed(self._assigned()), id)
+        if isinstance(spec.windows, Counting):  # all rows of a window come when it closes
+            builder, key = self._builder, self._window_key
+            step = within_epoch(builder, key, lambda: build(self._keyed(self._step), id).step)
+            return self._keyed_stream._over(step)
+        if spec.closes:
+            until = self._until(self._step)
+            if single and empty is not None and until is not None and until.grid:
+                closes = Close(END, until.marks[0][0], until.width_us, until.marks)
+                return build(self._keyed(self._assigned(), closes=closes), id)
+            return build(self._keyed(self._rows()), id)
+        return self._panes(build, id, single, empty)
+
+    def _panes(
+        self,
+        build: Build,
+        id: str | None,
+        single: bool,
+        empty: tuple[tuple[str, Any], ...] | None,
+    ) -> Stream:
+        rows = self._rows()
+        more = (PANE,) if self._spec.mode == "discarding" else ()
+        step = self._steps.panes(
+            lambda: build(self._keyed(rows, *more), None).step,
+            id=id,
+            shows=self._spec.panes,
+            single=single,
+            empty=empty,
+        )
+        return self._keyed_stream._over(step)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            before = dict.fromkeys(
+                ("filter", "select", "with_columns", "map", "flat_map", "union", "watermark"),
+                f"call {name}() before key_by() and window(), or on the result",
+            )
+            hints = {
+                **before,
+                "view": 'compute something of each window first: .aggregate(n="count(*)").view("name")',
+            }
+            raise no_method(self, name, hints)
+
+
+def merge_of(windows: WindowAssigner) -> Any:
+    return windows.merge if isinstance(windows, CustomWindows) else None
+
+
+def with_gap(builder: Builder, step: str, expression: str) -> str:
+    """The rows with the gap of their session in microseconds, from an expression: an interval, or seconds."""
+    schema = builder.shape(step).schema
+    pairs = [(name, '"' + name.replace('"', '""') + '"') for name in schema.names]
+    by_seconds = Map((*pairs, (GAP, f"CAST(round(CAST(({expression}) AS DOUBLE) * 1000000) AS BIGINT)")))
+    by_interval = Map((*pairs, (GAP, f"CAST(epoch_us({expression}) AS BIGINT)")))
+    operator = by_interval if _binds(builder, step, by_interval) else by_seconds
+    return builder.add(None, operator, (step,), f"{step}.gap")
+
+
+def _binds(builder: Builder, step: str, operator: Map) -> bool:
+    """Whether the expressions of a step have the types that they need."""
+    try:
+        operator.bind(step, (builder.shape(step),))
+    except InvalidError:
+        return False
+    return True
+
+
+def _counts(text: Any) -> bool:
+    return isinstance(text, str) and text.strip().lower().startswith(("count(", "count ("))

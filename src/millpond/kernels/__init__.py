@@ -1,0 +1,1 @@
+"""Vectorised building blocks of operators: expressions, comparisons, grouping, accumulators, ranking."""

@@ -1,0 +1,32 @@
+"""A function over the rows of one key whose result gets the columns of the key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from millpond.kernels.python_rows import Row
+
+
+@dataclass(frozen=True)
+class FunctionWithKey:
+    function: Callable[[Row, pa.Table], pa.Table]
+    key: tuple[str, ...]
+
+    @property
+    def __wrapped__(self) -> Callable[[Row, pa.Table], pa.Table]:
+        return self.function  # errors report the user's own line
+
+    def __call__(self, key: Row, rows: pa.Table) -> pa.Table:
+        given: Any = self.function(key, rows)
+        if not isinstance(given, pa.Table):
+            return given  # refused with the name of the function
+        out = given
+        for place, name in enumerate(self.key):
+            if name not in given.column_names:
+                value = rows.column(name)[0]
+                out = out.add_column(place, rows.schema.field(name), pa.repeat(value, given.num_rows))
+        return out

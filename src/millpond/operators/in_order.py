@@ -1,0 +1,127 @@
+"""InOrder: holds rows back so that the rows of a key leave in the order of their event time.
+
+Law: no row of a key leaves after one with a later time.  A row leaves when the watermark has passed its
+time, or when more than `slack` rows of its key are held: then the oldest leave.  A row that comes after one
+with a later time has left is late: it is stored in the table "<step>/late" and counted (law 8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from millpond.delta import HASH, WEIGHT, concat, negate, weights, with_weights, without_origin
+from millpond.errors import InvalidError
+from millpond.identity import one_chunk
+from millpond.kernels.bounds import Bound, kept_by
+from millpond.kernels.event_time import check_time, micros, without_time
+from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult, by_key
+from millpond.operators.traits import DependsOnArrival, FiresByTime
+from millpond.state.tables.stored_schema import stored
+from millpond.state.tables.table import KeySet
+from millpond.state.tables.table_spec import TableSpec
+
+LEFT = "_left"  # the latest time of a row of the key that has left, in microseconds
+NONE_LEFT = -(2**62)
+
+
+@dataclass(frozen=True)
+class InOrder(FiresByTime, DependsOnArrival):
+    key: tuple[str, ...]
+    time: str
+    slack: int  # the number of rows of a key that are held at most
+    watermark: Bound | None = None  # of the time column
+
+    canonical: ClassVar[bool] = True
+
+    def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
+        (shape,) = inputs
+        check_time(shape.schema, self.time, step)
+        if not shape.append_only:
+            raise InvalidError("in_order needs append-only input", step=step)
+        schema = stored(shape.schema)
+        own = pa.schema([*(schema.field(k) for k in self.key), pa.field(LEFT, pa.int64())])
+        tables = (
+            TableSpec(f"{step}/held", schema, self.key, rule="weights", **kept_by(self.watermark)),
+            TableSpec(f"{step}/left", own, self.key, defaults=((LEFT, NONE_LEFT),)),
+            TableSpec(f"{step}/late", schema, (self.time,), rule="weights"),
+        )
+        return Binding(Shape(schema, append_only=True), (by_key(*self.key),), tables, placed_by=self.key)
+
+    def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
+        return (frozenset(binding.shape.schema.names),)
+
+    def due(
+        self, binding: Binding, earliest: Mapping[str, int], watermarks: Mapping[str, int], now_us: int
+    ) -> bool:
+        if self.watermark is None:
+            return False
+        first, limit = earliest.get(binding.tables[0].name), self.watermark.limit(watermarks.get)
+        return first is not None and limit is not None and first <= limit // self.watermark.width_us
+
+    def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
+        (delta,) = inputs
+        held_spec, left_spec, late_spec = binding.tables
+        names = [*held_spec.schema.names, WEIGHT]
+        limit = None if self.watermark is None else self.watermark.limit(ctx.watermark)
+        errors = None
+        if delta is not None:
+            _, usable = micros(delta.column(self.time))
+            delta, errors = without_time(without_origin(delta), usable, self.time)
+            delta = with_weights(delta, weights(delta))
+        touched = [] if delta is None else [delta.select([*self.key, HASH])]
+        if self.watermark is not None and limit is not None:
+            passed = ctx.table(held_spec.name, below_bucket=limit // self.watermark.width_us + 1).scan()
+            touched.append(passed.select([*self.key, HASH]))
+        every = pa.concat_tables(touched, promote_options="permissive") if touched else None
+        if every is None or not every.num_rows:
+            return StepResult(errors=errors)
+        keys = KeySet.of(every, self.key, one_chunk(every.column(HASH)).to_numpy())
+        found, last = ctx.table(left_spec.name).lookup_one(keys)
+        left = np.where(found, one_chunk(last.column(LEFT)).to_numpy(), NONE_LEFT)
+        held = ctx.table(held_spec.name).lookup(keys)
+        rows, number = held.table.select(names), held.key_index.astype(np.int64)
+        late = None
+        if delta is not None and delta.num_rows:
+            of_row = keys.inverse[: delta.num_rows]
+            behind = micros(delta.column(self.time))[0] < left[of_row]
+            late = delta.select(names).filter(pa.array(behind))
+            rows = concat([rows, delta.select(names).filter(pa.array(~behind))])
+            number = np.concatenate([number, of_row[~behind]])
+        at, w = micros(rows.column(self.time))[0], weights(rows)
+        leaves = self._leaving(number, at, w)
+        if limit is not None:
+            leaves = np.where(at < limit, w, leaves)
+        out = with_weights(rows, leaves).filter(pa.array(leaves > 0))
+        np.maximum.at(left, number[leaves > 0], at[leaves > 0])
+        before = held.table.select(names)
+        after = with_weights(rows, w - leaves).filter(pa.array(w > leaves))
+        changes = [Change(held_spec.name, t) for t in (negate(before), after) if t.num_rows]
+        columns = pa.table([*keys.columns.columns, pa.array(left)], schema=left_spec.schema)
+        columns = columns.append_column(HASH, pa.array(keys.hashes))
+        # Behind the watermark no row comes any more: what has left says nothing new.
+        live = np.ones(len(keys), np.int64) if limit is None else (left >= limit).astype(np.int64)
+        known = (live == 1) | found
+        changes.append(Change(left_spec.name, with_weights(columns, live).filter(pa.array(known))))
+        count = 0 if late is None else late.num_rows
+        if late is not None and count:
+            changes.append(Change(late_spec.name, late))
+        return StepResult(
+            out if out.num_rows else None, tuple(changes), errors, counts={"late": count} if count else {}
+        )
+
+    def _leaving(self, number: np.ndarray, at: np.ndarray, w: np.ndarray) -> np.ndarray:
+        """How many copies of each row leave because more than `slack` rows of its key are held."""
+        order = np.lexsort((at, number))
+        sizes = w[order]
+        total = np.bincount(number, w, int(number.max(initial=-1)) + 1).astype(np.int64)
+        before = np.cumsum(sizes) - sizes
+        first = np.append(True, number[order][1:] != number[order][:-1])[: len(order)]
+        before -= np.maximum.accumulate(np.where(first, before, 0))
+        leaving = np.empty(len(w), np.int64)
+        leaving[order] = np.clip(total[number[order]] - self.slack - before, 0, sizes)
+        return leaving

@@ -1,0 +1,115 @@
+"""The watermark steps of a plan: the sources that feed them, and which of them bound rows together.
+
+Rows are traced to partitions by their origin.  So a step has one watermark per partition where every
+step from the sources to it carries the origin and no exchange lies between; any other step has one
+watermark for all its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from millpond.kernels.watermark_strategies import Custom
+from millpond.operators.scan import Scan
+from millpond.operators.traits import CarriesOrigin, SetsWatermark
+from millpond.operators.union import Union
+from millpond.plan.nodes import Node, Plan, upstream
+
+
+@dataclass(frozen=True)
+class WatermarkStep:
+    step: str
+    operator: SetsWatermark
+    scans: tuple[str, ...]  # the sources that feed it
+    by_partition: bool  # can its rows be traced to partitions?
+
+
+@dataclass(frozen=True)
+class WatermarkSteps:
+    steps: tuple[WatermarkStep, ...] = ()
+    inputs: frozenset[tuple[str, int]] = frozenset()  # on the way from a scan to a step by partition
+    traced: frozenset[str] = frozenset()  # the steps whose rows may carry their origin for that
+    numbered: frozenset[str] = frozenset()  # scans whose rows always carry their origin for that
+    whole: frozenset[str] = frozenset()  # scans of which one task must read all splits of a partition
+    together: tuple[tuple[str, ...], ...] = ()  # steps whose watermarks bound the inputs of one step
+    least: tuple[
+        tuple[str, tuple[str, ...]], ...
+    ] = ()  # unions, and the steps whose least watermark they have
+
+    def named(self, step: str) -> WatermarkStep | None:
+        return next((s for s in self.steps if s.step == step), None)
+
+    def fed_by(self, scan: str) -> tuple[WatermarkStep, ...]:
+        return tuple(s for s in self.steps if scan in s.scans)
+
+
+def watermark_steps(plan: Plan) -> WatermarkSteps:
+    traceable = _traceable(plan)
+    steps: list[WatermarkStep] = []
+    inputs: set[tuple[str, int]] = set()
+    numbered: set[str] = set()
+    for node in plan.topological():
+        if not isinstance(node.operator, SetsWatermark):
+            continue
+        before = upstream(plan, node.inputs)
+        scans = tuple(sorted(s for s in before if isinstance(plan.nodes[s].operator, Scan)))
+        by_partition = bool(scans) and all(i in traceable for i in node.inputs)
+        steps.append(WatermarkStep(node.step, node.operator, scans, by_partition))
+        if by_partition:
+            way = (node.step, *before)
+            inputs |= {(s, index) for s in way for index in range(len(plan.nodes[s].inputs))}
+            rule = node.operator.rule
+            apart = node.operator.learns or rule.learns or isinstance(rule, Custom)  # split by split
+            numbered |= set(scans) if apart or len(scans) > 1 else set()
+    least = _least(plan)
+    traced = frozenset(plan.nodes[step].inputs[index] for step, index in inputs)
+    return WatermarkSteps(
+        tuple(steps),
+        frozenset(inputs),
+        traced,
+        frozenset(numbered),
+        frozenset(scan for s in steps if isinstance(s.operator.rule, Custom) for scan in s.scans),
+        tuple(sorted(_together(plan, least))),
+        tuple(least.items()),
+    )
+
+
+def _traceable(plan: Plan) -> set[str]:
+    """The steps whose rows are still in the task that read them and carry their origin."""
+    found: set[str] = set()
+    for node in plan.topological():
+        if isinstance(node.operator, Scan):
+            found.add(node.step)
+        elif isinstance(node.operator, CarriesOrigin) and found.issuperset(node.inputs):
+            found |= {node.step} if all(p.kind == "here" for p in node.binding.placements) else set()
+    return found
+
+
+def _least(plan: Plan) -> dict[str, tuple[str, ...]]:
+    """The unions whose watermark is the least of several, each with the steps that set these."""
+    found: dict[str, tuple[str, ...]] = {}
+    for node in plan.topological():
+        if isinstance(node.operator, Union) and node.binding.shape.watermark == node.step:
+            marks = {plan.shape(step).watermark for step in node.inputs}
+            found[node.step] = tuple(
+                sorted({s for mark in marks if mark is not None for s in found.get(mark, (mark,))})
+            )
+    return found
+
+
+def _together(plan: Plan, least: Mapping[str, tuple[str, ...]]) -> set[tuple[str, ...]]:
+    """The watermarks of the inputs of every step with several inputs."""
+    found = set()
+    for node in plan.nodes.values():
+        given = {mark for step in node.inputs for mark in _marks(plan.nodes[step])} | _marks(node)
+        marks = {step for mark in given for step in least.get(mark, (mark,))}
+        if len(marks) > 1:
+            found.add(tuple(sorted(marks)))
+    return found
+
+
+def _marks(node: Node) -> set[str]:
+    shape = node.binding.shape
+    own = {step for bound in shape.bounds for step, _ in bound.marks}
+    return own | ({shape.watermark} if shape.watermark is not None else set())

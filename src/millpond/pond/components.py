@@ -1,0 +1,52 @@
+"""The components of an open pond."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from millpond.clock import Clock
+from millpond.engine.task.worker import Worker
+from millpond.flow.builder import Builder
+from millpond.plan.nodes import Plan
+from millpond.plan.step_versions import versioned
+from millpond.serve.reader import Reader
+from millpond.serve.watermark_progress import watermark_progress
+from millpond.settings import Settings
+from millpond.state.manifest import history
+from millpond.state.manifest.manifest import Manifest
+from millpond.state.store.store import Store
+
+
+@dataclass(frozen=True)
+class Components:
+    store: Store
+    settings: Settings
+    clock: Clock
+    worker: Worker
+    builder: Builder  # the plan that this process defines
+    reader: Reader
+    options: Mapping[str, Any] = field(repr=False)  # options to open the store in another process
+    parallelism: int | None = None
+    standby: bool = False
+    take_over: bool = False
+
+    def head(self) -> Manifest | None:
+        """The newest manifest; None before the first epoch."""
+        return history.read_head(self.store)
+
+    def defined(self, otherwise: Plan) -> Plan:
+        """The plan that this process defined, with the step ids of `otherwise`; else `otherwise`."""
+        return versioned(otherwise, self.builder.plan).plan if self.builder.plan.nodes else otherwise
+
+    def watermarks(self, plan: Plan) -> pa.Table:
+        """How far event time has come; `plan` is that of a pond without an epoch."""
+        if self.head() is None:
+            return watermark_progress(plan, None, None)
+        with self.reader.pinned(None) as snapshot:
+            return watermark_progress(
+                self.reader.plan_of(snapshot.manifest), snapshot.manifest, snapshot.listing
+            )

@@ -1,0 +1,144 @@
+"""The inbox as an open pond uses it: sends rows and commands, and runs or wakes the pipeline for them.
+
+`control.inbox_sender` appends the entries; this adds who executes them: this thread, the background thread,
+or another process.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from millpond.control.inbox_sender import InboxSender
+from millpond.errors import InvalidError, UnavailableError
+from millpond.pond import rows as rows_of
+from millpond.pond.components import Components
+from millpond.pond.driver import WAIT_S, Driver
+from millpond.state import inbox
+
+
+class InboxClient:
+    """Sends rows and commands to the inbox of a pond, and waits for them."""
+
+    def __init__(self, components: Components, driver: Driver) -> None:
+        self.components = components
+        self.driver = driver
+        self.sender = InboxSender(components.store)
+
+    def append(self, kind: str, args: Mapping[str, Any], payload: bytes = b"") -> int:
+        """Add an entry after all others; returns its number."""
+        self.driver.require_open()
+        return self.sender.append(kind, args, payload)
+
+    def put(self, kind: str, args: Mapping[str, Any], payload: bytes = b"") -> int:
+        """Add an entry, and wake the runner if this process has it."""
+        self.driver.check()
+        number = self.append(kind, args, payload)
+        runner = self.driver.runner
+        if runner is not None:
+            runner.wake()
+        return number
+
+    def rows(self, table: str, rows: rows_of.Rows, weight: int) -> int:
+        """Add rows to a table or delete them; the columns have their stored names."""
+        return self.put("rows", *rows_of.entry(self.driver.plan, table, rows, weight))
+
+    def command(
+        self,
+        kind: str,
+        args: Mapping[str, Any],
+        wait_s: float = WAIT_S,
+        done: Callable[[int], bool] | None = None,
+    ) -> int:
+        """Add a command; if this process runs the pond, also wait until it is `done`."""
+        driver = self.driver
+        driver.check()
+        number = self.append(kind, args)
+        if driver.runner is None or driver.is_this_thread:
+            return number  # from on_epoch: this thread executes it after on_epoch returns
+        is_done = done or (lambda number: self._executed() > number)
+        if driver.thread is not None:
+            driver.wait_until(
+                lambda: is_done(number) or driver.thread is None, wait_s, f"inbox entry {number}"
+            )
+            return number
+        driver.drive(lambda: is_done(number))
+        self.sender.require_kept(number)
+        return number
+
+    def switch_sink(self, name: str, *, attach: bool, replay: bool = False) -> None:
+        """Attach or detach a sink; does nothing if that is already its state."""
+        self.driver.require_open()
+        known = self.driver.plan.sinks
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            raise InvalidError(
+                f"no sink named {name!r}",
+                detail=f"sinks are {', '.join(sorted(known)) or 'none'}",
+                hint=f"did you mean {near[0]!r}?" if near else None,
+            )
+        head = self.components.reader.head()
+        if attach == (name not in head.detached):
+            return
+        if not attach:
+            self.command("detach", {"name": name})
+            return
+        since = head.detached[name]
+        if replay and since + 1 < head.floor:
+            raise InvalidError(
+                f"sink {name!r} cannot be shown all changes since it was detached",
+                detail=f"that was in epoch {since}, and the oldest epoch that is kept is {head.floor}",
+                hint="attach it without a replay: it gets the changes from the next epoch on",
+                epoch=since,
+            )
+        self.command("attach", {"name": name, **({"replay": True} if replay else {})})
+
+    def drain(self) -> int:
+        """Run epochs until there is nothing more to read; returns the newest epoch."""
+        epoch = self.driver.drain()
+        self.sender.require_kept(self.sender.last)
+        return epoch
+
+    def flush(self, timeout_s: float) -> int:
+        """Wait until all earlier entries are in a committed epoch; returns that epoch."""
+        driver = self.driver
+        if driver.may_drive:
+            return self.drain()
+        found = inbox.numbers(self.components.store)
+        inbox.require_none_missing(self.components.store, self._executed(), found)
+        last = max([self.sender.last, *found])
+        what = f"a flush of inbox entry {last}"
+        if driver.thread is None:  # another process does it
+            driver.wait_until(lambda: self._executed() > last, timeout_s, what)
+        else:
+            # One poll that began after this call, and another that began after its epoch was committed.
+            runner = driver.running()
+            polls = runner.polls
+            driver.wait_until(lambda: runner.polls >= polls + 2 and self._executed() > last, timeout_s, what)
+        return self.components.reader.head().epoch
+
+    def has_executed(self, number: int) -> bool:
+        return self.sender.has_executed(number)
+
+    def wait_executed(self, number: int, timeout_s: float = WAIT_S) -> None:
+        """Wait until an entry is executed; this process executes it, unless another one runs the pond."""
+        if self.has_executed(number):
+            return
+        if self.driver.is_this_thread:
+            raise UnavailableError("a change cannot be waited for in on_epoch", hint="ask after it returned")
+        if self.driver.may_drive:
+            self.driver.drive(lambda: self.has_executed(number))
+            self.sender.require_kept(number)
+            return
+        what = f"the turn of inbox entry {number}"
+        self.driver.wait_until(lambda: self.has_executed(number), timeout_s, what)
+
+    def epoch_of(self, number: int) -> tuple[int, str | None]:
+        """The epoch that executed an entry, and the reason if it was refused."""
+        found = inbox.executing_epoch(self.components.store, self.components.reader.head(), number)
+        return found.epoch, found.metrics.get("refused")
+
+    def _executed(self) -> int:
+        """The number of the next entry to execute; the pond must exist."""
+        return inbox.next_entry(self.components.reader.head())

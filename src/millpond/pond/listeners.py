@@ -1,0 +1,75 @@
+"""Reports what a running pond does: epochs, backfill progress, error rows, and whom a standby waits for.
+
+Law: every epoch that this process commits is passed to all listeners, in the order in which they were added,
+and logged (INFO) in one line; that a step has error rows is logged once.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+
+from millpond.engine.change.backfill import OnProgress, Progress
+from millpond.serve.epoch_summaries import note
+from millpond.state.manifest.manifest import Manifest
+
+OnEpoch = Callable[[Manifest], None]
+log = logging.getLogger("millpond.pond")
+
+
+class Listeners:
+    """The functions to call, and what was already reported."""
+
+    def __init__(self, on_epoch: OnEpoch | None = None) -> None:
+        self.progress: Progress | None = None  # the progress of the running backfill
+        self.on_progress: OnProgress | None = None
+        self.on_wait: Callable[[str], None] | None = None
+        self._on_epoch: tuple[OnEpoch, ...] = () if on_epoch is None else (on_epoch,)
+        self._logged_counts: dict[str, int] = {}  # errors/<step> -> error rows that are already logged
+
+    def on_epoch(self, function: OnEpoch) -> None:
+        self._on_epoch = (*self._on_epoch, function)
+
+    def begin(self, head: Manifest | None) -> None:
+        """Treat everything before this epoch as already reported."""
+        self._logged_counts = {} if head is None else dict(head.counts)
+
+    def committed(self, manifest: Manifest) -> None:
+        if manifest.filling is None:
+            self.progress = None
+        for name, count in manifest.counts.items():
+            kind, _, step = name.partition("/")
+            if kind == "errors" and count > self._logged_counts.get(name, 0):
+                self._logged_counts[name] = (
+                    sys.maxsize
+                )  # logged once: later ones are counted, and are in errors()
+                log.warning(
+                    "step %r could not process some rows; pond.errors() lists them with the reason", step
+                )
+        log.info("%s", line_of(manifest))
+        for function in self._on_epoch:
+            function(manifest)
+
+    def waits_for(self, holder: str) -> None:
+        """Report that this standby waits for the holder of the pond."""
+        log.info("%s runs this pond; it is taken over when it falls silent", holder)
+        if self.on_wait is not None:
+            self.on_wait(holder)
+
+    def progressed(self, progress: Progress) -> None:
+        self.progress = progress
+        if self.on_progress is not None:
+            self.on_progress(progress)
+
+
+def line_of(manifest: Manifest) -> str:
+    """One log line about an epoch.
+
+    >>> line_of(Manifest("p", 7, 1, "n", 0, metrics={"rows": 1200, "ms": 31.25}))
+    'epoch 7: 1200 rows in 31.2 ms'
+    """
+    metrics = manifest.metrics.get("backfill", manifest.metrics)
+    made = f"{int(metrics.get('rows', 0))} rows in {metrics.get('ms', 0):.1f} ms"
+    text = note(manifest, {})
+    return f"epoch {manifest.epoch}: {made if text is None else f'{made}, {text}'}"

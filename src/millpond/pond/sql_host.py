@@ -1,0 +1,149 @@
+"""The pond as SQL sees it: implements `sql/host.py`.
+
+Law: it only forwards.  What users can call goes to the methods of `Pond`, so that SQL and Python make the
+same checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from millpond.clock import Clock
+from millpond.engine.change.backfill import Progress
+from millpond.plan.nodes import Plan
+from millpond.pond.components import Components
+from millpond.pond.driver import Driver
+from millpond.pond.inbox_client import InboxClient
+from millpond.serve.epoch_summaries import EpochSummary
+from millpond.serve.reader import Delta
+from millpond.settings import Settings
+from millpond.sql.host import EpochOrName, Job
+from millpond.sql.session import SqlSession
+from millpond.state.manifest.manifest import Manifest
+from millpond.state.manifest.snapshot import Snapshot
+from millpond.state.store.store import Store
+
+if TYPE_CHECKING:
+    from millpond.pond.api import Pond
+
+
+class SqlHost:
+    def __init__(self, pond: Pond, components: Components, driver: Driver, inbox: InboxClient) -> None:
+        self._pond = pond
+        self._components = components
+        self._driver = driver
+        self._inbox = inbox
+
+    @property
+    def store(self) -> Store:
+        return self._components.store
+
+    @property
+    def settings(self) -> Settings:
+        return self._components.settings
+
+    @property
+    def clock(self) -> Clock:
+        return self._components.clock
+
+    def program(self) -> tuple[Plan, str | None]:
+        runner, builder = self._driver.runner, self._components.builder
+        if runner is not None:
+            return runner.shell.plan, runner.shell.catalog
+        if builder.plan.nodes and not builder.sealed:
+            return builder.plan, None  # defined in this process and not run yet
+        head = self._components.head()
+        return (Plan(), None) if head is None else (self._components.reader.plan_of(head), head.catalog)
+
+    def is_changing(self) -> bool:
+        builder = self._components.builder
+        return self._driver.runner is not None and bool(builder.plan.nodes) and not builder.sealed
+
+    def change(
+        self, plan: Plan, *, on_progress: Callable[[Any], None] | None = None, base: str | None = None
+    ) -> int:
+        return self._pond.change(plan, on_progress=on_progress, base=base)
+
+    def create_first_epoch(self) -> None:
+        self._driver.boot_now()
+
+    def insert(self, scan: str, rows: pa.Table) -> int:
+        return self._inbox.rows(scan, rows, 1)
+
+    def append(self, kind: str, args: Mapping[str, Any]) -> int:
+        return self._inbox.put(kind, args)
+
+    def wait_executed(self, number: int) -> None:
+        self._inbox.wait_executed(number)
+
+    def epoch_of(self, number: int) -> int:
+        return self._inbox.epoch_of(number)[0]
+
+    def flush(self, timeout_s: float) -> int:
+        return self._pond.flush(timeout_s)
+
+    def find_head(self) -> Manifest | None:
+        return self._components.head()
+
+    def head(self) -> Manifest:
+        return self._components.reader.head()
+
+    def watermarks(self) -> pa.Table:
+        return self._pond.watermarks()
+
+    def plan_of(self, manifest: Manifest) -> Plan:
+        return self._components.reader.plan_of(manifest)
+
+    def pinned(self, epoch: EpochOrName = None) -> AbstractContextManager[Snapshot]:
+        return self._components.reader.pinned(epoch)
+
+    def pinned_range(self, first: int, last: int) -> AbstractContextManager[tuple[Snapshot, Snapshot]]:
+        return self._components.reader.pinned_range(first, last)
+
+    def changes(self, view: str, since: int | None, *, follow: bool) -> Iterator[Delta]:
+        return self._pond.changes(view, since, follow=follow)
+
+    def epochs(self) -> Sequence[EpochSummary]:
+        return self._pond.epochs()
+
+    def savepoints(self) -> Mapping[str, int]:
+        return self._pond.savepoints()
+
+    def savepoint(self, name: str) -> None:
+        self._pond.savepoint(name)
+
+    def drop_savepoint(self, name: str) -> None:
+        self._pond.drop_savepoint(name)
+
+    def attach_sink(self, name: str, *, replay: bool) -> None:
+        self._pond.attach_sink(name, replay=replay)
+
+    def detach_sink(self, name: str) -> None:
+        self._pond.detach_sink(name)
+
+    def backfill_progress(self) -> Progress | None:
+        return self._pond.progress
+
+    def background_jobs(self) -> Iterator[Job]:
+        runner = self._driver.runner
+        if runner is None:
+            return
+        coordinator = runner.coordinator
+        merge, head, failed = coordinator.compacting, coordinator.head, coordinator.failed_sinks
+        if merge is not None:
+            runs = f"{len(merge.refs)} runs"
+            yield Job("compaction", merge.table, "running", None, merge.bytes, "bytes", runs)
+        newest = None if head is None else head.epoch
+        for sink, at in sorted(coordinator.behind.items()):
+            state = "failed" if sink in failed else "behind"
+            note = failed[sink].message if sink in failed else None
+            yield Job("delivery", sink, state, at, newest, "epochs", note)
+
+
+def new_session(pond: Pond, components: Components, driver: Driver, inbox: InboxClient) -> SqlSession:
+    """A session that runs statements over a pond."""
+    return SqlSession(SqlHost(pond, components, driver, inbox))

@@ -1,0 +1,1 @@
+"""User code per key: state, timers, time to live."""

@@ -1,0 +1,1 @@
+"""Binding: DuckDB resolves names and types over Millpond's relations."""

@@ -1,0 +1,1 @@
+"""INSERT, UPDATE and DELETE."""

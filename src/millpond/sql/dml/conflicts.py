@@ -1,0 +1,56 @@
+"""ON CONFLICT DO UPDATE: no two rows of one statement may have the same key.
+
+The second row would change the row that the first one has just inserted.  PostgreSQL
+refuses such a statement, because the outcome would depend on the order of the rows; so
+does Millpond.  DO NOTHING takes the first of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.errors import InvalidError
+from millpond.plan.objects import SqlObject
+from millpond.sql.reads.scratch import Scratch, returned
+from millpond.sql.text.parse import SqlFragment, Words, tokens_of
+
+GIVEN = "__given"  # a table for the rows of a statement
+
+
+def check_given(scratch: Scratch, target: SqlObject, sql: str) -> None:
+    """Refuse an INSERT … ON CONFLICT DO UPDATE whose rows share a key; its relations must be registered."""
+    fragment = SqlFragment(sql, tokens_of(sql, "duckdb"), "duckdb")
+    at = fragment.find("ON", "CONFLICT")
+    if at is None or fragment.find("DO", "UPDATE", start=at) is None:
+        return
+    words = Words(fragment, 2)  # INSERT INTO
+    words.name("name of the table")
+    name = (fragment.tokens[2].start, fragment.tokens[words.at - 1].end + 1)
+    given = fragment.part(0, at).rewritten([(*name, GIVEN)]).sql
+    held_by = {c.name: c.held for c in target.columns}
+    held = [held_by[k] for k in target.key]
+    scratch.table(replace(target, name=GIVEN))
+    rows = scratch.arrow(f"{given} RETURNING {returned(target.columns)}", shown=sql).select(held)
+    twice = shared_key(rows)
+    if twice is not None:
+        raise InvalidError(
+            "ON CONFLICT DO UPDATE command cannot affect row a second time",
+            detail=f"two rows of the statement have the key {shown_key(target, twice)}",
+            hint=f"give one row for each key: use DISTINCT ON ({', '.join(target.key)}) or GROUP BY",
+        )
+
+
+def shared_key(keys: pa.Table) -> tuple[object, ...] | None:
+    """Return the first key that more than one row has."""
+    names = keys.column_names
+    counted = keys.group_by(names, use_threads=False).aggregate([([], "count_all")])
+    found = counted.filter(pc.greater(counted["count_all"], 1)).select(names).slice(0, 1).to_pylist()
+    return tuple(found[0].values()) if found else None
+
+
+def shown_key(target: SqlObject, key: tuple[object, ...]) -> str:
+    """Format a key as PostgreSQL does: (a, b)=(1, x)."""
+    return f"({', '.join(target.key)})=({', '.join(map(str, key))})"

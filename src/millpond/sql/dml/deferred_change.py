@@ -1,0 +1,174 @@
+"""Shared by INSERT, UPDATE and DELETE: a change stored in the inbox as text until it is executed."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import TokenType
+
+from millpond.errors import InvalidError
+from millpond.plan.objects import SqlObject
+from millpond.sql.binding.catalog import Catalog
+from millpond.sql.binding.types import quoted
+from millpond.sql.dml.change_outcome import wait_for_outcome
+from millpond.sql.dml.change_rows import answer
+from millpond.sql.reads.key_lookup import constant_keys
+from millpond.sql.reads.scratch import PLACE, returned, thread_scratch
+from millpond.sql.result import Result
+from millpond.sql.text.column_definitions import stored_schema
+from millpond.sql.text.parameters import literal_of
+from millpond.sql.text.parse import SqlFragment, readable_text
+from millpond.state.inbox import LOGIC
+
+if TYPE_CHECKING:
+    from millpond.sql.session import SqlSession
+
+_NOW = ("NOW", "PROCTIME", "CURRENT_TIMESTAMP", "TRANSACTION_TIMESTAMP", "GET_CURRENT_TIMESTAMP")
+_TODAY = ("CURRENT_DATE", "TODAY")
+_CHANCE = ("RANDOM", "UUID", "GEN_RANDOM_UUID", "UUIDV4", "UUIDV7", "SETSEED", "NEXTVAL", "CURRVAL")
+_CLOCKS = ("LOCALTIME", "LOCALTIMESTAMP", "CURRENT_TIME", "CLOCK_TIMESTAMP")
+
+
+def target(session: SqlSession, name: str, verb: str) -> SqlObject:
+    found = session.catalog.get(name)
+    if found.kind != "table":
+        raise InvalidError(
+            f"{found.name!r} is a {found.kind}: only the rows of tables can be changed",
+            hint="change the tables that it is made of",
+        )
+    if found.append_only and verb != "insert":
+        raise InvalidError(
+            f"table {found.name!r} is APPEND ONLY: no row of it can be changed or deleted",
+            hint="make a table without APPEND ONLY; it has no watermark then",
+        )
+    return found
+
+
+def cut_returning(fragment: SqlFragment, called: str) -> tuple[SqlFragment, list[str] | None]:
+    """Split off RETURNING: return the change without it, and its list with the table's name there."""
+    at = fragment.find("RETURNING")
+    if at is None:
+        return fragment, None
+    listed = fragment.part(at + 1)
+    if not listed.tokens:
+        fragment.fail("what should it give?", at, "RETURNING * or some of the columns")
+    text = readable_text(f"select {listed.sql}", fragment.dialect)[len("select ") :]
+    return fragment.part(0, at), [text, called]
+
+
+def named(catalog: Catalog, fragment: SqlFragment) -> list[SqlObject]:
+    """Return all objects whose names occur in a fragment; it does no harm if one is only a column."""
+    words = {t.text.lower() for t in fragment.tokens if t.token_type is not TokenType.STRING}
+    unread = ("sink", "index", "function")
+    found = [o for o in catalog.objects.values() if o.name.lower() in words and o.kind not in unread]
+    for one in found:
+        if one.kind == "source":
+            raise InvalidError(
+                f"the rows of source {one.name!r} are not kept", hint="create a materialized view of it"
+            )
+    return found
+
+
+def with_current_time(session: SqlSession, fragment: SqlFragment) -> SqlFragment:
+    """Replace clock functions with the current time, so that executing it later or again means the same."""
+    edits = []
+    tokens = fragment.tokens
+    now = literal_of(_now(session))
+    for n in range(len(tokens)):
+        word, call = fragment.word(n), fragment.word(n + 1) == "("
+        if word in _CHANCE and call:
+            hint = "make the value where the statement is made, and pass it as a parameter"
+            fragment.fail(
+                f"{word.lower()}() gives another value each time, and cannot be part of a change", n, hint
+            )
+        if word in _CLOCKS:
+            fragment.fail(f"{word.lower()} is not supported in a change", n, "use now()")
+        if (word in _NOW or word in _TODAY) and (call or word.startswith("CURRENT")):
+            end = n + 2 if call else n
+            fresh = now if word in _NOW else f"CAST({now} AS DATE)"
+            edits.append((tokens[n].start, tokens[end].end + 1, fresh))
+    return fragment.rewritten(edits) if edits else fragment
+
+
+def _now(session: SqlSession) -> Any:
+    return datetime.datetime.fromtimestamp(session.host.clock.now_us() / 1e6, datetime.UTC)
+
+
+def dry_run(
+    catalog: Catalog,
+    found: SqlObject,
+    reads: Sequence[SqlObject],
+    verb: str,
+    sql: str,
+    returning: Sequence[str] | None = None,
+) -> list[tuple[str, str]]:
+    """Run the statement over empty tables to find its errors now; return the columns of RETURNING."""
+    with thread_scratch().for_statement() as scratch:
+        scratch.table(found, places=verb != "insert", key=verb == "insert")
+        for one in catalog.expanded(reads):
+            if one.name == found.name:
+                continue
+            if one.kind == "view":
+                scratch.view(one.name, one.text)
+            else:
+                spec = catalog.stored(one)
+                if spec is None:
+                    raise InvalidError(f"the rows of {one.kind} {one.name!r} are not kept")
+                scratch.relation(one, spec.schema.empty_table())
+        listed = [] if verb == "delete" else [returned(found.columns)]
+        listed += [] if verb == "insert" else [quoted(PLACE)]
+        scratch.arrow(f"{sql} RETURNING {', '.join(listed)}", shown=sql)
+        if returning is None:
+            return []
+        return answer(scratch, found, stored_schema(found.columns).empty_table(), returning)[0]
+
+
+def defer_change(
+    session: SqlSession,
+    found: SqlObject,
+    verb: str,
+    sql: str,
+    reads: Sequence[SqlObject],
+    *,
+    keys: list[Any] | None = None,
+    conflict: bool = False,
+    moves: bool = False,
+    returning: Sequence[str] | None = None,
+    names: Sequence[tuple[str, str]] = (),
+) -> Result:
+    """Append a change to the inbox: durable on return, executed after all earlier entries."""
+    args: dict[str, Any] = {
+        "table": found.scan,
+        "name": found.name,
+        "verb": verb,
+        "sql": sql,
+        "reads": [o.name for o in reads],
+        "now_us": session.host.clock.now_us(),  # for defaults
+        "columns": [[c.name, c.held] for c in found.columns],
+    }
+    if keys is not None:
+        args["keys"] = [list(k) for k in keys]
+    if conflict:
+        args["conflict"] = True
+    if moves:
+        args["moves"] = True  # the change can give rows other keys
+    if returning is not None:
+        args["returning"] = list(returning)
+    number = session.host.append(LOGIC, args)
+    return Result.changed(verb.upper(), None, names, later=lambda: wait_for_outcome(session.host, number))
+
+
+def keys_of(catalog: Catalog, found: SqlObject, fragment: SqlFragment, alias: str | None) -> list[Any] | None:
+    """Return the keys that a change can touch, if its condition fixes them and it reads no other rows."""
+    spec, at = catalog.stored(found), fragment.find("WHERE")
+    looks = any(fragment.word(n) in ("SELECT", "FROM", "TABLE", "USING") for n in range(2, len(fragment)))
+    if at is None or spec is None or not found.key or looks:
+        return None
+    where = fragment.part(at)
+    called = f"as {quoted(alias)} " if alias else ""
+    keys = constant_keys(f"{called}{where.sql}", found, spec)
+    if keys is None or not all(isinstance(v, int | str) for key in keys for v in key):
+        return None
+    return keys

@@ -1,0 +1,69 @@
+"""INSERT: literal rows go to the inbox as rows; an INSERT that reads tables goes there as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from millpond.sql.binding.functions import inlined_fragment
+from millpond.sql.dml.change_rows import answer
+from millpond.sql.dml.conflicts import check_given
+from millpond.sql.dml.deferred_change import (
+    cut_returning,
+    defer_change,
+    dry_run,
+    named,
+    target,
+    with_current_time,
+)
+from millpond.sql.reads.scratch import returned, thread_scratch
+from millpond.sql.result import Result
+from millpond.sql.text.column_definitions import stored_schema
+from millpond.sql.text.parameters import Params, with_literals
+from millpond.sql.text.parse import SqlFragment, Words, readable
+
+if TYPE_CHECKING:
+    from millpond.sql.session import SqlSession
+
+_INSTEAD_OF_OR = {  # SQLite's and DuckDB's short forms
+    "REPLACE": "INSERT replaces the row with the same primary key; ON CONFLICT DO UPDATE sets single columns",
+    "IGNORE": "INSERT … ON CONFLICT DO NOTHING",
+}
+
+
+def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
+    fragment = inlined_fragment(with_literals(fragment, params), session.catalog.objects)
+    words = Words(fragment, 1)
+    if fragment.word(1) == "OR":
+        word = fragment.word(2)
+        fragment.fail(f"INSERT OR {word} is not supported", 1, _INSTEAD_OF_OR.get(word, "write ON CONFLICT"))
+    words.need("INTO")
+    found = target(session, words.name("name of the table"), "insert")
+    conflict = fragment.find("ON", "CONFLICT") is not None
+    if conflict and not found.key:
+        at = fragment.find("ON", "CONFLICT") or 0
+        fragment.fail("ON CONFLICT needs a table with a primary key", at, "leave it out: every row is kept")
+    catalog = session.catalog
+    rest = words.rest
+    looks = not {"FROM", "TABLE", "JOIN"}.isdisjoint(rest.words)
+    reads = named(catalog, rest) if looks else []
+    alias = words.name("alias") if words.take("AS") else found.name
+    if reads or conflict:
+        fragment, returning = cut_returning(with_current_time(session, fragment), alias)
+        sql = readable(fragment)
+        names = dry_run(catalog, found, reads, "insert", sql, returning)
+        if not reads:  # all rows are known now; those of a query only when the change is executed
+            with thread_scratch().for_statement(session.host.clock.now_us()) as scratch:
+                check_given(scratch, found, sql)
+        return defer_change(
+            session, found, "insert", sql, reads, conflict=conflict, returning=returning, names=names
+        )
+    fragment, returning = cut_returning(fragment, alias)
+    sql = readable(fragment)
+    with thread_scratch().for_statement(session.host.clock.now_us()) as scratch:
+        scratch.table(found)
+        rows = scratch.arrow(f"{sql} RETURNING {returned(found.columns)}", shown=sql)
+        rows = rows.cast(stored_schema(found.columns))
+        names, given = ([], None) if returning is None else answer(scratch, found, rows, returning)
+    assert found.scan is not None
+    session.host.insert(found.scan, rows)
+    return Result.changed("INSERT", rows.num_rows, names, given)

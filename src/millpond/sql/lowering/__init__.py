@@ -1,0 +1,1 @@
+"""Lowering: from DuckDB's bound plan to steps of a Millpond plan."""

@@ -1,0 +1,271 @@
+"""Lowering: translates DuckDB's bound plan into Millpond steps, node by node.
+
+Each kind of node has a rule in `rules/`; a kind without a rule is refused with its
+position in the text.  Equal sub-plans become one step.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from millpond.flow.builder import Builder
+from millpond.kernels.recursion import Limits
+from millpond.operators.lookup_join import LookupJoin
+from millpond.operators.map import Map
+from millpond.operators.operator import Operator, Shape
+from millpond.operators.stamp import Stamp
+from millpond.operators.triggered import Triggered
+from millpond.operators.triggered_sessions import TriggeredSessions
+from millpond.plan.expiry import TimeDistance
+from millpond.sql.binding.bind import Binder
+from millpond.sql.binding.types import Json, as_stored, quoted, told_apart
+from millpond.sql.lowering.expressions import StepColumn, references, render, type_of
+from millpond.sql.lowering.relation import Relation, fresh_names
+from millpond.sql.lowering.rules import panes
+from millpond.sql.lowering.time_bounds import fitted
+from millpond.sql.refusal import NotSupported, refuse
+from millpond.sql.text.emit_clause import WHILE_THEY_FILL, Emission
+
+LIMITS = Limits()  # default limits of a recursion
+
+Own = TypeVar("Own", Stamp, LookupJoin, Triggered | TriggeredSessions)
+Rule = Callable[["Lowering", Json], Relation]
+
+
+class Lowering:
+    """The lowering of one query; the names of its steps begin with `name`."""
+
+    def __init__(
+        self,
+        builder: Builder,
+        binder: Binder,
+        relations: Mapping[str, Relation],
+        name: str,
+        emission: Emission = WHILE_THEY_FILL,
+        limits: Limits = LIMITS,
+        text: str = "",
+        together: Collection[str] = (),
+        kept: Sequence[Operator] = (),
+        read: Mapping[int, frozenset[int]] | None = None,
+        whole: Mapping[int, Relation] | None = None,
+        sessions: dict[str, tuple[str, ...]] | None = None,
+        final_rows: bool = False,
+    ) -> None:
+        self.builder = builder
+        self.binder = binder
+        self.relations = relations
+        self.name = name
+        self.emission = emission
+        self.emit_on_close = emission.on_close
+        self.released = False  # does the query have windows that are emitted by a trigger?
+        self.sessions = (
+            {} if sessions is None else sessions
+        )  # keys of sessions, by the step that assigns them
+        self.final_rows = final_rows  # are rows held back until the watermark has passed them?
+        self.limits = limits  # of a recursion
+        self._text = text
+        self.closed = False  # does the query have windows that are emitted when they close?
+        self.waited: set[str] = set()  # the watermarks that windows wait for
+        self.together = together  # the watermarks that all windows of the query wait for
+        self.kept = kept  # operators whose table is the view, and which therefore keep expired rows
+        self.whole = whole or {}  # CTEs of an earlier lowering, used instead of this one's definitions
+        self.ctes: dict[int, Relation] = {}
+        self.given: dict[int, frozenset[int]] = {}  # for each CTE, the columns that can be read
+        self._said = read or {}  # columns of each CTE that an earlier lowering found to be read; default all
+        self._read: dict[int, frozenset[int]] = {}
+        self.as_of_now: set[int] = set()  # nodes that a join reads as of processing time
+        self.stamps: dict[tuple[str, str], str] = {}  # (step, column) -> the step that adds proctime()
+        self._needed: dict[int, frozenset[int]] = {}
+
+    def lower(self, node: Json) -> Relation:
+        from millpond.sql.lowering.rules.registry import RULES  # the rules call back
+
+        rule = RULES.get(node["type"])
+        if rule is None:
+            refuse({"type": node["type"].removeprefix("LOGICAL_")}, "is not supported in a materialized view")
+        return rule(self, node)
+
+    def place_of(self, word: str) -> tuple[int, int] | None:
+        """Return the first position of a word in the query, for an error that has no better position."""
+        found = re.search(rf"\b{word}\b", self._text, re.IGNORECASE)
+        return None if found is None else (len(self._text[: found.start()].encode()), len(word))
+
+    # -- columns that are read -----------------------------------------------------------
+
+    def need(self, node: Json, columns: Iterable[int]) -> None:
+        """Record which columns of a node will be read; cross products below it drop all others."""
+        wanted = frozenset(columns)
+        while node["type"] == "LOGICAL_FILTER" and not node.get("projection_map"):
+            node = node["children"][0]
+        self._needed[id(node)] = wanted
+
+    def needed(self, node: Json) -> frozenset[int] | None:
+        """Return the columns of a node that will be read, or None if that was not recorded."""
+        return self._needed.get(id(node))
+
+    def need_also(self, node: Json, read: Iterable[Json]) -> frozenset[int] | None:
+        """Add the columns that these expressions read to the recorded columns of a node."""
+        wanted = self.needed(node)
+        if wanted is not None:
+            wanted |= {r for e in read for r in references(e)}
+            self._needed[id(node)] = wanted
+        return wanted
+
+    def narrowed(self, source: Relation, wanted: Collection[int] | None) -> Relation:
+        """Replace each column that is not in `wanted` with another one, so that no state stores it."""
+        width = len(source.columns)
+        if wanted is None or not width or all(n in wanted for n in range(width)):
+            return source
+        places = [n for n in range(width) if n in wanted] or [0]
+        held = self.exact(source.pick(places))
+        at = {n: held.columns[place] for place, n in enumerate(places)}
+        return Relation(held.step, tuple(at.get(n, held.columns[0]) for n in range(width)))
+
+    def define(self, node: Json) -> None:
+        """Lower the definition of a common table expression, so that references can find it by its number."""
+        index = int(node["table_index"])
+        said = self._said.get(index)
+        if said is not None:
+            self.need(node["children"][0], said)
+        found = self.ctes[index] = self.lower(node["children"][0])
+        self.given[index] = frozenset(range(len(found.columns))) if said is None else said
+
+    def define_after(self, node: Json) -> None:
+        """Lower the definition after its readers, only to record which columns it reads itself."""
+        index = int(node["table_index"])
+        self.given[index] = self._read.get(index, frozenset())
+        self.need(node["children"][0], self.given[index])
+        self.lower(node["children"][0])
+
+    def refer(self, node: Json) -> Relation:
+        """Return a common table expression, and record which of its columns this reference reads."""
+        index = int(node["cte_index"])
+        found, wanted = self.ctes[index], self.needed(node)
+        read = range(len(found.columns)) if wanted is None else wanted
+        self._read[index] = self._read.get(index, frozenset()).union(read)
+        return found
+
+    def read(self) -> dict[int, frozenset[int]]:
+        """Return the columns of each common table expression that its references read."""
+        return {index: self._read.get(index, frozenset()) for index in self.given}
+
+    def keyed(self, kinds: Iterable[str], what: str) -> None:
+        """Refuse keys of types whose equal values can have different stored forms."""
+        for kind in kinds:
+            if not told_apart(kind):
+                raise NotSupported(
+                    f"{what} cannot take values of type {kind} in a materialized view",
+                    hint="cast them to text, or to a number of microseconds with epoch_us(...)",
+                )
+
+    def add(
+        self,
+        operator: Operator,
+        inputs: tuple[str, ...],
+        verb: str,
+        *,
+        spans: Iterable[TimeDistance] = (),
+        early: bool = False,
+    ) -> str:
+        """Add a step.
+
+        `spans` are the time distances of a join; with `early` the step reads windows before they close.
+        """
+        if self.emission.trigger is not None:
+            panes.check(self, operator, inputs)
+        operator, inputs = fitted(self, operator, inputs, spans, early)
+        return self.builder.add(None, operator, inputs, f"{self.name}.{verb}")
+
+    def own(self, operator: Own, inputs: tuple[str, ...]) -> Own:
+        """Make an operator that depends on arrival time distinct from equal operators of other views."""
+        held = [n.operator for n in self.builder.plan.nodes.values() if n.inputs == inputs]
+        number = 2
+        while operator in held:
+            operator = replace(operator, owner=f"{self.name}-{number}")
+            number += 1
+        return operator
+
+    def shape(self, relation: Relation) -> Shape:
+        return self.builder.shape(relation.step)
+
+    # -- columns ---------------------------------------------------------------------
+
+    def compute(
+        self, source: Relation, wanted: Sequence[tuple[str, str, str]], verb: str = "select"
+    ) -> Relation:
+        """Compute exactly these columns: (name, SQL over the source's columns, logical type) of each."""
+        names = fresh_names(name for name, _, _ in wanted)
+        columns = tuple(StepColumn(n, kind) for n, (_, _, kind) in zip(names, wanted, strict=True))
+        held = list(self.builder.shape(source.step).schema.names)
+        held_as = {quoted(n) for n in held}
+        if [sql for _, sql, _ in wanted] == [quoted(n) for n in names] and names == held:
+            return Relation(source.step, columns)
+        texts = [sql if sql in held_as else _apart(as_stored(sql, kind), held) for _, sql, kind in wanted]
+        operator = Map(tuple(zip(names, texts, strict=True)))
+        return Relation(self.add(operator, (source.step,), verb), columns)
+
+    def project(
+        self, source: Relation, expressions: Sequence[Json], names: Sequence[str] | None = None
+    ) -> Relation:
+        """Compute bound expressions over a relation; plain references need no step."""
+        if names is None and all(e["expression_class"] == "BOUND_REF" for e in expressions):
+            return source.pick([int(e["index"]) for e in expressions])
+        called = names or [e.get("alias") or _named(e, source) for e in expressions]
+        wanted = [(name, bare(e, source), type_of(e)) for name, e in zip(called, expressions, strict=True)]
+        return self.compute(source, wanted)
+
+    def exact(self, source: Relation, names: Sequence[str] | None = None) -> Relation:
+        """Return the relation as a step with exactly these columns, in this order."""
+        called = names or [c.name for c in source.columns]
+        wanted = [(n, quoted(c.name), c.type) for n, c in zip(called, source.columns, strict=True)]
+        return self.compute(source, wanted)
+
+    def extended(
+        self, source: Relation, expressions: Sequence[Json], base: str, keep: Sequence[str] = ()
+    ) -> tuple[Relation, list[str]]:
+        """Add computed columns to the relation; also return the column name of each expression.
+
+        `keep` names columns of the step that the relation does not show, such as keys computed before.
+        """
+        found: list[str | None] = [
+            source.columns[int(e["index"])].name if e["expression_class"] == "BOUND_REF" else None
+            for e in expressions
+        ]
+        missing = [n for n, name in enumerate(found) if name is None]
+        if not missing:
+            return source, [name for name in found if name is not None]
+        own = list(dict.fromkeys((*source.names, *keep)))
+        kinds = {c.name: c.type for c in source.columns}
+        names = fresh_names([f"{base}_{n}" for n in missing], own)
+        wanted = [(n, quoted(n), kinds.get(n, "")) for n in own]
+        wanted += [
+            (name, render(expressions[n], source.columns), type_of(expressions[n]))
+            for n, name in zip(missing, names, strict=True)
+        ]
+        made = self.compute(source, wanted, "with")
+        for n, name in zip(missing, names, strict=True):
+            found[n] = name
+        return Relation(made.step, source.columns), [name for name in found if name is not None]
+
+
+def _apart(text: str, names: Sequence[str]) -> str:
+    """Put a constant such as 1 or true in parentheses if a column has the same name."""
+    while text in names:
+        text = f"({text})"
+    return text
+
+
+def bare(node: Json, source: Relation) -> str:
+    """Render an expression; a plain reference is not cast."""
+    if node["expression_class"] == "BOUND_REF":
+        return quoted(source.columns[int(node["index"])].name)
+    return render(node, source.columns)
+
+
+def _named(node: Json, source: Relation) -> str:
+    if node["expression_class"] == "BOUND_REF":
+        return source.columns[int(node["index"])].name
+    return "column"

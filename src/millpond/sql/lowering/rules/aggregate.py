@@ -1,0 +1,362 @@
+"""GROUP BY: uses accumulators where they are exact, else recomputes changed groups from their rows.
+
+Without a group there is always one result row, even for no input: an extra input row
+that no aggregate counts guarantees that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from millpond.kernels.accumulators import WIDE_SUM
+from millpond.kernels.expressions import compile_expressions
+from millpond.operators.aggregate import Agg, Aggregate, feeds_for
+from millpond.operators.distinct import Distinct
+from millpond.operators.filter import Filter
+from millpond.operators.per_key import PerKey
+from millpond.operators.union import Union
+from millpond.sql.binding.types import Json, as_stored, quoted, type_text
+from millpond.sql.lowering.expressions import StepColumn, direction, references, render, type_of
+from millpond.sql.lowering.lowering import Lowering, bare
+from millpond.sql.lowering.relation import Relation, fresh_names
+from millpond.sql.lowering.rules import distinct_values, panes, python_aggregate, session_groups, time_window
+from millpond.sql.lowering.rules.values import constant
+from millpond.sql.lowering.time_bounds import closing
+from millpond.sql.refusal import NotSupported, refuse
+
+_FAST = {
+    "count_star": "count",
+    "count": "count",
+    "sum": "sum",
+    "sum_no_overflow": "sum",
+    "avg": "avg",
+    "mean": "avg",
+    "min": "min",
+    "max": "max",
+    "var_samp": "var_samp",
+    "variance": "var_samp",
+    "var_pop": "var_pop",
+    "stddev": "stddev_samp",
+    "stddev_samp": "stddev_samp",
+    "stddev_pop": "stddev_pop",
+}
+_NUMBERS = frozenset(
+    [
+        *("DECIMAL", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"),
+        *("UBIGINT", "HUGEINT", "DOUBLE", "FLOAT"),
+    ]
+)
+_INTEGERS = frozenset(
+    ["TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"]
+)
+# Without ORDER BY any row may be taken: the least value is always the same one.
+_ANY = ("first", "any_value", "arbitrary", "last")
+LIVE = "live"
+
+
+def lower(low: Lowering, node: Json) -> Relation:
+    wanted, first = low.needed(node), len(node["groups"])
+    places = range(first, first + len(node["expressions"]))
+    unread = [place for place in places if wanted is not None and place not in wanted]
+    calls = [c for place, c in zip(places, node["expressions"], strict=True) if place not in unread]
+    return _in_place(_lowered(low, {**node, "expressions": calls}), unread)
+
+
+def _in_place(found: Relation, unread: Sequence[int]) -> Relation:
+    """Put another column at the positions of unread aggregates, which are not computed and cannot fail."""
+    columns = list(found.columns)
+    nothing = columns[0] if columns else StepColumn("nothing", "BOOLEAN")
+    for place in unread:
+        columns.insert(place, nothing)
+    return Relation(found.step, tuple(columns))
+
+
+def _lowered(low: Lowering, node: Json) -> Relation:
+    low.need(node["children"][0], _read(node))
+    source = low.lower(node["children"][0])
+    groups, calls = node["groups"], node["expressions"]
+    if low.emission.trigger is not None and panes.waiting(low.builder.plan, source.step) is not None:
+        return _in_panes(low, source, node)
+    sets = [sorted(s) for s in node.get("grouping_sets") or []]
+    functions = node.get("grouping_functions") or []
+    if len(sets) > 1 or functions:
+        parts = [
+            _grouping_set(low, source, groups, calls, chosen, functions)
+            for chosen in sets or [list(range(len(groups)))]
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        names = parts[0].names
+        exact = [low.exact(p, names) for p in parts]
+        return Relation(low.add(Union(), tuple(p.step for p in exact), "sets"), exact[0].columns)
+    return _grouped(low, source, groups, calls)
+
+
+def _in_panes(low: Lowering, source: Relation, node: Json) -> Relation:
+    if len(node.get("grouping_sets") or []) > 1 or node.get("grouping_functions"):
+        raise NotSupported(
+            f"{low.emission.clause} cannot be followed by several grouping sets",
+            at=low.place_of("group"),
+            hint="write a view for each of them",
+        )
+    read = {n for call in node["expressions"] for n in _read_by(call)}
+    return panes.lower(low, source, node["groups"], node["expressions"], read, _grouped)
+
+
+def _read(node: Json) -> Iterator[int]:
+    """Yield the columns that groups and aggregates read."""
+    for group in node["groups"]:
+        yield from references(group)
+    for call in node["expressions"]:
+        yield from _read_by(call)
+
+
+def _read_by(call: Json) -> Iterator[int]:
+    yield from references(call)
+    if call.get("filter"):
+        yield from references(call["filter"])
+    for order in (call.get("order_bys") or {}).get("orders") or []:
+        yield from references(order["expression"])
+
+
+def _grouping_set(
+    low: Lowering,
+    source: Relation,
+    groups: Sequence[Json],
+    calls: Sequence[Json],
+    chosen: list[int],
+    functions: Sequence[Sequence[int]],
+) -> Relation:
+    """Compute one of several grouping sets: the groups that it leaves out are NULL."""
+    found = _grouped(low, source, [groups[n] for n in chosen], calls)
+    wanted = []
+    for n, group in enumerate(groups):
+        kind = type_of(group)
+        column = found.columns[chosen.index(n)] if n in chosen else None
+        sql = quoted(column.name) if column is not None else f"CAST(NULL AS {kind})"
+        wanted.append((group.get("alias") or f"group_{n}", sql, kind))
+    for column in found.columns[len(chosen) :]:
+        wanted.append((column.name, quoted(column.name), column.type))
+    for number, arguments in enumerate(functions):
+        bits = "".join("0" if n in chosen else "1" for n in arguments)
+        wanted.append((f"grouping_{number}", f"CAST({int(bits, 2)} AS BIGINT)", "BIGINT"))
+    return low.compute(found, wanted, "set")
+
+
+def _grouped(low: Lowering, source: Relation, groups: Sequence[Json], calls: Sequence[Json]) -> Relation:
+    low.keyed((type_of(g) for g in groups), "GROUP BY")
+    apart = [c for c in calls if c.get("aggregate_type") == "DISTINCT"]
+    low.keyed((type_of(a) for c in apart for a in c["children"]), "DISTINCT in an aggregate")
+    if not groups and not calls:
+        found = constant(low, "select true as nothing", ["nothing"], ["BOOLEAN"])
+        return Relation(found.step, ())
+    if groups and not calls:
+        made = low.project(source, groups, _names(groups, "group"))
+        return distinct_rows(low, made, "groups")
+    if any(map(python_aggregate.is_python, calls)):
+        return python_aggregate.lower(low, source, groups, calls, _grouped)
+    fast = [_fast(call) for call in calls]
+    if all(f is not None for f in fast):
+        return _by_accumulators(low, source, groups, calls, [f for f in fast if f is not None])
+    return _by_query(low, source, groups, calls)
+
+
+def distinct_rows(low: Lowering, rows: Relation, verb: str) -> Relation:
+    """Return each row once; rows of windows that close become groups of an aggregate with only a count."""
+    closes = closing(low, rows.names, rows.step)
+    if closes is None:
+        return Relation(low.add(Distinct(tuple(rows.names)), (rows.step,), verb), rows.columns)
+    counts = (Agg(fresh_names([LIVE], rows.names)[0], "count"),)
+    operator = Aggregate(tuple(rows.names), counts, feeds_for(counts, True), closes)
+    return Relation(low.add(operator, (rows.step,), verb), rows.columns)
+
+
+def _names(nodes: Sequence[Json], base: str) -> list[str]:
+    return [node.get("alias") or f"{base}_{n}" for n, node in enumerate(nodes)]
+
+
+def _fast(call: Json) -> str | None:
+    """Return the accumulator for an aggregate, if one computes it exactly."""
+    name = call["qname"]["path"][-1]
+    if (call.get("order_bys") or {}).get("orders"):
+        return None
+    if name in _ANY and len(call["children"]) == 1:
+        return "min" if _ordered_as_stored(type_of(call["children"][0])) else None
+    found = _FAST.get(name)
+    if found in ("sum", "avg", "var_samp", "var_pop", "stddev_samp", "stddev_pop"):
+        kind = type_of(call["children"][0]).split("(")[0]
+        if found == "sum" and type_text(call["return_type"]) == "HUGEINT" and kind in _INTEGERS:
+            return WIDE_SUM
+        return found if kind in _NUMBERS else None
+    if found in ("min", "max"):
+        plain = len(call["children"]) == 1 and _ordered_as_stored(type_of(call["children"][0]))
+        return found if plain else None
+    return found
+
+
+def _ordered_as_stored(kind: str) -> bool:
+    """Does the stored form of a type sort like its values?"""
+    words = ("STRUCT", "TUPLE", "MAP", "UNION", "ENUM", "BIT", "INTERVAL", "TIME WITH TIME ZONE")
+    return not kind.endswith("]") and not kind.startswith(words)
+
+
+def _by_accumulators(
+    low: Lowering, source: Relation, groups: Sequence[Json], calls: Sequence[Json], functions: Sequence[str]
+) -> Relation:
+    keys = fresh_names(_names(groups, "group"))
+    wanted = [(n, bare(g, source), type_of(g)) for n, g in zip(keys, groups, strict=True)]
+    arguments: dict[str, str] = {}
+    aggs: list[Agg] = []
+    outs = fresh_names([c.get("alias") or c["qname"]["path"][-1] for c in calls], keys)
+    always = not groups
+    taken = [*keys, *outs]
+    if always:
+        (live,) = fresh_names([LIVE], taken)
+        taken.append(live)
+        wanted.append((live, "1", "INTEGER"))
+    together = distinct_values.gather(calls, functions, source.columns, taken)
+    taken += [name for name, _, _ in together.wanted] + list(together.argument_of.values())
+    wanted += together.wanted
+    for number, (out, call, function) in enumerate(zip(outs, calls, functions, strict=True)):
+        if number in together.argument_of:
+            aggs.append(Agg(out, function, together.argument_of[number], True))
+            continue
+        text = render(call["children"][0], source.columns) if call["children"] else None
+        if call.get("filter"):
+            condition = render(call["filter"], source.columns)
+            text = f"CASE WHEN {condition} THEN {text if text is not None else '1'} END"
+        if text is None:
+            aggs.append(Agg(out, "count", live if always else None))
+            continue
+        if text not in arguments:
+            (name,) = fresh_names([f"{out}_of"], taken)
+            taken.append(name)
+            arguments[text] = name
+            kind = type_of(call["children"][0]) if call["children"] else "INTEGER"
+            wanted.append((name, text, kind))
+        aggs.append(Agg(out, function, arguments[text], distinct_values.is_distinct(call, function)))
+    read = {n for call in calls for n in _read_by(call)}
+    if groups:
+        given_groups, arguments_of = dict(zip(keys, groups, strict=True)), wanted[len(keys) :]
+        sessions = session_groups.lower(low, source, given_groups, arguments_of, aggs, read)
+        if sessions is not None:
+            shown = [StepColumn(n, type_text(c["return_type"])) for n, c in zip(outs, calls, strict=True)]
+            return _typed(low, Relation(sessions.step, (*sessions.columns, *shown)), len(keys))
+    spread = None
+    if all(f.kind == "rows" for f in feeds_for(aggs, low.builder.shape(source.step).append_only)):
+        source, spread = time_window.in_latest(low, source, dict(zip(keys, groups, strict=True)), read)
+    rows = low.compute(source, wanted, "arguments")
+    if always:
+        rows = with_nothing(low, rows)
+    feeds = together.feeds(feeds_for(aggs, low.builder.shape(rows.step).append_only))
+    closes = closing(low, keys, rows.step)
+    inputs = []
+    for feed in feeds:
+        if feed.kind != "distinct":
+            inputs.append(rows.step)
+            continue
+        value = together.of(feed)
+        if value is not None:
+            inputs.append(low.add(value.operator(keys), (rows.step,), "distinct", early=closes is not None))
+            continue
+        assert feed.column is not None
+        given = low.add(Filter(f"{quoted(feed.column)} IS NOT NULL"), (rows.step,), "given")
+        columns = tuple(dict.fromkeys((*keys, feed.column)))
+        inputs.append(low.add(Distinct(columns), (given,), "distinct", early=closes is not None))
+    operator = Aggregate(tuple(keys), tuple(aggs), feeds, closes, spread=spread)
+    step = low.add(operator, tuple(inputs), "group")
+    made = [StepColumn(n, type_of(g)) for n, g in zip(keys, groups, strict=True)]
+    made += [StepColumn(n, type_text(c["return_type"])) for n, c in zip(outs, calls, strict=True)]
+    return _typed(low, Relation(step, tuple(made)), len(keys))
+
+
+def _typed(low: Lowering, found: Relation, keys: int) -> Relation:
+    """Cast aggregates to the types that SQL defines, where accumulators return others."""
+    schema = low.builder.shape(found.step).schema
+    wanted, changed = [], False
+    for number, column in enumerate(found.columns):
+        bare = quoted(column.name)
+        if number < keys:
+            wanted.append((column.name, bare, column.type))
+            continue
+        cast = f"CAST({bare} AS {column.type})"
+        kind = compile_expressions(schema, {"x": cast}).field("x").type
+        if kind == schema.field(column.name).type:
+            wanted.append((column.name, bare, column.type))
+        else:
+            wanted.append((column.name, cast, column.type))
+            changed = True
+    return low.compute(found, wanted, "typed") if changed else found
+
+
+def with_nothing(low: Lowering, rows: Relation) -> Relation:
+    """Return the rows and one more row whose values are all NULL."""
+    listed = ", ".join(f"CAST(NULL AS {c.type}) AS {quoted(c.name)}" for c in rows.columns)
+    nothing = constant(low, f"select {listed}", rows.names, [c.type for c in rows.columns])
+    schema = low.builder.shape(rows.step).schema
+    if low.builder.shape(nothing.step).schema != schema:
+        nothing = low.compute(
+            nothing, [(c.name, f"CAST({quoted(c.name)} AS {c.type})", c.type) for c in rows.columns]
+        )
+    return Relation(low.add(Union(), (rows.step, nothing.step), "always"), rows.columns)
+
+
+def _by_query(low: Lowering, source: Relation, groups: Sequence[Json], calls: Sequence[Json]) -> Relation:
+    """Compute any aggregate: store the rows of each group, and recompute a group when one of them changes."""
+    keys = fresh_names(_names(groups, "group"))
+    wanted = [(n, bare(g, source), type_of(g)) for n, g in zip(keys, groups, strict=True)]
+    taken = list(keys)
+
+    made_of: dict[str, StepColumn] = {}
+
+    def column(node: Json, base: str) -> StepColumn:
+        text = render(node, source.columns)
+        if text not in made_of:
+            (name,) = fresh_names([base], taken)
+            taken.append(name)
+            wanted.append((name, text, type_of(node)))
+            made_of[text] = StepColumn(name, type_of(node))
+        return made_of[text]
+
+    (live,) = fresh_names([LIVE], taken)
+    taken.append(live)
+    wanted.append((live, "1", "INTEGER"))
+    outs = fresh_names([c.get("alias") or c["qname"]["path"][-1] for c in calls], taken)
+    taken += outs
+    texts = []
+    for out, call in zip(outs, calls, strict=True):
+        text = as_stored(_call(call, column, live), type_text(call["return_type"]))
+        texts.append(f"{text} AS {quoted(out)}")
+    rows = low.compute(source, wanted, "arguments")
+    if not groups:
+        rows = with_nothing(low, rows)
+    listed = [f"{quoted(k)}" for k in keys]
+    grouped = f" GROUP BY {', '.join(listed)}" if listed else ""
+    sql = f"select {', '.join([*listed, *texts])} from input{grouped}"
+    step = low.add(PerKey(tuple(keys), sql=sql, passes=tuple(keys)), (rows.step,), "group")
+    made = [StepColumn(n, type_of(g)) for n, g in zip(keys, groups, strict=True)]
+    made += [StepColumn(n, type_text(c["return_type"])) for n, c in zip(outs, calls, strict=True)]
+    return Relation(step, tuple(made))
+
+
+def _call(call: Json, column: Callable[[Json, str], StepColumn], live: str) -> str:
+    """Render one aggregate call over columns that `column` creates."""
+    name = call["qname"]["path"][-1]
+    if name.startswith("reservoir"):
+        refuse(call, "draws rows by chance, and gives another value every time", "use quantile_cont")
+    filters = [f"{quoted(live)} IS NOT NULL"]
+    if call.get("filter"):
+        filters.append(column(call["filter"], "filter").sql)
+    parts = []
+    for child in call["children"]:
+        constant_text = None if list(references(child)) else render(child, ())
+        parts.append(constant_text if constant_text is not None else column(child, "argument").sql)
+    word = "DISTINCT " if call.get("aggregate_type") == "DISTINCT" else ""
+    orders = (call.get("order_bys") or {}).get("orders") or []
+    orders = [o for o in orders if list(references(o["expression"]))]  # ordering by a constant has no effect
+    by = ""
+    if orders:
+        by = " ORDER BY " + ", ".join(f"{column(o['expression'], 'by').sql} {direction(o)}" for o in orders)
+    inner = "*" if name == "count_star" else ", ".join(parts)
+    shown = "count" if name == "count_star" else name
+    return f"{quoted(shown)}({word}{inner}{by}) FILTER (WHERE {' AND '.join(filters)})"

@@ -1,0 +1,1 @@
+"""SELECT: DuckDB over the rows of committed epochs."""

@@ -1,0 +1,351 @@
+"""A DuckDB database with the rows of a pond, for one statement.
+
+Law: it reads no files, no network and no Python variables.
+A statement can name only what was registered for it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from millpond.clock import Clock, SystemClock
+from millpond.kernels.duck import Equipment, connect, handed, stop_if_asked
+from millpond.kernels.expressions import storable_text
+from millpond.plan.objects import SqlColumn, SqlObject
+from millpond.sql.binding.bind import told
+from millpond.sql.binding.now import macros, may_read_clock
+from millpond.sql.binding.types import quoted, restored
+from millpond.sql.lowering.expressions import StepColumn
+from millpond.sql.reads.lazy_columns import LazyRows
+from millpond.sql.reads.limits import BATCH_ROWS, ReadLimits, limited, out_of_memory, taken
+from millpond.sql.text.column_definitions import PROCTIME
+
+PLACE = "__place"  # the number of a row in the table that a statement changes
+
+
+SMALL = 10_000  # up to this many rows are passed in full: finding out which are needed would cost more
+CACHED_MAX = 256  # relations that stay registered between statements; no such statement names as many
+
+
+# The relations that a query names, with the rows of each that it can need; None for a plain view.
+Relations = Sequence[tuple[SqlObject, pa.Table | LazyRows | None]]
+
+
+class ReplaceableRows:
+    """An Arrow table under one name in DuckDB, always read in full; its rows can be replaced."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self.put(rows)
+
+    def put(self, rows: pa.Table) -> None:
+        self._rows = handed(rows)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._rows.schema
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._rows.__arrow_c_stream__()
+
+    def __arrow_c_schema__(self) -> object:
+        return self._rows.schema.__arrow_c_schema__()
+
+
+class Scratch:
+    def __init__(
+        self, threads: int = 1, clock: Clock | None = None, limits: ReadLimits | None = None
+    ) -> None:
+        self._con = connect(
+            {
+                "threads": threads,
+                "autoinstall_known_extensions": False,
+                "autoload_known_extensions": False,
+                "enable_external_access": False,
+                "python_enable_replacements": False,
+            }
+        )
+        self._con.execute("set errors_as_json = true")
+        self._con.execute("set timezone = 'UTC'")
+        if limits is not None:
+            limits.set_for(self._con)
+        self._con.execute("set lock_configuration = true")
+        self._con.execute("create macro proctime() as now()")
+        self._clock = clock or SystemClock()
+        self._now_us: int | None = None  # the statement's time, if it is fixed
+        self._clock_set = False  # are the clock functions defined for this statement?
+        self._lock = threading.RLock()
+        self._made: list[tuple[str, str]] = []
+        self._named = 0
+        self._equipment = Equipment(self._con)
+        self._lazy: list[LazyRows] = []
+
+    @contextmanager
+    def for_statement(self, now_us: int | None = None) -> Iterator[Scratch]:
+        """Use the database for one statement with the time `now_us`; then drop what was registered."""
+        with self._lock:
+            self._now_us, self._clock_set = now_us, False
+            self._equipment.refresh()
+            try:
+                yield self
+            finally:
+                self._end()
+
+    def close(self) -> None:
+        with self._lock:
+            self._equipment.release()
+            self._con.close()
+
+    def _end(self) -> None:
+        self._drop(self._made)
+        self._made, self._lazy = [], []
+
+    def _drop(self, made: Sequence[tuple[str, str]]) -> None:
+        for kind, name in reversed(made):
+            if kind == "rows":
+                self._con.unregister(name)
+            else:
+                self._con.execute(f"drop {kind} if exists {quoted(name)} cascade")
+
+    def run(self, sql: str, params: Any = None, shown: str | None = None, before: int = 0) -> Any:
+        """Run a statement on the connection; an error points into `shown`, the text that the user wrote."""
+        try:
+            return self._con.execute(sql, params) if params else self._con.execute(sql)
+        except duckdb.Error as error:
+            stop_if_asked(error)
+            raise told(error, shown if shown is not None else sql, before) from error
+
+    def arrow(self, sql: str, shown: str | None = None) -> pa.Table:
+        return self.query(sql, shown=shown)[1]
+
+    def query(
+        self, sql: str, params: Any = None, shown: str | None = None, limits: ReadLimits | None = None
+    ) -> tuple[list[tuple[str, str]], pa.Table]:
+        """Return the names and logical types of the columns, and the rows; enforce `limits` if passed."""
+        self._set_clock(sql)
+
+        def answered() -> tuple[list[tuple[str, str]], pa.Table]:
+            if limits is None:
+                found = self._con.sql(sql, params=params or None)
+                names = [(n, str(t)) for n, t in zip(found.columns, found.types, strict=True)]
+                return names, found.to_arrow_table()
+            # The same as a relation's to_arrow_reader.  A relation would also parse and bind the text to know
+            # its columns, which takes a fifth of the time of a point lookup.
+            result = self._con._submit(sql, params or None, "stream", BATCH_ROWS)
+            names = [(column[0], str(column[1])) for column in result.description]
+            return names, taken(result.arrow_reader(), limits)
+
+        try:
+            if limits is None:
+                return answered()
+            return limited(self._con, limits, answered)
+        except Exception as error:
+            for shown_rows in self._lazy:  # the query did not fail, but reading rows for it did
+                if shown_rows.failure is not None:
+                    raise shown_rows.failure from None
+            if not isinstance(error, duckdb.Error):
+                raise
+            stop_if_asked(error)
+            if limits is not None and (lacking := out_of_memory(error, limits)) is not None:
+                raise lacking from error
+            raise told(error, shown if shown is not None else sql) from error
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """A transaction: an exception undoes all changes inside."""
+        self._con.execute("begin")
+        try:
+            yield
+        except BaseException:
+            self._con.execute("rollback")
+            raise
+        self._con.execute("commit")
+
+    # -- relations ------------------------------------------------------------------
+
+    def rows(self, rows: pa.Table | LazyRows | ReplaceableRows, name: str | None = None) -> str:
+        self._named += 1
+        name = name or f"rows_{self._named}"
+        if isinstance(rows, LazyRows):
+            self._lazy.append(rows)
+            self._con.register(name, rows)
+        elif isinstance(rows, ReplaceableRows):
+            self._con.register(name, rows)
+        else:
+            self._con.register(name, handed(rows) if rows.num_rows > SMALL else ReplaceableRows(rows))
+        self._made.append(("rows", name))
+        return name
+
+    def relation(self, found: SqlObject, rows: pa.Table | LazyRows) -> None:
+        """Register stored rows under the name of their relation, with their logical types."""
+        self._relation(found, rows if isinstance(rows, LazyRows) else rows.select(_held(found)))
+
+    def _relation(self, found: SqlObject, rows: pa.Table | LazyRows | ReplaceableRows) -> None:
+        """Do the same for rows that have exactly the columns of the relation."""
+        if not any(restored(c.type) or c.held != c.name for c in found.columns):
+            self.rows(rows, found.name)
+            return
+        listed = ", ".join(f"{_as_shown(c)} AS {quoted(c.name)}" for c in found.columns)
+        self.view(found.name, f"select {listed} from {self.rows(rows)}")
+
+    def _set_clock(self, sql: str) -> None:
+        """Define the clock functions that a statement calls, so that they return its time."""
+        if self._clock_set or not may_read_clock(sql):
+            return
+        now_us = self._clock.now_us() if self._now_us is None else self._now_us
+        for statement in macros(f"make_timestamptz({now_us})"):
+            self._con.execute(statement)
+        self._clock_set = True
+
+    def view(self, name: str, sql: str) -> None:
+        self._set_clock(sql)
+        self.run(f"create view {quoted(name)} as {sql}")
+        self._made.append(("view", name))
+
+    def table(
+        self,
+        found: SqlObject,
+        rows: pa.Table | None = None,
+        *,
+        key: bool = False,
+        places: bool = False,
+        defaults: bool = True,
+    ) -> None:
+        """Create a table that can be changed; with `places` each row has its position in `rows`."""
+        listed = [_defined(c, defaults) for c in found.columns if c.generated != PROCTIME]
+        if places:
+            listed.append(f"{quoted(PLACE)} BIGINT DEFAULT -1")
+        if key and found.key:
+            listed.append(f"PRIMARY KEY ({', '.join(quoted(k) for k in found.key)})")
+        self._set_clock(" ".join(listed))
+        self.run(f"create table {quoted(found.name)} ({', '.join(listed)})")
+        self._made.append(("table", found.name))
+        if rows is not None and rows.num_rows:
+            held = [c for c in found.columns if c.generated is None]
+            wanted = ", ".join(StepColumn(c.held, c.type).sql for c in held)
+            place = ""
+            if places:
+                rows = rows.append_column(PLACE, pa.array(range(rows.num_rows), pa.int64()))
+                place = f", {quoted(PLACE)}"
+            into = f"{quoted(found.name)} ({', '.join(quoted(c.name) for c in held)}{place})"
+            self.run(f"insert into {into} select {wanted}{place} from {self.rows(rows)}")
+
+
+@dataclass(frozen=True)
+class _CachedRelation:
+    columns: tuple[SqlColumn, ...]
+    feed: ReplaceableRows
+    made: tuple[tuple[str, str], ...]
+
+
+class CachedScratch(Scratch):
+    """Keeps relations registered between statements, but their rows only during one statement.
+
+    Registering a relation costs more than a point lookup in it.  A statement must name only relations that
+    were registered for it: any other might be an old one without rows.
+    """
+
+    def __init__(
+        self, threads: int = 1, clock: Clock | None = None, limits: ReadLimits | None = None
+    ) -> None:
+        super().__init__(threads, clock, limits)
+        self._kept: dict[str, _CachedRelation] = {}  # by name in lower case
+        self._shown: set[str] = set()  # for the current statement
+
+    def relation(self, found: SqlObject, rows: pa.Table | LazyRows) -> None:
+        assert isinstance(rows, pa.Table)
+        name, rows = found.name.lower(), rows.select(_held(found))
+        kept = self._kept.get(name)
+        if kept is not None and (kept.columns != found.columns or kept.feed.schema != rows.schema):
+            self._let_go(name)
+            kept = None
+        if kept is None:
+            kept = self._keep(name, found, ReplaceableRows(rows))
+        self._shown.add(name)
+        kept.feed.put(rows)
+
+    def _keep(self, name: str, found: SqlObject, feed: ReplaceableRows) -> _CachedRelation:
+        if len(self._kept) >= CACHED_MAX:
+            self._let_go(next(n for n in self._kept if n not in self._shown))
+        try:
+            self._relation(found, feed)
+            kept = self._kept[name] = _CachedRelation(found.columns, feed, tuple(self._made))
+        except BaseException:
+            self._drop(self._made)
+            raise
+        finally:
+            self._made = []
+        return kept
+
+    def _let_go(self, name: str) -> None:
+        self._drop(self._kept.pop(name).made)
+
+    def _end(self) -> None:
+        for name in self._shown:
+            feed = self._kept[name].feed
+            feed.put(feed.schema.empty_table())
+        self._shown.clear()
+
+
+def may_cache(named: frozenset[str], shown: Relations) -> bool:
+    """Can a query run in a `CachedScratch`?  It must read few rows, and name only relations in `shown`."""
+    known = {found.name.lower() for found, _ in shown}
+    return (
+        0 < len(shown) < CACHED_MAX
+        and all(isinstance(rows, pa.Table) and rows.num_rows <= SMALL for _, rows in shown)
+        and all(name.lower() in known for name in named)
+    )
+
+
+def _held(found: SqlObject) -> list[str]:
+    return [c.held for c in found.columns]
+
+
+def _as_shown(column: SqlColumn) -> str:
+    """Render a column in its logical type.
+
+    DuckDB converts a decimal to a wide integer with a 128-bit division, eight times slower than this way.
+    """
+    if column.type != "HUGEINT":
+        return StepColumn(column.held, column.type).sql
+    name = quoted(column.held)
+    return f"coalesce(TRY_CAST({name} AS DECIMAL(18,0))::BIGINT::HUGEINT, CAST({name} AS HUGEINT))"
+
+
+def _defined(column: SqlColumn, defaults: bool) -> str:
+    text = f"{quoted(column.name)} {column.type}"
+    if column.generated is not None:
+        return f"{text} GENERATED ALWAYS AS ({column.generated})"  # can be read, never written
+    if column.required:
+        text += " NOT NULL"
+    if defaults and column.default is not None:
+        text += f" DEFAULT ({column.default})"
+    return text
+
+
+def returned(columns: Sequence[SqlColumn]) -> str:
+    """Render the RETURNING list that gives rows in their stored types and names."""
+    parts = []
+    for c in columns:
+        value = quoted(c.name) if c.generated is None else f"CAST(({c.generated}) AS {c.type})"
+        if restored(c.type):
+            value = f"CAST({value} AS {storable_text(c.type.replace('INTERVAL', 'VARCHAR'))})"
+        parts.append(f"{value} AS {quoted(c.held)}")
+    return ", ".join(parts)
+
+
+_OWN = threading.local()
+
+
+def thread_scratch() -> Scratch:
+    """The database of the current thread."""
+    found: Scratch | None = getattr(_OWN, "scratch", None)
+    if found is None:
+        found = _OWN.scratch = Scratch()
+    return found

@@ -1,1 +1,0 @@
-"""One rule for each kind of node in DuckDB's bound plan; `table` lists them."""

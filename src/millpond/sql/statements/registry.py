@@ -1,0 +1,109 @@
+"""Finds the module that runs a statement, by its first words."""
+
+from __future__ import annotations
+
+from millpond.errors import InvalidError
+from millpond.sql.dml import delete, insert, update
+from millpond.sql.refusal import OTHER_VERBS
+from millpond.sql.statements import (
+    alter,
+    create_function,
+    create_index,
+    create_savepoint,
+    create_sink,
+    create_source,
+    create_table,
+    create_view,
+    describe,
+    drop,
+    explain,
+    flush,
+    select,
+    show,
+    show_jobs,
+    subscribe,
+)
+from millpond.sql.statements.statement import Statement, defining, reading
+from millpond.sql.text.parse import SqlFragment, near_miss
+
+_CREATE = {
+    ("TABLE",): create_table.run,
+    ("SOURCE",): create_source.run,
+    ("VIEW",): create_view.run,
+    ("MATERIALIZED", "VIEW"): create_view.run_materialized,
+    ("SINK",): create_sink.run,
+    ("INDEX",): create_index.run,
+    ("FUNCTION",): create_function.run,
+    ("MACRO",): create_function.run,
+}
+_DROP = {
+    ("TABLE",): "table",
+    ("SOURCE",): "source",
+    ("VIEW",): "view",
+    ("MATERIALIZED", "VIEW"): "materialized view",
+    ("SINK",): "sink",
+    ("INDEX",): "index",
+    ("FUNCTION",): "function",
+    ("MACRO",): "function",
+}
+_OTHERS = {
+    "SELECT": Statement(select.run),
+    "WITH": Statement(select.run),
+    "VALUES": Statement(select.run),
+    "FROM": Statement(select.run),
+    "(": Statement(select.run),
+    "INSERT": Statement(insert.run),
+    "UPDATE": Statement(update.run),
+    "DELETE": Statement(delete.run),
+    "FLUSH": reading(1, flush.run, outside_lock=True),
+    "SUBSCRIBE": reading(1, subscribe.run),
+    "EXPLAIN": reading(1, explain.run),
+    "DESCRIBE": reading(1, describe.run),
+    "DESC": reading(1, describe.run),
+    "SHOW": reading(1, show.run),
+}
+VERBS = ("CREATE", "DROP", "ALTER", *(v for v in _OTHERS if v.isalpha()))
+
+
+def find(fragment: SqlFragment) -> Statement:
+    """Return the kind of statement of a text."""
+    first = fragment.word(0)
+    if first == "CREATE":
+        return _create(fragment)
+    if first == "DROP":
+        if fragment.has(1, "SAVEPOINT"):
+            return reading(2, create_savepoint.run_drop)
+        for words, kind in _DROP.items():
+            if fragment.has(1, *words):
+                return defining(1 + len(words), drop.run_for(kind))
+        fragment.fail("DROP of what?", 1, f"one of {', '.join(' '.join(w) for w in _DROP)} or SAVEPOINT")
+    if first == "ALTER":
+        return defining(1, alter.run)
+    if fragment.has(0, "SHOW", "JOBS"):
+        return reading(2, show_jobs.run, independent=True)
+    known = _OTHERS.get(first)
+    if known is not None:
+        return known
+    if first in OTHER_VERBS:
+        fragment.fail(f"{first} is not supported", 0, OTHER_VERBS[first])
+    try:
+        fragment.fail(
+            f"no statement begins with {fragment.tokens[0].text}", 0, near_miss(first or "?", VERBS)
+        )
+    except InvalidError as error:
+        if error.hint is None:
+            error.hint = f"statements are {', '.join(VERBS)}"
+        raise
+    raise AssertionError
+
+
+def _create(fragment: SqlFragment) -> Statement:
+    replace = fragment.has(1, "OR", "REPLACE")
+    at = 3 if replace else 1
+    if fragment.has(at, "SAVEPOINT"):
+        return reading(at + 1, create_savepoint.run)
+    for words, run in _CREATE.items():
+        if fragment.has(at, *words):
+            return defining(at + len(words), run(replace))
+    fragment.fail("CREATE of what?", at, f"one of {', '.join(' '.join(w) for w in _CREATE)} or SAVEPOINT")
+    raise AssertionError

@@ -1,0 +1,452 @@
+"""Splits a text into statements, and parses the clauses that are Millpond's own.
+
+sqlglot's tokenizer separates words, string literals and comments.  Text that DuckDB can
+parse is passed on unchanged, so that its messages point into the user's text; anything
+else, and every other dialect, is translated first.
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import re
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import duckdb
+import sqlglot
+from sqlglot import ErrorLevel, Token, TokenType
+from sqlglot.dialects.postgres import Postgres
+from sqlglot.errors import SqlglotError
+
+from millpond.errors import InvalidError
+from millpond.kernels.duck import connect
+from millpond.kernels.expressions import picture
+from millpond.sql.binding.bind import told
+from millpond.sql.binding.types import CLOSED
+from millpond.sql.refusal import pointing
+from millpond.sql.text.memoized_text import of_short_texts
+from millpond.sql.text.time_windows import as_plain_sql
+from millpond.sql.text.with_ties import without_ties
+from millpond.valid_text import require_text
+
+OWN = ("postgres", "duckdb")  # dialects whose text DuckDB tries unchanged
+
+
+@dataclass(frozen=True)
+class SqlFragment:
+    """Consecutive tokens of a text; positions refer to that text."""
+
+    text: str
+    tokens: tuple[Token, ...]
+    dialect: str = "postgres"
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def start(self) -> int:
+        return self.tokens[0].start if self.tokens else len(self.text)
+
+    @property
+    def sql(self) -> str:
+        """The text of the tokens as written, including what is between them."""
+        return self.text[self.start : self.tokens[-1].end + 1] if self.tokens else ""
+
+    def word(self, place: int) -> str:
+        """Return a token in upper case; "" for string literals, quoted names, and beyond the end."""
+        return self.words[place] if 0 <= place < len(self.tokens) else ""
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """All words, computed once: a text may have tens of thousands of values."""
+        quoted = (TokenType.STRING, TokenType.IDENTIFIER)
+        return tuple("" if t.token_type in quoted else t.text.upper() for t in self.tokens)
+
+    def has(self, place: int, *words: str) -> bool:
+        return all(self.word(place + n) == word for n, word in enumerate(words))
+
+    def part(self, start: int, stop: int | None = None) -> SqlFragment:
+        return replace(self, tokens=self.tokens[start:stop])
+
+    def find(self, *words: str, start: int = 0) -> int | None:
+        """Return the first place of these words outside all brackets."""
+        if words[0] not in self.words:
+            return None
+        return next((n for n in self.outside(start) if self.has(n, *words)), None)
+
+    def outside(self, start: int = 0, *, types: bool = False) -> Iterator[int]:
+        """Yield the places outside all brackets; with `types` also outside those of struct<…> and similar."""
+        depth = angles = 0
+        for place in range(start, len(self.tokens)):
+            kind, word = self.tokens[place].token_type, self.word(place)
+            if kind in _CLOSING:
+                depth -= 1
+            elif angles and word and not word.strip(">"):
+                angles = max(0, angles - len(word))
+            if depth == 0 and angles == 0:
+                yield place
+            if kind in _OPENING:
+                depth += 1
+            elif types and word == "<" and self.word(place - 1) in _NESTED:
+                angles += 1
+
+    def bracket(self, place: int) -> tuple[SqlFragment, int]:
+        """Return what is inside the brackets that open here, and the place after them."""
+        if self.word(place) != "(":
+            self.fail("a bracket should open here", place)
+        depth = 0
+        for n in range(place, len(self.tokens)):
+            depth += (self.tokens[n].token_type in _OPENING) - (self.tokens[n].token_type in _CLOSING)
+            if depth == 0:
+                return self.part(place + 1, n), n + 1
+        self.fail("the bracket that opens here is never closed", place)
+        raise AssertionError
+
+    def split(self, *, types: bool = False) -> list[SqlFragment]:
+        """Split at commas; with `types` not at commas inside struct<…> and similar."""
+        cuts = [n for n in self.outside(types=types) if self.tokens[n].token_type is TokenType.COMMA]
+        edges = [-1, *cuts, len(self.tokens)]
+        return [self.part(a + 1, b) for a, b in itertools.pairwise(edges)]
+
+    def rewritten(self, edits: Iterable[tuple[int, int, str]]) -> SqlFragment:
+        """Replace sections of the text: (start, end, new text) of each, in order."""
+        text, at = "", self.start
+        for start, end, fresh in edits:
+            text += self.text[at:start] + fresh
+            at = end
+        text += self.text[at : self.tokens[-1].end + 1]
+        return SqlFragment(text, tokens_of(text, self.dialect), self.dialect)
+
+    def fail(self, message: str, place: int = 0, hint: str | None = None) -> None:
+        token = self.tokens[place] if 0 <= place < len(self.tokens) else None
+        if token is not None:
+            at = (
+                len(self.text[: token.start].encode()),
+                len(self.text[token.start : token.end + 1].encode()),
+            )
+        else:
+            last = self.tokens[-1].end + 1 if self.tokens else len(self.text)
+            at = (len(self.text[:last].encode()), 1)
+        raise InvalidError(message, detail="in the statement\n" + picture(self.text, at), hint=hint)
+
+
+_NESTED = ("STRUCT", "ROW", "ARRAY", "LIST", "MAP")  # types that may have angle brackets
+_OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
+_CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
+
+
+def statements(text: str, dialect: str) -> list[SqlFragment]:
+    """Split a text into statements.
+
+    >>> [s.sql for s in statements("select 1; -- done; \\nselect ';' ;", "postgres")]
+    ['select 1', "select ';'"]
+    """
+    tokens = tokens_of(require_text(text, "the SQL"), dialect)
+    found: list[SqlFragment] = []
+    edges = [n for n, t in enumerate(tokens) if t.token_type is TokenType.SEMICOLON]
+    for a, b in zip([-1, *edges], [*edges, len(tokens)], strict=True):
+        if words := tokens[a + 1 : b]:
+            found.append(SqlFragment(text, words, dialect))
+    return found
+
+
+@of_short_texts
+def tokens_of(text: str, dialect: str) -> tuple[Token, ...]:
+    """Split a text into tokens.
+
+    sqlglot does not tokenize what follows some verbs, and joins words that belong together; both are undone.
+    """
+    try:
+        found = list(sqlglot.tokenize(text, read=dialect))
+    except ValueError as error:
+        if isinstance(error, SqlglotError):
+            raise InvalidError("this is not SQL", detail=_where(text)) from None
+        known = sorted(
+            d for d, c in sqlglot.Dialect.classes.items() if d and c.__module__.startswith("sqlglot.")
+        )
+        near = difflib.get_close_matches(dialect, known, 1)
+        raise InvalidError(
+            f"no SQL dialect named {dialect!r}",
+            detail=f"dialects are {', '.join(known)}",
+            hint=f"did you mean {near[0]!r}?" if near else None,
+        ) from error
+    except SqlglotError:
+        raise InvalidError("a text or a name in quotes is never closed", detail=_where(text)) from None
+    for n, token in enumerate(found):
+        first = n == 0 or found[n - 1].token_type is TokenType.SEMICOLON
+        if first and token.token_type in _SWALLOWING and n + 1 < len(found):
+            behind = token.end + 1
+            rest = tokens_of("x" + text[behind:], dialect)[1:]  # after another word everything is tokenized
+            found = [*found[: n + 1], *(_moved(t, behind - 1) for t in rest)]
+            break
+    return tuple(w for token in found for w in ((token,) if " " not in token.text else _single(token, text)))
+
+
+def _where(text: str) -> str:
+    """Show the position of the unclosed quote; sqlglot's own message might show a secret."""
+    last = None
+    for found in _QUOTED.finditer(text):
+        last = found if found["open"] else None
+    at = None if last is None else (len(text[: last.start()].encode()), 1)
+    return "in the statement\n" + picture(text, at)
+
+
+# Quoted text and comments; the last one may be unclosed.
+_QUOTED = re.compile(
+    r"""--[^\n]*|/\*.*?(?:\*/|\Z)|'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(\w*)\$.*?\$\1\$|(?P<open>['"]|\$\w*\$).*\Z""",
+    re.DOTALL,
+)
+_SWALLOWING = (TokenType.COMMAND, TokenType.SHOW, TokenType.EXECUTE, TokenType.FETCH, TokenType.RENAME)
+
+
+def _moved(token: Token, by: int) -> Token:
+    return Token(token.token_type, token.text, token.line, token.col, token.start + by, token.end + by)
+
+
+def _single(token: Token, text: str) -> Iterator[Token]:
+    quoted = token.token_type in (TokenType.STRING, TokenType.IDENTIFIER)
+    if quoted or " " not in token.text or not token.text.replace(" ", "").isalpha():
+        yield token
+        return
+    for match in re.finditer(r"\w+", text[token.start : token.end + 1]):
+        start = token.start + match.start()
+        yield Token(TokenType.VAR, match[0], token.line, token.col, start, start + len(match[0]) - 1)
+
+
+class Words:
+    """A cursor that reads a fragment from left to right."""
+
+    def __init__(self, fragment: SqlFragment, at: int = 0) -> None:
+        self.fragment = fragment
+        self.at = at
+
+    @property
+    def over(self) -> bool:
+        return self.at >= len(self.fragment)
+
+    @property
+    def rest(self) -> SqlFragment:
+        return self.fragment.part(self.at)
+
+    def take(self, *words: str) -> bool:
+        """Skip these words if they are next."""
+        if not self.fragment.has(self.at, *words):
+            return False
+        self.at += len(words)
+        return True
+
+    def need(self, *words: str) -> None:
+        if not self.take(*words):
+            self.fail(f"{' '.join(words)} should stand here")
+
+    def name(self, what: str = "name") -> str:
+        """Read an identifier: quoted, or a plain word; `main.x` is `x`."""
+        if self.over:
+            self.fail(f"the {what} is missing")
+        token = self.fragment.tokens[self.at]
+        plain = token.text[:1].isalpha() or token.text[:1] == "_"
+        if token.token_type is not TokenType.IDENTIFIER and (
+            token.token_type is TokenType.STRING or not plain
+        ):
+            self.fail(f"the {what} should stand here")
+        if not token.text:
+            self.fail(f"the {what} is empty")
+        self.at += 1
+        if self.fragment.word(self.at) == ".":
+            self.at += 1
+            return self.name(what)
+        return str(token.text)
+
+    def number(self) -> int:
+        token = None if self.over else self.fragment.tokens[self.at]
+        if token is None or not token.text.isdecimal():
+            self.fail("a number should stand here")
+            raise AssertionError
+        self.at += 1
+        return int(token.text)
+
+    def text(self) -> str:
+        """Read an option value: a string literal, a number or a word."""
+        if self.over:
+            self.fail("a value should stand here")
+        token = self.fragment.tokens[self.at]
+        self.at += 1
+        if token.text == "-" and not self.over:
+            return "-" + self.text()
+        return str(token.text)
+
+    def names(self) -> list[str]:
+        """Read `(a, b, …)`; each name may occur once."""
+        inner, self.at = self.fragment.bracket(self.at)
+        found: list[str] = []
+        for number, part in enumerate(inner.split()):
+            if not part.tokens:
+                commas = [n for n in inner.outside() if inner.word(n) == ","]
+                side = "follows" if number == len(commas) else "is before"
+                inner.fail(
+                    f"no name {side} this comma", commas[min(number, len(commas) - 1)] if commas else 0
+                )
+            name = Words(part).only_name()
+            if name.lower() in (other.lower() for other in found):
+                part.fail(f"column {name!r} is there twice")
+            found.append(name)
+        return found
+
+    def only_name(self) -> str:
+        found = self.name()
+        self.end()
+        return found
+
+    def if_not_exists(self) -> bool:
+        return self.take("IF", "NOT", "EXISTS")
+
+    def if_exists(self) -> bool:
+        return self.take("IF", "EXISTS")
+
+    def end(self) -> None:
+        if not self.over:
+            self.fail("nothing more should stand here")
+
+    def fail(self, message: str, hint: str | None = None) -> None:
+        self.fragment.fail(message, self.at, hint)
+
+
+def readable(fragment: SqlFragment) -> str:
+    """Return the text of a query or change as DuckDB can parse it, unchanged where possible."""
+    return readable_text(fragment.sql, fragment.dialect)
+
+
+@of_short_texts
+def readable_text(sql: str, dialect: str) -> str:
+    try:
+        return _readable_text(sql, dialect)
+    except InvalidError:
+        _refuse_as_of(sql, dialect)
+        raise
+
+
+def _refuse_as_of(sql: str, dialect: str) -> None:
+    """Refuse AS OF: only SELECT reads older epochs, and it removes its AS OF clauses before this."""
+    fragment = SqlFragment(sql, tokens_of(sql, dialect), dialect)
+    for place in range(len(fragment)):
+        for word in ("EPOCH", "SAVEPOINT"):
+            if fragment.has(place, "AS", "OF", word):
+                start, end = fragment.tokens[place].start, fragment.tokens[place + 2].end + 1
+                at = (len(sql[:start].encode()), end - start)
+                hint = f"SELECT … AS OF {word} reads an older epoch; pond.fork(path, epoch=…) starts from one"
+                raise pointing(
+                    f"AS OF {word} is only for SELECT: views and changes read the newest rows", sql, at, hint
+                )
+
+
+def _readable_text(sql: str, dialect: str) -> str:
+    from millpond.sql.text.angle_types import without_angles  # imports this module
+    from millpond.sql.text.column_definitions import type_of
+    from millpond.sql.text.dialects import named_values, translated
+
+    failed: duckdb.Error | None = None
+    parsed = sql = named_values(sql, dialect)
+    if dialect in OWN:
+        failed = _syntax_error(sql)
+        if failed is None:
+            return sql
+        sql = without_angles(sql, dialect, type_of)
+        if sql != parsed and (failed := _syntax_error(sql)) is None:
+            return sql
+        plain = as_plain_sql(sql)  # a window's time column may have a name that DuckDB reserves, such as `at`
+        if plain != sql and _syntax_error(plain) is None:
+            return plain
+        if _lacks_a_value(sql, dialect):
+            raise told(failed, sql)
+        parsed = plain  # sqlglot cannot read SESSION(…) in FROM
+    else:
+        without_angles(sql, dialect, type_of)  # refuses types that sqlglot would misread
+    try:
+        made = _from_own(parsed) if dialect in OWN else translated(sql, dialect)
+    except InvalidError:
+        raise
+    except Exception as error:  # on invalid text sqlglot can also fail with unexpected exceptions
+        if failed is not None:
+            raise told(failed, sql) from error
+        raise InvalidError("this is not SQL", detail=_place(error, sql)) from error
+    if len(made) != 1:
+        raise InvalidError("one statement is needed", detail=f"there are {len(made)}")
+    again = _syntax_error(made[0])
+    if again is not None:
+        raise told(failed or again, sql if failed else made[0])
+    return str(made[0])
+
+
+def _lacks_a_value(sql: str, dialect: str) -> bool:
+    """Is a value missing before a comma?  sqlglot would ignore the comma."""
+    kinds = [t.token_type for t in tokens_of(sql, dialect)]
+    before = (TokenType.COMMA, TokenType.L_PAREN)
+    return any(a in before and b is TokenType.COMMA for a, b in itertools.pairwise(kinds))
+
+
+class _Own(Postgres):
+    """PostgreSQL's syntax with DuckDB's semantics."""
+
+    NULL_ORDERING = "nulls_are_last"
+    TYPED_DIVISION = False
+
+
+def _from_own(sql: str) -> list[str]:
+    trees = sqlglot.parse(sql, read=_Own)
+    return [without_ties(tree).sql("duckdb", unsupported_level=ErrorLevel.RAISE) for tree in trees if tree]
+
+
+@of_short_texts
+def reads_only(sql: str) -> bool:
+    """Is a text that DuckDB can parse a single query?"""
+    found = parser().extract_statements(sql)
+    return len(found) == 1 and found[0].type == duckdb.StatementType.SELECT
+
+
+def _syntax_error(sql: str) -> duckdb.Error | None:
+    try:
+        parser().extract_statements(sql)
+    except duckdb.Error as error:
+        return error
+    return None
+
+
+_OWN = threading.local()
+
+
+def parser() -> duckdb.DuckDBPyConnection:
+    """Return a database for parsing only; each thread has its own."""
+    found: duckdb.DuckDBPyConnection | None = getattr(_OWN, "parser", None)
+    if found is None:
+        found = _OWN.parser = connect(CLOSED)
+        found.execute("set errors_as_json = true")
+        found.execute("set lock_configuration = true")
+    return found
+
+
+def ask(sql: str, params: list[Any] | None = None) -> Any:
+    """Return the single value of a query that reads no relation."""
+    (row,) = parser().execute(sql, params).fetchall() if params else parser().execute(sql).fetchall()
+    return row[0]
+
+
+def _place(error: Exception, sql: str) -> str:
+    for found in getattr(error, "errors", ()):
+        line, column = found.get("line"), found.get("col")
+        if line and column:
+            lines = sql.splitlines() or [""]
+            start = sum(len(row.encode()) + 1 for row in lines[: line - 1])
+            mark = str(found.get("highlight") or "x")
+            begin = start + len(lines[min(line, len(lines)) - 1][: column - len(mark)].encode())
+            return f"{found.get('description', error)}, in the query\n" + picture(sql, (begin, len(mark)))
+    return str(error).split("\n")[0]
+
+
+def near_miss(name: str, known: Sequence[str]) -> str | None:
+    lower = {k.lower(): k for k in known}
+    near = difflib.get_close_matches(name.lower(), lower, 1)
+    return f"did you mean {lower[near[0]]!r}?" if near else None

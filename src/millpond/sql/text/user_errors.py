@@ -1,0 +1,142 @@
+"""Rewrites errors so that they point into the user's statement and name nothing that the user did not write.
+
+A statement is rewritten before it is bound: functions are inlined, windows and joins as of now become plain
+SQL, other dialects are translated.  An error has a position in that text.  This module aligns its words with
+those of the statement, and shows the same place there.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+
+from millpond.errors import InvalidError
+from millpond.kernels.expressions import picture
+from millpond.sql.text.as_of_now import phrase
+from millpond.sql.text.parse import near_miss
+
+Place = tuple[int, int]  # (first byte, length in bytes)
+
+_WORD = re.compile(r"\w+|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\S")
+_NAME = re.compile(r"\"([^\"]+)\"|'([^']+)'")
+_OURS = re.compile(r"^__|^_[a-z]\b|millpond\.|^pg_|^duckdb_|^sqlite_|^pragma_|^information_schema")
+_NO_HINT = re.compile(r"\bSET \w+\s*=|^\* ")
+_DUCKDB = (  # DuckDB's wording -> ours
+    (r"^values list ", "table "),
+    (r"\. You might need to add explicit type casts", ""),
+    (r"INTEGER_LITERAL", "INTEGER"),
+    (r"STRING_LITERAL", "VARCHAR"),
+    (
+        r"table \"named\" has (\d+) columns available but (\d+) columns specified",
+        r"the query gives \1 columns, and \2 names are listed",
+    ),
+)
+
+
+def in_user_words(error: InvalidError, said: str, names: Iterable[str]) -> None:
+    """Change an error to refer to the statement as written; `names` are those of the catalog."""
+    error.step = None
+    for theirs, ours in _DUCKDB:
+        error.message = re.sub(theirs, ours, error.message)
+    error.args = (error.message,)
+    error.hint = _hint(error, list(names))
+    if error.place is None:
+        if "^" not in (error.detail or "") and (at := _guessed(error.message, said)) is not None:
+            shown = "in the statement\n" + picture(said, at)
+            error.detail = shown if error.detail is None else f"{error.detail}; {shown}"
+        return
+    sql, at = error.place
+    if at is not None and sql in said:
+        return  # it already points into the user's text
+    place = None if at is None else phrase(sql, said, at) or aligned(sql, said, at)
+    place = place or _guessed(error.message, said)
+    if place is None and at is not None:
+        place = between(sql, said, at)
+    error.detail = "in the statement\n" + picture(said, place)
+
+
+def aligned(sql: str, said: str, at: Place) -> Place | None:
+    """Map a position in the rewritten text to the same words in the statement.
+
+    >>> aligned("select CAST((nope) AS INTEGER) * 2 from t", "select twice(nope) from t", (13, 4))
+    (13, 4)
+    """
+    theirs, ours, marked, to = _matched(sql, said, at)
+    found = [to[n] for n in marked if n in to]
+    if not found and marked:  # the words moved: take their nearest occurrence
+        words, all_words = _plain([theirs[n] for n in marked]), _plain(ours)
+        starts = [n for n in range(len(ours)) if all_words[n : n + len(words)] == words]
+        near = max((to[n] for n in to if n < marked[0]), default=0)
+        start = min(starts, key=lambda n: abs(n - near), default=None)
+        found = [] if start is None else list(range(start, start + len(words)))
+    return _span(said, ours, found) if found else None
+
+
+def between(sql: str, said: str, at: Place) -> Place | None:
+    """Return the words of the statement that correspond to a position in the rewritten text."""
+    _, ours, marked, to = _matched(sql, said, at)
+    if not ours or not marked:
+        return None
+    before = max((to[n] for n in to if n < marked[0]), default=-1)
+    after = min((to[n] for n in to if n > marked[-1] and to[n] > before), default=len(ours))
+    return _span(said, ours, list(range(before + 1, after)) or [max(before, 0)])
+
+
+def _matched(
+    sql: str, said: str, at: Place
+) -> tuple[list[re.Match[str]], list[re.Match[str]], list[int], dict[int, int]]:
+    """Return the words of both texts, those at the position, and which words of the two texts match."""
+    theirs, ours = list(_WORD.finditer(sql)), list(_WORD.finditer(said))
+    start = len(sql.encode()[: at[0]].decode(errors="ignore"))
+    end = start + max(1, len(sql.encode()[at[0] : at[0] + at[1]].decode(errors="ignore")))
+    marked = [n for n, word in enumerate(theirs) if word.start() < end and word.end() > start]
+    matcher = difflib.SequenceMatcher(None, _plain(theirs), _plain(ours), autojunk=False)
+    to = {b.a + n: b.b + n for b in matcher.get_matching_blocks() for n in range(b.size)}
+    return theirs, ours, marked, to
+
+
+def _span(said: str, words: list[re.Match[str]], places: list[int]) -> Place:
+    first, last = words[min(places)], words[max(places)]
+    return len(said[: first.start()].encode()), len(said[first.start() : last.end()].encode())
+
+
+def _plain(words: list[re.Match[str]]) -> list[str]:
+    return [word[0].strip('"').lower() if word[0][0] == '"' else word[0].lower() for word in words]
+
+
+def _guessed(message: str, said: str) -> Place | None:
+    """Find in the statement what the message names in quotes, in capitals or as its first word."""
+    named = [one or two for one, two in reversed(_NAME.findall(message))]
+    if message.startswith("set operations"):
+        named = ["UNION", "EXCEPT", "INTERSECT"]
+    named += re.findall(r"(?:column|name) (\w+) (?:not|does)", message)
+    named += re.findall(r"\b[A-Z]{2,}(?: [A-Z]{2,})+\b|\b[A-Z]{4,}\b", message)
+    named += re.findall(r"^\w+", message)
+    for name in named:
+        word = re.escape(name).replace("_", r"[_\s]+").replace(r"\ ", r"\s+")
+        found = list(re.finditer(rf"(?<!\w){word}(?!\w)", said, re.IGNORECASE))
+        if found and name.lower() not in _PLAIN_WORDS:
+            return len(said[: found[-1].start()].encode()), len(found[-1][0].encode())
+    return None
+
+
+_PLAIN_WORDS = frozenset(
+    ["a", "an", "the", "this", "there", "no", "one", "column", "table", "view", "in", "is"]
+)
+
+
+def _hint(error: InvalidError, names: list[str]) -> str | None:
+    """Remove internal names from the hint; for a missing table, suggest a similar name."""
+    hint = error.hint
+    if hint is None or _NO_HINT.search(hint) or "configuration parameter" in error.message:
+        return None
+    shown = _NAME.findall(hint)
+    foreign = [one or two for one, two in shown if _OURS.search(one or two)]
+    if not foreign:
+        return hint
+    kept = [one or two for one, two in shown if not _OURS.search(one or two)]
+    if kept:
+        return f"{hint.partition(':')[0]}: {', '.join(kept)}"
+    missing = re.search(r"table with name (\S+) does not exist", error.message, re.IGNORECASE)
+    return near_miss(missing[1], names) if missing else None

@@ -1,0 +1,1 @@
+"""Manifests: one committed epoch each, and what keeps an epoch readable."""

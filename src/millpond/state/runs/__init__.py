@@ -1,0 +1,1 @@
+"""Runs: immutable, sorted files of state rows; writing, searching and merging them."""

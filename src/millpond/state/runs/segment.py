@@ -1,0 +1,509 @@
+"""Reads one segment of a run file: sorted rows, mapped, without copies.
+
+Law: no byte is used before the checksum of its block has been verified once in this process.  A search
+verifies the blocks of hashes that it may read (determined by the fences in the footer), and a gather verifies
+the blocks of the values it takes.  So a lookup costs what it touches, also the first time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import xxhash
+
+from millpond import hashing, ordering, tuning
+from millpond.delta import HASH
+from millpond.errors import DataError
+from millpond.identity import equal, equal_rows, fixed_view, take
+from millpond.ordering import Order
+
+BLOCK = 1 << 18  # bytes under one checksum
+SHIFT = 18
+FENCE_ROWS = BLOCK // 8  # hashes between two fences
+
+Hashes = npt.NDArray[np.uint64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class SegmentEntry:
+    """What a file's footer says about one segment."""
+
+    table: str
+    bucket: int | None
+    offset: int  # in the file
+    length: int
+    rows: int
+    h_min: int
+    h_max: int
+    body: tuple[int, int]  # column data within the segment; Arrow's metadata is around it
+    checksums: Hashes  # xxh3_64 per block of the segment
+    fences: Hashes  # the hash of every FENCE_ROWS-th row
+    constants: Mapping[str, pa.Array]  # columns with one value, as one row
+    first: int | None = None  # in a stack of tables: the first row of this one
+    of: int = 0  # the number of rows of the stack
+    names: tuple[str, ...] = ()  # the names of the columns, which a stack identifies by position
+
+    @property
+    def bytes(self) -> int:
+        """The size of the segment in the file; in a stack, its share."""
+        return self.length if self.first is None else self.length * self.rows // self.of
+
+
+def stacked_name(place: int) -> str:
+    """The name in a stack of the column at this position of every table's schema."""
+    return f"c{place}"
+
+
+class Segment:
+    """Verified access to the rows of one segment."""
+
+    def __init__(self, name: str, data: pa.Buffer, entry: SegmentEntry, stack: Segment | None = None) -> None:
+        """`stack` is the stack that contains the segment, if any; it is verified completely."""
+        self.name = name
+        self.rows = entry.rows
+        self.entry = entry
+        self._data = data
+        self._view = memoryview(data)
+        self._verified = np.zeros(len(entry.checksums), np.bool_)
+        self._unverified = len(entry.checksums)
+        if len(entry.checksums) != -(-entry.length // BLOCK) or data.size != entry.length:
+            raise self._damaged(
+                "does not match its footer",
+                f"{data.size} bytes and {len(entry.checksums)} checksums, expected {entry.length} bytes",
+            )
+        self._columns: dict[str, pa.Array] = self._read() if stack is None else self._part_of(stack)
+        self._hashes: Hashes = self._columns[HASH].to_numpy()
+        self._hash_offset = self._columns[HASH].buffers()[1].address - data.address
+        self._hashes_verified = stack is not None
+        self._complete: set[str] = set()  # columns whose blocks are all verified
+        self._bits: dict[str, npt.NDArray[Any] | None] = {}  # see `bits`
+        self._differ: dict[str, bool] = {}
+        self._distinct: bool | None = None  # do all rows have different hashes? None: not checked yet
+
+    def _read(self) -> dict[str, pa.Array]:
+        """The columns of the Arrow file; only the metadata is verified."""
+        entry = self.entry
+        self._check_span(0, entry.body[0])
+        self._check_span(entry.body[1], entry.length)
+        reader = pa.ipc.open_file(self._data)
+        batch = reader.get_batch(0)
+        if reader.num_record_batches != 1 or batch.num_rows != entry.rows:
+            raise self._damaged(
+                "does not match its footer",
+                f"{reader.num_record_batches} batches of {batch.num_rows} rows, footer has {entry.rows}",
+            )
+        return dict(zip(batch.schema.names, batch.columns, strict=True))
+
+    def _part_of(self, stack: Segment) -> dict[str, pa.Array]:
+        """The columns of a stack, sliced to the rows of one table and renamed to its names."""
+        entry = self.entry
+        first = entry.first
+        if first is None or first + entry.rows > stack.rows:
+            raise self._damaged(
+                "does not match its footer", f"rows {first} and {entry.rows} more of {stack.rows}"
+            )
+        self._verified[:] = True
+        self._unverified = 0
+        own = {stacked_name(place): name for place, name in enumerate(entry.names)}
+        return {own.get(n, n): c.slice(first, entry.rows) for n, c in stack.verified().items()}
+
+    def verified(self) -> Mapping[str, pa.Array]:
+        """All stored columns, every block verified."""
+        self._check_span(0, self.entry.length)
+        return self._columns
+
+    # ------------------------------------------------------------ reading
+
+    def take(self, name: str, positions: Ints, fill: pa.Array | None = None) -> pa.Array:
+        """The values of one column at these rows; `fill` for all if the segment is older than the column."""
+        constant = self._one_value(name, fill)
+        if constant is not None:
+            return repeat(constant, len(positions))
+        column = self._column(name)
+        if self._unverified and len(positions) and name not in self._complete:
+            self._touch(column, positions, positions + 1)
+            self._note_complete(name)
+        return take(column, positions)
+
+    def slice(self, name: str, start: int, stop: int, fill: pa.Array | None = None) -> pa.Array:
+        """The values of one column from row `start` up to `stop`, without a copy; `fill` as for take."""
+        constant = self._one_value(name, fill)
+        if constant is not None:
+            return repeat(constant, stop - start)
+        column = self._column(name)
+        if self._unverified and stop > start and name not in self._complete:
+            self._touch(column, np.array([start]), np.array([stop]))
+            self._note_complete(name)
+        return column.slice(start, stop - start)
+
+    def bits(self, name: str, rows: Ints, fill: pa.Array | None = None) -> npt.NDArray[Any] | None:
+        """The bits of a fixed-width column at these rows, one value if all are equal; None with NULLs."""
+        if name in self._columns:
+            if name not in self._bits:
+                column = self._columns[name]
+                self._bits[name] = None if column.null_count else fixed_view(column)
+            found = self._bits[name]
+            if found is None:
+                return None
+            if self._unverified and name not in self._complete:
+                self._touch(self._columns[name], rows, rows + 1)
+                self._note_complete(name)
+            return found[rows]
+        constant = self.entry.constants.get(name, fill)
+        if constant is None:
+            self._column(name)  # raises
+            return None
+        return None if constant.null_count else fixed_view(constant)
+
+    def hashes(self, start: int, stop: int) -> Hashes:
+        """The key hashes of these rows, without a copy."""
+        self._check_hash_rows(start, stop)
+        return self._hashes[start:stop]
+
+    def hashes_at(self, positions: Ints) -> Hashes:
+        """The key hashes of some rows, in the order of the argument."""
+        if not len(positions):
+            return self._hashes[:0]
+        first, last = int(positions[0]), int(positions[-1]) + 1
+        if last - first == len(positions):
+            return self.hashes(first, last)
+        if not self._hashes_verified:
+            self._check_hash_positions(positions)
+        return self._hashes[positions]
+
+    def _one_value(self, name: str, fill: pa.Array | None) -> pa.Array | None:
+        """The value of a column that is not stored, as one row."""
+        if name in self._columns:
+            return None
+        return self.entry.constants.get(name, fill)
+
+    def _column(self, name: str) -> pa.Array:
+        column = self._columns.get(name)
+        if column is None:
+            raise self._damaged(
+                "lacks a column", f"asked for {name!r}, it has {[*self._columns, *self.entry.constants]}"
+            )
+        return column
+
+    # ------------------------------------------------------------ searching by key
+
+    def cut(self, h_min: int, h_max: int) -> tuple[int, int]:
+        """The rows [start, stop) with a hash in [h_min, h_max]."""
+        start = 0 if h_min <= self.entry.h_min else int(self._search(np.array([h_min], np.uint64), "left")[0])
+        stop = self.rows
+        if h_max < self.entry.h_max:
+            stop = int(self._search(np.array([h_max], np.uint64), "right")[0])
+        return start, max(start, stop)
+
+    def find(self, wanted: Hashes, numbers: Ints, key: Mapping[str, pa.Array]) -> tuple[Ints, Ints, Ints]:
+        """Find keys: (the numbers of keys found, first row of each, row after its last).
+
+        `wanted` are the sorted hashes of the keys `numbers`, which are rows of the columns `key`.  A hash
+        only selects candidates: the key columns are compared at the first and the last row of each range,
+        because rows with one hash are sorted by key.
+        """
+        if len(wanted) > 2 * self.rows:  # cheaper: search for the few rows among the many keys
+            some = self._among(wanted)
+            wanted, numbers = wanted[some], numbers[some]
+        first = self._search(wanted, "left")
+        inside = np.minimum(first, self.rows - 1)
+        if not self._hashes_verified:
+            self._check_hash_positions(inside)
+        hit = np.flatnonzero((self._hashes[inside] == wanted) & (first < self.rows))
+        lo = first[hit]
+        hi = lo + 1
+        after = np.minimum(hi, self.rows - 1)
+        if not self._hashes_verified:
+            self._check_hash_positions(after)
+        more = np.flatnonzero((self._hashes[after] == wanted[hit]) & (hi < self.rows))
+        if len(more):
+            hi[more] = self._search(wanted[hit[more]], "right")
+        if hashing.is_injective(list(key.values())) and all(self.all_differ(name) for name in key):
+            return numbers[hit], lo, hi
+        return self._settle(key, numbers[hit], lo, hi)
+
+    def find_one(self, wanted: Hashes) -> tuple[Ints, Ints] | None:
+        """(which of these sorted, distinct hashes occur here, the row of each); None if one has two rows."""
+        if len(wanted) > 2 * self.rows and self.all_distinct():
+            own = self.hashes(0, self.rows)
+            place = np.minimum(wanted.searchsorted(own), len(wanted) - 1)
+            rows = (wanted[place] == own).nonzero()[0]
+            return place[rows], rows
+        first = self._search(wanted, "left")
+        inside = np.minimum(first, self.rows - 1)
+        if not self._hashes_verified:
+            self._check_hash_positions(inside)
+        hit = (self._hashes[inside] == wanted).nonzero()[0]  # a hash after the last row matches none
+        rows = inside[hit]
+        if not self.all_distinct():
+            after = np.minimum(rows + 1, self.rows - 1)
+            if not self._hashes_verified:
+                self._check_hash_positions(after)
+            if ((self._hashes[after] == wanted[hit]) & (after > rows)).any():
+                return None
+        return hit, rows
+
+    def all_distinct(self) -> bool:
+        """Is it known that no two rows share a hash?  Only small segments are checked."""
+        if self._distinct is None:
+            own = self.hashes(0, self.rows) if self.rows <= FENCE_ROWS else self._hashes[:0]
+            self._distinct = bool(len(own)) and bool((own[1:] > own[:-1]).all())
+        return self._distinct
+
+    def all_differ(self, name: str) -> bool:
+        """Do different values of a key column always have different hashes here?"""
+        found = self._differ.get(name)
+        if found is None:
+            column = self._columns.get(name, self.entry.constants.get(name))
+            found = self._differ[name] = column is not None and hashing.is_injective([column])
+        return found
+
+    def _among(self, wanted: Hashes) -> Ints:
+        """Which of these sorted hashes occur in this segment at all."""
+        own = self.hashes(*self.cut(int(wanted[0]), int(wanted[-1])))
+        if not len(own) or (own[1:] == own[:-1]).any():
+            own = np.unique(own)
+        left: Ints = np.searchsorted(wanted, own, "left")
+        found = wanted[np.minimum(left, len(wanted) - 1)] == own
+        left = left[found]
+        if (wanted[1:] == wanted[:-1]).any():  # keys that share a hash
+            return expand(left, np.searchsorted(wanted, own[found], "right"))
+        return left
+
+    def _settle(
+        self, key: Mapping[str, pa.Array], number: Ints, lo: Ints, hi: Ints
+    ) -> tuple[Ints, Ints, Ints]:
+        """Keep the ranges that have the wanted key."""
+        asked = {name: take(column, number) for name, column in key.items()}
+        good = self._equal_key(asked, lo)
+        several = np.flatnonzero(hi > lo + 1)
+        if len(several):
+            ends = {name: take(column, several) for name, column in asked.items()}
+            clear = good[several] & self._equal_key(ends, hi[several] - 1)
+            for place in several[~clear].tolist():  # keys that share a hash: compare every row
+                rows = np.arange(lo[place], hi[place])
+                one = {name: repeat(column.slice(place, 1), len(rows)) for name, column in asked.items()}
+                same = np.flatnonzero(self._equal_key(one, rows))
+                good[place] = len(same) > 0
+                if len(same):
+                    lo[place], hi[place] = rows[same[0]], rows[same[-1]] + 1
+        if good.all():
+            return number, lo, hi
+        return number[good], lo[good], hi[good]
+
+    def _equal_key(self, asked: Mapping[str, pa.Array], rows: Ints) -> Bools:
+        names = list(asked)
+        return equal_rows(
+            [asked[name] for name in names], [self.take(name, rows) for name in names], len(rows)
+        )
+
+    def _search(self, wanted: Hashes, side: Literal["left", "right"]) -> Ints:
+        """searchsorted in the hashes; reads only verified blocks."""
+        if self._hashes_verified:
+            return self._hashes.searchsorted(wanted, side)
+        fences = self.entry.fences
+        stretch = np.maximum(np.searchsorted(fences, wanted, side) - 1, 0)
+        needed = np.unique(stretch)
+        if 2 * len(needed) >= len(fences):
+            self._check_hash_rows(0, self.rows)
+            self._hashes_verified = True
+            return np.searchsorted(self._hashes, wanted, side)
+        found = np.empty(len(wanted), np.int64)
+        firsts = np.searchsorted(stretch, needed, "left")
+        lasts = np.searchsorted(stretch, needed, "right")
+        for number, first, last in zip(needed.tolist(), firsts.tolist(), lasts.tolist(), strict=True):
+            start, stop = number * FENCE_ROWS, min((number + 1) * FENCE_ROWS, self.rows)
+            self._check_hash_rows(start, stop)
+            found[first:last] = start + np.searchsorted(self._hashes[start:stop], wanted[first:last], side)
+        return found
+
+    # ------------------------------------------------------------ searching by order within a key
+
+    def bisect(self, order: Order, lo: Ints, hi: Ints, at: pa.Array, side: Literal["left", "right"]) -> Ints:
+        """For each range [lo, hi) the first row not before `at` (left) or after it (right), in table order.
+
+        All ranges are searched together, with one probe each per round; `at` has one non-null value per
+        range, and hi >= lo.
+        """
+        codes = ordering.code(at, order)
+        sizes = hi - lo
+        # Short ranges: compare all rows in one call.
+        if sizes.sum() <= max(tuning.LOOKUP_COMPARE_ROWS, 4 * len(lo)):
+            which = np.repeat(np.arange(len(lo)), sizes)
+            sign = compare(self.take(order.column, expand(lo, hi)), at, which, codes, order)
+            return lo + np.bincount(which[sign < 0 if side == "left" else sign <= 0], minlength=len(lo))
+        lo, hi = lo.copy(), hi.copy()
+        active = np.flatnonzero(lo < hi)
+        while len(active):
+            middle = (lo[active] + hi[active]) >> 1
+            values = self.take(order.column, middle)
+            sign = compare(values, at, active, codes, order)
+            right = sign < 0 if side == "left" else sign <= 0
+            lo[active[right]] = middle[right] + 1
+            hi[active[~right]] = middle[~right]
+            active = active[lo[active] < hi[active]]
+        return lo
+
+    def without_nulls(self, order: Order, lo: Ints, hi: Ints) -> tuple[Ints, Ints]:
+        """The subrange of each range whose order value is not NULL; NULLs are at one end."""
+        constant = self.entry.constants.get(order.column)
+        column = constant if constant is not None else self._column(order.column)
+        if not column.null_count:
+            return lo, hi
+        left, right = lo.copy(), hi.copy()
+        active = np.flatnonzero(left < right)
+        while len(active):
+            middle = (left[active] + right[active]) >> 1
+            null: Bools = self.take(order.column, middle).is_null().to_numpy(zero_copy_only=False)
+            onward = null if order.nulls_first else ~null
+            left[active[onward]] = middle[onward] + 1
+            right[active[~onward]] = middle[~onward]
+            active = active[left[active] < right[active]]
+        return (left, hi) if order.nulls_first else (lo, left)
+
+    # ------------------------------------------------------------ checksums
+
+    def _touch(self, array: pa.Array, lo: Ints, hi: Ints) -> None:
+        """Verify everything needed to read rows [lo, hi) of an array; hi > lo throughout."""
+        kind = array.type
+        t = pa.types
+        if isinstance(array, pa.ExtensionArray):
+            self._touch(array.storage, lo, hi)
+            return
+        if t.is_null(kind):
+            return
+        buffers = array.buffers()
+        lo, hi = lo + array.offset, hi + array.offset
+        if buffers[0] is not None and buffers[0].size:
+            self._touch_bytes(buffers[0], lo >> 3, (hi + 7) >> 3)
+        if t.is_boolean(kind):
+            self._touch_bytes(buffers[1], lo >> 3, (hi + 7) >> 3)
+        elif t.is_primitive(kind) or t.is_decimal(kind) or t.is_fixed_size_binary(kind):
+            width = kind.bit_width // 8
+            self._touch_bytes(buffers[1], lo * width, hi * width)
+        elif t.is_struct(kind):
+            for place in range(kind.num_fields):
+                self._touch(array.field(place), lo - array.offset, hi - array.offset)
+        elif t.is_fixed_size_list(kind):
+            if kind.list_size:
+                self._touch(array.values, lo * kind.list_size, hi * kind.list_size)
+        elif t.is_string(kind) or t.is_binary(kind) or t.is_large_string(kind) or t.is_large_binary(kind):
+            starts, stops = self._offsets(
+                buffers[1], t.is_large_string(kind) or t.is_large_binary(kind), lo, hi
+            )
+            if len(starts):
+                self._touch_bytes(buffers[2], starts, stops)
+        elif t.is_list(kind) or t.is_large_list(kind) or t.is_map(kind):
+            starts, stops = self._offsets(buffers[1], t.is_large_list(kind), lo, hi)
+            if len(starts):
+                for child in [array.keys, array.items] if t.is_map(kind) else [array.values]:
+                    self._touch(child, starts, stops)
+        else:  # views, unions, intervals: verified completely
+            for buffer in buffers:
+                if buffer is not None and buffer.size:
+                    self._touch_bytes(buffer, np.array([0]), np.array([buffer.size]))
+
+    def _note_complete(self, name: str) -> None:
+        spans = [(b.address, b.address + b.size) for b in self._columns[name].buffers() if b is not None]
+        first = (min(start for start, _ in spans) - self._data.address) >> SHIFT if spans else 0
+        last = (max(stop for _, stop in spans) - 1 - self._data.address) >> SHIFT if spans else -1
+        if self._verified[first : last + 1].all():
+            self._complete.add(name)
+
+    def _offsets(self, buffer: pa.Buffer, wide: bool, lo: Ints, hi: Ints) -> tuple[Ints, Ints]:
+        """Read verified offsets: where the elements of rows [lo, hi) start and stop, without empty ranges."""
+        dtype = np.dtype(np.int64 if wide else np.int32)
+        self._touch_bytes(buffer, lo * dtype.itemsize, (hi + 1) * dtype.itemsize)
+        offsets = np.frombuffer(buffer, dtype)
+        starts, stops = offsets[lo].astype(np.int64), offsets[hi].astype(np.int64)
+        filled = stops > starts
+        return (starts, stops) if filled.all() else (starts[filled], stops[filled])
+
+    def _touch_bytes(self, buffer: pa.Buffer, start: Ints, stop: Ints) -> None:
+        """Verify the blocks under byte ranges [start, stop) of one buffer; stop > start throughout."""
+        base = buffer.address - self._data.address
+        if len(start) == 1:
+            self._check_span(base + int(start[0]), base + int(stop[0]))
+            return
+        blocks = len(self._verified)
+        first = (start + base) >> SHIFT
+        last = (stop + (base - 1)) >> SHIFT
+        depth = np.bincount(first, minlength=blocks) - np.bincount(last + 1, minlength=blocks + 1)[:blocks]
+        self._check_blocks(np.flatnonzero((np.cumsum(depth) > 0) & ~self._verified))
+
+    def _check_hash_positions(self, positions: Ints) -> None:
+        if len(positions):
+            self._touch_bytes(self._columns[HASH].buffers()[1], positions * 8, positions * 8 + 8)
+
+    def _check_hash_rows(self, start: int, stop: int) -> None:
+        if not self._hashes_verified and stop > start:
+            self._check_span(self._hash_offset + start * 8, self._hash_offset + stop * 8)
+
+    def _check_span(self, start: int, stop: int) -> None:
+        if self._unverified and stop > start:
+            first, last = start >> SHIFT, (stop - 1) >> SHIFT
+            self._check_blocks(first + np.flatnonzero(~self._verified[first : last + 1]))
+
+    def _check_blocks(self, blocks: Ints) -> None:
+        for block in blocks.tolist():
+            found = xxhash.xxh3_64_intdigest(self._view[block << SHIFT : (block + 1) << SHIFT])
+            written = int(self.entry.checksums[block])
+            if found != written:
+                raise self._damaged(
+                    "holds a damaged block", f"block {block}: written {written:016x}, found {found:016x}"
+                )
+            self._verified[block] = True
+        if len(blocks):  # counted again: another thread may have checked the same block
+            self._unverified = int(np.count_nonzero(~self._verified))
+
+    def _damaged(self, what: str, detail: str) -> DataError:
+        return DataError(
+            f"run segment {self.name} {what}",
+            detail=f"table {self.entry.table!r}: {detail}",
+            hint="the file is damaged; keep it, restore it from a copy or roll back to an epoch without it",
+        )
+
+
+def repeat(value: pa.Array, count: int) -> pa.Array:
+    """One value, `count` times."""
+    if count == 1:
+        return value
+    if pa.types.is_nested(value.type) or isinstance(value, pa.ExtensionArray):
+        return value.take(pa.array(np.zeros(count, np.int64)))
+    return pa.repeat(value[0], count)
+
+
+def compare(values: pa.Array, at: pa.Array, which: Ints, codes: Hashes, order: Order) -> Ints:
+    """-1, 0 or 1: is values[i] before, equal to or after at[which[i]] in table order?
+
+    `codes` are the codes of `at`.  A code may be only a prefix, so where codes are equal the values are
+    ranked together.
+    """
+    own = ordering.code(values, order)
+    other = codes[which]
+    sign = (own > other).astype(np.int64) - (own < other)
+    tied = np.flatnonzero(sign == 0)
+    if len(tied):
+        x, y = take(values, tied), take(at, which[tied])
+        if not equal(x, y).all():
+            both = ordering.ranks(pa.concat_arrays([x, y]), order)
+            a, b = both[: len(tied)], both[len(tied) :]
+            sign[tied] = (a > b).astype(np.int64) - (a < b)
+    return sign
+
+
+def expand(lo: Ints, hi: Ints) -> Ints:
+    """All positions of the ranges [lo, hi), range by range."""
+    sizes = hi - lo
+    if len(sizes) and sizes.max() == 1 and sizes.min() == 1:
+        return lo
+    ends = np.cumsum(sizes)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.repeat(lo - (ends - sizes), sizes) + np.arange(total)

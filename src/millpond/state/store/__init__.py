@@ -1,0 +1,1 @@
+"""Stores of files: a folder, an object store, memory."""

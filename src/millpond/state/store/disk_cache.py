@@ -1,0 +1,279 @@
+"""Caches files of a remote store on the local disk.
+
+Names are immutable (law 6), so a copy is valid for ever and nothing is invalidated.  All processes of a host
+share the folder: one fetches a file, and the others wait for it.  When the cache is full, the least recently
+used copies are deleted.  Deleting a copy that a process has mapped is safe on POSIX.
+
+    <folder>/<boot>/<xx>/<digest of store and name>   <folder>/<boot>/tmp   <folder>/locks
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import secrets
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import xxhash
+
+from millpond.errors import InvalidError
+from millpond.state.store.local_store import map_file, sync, write_pieces
+from millpond.state.store.store import (
+    Data,
+    Names,
+    Put,
+    Store,
+    StoreError,
+    Streaming,
+    check_name,
+    pieces_of,
+    with_options,
+)
+
+_SCAN_SHARE = 64  # a process scans the folder each time it has added this share of the limit
+_TMP_LIFE_S = 60 * 60
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+@dataclass
+class CacheCounts:
+    """The counts of this process; `skipped` are copies that the disk refused, with the last reason."""
+
+    hits: int = 0
+    misses: int = 0
+    skipped: int = 0
+    reason: str | None = None
+
+
+class DiskCache:
+    """A Store whose `map` maps a local copy; everything else goes to the store itself.
+
+    The size of the cache stays below `max_bytes`, except for what each process may add between two scans of
+    the folder (a 64th of the limit) and for copies that are unlinked while still mapped.
+    """
+
+    def __init__(
+        self, store: Store, folder: Path, max_bytes: int, through: tuple[str, ...] = ("runs/",)
+    ) -> None:
+        if max_bytes < 1:
+            raise InvalidError("a disk cache needs room", detail=f"max_bytes is {max_bytes}")
+        self._store = store
+        self._folder = Path(folder).expanduser().absolute()
+        self._max_bytes = max_bytes
+        self._through = through  # a file that is written is cached too: the next epoch maps it
+        # A copy is not synced, so it is trusted only within the boot that wrote it; without
+        # a boot id it is synced instead.
+        boot = _BOOT.read_text().strip() if _BOOT.exists() else ""
+        self._sync_copies = not boot
+        self._home = self._folder / (boot or "synced")
+        self._locks = self._folder / "locks"
+        self._added = max_bytes  # so that the first copy scans what earlier processes left
+        self._lock = threading.Lock()
+        self.counts = CacheCounts()
+        try:
+            for made in (self._home / "tmp", self._locks):
+                made.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidError(
+                f"cannot make the disk cache in {self._folder}",
+                detail=str(error),
+                hint="name a folder that this user may write to",
+            ) from error
+
+    @property
+    def uri(self) -> str:
+        options = {"cache": str(self._folder), "cache_bytes": str(self._max_bytes)}
+        return with_options(self._store.uri, options)
+
+    def put_new(self, name: str, data: Data) -> Put:
+        pieces = pieces_of(data)
+        outcome = self._store.put_new(name, pieces)
+        if outcome is Put.WON and name.startswith(self._through):
+            self._keep(name, pieces)
+        return outcome
+
+    def get(self, name: str) -> bytes:
+        return self._store.get(name)
+
+    def list(self, prefix: str, after: str | None = None) -> Names:
+        return self._store.list(prefix, after)
+
+    def size(self, name: str) -> int | None:
+        return self._store.size(name)
+
+    def delete(self, name: str) -> None:
+        self._store.delete(name)
+        self._path(name).unlink(missing_ok=True)
+
+    def map(self, name: str) -> pa.Buffer:
+        found = self._held(name)
+        if found is None:
+            with _locked(self._locks / self._digest(name)[:2], wait=True):
+                found = self._held(name)  # another process or thread may have fetched it meanwhile
+                if found is None:
+                    return self._fetch(name)
+        self._count(hits=1)
+        return found
+
+    def prefetch(self, names: Iterable[str], parallel: int = 8) -> None:
+        """Fetch the files that are not cached yet, in parallel; returns when all are cached."""
+        absent = [name for name in dict.fromkeys(names) if not self._path(name).exists()]
+        if not absent:
+            return
+        with ThreadPoolExecutor(min(parallel, len(absent)), "prefetch") as pool:
+            for _ in pool.map(self.map, absent):
+                pass
+
+    def _held(self, name: str) -> pa.Buffer | None:
+        path = self._path(name)
+        now = time.time_ns()
+        try:
+            buffer = map_file(path)
+            with suppress(FileNotFoundError):  # evicted meanwhile; the mapping stays valid
+                os.utime(path, ns=(now, now))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StoreError(
+                f"cannot read the cached copy of {name}",
+                detail=str(error),
+                hint=f"{self._folder} must belong to this user; it may be emptied at any time",
+            ) from error
+        return buffer
+
+    def _fetch(self, name: str) -> pa.Buffer:
+        self._count(misses=1)
+        if isinstance(self._store, Streaming):
+            kept = self._keep(name, self._store.chunks(name))
+        else:
+            kept = self._keep(name, pieces_of(self._store.map(name)))
+        return self._store.map(name) if kept is None else kept
+
+    def _keep(self, name: str, pieces: Iterable[memoryview]) -> pa.Buffer | None:
+        """Cache a copy and map it; None, and counted, if the disk refuses it.
+
+        The copy is optional: if it fails, the reader still gets its bytes, and a writer still learns that its
+        put has won.
+        """
+        try:
+            return self._copy(name, pieces)
+        except OSError as error:
+            self._count(skipped=1, reason=str(error))
+            return None
+
+    def _copy(self, name: str, pieces: Iterable[memoryview]) -> pa.Buffer:
+        path = self._path(name)
+        temp = self._home / "tmp" / f"{os.getpid()}-{secrets.token_hex(8)}"
+        try:
+            # mapped before it is renamed: after that, any process may evict it
+            buffer = self._write(temp, pieces)
+            path.parent.mkdir(exist_ok=True)
+            os.replace(temp, path)
+        except OSError as error:
+            temp.unlink(missing_ok=True)
+            if error.errno in _FULL:
+                self._evict(disk_full=True)
+            raise
+        except BaseException:
+            temp.unlink(missing_ok=True)
+            raise
+        with self._lock:
+            self._added += buffer.size
+            due = self._added >= max(1, self._max_bytes // _SCAN_SHARE)
+        if due:
+            self._evict()
+        return buffer
+
+    def _write(self, temp: Path, pieces: Iterable[memoryview]) -> pa.Buffer:
+        fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            for piece in pieces:
+                write_pieces(fd, [piece])
+            if self._sync_copies:
+                sync(fd)
+        finally:
+            os.close(fd)
+        now = time.time_ns()
+        os.utime(temp, ns=(now, now))
+        return map_file(temp)
+
+    def _evict(self, disk_full: bool = False) -> None:
+        """Unlink the least recently used copies when they exceed the limit or the disk is full."""
+        with _locked(self._locks / "evict", wait=False) as mine:
+            if not mine:
+                return  # another process evicts; our count stays, so the next copy tries again
+            with self._lock:
+                self._added = 0
+            copies = sorted(self._copies())
+            total = sum(size for _, size, _ in copies)
+            goal = total
+            if total > self._max_bytes:
+                # leave some room, so that not every scan deletes
+                goal = self._max_bytes - self._max_bytes // 10
+            if disk_full:
+                goal = min(goal, total // 2)
+            for _, size, path in copies:
+                if total <= goal:
+                    return
+                Path(path).unlink(missing_ok=True)
+                total -= size
+
+    def _copies(self) -> Iterator[tuple[int, int, str]]:
+        """(last use, bytes, path) of all copies, also of earlier boots; new temporary files are excluded."""
+        for boot in _folders(self._folder):
+            if boot == str(self._locks):
+                continue
+            for folder in _folders(boot):
+                busy_after = (time.time() - _TMP_LIFE_S) * 1e9 if folder.endswith("/tmp") else float("inf")
+                with os.scandir(folder) as entries:
+                    for entry in entries:
+                        try:
+                            status = entry.stat()
+                        except FileNotFoundError:
+                            continue  # deleted or renamed since the listing
+                        if status.st_mtime_ns < busy_after:
+                            yield status.st_mtime_ns, status.st_size, entry.path
+
+    def _digest(self, name: str) -> str:
+        return xxhash.xxh3_128_hexdigest(f"{self._store.uri}\0{check_name(name)}".encode())
+
+    def _path(self, name: str) -> Path:
+        digest = self._digest(name)
+        return self._home / digest[:2] / digest[2:]
+
+    def _count(self, hits: int = 0, misses: int = 0, skipped: int = 0, reason: str | None = None) -> None:
+        with self._lock:
+            self.counts.hits += hits
+            self.counts.misses += misses
+            self.counts.skipped += skipped
+            self.counts.reason = reason or self.counts.reason
+
+
+def _folders(path: Path | str) -> Sequence[str]:
+    with os.scandir(path) as entries:
+        return [entry.path for entry in entries if entry.is_dir()]
+
+
+@contextmanager
+def _locked(path: Path, wait: bool) -> Iterator[bool]:
+    """An advisory lock between threads and processes; it is released when its holder dies."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        mine = True
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            mine = False
+        yield mine
+    finally:
+        fcntl.flock(fd, fcntl.LOCK_UN)  # unlocked explicitly: a forked child may also hold the descriptor
+        os.close(fd)

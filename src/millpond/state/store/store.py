@@ -1,0 +1,246 @@
+"""The store: the only way to read and write durable bytes.
+
+Law 6 begins here.  `put_new` writes a name once and completely, and its bytes never change, so they may be
+mapped and cached for ever.  A put has three outcomes: WON, LOST, or an error whose `unknown` is true when the
+write may have succeeded; the caller then reads the name back (law 2).
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import re
+import secrets
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol, TypeAlias, runtime_checkable
+from urllib.parse import parse_qsl, unquote, urlencode
+
+import pyarrow as pa
+
+from millpond.errors import InvalidError, UnavailableError
+
+Chunk: TypeAlias = bytes | memoryview | pa.Buffer
+Data: TypeAlias = Chunk | Sequence[Chunk]
+Names: TypeAlias = list[str]  # `Store.list` hides the builtin inside the classes
+
+_SEGMENT = re.compile(r"[A-Za-z0-9_=+@:,~%-][A-Za-z0-9._=+@:,~%-]{0,254}")
+_NAME_MAX = 900  # object stores allow 1024 bytes, including the prefix of the pond
+CACHE_BYTES = 10 * 1024**3
+
+
+class Put(enum.Enum):
+    """The outcome of a put-if-absent."""
+
+    WON = "won"  # the name was free and now has these bytes, durably
+    LOST = "lost"  # the name was taken; these bytes were not stored
+
+
+class StoreError(UnavailableError):
+    """The storage failed; if `unknown` is false, nothing has changed."""
+
+    unknown: bool = False
+
+
+class MissingError(StoreError):
+    """No file has this name."""
+
+
+class NotWritableError(StoreError):
+    """Nothing can be written: the storage is read-only or full, or access is denied; nothing has changed."""
+
+
+class ReadOnlyError(NotWritableError):
+    """The storage is read-only, or this user may not write: a retry does not help."""
+
+
+class PutUnknownError(StoreError):
+    """The put may have succeeded: read the name back and compare."""
+
+    unknown = True
+
+
+class Store(Protocol):
+    """Immutable files by name; every method may be called from any thread."""
+
+    @property
+    def uri(self) -> str:
+        """The uri with which another process opens the same store: `open_store(uri)`.  It has no secrets."""
+
+    def put_new(self, name: str, data: Data) -> Put:
+        """Put if absent; durable on return."""
+
+    def get(self, name: str) -> bytes:
+        """All bytes; MissingError if the name does not exist."""
+
+    def map(self, name: str) -> pa.Buffer:
+        """All bytes as a buffer, without a copy if possible; MissingError if the name does not exist."""
+
+    def list(self, prefix: str, after: str | None = None) -> Names:
+        """The names below the folder `prefix` ("" is everything), at any depth, sorted, > after."""
+
+    def delete(self, name: str) -> None:
+        """Delete the name, if it exists.  Mapped bytes stay readable."""
+
+    def size(self, name: str) -> int | None:
+        """The size in bytes; None if the name does not exist."""
+
+
+@runtime_checkable
+class Streaming(Protocol):
+    """A store that can read a file in chunks, so that it need not fit in memory."""
+
+    def chunks(self, name: str) -> Iterator[memoryview]:
+        """The bytes, in order; the length is checked at the end."""
+
+
+def pieces_of(data: Data) -> list[memoryview]:
+    """The data as flat byte views, without copies and without empty ones.
+
+    >>> [bytes(p) for p in pieces_of([b"ab", b"", pa.py_buffer(b"c")])]
+    [b'ab', b'c']
+    """
+    parts: Sequence[Chunk] = (data,) if isinstance(data, bytes | memoryview | pa.Buffer) else data
+    views = (memoryview(part) for part in parts)
+    return [view.cast("B") for view in views if view.nbytes]
+
+
+def check_name(name: str) -> str:
+    """Return the name, or raise InvalidError if it could leave the store or differ between storages.
+
+    >>> check_name("runs/1/7-0-3-a1b2")
+    'runs/1/7-0-3-a1b2'
+    """
+    if len(name) > _NAME_MAX or not all(_SEGMENT.fullmatch(part) for part in name.split("/")):
+        raise InvalidError(
+            "this cannot be a name in a store",
+            detail=f"got {name[:120]!r}",
+            hint="use segments of A-Z a-z 0-9 . _ = + @ : , ~ % - parted by '/', none starting with '.'",
+        )
+    return name
+
+
+def check_prefix(prefix: str) -> str:
+    """The folder without its trailing slash; "" means the complete store."""
+    return check_name(prefix.removesuffix("/")) if prefix else ""
+
+
+def missing(name: str, uri: str) -> MissingError:
+    """The error for a name that does not exist."""
+    return MissingError(f"no such file in the store: {name}", detail=f"store {uri}")
+
+
+def with_options(uri: str, options: dict[str, str]) -> str:
+    """The uri with further options in its query.
+
+    >>> with_options("s3://b/p?region=eu", {"cache": "/c"})
+    's3://b/p?region=eu&cache=%2Fc'
+    """
+    if not options:
+        return uri
+    return f"{uri}{'&' if '?' in uri else '?'}{urlencode(options)}"
+
+
+def flag(options: dict[str, object], name: str, default: bool) -> bool:
+    """Remove a boolean option from the options and return it; in a uri it is a word."""
+    value = str(options.pop(name, default)).lower()
+    if value not in ("true", "false"):
+        raise InvalidError(f"the store option {name} is true or false", detail=f"got {value!r}")
+    return value == "true"
+
+
+def open_store(uri: str, **options: object) -> Store:
+    """Open `file://`, `memory://`, `s3://`, `gs://`, `az://` or a plain path.
+
+    Options come from the uri's query and from keywords; keywords take precedence.  With `cache=<folder>` (and
+    `cache_bytes`) maps go through a disk cache.
+
+    >>> open_store("memory://doc").put_new("a/b", b"x")
+    <Put.WON: 'won'>
+    """
+    from millpond.state.store.local_store import LocalStore
+
+    scheme, found, rest = uri.partition("://")
+    written: dict[str, object] = {}
+    if not found:
+        # A plain path is used literally: '?' is an ordinary character in it.
+        scheme, body, merged = "file", uri, dict(options)
+    else:
+        body, _, query = rest.partition("?")
+        written.update(parse_qsl(query, keep_blank_values=True))
+        merged = {**written, **options}
+        if scheme == "file":
+            body = unquote(body.removeprefix("localhost"))
+            if not body.startswith("/"):
+                raise InvalidError("a file uri needs an absolute path", detail=f"got {uri!r}")
+    cache = merged.pop("cache", None)
+    cache_bytes = _whole(merged.pop("cache_bytes", CACHE_BYTES), "cache_bytes")
+
+    store: Store
+    if scheme == "file":
+        store = LocalStore(_folder(body), durable=flag(merged, "durable", True))
+        _refuse(merged, scheme)
+    elif scheme == "memory":
+        from millpond.state.store.memory_store import MemoryStore
+
+        _refuse(merged, scheme)
+        store = MemoryStore.named(body)
+    else:
+        from millpond.state.store.object_store import SCHEMES, ObjectStore
+
+        if scheme not in SCHEMES:
+            raise InvalidError(
+                f"no store speaks {scheme}://",
+                hint=f"use a path or file, memory, {', '.join(SCHEMES)}",
+            )
+        store = ObjectStore.open(scheme, body, merged, in_uri=set(written) & set(merged))
+    if cache is None:
+        return store
+    from millpond.state.store.disk_cache import DiskCache
+
+    return DiskCache(store, Path(str(cache)), cache_bytes)
+
+
+def prove_put_new(store: Store) -> None:
+    """Raise InvalidError unless the storage honours put-if-absent.
+
+    Some servers accept `If-None-Match` and ignore it.  A pond there would silently break law 2, so the
+    storage is tested once, when the pond is created.
+    """
+    name = f"probe/{secrets.token_hex(12)}"
+    outcomes = [store.put_new(name, text) for text in (b"first", b"second")]
+    kept = store.get(name)
+    store.delete(name)
+    if outcomes != [Put.WON, Put.LOST] or kept != b"first":
+        raise InvalidError(
+            "this storage does not honour put-if-absent, so two writers could both commit an epoch",
+            detail=f"two puts of one name: {', '.join(o.value for o in outcomes)}; it holds {kept!r}",
+            hint="use a storage with conditional writes (If-None-Match: *), or switch them on",
+        )
+
+
+def _folder(path: str) -> Path:
+    """The path; refused if it or a parent of it is a file."""
+    found = Path(path).expanduser().absolute()
+    for place in (found, *found.parents):
+        if os.path.isdir(place):
+            break
+        if os.path.isfile(place):
+            raise InvalidError(
+                f"{place} is a file, and a pond is a folder",
+                detail=f"asked for {found}",
+                hint="name a folder, or a path where there is nothing yet",
+            )
+    return found
+
+
+def _refuse(options: dict[str, object], scheme: str) -> None:
+    if options:
+        raise InvalidError(f"{scheme} stores know no option {', '.join(sorted(options))}")
+
+
+def _whole(value: object, name: str) -> int:
+    text = str(value)
+    if not text.isdecimal() or int(text) < 1:
+        raise InvalidError(f"the store option {name} is a whole number of bytes", detail=f"got {text!r}")
+    return int(text)

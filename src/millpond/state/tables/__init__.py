@@ -1,0 +1,1 @@
+"""State tables: the live runs of a table read as one."""

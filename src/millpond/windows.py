@@ -1,0 +1,154 @@
+"""Windows: how `window()` groups the rows of a key by event time.
+
+>>> from millpond.windows import tumbling, sliding, sessions, calendar
+>>> tumbling("1h"), sessions("10m")
+(Tumbling(size_us=3600000000, offset_us=0), Gap(gap_us=600000000))
+
+Sizes are durations: "10s", "250ms", "5m", "1h", "2d", seconds, or a timedelta.
+"""
+
+from __future__ import annotations
+
+import zoneinfo
+from collections.abc import Callable, Iterable
+from typing import get_args
+
+from millpond.errors import InvalidError, nearest
+from millpond.flow.call_errors import need_number
+from millpond.flow.durations import Duration, is_duration, microseconds
+from millpond.kernels.event_time import LIMIT_US
+from millpond.kernels.python_rows import Row
+from millpond.kernels.window_assigners import (
+    Calendar,
+    CalendarUnit,
+    Counting,
+    CustomWindows,
+    Everything,
+    Gap,
+    GapExpression,
+    Instants,
+    Sliding,
+    Tumbling,
+    WindowAssigner,
+)
+
+__all__ = [
+    "WindowAssigner",
+    "calendar",
+    "counting",
+    "custom",
+    "everything",
+    "sessions",
+    "sliding",
+    "tumbling",
+]
+
+
+def tumbling(size: Duration, offset: Duration = 0) -> WindowAssigner:
+    """Windows of one size that follow each other without gaps, from 1970-01-01 UTC plus an offset.
+
+    >>> tumbling("10s", offset="2s")
+    Tumbling(size_us=10000000, offset_us=2000000)
+    """
+    return Tumbling(_positive("the size", size), microseconds(offset))
+
+
+def sliding(size: Duration, slide: Duration, offset: Duration = 0) -> WindowAssigner:
+    """Windows of one size that start at a fixed interval; a row is in size / slide of them.
+
+    A slide above the size leaves gaps: rows between two windows are in none.
+
+    >>> sliding("1h", "5m")
+    Sliding(size_us=3600000000, slide_us=300000000, offset_us=0)
+    """
+    return Sliding(_positive("the size", size), _positive("the slide", slide), microseconds(offset))
+
+
+def sessions(gap: Duration) -> WindowAssigner:
+    """Windows of rows that follow each other within less than a gap.
+
+    The gap is a duration, or an SQL expression of the row: an interval, or a number of seconds.
+
+    >>> sessions("10m")
+    Gap(gap_us=600000000)
+    >>> sessions("CASE WHEN device = 'tv' THEN 3600 ELSE 600 END").merges
+    True
+    """
+    if isinstance(gap, str) and not is_duration(gap):
+        return GapExpression(gap)
+    return Gap(_positive("the gap", gap))
+
+
+def custom(
+    assign: Callable[[Row], Iterable[Instants]],
+    merge: Callable[[list[Instants]], Iterable[Instants]] | None = None,
+) -> WindowAssigner:
+    """Windows that your function returns for each row: pairs of start and end, as datetimes.
+
+    `merge` gets the windows of a key, sorted by time, and returns those that they become.  Each window that
+    it gets must be within exactly one of them.
+
+    >>> import datetime
+    >>> shift = datetime.timedelta(hours=8)
+    >>> custom(lambda row: [(row.begins, row.begins + shift)]).merges
+    False
+    """
+    for function in (assign, merge):
+        if function is not None and not callable(function):
+            raise InvalidError(
+                f"{function!r} is no function"[:200], hint="custom(lambda row: [(start, end)])"
+            )
+    return CustomWindows(assign, merge)
+
+
+def counting(n: int, step: int | None = None, timeout: Duration | None = None) -> WindowAssigner:
+    """Windows of `n` rows of a key, in the order of their arrival, that start every `step` rows.
+
+    The columns window_start and window_end are numbers of rows.  With `on_close` a window is emitted when it
+    is full, or `timeout` after its first row.
+
+    >>> counting(100)
+    Counting(n=100, step=100, timeout_us=None)
+    """
+    need_number("the number of rows", n, 1)
+    if step is not None:
+        need_number("the step", step, 1)
+    if timeout is not None and step not in (None, n):
+        raise InvalidError(
+            "a timeout needs windows that do not overlap", hint="leave the step or the timeout out"
+        )
+    return Counting(n, step or n, None if timeout is None else _positive("the timeout", timeout))
+
+
+def calendar(unit: CalendarUnit, zone: str = "UTC") -> WindowAssigner:
+    """Days, weeks (from Monday), months or years of a time zone, correct across changes of the clocks.
+
+    >>> calendar("month", zone="Europe/Berlin")
+    Calendar(unit='month', zone='Europe/Berlin')
+    """
+    if unit not in get_args(CalendarUnit):
+        raise InvalidError(
+            f"no calendar unit {unit!r}", hint=f"units are {', '.join(get_args(CalendarUnit))}"
+        )
+    try:
+        zoneinfo.ZoneInfo(zone)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, TypeError, OSError) as error:
+        known = nearest(str(zone), sorted(zoneinfo.available_timezones()), 'for example "Europe/Berlin"')
+        raise InvalidError(f"no time zone {zone!r}", hint=known) from error
+    return Calendar(unit, zone)
+
+
+def everything() -> WindowAssigner:
+    """One window with all rows of a key, which never closes.
+
+    >>> everything()
+    Everything()
+    """
+    return Everything()
+
+
+def _positive(what: str, duration: Duration) -> int:
+    us = microseconds(duration)
+    if not 1 <= us <= LIMIT_US:
+        raise InvalidError(f"{what} of a window must be positive", detail=f"got {duration!r}")
+    return us

@@ -1,0 +1,13 @@
+"""Cases of a parametrized test that are too many for a normal run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+
+def first(count: int, cases: Iterable[Any]) -> list[Any]:
+    """Return all cases for `parametrize`; those after the first `count` run only with `make slow`."""
+    return [case if n < count else pytest.param(case, marks=pytest.mark.slow) for n, case in enumerate(cases)]

@@ -1,0 +1,103 @@
+"""WATERMARK FOR with strategies and options, and SHOW WATERMARKS."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pytest
+
+import millpond
+from millpond.clock import ManualClock
+from millpond.errors import InvalidError
+from millpond.kernels.watermark_strategies import Percentile, Slack
+from millpond.operators.watermark import Watermark
+
+SECOND = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("clause", "made"),
+    [
+        ("at - INTERVAL '5 seconds'", Watermark("at", 5 * SECOND)),
+        ("at", Watermark("at", 0)),
+        ("monotonous()", Watermark("at", 0)),
+        ("slack(1000)", Watermark("at", 0, Slack(1000))),
+        ("percentile(0.99)", Watermark("at", 0, Percentile(0.99))),
+        ("percentile(0.9, INTERVAL '10 minutes')", Watermark("at", 0, Percentile(0.9, 600 * SECOND))),
+        (
+            "at - INTERVAL '1 second' IDLE INTERVAL '30 seconds' MAX DRIFT INTERVAL '1 minute'",
+            Watermark("at", SECOND, None, 30 * SECOND, 60 * SECOND),
+        ),
+        ("slack(5) PUNCTUATION (k = 'beat')", Watermark("at", 0, Slack(5), punctuation="k = 'beat'")),
+    ],
+)
+def test_the_clause_makes_the_watermark(tmp_path: Path, clause: str, made: Watermark) -> None:
+    with millpond.open(tmp_path, engine="inline", durable=False) as pond:
+        pond.sql(f"CREATE TABLE t (k text, at timestamp, WATERMARK FOR at AS {clause}) APPEND ONLY")
+        assert pond.plan.nodes["t.watermark"].operator == made
+
+
+@pytest.mark.parametrize(
+    ("clause", "message"),
+    [
+        ("slack('many')", "number"),
+        ("slack(1.5)", "whole number"),
+        ("percentile(2)", "share"),
+        ("percentile()", "takes other values"),
+        ("monotonous(1)", "takes nothing"),
+        ("at - INTERVAL '1 second' IDLE", "interval"),
+        ("at IDLE INTERVAL '-1 second'", "positive"),
+        ("slack(1) - INTERVAL '1 second'", "nothing more"),
+        ("at PUNCTUATION (nope = 1)", "nope"),
+    ],
+)
+def test_wrong_clauses_are_refused(tmp_path: Path, clause: str, message: str) -> None:
+    with (
+        millpond.open(tmp_path, engine="inline", durable=False) as pond,
+        pytest.raises(InvalidError, match=message),
+    ):
+        pond.sql(f"CREATE TABLE t (k text, at timestamp, WATERMARK FOR at AS {clause}) APPEND ONLY")
+
+
+def test_an_idle_table_does_not_stop_a_union_and_show_watermarks_says_so(tmp_path: Path) -> None:
+    clock = ManualClock(0)
+    with millpond.open(tmp_path, engine="inline", durable=False, clock=clock) as pond:
+        for name in ("a", "b"):
+            pond.sql(
+                f"CREATE TABLE {name} (at timestamp,"
+                " WATERMARK FOR at AS at IDLE INTERVAL '30 seconds') APPEND ONLY"
+            )
+        pond.sql("CREATE VIEW both AS SELECT at FROM a UNION ALL SELECT at FROM b")
+        pond.sql(
+            "CREATE MATERIALIZED VIEW v AS SELECT window_end, count(*) AS n"
+            " FROM TUMBLE(both, at, INTERVAL '10 seconds') GROUP BY 1 EMIT ON WINDOW CLOSE"
+        )
+        pond.sql("INSERT INTO a VALUES ('2024-01-01 00:00:05'), ('2024-01-01 00:00:50')")
+        pond.drain()
+        assert pond.sql("SELECT n FROM v").fetchall() == []
+        shown = {(r[0], r[1]): r for r in pond.sql("SHOW WATERMARKS").fetchall()}
+        assert shown["a.watermark", None][3] == datetime.datetime(2024, 1, 1, 0, 0, 50)
+        assert shown["b.watermark", None][3] is None
+        assert shown["a.watermark", None][9] == 2  # rows wait in windows
+        clock.advance(30 * SECOND)
+        pond.drain()
+        assert pond.sql("SELECT n FROM v").fetchall() == [(1,)]
+        shown = {(r[0], r[1]): r for r in pond.sql("SHOW WATERMARKS").fetchall()}
+        assert shown["b.watermark", None][7] == "idle"
+        assert shown["b.watermark", None][3] == datetime.datetime(2024, 1, 1, 0, 0, 50)
+
+
+def test_explain_says_which_watermark_bounds_a_step_and_what_it_releases(tmp_path: Path) -> None:
+    with millpond.open(tmp_path, engine="inline", durable=False) as pond:
+        pond.sql(
+            "CREATE TABLE t (at timestamp, WATERMARK FOR at AS slack(7) IDLE INTERVAL '30 seconds') APPEND ONLY"
+        )
+        pond.sql(
+            "CREATE MATERIALIZED VIEW v AS SELECT window_end, count(*) AS n"
+            " FROM TUMBLE(t, at, INTERVAL '10 seconds') GROUP BY 1 EMIT ON WINDOW CLOSE"
+        )
+        text = pond.explain()
+        assert "watermark by partition of t: 7 rows may overtake, idle after 30 s" in text
+        assert "bounded by t.watermark" in text
+        assert "by window_end, behind t.watermark" in text

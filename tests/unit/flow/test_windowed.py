@@ -1,0 +1,514 @@
+"""Windows with triggers: what each mode delivers, pane by pane (laws 1, 3 and 8)."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+
+import millpond
+from millpond.errors import InvalidError
+from millpond.sources.memory import EventTimeBound, MemorySource
+from millpond.testing.harness import Harness
+from millpond.triggers import (
+    after_count,
+    after_watermark,
+    always,
+    at_percentile,
+    every,
+    never,
+    repeatedly,
+)
+from millpond.triggers import custom as own_trigger
+from millpond.windows import calendar, counting, custom, everything, sessions, sliding, tumbling
+
+START = datetime.datetime(2024, 1, 1)
+SCHEMA = {"k": str, "n": int, "at": datetime.datetime}
+
+
+def at(second: float) -> datetime.datetime:
+    return START + datetime.timedelta(seconds=second)
+
+
+def mark(second: float) -> EventTimeBound:
+    return EventTimeBound((at(second) - datetime.datetime(1970, 1, 1)) // datetime.timedelta(microseconds=1))
+
+
+def row(k: str, n: int, second: float) -> dict[str, Any]:
+    return {"k": k, "n": n, "at": at(second)}
+
+
+class Run:
+    """A pond whose input arrives item by item, one epoch each."""
+
+    def __init__(self, parallelism: int = 2) -> None:
+        self.pond = millpond.open("memory://", engine="inline", checks=True, parallelism=parallelism)
+        self.source = MemorySource(SCHEMA)
+        self.stream = self.pond.stream("s", self.source).watermark("at", "0s")
+        self.seen = 0
+
+    def step(self, *items: Any) -> None:
+        self.source.push(*items)
+        self.pond.drain()
+
+    def panes(self, view: str, *columns: str) -> list[tuple[Any, ...]]:
+        """The changes of a view since the last call."""
+        found = []
+        for delta in self.pond.changes(view, since=self.seen):
+            found += [tuple(r[c] for c in (*columns, "_w")) for r in delta.table.to_pylist()]
+        self.seen = self.pond.status.epoch or 0
+        return sorted(found)
+
+
+EARLY_AND_LATE = after_watermark(early=after_count(2), late=after_count(1))
+SHOWN = ("k", "n", "total", "pane", "pane_timing")
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        (
+            "retracting",
+            [
+                [("a", 2, 3, 0, "early", 1)],
+                [("a", 2, 3, 0, "early", -1), ("a", 3, 6, 1, "on_time", 1), ("b", 1, 9, 0, "on_time", 1)],
+                [("a", 3, 6, 1, "on_time", -1), ("a", 4, 10, 2, "late", 1)],
+            ],
+        ),
+        (
+            "accumulating",
+            [
+                [("a", 2, 3, 0, "early", 1)],
+                [("a", 3, 6, 1, "on_time", 1), ("b", 1, 9, 0, "on_time", 1)],
+                [("a", 4, 10, 2, "late", 1)],
+            ],
+        ),
+        (
+            "discarding",
+            [
+                [("a", 2, 3, 0, "early", 1)],
+                [("a", 1, 3, 1, "on_time", 1), ("b", 1, 9, 0, "on_time", 1)],
+                [("a", 1, 4, 2, "late", 1)],
+            ],
+        ),
+    ],
+)
+def test_panes_of_each_mode(mode: Any, expected: list[Any]) -> None:
+    run = Run()
+    windowed = run.stream.key_by("k").window(
+        tumbling("10s"), trigger=EARLY_AND_LATE, allowed_lateness="7s", mode=mode, panes=True
+    )
+    windowed.aggregate(n="count(*)", total="sum(n)").view("v")
+    windowed.late().view("late")
+    run.step([row("a", 1, 1)])
+    assert run.panes("v", *SHOWN) == []
+    run.step([row("a", 2, 2)])
+    assert run.panes("v", *SHOWN) == expected[0]
+    run.step([row("a", 3, 3), row("b", 9, 3)])
+    assert run.panes("v", *SHOWN) == []
+    run.step(mark(10))
+    assert run.panes("v", *SHOWN) == expected[1]
+    run.step([row("a", 4, 4)])
+    assert run.panes("v", *SHOWN) == expected[2]
+    run.step(mark(17))
+    run.step([row("b", 5, 4)])  # the watermark is at the end plus the lateness: the last moment
+    assert [p[:2] for p in run.panes("v", *SHOWN) if p[-1] > 0] == [("b", 1 if mode == "discarding" else 2)]
+    run.step(mark(18))
+    run.step([row("a", 5, 4)])
+    assert run.panes("v", *SHOWN) == []
+    assert run.pond.read("late").column("n").to_pylist() == [5]
+    if mode != "discarding":
+        assert sorted(run.pond.read("v").column("n").to_pylist()) == [2, 4]
+
+
+def test_an_on_time_pane_comes_without_new_rows() -> None:
+    run = Run()
+    for mode in ("accumulating", "discarding"):
+        windowed = run.stream.key_by("k").window(
+            tumbling("10s"), trigger=after_watermark(early=always()), mode=mode, panes=True
+        )
+        windowed.aggregate(n="count(*)", total="sum(n)").view(mode)
+    run.step([row("a", 7, 1)])
+    run.panes("accumulating", *SHOWN)
+    seen = run.seen
+    run.step(mark(10))
+    assert run.panes("accumulating", *SHOWN, "pane_last") == [("a", 1, 7, 1, "on_time", True, 1)]
+    run.seen = seen
+    assert run.panes("discarding", *SHOWN, "pane_last") == [("a", 0, None, 1, "on_time", True, 1)]
+
+
+def test_rows_after_the_last_pane_are_late() -> None:
+    run = Run()
+    windowed = run.stream.key_by("k").window(
+        tumbling("10s"), trigger=after_watermark(), allowed_lateness="1h", panes=True
+    )
+    windowed.aggregate(n="count(*)").view("v")
+    windowed.late().view("late")
+    run.step([row("a", 1, 1)])
+    run.step(mark(10))
+    run.step([row("a", 2, 2)])
+    assert run.pond.read("v").column("n").to_pylist() == [1]
+    assert run.pond.read("late").column("n").to_pylist() == [2]
+
+
+@pytest.mark.parametrize("trigger", [never(), after_count(10)])
+def test_rows_that_never_fired_are_emitted_when_their_window_expires(trigger: Any) -> None:
+    run = Run()
+    windowed = run.stream.key_by("k").window(
+        tumbling("10s"), trigger=trigger, allowed_lateness="5s", panes=True
+    )
+    windowed.aggregate(n="count(*)").view("v")
+    run.step([row("a", 1, 1), row("a", 2, 2)])
+    run.step(mark(15))
+    assert run.panes("v", "n") == []
+    run.step(mark(15.000001))
+    assert run.panes("v", "n", "pane_last") == [(2, True, 1)]
+
+
+def test_every_fires_by_the_clock_without_rows() -> None:
+    def pipeline(pond: millpond.Pond, s: Any) -> None:
+        windowed = pond.stream("s", s).key_by("k").window(everything(), trigger=every("5s"), time="at")
+        windowed.aggregate(n="count(*)").view("v")
+
+    with Harness(pipeline, {"s": SCHEMA}) as harness:
+        harness.advance("1s")
+        harness.feed("s", row("a", 1, 1))
+        harness.epoch()
+        assert harness.view("v") == []
+        harness.advance("4s")
+        harness.epoch()
+        assert [r["n"] for r in harness.view("v")] == [1]
+        harness.crash()
+        harness.feed("s", row("a", 1, 1))
+        harness.epoch()
+        assert [r["n"] for r in harness.view("v")] == [1]
+        harness.advance("5s")
+        harness.epoch()
+        assert [r["n"] for r in harness.view("v")] == [2]
+
+
+def test_contents_of_every_kind() -> None:
+    run = Run()
+    windowed = run.stream.key_by("k").window(
+        sliding("10s", "5s"), trigger=repeatedly(after_count(1)), mode="retracting"
+    )
+    windowed.top_n(1, "n desc").view("top")
+    windowed.distinct("k").view("distinct")
+    windowed.reduce(lambda a, b: {"n": a.n + b.n, "at": max(a.at, b.at)}).view("reduced")
+    windowed.apply(sql="SELECT median(n) AS m FROM input").view("median")
+    windowed.apply(lambda key, rows: rows.select(["n"]).slice(0, 1), {"n": int}).view("applied")
+    run.step([row("a", 1, 6), row("a", 5, 7), row("b", 2, 12)])
+    ends = sorted(
+        (r["k"], (r["window_end"] - START).seconds, r["n"]) for r in run.pond.read("top").to_pylist()
+    )
+    assert ends == [("a", 10, 5), ("a", 15, 5), ("b", 15, 2), ("b", 20, 2)]
+    assert run.pond.read("distinct").num_rows == 4
+    assert sorted(run.pond.read("reduced").column("n").to_pylist()) == [2, 2, 6, 6]
+    assert sorted(run.pond.read("median").column("m").to_pylist()) == [2.0, 2.0, 3.0, 3.0]
+    assert run.pond.read("applied").column_names == ["k", "window_start", "window_end", "n"]
+
+
+def test_windows_without_a_trigger_follow_every_change_and_judge_lateness_by_window() -> None:
+    run = Run()
+    windowed = run.stream.key_by("k").window(tumbling("10s"), allowed_lateness="5s")
+    windowed.aggregate(n="count(*)").view("v")
+    windowed.late().view("late")
+    run.step([row("a", 1, 1), row("a", 1, 12)])
+    run.step([row("a", 1, 2)])  # behind the watermark, but its window is open
+    run.step([row("a", 1, 15.000001)])
+    run.step([row("a", 1, 3)])
+    got = {(r["window_start"] - START).seconds: r["n"] for r in run.pond.read("v").to_pylist()}
+    assert got == {0: 2, 10: 2}
+    assert run.pond.read("late").num_rows == 1
+
+
+def test_times_at_the_ends_of_the_calendar_are_error_rows() -> None:
+    run = Run()
+    run.stream.key_by("k").window(calendar("year")).aggregate(n="count(*)").view("v")
+    run.stream.key_by("k").window(tumbling("10s")).aggregate(n="count(*)").view("w")
+    run.step([{"k": "a", "n": 1, "at": None}, {"k": "a", "n": 1, "at": datetime.datetime(1, 1, 1)}])
+    run.step([{"k": "a", "n": 2, "at": datetime.datetime.max}])
+    assert sorted(run.pond.read("v").column("n").to_pylist()) == [1]
+    assert run.pond.read("w").num_rows == 1
+    assert len(run.pond.errors()) == 3
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda s: tumbling("0s"), "must be positive"),
+        (lambda s: tumbling(-1), "must be positive"),
+        (lambda s: calendar("decade"), "no calendar unit"),  # type: ignore[arg-type]
+        (lambda s: calendar("day", "Europe/Berln"), "no time zone"),
+        (lambda s: after_count(0), "number of rows"),
+        (lambda s: s.key_by("k").window(everything(), trigger=never(), time="at"), "never fires"),
+        (
+            lambda s: s.key_by("k").window(tumbling("1s"), trigger=after_watermark(), time="at"),
+            "needs a watermark",
+        ),
+        (
+            lambda s: s.key_by("k").window(tumbling("1s"), allowed_lateness="1s", time="at"),
+            "needs a watermark",
+        ),
+        (lambda s: s.key_by("k").window("10s", time="at"), "are no windows"),
+        (lambda s: s.key_by("k").window(tumbling("1s"), mode="discarding", time="at"), "needs a trigger"),
+        (lambda s: s.key_by("k").window(tumbling("1s"), panes=True, time="at"), "need a trigger"),
+        (lambda s: s.key_by("k").window(tumbling("1s")), "no time column"),
+    ],
+)
+def test_wrong_calls(call: Any, message: str) -> None:
+    pond = millpond.open("memory://", engine="inline")
+    with pytest.raises(InvalidError, match=message):
+        call(pond.stream("s", MemorySource(SCHEMA)))
+
+
+def test_a_query_per_key_sees_one_key() -> None:
+    pond = millpond.open("memory://", engine="inline")
+    orders = pond.table("orders", {"who": str, "n": int})
+    orders.key_by("who").apply(sql="SELECT median(n) AS median FROM input").view("medians")
+    pond.insert("orders", [{"who": "ann", "n": 5}, {"who": "bob", "n": 2}, {"who": "bob", "n": 4}])
+    pond.drain()
+    assert sorted(pond.read("medians").column("median").to_pylist()) == [3.0, 5.0]
+
+
+@pytest.mark.parametrize("mode", ["retracting", "accumulating", "discarding"])
+def test_sessions_that_merge_take_over_what_their_parts_emitted(mode: Any) -> None:
+    run = Run()
+    trigger = repeatedly(after_count(2))
+    windowed = run.stream.key_by("k").window(
+        sessions("10s"), trigger=trigger, mode=mode, panes=True, allowed_lateness="1h"
+    )
+    windowed.aggregate(n="count(*)").view("v")
+    shown = ("window_start", "n", "pane")
+    run.step([row("a", 1, 20), row("a", 1, 21)])
+    assert run.panes("v", *shown) == [(at(20), 2, 0, 1)]
+    run.step([row("a", 1, 33), row("a", 1, 34)])
+    assert run.panes("v", *shown) == [(at(33), 2, 0, 1)]
+    run.step([row("a", 1, 27)])  # joins the two, whose counts are at zero again
+    assert run.panes("v", *shown) == []
+    run.step([row("a", 1, 28)])
+    expected = {
+        "retracting": [(at(20), 2, 0, -1), (at(20), 6, 0, 1), (at(33), 2, 0, -1)],
+        "accumulating": [(at(20), 6, 0, 1)],
+        "discarding": [(at(20), 2, 0, 1)],
+    }
+    assert run.panes("v", *shown) == expected[mode]
+    if mode != "discarding":
+        assert run.pond.read("v").column("n").to_pylist() == [6]
+
+
+def test_sessions_split_when_a_row_between_them_is_deleted() -> None:
+    pond = millpond.open("memory://", engine="inline", checks=True, parallelism=2)
+    visits = pond.table("visits", SCHEMA, key="n")
+    visits.key_by("k").window(sessions("10s"), time="at").aggregate(n="count(*)").view("v")
+    pond.insert("visits", [row("a", 1, 0), row("a", 2, 9), row("a", 3, 18), row("a", 4, 28)])
+    pond.drain()
+    counts = sorted((r["window_start"], r["n"]) for r in pond.read("v").to_pylist())
+    assert counts == [(at(0), 3), (at(28), 1)]  # sessions that only touch stay apart
+    pond.delete("visits", [{"n": 2}])
+    pond.drain()
+    counts = sorted((r["window_start"], r["n"]) for r in pond.read("v").to_pylist())
+    assert counts == [(at(0), 1), (at(18), 1), (at(28), 1)]
+
+
+def test_a_session_that_was_emitted_as_closed_never_changes() -> None:
+    run = Run()
+    run.stream.key_by("k").window(sessions("10s"), on_close=True).aggregate(n="count(*)").view("v")
+    run.step([row("a", 1, 1)])
+    run.step([row("b", 1, 11.5)])  # the watermark passes 11, within the bucket of the session
+    run.step([row("a", 1, 10.9)])
+    run.step(mark(60))
+    got = sorted((r["k"], r["window_start"], r["n"]) for r in run.pond.read("v").to_pylist())
+    assert got == [("a", at(1), 1), ("a", at(10.9), 1), ("b", at(11.5), 1)]
+
+
+def test_a_percentile_of_completeness_fires_before_the_watermark() -> None:
+    run = Run()
+    slow = run.pond.stream("t", source := MemorySource(SCHEMA)).watermark("at", "1h")
+    windowed = slow.key_by("k").window(tumbling("10s"), trigger=at_percentile(0.9), panes=True)
+    windowed.aggregate(n="count(*)").view("v")
+    for second in range(0, 60, 5):
+        source.push([row("a", 1, second)])
+        run.pond.drain()
+    panes = sorted((r["window_start"], r["n"], r["pane_timing"]) for r in run.pond.read("v").to_pylist())
+    assert panes[0] == (at(0), 2, "early")
+    assert len(panes) == 5
+
+
+def test_sessions_with_a_gap_of_the_row() -> None:
+    run = Run()
+    windowed = run.stream.key_by("k").window(sessions("CASE WHEN n = 1 THEN 3600 ELSE 2 END"))
+    windowed.aggregate(rows="count(*)").view("v")
+    interval = run.stream.key_by("k").window(sessions("to_seconds(n)"))
+    interval.aggregate(rows="count(*)").view("w")
+    run.step([row("a", 1, 0), row("a", 2, 3599), row("a", 2, 3602), row("a", 0, 3603)])
+    got = sorted((r["window_start"], r["rows"]) for r in run.pond.read("v").to_pylist())
+    assert got == [(at(0), 2), (at(3602), 2)]
+    assert sorted(run.pond.read("w").column("rows").to_pylist()) == [1, 1, 1]
+    assert [e["reason"] for e in run.pond.errors("w").to_pylist()] == [
+        "the gap of a session must be positive, got 0"
+    ]
+
+
+def shift_of(row: Any) -> list[tuple[datetime.datetime, datetime.datetime]]:
+    if row.n == 0:
+        raise ValueError("no shift 0")
+    return [(START, at(10 * row.n))] if row.n < 9 else [(at(10), at(5))]
+
+
+@pytest.mark.parametrize("trigger", [None, always()])
+def test_custom_windows_and_their_errors(trigger: Any) -> None:
+    run = Run()
+    windowed = run.stream.key_by("k").window(custom(shift_of), trigger=trigger)
+    windowed.aggregate(rows="count(*)").view("v")
+    run.step([row("a", 1, 0), row("a", 2, 1), row("a", 2, 2), row("a", 0, 3), row("a", 9, 3)])
+    got = sorted((r["window_end"], r["rows"]) for r in run.pond.read("v").to_pylist())
+    assert got == [(at(10), 1), (at(20), 2)]
+    reasons = sorted(e["reason"] for e in run.pond.errors("v").to_pylist())
+    assert len(reasons) == 2 and "ends after its start" in reasons[1 - ("no shift" in reasons[1])]
+
+
+def all_in_one(windows: list[Any]) -> list[Any]:
+    return [(min(s for s, _ in windows), max(e for _, e in windows))]
+
+
+@pytest.mark.parametrize("trigger", [None, always()])
+def test_custom_windows_that_merge(trigger: Any) -> None:
+    run = Run()
+    windows = custom(lambda r: [(r.at, r.at + datetime.timedelta(seconds=1))], merge=all_in_one)
+    windowed = run.stream.key_by("k").window(windows, trigger=trigger, allowed_lateness="1d")
+    windowed.aggregate(rows="count(*)").view("v")
+    run.step([row("a", 1, 0), row("b", 1, 7)])
+    run.step([row("a", 1, 30)])
+    got = sorted((r["k"], r["window_start"], r["rows"]) for r in run.pond.read("v").to_pylist())
+    assert got == [("a", at(0), 2), ("b", at(7), 1)]
+
+
+def test_windows_of_a_number_of_rows() -> None:
+    run = Run()
+    keyed = run.stream.key_by("k")
+    keyed.window(counting(2)).aggregate(rows="count(*)", total="sum(n)").view("each")
+    keyed.window(counting(2), on_close=True).aggregate(rows="count(*)", total="sum(n)").view("full")
+    keyed.window(counting(3, step=2), on_close=True).aggregate(total="sum(n)").view("overlapping")
+    run.step([row("a", 1, 0), row("a", 2, 0), row("a", 3, 0), row("b", 9, 0)])
+    run.step([row("a", 4, 0), row("a", 5, 0)])
+
+    def rows(view: str, *names: str) -> list[tuple[Any, ...]]:
+        return sorted(
+            tuple(r[n] for n in ("k", "window_start", *names)) for r in run.pond.read(view).to_pylist()
+        )
+
+    assert rows("each", "rows", "total") == [("a", 0, 2, 3), ("a", 2, 2, 7), ("a", 4, 1, 5), ("b", 0, 1, 9)]
+    assert rows("full", "rows", "total") == [("a", 0, 2, 3), ("a", 2, 2, 7)]
+    assert rows("overlapping", "total") == [("a", 0, 6), ("a", 2, 12)]
+
+
+def test_a_window_of_rows_times_out() -> None:
+    def pipeline(pond: millpond.Pond, s: Any) -> None:
+        windowed = pond.stream("s", s).key_by("k").window(counting(3, timeout="10s"), on_close=True)
+        windowed.aggregate(rows="count(*)", total="sum(n)").view("v")
+
+    def seen(harness: Harness) -> list[tuple[Any, ...]]:
+        return sorted((r["window_start"], r["window_end"], r["total"]) for r in harness.view("v"))
+
+    with Harness(pipeline, {"s": SCHEMA}) as harness:
+        harness.feed("s", row("a", 1, 0), row("a", 2, 0))
+        harness.epoch()
+        assert seen(harness) == []
+        harness.advance("10s")
+        harness.epoch()
+        assert seen(harness) == [(0, 2, 3)]
+        harness.feed("s", row("a", 3, 0), row("a", 4, 0), row("a", 5, 0), row("a", 6, 0))
+        harness.epoch()
+        assert seen(harness) == [(0, 2, 3), (2, 5, 12)]
+        harness.crash()
+        harness.advance("10s")
+        harness.feed("s", row("a", 7, 0))
+        harness.epoch()
+        assert seen(harness)[2:] == [(5, 6, 6)]
+        harness.advance("10s")
+        harness.epoch()
+        assert seen(harness)[3:] == [(6, 7, 7)]
+
+
+def test_a_trigger_of_the_users_own() -> None:
+    run = Run()
+    trigger = own_trigger(lambda n, event: n + event.rows, lambda n, event: n >= 13, start=10)
+    windowed = run.stream.key_by("k").window(tumbling("10s"), trigger=trigger, panes=True)
+    windowed.aggregate(n="count(*)").view("v")
+    ending = own_trigger(lambda n, e: n, lambda n, e: e.watermark >= e.window_end, once=True, at_end=True)
+    run.stream.key_by("k").window(tumbling("10s"), trigger=ending).aggregate(n="count(*)").view("w")
+    run.step([row("a", 1, 1), row("a", 1, 1), row("b", 1, 1)])
+    assert run.panes("v", "k", "n") == []
+    run.step([row("a", 1, 2)])
+    run.step([row("a", 1, 2), row("a", 1, 2)])
+    assert run.panes("v", "k", "n", "pane") == [("a", 3, 0, 1)]
+    run.step([row("a", 1, 2)])
+    assert [p[1:3] for p in run.panes("v", "k", "n", "pane") if p[-1] > 0] == [(6, 1)]
+    assert run.pond.read("w").num_rows == 0
+    run.step(mark(10))
+    assert sorted(run.pond.read("w").column("n").to_pylist()) == [1, 6]
+
+
+def test_a_trigger_that_fails_is_told() -> None:
+    run = Run()
+    trigger = own_trigger(lambda n, event: n + event.rows, lambda n, event: 1 // 0 > 0)
+    run.stream.key_by("k").window(tumbling("10s"), trigger=trigger).aggregate(n="count(*)").view("v")
+    run.source.push([row("a", 1, 1)])
+    with pytest.raises(InvalidError, match="a custom trigger failed"):
+        run.pond.drain()
+
+
+class Reminder(millpond.Process):
+    def on_row(self, row: Any, ctx: Any) -> None:
+        ctx.set_timer("end", after=0)
+
+    def on_timer(self, timer: Any, ctx: Any) -> dict[str, Any]:
+        return {"k": ctx.key.k, "end": ctx.key.window_end}
+
+
+def test_process_in_windows_has_timers() -> None:
+    run = Run()
+    windowed = run.stream.key_by("k").window(tumbling("10s"))
+    windowed.process(Reminder, {"k": str, "end": datetime.datetime}).view("ended")
+    run.step([row("a", 1, 1), row("a", 1, 12)])
+    run.step(mark(15))
+    assert [(r["k"], r["end"]) for r in run.pond.read("ended").to_pylist()] == [("a", at(10))]
+
+
+def test_rows_leave_in_order() -> None:
+    run = Run()
+    slow = run.pond.stream("t", source := MemorySource(SCHEMA)).watermark("at", "5s")
+    slow.key_by("k").in_order().stream.view("by_watermark")
+    run.pond.stream("u", other := MemorySource(SCHEMA)).key_by("k").in_order(
+        slack=2, time="at", id="sorted"
+    ).stream.view("by_slack")
+    for second in (3, 1, 2, 9, 8, 0.5, 12):
+        for one in (source, other):
+            one.push([row("a", int(second * 10), second)])
+        run.pond.drain()
+    assert sorted(run.pond.read("by_watermark").column("n").to_pylist()) == [10, 20, 30]
+    released = []
+    for delta in run.pond.changes("by_slack", since=0):
+        released += delta.table.column("n").to_pylist()
+    assert released == [10, 20, 30, 80]
+    assert run.pond.late("sorted").column("n").to_pylist() == [5]
+
+
+def test_joins_of_windows() -> None:
+    run = Run()
+    other = MemorySource({"k": str, "m": int, "at": datetime.datetime})
+    right = run.pond.stream("r", other).watermark("at", "0s")
+    for name, closes in (("now", False), ("closed", True)):
+        left = run.stream.key_by("k").window(tumbling("10s"), on_close=closes)
+        both = right.key_by("k").window(tumbling("10s"), on_close=closes)
+        left.join(both, "left" if not closes else "inner").view(name)
+    other.push([{"k": "a", "m": 7, "at": at(9)}])
+    run.step([row("a", 1, 1), row("a", 2, 11), row("b", 3, 1)])
+    got = sorted((r["k"], r["n"], r["m"] or 0) for r in run.pond.read("now").to_pylist())
+    assert got == [("a", 1, 7), ("a", 2, 0), ("b", 3, 0)]
+    assert run.pond.read("closed").num_rows == 0
+    other.push(mark(60))
+    run.step(mark(60))
+    assert [(r["n"], r["m"]) for r in run.pond.read("closed").to_pylist()] == [(1, 7)]

@@ -1,0 +1,125 @@
+"""Windows at the very moment of their end, over unusual input and in ponds that change (laws 1, 3 and 8)."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+
+import millpond
+from millpond.errors import InvalidError
+from millpond.sources.memory import MemorySource
+from millpond.triggers import after_all, after_any, after_count, always, every, never, repeatedly
+from millpond.windows import WindowAssigner, calendar, sessions, sliding, tumbling
+from tests.unit.flow.test_windowed import SCHEMA, Run, mark, row
+
+DAY = 86_400
+
+
+@pytest.mark.parametrize(
+    ("windows", "end"),
+    [
+        (tumbling("10s"), 10),
+        (tumbling("10s", offset="2s"), 12),
+        (sliding("10s", "10s", offset="7s"), 7),
+        (sessions("10s"), 12),
+        (calendar("day"), DAY),
+    ],
+)
+def test_a_window_closes_when_the_watermark_reaches_its_end(windows: WindowAssigner, end: float) -> None:
+    run = Run()
+    by_key = run.stream.key_by("k")
+    by_key.window(windows, on_close=True).aggregate(n="count(*)").view("closed")
+    by_key.window(windows, trigger=never(), allowed_lateness="5s").aggregate(n="count(*)").view("expired")
+    run.step([row("a", 1, 2)])
+    run.step(mark(end - 0.000001))
+    assert run.pond.read("closed").num_rows == 0
+    run.step(mark(end))
+    assert run.pond.read("closed").column("n").to_pylist() == [1]
+    run.step(mark(end + 5))
+    assert run.pond.read("expired").num_rows == 0
+    run.step(mark(end + 5.000001))
+    assert run.pond.read("expired").column("n").to_pylist() == [1]
+    run.step(mark(end + 3 * DAY))
+    assert run.pond.read("expired").column("n").to_pylist() == [1]
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+def test_rows_that_never_fired_are_emitted_where_several_watermarks_bound_them(names: Any) -> None:
+    pond = millpond.open("memory://", engine="inline", checks=True, parallelism=2)
+    left, right = MemorySource(SCHEMA), MemorySource(SCHEMA)
+    orders = pond.stream(names[0], left, event_time="at", delay="0s")
+    paid = pond.stream(names[1], right, event_time="at", delay="0s")
+    both = orders.join(paid, "k", where='"at_right" BETWEEN "at" AND "at" + INTERVAL 100 SECOND')
+    windowed = both.select("k", "n", "at").key_by("k").window(tumbling("10s"), trigger=never(), time="at")
+    windowed.aggregate(n="count(*)").view("v")
+    for second in range(0, 200, 10):
+        left.push([row("a", 1, second)])
+        right.push([row("a", 1, second)])
+        pond.drain()
+    assert pond.read("v").column("n").to_pylist() == [11] * 8
+
+
+@pytest.mark.parametrize("windows", [tumbling("10s"), sessions("10s")])
+def test_the_key_may_be_a_column_with_an_underscore(windows: WindowAssigner) -> None:
+    run = Run()
+    source = MemorySource({"_who": str, "at": datetime.datetime})
+    stream = run.pond.stream("visits", source).watermark("at", "0s")
+    windowed = stream.key_by("_who").window(windows, trigger=repeatedly(after_count(1)))
+    windowed.aggregate(n="count(*)").view("v")
+    for second in (1, 2):
+        source.push([{"_who": "ann", "at": row("", 0, second)["at"]}])
+        run.pond.drain()
+    assert run.pond.read("v").column("n").to_pylist() == [2]
+
+
+@pytest.mark.parametrize("mode", ["retracting", "accumulating"])
+def test_triggers_over_a_table_follow_deletions(mode: Any) -> None:
+    pond = millpond.open("memory://", engine="inline", checks=True, parallelism=2)
+    windowed = (
+        pond.table("t", SCHEMA, key="n")
+        .key_by("k")
+        .window(tumbling("10s"), time="at", trigger=always(), mode=mode)
+    )
+    windowed.aggregate(c="count(*)", total="sum(n)").view("v")
+    windowed.late().view("late")
+    pond.insert("t", [row("a", 1, 1), row("a", 2, 1), row("b", 3, 1)])
+    pond.drain()
+    pond.delete("t", [{"n": 1}, {"n": 3}])
+    pond.drain()
+    assert [(r["k"], r["c"], r["total"]) for r in pond.read("v").to_pylist()] == [("a", 1, 2)]
+    assert pond.read("late").num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"trigger": always(), "mode": "discarding"}, "needs append-only input"),
+        ({"trigger": after_count(1)}, "for the last time"),
+        ({"trigger": after_any(always(), after_count(1))}, "for the last time"),
+        ({"trigger": after_all(after_count(2), after_count(1))}, "for the last time"),
+    ],
+)
+def test_windows_that_cannot_follow_deletions_are_refused(options: Any, message: str) -> None:
+    pond = millpond.open("memory://", engine="inline")
+    table = pond.table("t", SCHEMA, key="n")
+    with pytest.raises(InvalidError, match=message):
+        table.key_by("k").window(tumbling("10s"), time="at", **options).aggregate(n="count(*)")
+    table.key_by("k").window(tumbling("10s"), time="at", trigger=after_all(every("5s"), after_count(1)))
+
+
+def test_a_row_that_comes_and_goes_within_an_epoch_does_not_count() -> None:
+    pond = millpond.open("memory://", engine="inline", checks=True, parallelism=2)
+    trigger = repeatedly(after_count(2))
+    windowed = (
+        pond.table("t", SCHEMA, key="n").key_by("k").window(tumbling("10s"), time="at", trigger=trigger)
+    )
+    windowed.aggregate(c="count(*)").view("v")
+    pond.insert("t", [row("a", 1, 1), row("a", 2, 1)])
+    pond.delete("t", [{"n": 1}])
+    pond.drain()
+    assert pond.read("v").num_rows == 0
+    pond.insert("t", [row("a", 3, 1)])
+    pond.drain()
+    assert pond.read("v").column("c").to_pylist() == [2]
