@@ -25,7 +25,8 @@ from benchmarks.peers import command, emitted
 from millpond import Process, ValueState
 from millpond.engine.spark.engine import SparkEngine
 from millpond.engine.spark.session import make_session
-from millpond.flow.stream import KeyedStream, Stream
+from millpond.flow.keyed_stream import KeyedStream
+from millpond.flow.stream import Stream
 from millpond.sources.files import FileSource
 
 OUTPUT = {"auction": int, "n": int, "total": int}

@@ -13,7 +13,8 @@ import pytest
 import millpond
 from millpond import AggregatingState, BroadcastState, ListState, MapState, ReducingState, ValueState
 from millpond.errors import InvalidError
-from millpond.flow.stream import KeyedStream, ProcessedStream, Stream, ViewHandle
+from millpond.flow.keyed_stream import KeyedStream
+from millpond.flow.stream import ProcessedStream, Stream, ViewHandle
 from millpond.pond import Pond
 from millpond.sinks.callback import CallbackSink
 from millpond.sinks.parquet import ParquetSink

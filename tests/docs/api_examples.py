@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import millpond
-from millpond.flow.stream import KeyedStream, ProcessedStream, Stream, ViewHandle
+from millpond.flow.keyed_stream import KeyedStream
+from millpond.flow.stream import ProcessedStream, Stream, ViewHandle
 from millpond.flow.windowed import WindowedStream
 from millpond.pond import Pond
 from millpond.serve.epoch_view import Moment

@@ -37,7 +37,7 @@ DEFERRED = {
 KNOWN_DEFERRED = {
     "engine/coordinator/inbox_polling.py -> engine.coordinator.inbox_changes": "engine",
     "engine/task/level.py -> engine.task.worker": "engine",
-    "flow/stream.py -> sources.constant": "flow",
+    "flow/keyed_stream.py -> sources.constant": "flow",
     "pond/api.py -> pond.sql_host": "pond",
     "pond/definitions.py -> kernels.python_function": "pond",
     "pond/definitions.py -> sql.binding.catalog": "pond",
@@ -55,7 +55,7 @@ KNOWN_DEFERRED = {
     "sql/text/parse.py -> sql.text.dialects": "sql",
 }
 KNOWN_UPWARD = {
-    "flow/stream.py -> sources.constant": "flow",
+    "flow/keyed_stream.py -> sources.constant": "flow",
 }
 
 # To be removed: uses of an attribute that is private to another package.

@@ -46,6 +46,12 @@ def need_text(what: str, text: Any, hint: str | None = None) -> None:
         )
 
 
+def check_expressions(computed: Mapping[str, Any]) -> None:
+    """Every computed column is SQL text."""
+    for name, text in computed.items():
+        need_text(f"the expression of column {name!r}", text, f'SQL in quotes: {name}="..."')
+
+
 def checked(cls: type[T]) -> type[T]:
     """Wrap the public methods of a class so that a call with wrong arguments reports the right ones.
 

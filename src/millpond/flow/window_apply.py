@@ -10,11 +10,13 @@ import pyarrow as pa
 from millpond.errors import InvalidError
 from millpond.flow.call_errors import need_text
 from millpond.flow.schemas import Like, check_parameters, schema_of
+from millpond.kernels.duck import quoted
 from millpond.kernels.function_with_key import FunctionWithKey
 from millpond.operators.per_key import PerKey
 
 if TYPE_CHECKING:
-    from millpond.flow.stream import KeyedStream, Stream
+    from millpond.flow.keyed_stream import KeyedStream
+    from millpond.flow.stream import Stream
 
 
 def with_key_columns(
@@ -29,7 +31,7 @@ def with_key_columns(
     own = [keyed.stream.schema.field(name) for name in keyed.key]
     if sql is not None:
         need_text("sql", sql, "a query over `input`")
-        firsts = ", ".join(f"any_value({_quoted(n)}) AS {_quoted(n)}" for n in keyed.key)
+        firsts = ", ".join(f"any_value({quoted(n)}) AS {quoted(n)}" for n in keyed.key)
         query = f"SELECT k.*, q.* FROM (SELECT {firsts} FROM input) AS k, (\n{sql}\n) AS q"
         return keyed._then(id, PerKey(keyed.key, None, None, query, passes=keyed.key, alone=True), "apply")
     if function is None or schema is None:
@@ -40,7 +42,3 @@ def with_key_columns(
     return keyed._then(
         id, PerKey(keyed.key, full, FunctionWithKey(function, keyed.key), passes=keyed.key), "apply"
     )
-
-
-def _quoted(column: str) -> str:
-    return '"' + column.replace('"', '""') + '"'

@@ -29,6 +29,7 @@ from millpond.flow.window_steps import (
     within_epoch,
 )
 from millpond.kernels.bounds import Bound
+from millpond.kernels.duck import quoted
 from millpond.kernels.python_rows import Row
 from millpond.kernels.triggers import WATERMARK, AfterWatermark, Trigger
 from millpond.kernels.window_assigners import (
@@ -50,7 +51,8 @@ from millpond.operators.union import Union
 from millpond.operators.window import END, START
 
 if TYPE_CHECKING:
-    from millpond.flow.stream import KeyedStream, ProcessedStream, Stream
+    from millpond.flow.keyed_stream import KeyedStream
+    from millpond.flow.stream import ProcessedStream, Stream
 
 JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
 Build = Callable[["KeyedStream", str | None], "Stream"]
@@ -493,7 +495,7 @@ def merge_of(windows: WindowAssigner) -> Any:
 def with_gap(builder: Builder, step: str, expression: str) -> str:
     """The rows with the gap of their session in microseconds, from an expression: an interval, or seconds."""
     schema = builder.shape(step).schema
-    pairs = [(name, '"' + name.replace('"', '""') + '"') for name in schema.names]
+    pairs = [(name, quoted(name)) for name in schema.names]
     by_seconds = Map((*pairs, (GAP, f"CAST(round(CAST(({expression}) AS DOUBLE) * 1000000) AS BIGINT)")))
     by_interval = Map((*pairs, (GAP, f"CAST(epoch_us({expression}) AS BIGINT)")))
     operator = by_interval if _binds(builder, step, by_interval) else by_seconds

@@ -11,7 +11,7 @@ import pytest
 
 import millpond
 from millpond.flow.join_time_bounds import time_spans
-from millpond.flow.stream import JoinKind
+from millpond.flow.windowed import JoinKind
 from millpond.plan.expiry import TimeDistance
 from millpond.sources.memory import MemorySource
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from millpond.kernels.duck import quoted as quoted
+
 Json = dict[str, Any]
 
 # Arrow and our state store another type than the logical type: a reference is cast back to it.
@@ -82,10 +84,6 @@ CLOSED: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": False,
     "python_enable_replacements": False,
 }
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def text_literal(value: str) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from millpond.flow.stream import GLOBAL_BUCKETS
+from millpond.flow.keyed_stream import GLOBAL_BUCKETS
 from millpond.operators.top_n import TopN
 from millpond.ordering import Order
 from millpond.sql.binding.types import Json

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from millpond.flow.stream import GLOBAL_BUCKETS
+from millpond.flow.keyed_stream import GLOBAL_BUCKETS
 from millpond.operators.filter import Filter
 from millpond.operators.top_n import TopN
 from millpond.ordering import Order
