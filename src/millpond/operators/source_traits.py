@@ -30,6 +30,21 @@ class ConstantRows:
     """A source whose rows are known before any input arrives."""
 
 
+class StoredWithSchema:
+    """A source whose constructor finds a missing schema by reading files or servers.
+
+    A stored one must contain its schema, because reading a catalog contacts nothing.
+    """
+
+
+@runtime_checkable
+class StagesRows(Protocol):
+    """Rows that cannot be read again: they are written to files once, and the files are the source."""
+
+    def staged(self, folder: str, step: str) -> Any:
+        """Write the rows below a folder of the pond; returns the source that reads them."""
+
+
 @runtime_checkable
 class RereadsColumns(Protocol):
     """A source that reads few columns cheaply: a split may be read twice, the second time in full."""

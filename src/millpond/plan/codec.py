@@ -35,7 +35,9 @@ import pyarrow as pa
 from millpond import moved_names
 from millpond.errors import DataError, InvalidError
 from millpond.kernels.user_code import name_of
+from millpond.operators.source_traits import StoredWithSchema
 from millpond.plan import catalog_format
+from millpond.plan.nodes import Node
 from millpond.plan.tags import UnknownTagError, class_of, tag_of
 from millpond.stored_code import Guard, Stored, anything, note_own
 
@@ -114,7 +116,7 @@ def encode(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         cls = type(value)
         if (tag := tag_of(cls)) is not None:
-            return _once(value, tag) if getattr(cls, "encoded_once", False) else _tagged(value, tag)
+            return _once(value, tag) if issubclass(cls, Node) else _tagged(value, tag)
         if _findable(cls):
             found = {"$user": f"{cls.__module__}:{cls.__qualname__}", "fields": _fields(value)}
             note_own(found)
@@ -149,7 +151,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _once(value: Any, tag: str) -> Any:
-    """Encode an object once and cache the result in it: the whole plan is stored with every change."""
+    """Encode a node once and cache the result in it: the whole plan is stored with every change."""
     held = value.__dict__.get("_encoded")
     if held is None:
         held = value.__dict__["_encoded"] = _tagged(value, tag)
@@ -226,9 +228,8 @@ def _data(value: Mapping[str, Any]) -> Any:
 
 def _made(cls: type, fields: Mapping[str, Any], guard: Guard) -> Any:
     """Create an object of one of our classes."""
-    for name in getattr(cls, "stored_whole", ()):  # without it, the constructor would read files or servers
-        if fields.get(name) is None:
-            raise ValueError(f"a {cls.__name__} without {name}")
+    if issubclass(cls, StoredWithSchema) and fields.get("schema") is None:
+        raise ValueError(f"a {cls.__name__} without its schema")
     given = {k: decode(v, guard) for k, v in fields.items()}
     try:
         return cls(**given)
@@ -253,7 +254,7 @@ def with_code(value: Any) -> Any:
         changed = {k: with_code(v) for k, v in value.items()}
         return changed if any(changed[k] is not v for k, v in value.items()) else value
     if dataclasses.is_dataclass(value) and not isinstance(value, type) and _is_ours(type(value)):
-        once = getattr(type(value), "encoded_once", False)
+        once = isinstance(value, Node)
         if once and "_without_stored_code" in value.__dict__:
             return value
         new = {}

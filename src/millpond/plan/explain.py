@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
-from typing import Any
+import dataclasses
+from collections.abc import Callable, Container, Mapping
+from typing import Any, cast
 
 import pyarrow as pa
 
 from millpond.kernels.user_code import name_of
 from millpond.kernels.watermark_strategies import Bounded, Custom, Percentile, Slack, Strategy
+from millpond.operators.flat_map import FlatMap
+from millpond.operators.iterate import Iterate
 from millpond.operators.operator import Operator
 from millpond.operators.traits import EndsState
 from millpond.plan.levels import Edge, Levels, cut
@@ -36,10 +39,11 @@ def explain_text(plan: Plan, levels: Levels, detached: Container[str] = ()) -> s
             for source, index in ((s, i) for i, s in enumerate(node.inputs)):
                 edge = _edge(levels, step, index)
                 lines.append(f"    from {source}" + (f"  [{describe_edge(edge)}]" if edge else ""))
-            for inner in getattr(node.operator, "steps", ()):  # of a recursion
-                lines.append(
+            if isinstance(node.operator, Iterate):
+                lines += [
                     f"    each round {inner.name}: {label(inner.operator)} of {', '.join(inner.inputs)}"
-                )
+                    for inner in node.operator.steps
+                ]
             lines += _state_lines(node)
             lines += _watermark_lines(node, levels)
             if used[step]:
@@ -164,33 +168,45 @@ def mermaid(plan: Plan, levels: Levels) -> str:
 
 
 def label(operator: Operator) -> str:
-    name = "Map" if getattr(operator, "one", False) else type(operator).__name__
-    facts = []
-    key = getattr(operator, "key", None)
-    if key is not None:
-        facts.append(f"by ({', '.join(key)})" if key else "of all")
-    aggs = getattr(operator, "aggs", None)
-    if aggs:
-        facts.append(
-            ", ".join(
-                f"{a.name}={a.function}({'distinct ' if a.distinct else ''}{a.argument or '*'})" for a in aggs
-            )
-        )
-    for field in ("predicate", "kind", "n"):
-        value = getattr(operator, field, None)
-        if isinstance(value, str | int):
-            facts.append(f"{field} {value}")
-    conditions = getattr(operator, "predicates", None)
-    if conditions:
-        facts.append(", ".join(c if isinstance(c, str) else _function_text(c) for c in conditions))
-    function = getattr(operator, "function", None)
-    if callable(function):
-        facts.append(_function_text(function))
-    code = getattr(operator, "code", None)
-    if code is not None:
-        target = code.target
-        facts.append(_function_text(target) if callable(target) else type(target).__name__)
+    """What a step does, in a few words: its class and the fields that say most."""
+    name = "Map" if isinstance(operator, FlatMap) and operator.one else type(operator).__name__
+    values = {f.name: getattr(operator, f.name) for f in dataclasses.fields(cast(Any, operator))}
+    facts = [fact for field, shown in _SHOWN.items() if field in values and (fact := shown(values[field]))]
     return f"{name} {' '.join(facts)}".strip()
+
+
+def _key_text(key: Any) -> str:
+    if key is None:
+        return ""
+    return f"by ({', '.join(key)})" if key else "of all"
+
+
+def _aggregates_text(aggs: Any) -> str:
+    return ", ".join(
+        f"{a.name}={a.function}({'distinct ' if a.distinct else ''}{a.argument or '*'})" for a in aggs
+    )
+
+
+def _conditions_text(conditions: Any) -> str:
+    return ", ".join(c if isinstance(c, str) else _function_text(c) for c in conditions)
+
+
+def _code_text(code: Any) -> str:
+    target = code.target
+    return _function_text(target) if callable(target) else type(target).__name__
+
+
+# The fields of operators that a label shows, in this order.
+_SHOWN: Mapping[str, Callable[[Any], str]] = {
+    "key": _key_text,
+    "aggs": _aggregates_text,
+    "predicate": lambda value: f"predicate {value}" if isinstance(value, str) else "",
+    "kind": lambda value: f"kind {value}" if isinstance(value, str) else "",
+    "n": lambda value: f"n {value}" if isinstance(value, int) else "",
+    "predicates": _conditions_text,
+    "function": lambda value: _function_text(value) if callable(value) else "",
+    "code": _code_text,
+}
 
 
 def _function_text(function: Callable[..., Any]) -> str:

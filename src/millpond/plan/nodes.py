@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
 
@@ -28,8 +28,6 @@ class Node:
     inputs: tuple[str, ...]
     binding: Binding
     reads: tuple[tuple[str, ...] | None, ...] = ()  # the old columns of inputs that gained columns later
-
-    encoded_once: ClassVar[bool] = True  # plans with many nodes are stored often: see `codec`
 
 
 @dataclass(frozen=True)

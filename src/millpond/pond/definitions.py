@@ -18,6 +18,7 @@ from millpond.kernels.duck import quoted
 from millpond.kernels.watermark_strategies import Strategy
 from millpond.operators.bag import Bag
 from millpond.operators.scan import Scan
+from millpond.operators.source_traits import StagesRows
 from millpond.operators.upsert import Upsert
 from millpond.plan.change import dependants, require_view, without_views
 from millpond.plan.nodes import Plan
@@ -62,7 +63,7 @@ def stream(
             detail=f"{first} is {given[first]!r}",
             hint='stream(..., event_time="at", delay="5s")',
         )
-    if hasattr(source, "staged"):
+    if isinstance(source, StagesRows):
         source = source.staged(folder_of(store, name), name)
     check_columns(source.schema.names, f"stream {name!r}")
     with _all_or_nothing(builder):
@@ -98,7 +99,7 @@ def _check_source(name: str, source: Any) -> None:
     """Refuse an object that is not a source, and suggest the source to use."""
     if not isinstance(source, type) and all(hasattr(source, part) for part in ("poll", "read", "schema")):
         return
-    if hasattr(source, "staged") and not isinstance(source, type):
+    if isinstance(source, StagesRows) and not isinstance(source, type):
         return
     kind = type(source)
     library = kind.__module__.partition(".")[0]

@@ -12,7 +12,8 @@ import pyarrow as pa
 from millpond.errors import InvalidError, nearest
 from millpond.flow.call_errors import need_text
 from millpond.integer_casts import require_whole
-from millpond.plan.nodes import Plan
+from millpond.operators.scan import Scan
+from millpond.plan.nodes import Node, Plan
 from millpond.sources.inbox_table import ROWS_MAX, InboxTable
 from millpond.valid_text import require_texts
 
@@ -61,8 +62,8 @@ def entry(plan: Plan, name: str, rows: Rows, weight: int) -> tuple[dict[str, Any
     return {"table": name, "rows": table.num_rows}, sink.getvalue().to_pybytes()
 
 
-def _source(node: Any) -> Any:
-    return getattr(getattr(node, "operator", None), "source", None)
+def _source(node: Node | None) -> Any:
+    return node.operator.source if node is not None and isinstance(node.operator, Scan) else None
 
 
 def _as_declared(name: str, rows: Rows, source: InboxTable) -> pa.Table:

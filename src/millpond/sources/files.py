@@ -37,7 +37,7 @@ from millpond.errors import DataError, InternalError, InvalidError, UnavailableE
 from millpond.flow.call_errors import checked, need_text
 from millpond.flow.schemas import schema_of
 from millpond.masking import masked
-from millpond.operators.source_traits import KeepsHistory, ReadsEncoded, RereadsColumns
+from millpond.operators.source_traits import KeepsHistory, ReadsEncoded, RereadsColumns, StoredWithSchema
 from millpond.plan.backfill import FROM_NOW
 from millpond.sources import schema_fit, text_format
 from millpond.sources.file_format import BadFileError, FileFacts, FileFormat, FileRange
@@ -70,7 +70,7 @@ _FORMATS: dict[str, FileFormat] = {
 
 @checked
 @dataclass(frozen=True)
-class FileSource(KeepsHistory, ReadsEncoded, RereadsColumns):
+class FileSource(KeepsHistory, ReadsEncoded, RereadsColumns, StoredWithSchema):
     """Rows of all files of a folder and the folders in it; files named `_*`, `.*` and `*.tmp` are not seen.
 
     `path` is a folder or an address that Arrow can open (``s3://...``); `pattern` chooses files, as in
@@ -104,8 +104,6 @@ class FileSource(KeepsHistory, ReadsEncoded, RereadsColumns):
     )
 
     append_only: ClassVar[bool] = True
-
-    stored_whole: ClassVar[tuple[str, ...]] = ("schema",)
 
     def __repr__(self) -> str:
         shown = (masked(str(self.path)), self.format, self.schema, self.pattern)

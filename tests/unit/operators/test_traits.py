@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
 from typing import Any
@@ -13,6 +14,7 @@ from millpond.operators import operator, source_traits, traits
 from millpond.plan import tags
 from millpond.process.declaration import Declared
 from millpond.sources.source import Source
+from tests.docs.source_files import source_files
 
 # Called on the class by its name, where mypy sees a misspelt one: no hooks.
 CALLED_BY_CLASS = {
@@ -22,10 +24,14 @@ CALLED_BY_CLASS = {
     "KeyedProcess": {"given"},
     "ConstantSource": {"all_rows", "of"},
     "OneRow": {"all_rows"},
-    "FileSource": {"stored_whole"},
     "InboxTable": {"filled", "takes"},
     "KafkaSource": {"check"},
     "MemorySource": {"push"},
+}
+
+
+ALLOWED_BY_NAME = {
+    "engine/coordinator/append_sinks.py: append_only",  # of a sink
 }
 
 
@@ -84,6 +90,36 @@ def test_an_operator_with_the_methods_of_a_trait_inherits_it(cls: type) -> None:
     for trait in here:
         methods: frozenset[str] = trait.__abstractmethods__
         assert issubclass(cls, trait) == (methods <= public(cls)), trait
+
+
+ASKING = (
+    "engine",
+    "plan",
+    "sql",
+    "pond",
+    "serve",
+)  # packages that ask operators and sources what they can do
+
+
+def asked_by_name(tree: ast.AST) -> set[str]:
+    """The names in `hasattr(value, "name")` and `getattr(value, "name")`."""
+    return {
+        str(node.args[1].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        if node.func.id in ("hasattr", "getattr") and isinstance(node.args[1], ast.Constant)
+    }
+
+
+def test_no_one_asks_for_a_capability_by_name() -> None:
+    """`isinstance` with a trait, which mypy checks, is the only way."""
+    names = {name for cls in (*OPERATORS, *SOURCES) for name in (*public(cls), *fields_of(cls))}
+    names |= declared(Source) | trait_names(traits) | trait_names(source_traits)
+    files = [file for file in source_files() if file.package in ASKING]
+    assert len(files) > 100
+    asked = {f"{file.path}: {name}" for file in files for name in asked_by_name(file.tree) & names}
+    assert asked == ALLOWED_BY_NAME
+    assert asked_by_name(ast.parse("getattr(node.operator, 'steps', ())")) == {"steps"}
 
 
 def test_a_misspelt_hook_is_found() -> None:
