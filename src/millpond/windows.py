@@ -16,24 +16,16 @@ from typing import get_args
 from millpond.errors import InvalidError, nearest
 from millpond.flow.call_errors import need_number
 from millpond.flow.durations import Duration, is_duration, microseconds
+from millpond.flow.window_kinds import Counting, GapExpression, Windows
+from millpond.kernels.calendar_windows import Calendar, CalendarUnit
+from millpond.kernels.custom_windows import CustomWindows, Instants
 from millpond.kernels.event_time import LIMIT_US
 from millpond.kernels.python_rows import Row
-from millpond.kernels.window_assigners import (
-    Calendar,
-    CalendarUnit,
-    Counting,
-    CustomWindows,
-    Everything,
-    Gap,
-    GapExpression,
-    Instants,
-    Sliding,
-    Tumbling,
-    WindowAssigner,
-)
+from millpond.kernels.window_assigners import Everything, Gap, Sliding, Tumbling, WindowAssigner
 
 __all__ = [
     "WindowAssigner",
+    "Windows",
     "calendar",
     "counting",
     "custom",
@@ -64,15 +56,15 @@ def sliding(size: Duration, slide: Duration, offset: Duration = 0) -> WindowAssi
     return Sliding(_positive("the size", size), _positive("the slide", slide), microseconds(offset))
 
 
-def sessions(gap: Duration) -> WindowAssigner:
+def sessions(gap: Duration) -> WindowAssigner | GapExpression:
     """Windows of rows that follow each other within less than a gap.
 
     The gap is a duration, or an SQL expression of the row: an interval, or a number of seconds.
 
     >>> sessions("10m")
     Gap(gap_us=600000000)
-    >>> sessions("CASE WHEN device = 'tv' THEN 3600 ELSE 600 END").merges
-    True
+    >>> sessions("CASE WHEN tv THEN 3600 ELSE 600 END")
+    GapExpression(expression='CASE WHEN tv THEN 3600 ELSE 600 END')
     """
     if isinstance(gap, str) and not is_duration(gap):
         return GapExpression(gap)
@@ -101,7 +93,7 @@ def custom(
     return CustomWindows(assign, merge)
 
 
-def counting(n: int, step: int | None = None, timeout: Duration | None = None) -> WindowAssigner:
+def counting(n: int, step: int | None = None, timeout: Duration | None = None) -> Counting:
     """Windows of `n` rows of a key, in the order of their arrival, that start every `step` rows.
 
     The columns window_start and window_end are numbers of rows.  With `on_close` a window is emitted when it

@@ -7,7 +7,7 @@ from typing import Any
 
 from millpond import triggers, windows
 from millpond.triggers import Trigger
-from millpond.windows import WindowAssigner
+from millpond.windows import Windows
 
 SIMPLE: dict[str, Callable[..., Trigger]] = {
     "after_count": triggers.after_count,
@@ -19,7 +19,7 @@ SIMPLE: dict[str, Callable[..., Trigger]] = {
     "after_all": triggers.after_all,
     "after_each": triggers.after_each,
 }
-WINDOWS: dict[str, Callable[..., WindowAssigner]] = {
+WINDOWS: dict[str, Callable[..., Windows]] = {
     "tumbling": windows.tumbling,
     "sliding": windows.sliding,
     "sessions": windows.sessions,
@@ -27,7 +27,7 @@ WINDOWS: dict[str, Callable[..., WindowAssigner]] = {
 }
 
 
-def window_of(spec: Sequence[Any]) -> WindowAssigner:
+def window_of(spec: Sequence[Any]) -> Windows:
     name, *sizes = spec
     return WINDOWS[name](*sizes)
 

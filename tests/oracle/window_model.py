@@ -20,7 +20,8 @@ from millpond.flow.durations import Duration
 from millpond.flow.stream import Stream
 from millpond.flow.window_steps import Mode
 from millpond.flow.windowed import WindowedStream
-from millpond.kernels.window_assigners import Calendar, Everything, Gap, Sliding, Tumbling
+from millpond.kernels.calendar_windows import Calendar
+from millpond.kernels.window_assigners import Everything, Gap, Sliding, Tumbling
 from millpond.triggers import (
     Trigger,
     after_all,
@@ -34,7 +35,7 @@ from millpond.triggers import (
     never,
     repeatedly,
 )
-from millpond.windows import WindowAssigner, calendar, everything, sessions, sliding, tumbling
+from millpond.windows import Windows, calendar, everything, sessions, sliding, tumbling
 
 START = datetime.datetime(2024, 3, 30, 20)  # a day before the clocks change in Europe
 SCHEMA = pa.schema(
@@ -100,7 +101,7 @@ CONTENTS = {
 
 @dataclass(frozen=True)
 class Case:
-    windows: WindowAssigner
+    windows: Windows
     key: tuple[str, ...]
     trigger: Trigger | None
     lateness: str | None
@@ -155,22 +156,22 @@ def random_case(rng: random.Random, table: bool = False) -> Case:
     )
 
 
-def _tumbling(rng: random.Random) -> tuple[float, WindowAssigner]:
+def _tumbling(rng: random.Random) -> tuple[float, Windows]:
     offsets: list[Duration] = [0, "2s", -3, "1ms"]
     return 1, tumbling(rng.choice(["1s", "7s", "10s"]), rng.choice(offsets))
 
 
-def _sliding(rng: random.Random) -> tuple[float, WindowAssigner]:
+def _sliding(rng: random.Random) -> tuple[float, Windows]:
     size, slide = rng.choice([("10s", "5s"), ("10s", "3s"), ("3s", "10s"), ("4s", "4s")])
     return 1, sliding(size, slide, rng.choice(["0s", "1s"]))
 
 
-def _calendar(rng: random.Random) -> tuple[float, WindowAssigner]:
+def _calendar(rng: random.Random) -> tuple[float, Windows]:
     unit: Literal["day", "week", "month", "year"] = rng.choice(["day", "day", "week", "month", "year"])
     return 3600 * rng.choice([1, 7]), calendar(unit, rng.choice(ZONES))
 
 
-_WINDOWS: tuple[Callable[[random.Random], tuple[float, WindowAssigner]], ...] = (
+_WINDOWS: tuple[Callable[[random.Random], tuple[float, Windows]], ...] = (
     _tumbling,
     _sliding,
     _calendar,

@@ -15,12 +15,12 @@ from millpond.flow.descriptions import html_description, text_description
 from millpond.flow.durations import Duration
 from millpond.flow.process import Target, process_batch_step, process_step
 from millpond.flow.schemas import Like, check_parameters, schema_of
+from millpond.flow.window_kinds import Windows
 from millpond.flow.window_steps import Mode, watermark_of
 from millpond.flow.windowed import WindowedStream, windowing
 from millpond.kernels.duck import quoted
 from millpond.kernels.python_rows import Row
 from millpond.kernels.triggers import Trigger
-from millpond.kernels.window_assigners import WindowAssigner
 from millpond.operators.aggregate import Aggregate, AggregateFeed, Close, feeds_for
 from millpond.operators.distinct import Distinct
 from millpond.operators.emit_on_close import EmitOnClose
@@ -72,7 +72,7 @@ class KeyedStream:
 
     def window(
         self,
-        windows: WindowAssigner,
+        windows: Windows,
         *,
         trigger: Trigger | None = None,
         allowed_lateness: Duration | None = None,

@@ -9,7 +9,7 @@ makes panes of them (`operators.emit_panes`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from millpond.errors import InvalidError
@@ -19,6 +19,7 @@ from millpond.flow.durations import Duration, microseconds
 from millpond.flow.process import Target
 from millpond.flow.schemas import Like
 from millpond.flow.window_apply import with_key_columns
+from millpond.flow.window_kinds import Counting, GapExpression, Windows
 from millpond.flow.window_steps import (
     Mode,
     WindowSteps,
@@ -29,17 +30,11 @@ from millpond.flow.window_steps import (
     within_epoch,
 )
 from millpond.kernels.bounds import Bound
+from millpond.kernels.custom_windows import CustomWindows
 from millpond.kernels.duck import quoted
 from millpond.kernels.python_rows import Row
 from millpond.kernels.triggers import WATERMARK, AfterWatermark, Trigger
-from millpond.kernels.window_assigners import (
-    GAP,
-    Counting,
-    CustomWindows,
-    GapColumn,
-    GapExpression,
-    WindowAssigner,
-)
+from millpond.kernels.window_assigners import GAP, GapColumn, WindowAssigner
 from millpond.operators.aggregate import Close
 from millpond.operators.assign_windows import AssignWindows
 from millpond.operators.count_windows import CountWindows
@@ -62,7 +57,7 @@ Build = Callable[["KeyedStream", str | None], "Stream"]
 class Windowing:
     """What `window()` was asked for."""
 
-    windows: WindowAssigner
+    windows: Windows
     trigger: Trigger | None
     lateness_us: int
     mode: Mode
@@ -80,7 +75,7 @@ class Windowing:
 
 
 def windowing(
-    windows: WindowAssigner,
+    windows: Windows,
     trigger: Trigger | None,
     allowed_lateness: Duration | None,
     mode: Mode | None,
@@ -88,7 +83,7 @@ def windowing(
     on_close: bool,
 ) -> Windowing:
     """Check what does not depend on the stream."""
-    if not isinstance(windows, WindowAssigner):
+    if not isinstance(windows, Windows):
         raise InvalidError(
             f"{windows!r} are no windows"[:200], hint="call one of millpond.windows, such as tumbling('10s')"
         )
@@ -142,9 +137,11 @@ class WindowedStream:
         stream = keyed.stream
         self._builder: Builder = stream._builder
         self._base = f"{stream.step}.window"
-        if isinstance(spec.windows, Counting):
-            self._count(stream, spec.windows)
+        windows = spec.windows
+        if isinstance(windows, Counting):
+            self._count(stream, windows)
             return
+        self._assigner: WindowAssigner = GapColumn() if isinstance(windows, GapExpression) else windows
         self._time = stream._time(time)
         if taken := [c for c in (START, END, PANE, TIMING, LAST, KIND) if c in stream.columns]:
             raise InvalidError(
@@ -172,9 +169,8 @@ class WindowedStream:
                 step=stream.step,
             )
         self._reports = not again
-        if isinstance(spec.windows, GapExpression):
-            self._source = with_gap(self._builder, self._source, spec.windows.expression)
-            self._spec = replace(spec, windows=GapColumn())
+        if isinstance(windows, GapExpression):
+            self._source = with_gap(self._builder, self._source, windows.expression)
         self._step = self._builder.add(None, self._assign(), (self._source,), self._base)
         self._builder.track(self)
 
@@ -217,7 +213,7 @@ class WindowedStream:
                 hint='call watermark("at", "5s") before key_by(), or pass event_time= to stream()',
                 step=stream.step,
             )
-        expires = self._watermark is not None and spec.windows.ends
+        expires = self._watermark is not None and self._assigner.ends
         if spec.trigger is not None and not spec.trigger.may_fire and not expires:
             raise InvalidError(
                 "this trigger never fires, and its windows never end",
@@ -227,7 +223,7 @@ class WindowedStream:
 
     def _assign(self, late: bool = False) -> AssignWindows:
         spec = self._spec
-        return AssignWindows(self._time, spec.windows, self._watermark, spec.after_us, late, self._reports)
+        return AssignWindows(self._time, self._assigner, self._watermark, spec.after_us, late, self._reports)
 
     # -- contents ------------------------------------------------------------------
 
@@ -396,9 +392,9 @@ class WindowedStream:
 
     def _assigned(self) -> str:
         """The step with all rows and their windows, merged where windows of a key merge."""
-        if not self._spec.windows.merges:
+        if isinstance(self._spec.windows, Counting) or not self._assigner.merges:
             return self._step
-        operator = MergeWindows(self._key, self._until(self._step), merge_of(self._spec.windows))
+        operator = MergeWindows(self._key, self._until(self._step), merge_of(self._assigner))
         return self._builder.add(None, operator, (self._step,), f"{self._base}.merged")
 
     @property
@@ -409,12 +405,12 @@ class WindowedStream:
             self._builder,
             self._step,
             self._key,
-            spec.windows.merges,
+            self._assigner.merges,
             spec.trigger,
             self._watermark,
             spec.mode,
             self._base,
-            merge=merge_of(spec.windows),
+            merge=merge_of(self._assigner),
         )
 
     def _rows(self) -> str:

@@ -3,35 +3,27 @@
 An assigner is frozen data.  `assign` returns, for every pair of a row and a window that contains it, the
 number of the row and the start and end of the window, in microseconds since 1970.  Windows of merging
 assigners (sessions) are those of single rows; windows of one key that overlap are merged by the operators.
+Windows of a calendar are in `calendar_windows.py`, those of a user's function in `custom_windows.py`.
 """
 
 from __future__ import annotations
 
-import datetime
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import Any, ClassVar, Literal
-from zoneinfo import ZoneInfo
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from millpond.identity import one_chunk
-from millpond.kernels.python_rows import Row, python_rows
-from millpond.kernels.user_code import is_row_fault, told
 
 Ints = npt.NDArray[np.int64]
 
-CalendarUnit = Literal["day", "week", "month", "year"]
 FIRST_US = -62135596800_000_000  # the year 1
 LAST_US = 253402300799_999_999  # the end of the year 9999
-_DAY_US = 86_400_000_000
-_ORDINAL_1970 = datetime.date(1970, 1, 1).toordinal()
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 @dataclass(frozen=True)
@@ -174,98 +166,6 @@ class Everything(WindowAssigner):
 
 
 @dataclass(frozen=True)
-class Counting(WindowAssigner):
-    """Windows of `n` rows that start every `step` rows; `operators.count_windows` assigns them."""
-
-    n: int
-    step: int
-    timeout_us: int | None = None
-
-    def assign(self, at: Ints, rows: pa.Table) -> Assigned:
-        raise NotImplementedError("rows are counted by a step of their own")
-
-
-@dataclass(frozen=True)
-class Calendar(WindowAssigner):
-    """Days, weeks (from Monday), months or years of a time zone.
-
-    A day begins with the first moment of its date, so a day at a change of the clocks has 23 or 25 hours.
-    """
-
-    unit: CalendarUnit
-    zone: str = "UTC"
-
-    def assign(self, at: Ints, rows: pa.Table) -> Assigned:
-        days = at // _DAY_US
-        distinct, inverse = np.unique(days, return_inverse=True)
-        starts, ends = np.empty(len(at), np.int64), np.empty(len(at), np.int64)
-        # The local date of a time is its UTC date or one next to it.
-        done = np.zeros(len(at), np.bool_)
-        for shift in (-1, 0, 1):
-            bounds = np.array([_bounds(self.unit, self.zone, int(day) + shift) for day in distinct], np.int64)
-            start, end = bounds[:, 0][inverse], bounds[:, 1][inverse]
-            inside = ~done & (start <= at) & (at < end)
-            starts[inside], ends[inside] = start[inside], end[inside]
-            done |= inside
-        return Assigned(np.arange(len(at)), starts, ends)
-
-    @property
-    def width_us(self) -> int:
-        return _DAY_US
-
-
-@lru_cache(maxsize=100_000)
-def _bounds(unit: CalendarUnit, zone: str, day: int) -> tuple[int, int]:
-    """The start and end, in microseconds, of the calendar unit that contains a date (days since 1970)."""
-    ordinal = min(max(day + _ORDINAL_1970, 1), datetime.date.max.toordinal())
-    date = datetime.date.fromordinal(ordinal)
-    if unit == "week":
-        first = ordinal - date.weekday()
-        return _begin(first, zone), _begin(first + 7, zone)
-    if unit == "month":
-        after = (date.year + 1, 1) if date.month == 12 else (date.year, date.month + 1)
-        return _begin(date.replace(day=1).toordinal(), zone), _begin(_ordinal(*after), zone)
-    if unit == "year":
-        return _begin(_ordinal(date.year, 1), zone), _begin(_ordinal(date.year + 1, 1), zone)
-    return _begin(ordinal, zone), _begin(ordinal + 1, zone)
-
-
-def _ordinal(year: int, month: int) -> int:
-    last = datetime.date.max.toordinal() + 1
-    return last if year > 9999 else datetime.date(year, month, 1).toordinal()
-
-
-@lru_cache(maxsize=100_000)
-def _begin(ordinal: int, zone: str) -> int:
-    """The first moment of a local date, in microseconds since 1970."""
-    naive_us = (ordinal - _ORDINAL_1970) * _DAY_US
-    if not 2 <= ordinal < datetime.date.max.toordinal():
-        return naive_us  # zones are of no interest at the ends of the calendar
-    date = datetime.date.fromordinal(ordinal)
-    local = datetime.datetime.combine(date, datetime.time(), ZoneInfo(zone))
-    moment = local.astimezone(datetime.UTC)
-    # Midnight does not exist where clocks go forward at midnight: the day begins when they have.
-    if moment.astimezone(ZoneInfo(zone)).replace(tzinfo=None) != local.replace(tzinfo=None):
-        moment = _after_gap(local)
-    return (moment - _EPOCH) // datetime.timedelta(microseconds=1)
-
-
-def _after_gap(local: datetime.datetime) -> datetime.datetime:
-    """The moment at which the clocks jumped over a local time that does not exist."""
-    before = local.replace(fold=1).astimezone(datetime.UTC)
-    after = local.replace(fold=0).astimezone(datetime.UTC)
-    low, high = min(before, after), max(before, after)
-    zone = local.tzinfo
-    while high - low > datetime.timedelta(microseconds=1):
-        middle = low + (high - low) / 2
-        if middle.astimezone(zone).replace(tzinfo=None) < local.replace(tzinfo=None):
-            low = middle
-        else:
-            high = middle
-    return high
-
-
-@dataclass(frozen=True)
 class Gap(WindowAssigner):
     """Sessions: windows of a key that overlap are merged; each row alone is [time, time + gap)."""
 
@@ -288,20 +188,6 @@ NO_GAP = "the gap of a session must be positive"
 
 
 @dataclass(frozen=True)
-class GapExpression(WindowAssigner):
-    """Sessions whose gap is an SQL expression of the row; `window()` computes it as a column."""
-
-    expression: str
-
-    @property
-    def merges(self) -> bool:
-        return True
-
-    def assign(self, at: Ints, rows: pa.Table) -> Assigned:
-        raise NotImplementedError("the gap is computed by a step before this one")
-
-
-@dataclass(frozen=True)
 class GapColumn(WindowAssigner):
     """Sessions whose gap is a column of the row, in microseconds."""
 
@@ -319,71 +205,3 @@ class GapColumn(WindowAssigner):
         failed = {int(n): f"{NO_GAP}, got {gaps[int(n)].as_py()}" for n in np.flatnonzero(~good)}
         row = np.flatnonzero(good)
         return Assigned(row, at[good], at[good] + values[good], failed)
-
-
-Instants = tuple[datetime.datetime, datetime.datetime]
-WINDOWS_PER_ROW_MAX = 10_000
-
-
-@dataclass(frozen=True)
-class CustomWindows(WindowAssigner):
-    """Windows that a user's function returns for each row, as pairs of start and end.
-
-    `merge` gets the windows of a key, sorted, and returns those that they become.
-    """
-
-    function: Callable[[Row], Iterable[Instants]]
-    merge: Callable[[list[Instants]], Iterable[Instants]] | None = None
-
-    reads: ClassVar[tuple[str, ...] | None] = None
-
-    @property
-    def merges(self) -> bool:
-        return self.merge is not None
-
-    def assign(self, at: Ints, rows: pa.Table) -> Assigned:
-        row: list[int] = []
-        starts: list[int] = []
-        ends: list[int] = []
-        failed: dict[int, str] = {}
-        for number, one in enumerate(python_rows(rows)):
-            try:
-                found = [window_us(window) for window in _few(self.function(one))]
-            except BaseException as error:
-                if not is_row_fault(error):
-                    raise
-                failed[number] = told(error, self.function)
-                continue
-            row += [number] * len(found)
-            starts += [start for start, _ in found]
-            ends += [end for _, end in found]
-        columns = [np.array(values, np.int64) for values in (row, starts, ends)]
-        return Assigned(columns[0], columns[1], columns[2], failed)
-
-
-def _few(windows: Any) -> Iterable[Any]:
-    for number, window in enumerate(windows):
-        if number >= WINDOWS_PER_ROW_MAX:
-            raise ValueError(f"a row is in more than {WINDOWS_PER_ROW_MAX} windows")
-        yield window
-
-
-def window_us(window: Any) -> tuple[int, int]:
-    """A window of a user's function in microseconds.
-
-    >>> window_us((datetime.datetime(1970, 1, 1), datetime.datetime(1970, 1, 1, 0, 0, 1)))
-    (0, 1000000)
-    """
-    if not isinstance(window, tuple | list) or len(window) != 2:
-        raise TypeError(f"a window is a pair of start and end, not {window!r}"[:200])
-    start, end = (_instant_us(at) for at in window)
-    if end <= start:
-        raise ValueError(f"a window ends after its start, got {window[0]} and {window[1]}")
-    return start, end
-
-
-def _instant_us(at: Any) -> int:
-    if not isinstance(at, datetime.datetime):
-        raise TypeError(f"the bounds of a window are datetimes, not {type(at).__name__}")
-    aware = at if at.tzinfo is not None else at.replace(tzinfo=datetime.UTC)
-    return (aware - _EPOCH) // datetime.timedelta(microseconds=1)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millpond.errors import InvalidError
-from millpond.kernels.window_assigners import Instants, window_us
+from millpond.kernels.custom_windows import Instants, window_us
 
 Ints = npt.NDArray[np.int64]
 Merge = Callable[[list[Instants]], Iterable[Instants]]

@@ -10,6 +10,7 @@ classes with methods are also recognised by their methods alone.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -41,7 +42,7 @@ class StoredWithSchema:
 class StagesRows(Protocol):
     """Rows that cannot be read again: they are written to files once, and the files are the source."""
 
-    def staged(self, folder: str, step: str) -> Any:
+    def staged(self, folder: str | os.PathLike[str], step: str) -> Any:
         """Write the rows below a folder of the pond; returns the source that reads them."""
 
 

@@ -11,7 +11,7 @@ import millpond
 from millpond.errors import InvalidError
 from millpond.sources.memory import MemorySource
 from millpond.triggers import after_all, after_any, after_count, always, every, never, repeatedly
-from millpond.windows import WindowAssigner, calendar, sessions, sliding, tumbling
+from millpond.windows import Windows, calendar, sessions, sliding, tumbling
 from tests.unit.flow.test_windowed import SCHEMA, Run, mark, row
 
 DAY = 86_400
@@ -27,7 +27,7 @@ DAY = 86_400
         (calendar("day"), DAY),
     ],
 )
-def test_a_window_closes_when_the_watermark_reaches_its_end(windows: WindowAssigner, end: float) -> None:
+def test_a_window_closes_when_the_watermark_reaches_its_end(windows: Windows, end: float) -> None:
     run = Run()
     by_key = run.stream.key_by("k")
     by_key.window(windows, on_close=True).aggregate(n="count(*)").view("closed")
@@ -62,7 +62,7 @@ def test_rows_that_never_fired_are_emitted_where_several_watermarks_bound_them(n
 
 
 @pytest.mark.parametrize("windows", [tumbling("10s"), sessions("10s")])
-def test_the_key_may_be_a_column_with_an_underscore(windows: WindowAssigner) -> None:
+def test_the_key_may_be_a_column_with_an_underscore(windows: Windows) -> None:
     run = Run()
     source = MemorySource({"_who": str, "at": datetime.datetime})
     stream = run.pond.stream("visits", source).watermark("at", "0s")
@@ -123,3 +123,12 @@ def test_a_row_that_comes_and_goes_within_an_epoch_does_not_count() -> None:
     pond.insert("t", [row("a", 3, 1)])
     pond.drain()
     assert pond.read("v").column("c").to_pylist() == [2]
+
+
+def test_sessions_with_different_gaps_cannot_be_joined() -> None:
+    run = Run()
+    by_key = run.stream.key_by("k")
+    left, right = by_key.window(sessions("n")), by_key.window(sessions("n * 2"))
+    assert "GapExpression(expression='n * 2')" in repr(right)
+    with pytest.raises(InvalidError, match="the same windows"):
+        left.join(right)

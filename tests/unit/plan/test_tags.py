@@ -83,7 +83,6 @@ NEVER = {
         "triggers:TriggerTime",
         "custom_trigger:TriggerEvent",
         "window_assigners:Assigned",
-        "window_assigners:GapExpression",
         "traits:Ready",
         "source:Advance",
         "source:Poll",

@@ -13,9 +13,8 @@ from typing import NoReturn, cast, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from millpond.flow.window_steps import before_watermark, watermark_of
+from millpond.kernels.calendar_windows import Calendar, CalendarUnit
 from millpond.kernels.window_assigners import (
-    Calendar,
-    CalendarUnit,
     Cumulating,
     Gap,
     Sliding,
