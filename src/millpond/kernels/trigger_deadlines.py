@@ -68,11 +68,13 @@ def is_due(
 ) -> bool:
     """Whether a deadline has passed on some clock."""
     for clock in clocks:
+        bound: int | None
         if clock == PROCESSING:
-            bound: int | None = now_us
-        else:  # a watermark of a share of the rows is ahead: look whenever there is an epoch
+            bound = now_us
+        elif clock == WATERMARK:
             bound = None if watermark is None else watermark.limit(watermarks.get)
-            bound = NEVER if bound is not None and clock != WATERMARK else bound
+        else:  # that of a share of the rows is ahead, or known first: look whenever there is an epoch
+            bound = NEVER
         if bound is not None and wheel(step, clock).is_due(earliest, bound):
             return True
     return False

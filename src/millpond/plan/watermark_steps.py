@@ -1,4 +1,4 @@
-"""The watermark steps of a plan: the sources that feed them, and which of them bound rows together.
+"""The watermark steps of a plan: which sources feed them, which steps hear them, which bound rows together.
 
 Rows are traced to partitions by their origin.  So a step has one watermark per partition where every
 step from the sources to it carries the origin and no exchange lies between; any other step has one
@@ -7,10 +7,13 @@ watermark for all its rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
+from millpond.kernels.bounds import Bound
 from millpond.kernels.watermark_strategies import Custom
+from millpond.operators.aggregate import Close
 from millpond.operators.scan import Scan
 from millpond.operators.traits import CarriesOrigin, SetsWatermark
 from millpond.operators.union import Union
@@ -36,12 +39,29 @@ class WatermarkSteps:
     least: tuple[
         tuple[str, tuple[str, ...]], ...
     ] = ()  # unions, and the steps whose least watermark they have
+    heard_by: Mapping[str, frozenset[str]] = field(
+        default_factory=dict
+    )  # by step: all that may move its time
 
     def named(self, step: str) -> WatermarkStep | None:
         return next((s for s in self.steps if s.step == step), None)
 
     def fed_by(self, scan: str) -> tuple[WatermarkStep, ...]:
         return tuple(s for s in self.steps if scan in s.scans)
+
+    def knows(self, step: str) -> bool:
+        """Is this a watermark step, or a union with the least watermark of several?"""
+        return any(s.step == step for s in self.steps) or any(union == step for union, _ in self.least)
+
+    def within(self, part: Collection[str]) -> WatermarkSteps:
+        """Only those that a part of the plan observes: the others stay as they were."""
+        known = {s.step for s in self.steps if s.step in part}
+        return replace(
+            self,
+            steps=tuple(s for s in self.steps if s.step in known),
+            together=tuple(group for group in self.together if known.issuperset(group)),
+            least=tuple((union, inputs) for union, inputs in self.least if known.issuperset(inputs)),
+        )
 
 
 def watermark_steps(plan: Plan) -> WatermarkSteps:
@@ -63,6 +83,7 @@ def watermark_steps(plan: Plan) -> WatermarkSteps:
             apart = node.operator.learns or rule.learns or isinstance(rule, Custom)  # split by split
             numbered |= set(scans) if apart or len(scans) > 1 else set()
     least = _least(plan)
+    together = tuple(sorted(_together(plan, least)))
     traced = frozenset(plan.nodes[step].inputs[index] for step, index in inputs)
     return WatermarkSteps(
         tuple(steps),
@@ -70,8 +91,9 @@ def watermark_steps(plan: Plan) -> WatermarkSteps:
         traced,
         frozenset(numbered),
         frozenset(scan for s in steps if isinstance(s.operator.rule, Custom) for scan in s.scans),
-        tuple(sorted(_together(plan, least))),
+        together,
         tuple(least.items()),
+        _heard_by(plan, {s.step for s in steps}, least, together),
     )
 
 
@@ -102,10 +124,56 @@ def _together(plan: Plan, least: Mapping[str, tuple[str, ...]]) -> set[tuple[str
     """The watermarks of the inputs of every step with several inputs."""
     found = set()
     for node in plan.nodes.values():
-        given = {mark for step in node.inputs for mark in _marks(plan.nodes[step])} | _marks(node)
-        marks = {step for mark in given for step in least.get(mark, (mark,))}
+        marks = _set_by(_around(plan, node), least)
         if len(marks) > 1:
             found.add(tuple(sorted(marks)))
+    return found
+
+
+def _heard_by(
+    plan: Plan,
+    setters: Collection[str],
+    least: Mapping[str, tuple[str, ...]],
+    together: Iterable[Collection[str]],
+) -> dict[str, frozenset[str]]:
+    """By step: the watermark steps that its time depends on.
+
+    A window may read from in front of the watermark step that closes it, so these need not be before it.
+    An idle watermark follows those that bound rows together with it.  A backfill has no watermark steps.
+    """
+    moves: dict[str, set[str]] = {step: {step} for step in setters}
+    for group in together:
+        joined = set[str]().union(*(moves.get(step, ()) for step in group))
+        for step in joined:
+            moves[step] = joined
+    found = {}
+    for node in plan.nodes.values():
+        marks = _set_by(_around(plan, node) | _named(node), least).intersection(moves)
+        if marks:
+            found[node.step] = frozenset[str]().union(*(moves[step] for step in marks))
+    return found
+
+
+def _around(plan: Plan, node: Node) -> set[str]:
+    """The watermarks that bound the inputs and the output of a step."""
+    return {mark for step in node.inputs for mark in _marks(plan.nodes[step])} | _marks(node)
+
+
+def _set_by(marks: Iterable[str], least: Mapping[str, tuple[str, ...]]) -> set[str]:
+    return {step for mark in marks for step in least.get(mark, (mark,))}
+
+
+def _named(node: Node) -> set[str]:
+    """The watermarks by which an operator drops, closes or fires."""
+    values: list[Any] = [getattr(node.operator, each.name) for each in fields(node.operator)]  # type: ignore[arg-type]
+    found: set[str] = set()
+    while values:
+        value = values.pop()
+        if isinstance(value, tuple):
+            values += value
+        elif isinstance(value, Bound | Close):
+            bound = value if isinstance(value, Bound) else value.bound
+            found |= {step for step, _ in bound.marks}
     return found
 
 

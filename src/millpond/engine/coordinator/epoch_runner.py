@@ -29,7 +29,6 @@ from millpond.engine.task.settled_watermarks import settled
 from millpond.engine.task.spec import EpochSpec, Report
 from millpond.engine.task.worker import Worker
 from millpond.errors import InternalError, MillpondError, UnavailableError
-from millpond.operators.watermark import Watermark
 from millpond.plan.local_lookup import NO_LOCAL_LOOKUPS, LocalLookups, find_local_lookups
 from millpond.plan.user_code import user_codes
 from millpond.sources.source import Advance
@@ -65,7 +64,6 @@ class EpochRunner:
         self._options = dict(options)
         self._depths: dict[tuple[frozenset[str], LocalLookups], int] = {}  # see `_depth`
         self._each = tuning.ROWS_PER_USER_CALL if user_codes(program.plan) else 1
-        self._has_watermarks = any(isinstance(n.operator, Watermark) for n in program.plan.nodes.values())
         self._took: list[int] = []  # how long each task of the last epoch took, in microseconds
 
     def run(self, ask: RunEpoch) -> Ran | RunFailed:
@@ -127,8 +125,6 @@ class EpochRunner:
     def _parts(self, ask: RunEpoch) -> int:
         """The number of parts in which the plan runs, for an epoch with few rows but many steps."""
         most = min(ask.parallelism, self._engine.default_parallelism)
-        if self._has_watermarks:
-            return 1  # parts side by side missed rows of event-time views; the cause is not known
         if most == 1 or sum(self._before(ask)) < tuning.PLAN_PARTS_US:
             return 1
         while most > (found := len(self._worker.parts(self._program.catalog, most))):

@@ -3,26 +3,37 @@
 Law: the output of a step is a function of its input and its state (law 3).  So the steps between a source and
 many views (its scan, filters, a table's own rows) may run in every part that reads them: they give each part
 the same rows, and one part writes their state and counts.  Every other step is in one part, with its tables.
+A part also has the watermark steps that move the time of its steps, which need not be before them: windows
+read from in front of the watermark that closes them.  So it observes the same watermarks as the whole plan.
 Parts need nothing from each other, so an epoch with few rows and many views uses all processors.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from millpond import tuning
 from millpond.engine.task.similar_aggregates import Member
+from millpond.kernels.watermark_strategies import Custom
+from millpond.kernels.window_assigners import CustomWindows
+from millpond.operators.assign_windows import AssignWindows
 from millpond.operators.bag import Bag
 from millpond.operators.filter import Filter
+from millpond.operators.late_rows import LateRows
 from millpond.operators.map import Map
 from millpond.operators.scan import Scan
 from millpond.operators.upsert import Upsert
 from millpond.operators.watermark import Watermark
+from millpond.operators.window import Hop, Tumble
 from millpond.plan.levels import Levels
-from millpond.plan.nodes import Node, Plan
+from millpond.plan.nodes import Node, Plan, upstream
+from millpond.plan.watermark_steps import watermark_steps
+
+Heard = Mapping[str, frozenset[str]]  # by step: the watermark steps that move its time
 
 
 @dataclass(frozen=True)
@@ -33,7 +44,9 @@ class PlanPart:
     def of(self, levels: Levels) -> Levels:
         """The levels with only this part's steps."""
         return replace(
-            levels, steps=tuple(tuple(s for s in steps if s in self.steps) for steps in levels.steps)
+            levels,
+            steps=tuple(tuple(s for s in steps if s in self.steps) for steps in levels.steps),
+            watermarks=levels.watermarks.within(self.steps),
         )
 
 
@@ -44,11 +57,12 @@ def parts(plan: Plan, count: int) -> tuple[PlanPart, ...]:
         return undivided
     members: list[set[str]] = [set() for _ in range(count)]
     loads = [0] * count
-    for piece in _pieces(plan, count):
+    heard_by = watermark_steps(plan).heard_by
+    for piece in _pieces(plan, heard_by, count):
         lightest = loads.index(min(loads))
         members[lightest] |= piece
         loads[lightest] += _cost(plan, piece)
-    found = [_ancestors(plan, steps) for steps in members if steps]
+    found = [_with_needs(plan, heard_by, steps) for steps in members if steps]
     heaviest = max((_cost(plan, steps) for steps in found), default=0)
     if len(found) < 2 or heaviest > tuning.PLAN_PART_SHARE_MAX * _cost(plan, set(plan.nodes)):
         return undivided
@@ -71,10 +85,10 @@ def _weight(node: Node) -> int:
     return 1 + tuning.TABLE_WEIGHT * len(tables) + tuning.WIDE_KEY_WEIGHT * len(wide)
 
 
-def _pieces(plan: Plan, count: int) -> list[set[str]]:
+def _pieces(plan: Plan, heard_by: Heard, count: int) -> list[set[str]]:
     """The units assigned to parts, heaviest first; groups of one shape stay together to share work."""
     shapes: dict[str, list[set[str]]] = {}
-    for group in _groups(plan):
+    for group in _groups(plan, heard_by):
         shapes.setdefault(_shape(plan, group), []).append(group)
     total = sum(_cost(plan, group) for groups in shapes.values() for group in groups)
     found = []
@@ -86,21 +100,22 @@ def _pieces(plan: Plan, count: int) -> list[set[str]]:
     return sorted(found, key=lambda piece: _cost(plan, piece), reverse=True)
 
 
-def _groups(plan: Plan) -> list[set[str]]:
+def _groups(plan: Plan, heard_by: Heard) -> list[set[str]]:
     """The sets of steps that must be in the same part, without the steps that any part may run."""
     shared = _shared(plan)
-    readers = plan.consumers()
-    group: dict[str, set[str]] = {}
-    for node in plan.topological():
-        if node.step in shared and readers[node.step]:
-            continue
-        mine = {node.step}
-        for source in node.inputs:
-            if source in group and group[source] is not mine:
-                mine |= group[source]
-        for step in mine:
-            group[step] = mine
+    needed = {step for node in plan.nodes.values() for step in _needs(plan, heard_by, node.step)}
+    group = {step: {step} for step in plan.nodes if step not in shared or step not in needed}
+    for step in [*group]:
+        for source in _needs(plan, heard_by, step):
+            if source in group and group[source] is not group[step]:
+                joined = group[step] | group[source]
+                group.update(dict.fromkeys(joined, joined))
     return list({id(steps): steps for steps in group.values()}.values())
+
+
+def _needs(plan: Plan, heard_by: Heard, step: str) -> set[str]:
+    """The other steps that must run in the same task: its inputs, and the watermarks that move its time."""
+    return {*plan.nodes[step].inputs, *heard_by.get(step, ())} - {step}
 
 
 def _shape(plan: Plan, steps: set[str]) -> str:
@@ -112,7 +127,7 @@ def _shape(plan: Plan, steps: set[str]) -> str:
         like = None if member is None else member.likeness(plan.shape(node.inputs[0]).schema)
         kind = type(node.operator).__name__ if like is None else like
         texts.append(f"{kind} {[p.kind for p in node.binding.placements]}")
-    scans = [s for s in _ancestors(plan, steps) if isinstance(plan.nodes[s].operator, Scan)]
+    scans = [s for s in upstream(plan, steps) if isinstance(plan.nodes[s].operator, Scan)]
     return " ".join([*sorted(scans), *sorted(texts)])
 
 
@@ -126,17 +141,23 @@ def _shared(plan: Plan) -> set[str]:
 
 
 def _repeats(node: Node) -> bool:
-    if isinstance(node.operator, Filter | Map):
-        return not node.operator.functions  # user functions may have side effects or read external data
-    return isinstance(node.operator, Scan | Upsert | Bag | Watermark)
+    """May a step run more than once?  Not a user's function: it may have side effects or read other data."""
+    operator = node.operator
+    if isinstance(operator, Filter | Map):
+        return not operator.functions
+    if isinstance(operator, Watermark):
+        return not isinstance(operator.rule, Custom)
+    if isinstance(operator, AssignWindows):
+        return not isinstance(operator.windows, CustomWindows)
+    return isinstance(operator, Scan | Upsert | Bag | Tumble | Hop | LateRows)
 
 
-def _ancestors(plan: Plan, steps: set[str]) -> set[str]:
-    """The steps and all their ancestors."""
+def _with_needs(plan: Plan, heard_by: Heard, steps: set[str]) -> set[str]:
+    """The steps and all that they need, directly or not."""
     found = set(steps)
     waiting = list(steps)
     while waiting:
-        more = [source for source in plan.nodes[waiting.pop()].inputs if source not in found]
-        found.update(more)
+        more = _needs(plan, heard_by, waiting.pop()) - found
+        found |= more
         waiting += more
     return found
