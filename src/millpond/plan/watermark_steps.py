@@ -93,7 +93,7 @@ def watermark_steps(plan: Plan) -> WatermarkSteps:
         frozenset(scan for s in steps if isinstance(s.operator.rule, Custom) for scan in s.scans),
         together,
         tuple(least.items()),
-        _heard_by(plan, {s.step for s in steps}, least, together),
+        _heard_by(plan, {s.step: s.operator for s in steps}, least, together),
     )
 
 
@@ -132,25 +132,31 @@ def _together(plan: Plan, least: Mapping[str, tuple[str, ...]]) -> set[tuple[str
 
 def _heard_by(
     plan: Plan,
-    setters: Collection[str],
+    setters: Mapping[str, SetsWatermark],
     least: Mapping[str, tuple[str, ...]],
     together: Iterable[Collection[str]],
 ) -> dict[str, frozenset[str]]:
     """By step: the watermark steps that its time depends on.
 
     A window may read from in front of the watermark step that closes it, so these need not be before it.
-    An idle watermark follows those that bound rows together with it.  A backfill has no watermark steps.
+    A watermark that may be idle follows those that bound rows together with it.
     """
-    moves: dict[str, set[str]] = {step: {step} for step in setters}
+    peers: dict[str, set[str]] = {step: set() for step in setters}  # a backfill has no watermark steps
     for group in together:
-        joined = set[str]().union(*(moves.get(step, ()) for step in group))
-        for step in joined:
-            moves[step] = joined
+        for step in group:
+            if step in setters and setters[step].idle_us is not None:
+                peers[step] |= setters.keys() & set(group)
     found = {}
     for node in plan.nodes.values():
-        marks = _set_by(_around(plan, node) | _named(node), least).intersection(moves)
+        marks: set[str] = set()
+        waiting = [step for step in _set_by(_around(plan, node) | _named(node), least) if step in setters]
+        while waiting:
+            step = waiting.pop()
+            if step not in marks:
+                marks.add(step)
+                waiting += peers[step]
         if marks:
-            found[node.step] = frozenset[str]().union(*(moves[step] for step in marks))
+            found[node.step] = frozenset(marks)
     return found
 
 

@@ -102,6 +102,29 @@ def test_an_idle_source_does_not_stop_the_windows_of_a_union(tmp_path: Path, eve
         assert len(closed(pond)) == 2  # the second source is active again
 
 
+def test_windows_of_an_idle_source_close_when_another_one_moves_its_watermark(tmp_path: Path) -> None:
+    """They are not behind the source that sends rows, and in deeper levels than what is."""
+    one, two, clock = MemorySource(SCHEMA), MemorySource(SCHEMA), ManualClock(0)
+    with opened(tmp_path, clock) as pond:
+        first = pond.stream("one", one, event_time="at", delay="0s", idle="30s")
+        second = pond.stream("two", two, event_time="at", delay="0s", idle="30s")
+        first.union(second).view("all")
+        windows(first)
+        first.tumble("20s").key_by("window_end").aggregate(on_close=True, n="count(*)").key_by("n").aggregate(
+            windows="count(*)"
+        ).view("deeper")
+        one.push(rows(5))
+        two.push(rows(6))
+        pond.drain()
+        clock.advance(30 * SECOND)
+        pond.drain()
+        assert closed(pond) == []
+        two.push(rows(61))
+        pond.drain()
+        assert (bound(pond, "one.watermark"), closed(pond)) == (61, [1])
+        assert pond.read("deeper").to_pylist() == [{"n": 1, "windows": 1}]
+
+
 def test_an_idle_source_of_a_union_before_the_watermark(tmp_path: Path) -> None:
     one, two, clock = MemorySource(SCHEMA), MemorySource(SCHEMA), ManualClock(0)
     with opened(tmp_path, clock) as pond:

@@ -30,6 +30,7 @@ from millpond.engine.task.spec import EpochSpec, Report
 from millpond.engine.task.worker import Worker
 from millpond.errors import InternalError, MillpondError, UnavailableError
 from millpond.plan.local_lookup import NO_LOCAL_LOOKUPS, LocalLookups, find_local_lookups
+from millpond.plan.moved_steps import moved_by
 from millpond.plan.user_code import user_codes
 from millpond.sources.source import Advance
 from millpond.state.manifest.listing import Listing
@@ -152,13 +153,10 @@ class EpochRunner:
         return self._took or ask.base.metrics.get("tasks_us") or []
 
     def _depth(self, active: Iterable[str], local_lookups: LocalLookups) -> int:
-        """The number of levels to run: those that rows of the active steps can reach."""
+        """The number of levels to run: those that active steps reach, by their rows or the time they move."""
         first = frozenset(step for step in active if step in self._program.plan.nodes)
         if (first, local_lookups) not in self._depths:
-            reached = set(first)
-            for node in self._program.plan.topological():
-                if any(i in reached for i in node.inputs):
-                    reached.add(node.step)
+            reached = moved_by(self._program.plan, first, self._program.levels.watermarks.heard_by)
             levels = (
                 self._worker.plan(self._program.catalog, local_lookups=local_lookups)[1]
                 if local_lookups.lookups
