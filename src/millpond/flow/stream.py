@@ -524,7 +524,7 @@ class Stream:
             specs = self._builder.plan.nodes[step].binding.tables
             held = next(t.key for t in specs if t.name == table)
         if table is None or (wanted is not None and wanted != held):
-            lookup = wanted or self.shape.key or _plain_columns(self.schema)
+            lookup = wanted or self.shape.key or plain_columns(self.schema)
             step = self._builder.add(None, Materialize(lookup), (self.step,), f"{name}.view")
             table = self._builder.plan.nodes[step].binding.view
         assert table is not None
@@ -694,5 +694,6 @@ def _pairs(on: Any) -> list[tuple[str, str]]:
     return [(left, right) for left, right in pairs]
 
 
-def _plain_columns(schema: pa.Schema) -> tuple[str, ...]:
+def plain_columns(schema: pa.Schema) -> tuple[str, ...]:
+    """The columns by which a view without a key is looked up."""
     return tuple(f.name for f in schema if not pa.types.is_nested(f.type))

@@ -4,6 +4,8 @@ Law: at most one row per key.  A put of an existing key replaces the old row (wh
 is retracted), and a delete of a missing key is refused as an error row.
 Changes apply one after the other, by sequence: how they are split into epochs
 changes neither the rows nor the errors.
+With `keeps_first` the table is append-only: the first row of a key stays, and a put of
+an existing key is refused as an error row.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from millpond import delta as deltas
@@ -23,11 +26,16 @@ from millpond.state.tables.stored_schema import stored
 from millpond.state.tables.table import KeySet
 from millpond.state.tables.table_spec import TableSpec
 
+Ints = npt.NDArray[np.int64]
+
+REPEATED = "a row with this key is there already, and the table is append-only"
+
 
 @dataclass(frozen=True)
 class Upsert:
     key: tuple[str, ...]
     sequence: str
+    keeps_first: bool = False
 
     canonical: ClassVar[bool] = True
 
@@ -43,7 +51,7 @@ class Upsert:
             )
         table = TableSpec(f"{step}/rows", schema, key=self.key)
         return Binding(
-            Shape(schema, append_only=False, key=self.key),
+            Shape(schema, append_only=self.keeps_first, key=self.key),
             (by_key(*self.key),),
             (table,),
             view=table.name,
@@ -64,6 +72,8 @@ class Upsert:
         place = keys.inverse[order]
         put = deltas.weights(delta)[order] > 0
         found, old = ctx.table(binding.tables[0].name).lookup_one(keys)
+        if self.keeps_first:
+            return self._first(binding, delta, order, place, found)
         later = place[1:] == place[:-1]
         there = np.concatenate(([False], put[:-1]))  # does the key exist when a change arrives?
         first = np.flatnonzero(np.concatenate(([True], ~later)))
@@ -91,3 +101,19 @@ class Upsert:
             errors = error_rows(bad, ["delete meets no row"] * len(lost))
         change = Change(binding.tables[0].name, deltas.with_weights(changed, weight))
         return StepResult(out, (change,), errors)
+
+    def _first(
+        self, binding: Binding, delta: pa.Table, order: Ints, place: Ints, found: npt.NDArray[np.bool_]
+    ) -> StepResult:
+        """The first row of each new key; the others are error rows."""
+        fresh = np.concatenate(([True], place[1:] != place[:-1])) & ~found[place]
+        names = binding.shape.schema.names
+        rows = delta.select(names).cast(binding.shape.schema)
+        come = deltas.with_weights(rows.take(pa.array(order[fresh])), np.ones(int(fresh.sum()), np.int64))
+        errors = None
+        if not fresh.all():
+            bad = rows.take(pa.array(order[~fresh]))
+            errors = error_rows(bad, [REPEATED] * bad.num_rows)
+        if not come.num_rows:
+            return StepResult(errors=errors)
+        return StepResult(come, (Change(binding.tables[0].name, come),), errors)

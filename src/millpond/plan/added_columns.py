@@ -30,6 +30,8 @@ from millpond.plan.nodes import Node, Plan, upstream
 from millpond.plan.prune import needed_columns
 from millpond.state.tables.table_spec import TableSpec
 
+SEQUENCE = "__seq"  # a column of tables that users do not see
+
 
 def with_column(plan: Plan, own: Collection[str], field: pa.Field, default: Any) -> Plan:
     """The plan in which a table has one more column; `own` are the steps of the table."""
@@ -97,9 +99,9 @@ def widens(old: Plan, new: Plan, step: str) -> bool:
     (source,) = before.inputs
     if not widens(old, new, source):
         return False
-    came = after.binding.shape.schema.names[len(before.binding.shape.schema) :]
+    had, has = (_columns(node.binding.shape.schema) for node in (before, after))
     came_in = [n for n in new.shape(source).schema.names if n not in old.shape(source).schema.names]
-    if came != came_in or not _begins(after.binding.shape.schema, before.binding.shape.schema):
+    if has.names[len(had) :] != came_in or not _begins(has, had):
         return False
     match one:
         case Map():
@@ -131,6 +133,11 @@ def _table_widens(a: TableSpec, b: TableSpec) -> bool:
     if not _begins(b.schema, a.schema) or b.defaults[: len(a.defaults)] != a.defaults:
         return False
     return replace(b, schema=a.schema, defaults=a.defaults) == a
+
+
+def _columns(schema: pa.Schema) -> pa.Schema:
+    """The columns of a table; steps before those that store rows also pass on the order of changes."""
+    return pa.schema([f for f in schema if f.name != SEQUENCE])
 
 
 def _begins(longer: pa.Schema, shorter: pa.Schema) -> bool:

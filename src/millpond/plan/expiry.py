@@ -19,12 +19,24 @@ from millpond.operators.distinct_values import DistinctValues
 from millpond.operators.emit_panes import EmitPanes
 from millpond.operators.extreme import Extreme
 from millpond.operators.join import Join
+from millpond.operators.lookup_memory import LookupMemory
 from millpond.operators.operator import Operator, Shape
 from millpond.operators.per_key import PerKey
 from millpond.operators.reduce import Reduce
 from millpond.operators.top_n import TopN
 
-Keyed = Accumulate | Aggregate | Distinct | DistinctValues | EmitPanes | Extreme | PerKey | Reduce | TopN
+Keyed = (
+    Accumulate
+    | Aggregate
+    | Distinct
+    | DistinctValues
+    | EmitPanes
+    | Extreme
+    | LookupMemory
+    | PerKey
+    | Reduce
+    | TopN
+)
 
 
 @dataclass(frozen=True)
@@ -46,6 +58,8 @@ def expiring(operator: Operator, shapes: Sequence[Shape], spans: Iterable[TimeDi
             key = operator.key
         case Accumulate() | DistinctValues() | EmitPanes() | Extreme() | Reduce() | TopN():
             key = operator.key
+        case LookupMemory():
+            key = operator.columns
         case Distinct():
             key = tuple(shapes[0].schema.names) if operator.columns is None else operator.columns
         case _:

@@ -13,13 +13,11 @@ import pyarrow as pa
 
 from millpond.errors import InvalidError
 from millpond.operators.scan import Scan
-from millpond.plan.added_columns import widens
+from millpond.plan.added_columns import SEQUENCE, widens
 from millpond.plan.change import PlanChange, plan_change
 from millpond.plan.compatibility import difference, same_meaning
 from millpond.plan.nodes import Node, Plan, upstream
 from millpond.plan.step_versions import is_table, newest, written
-
-SEQUENCE = "__seq"  # a column of tables that users do not see
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,10 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
     if conflict and not found.key:
         at = fragment.find("ON", "CONFLICT") or 0
         fragment.fail("ON CONFLICT needs a table with a primary key", at, "leave it out: every row is kept")
+    update = fragment.find("DO", "UPDATE") if conflict and found.append_only else None
+    if update is not None:
+        hint = "write ON CONFLICT DO NOTHING"
+        fragment.fail("no row of an APPEND ONLY table can be changed", update, hint)
     catalog = session.catalog
     rest = words.rest
     looks = not {"FROM", "TABLE", "JOIN"}.isdisjoint(rest.words)

@@ -75,7 +75,7 @@ def lower_query(
         together = low.waited
         if len(together) > 1:  # a window closes when all watermarks have passed it
             low, found = lowered(read=read, together=together)
-        if is_view_and_ends(builder.plan.nodes[found.step].operator):
+        if is_view_and_ends(builder.plan.nodes[found.step].operator) and emission.mode != "accumulating":
             kept = [builder.plan.nodes[found.step].operator]
             low, found = lowered(read=read, together=together, kept=kept)
     except NotSupported as error:

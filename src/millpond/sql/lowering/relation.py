@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from millpond.sql.lowering.expressions import StepColumn
@@ -16,6 +16,14 @@ class Relation:
 
     def pick(self, places: Sequence[int]) -> Relation:
         return Relation(self.step, tuple(self.columns[p] for p in places))
+
+    def reading(self, places: Collection[int] | None) -> Relation:
+        """The same rows; columns that nobody reads are given as another one."""
+        if places is None or not self.columns:
+            return self
+        other = self.columns[min(places, default=0)]
+        columns = tuple(c if n in places else other for n, c in enumerate(self.columns))
+        return Relation(self.step, columns)
 
     @property
     def names(self) -> list[str]:

@@ -2,7 +2,8 @@
 
 With PRIMARY KEY, inserting a row replaces the row with the same key.  An APPEND ONLY
 table accepts no UPDATE and no DELETE, and may have a watermark: views on it see only
-rows that were on time, while the table itself stores all rows.
+rows that were on time, while the table itself stores all rows.  With both, the first row
+of a key stays, and another row with that key is an error row.
 """
 
 from __future__ import annotations
@@ -43,10 +44,6 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
         no_options(words, "a table")
         words.end()
         found = read_columns(inner)
-        if append_only and found.key:
-            inner.fail(
-                "an APPEND ONLY table has no primary key", 0, "a row that is put again would replace one"
-            )
         for column in inner.split() if append_only else []:
             if column.tokens[0].text.startswith("_"):
                 column.fail(
@@ -73,7 +70,12 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
 def _table(builder: Builder, name: str, found: Definition, append_only: bool, said: str) -> SqlObject:
     source = InboxTable(found.schema, append_only)
     scan = builder.add(None, Scan(source, source.schema, append_only), (), name)
-    if append_only:
+    if append_only and found.key:
+        step = scan
+        for column in found.stamped:
+            step = builder.add(None, Stamp(column, name), (step,), f"{name}.proctime")
+        step = builder.add(None, Upsert(found.key, SEQUENCE, keeps_first=True), (step,), f"{name}.rows")
+    elif append_only:
         only = Map(tuple((c.name, quoted(c.name)) for c in found.columns))
         step = builder.add(None, only, (scan,), f"{name}.rows")
         for column in found.stamped:

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 from millpond.delta import WEIGHT
 from millpond.errors import InvalidError
 from millpond.flow.builder import Builder
-from millpond.flow.stream import Stream
+from millpond.flow.stream import Stream, plain_columns
 from millpond.kernels.recursion import Limits
+from millpond.operators.pane_view import PaneView
 from millpond.plan.existing_table import own_view, without_step
 from millpond.plan.nodes import Node, View
 from millpond.plan.objects import SqlColumn, SqlObject
 from millpond.sql.binding.catalog import Catalog
 from millpond.sql.binding.functions import inlined
 from millpond.sql.lowering.query import lower_query
+from millpond.sql.lowering.rules.panes import every_pane
 from millpond.sql.text.emit_clause import Emission
 from millpond.sql.text.time_windows import as_plain_sql
 
@@ -41,7 +43,9 @@ def materialize(
     limits = Limits(set_to.rounds_max, set_to.recursion_rows_max, set_to.recursion_copies_max)
     before = builder.plan.nodes
     relation = lower_query(builder, catalog.binder, catalog.relations(), name, text, emission, limits)
-    view = _view(builder, name, relation.step, before)
+    view = _pane_view(builder, name, relation.step) if emission.mode == "accumulating" else None
+    if view is None:
+        view = _view(builder, name, relation.step, before)
     held = dict(view.columns)
     asked = [column for column, _ in catalog.binder.describe(as_plain_sql(text))]
     shown = _shown(name, asked, [c.name for c in relation.columns])
@@ -83,6 +87,19 @@ def _shown(view: str, asked: Sequence[str], given: Sequence[str]) -> list[str]:
         taken.add(wanted.lower())
         found.append(wanted if hidden else name)
     return found
+
+
+def _pane_view(builder: Builder, name: str, step: str) -> View | None:
+    """Return a view with the newest panes whose readers of changes receive every pane, if rows are panes."""
+    every = every_pane(builder, step)
+    if every is None:
+        return None
+    key = builder.shape(step).key or plain_columns(builder.shape(step).schema)
+    made = builder.add(None, PaneView(key), (step, every), f"{name}.view")
+    rows, feed = builder.plan.nodes[made].binding.tables
+    view = View(name, made, rows.name, feed=feed.name)
+    builder.change(lambda plan: plan.with_view(view))
+    return view
 
 
 def _view(builder: Builder, name: str, step: str, before: Mapping[str, Node]) -> View:

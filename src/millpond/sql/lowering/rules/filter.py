@@ -253,7 +253,8 @@ def _joined(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:
             as_of_now.opened(low, leaf)
             marks.append(as_of_now.place(low, leaf))
         else:
-            low.need(leaf, {n - first for n in read & own})
+            # A row that meets a table as of now is recognized by all its columns when it is retracted.
+            low.need(leaf, set(range(width)) if any_marked else {n - first for n in read & own})
         relation = filtered(low, leaf, [shifted(asked[n], first) for n in below])
         (by_row if marked else groups).append(_Group(relation, {first + n: n for n in range(width)}))
     rest = [c for n, c in enumerate(asked) if n not in used]
@@ -265,7 +266,7 @@ def _joined(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:
     for table, at in zip(by_row, marks, strict=True):
         if not groups:
             as_of_now.refuse(at)
-        as_it_is = partial(as_of_now.joined, kind="inner", at=at)
+        as_it_is = partial(as_of_now.joined, kind="inner")
         groups[0], rest = _paired(low, groups[0], table, wanted, rest, as_it_is)
     (whole,) = groups
     found = kept(low, whole.relation, [moved(c, whole.places) for c in rest])

@@ -50,6 +50,8 @@ def lower(low: Lowering, node: Json) -> Relation:
 
 def need_sides(low: Lowering, node: Json) -> tuple[frozenset[int] | None, frozenset[int] | None]:
     """Record the columns of each side that the nodes above and the conditions read."""
+    from millpond.sql.lowering.rules import as_of_now
+
     wanted = low.needed(node)
     if wanted is None:
         return None, None
@@ -65,8 +67,10 @@ def need_sides(low: Lowering, node: Json) -> tuple[frozenset[int] | None, frozen
         read |= {width + r for r in references(c["right"])} if c["right"] is not None else set()
     read |= set(references(node["condition"])) if node.get("condition") else set()
     sides = frozenset(n for n in read if n < width), frozenset(n - width for n in read if n >= width)
-    for child, some in zip(node["children"], sides, strict=True):
-        low.need(child, some)
+    # A row that meets a table as of now is recognized by all its columns when it is retracted.
+    by_row = as_of_now.is_marked(node["children"][1])
+    low.need(node["children"][0], frozenset(range(width)) if by_row else sides[0])
+    low.need(node["children"][1], sides[1])
     return sides
 
 
@@ -76,14 +80,14 @@ def lower_sides(low: Lowering, node: Json, left: Relation, right: Relation) -> R
     pairs = [(c["left"], c["right"], c["comparison"]) for c in asked if c["right"] is not None]
     rest = [c["left"] for c in asked if c["right"] is None]  # a condition over both sides
     rest += [node["condition"]] if node.get("condition") else []
-    left, right = (
-        low.narrowed(s, read) for s, read in zip((left, right), need_sides(low, node), strict=True)
-    )
     from millpond.sql.lowering.rules import as_of_now
 
-    if as_of_now.is_marked(node["children"][1]) and node["join_type"] == "LEFT":
-        at = as_of_now.place(low, node["children"][1])
-        joined = as_of_now.joined(low, left, right, pairs, rest, "left", at)
+    by_row = as_of_now.is_marked(node["children"][1]) and node["join_type"] == "LEFT"
+    read = need_sides(low, node)
+    left = left.reading(read[0]) if by_row else low.narrowed(left, read[0])
+    right = low.narrowed(right, read[1])
+    if by_row:
+        joined = as_of_now.joined(low, left, right, pairs, rest, "left")
     elif node["join_type"] == "SINGLE" and not rest:
         joined = _single(low, left, right, pairs)
     elif node["join_type"] in _KINDS:

@@ -1,7 +1,8 @@
 """EMIT EARLY and LATE: the aggregates of windows as panes, each time the trigger of a window fires.
 
-Law 1: in mode RETRACTING the view of a window that has expired is the aggregate of all its rows that came
-in time; each pane before it shows the rows that its firing had released.
+Law 1: in modes RETRACTING and ACCUMULATING the view of a window that has expired is the aggregate of all its
+rows that came in time; each pane before it shows the rows that its firing had released.  The two differ only
+in what readers of changes receive (`every_pane`).
 
 A trigger holds back rows, so the windows must meet their aggregate before anything else that combines rows:
 other steps over rows of windows are refused (`check`).
@@ -13,8 +14,12 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
+from millpond.flow.builder import Builder
 from millpond.flow.window_steps import WindowSteps
 from millpond.operators.assign_windows import AssignWindows
+from millpond.operators.emit_panes import EmitPanes
+from millpond.operators.filter import Filter
+from millpond.operators.filter_rows import FilterRows
 from millpond.operators.map import Map
 from millpond.operators.operator import Operator
 from millpond.operators.panes import KIND as PANE_KIND
@@ -108,7 +113,7 @@ def lower(
         windows.merges,
         emission.trigger,
         assigned.watermark,
-        emission.mode,
+        "discarding" if emission.mode == "discarding" else "retracting",
         f"{low.name}.window",
         low.name,
     )
@@ -138,6 +143,22 @@ def lower(
 
     step = steps.panes(build, single=True)
     return _shown(low, Relation(step, made[-1].columns), windows.merges)
+
+
+def every_pane(builder: Builder, step: str) -> str | None:
+    """The step with every pane once, for a step whose rows are the newest panes of windows.
+
+    None if the query does more with panes than to select and filter them: then no row is one pane.
+    """
+    node = builder.plan.nodes[step]
+    if isinstance(node.operator, EmitPanes):
+        operator = replace(node.operator, accumulates=True, expires=None)
+        ended = builder.ended(operator, node.inputs)
+        return builder.add(None, ended, node.inputs, f"{step}.every")
+    if not isinstance(node.operator, Map | Filter | FilterRows):
+        return None
+    below = every_pane(builder, node.inputs[0])
+    return None if below is None else builder.add(None, node.operator, (below,), f"{step}.every")
 
 
 def _rows(
@@ -192,12 +213,11 @@ def _with_shown_end(low: Lowering, rows: Relation, ends: Sequence[bool]) -> Rela
 
 def _shown(low: Lowering, panes: Relation, merges: bool) -> Relation:
     """The panes as rows of the query."""
-    if not merges and low.emission.mode == "retracting":
+    if not merges and low.emission.mode != "discarding":
         return panes
     texts = {c.name: quoted(c.name) for c in panes.columns}
     if merges:
         texts[END] = f"{quoted(END)} - to_microseconds(1)"
-    # A step of its own: the view holds every pane, not the newest one that the step before stores.
     return Relation(low.add(Map(tuple(texts.items())), (panes.step,), "shown"), panes.columns)
 
 
