@@ -67,6 +67,7 @@ INLINE = {
         "tea 09:00 early: 4 sales, 74",
         "tea 09:00 on_time: 4 sales, 74",
         "5 panes; the newest of each window are the 3 rows of the view",
+        "the upserted table has the same 3 rows",
         "too late: tea 09:30, for the window from 09:00",
     ],
     "calendar_months": [
@@ -88,6 +89,16 @@ INLINE = {
         "in all: ann 1 visits, 6 clicks",
         "in all: bob 1 visits, 2 clicks",
         "too late: bob at 09:16",
+    ],
+    "session_gaps": [
+        "ann 09:00:00 to 09:09:00, clicks: 3, open until 09:19:00",
+        "bob 09:00:00 to 09:00:00, clicks: 1, open until 09:01:00",
+        "bob 09:03:00 to 09:03:00, clicks: 1, open until 09:04:00",
+        "bob 09:03:00 to 09:04:15, clicks: 3, open until 09:05:15",
+        "ann 09:00:00 to 09:25:00, clicks: 5, open until 09:35:00",
+        "a click that comes too late:",
+        "bob 09:03:00 to 09:04:15, clicks: 3, open until 09:05:15",
+        "too late: bob at 09:05",
     ],
     "control_stream": [
         "payment 1: book shop, 9.00 euro, 9.00 in all",
