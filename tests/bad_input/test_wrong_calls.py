@@ -179,3 +179,14 @@ assert not [name for name in sys.modules if name.startswith(("pyspark", "py4j"))
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[{'k': 1, 'n': 2}]"
+
+
+def test_rows_without_a_value_that_sql_requires(pond: Pond) -> None:
+    pond.sql("CREATE TABLE t (k int PRIMARY KEY, v int NOT NULL, w int)")
+    with pytest.raises(InvalidError, match="column 'k' of table 't' cannot be NULL"):
+        pond.insert("t", {"v": 1})
+    with pytest.raises(InvalidError, match="column 'v' of table 't' cannot be NULL"):
+        pond.insert("t", pa.table({"k": [1, 2], "v": [None, 2], "w": [1, 2]}))
+    pond.insert("t", {"k": 1, "v": 1})
+    pond.flush()
+    assert pond.read("t").to_pylist() == [{"k": 1, "v": 1, "w": None}]

@@ -53,6 +53,8 @@ def entry(plan: Plan, name: str, rows: Rows, weight: int) -> tuple[dict[str, Any
             hint=nearest(name, tables, "define it with pond.table(name, schema, key=...)"),
         )
     table = _as_declared(name, rows, source)
+    if weight > 0:
+        _check_required(plan, name, table)
     if table.num_rows > ROWS_MAX:
         raise InvalidError("too many rows in one call", detail=f"{table.num_rows} rows, at most {ROWS_MAX}")
     table = table.append_column("_w", pa.array(np.full(table.num_rows, weight, np.int64)))
@@ -97,6 +99,21 @@ def _as_declared(name: str, rows: Rows, source: InboxTable) -> pa.Table:
             detail=str(error),
             hint=f"pass a dict, a list of dicts or an Arrow table with columns {shown}",
         ) from error
+
+
+def _check_required(plan: Plan, name: str, rows: pa.Table) -> None:
+    """Columns that SQL declared NOT NULL, among them those of a primary key, have no NULL."""
+    for found in plan.objects.values():
+        if found.kind != "table" or found.scan != name:
+            continue
+        for column in found.columns:
+            if column.required and column.held in rows.column_names and rows.column(column.held).null_count:
+                raise InvalidError(
+                    f"column {column.name!r} of table {found.name!r} cannot be NULL",
+                    detail="a row lacks it"
+                    if rows.num_rows == 1
+                    else f"some of {rows.num_rows} rows lack it",
+                )
 
 
 def _no_row(row: Any) -> dict[str, Any]:

@@ -147,16 +147,21 @@ def test_names_and_new_sinks(tmp_path: Path, make: Make, out: Path) -> None:
     assert (3, 1) not in shown(out)
 
 
-def test_dropped_and_made_anew_it_is_attached(tmp_path: Path, out: Path, make: Make) -> None:
+def test_dropped_and_made_anew_it_stays_detached(tmp_path: Path, out: Path, make: Make) -> None:
     if make is flow:
         pytest.skip("only SQL drops sinks")
+    again = f"CREATE SINK out FROM t WITH (connector = 'files', path = '{out}')"
     with make(tmp_path / "fork", out) as fork:
         fork.sql("DROP SINK out")
-        fork.sql(f"CREATE SINK out FROM t WITH (connector = 'files', path = '{tmp_path / 'other'}')")
         put(fork, 3)
-        assert fork.status.sinks[0].state == "current"
-    assert shown(out) == [(1, 1), (2, 1)]
-    assert (3, 1) in shown(tmp_path / "other")
+        assert "ALTER SINK out ATTACH" in fork.sql(again).warnings[0]
+        put(fork, 4)
+        assert fork.status.sinks[0].state == "detached"
+        assert shown(out) == [(1, 1), (2, 1)]
+        fork.sql("ALTER SINK out ATTACH; DROP SINK out")
+        assert not fork.sql(again).warnings
+        put(fork, 5)
+    assert (5, 1) in shown(out)
 
 
 def test_a_rollback_does_not_attach(tmp_path: Path, make: Make, out: Path) -> None:

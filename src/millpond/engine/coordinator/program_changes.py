@@ -7,6 +7,7 @@ any kind.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from millpond.engine.change.backfill_schedule import AT_ONCE_ROWS, CHUNK_ROWS, BackfillSchedule
@@ -148,8 +149,7 @@ class ProgramChanges:
             positions={**{s: p for s, p in child.positions.items() if s not in gone}, **event.positions},
             watermarks={**{s: w for s, w in child.watermarks.items() if s not in gone}, **event.watermarks},
             cursors=dict(self._state.cursors),
-            # A sink that is created again is attached, even if an older sink of that name was detached.
-            detached={n: e for n, e in child.detached.items() if n not in event.program.sinks or n in before},
+            detached=_detached(child.detached, before, event.program.sinks),
             counts=added_up(counts, event.counts),
             metrics=event.metrics,
         )
@@ -202,3 +202,15 @@ def backfill_runs(state: PondState) -> tuple[RunId, ...]:
 def backfill_refused(progress: BackfillProgress, why: str) -> dict[str, str]:
     """The manifest's record of a backfill that ended unfinished."""
     return {"refused": f"inbox {progress.entry}: change refused: {why}"}
+
+
+def _detached(detached: Mapping[str, int], before: Collection[str], now: Collection[str]) -> dict[str, int]:
+    """The detached sinks after a change of the program, each with the last epoch that it received.
+
+    A sink that is created again is attached, even if an older one of its name was detached.  One exception:
+    names that a fork inherited and nobody attached (epoch 0) stay detached, so that a script that drops and
+    creates sinks does not write to the targets of the parent.
+    """
+    return {
+        name: epoch for name, epoch in detached.items() if name not in now or name in before or epoch == 0
+    }

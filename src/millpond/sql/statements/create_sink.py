@@ -70,7 +70,14 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
                 said=words.fragment.sql,
             )
 
-        return create(session, name, "sink", exists=exists, replaces=replaces, make=make)
+        result = create(session, name, "sink", exists=exists, replaces=replaces, make=make)
+        head = session.host.find_head()
+        if head is not None and name in head.detached:
+            result.warnings = [
+                *result.warnings,
+                f"sink {name!r} is detached and receives nothing until ALTER SINK {name} ATTACH",
+            ]
+        return result
 
     return called
 
