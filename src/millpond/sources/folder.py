@@ -20,13 +20,16 @@ from millpond.sources.local_listing import Found, LocalListing
 
 __all__ = ["Folder", "Found", "open_folder"]
 
+CONNECT_S = 5.0  # until a server that does not answer counts as away
+
 
 class Folder:
     def __init__(self, uri: str) -> None:
         self.uri = uri
         if "://" in uri:
             try:
-                self._fs, self._root = fs.FileSystem.from_uri(uri)
+                found, self._root = fs.FileSystem.from_uri(uri)
+                self._fs = _with_few_retries(found)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
                 raise InvalidError(f"not a folder that can be opened: {uri!r}", detail=str(error)) from None
             except OSError as error:
@@ -101,6 +104,19 @@ class Folder:
             detail=f"{type(error).__name__}: {error}",
             hint="restore the folder and start again; nothing that was committed is lost",
         )
+
+
+def _with_few_retries(found: fs.FileSystem) -> fs.FileSystem:
+    """An S3 file system whose requests fail soon if the server is away.
+
+    Arrow repeats a request for seven seconds, and the coordinator repeats the poll: together, a statement
+    that waits for an epoch took minutes to fail.
+    """
+    if found.type_name != "s3":
+        return found
+    _, (options,) = found.__reduce__()  # what a pickle of it contains
+    retries = fs.AwsStandardS3RetryStrategy(max_attempts=2)
+    return fs.S3FileSystem(**{**options, "retry_strategy": retries, "connect_timeout": CONNECT_S})
 
 
 @functools.lru_cache(maxsize=64)
