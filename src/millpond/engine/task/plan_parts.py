@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from millpond import tuning
 from millpond.engine.task.similar_aggregates import Member
+from millpond.kernels.custom_windows import CustomWindows
 from millpond.kernels.watermark_strategies import Custom
-from millpond.kernels.window_assigners import CustomWindows
 from millpond.operators.assign_windows import AssignWindows
 from millpond.operators.bag import Bag
 from millpond.operators.filter import Filter
