@@ -169,7 +169,7 @@ class _Backfill:
             total = sum(split.rows for part in parts for _, split in part)
             for part in parts:
                 for chunk in self._chunks(part):
-                    self._run(chunk, {})
+                    self._run(chunk)
                     self.rows += sum(split.rows for _, split in chunk)
                     self._report(total)
                     self._merge()
@@ -225,7 +225,8 @@ class _Backfill:
 
     # -- one chunk ----------------------------------------------------------------------
 
-    def _run(self, chunk: list[tuple[str, Split]], marks: Mapping[str, Any]) -> None:
+    def _run(self, chunk: list[tuple[str, Split]], rises: Mapping[str, Any] | None = None) -> None:
+        """Run the plan over some splits; watermarks are unknown until they rise."""
         setting = self.setting
         if setting.stopped():
             raise BackfillStoppedError("the pond was stopped during a backfill")
@@ -243,11 +244,11 @@ class _Backfill:
             (),
             tuple(self.runs),
             (),
-            marks,
+            {},
             base.roots,
             setting.checks,
             options=dict(setting.options or {}),
-            past=replace(Past.of(base), spans=self.spans),
+            past=replace(Past.of(base), spans=self.spans, rises=rises),
             vectorize_user_code=setting.vectorize_user_code,
         )
         self._add(self._epochs.run(spec), spec.epoch)
@@ -293,7 +294,10 @@ class _Backfill:
     # -- the end -----------------------------------------------------------------------
 
     def _close_what_is_over(self) -> None:
-        """Raise watermarks to those of the pond, which closes the buckets that have ended."""
+        """Raise watermarks to those of the pond, which closes the buckets that have ended.
+
+        They rise from unknown, as in a first epoch: triggers fire when the end of their window is passed.
+        """
         for step in self.found.late_scans:
             owed = f"{step.removesuffix('!late')}/owed"
             spec, runs = self.specs[owed], [r for r in self.runs if r.table == owed]

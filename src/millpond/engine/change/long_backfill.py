@@ -294,9 +294,15 @@ class LongBackfill:
         held = [ref for table in spans for ref in listing.runs(table)]
         behind_us, rows = coalesced_buckets.next_step(held, spans, progress.behind_us, ask.rows)
         marks = coalesced_buckets.stepped(self._reached(ask, progress), behind_us)
-        progress = replace(progress, marks=marks, behind_us=behind_us, chunks=progress.chunks + 1)
-        output = self._run(ask, {}, replace(Past.of(ask.base), spans=spans), progress)
-        progress = replace(progress, counts=_sums(progress.counts, output.counts))
+        # From the last ones: triggers fire when the end of their window is passed.
+        output = self._run(ask, {}, replace(Past.of(ask.base), spans=spans, rises=marks), progress)
+        progress = replace(
+            progress,
+            marks=marks,
+            behind_us=behind_us,
+            chunks=progress.chunks + 1,
+            counts=_sums(progress.counts, output.counts),
+        )
         self._report(progress)
         return BackfillChunkDone(
             progress, output.runs, rows, (time.perf_counter() - started) * 1000, output.drops

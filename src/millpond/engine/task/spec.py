@@ -31,7 +31,7 @@ class Past:
     gone: tuple[RunId, ...]
     since: Past | None = None
     changed: tuple[RunRef, ...] = ()
-    # The watermarks after these rows; None while watermarks stay unchanged because more rows will follow.
+    # The watermarks after these rows, above those of the spec; None while these stay, as more rows follow.
     rises: Mapping[str, Any] | None = None
     spans: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # see `coalesced_buckets`
 
