@@ -16,6 +16,8 @@ import millpond
 from millpond import Pond
 from millpond.kernels.triggers import Trigger
 from millpond.sources.memory import MemorySource
+from millpond.state.manifest import history
+from millpond.state.manifest.manifest import Manifest
 from millpond.triggers import after_count, after_watermark, repeatedly
 from millpond.windows import WindowAssigner, sessions, sliding, tumbling
 
@@ -33,6 +35,10 @@ def define(pond: Pond, windows: WindowAssigner, trigger: Trigger, source: Memory
     keyed.window(windows, trigger=trigger, allowed_lateness="1h", panes=True).aggregate(
         n="count(*)", total="sum(v)"
     ).view("panes")
+
+
+def manifests(pond: Pond) -> list[Manifest]:
+    return [history.read_manifest(pond.store, epoch) for epoch in range(pond.head().epoch + 1)]
 
 
 def shown(pond: Pond) -> list[tuple[Any, ...]]:
@@ -72,3 +78,27 @@ def test_what_was_read_before_is_one_epoch(
         pond.drain()
         assert found == shown(pond)
     assert "on_time" in {row[-2] for row in found}
+
+
+def test_a_backfill_beside_the_epochs_shows_windows_that_have_ended(tmp_path: Path) -> None:
+    """Watermarks rise in several steps, after all chunks."""
+    with millpond.open(tmp_path / "pond", engine="inline", durable=False, epoch_rows_max=12) as pond:
+        pond.sql(
+            "CREATE TABLE s (at timestamp, v int, WATERMARK FOR at AS at - INTERVAL '5 minutes') APPEND ONLY"
+        )
+        given = [{"at": START + datetime.timedelta(minutes=m), "v": m} for m in range(0, 200, 2)]
+        pond.insert(
+            "s", pa.Table.from_pylist(given, pa.schema([("at", pa.timestamp("us")), ("v", pa.int32())]))
+        )
+        pond.sql("FLUSH")
+        pond.sql("""
+            CREATE MATERIALIZED VIEW panes AS SELECT window_start, window_end, sum(v) AS v
+            FROM TUMBLE(s, at, INTERVAL '20 minutes') GROUP BY window_start, window_end
+            EMIT EARLY EVERY 1000 ROWS LATE EVERY 1 ROW ALLOWED LATENESS INTERVAL '1 day'; FLUSH
+        """)
+        wanted = [
+            (START + datetime.timedelta(minutes=m), sum(range(m, m + 20, 2))) for m in range(0, 180, 20)
+        ]
+        assert pond.sql("SELECT window_start, v FROM panes ORDER BY 1").fetchall() == wanted
+        chunks = [m.metrics["backfill"]["chunks"] for m in manifests(pond) if "backfill" in m.metrics]
+        assert max(chunks) > 3
