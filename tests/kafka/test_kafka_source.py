@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import random
 import time
 from collections import Counter
@@ -329,3 +330,32 @@ def test_admission_keeps_partitions_in_step(make_topic: Any) -> None:
         taken = admit({"in": splits}, budget, 1 << 30)["in"]
         parts = found.advance(position, taken, ()).position["partitions"]
         assert parts["0"] == parts["1"]
+
+
+def test_a_partition_that_is_too_far_ahead_is_not_read(make_topic: Any, tmp_path: Path) -> None:
+    """With `max_drift` the others go on, and over a restart it waits as well (law 8: nothing is lost)."""
+    topic = make_topic(2)
+    schema = pa.schema([("at", pa.timestamp("s"))])
+    start = datetime.datetime(2024, 1, 1)
+
+    def send(partition: int, *seconds: int) -> None:
+        times = [(start + datetime.timedelta(seconds=s)).isoformat() for s in seconds]
+        topic.send([{"at": at} for at in times], partition)
+
+    def drained() -> list[int]:
+        with millpond.open(tmp_path / "pond", engine="inline", parallelism=2) as pond:
+            found = pond.stream("in", source(topic, schema), event_time="at", delay="0s", max_drift="1m")
+            found.view("v")
+            pond.drain()
+            assert pond.late("in.watermark").num_rows == 0
+            return sorted(int((at - start).total_seconds()) for at in pond.read("v").column("at").to_pylist())
+
+    send(0, 100)
+    send(1, 10)
+    assert drained() == [10, 100]
+    send(0, 101, 102)
+    assert drained() == [10, 100], "partition 0 is 90 s ahead"
+    send(1, 20)
+    assert drained() == [10, 20, 100], "80 s"
+    send(1, 41)
+    assert drained() == [10, 20, 41, 100, 101, 102]

@@ -109,6 +109,21 @@ def test_windows_that_cannot_follow_deletions_are_refused(options: Any, message:
     table.key_by("k").window(tumbling("10s"), time="at", trigger=after_all(every("5s"), after_count(1)))
 
 
+@pytest.mark.parametrize("trigger", [always(), every("5s"), repeatedly(after_count(2))], ids=str)
+def test_sessions_with_a_trigger_over_a_table_are_refused_with_a_way_out(trigger: Any) -> None:
+    pond = millpond.open("memory://", engine="inline")
+    table = pond.table("t", SCHEMA, key="n")
+    with pytest.raises(InvalidError, match="sessions with a trigger need append-only input") as refused:
+        table.key_by("k").window(sessions("10s"), time="at", trigger=trigger).aggregate(c="count(*)")
+    assert "leave the trigger out" in str(refused.value)
+    table.key_by("k").window(sessions("10s"), time="at").aggregate(c="count(*)").view("v")
+    pond.insert("t", [row("a", n, at) for n, at in ((1, 1), (2, 9), (3, 17))])
+    pond.drain()
+    pond.delete("t", [{"n": 2}])  # it held the other two together
+    pond.drain()
+    assert pond.read("v").column("c").to_pylist() == [1, 1]
+
+
 def test_a_row_that_comes_and_goes_within_an_epoch_does_not_count() -> None:
     pond = millpond.open("memory://", engine="inline", checks=True, parallelism=2)
     trigger = repeatedly(after_count(2))
