@@ -185,13 +185,18 @@ def _with_current_ids(operator: Operator, ids: Mapping[str, str]) -> Operator:
     changed = {}
     for field in fields(operator):  # type: ignore[arg-type]
         value = getattr(operator, field.name)
-        if isinstance(value, Bound | Close) and (made := _marked(value, ids)) != value:
+        if isinstance(value, Bound | Close | tuple) and (made := _marked(value, ids)) != value:
             changed[field.name] = made
     same: Any = operator
     return replace(same, **changed) if changed else operator
 
 
-def _marked(value: Bound | Close, ids: Mapping[str, str]) -> Bound | Close:
+def _marked(value: Any, ids: Mapping[str, str]) -> Any:
+    """A field of an operator; the bounds of a join are in tuples."""
+    if type(value) is tuple:
+        return tuple(_marked(one, ids) for one in value)
+    if not isinstance(value, Bound | Close):
+        return value
     marks = tuple((ids.get(step, step), shift) for step, shift in value.marks)
     if isinstance(value, Close):
         return replace(value, marks=marks, watermark=ids.get(value.watermark, value.watermark))

@@ -434,3 +434,35 @@ def test_windows_over_a_watermark_whose_delay_changed(tmp_path: Path) -> None:
         pond.drain()
         total = sum(n for (n,) in rows(pond, "n", "n"))
         assert total + pond.read("late").num_rows == 6
+
+
+def test_a_join_in_time_over_a_watermark_whose_delay_changed(tmp_path: Path) -> None:
+    """Its state expires by the new version of the watermark step."""
+    schema = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us"))])
+    one, two = MemorySource(schema), MemorySource(schema)
+
+    def program(delay: str) -> Pond:
+        pond = opened(tmp_path / "p")
+        left, right = (
+            pond.stream(name, source).watermark("ts", delay, id=f"{name}.w")
+            for name, source in (("one", one), ("two", two))
+        )
+        right = right.select("k", paid="ts")
+        left.join(right, "k", where="paid BETWEEN ts AND ts + INTERVAL '10 seconds'", id="j").view("v")
+        return pond
+
+    def send(second: int) -> None:
+        for source in (one, two):
+            source.push([{"k": 1, "ts": second * 1_000_000}])
+
+    with program("5s") as pond:
+        send(1)
+        pond.drain()
+    with program("6s") as pond:
+        pond.replace("v")
+        for second in (20, 50, 100):
+            send(second)
+            pond.drain()
+        kept = {s.state: s.rows for s in pond.states() if s.step.startswith("j")}
+        assert pond.read("v").num_rows == 4
+        assert max(kept.values()) == 1, "only the newest rows can still have partners"
