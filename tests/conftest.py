@@ -1,14 +1,15 @@
 """Settings and fixtures of all suites: seeds of random tests, short retry pauses, no pond left open by a test,
 one Kafka broker per run.
 
-Random tests use fixed seeds, so a run gives the same verdict on every machine.  They run a quarter of the examples
-that they state: the examples are the same in every run, so more of them would find nothing new.
+Random tests use fixed seeds, so a run gives the same verdict on every machine.  They run a tenth of the examples
+that they state, but at least four: the examples are the same in every run, so more of them would find nothing new.
 MILLPOND_FRESH_SEEDS=1 (`make fuzz`) runs all examples and chooses new ones in every run.  A failure prints how to
 repeat it.
 """
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import signal
@@ -30,27 +31,33 @@ _numbers = itertools.count()
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Java spends a fifth of its CPU here on optimizing code that soon ends.
+for _options in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
+    os.environ.setdefault(_options, "-XX:TieredStopAtLevel=1")
+
 FRESH = os.environ.get("MILLPOND_FRESH_SEEDS") == "1"
 hypothesis.settings.register_profile("fixed", derandomize=True, database=None, deadline=None)
 hypothesis.settings.register_profile(
     "fresh", derandomize=False, database=None, deadline=None, print_blob=True
 )
 hypothesis.settings.load_profile("fresh" if FRESH else "fixed")
-EXAMPLES_MIN = 10
+EXAMPLES_MIN = 4
 # A shell that starts the suite in the background makes it ignore Ctrl-C, and processes started here inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def examples_in_normal_run(stated: int) -> int:
     """Return how many of the examples that a random test states a run with fixed seeds tries."""
-    return min(stated, max(EXAMPLES_MIN, stated // 4))
+    return min(stated, max(EXAMPLES_MIN, stated // 10))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Reduce the examples of every Hypothesis test, here instead of in a hundred decorators."""
+    """Reduce the examples of every Hypothesis test that is not slow, here instead of in a hundred decorators."""
+    gc.freeze()  # the modules of all tests: every collection of garbage would look at them again
     if FRESH:
         return
-    tests = {item.obj for item in items if isinstance(item, pytest.Function)}
+    normal = (item for item in items if item.get_closest_marker("slow") is None)
+    tests = {item.obj for item in normal if isinstance(item, pytest.Function)}
     for test in tests:
         stated = getattr(test, "_hypothesis_internal_use_settings", None)
         if stated is not None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 
-def until(condition: Callable[[], object], timeout_s: float = 60.0) -> None:
+def until(condition: Callable[[], object], timeout_s: float = 120.0) -> None:
     """Return once the condition is true; fail if that takes too long."""
     end = time.monotonic() + timeout_s
     while not condition():

@@ -628,7 +628,7 @@ class LoopsInTimer(Process):
     "code", [loops, catches_all, yields_for_ever, LoopsInTimer], ids=lambda c: c.__name__
 )
 def test_code_that_does_not_come_back(pond: Pond, code: Any) -> None:
-    source = build(pond, code, event_time=True, timeout="300ms")
+    source = build(pond, code, event_time=True, timeout="1s")
     source.push(rows(("a", 1), ("b", 13), ("c", 2)))
     with pytest.raises(InvalidError, match="does not come back") as caught:
         pond.drain()
@@ -641,10 +641,10 @@ def test_slow_code_that_comes_back_is_no_error(pond: Pond) -> None:
     """The limit is for one call, not for all."""
 
     def slow(row: Any) -> Any:
-        time.sleep(0.05)
+        time.sleep(0.2)
         return {"k": row.k, "v": row.v}
 
-    source = build(pond, slow, timeout="300ms")
+    source = build(pond, slow, timeout="2s")
     source.push(rows(*(("a", n) for n in range(12))))
     pond.drain()
     assert len(given(pond)) == 12

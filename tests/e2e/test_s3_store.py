@@ -54,7 +54,7 @@ def running(command: list[str], port: int, log: Path) -> Iterator[str]:
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=environment)
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not answers(endpoint):
             if process.poll() is not None or time.monotonic() > deadline:
                 pytest.skip(f"{Path(command[0]).name} does not start: {log.read_text()[-300:]}")

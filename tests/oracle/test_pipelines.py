@@ -13,12 +13,13 @@ import pytest
 
 from tests.oracle.pipeline import VIEWS
 from tests.oracle.world import World
+from tests.sampling import seeds
 
 SEEDS = int(os.environ.get("MILLPOND_ORACLE_SEEDS", "12"))
 FIRST = int(os.environ.get("MILLPOND_ORACLE_FIRST", "0"))
 
 
-@pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS))
+@pytest.mark.parametrize("seed", seeds(5, FIRST, SEEDS, "MILLPOND_ORACLE_SEEDS"))
 def test_views_are_batch_queries_whatever_happens(seed: int, tmp_path: Path) -> None:
     world = World(tmp_path / "pond", seed)
     try:

@@ -30,6 +30,7 @@ from tests.oracle.window_model import (
     sessions_of,
     totals,
 )
+from tests.sampling import seeds
 
 SEEDS = int(os.environ.get("MILLPOND_ORACLE_SEEDS", "10"))
 FIRST = int(os.environ.get("MILLPOND_ORACLE_FIRST", "0"))
@@ -136,7 +137,7 @@ class WindowWorld:
             assert all(p["_w"] > 0 for p in self.panes)
 
 
-@pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS))
+@pytest.mark.parametrize("seed", seeds(4, FIRST, SEEDS, "MILLPOND_ORACLE_SEEDS"))
 def test_windows_are_those_of_the_batch_query(seed: int) -> None:
     rng = random.Random(seed)
     case = random_case(rng)
@@ -148,7 +149,7 @@ def test_windows_are_those_of_the_batch_query(seed: int) -> None:
         world.check()
 
 
-@pytest.mark.parametrize("seed", range(FIRST, FIRST + max(SEEDS // 3, 1)))
+@pytest.mark.parametrize("seed", seeds(1, FIRST, max(SEEDS // 3, 1), "MILLPOND_ORACLE_SEEDS"))
 def test_windows_of_a_table_follow_every_change(seed: int) -> None:
     rng = random.Random(1000 + seed)
     case = random_case(rng, table=True)

@@ -6,13 +6,15 @@ import os
 
 import pytest
 
+from tests.sampling import seeds
+
 from .world import World
 
 SEEDS = int(os.environ.get("MILLPOND_SIM_SEEDS", "40"))
 FIRST = int(os.environ.get("MILLPOND_SIM_FIRST", "0"))
 
 
-@pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS))
+@pytest.mark.parametrize("seed", seeds(15, FIRST, SEEDS, "MILLPOND_SIM_SEEDS"))
 def test_nothing_is_lost_or_doubled(seed: int) -> None:
     world = World(seed)
     world.run()

@@ -74,7 +74,10 @@ def _serve(calls: Connection, folder: str) -> None:
     from millpond.engine.spark.session import make_session
 
     os.environ["SPARK_WORKER_DIR"] = os.path.join(folder, "work")
-    session = make_session(CLUSTER, extra={"spark.local.dir": folder})
+    quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # executors that live for a minute
+    session = make_session(
+        CLUSTER, extra={"spark.local.dir": folder, "spark.executor.extraJavaOptions": quick}
+    )
     while True:
         try:
             function, args = cloudpickle.loads(calls.recv_bytes())

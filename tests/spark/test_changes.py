@@ -17,6 +17,7 @@ from millpond.engine.change.backfill import Progress
 from millpond.sources.files import FileSource
 from tests.oracle import pipeline
 from tests.oracle.test_changes import ChangingWorld
+from tests.sampling import seeds
 
 SEEDS = int(os.environ.get("MILLPOND_ENGINE_SEEDS", "2"))
 
@@ -29,7 +30,7 @@ def functions_by_value() -> Iterator[None]:
     cloudpickle.unregister_pickle_by_value(pipeline)
 
 
-@pytest.mark.parametrize("seed", range(8000, 8000 + SEEDS))
+@pytest.mark.parametrize("seed", seeds(1, 8000, SEEDS, "MILLPOND_ENGINE_SEEDS"))
 def test_views_come_and_go(seed: int, session: Any, tmp_path: Path) -> None:
     world = ChangingWorld(tmp_path / "pond", seed, engine="spark", spark=session)
     try:

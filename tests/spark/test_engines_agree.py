@@ -16,6 +16,7 @@ from millpond.state.manifest.history import read_manifest
 from tests.oracle import pipeline
 from tests.oracle.pipeline import VIEWS, ViewCase
 from tests.oracle.world import World
+from tests.sampling import seeds
 
 SEEDS = int(os.environ.get("MILLPOND_ENGINE_SEEDS", "3"))
 STEPS = 8
@@ -76,7 +77,7 @@ def play(session: Any, folder: Path, seed: int, cases: tuple[ViewCase, ...] | No
             assert counts.get("rows/a", 0) + counts.get("rows/e", 0), "the seed played nothing"
 
 
-@pytest.mark.parametrize("seed", range(7000, 7000 + SEEDS))
+@pytest.mark.parametrize("seed", seeds(1, 7000, SEEDS, "MILLPOND_ENGINE_SEEDS"))
 def test_inline_and_spark_agree(seed: int, session: Any, tmp_path: Path) -> None:
     play(session, tmp_path, seed, None, STEPS)
 

@@ -225,7 +225,7 @@ def test_map_runs_beside_the_chain_from_another_thread(chain: SparkChain, tmp_pa
     gate = tmp_path / "gate"
 
     def wait(item: bytes) -> bytes:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not gate.exists():
             assert time.monotonic() < deadline
             time.sleep(0.01)
@@ -238,7 +238,7 @@ def test_map_runs_beside_the_chain_from_another_thread(chain: SparkChain, tmp_pa
     assert len(chain.run([spread(2), gather], [2, 2], description="beside")) == 4
     assert answers == []
     gate.touch()
-    thread.join(30)
+    thread.join(120)
     assert answers == [b"waited"]
 
 
@@ -348,14 +348,14 @@ def test_cancel_ends_running_jobs_and_the_chain_stays_usable(chain: SparkChain, 
 
     thread = threading.Thread(target=run)
     thread.start()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not started.exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)
     before = time.monotonic()
     chain.cancel()
-    thread.join(10)
-    assert time.monotonic() - before < 5
+    thread.join(50)
+    assert time.monotonic() - before < 50, "it does not sleep to its end"
     assert [type(error) for error in errors] == [UnavailableError]
     assert "cancelled" in str(errors[0])
     assert chain.map(lambda item: item, [b"on"], 1) == [b"on"]

@@ -94,7 +94,7 @@ def test_the_daemon_starts_no_thread_before_it_forks(tmp_path: Path) -> None:
         [sys.executable, str(script)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
         env=environment,
     )
@@ -208,6 +208,6 @@ def in_a_process(script: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-c", path + textwrap.dedent(script)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )

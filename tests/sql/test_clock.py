@@ -130,7 +130,7 @@ def test_views_are_the_batch_queries_at_the_time_of_the_epoch(seed: int, tmp_pat
     for number, query in enumerate(QUERIES):
         world.view(f"v{number}", query)
     world.check("empty")
-    for epoch in range(14 if seed else 6):
+    for epoch in range(14 if seed else 4):
         if rng.random() < 0.3:
             world.shake(rng)
         if rng.random() < 0.7:

@@ -135,7 +135,7 @@ def test_a_difference_is_found_and_made_small() -> None:
 
     outcome = run(found)
     assert list(outcome.wrong) == ["v1"] and "liar has it otherwise" in outcome.wrong["v1"]
-    small = shrunk(found.only(["v1"]), lambda tried: "v1" in run(tried).wrong, budget_s=20)
+    small = shrunk(found.only(["v1"]), lambda tried: "v1" in run(tried).wrong, budget_s=600)
     (view,) = small.views
     assert "LEFT JOIN" in view.query and "WHERE" not in view.query and len(view.query) < len(query) * 2 / 3
     assert sum(len(changes) for changes in small.epochs) == 1

@@ -36,7 +36,7 @@ def test_a_backfill_is_seen_while_it_runs(pond: Pond) -> None:
     def look(progress: Progress) -> None:
         other = threading.Thread(target=lambda: seen.extend(jobs(pond)))
         other.start()
-        other.join(timeout=10)
+        other.join(timeout=120)
 
     pond.session.on_progress = look
     pond.sql("CREATE MATERIALIZED VIEW v AS SELECT x % 10 AS k, count(*) AS n FROM t GROUP BY k")

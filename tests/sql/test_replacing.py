@@ -134,7 +134,7 @@ def test_random_replacements_are_the_batch_query(tmp_path: Path) -> None:
     for name, (first, _) in texts.items():
         pond.sql(f"CREATE MATERIALIZED VIEW {name} AS {first}")
         con.execute(f"create view {name} as {first}")
-    for turn in range(10):
+    for turn in range(6):
         for _ in range(3):
             values = (chance.randint(0, 9), chance.randint(0, 2), chance.randint(0, 3))
             pond.sql(f"INSERT INTO t VALUES {values}")

@@ -104,7 +104,9 @@ def cell(value: Any) -> str:
     return str(value) or "''"
 
 
-@pytest.mark.parametrize("shaken", [False, True], ids=["straight", "shaken"])
+@pytest.mark.parametrize(
+    "shaken", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["shaken", "straight"]
+)
 @pytest.mark.parametrize("path", SCRIPTS, ids=[p.stem for p in SCRIPTS])
 def test_a_script_gives_its_rows(path: Path, shaken: bool, tmp_path: Path) -> None:
     text = path.read_text()

@@ -68,7 +68,7 @@ def test_another_process_changes_rows_and_the_program_while_this_one_runs(tmp_pa
             "INSERT INTO u SELECT x FROM t; FLUSH",
             "EXPECT 1 UPDATE t SET x = x WHERE id = 2 RETURNING x",
         )
-        assert other.wait(timeout=60) == 0
+        assert other.wait(timeout=180) == 0
         assert rows(pond, "SELECT * FROM t") == [(2, 3)]
         assert rows(pond, "SELECT a, s FROM u, v") == [(3, 3)]
         pond.sql("DROP TABLE u; CREATE VIEW w AS SELECT s FROM v")

@@ -34,7 +34,7 @@ from millpond.windows import sessions, sliding, tumbling
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("ts", pa.timestamp("us"))])
 START = datetime(2026, 1, 1)
-EPOCHS = 7
+EPOCHS = 5
 EPOCH_US = 10_000_000  # how far time moves in an epoch
 
 STATELESS = {

@@ -53,10 +53,10 @@ def test_fresh_seeds_choose_others(tmp_path: Path) -> None:
 
 @settings(max_examples=60)
 @given(st.integers())
-def test_a_normal_run_tries_a_quarter_of_the_examples(_n: int) -> None:
+def test_a_normal_run_tries_a_tenth_of_the_examples(_n: int) -> None:
     fresh = os.environ.get("MILLPOND_FRESH_SEEDS") == "1"
     assert settings.default is not None
-    assert settings.default.max_examples == (60 if fresh else 15)
+    assert settings.default.max_examples == (60 if fresh else 6)
 
 
 def test_this_run_has_no_database_of_examples() -> None:

@@ -272,7 +272,7 @@ def test_one_that_lost_the_pond_while_it_rested_renews_no_more(tmp_path: Path) -
         with millpond.open(tmp_path / "pond", engine="inline", durable=False, take_over=True) as second:
             second.table("t", SCHEMA, key="k")
             second.drain()
-        keeper._thread.join(20)
+        keeper._thread.join(120)
         assert not keeper._thread.is_alive()
         last = lease.latest(first.store)
         assert last is not None and last.released
@@ -307,7 +307,7 @@ def test_a_holder_of_another_machine_that_renews_is_named(tmp_path: Path) -> Non
         pond.table("t", SCHEMA, key="k")
         pond.drain()
     stop = threading.Event()
-    told = {"lease_ms": 400, "since_us": 1_700_000_000_000_000, "at_us": 1_700_000_001_000_000}
+    told = {"lease_ms": 4000, "since_us": 1_700_000_000_000_000, "at_us": 1_700_000_001_000_000}
     far = threading.Thread(target=holding, args=(path, 1000, stop), kwargs=told)
     far.start()
     try:

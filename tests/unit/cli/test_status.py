@@ -66,7 +66,7 @@ def test_killed_and_silent(tmp_path: Path) -> None:
         f"pond = millpond.open({str(path)!r}, engine='inline', durable=False)\n"
         "pond.table('t', {'k': int}); pond.drain(); os._exit(1)\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=False, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=False, timeout=180)
     told = ask_json("status", str(path))
     assert told["state"] == "killed"
     store = millpond.open(path).store

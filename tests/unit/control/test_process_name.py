@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,9 @@ input()
 """
 
 
-@pytest.fixture
-def other() -> Iterator[tuple[subprocess.Popen[str], str]]:
+@contextmanager
+def named() -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Another process and its name."""
     made = subprocess.Popen(
         [sys.executable, "-c", NAMED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -32,6 +34,12 @@ def other() -> Iterator[tuple[subprocess.Popen[str], str]]:
     made.wait()
 
 
+@pytest.fixture(scope="module")
+def other() -> Iterator[tuple[subprocess.Popen[str], str]]:
+    with named() as made:
+        yield made
+
+
 def test_who_runs_is_not_gone(other: tuple[subprocess.Popen[str], str]) -> None:
     assert process_name.own() == process_name.own()
     assert other[1] != process_name.own()
@@ -39,12 +47,12 @@ def test_who_runs_is_not_gone(other: tuple[subprocess.Popen[str], str]) -> None:
     assert not process_name.is_gone(other[1])
 
 
-def test_who_was_killed_is_gone_before_its_parent_asks(other: tuple[subprocess.Popen[str], str]) -> None:
-    process, name = other
-    process.kill()
-    until(lambda: process_name.is_gone(name))
-    process.wait()
-    assert process_name.is_gone(name)
+def test_who_was_killed_is_gone_before_its_parent_asks() -> None:
+    with named() as (process, name):
+        process.kill()
+        until(lambda: process_name.is_gone(name))
+        process.wait()
+        assert process_name.is_gone(name)
 
 
 def test_a_number_that_was_given_again(other: tuple[subprocess.Popen[str], str]) -> None:
@@ -58,11 +66,11 @@ def test_nothing_is_said_of_other_machines(other: tuple[subprocess.Popen[str], s
     assert not process_name.is_gone(None)
 
 
-def test_without_proc_nobody_has_a_name_and_nobody_is_gone(
-    other: tuple[subprocess.Popen[str], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other[0].kill()
-    other[0].wait()
+def test_without_proc_nobody_has_a_name_and_nobody_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    with named() as (process, name):
+        process.kill()
+        process.wait()
+    assert process_name.is_gone(name)
     monkeypatch.setattr(process_name, "_BOOT", process_name._PROC / "nothing")
     assert process_name.own() is None
-    assert not process_name.is_gone(other[1])
+    assert not process_name.is_gone(name)

@@ -100,7 +100,7 @@ class World:
             assert self.targets[name].total() == held, name
 
 
-@pytest.mark.parametrize("seed", first(6, range(20)))
+@pytest.mark.parametrize("seed", first(2, range(20)))
 def test_what_sinks_were_told_adds_up(seed: int, tmp_path: Path) -> None:
     world = World(tmp_path / "pond", seed)
     try:

@@ -253,7 +253,7 @@ def longest(a: Any, b: Any) -> dict[str, Any]:
     return {"v": (a.v * 7 + b.v) % 1009, "s": max(a.s or "", b.s or "", key=len)}
 
 
-@pytest.mark.parametrize("seed", first(2, range(4)))
+@pytest.mark.parametrize("seed", first(1, range(4)))
 def test_branch_and_reduce_follow_every_change(tmp_path: Path, seed: int) -> None:
     """Law 1: after every epoch each view is what plain Python makes of the rows that are there."""
     chance = random.Random(seed)

@@ -416,7 +416,7 @@ def test_a_forked_child_has_connections_of_its_own() -> None:
     child = context.Process(target=_in_child, args=(queue, duck._session.kernel))
     child.start()
     assert queue.get(timeout=30) == ([{"y": 21}], False)
-    child.join(timeout=30)
+    child.join(timeout=120)
     assert child.exitcode == 0
     assert evaluate(table(x=[2]), (("y", "x + 1"),)).rows.to_pylist() == [{"y": 3}]
 

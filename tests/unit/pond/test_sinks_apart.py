@@ -55,7 +55,7 @@ def opened(path: Path, gate: Gate, **options: Any) -> tuple[Pond, list[str]]:
 
 
 def until(condition: Any) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < end, "took too long"
         time.sleep(0.005)
@@ -119,12 +119,12 @@ pond = millpond.open({str(tmp_path / "p")!r}, engine="inline", durable=False, po
 pond.table("t", {{"k": int}}, key="k").sink("out", CallbackSink(hangs))
 pond.start()
 pond.insert("t", [{{"k": 1}}])
-entered.wait(30)
+entered.wait(120)
 pond.close()
 print("closed")
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=180, check=False
     )
     assert (done.returncode, done.stdout.strip()) == (0, "closed"), done.stderr
     assert "sink 'out' did not return" in done.stderr

@@ -28,6 +28,7 @@ from millpond.state.manifest import history
 from millpond.state.manifest.garbage import files_of
 from millpond.state.manifest.listing import Listing
 from millpond.state.manifest.manifest import Manifest
+from tests.sampling import first
 
 TABLES = """
 CREATE TABLE t (id int PRIMARY KEY, k int, x int);
@@ -162,7 +163,7 @@ def fills(world: World) -> list[Manifest]:
     return [m for e in history.epochs(world.pond.store) if (m := world.pond.at(e).manifest).filling]
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", first(1, range(2)))
 def test_old_views_move_on_and_new_ones_are_exact_from_their_first_epoch(seed: int, tmp_path: Path) -> None:
     world = World(tmp_path / "pond", seed, parallelism=1 + seed, epoch_rows_max=16)
     before = world.pond.epoch
@@ -363,12 +364,12 @@ def test_other_sessions_go_on_and_other_changes_wait(tmp_path: Path) -> None:
 
     def slowly(progress: Progress) -> None:
         begun.set()
-        go.wait(0.1)
+        go.wait(0.4)
 
     pond.session.on_progress = slowly
     creating = threading.Thread(target=lambda: pond.sql(f"CREATE MATERIALIZED VIEW sums AS {VIEWS['sums']}"))
     creating.start()
-    assert begun.wait(30)
+    assert begun.wait(120)
     other = SqlSession(pond.session.host)
     dropping = threading.Thread(target=lambda: other.run("DROP MATERIALIZED VIEW old"))
     third = SqlSession(pond.session.host)
@@ -381,8 +382,8 @@ def test_other_sessions_go_on_and_other_changes_wait(tmp_path: Path) -> None:
     assert pond.head().filling is not None and "sums" not in pond.views()
     dropping.start()
     go.set()
-    creating.join(30)
-    dropping.join(30)
+    creating.join(120)
+    dropping.join(120)
     assert pond.views() == ["m", "sums", "t"]
     pond.close()
 

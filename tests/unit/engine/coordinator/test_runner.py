@@ -244,7 +244,7 @@ def test_a_slow_delivery_runs_beside_the_chain() -> None:
 
     def slow(ask: Instruction) -> Event | None:
         if isinstance(ask, Deliver):
-            assert gate.wait(20)
+            assert gate.wait(120)
         return None
 
     shell.answers.append(slow)
@@ -273,6 +273,6 @@ def test_run_goes_on_until_it_is_told_to_stop() -> None:
     finally:
         stop.set()
         runner.wake()
-        thread.join(20)
+        thread.join(120)
     assert not thread.is_alive()
     assert not runner.broken

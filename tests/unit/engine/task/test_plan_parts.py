@@ -75,7 +75,7 @@ def played(path: Path, seed: int, parallelism: int) -> tuple[list[Any], list[lis
     return found, tasks
 
 
-@pytest.mark.parametrize("seed", first(2, range(4)))
+@pytest.mark.parametrize("seed", first(1, range(4)))
 def test_parts_of_a_plan_give_what_the_whole_gives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

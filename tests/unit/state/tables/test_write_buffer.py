@@ -11,6 +11,7 @@ from millpond.state.runs.packed import PackedFile, PackedWriter
 from millpond.state.tables.table import KeySet, Table
 from millpond.state.tables.table_spec import TableSpec
 from millpond.state.tables.write_buffer import WriteBuffer
+from tests.sampling import first
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 
@@ -38,7 +39,7 @@ def before(of: TableSpec, given: list[tuple[int, int, int]]) -> Table:
     return Table(of, [info.ref("old", lo=1, hi=1, kind="delta")], lambda name: file)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", first(1, range(3)))
 def test_sums_are_as_if_written_at_once(seed: int) -> None:
     rng = random.Random(seed)
     table = before(spec("weights"), [(k, 0, 2) for k in range(20)])
