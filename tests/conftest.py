@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -36,10 +36,10 @@ for _options in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
     os.environ.setdefault(_options, "-XX:TieredStopAtLevel=1")
 
 FRESH = os.environ.get("MILLPOND_FRESH_SEEDS") == "1"
-hypothesis.settings.register_profile("fixed", derandomize=True, database=None, deadline=None)
-hypothesis.settings.register_profile(
-    "fresh", derandomize=False, database=None, deadline=None, print_blob=True
-)
+# How long an example takes to make says something about the machine, nothing about the test.
+_ANY_SPEED: dict[str, Any] = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
+hypothesis.settings.register_profile("fixed", derandomize=True, database=None, **_ANY_SPEED)
+hypothesis.settings.register_profile("fresh", derandomize=False, database=None, print_blob=True, **_ANY_SPEED)
 hypothesis.settings.load_profile("fresh" if FRESH else "fixed")
 EXAMPLES_MIN = 4
 # A shell that starts the suite in the background makes it ignore Ctrl-C, and processes started here inherit that.

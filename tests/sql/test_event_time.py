@@ -102,7 +102,9 @@ def test_views_of_windows_and_of_joins_in_time(tmp_path: Path) -> None:
     run(Streams(tmp_path / "pond", 2, {**some, **TIMED}, {}, later=0.3), epochs=3)
 
 
-@pytest.mark.parametrize(("seed", "parts"), [(4, 2), pytest.param(3, 1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("seed", "parts"), [(4, 2), *(pytest.param(*more, marks=pytest.mark.slow) for more in ((3, 1), (5, 2)))]
+)
 def test_few_rows_are_one_tasks_and_more_are_shared(
     seed: int, parts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,11 +112,11 @@ def test_few_rows_are_one_tasks_and_more_are_shared(
     monkeypatch.setattr(InlineEngine, "single_task_rows_max", 300)
     monkeypatch.setattr(InlineEngine, "default_parallelism", parts)
     monkeypatch.setattr(tuning, "PLAN_PARTS_US", 0)
-    some = dict(list(WINDOWED.items())[seed % 2 :: 2])
+    some = dict(list(WINDOWED.items())[seed % 3 :: 3])
     streams = Streams(tmp_path / "pond", seed, dict(list(TIMED.items())[::3]), some, checks=False)
     streams.pond.rescale(3)
     tasks = []
-    for number in range(5):
+    for number in range(4):
         streams.epoch(rows=8 if number % 3 else 1000)
         streams.check(f"epoch {number}")
         tasks.append(streams.pond.head().metrics.get("tasks", [0])[-1])

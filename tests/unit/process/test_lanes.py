@@ -280,7 +280,11 @@ def count(row: Any, n: Any, m: Any, f: Any) -> Any:
     return row.a, n.value, f.value, row.t
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=100,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(made=table_rows, before=befores)
 def test_code_of_the_usual_kind_runs_in_lanes(
     made: list[dict[str, Any]], before: dict[str, list[Any]]
