@@ -368,7 +368,7 @@ def test_cancel_without_jobs_returns(chain: SparkChain) -> None:
 # -- a long life --------------------------------------------------------------
 
 
-def test_100_runs_leave_nothing_behind(chain: SparkChain, session: Any) -> None:
+def test_50_runs_leave_nothing_behind(chain: SparkChain, session: Any) -> None:
     payload = b"x" * 100_000
 
     def send(task: int, incoming: Iterator[bytes]) -> Routed:
@@ -379,11 +379,11 @@ def test_100_runs_leave_nothing_behind(chain: SparkChain, session: Any) -> None:
         for _ in range(count):
             assert len(chain.run([send, gather], [2, 2], description="long life")) == 4
 
-    runs(20)
+    runs(10)
     before = footprint(session)
-    runs(100)
+    runs(50)
     after = footprint(session)
-    # 100 runs write 40 MB of shuffle files and make 1,500 Java objects.
+    # 50 runs write 20 MB of shuffle files and make 750 Java objects.
     assert after["disk_mb"] <= 1, (before, after)
     assert after["java_objects"] <= before["java_objects"] + 50, (before, after)
     # Java keeps the path of every file that it is to delete when it ends, as each socket is.
