@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 
 
-def require_whole(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> None:
+def require_integers(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> None:
     """Refuse the first such number.
 
-    >>> require_whole([{"k": 1.0}], pa.schema([("k", pa.int64())]))
-    >>> require_whole([{"k": [1.5]}], pa.schema([("k", pa.list_(pa.int64()))]))
+    >>> require_integers([{"k": 1.0}], pa.schema([("k", pa.int64())]))
+    >>> require_integers([{"k": [1.5]}], pa.schema([("k", pa.list_(pa.int64()))]))
     Traceback (most recent call last):
     ValueError: column 'k' is list<item: int64>, got 1.5
     """

@@ -105,17 +105,17 @@ GROUPING_ROWS_PER_GROUP = 4
 # Dense integer keys index an array instead of being sorted: from this many rows on (below, a sort is as
 # fast), and with up to this many array slots per row (decision 17).
 DENSE_ROWS_MIN = 20_000
-DENSE_PLACES_PER_ROW = 2
+DENSE_SLOTS_PER_ROW = 2
 
 # The same for the keys of a lookup, whose array is reused between batches (decision 19).
 DENSE_LOOKUP_ROWS_MIN = 20_000
-DENSE_LOOKUP_PLACES_PER_ROW = 4
+DENSE_LOOKUP_SLOTS_PER_ROW = 4
 
 # Expressions over text are computed once for equal rows: from this many rows on, with at least this many
 # rows per distinct value, and up to this many array slots per row (decision 17).
 DISTINCT_ROWS_MIN = 10_000
 DISTINCT_ROWS_PER_VALUE = 4
-DISTINCT_PLACES_PER_ROW = 4
+DISTINCT_SLOTS_PER_ROW = 4
 
 # Chunks of at least this many rows get their own query: combining them would copy every row (decision 17).
 QUERY_CHUNK_ROWS_MIN = 20_000

@@ -142,7 +142,7 @@ def a_rollback_brings_back_what_was_being_filled(monkeypatch: pytest.MonkeyPatch
     back = commands.roll_back
 
     def whole(state: PondState, target: Any, *rest: Any) -> Any:
-        return back(state, replace(target, manifest=replace(target.manifest, filling=None)), *rest)
+        return back(state, replace(target, manifest=replace(target.manifest, backfill=None)), *rest)
 
     monkeypatch.setattr(commands, "roll_back", whole)
 

@@ -46,7 +46,7 @@ from millpond.sources.memory import MemorySource
 from millpond.state import inbox
 from millpond.state.manifest import history
 from millpond.state.manifest.fork import fork
-from millpond.state.manifest.manifest import Manifest, is_kept
+from millpond.state.manifest.manifest import Manifest, is_retained
 from millpond.state.manifest.pins import pin_plan, unpin
 from millpond.state.manifest.snapshot import Snapshot
 from millpond.state.plan_file import digest
@@ -245,7 +245,7 @@ class World:
         node = plan.views.get(view)
         if node is None:
             mine = {t.name for t in self.full.nodes[view].binding.tables}
-            fill = snapshot.manifest.filling
+            fill = snapshot.manifest.backfill
             mine -= set() if fill is None else set(fill.tables)
             assert not mine & set(snapshot.listing.tables()), f"{view} was dropped, and its runs are there"
             return
@@ -270,7 +270,7 @@ class World:
         """The program of every kept epoch is there, also of the one that was just committed."""
         head = history.read_head(self.store)
         assert head is not None
-        if is_kept(head, manifest.epoch) and manifest.catalog is not None:
+        if is_retained(head, manifest.epoch) and manifest.catalog is not None:
             assert self.store.size(manifest.catalog) is not None, f"epoch {manifest.epoch}: its plan is gone"
 
     def check_held(self, snapshot: Snapshot) -> None:
@@ -518,7 +518,7 @@ class World:
             raise AssertionError(f"the pond does not come to rest: {todo}")
         head = coordinator.head
         assert head is not None
-        assert head.filling is None, "what was being filled is not done"
+        assert head.backfill is None, "what was being filled is not done"
         assert not [r for r in coordinator.live.values() if "!" in r.table], "what only a fill needs is there"
         assert head.positions.get("in", 0) == len(self.log.items), "items were lost"
         assert head.positions.get("ticks", 0) == len(self.ticks.items), "items were lost"

@@ -9,7 +9,7 @@ import pytest
 
 import millpond
 from millpond import tuning
-from millpond.engine.spark.engine import SparkEngine, WholeChain
+from millpond.engine.spark.engine import SingleTaskJob, SparkEngine
 
 VIEWS = """
     CREATE TABLE t (id int PRIMARY KEY, k int, x int);
@@ -41,8 +41,8 @@ def test_one_task_runs_all_levels(session: Any, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(SparkEngine, "single_task_rows_max", 2000)
     monkeypatch.setattr(tuning, "PLAN_PARTS_US", 10**12)
     called: list[int] = []
-    made = WholeChain.__init__
-    monkeypatch.setattr(WholeChain, "__init__", lambda self, spec: called.append(1) or made(self, spec))
+    made = SingleTaskJob.__init__
+    monkeypatch.setattr(SingleTaskJob, "__init__", lambda self, spec: called.append(1) or made(self, spec))
     found, tasks = run(tmp_path / "spark", spark=session)
     assert found == expected
     assert called and set(tasks[-1]) == {1} and len(tasks[-1]) > 1

@@ -66,7 +66,7 @@ def test_a_view_is_filled_between_epochs_and_goes_on_after_a_restart(session: An
         pond.insert("t", rows)
 
     def crash(manifest: Manifest) -> None:
-        if manifest.filling is not None and manifest.filling.chunks == 2:
+        if manifest.backfill is not None and manifest.backfill.chunks == 2:
             raise Crash
 
     pond = millpond.open(tmp_path / "pond", spark=session, **OPTIONS)
@@ -86,7 +86,7 @@ def test_a_view_is_filled_between_epochs_and_goes_on_after_a_restart(session: An
     pond.drain()
     assert "new" in pond.views()
     assert [p.chunks for p in told] == list(range(1, len(told) + 1)), "no chunk was done twice"
-    during = [m for e in history.epochs(pond.store) if (m := pond.at(e).manifest).filling is not None]
+    during = [m for e in history.epochs(pond.store) if (m := pond.at(e).manifest).backfill is not None]
     assert len([m for m in during if m.admitted]) >= 3, "epochs with rows, while the view was filled"
     pond.insert("t", [{"id": 1, "k": 5, "x": -1}])
     pond.drain()

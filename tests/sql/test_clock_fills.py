@@ -72,7 +72,7 @@ class Timed:
         self.clock.advance(self.rng.choice([0, 1, SECOND // 4, SECOND, 20 * SECOND, 50 * SECOND]))
 
     def committed(self, manifest: Manifest) -> None:
-        if manifest.filling is not None and self.moved < 60:
+        if manifest.backfill is not None and self.moved < 60:
             self.moved += 1
             self.pass_time()
             if self.rng.random() < 0.7:
@@ -167,7 +167,7 @@ def test_rows_of_the_past_are_looked_up_once(tmp_path: Path) -> None:
     came: dict[int, int] = {}  # order -> the epoch before it was sent
 
     def step(manifest: Manifest | None = None) -> None:
-        if manifest is None or (manifest.filling is not None and len(came) < 100):
+        if manifest is None or (manifest.backfill is not None and len(came) < 100):
             fresh = range(len(came), len(came) + 4)
             came.update(dict.fromkeys(fresh, pond.epoch))
             pond.insert("orders", [{"id": i, "k": i % 5} for i in fresh])
@@ -182,10 +182,10 @@ def test_rows_of_the_past_are_looked_up_once(tmp_path: Path) -> None:
         CREATE MATERIALIZED VIEW looked AS SELECT o.id, o.k, r.rate, proctime() AS at
         FROM orders o LEFT JOIN rates FOR SYSTEM_TIME AS OF PROCTIME() AS r ON o.k = r.k
     """)
-    fills = [m for e in range(first, pond.epoch + 1) if (m := timed.manifest(e)).filling]
-    base = next(m.filling.base for m in fills if m.filling)
+    fills = [m for e in range(first, pond.epoch + 1) if (m := timed.manifest(e)).backfill]
+    base = next(m.backfill.base for m in fills if m.backfill)
     adopted = next(e for e in range(first, pond.epoch + 1) if timed.manifest(e).kind == "change")
-    assert max(m.filling.round for m in fills if m.filling) > 0
+    assert max(m.backfill.round for m in fills if m.backfill) > 0
     rates = {
         e: {r["k"]: r["rate"] for r in pond.read("rates", epoch=e).to_pylist()}
         for e in range(base, adopted + 1)

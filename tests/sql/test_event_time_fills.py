@@ -47,7 +47,7 @@ class Filled:
             streams.views, streams.later = {**streams.views, **streams.later}, {}
             streams.check("the epoch that brings them")
             self.exact += 1
-        elif manifest.filling is not None:
+        elif manifest.backfill is not None:
             self.epochs += 1
             rng = streams.rng
             if not any(self.sent.values()) and self.epochs < 60 and rng.random() < 0.8:

@@ -16,7 +16,7 @@ from millpond.errors import InvalidError
 from millpond.pond import Pond
 from millpond.sources.memory import MemorySource
 from millpond.state.manifest.listing import Listing
-from millpond.state.retention import PARTS, Retention
+from millpond.state.retention import BUCKETS, Retention
 
 TIMED = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us"))])
 START = datetime(2026, 1, 1)
@@ -65,7 +65,7 @@ def test_error_rows_are_kept_up_to_a_number(pond: Pond) -> None:
     assert 15 <= len(kept) <= 20
     assert any("99" in row for row in kept) and not any('"10"' in row for row in kept)
     assert pond.head().counts["errors/v.select"] == 100, "the total stays"
-    assert len(buckets(pond, "_errors")) <= PARTS + 5
+    assert len(buckets(pond, "_errors")) <= BUCKETS + 5
 
 
 def test_error_rows_are_kept_for_a_time(clock: ManualClock) -> None:
@@ -76,7 +76,7 @@ def test_error_rows_are_kept_for_a_time(clock: ManualClock) -> None:
             put(pond, number)
             clock.advance(1_000_000)
         assert 15 <= len(failed(pond)) <= 18
-        assert len(buckets(pond, "_errors")) <= PARTS + 2
+        assert len(buckets(pond, "_errors")) <= BUCKETS + 2
         clock.advance(60_000_000)
         put(pond, 100, "7")
         assert failed(pond) == [], "time passes for rows that are alone, too"
@@ -109,9 +109,9 @@ def test_buckets_stay_few_whatever_comes() -> None:
         bucket = keep.open_bucket(held, now)
         assert bucket == max(b for b in {*held, bucket} if b is not None), "never an older one"
         held[bucket] = held.get(bucket, 0) + epoch % 5
-        for over in keep.over(held, now):
+        for over in keep.expired(held, now):
             del held[over]
-        assert len(held) <= 2 * PARTS + 3
+        assert len(held) <= 2 * BUCKETS + 3
         assert sum(held.values()) <= 1000
     assert None not in held
 

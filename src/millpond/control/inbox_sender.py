@@ -48,7 +48,7 @@ class InboxSender:
     def has_executed(self, number: int) -> bool:
         return self.next_entry() > number
 
-    def require_kept(self, number: int) -> None:
+    def require_stored(self, number: int) -> None:
         """Raise DataError if an entry that was appended is neither executed nor stored."""
         if number >= 0 and not self.has_executed(number) and inbox.is_lost(self.store, number):
             raise inbox.lost(number)

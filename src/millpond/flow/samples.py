@@ -14,7 +14,7 @@ import pyarrow as pa
 from millpond.errors import InvalidError
 from millpond.flow.schemas import DECIMAL, Like, is_typed, refuse, returned, said, schema_of
 from millpond.kernels.python_rows import arrow_values, python_rows, row_fields, row_values
-from millpond.kernels.user_code import is_row_fault, name_of, told
+from millpond.kernels.user_code import error_text, is_row_fault, name_of
 
 TELL = "pass schema=..., annotate the return type with a dataclass, or pass sample=[...]"
 
@@ -69,7 +69,7 @@ def sample_schema(
                 raise
             raise InvalidError(
                 f"{name_of(function)} failed on row {count} of the sample",
-                detail=told(error, function),
+                detail=error_text(error, function),
                 hint="mend the function or the sample, or pass schema=...",
                 step=step,
             ) from error
@@ -215,7 +215,7 @@ def batch_step_schema(
             raise
         raise InvalidError(
             f"{name_of(function)} failed on the sample",
-            detail=told(error, function),
+            detail=error_text(error, function),
             hint="mend the function or the sample, or pass schema=...",
             step=step,
         ) from error

@@ -48,12 +48,12 @@ class Bound:
         """The first bucket that may contain a later row."""
         return limit // self.width_us + (1 if self.grid else 0)
 
-    def over(self, values: Any, limit: int) -> Any:
+    def passed(self, values: Any, limit: int) -> Any:
         """Which values no later row can have."""
         return values <= limit if self.grid else values < limit
 
-    def over_at(self, values: Any, clock: Bound) -> Any:
-        """The least limit of `clock`, a bound by the same watermarks, at which each value is over."""
+    def passed_at(self, values: Any, clock: Bound) -> Any:
+        """The least limit of `clock`, a bound by the same watermarks, at which each value is passed."""
         return values + (self.marks[0][1] - clock.marks[0][1]) + (0 if self.grid else 1)
 
     def moved(self, more_us: int) -> tuple[tuple[str, int], ...]:
@@ -72,7 +72,7 @@ class Bound:
         return first is not None and limit is not None and first < self.first_open(limit)
 
 
-def kept_by(bound: Bound | None) -> dict[str, Any]:
+def bucketed_by(bound: Bound | None) -> dict[str, Any]:
     """The bucketing of a table with this bound, as arguments of its spec."""
     return {} if bound is None else {"time": bound.column, "bucket_width": bound.width_us}
 

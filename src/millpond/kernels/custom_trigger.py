@@ -24,7 +24,7 @@ from millpond.kernels.triggers import (
     Trigger,
     TriggerTime,
 )
-from millpond.kernels.user_code import is_row_fault, told
+from millpond.kernels.user_code import error_text, is_row_fault
 
 _EPOCH = datetime.datetime(1970, 1, 1)
 
@@ -120,7 +120,7 @@ class CustomTrigger(Trigger):
         except BaseException as error:
             if not is_row_fault(error):
                 raise
-            raise InvalidError("a custom trigger failed", detail=told(error, function)) from error
+            raise InvalidError("a custom trigger failed", detail=error_text(error, function)) from error
 
 
 def _instant(us: int) -> datetime.datetime:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.kernels.python_rows import Row, python_rows
-from millpond.kernels.user_code import is_row_fault, told
+from millpond.kernels.user_code import error_text, is_row_fault
 from millpond.kernels.window_assigners import Assigned, Ints, WindowAssigner
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -46,7 +46,7 @@ class CustomWindows(WindowAssigner):
             except BaseException as error:
                 if not is_row_fault(error):
                     raise
-                failed[number] = told(error, self.function)
+                failed[number] = error_text(error, self.function)
                 continue
             row += [number] * len(found)
             starts += [start for start, _ in found]

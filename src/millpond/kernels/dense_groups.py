@@ -116,10 +116,10 @@ def places(key: pa.ChunkedArray) -> DenseGroups | None:
     if length < tuning.DENSE_ROWS_MIN or not hashing.is_injective([key]):
         return None
     low, high = _ends(key)
-    if 0 < low <= (high - low) // 8 and high < tuning.DENSE_PLACES_PER_ROW * length:
+    if 0 < low <= (high - low) // 8 and high < tuning.DENSE_SLOTS_PER_ROW * length:
         low = 0  # some places stay empty, but the keys are the places
     size = high - low + 1
-    if size > tuning.DENSE_PLACES_PER_ROW * length:
+    if size > tuning.DENSE_SLOTS_PER_ROW * length:
         return None
     chunks = [_integers(chunk) for chunk in key.chunks if len(chunk)]
     codes = tuple(values - low if low else values for values in chunks)
@@ -134,14 +134,14 @@ def places(key: pa.ChunkedArray) -> DenseGroups | None:
     return DenseGroups(codes, size, groups, (keys.take(pa.array(order)),), hashes[order], by_place[groups])
 
 
-def packed_places(packed: PackedRows) -> DenseGroups | None:
+def packed_slots(packed: PackedRows) -> DenseGroups | None:
     """Assign rows of several columns to places, if their codes are dense."""
     length = len(packed.codes)
     if length < tuning.DENSE_ROWS_MIN or packed.bits >= 63:
         return None
     codes = packed.codes.view(np.int64)
     size = int(codes.max()) + 1
-    if size > tuning.DENSE_PLACES_PER_ROW * length:
+    if size > tuning.DENSE_SLOTS_PER_ROW * length:
         return None
     by_place = np.bincount(codes, minlength=size)
     there = np.flatnonzero(by_place)

@@ -44,7 +44,7 @@ class Partners:
             return None
         ends = pc.min_max(column)
         low, high = ends["min"].as_py(), ends["max"].as_py()
-        if not self._make_room(low, high, tuning.DENSE_LOOKUP_PLACES_PER_ROW * len(column)):
+        if not self._make_room(low, high, tuning.DENSE_LOOKUP_SLOTS_PER_ROW * len(column)):
             return None
         keys: Ints = one_chunk(column).cast(pa.int64()).to_numpy()
         keys = keys - self._low if self._low else keys

@@ -84,7 +84,7 @@ def _by_grain(rows: pa.Table, grain_us: int, run: Callable[[pa.Table], pa.Table]
 def _distinct(codes: Ints) -> tuple[Ints, Ints]:
     """(the distinct codes, ascending; the index of each row's code among them)."""
     size = int(codes.max()) + 1 if codes.min() >= 0 else 0
-    if 0 < size <= tuning.DISTINCT_PLACES_PER_ROW * len(codes):
+    if 0 < size <= tuning.DISTINCT_SLOTS_PER_ROW * len(codes):
         there = np.zeros(size, np.bool_)
         there[codes] = True
         distinct = np.flatnonzero(there)

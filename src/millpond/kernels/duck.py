@@ -42,7 +42,7 @@ _CONFIG: Config = {
 }
 
 
-class Told(Exception):
+class RowFailure(Exception):
     """An exception of a user's function on a row, as text: an error of that row."""
 
 
@@ -65,7 +65,7 @@ class ColumnFunction(Protocol):
     def __call__(self, *columns: pa.ChunkedArray) -> pa.Array: ...
 
 
-_TOLD = "executing the UDF: Told: "
+_ROW_FAILURE = "executing the UDF: RowFailure: "
 _STOPPED = "millpond was stopped by error "
 _stopped: list[BaseException] = []  # DuckDB passes on only text
 _provided: dict[str, tuple[list[Any], str, ColumnFunction]] = {}
@@ -358,7 +358,7 @@ def reason(error: duckdb.Error) -> str:
 
 def without_wrapping(text: str) -> str:
     """The exception text of a user's function, without the text that DuckDB adds."""
-    return text.partition(_TOLD)[2] or text
+    return text.partition(_ROW_FAILURE)[2] or text
 
 
 def quoted(name: str) -> str:

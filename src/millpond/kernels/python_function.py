@@ -24,7 +24,7 @@ from millpond.identity import one_chunk
 from millpond.kernels import duck
 from millpond.kernels.python_rows import arrow_values, row_values
 from millpond.kernels.python_values import python_values
-from millpond.kernels.user_code import is_row_fault, told
+from millpond.kernels.user_code import error_text, is_row_fault
 from millpond.stored_code import Stored, loaded
 
 Kind = Literal["scalar", "table", "aggregate"]
@@ -114,7 +114,7 @@ class PythonFunction:
         except BaseException as error:
             if not is_row_fault(error):
                 raise duck.Stop(error) from error
-            raise duck.Told(f"{self.label}(): {told(error, self._shown)}") from error
+            raise duck.RowFailure(f"{self.label}(): {error_text(error, self._shown)}") from error
 
     def _run(self, columns: Sequence[pa.ChunkedArray]) -> pa.Array:
         if self.vectorised:

@@ -109,9 +109,9 @@ class Recursion:
             rows = self._pass()
             if rows.num_rows:
                 self.out.append(rows)
-                self._through_in_parts(rows)
+                self._through_in_batches(rows)
 
-    def _through_in_parts(self, rows: pa.Table) -> None:
+    def _through_in_batches(self, rows: pa.Table) -> None:
         """Send rows of the last round through in batches, so that their output fits in memory."""
         at, size = 0, tuning.RECURSION_FIRST_ROWS
         while at < rows.num_rows:

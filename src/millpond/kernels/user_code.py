@@ -76,7 +76,7 @@ def _handlers() -> set[Any]:
     return {code for handler in found if (code := getattr(handler, "__code__", None)) is not None}
 
 
-def place(error: BaseException, function: Callable[..., Any]) -> str:
+def error_line(error: BaseException, function: Callable[..., Any]) -> str:
     """The innermost line of the user's own file that was running, as file:line."""
     frames = traceback.extract_tb(error.__traceback__)
     code = getattr(_unwrapped(function), "__code__", None)
@@ -89,11 +89,11 @@ def place(error: BaseException, function: Callable[..., Any]) -> str:
     return name_of(function)
 
 
-def told(error: BaseException, function: Callable[..., Any]) -> str:
+def error_text(error: BaseException, function: Callable[..., Any]) -> str:
     """The exception and its place on one line."""
     text = " ".join(str(error).split())
     said = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return f"{said} ({place(error, function)})"
+    return f"{said} ({error_line(error, function)})"
 
 
 def name_of(function: Callable[..., Any]) -> str:

@@ -25,12 +25,12 @@ import pyarrow as pa
 from millpond import moved_names
 from millpond.delta import HASH, WEIGHT, concat, consolidate, negate, with_weights
 from millpond.errors import InternalError
-from millpond.kernels.bounds import Bound, among, buckets_of, kept_by
+from millpond.kernels.bounds import Bound, among, bucketed_by, buckets_of
 from millpond.kernels.expression_kernel import error_rows, join_errors
 from millpond.kernels.python_function import PythonFunction, Steps, kept
 from millpond.kernels.python_rows import arrow_values
 from millpond.kernels.python_values import python_values
-from millpond.kernels.user_code import is_row_fault, told
+from millpond.kernels.user_code import error_text, is_row_fault
 from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult, by_key
 from millpond.operators.traits import ExpiresBehindBound
 from millpond.state.runs.packed import sorted_columns
@@ -84,7 +84,7 @@ class Accumulate(ExpiresBehindBound):
         outs = [pa.field(call.out, call.function.gives) for call in self.calls]
         schema = pa.schema([*fields, *outs])
         hidden = [pa.field(COUNT, pa.int64()), pa.field(STATE, pa.binary()), pa.field(ERROR, pa.string())]
-        by_time = kept_by(self.expires)
+        by_time = bucketed_by(self.expires)
         out = TableSpec(f"{step}/out", pa.schema([*schema, *hidden]), key=self.key, **by_time)
         rows = TableSpec(f"{step}/rows", held, key=self.key, rule="weights", **by_time)
         return Binding(
@@ -173,7 +173,7 @@ class Accumulate(ExpiresBehindBound):
             except BaseException as error:
                 if not is_row_fault(error):
                     raise
-                return f"{call.function.label}(): {told(error, function.accumulate)}"
+                return f"{call.function.label}(): {error_text(error, function.accumulate)}"
         return cloudpickle.dumps(made), values
 
     def _from_rows(

@@ -47,7 +47,7 @@ from millpond.kernels.accumulators import (
     accumulator,
     is_number,
 )
-from millpond.kernels.bounds import Bound, among, buckets_of, closed, kept_by
+from millpond.kernels.bounds import Bound, among, bucketed_by, buckets_of, closed
 from millpond.kernels.expression_kernel import error_rows, join_errors
 from millpond.kernels.grouping import few_groups, grouped, grouped_in_order, keys_of, placed
 from millpond.kernels.min_max_lookup import end_of
@@ -184,7 +184,7 @@ class Aggregate(UsesHashOrder, PreAggregatesByBatch, EndsState):
             f"{step}/groups",
             pa.schema([*key_fields, *visible, *hidden]),
             key=self.key,
-            **kept_by(self.until),
+            **bucketed_by(self.until),
         )
         tables = [groups]
         for j, feed in enumerate(self.feeds):
@@ -324,7 +324,7 @@ class Aggregate(UsesHashOrder, PreAggregatesByBatch, EndsState):
         found = (
             dense_groups.places(delta.column(self.key[0]))
             if packed is None
-            else dense_groups.packed_places(packed)
+            else dense_groups.packed_slots(packed)
         )
         if found is None:
             return None

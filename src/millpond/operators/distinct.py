@@ -19,7 +19,7 @@ from millpond import hashing
 from millpond.delta import HASH, WEIGHT, consolidate, first_of_each, weights, with_weights
 from millpond.errors import InternalError, InvalidError
 from millpond.identity import canonical, one_chunk, take
-from millpond.kernels.bounds import Bound, among, buckets_of, kept_by
+from millpond.kernels.bounds import Bound, among, bucketed_by, buckets_of
 from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult, by_key
 from millpond.operators.traits import ExpiresBehindBound, PreparesInput, UsesHashOrder
 from millpond.state.tables.stored_schema import stored
@@ -51,7 +51,7 @@ class Distinct(ExpiresBehindBound, UsesHashOrder, PreparesInput):
             )
         schema = stored(pa.schema([shape.schema.field(name) for name in names]))
         counted = schema.append(pa.field(COUNT, pa.int64()))
-        table = TableSpec(f"{step}/out", counted, key=names, **kept_by(self.expires))
+        table = TableSpec(f"{step}/out", counted, key=names, **bucketed_by(self.expires))
         bounded = shape.time in names
         return Binding(
             Shape(

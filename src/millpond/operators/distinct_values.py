@@ -27,7 +27,7 @@ from millpond import hashing
 from millpond.delta import HASH, weights, with_weights
 from millpond.errors import InternalError, InvalidError
 from millpond.identity import canonical, one_chunk
-from millpond.kernels.bounds import Bound, among, buckets_of, kept_by
+from millpond.kernels.bounds import Bound, among, bucketed_by, buckets_of
 from millpond.kernels.packed_rows import pack
 from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult, by_key
 from millpond.operators.traits import ExpiresBehindBound, PreparesInput
@@ -69,7 +69,7 @@ class DistinctValues(ExpiresBehindBound, PreparesInput):
         else:
             known = [pa.field(f"_n{place}", pa.int64()) for place in range(len(self.columns))]
         kept = pa.schema([*key, value.with_name(VALUE), *known])
-        table = TableSpec(f"{step}/values", kept, key=(*self.key, VALUE), **kept_by(self.expires))
+        table = TableSpec(f"{step}/values", kept, key=(*self.key, VALUE), **bucketed_by(self.expires))
         bounded = shape.time in self.key
         return Binding(
             Shape(

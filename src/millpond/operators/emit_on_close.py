@@ -17,7 +17,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from millpond.delta import WEIGHT, concat, consolidate, negate, weights, with_weights
-from millpond.kernels.bounds import Bound, closed, kept_by
+from millpond.kernels.bounds import Bound, bucketed_by, closed
 from millpond.kernels.event_time import micros
 from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult, by_key
 from millpond.operators.traits import EndsState
@@ -37,7 +37,7 @@ class EmitOnClose(EndsState):
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         (shape,) = inputs
         schema = stored(shape.schema)
-        table = TableSpec(f"{step}/open", schema, self.key, rule="weights", **kept_by(self.until))
+        table = TableSpec(f"{step}/open", schema, self.key, rule="weights", **bucketed_by(self.until))
         given = replace(shape, schema=schema, append_only=True, bounds=closed(shape.bounds, self.until))
         return Binding(given, (by_key(*self.key),), (table,), placed_by=self.key, extra=shape.append_only)
 
@@ -83,5 +83,5 @@ class EmitOnClose(EndsState):
     def _apart(self, rows: pa.Table, limit: int) -> tuple[pa.Table, pa.Table]:
         """(rows of closed windows, the others)."""
         at, _ = micros(rows.column(self.until.column))
-        over = self.until.over(at, limit)
+        over = self.until.passed(at, limit)
         return rows.filter(pa.array(over)), rows.filter(pa.array(~over))

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from millpond.delta import HASH, WEIGHT, concat, consolidate, negate, weights, with_weights
 from millpond.identity import one_chunk, take
-from millpond.kernels.bounds import Bound, among, kept_by
+from millpond.kernels.bounds import Bound, among, bucketed_by
 from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult, by_key
 from millpond.operators.panes import PANE, PANE_COLUMNS, PANE_FIELDS
 from millpond.operators.traits import DependsOnArrival, ExpiresBehindBound
@@ -50,7 +50,7 @@ class EmitPanes(ExpiresBehindBound, DependsOnArrival):
         shown = pa.schema([*schema, *PANE_FIELDS]) if self.shows else schema
         hidden = [] if self.shows else [f.with_name(n) for f, n in zip(PANE_FIELDS, HIDDEN, strict=True)]
         full = pa.schema([*shown, *hidden])
-        panes = TableSpec(f"{step}/panes", full, self.key, rule="weights", **kept_by(self.expires))
+        panes = TableSpec(f"{step}/panes", full, self.key, rule="weights", **bucketed_by(self.expires))
         tables = [panes]
         if self.accumulates:
             feed = pa.schema([*full, pa.field(FED_AT, pa.timestamp("us"))])

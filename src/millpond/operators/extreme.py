@@ -24,7 +24,7 @@ import pyarrow as pa
 from millpond import hashing
 from millpond.delta import HASH, WEIGHT, concat, consolidate, negate, with_weights
 from millpond.identity import one_chunk, take, ties
-from millpond.kernels.bounds import Bound, among, buckets_of, kept_by
+from millpond.kernels.bounds import Bound, among, bucketed_by, buckets_of
 from millpond.kernels.keyed_rows import Keyed, as_declared, some_keys
 from millpond.kernels.ranking import Ranked, rank
 from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult, by_key
@@ -63,7 +63,7 @@ class Extreme(ExpiresBehindBound, PreparesInput):
             f"{step}/best",
             pa.schema([*(fields[c] for c in shown), *(fields[c].with_name(f"_{c}") for c in unseen)]),
             self.key,
-            **kept_by(self.expires),
+            **bucketed_by(self.expires),
         )
         rows = TableSpec(
             f"{step}/rows",
@@ -71,7 +71,7 @@ class Extreme(ExpiresBehindBound, PreparesInput):
             self.key,
             order=self.order,
             rule="weights",
-            **kept_by(self.expires),
+            **bucketed_by(self.expires),
         )
         return Binding(
             Shape(

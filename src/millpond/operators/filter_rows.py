@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from millpond.kernels.expression_kernel import canonical_rows, error_rows
 from millpond.kernels.python_rows import Row, python_rows
-from millpond.kernels.user_code import is_row_fault, told
+from millpond.kernels.user_code import error_text, is_row_fault
 from millpond.operators.operator import HERE, Binding, Context, Inputs, Shape, StepResult
 from millpond.operators.traits import CarriesOrigin
 
@@ -57,7 +57,7 @@ def judged(
         except BaseException as error:
             if not is_row_fault(error):
                 raise
-            reasons[number] = told(error, function)
+            reasons[number] = error_text(error, function)
     failed = np.zeros(delta.num_rows, np.bool_)
     if not reasons:
         return true, failed, None

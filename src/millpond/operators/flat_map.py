@@ -26,7 +26,7 @@ from millpond.kernels.python_rows import (
     python_rows,
     row_values,
 )
-from millpond.kernels.user_code import is_row_fault, told
+from millpond.kernels.user_code import error_text, is_row_fault
 from millpond.operators.operator import HERE, Binding, Context, Inputs, Shape, StepResult
 from millpond.operators.traits import CarriesOrigin
 
@@ -63,7 +63,7 @@ class FlatMap(CarriesOrigin):
             except BaseException as error:
                 if not is_row_fault(error):
                     raise
-                failed[number] = told(error, self.function)
+                failed[number] = error_text(error, self.function)
                 continue
             made += found
             origin += [number] * len(found)
@@ -112,7 +112,7 @@ class FlatMap(CarriesOrigin):
                     arrow_values([value], field.type)
                 except NOT_ARROW as error:
                     failed[row_number] = (
-                        f"column {field.name!r} must be {field.type}: {told(error, self.function)}"
+                        f"column {field.name!r} must be {field.type}: {error_text(error, self.function)}"
                     )
                     break
         return [i for i, row_number in enumerate(origin) if row_number not in failed]

@@ -17,7 +17,7 @@ import pyarrow as pa
 from millpond.delta import HASH, WEIGHT, concat, negate, weights, with_weights, without_origin
 from millpond.errors import InvalidError
 from millpond.identity import one_chunk
-from millpond.kernels.bounds import Bound, kept_by
+from millpond.kernels.bounds import Bound, bucketed_by
 from millpond.kernels.event_time import check_time, micros, without_time
 from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult, by_key
 from millpond.operators.traits import DependsOnArrival, FiresByTime
@@ -46,7 +46,7 @@ class InOrder(FiresByTime, DependsOnArrival):
         schema = stored(shape.schema)
         own = pa.schema([*(schema.field(k) for k in self.key), pa.field(LEFT, pa.int64())])
         tables = (
-            TableSpec(f"{step}/held", schema, self.key, rule="weights", **kept_by(self.watermark)),
+            TableSpec(f"{step}/held", schema, self.key, rule="weights", **bucketed_by(self.watermark)),
             TableSpec(f"{step}/left", own, self.key, defaults=((LEFT, NONE_LEFT),)),
             TableSpec(f"{step}/late", schema, (self.time,), rule="weights"),
         )

@@ -183,21 +183,21 @@ class Iterate(RunsInOneTask):
         rounds = Recursion(
             ctx.step,
             ctx.epoch,
-            ctx.filling,
+            ctx.backfilling,
             self.columns,
             self.round,
             binding.shape.schema,
             self.distinct,
             self._limits,
             seen,
-            lambda: buffer.over(ctx.table(seen)),
+            lambda: buffer.applied_to(ctx.table(seen)),
             buffer,
             inner.next_round,
         )
         try:
             rounds.run({input_name(n): delta for n, delta in enumerate(inputs) if delta is not None})
         except TooManyRows:
-            if ctx.filling or not can_stop:
+            if ctx.backfilling or not can_stop:
                 raise InvalidError(
                     f"{called(ctx.step)} gives more than {self.rows_max} rows in one epoch",
                     detail="its rows multiply from round to round (recursion_rows_max)",
@@ -279,7 +279,7 @@ class InnerContext:
         self.h_min = 0
         self.h_max = (1 << 64) - 1
         self.wanted = True
-        self.filling = outer.filling
+        self.backfilling = outer.backfilling
         self.vectorize_user_code = outer.vectorize_user_code
 
     def table(
@@ -291,7 +291,7 @@ class InnerContext:
         below_bucket: int | None = None,
     ) -> Table:
         found = self._outer.table(name, everywhere=True, buckets=buckets, below_bucket=below_bucket)
-        return self._buffer.over(found)
+        return self._buffer.applied_to(found)
 
     def watermark_before(self, step: str) -> int | None:
         return None

@@ -50,7 +50,7 @@ from millpond import hashing
 from millpond.column_names import check_names
 from millpond.delta import HASH, WEIGHT
 from millpond.errors import InvalidError
-from millpond.kernels.bounds import Bound, kept_by
+from millpond.kernels.bounds import Bound, bucketed_by
 from millpond.kernels.expression_kernel import compile_predicate
 from millpond.kernels.join_epoch import MATCHED, SPREAD, JoinEpoch, Side, Sides, lacks_key, receive
 from millpond.kernels.join_match import Matcher
@@ -246,7 +246,7 @@ class Join(PreparesInput, NamesColumnsRead, EndsState, CallsPythonFunctions):
             key = (*key, SPREAD)
         if side.marked:  # last, so that in table order a row and its mark are neighbours
             fields.append(pa.field(MATCHED, pa.bool_()))
-        kept = kept_by(side.bound)
+        kept = bucketed_by(side.bound)
         tables = [TableSpec(side.table, pa.schema(fields), key, rule="weights", **kept)]
         if side.counts is not None and side.counts != side.table:
             own = [inputs[number].schema.field(name) for name in side.on]

@@ -19,7 +19,7 @@ from millpond.column_names import check_names
 from millpond.delta import weights, with_weights
 from millpond.errors import InvalidError
 from millpond.kernels.expression_kernel import canonical_rows, visible
-from millpond.kernels.user_code import conformed, is_row_fault, name_of, told
+from millpond.kernels.user_code import conformed, error_text, is_row_fault, name_of
 from millpond.operators.operator import HERE, Binding, Context, Inputs, Shape, StepResult
 
 
@@ -63,7 +63,7 @@ class MapBatches:
                 raise
             raise InvalidError(
                 f"{name_of(self.function)} failed on a batch of {rows.num_rows} rows",
-                detail=told(error, self.function),
+                detail=error_text(error, self.function),
                 hint="fix the function; use a flat map where single bad rows should not stop the others",
                 step=ctx.step,
                 epoch=ctx.epoch,

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from millpond.delta import HASH, WEIGHT, concat, consolidate, negate, weights, with_weights
 from millpond.identity import one_chunk
-from millpond.kernels.bounds import Bound, among, kept_by
+from millpond.kernels.bounds import Bound, among, bucketed_by
 from millpond.kernels.event_time import micros
 from millpond.kernels.window_merging import Merge, merge_by
 from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult, by_key
@@ -41,7 +41,7 @@ class MergeWindows(EndsState):
         schema = stored(shape.schema)
         kind = schema.field(START).type
         full = pa.schema([*schema, pa.field(OWN_START, kind), pa.field(OWN_END, kind)])
-        rows = TableSpec(f"{step}/rows", full, self.key, rule="weights", **kept_by(self.until))
+        rows = TableSpec(f"{step}/rows", full, self.key, rule="weights", **bucketed_by(self.until))
         given = Shape(schema, append_only=False, bounds=among(shape.bounds, (END,)))
         return Binding(given, (by_key(*self.key),), (rows,), placed_by=self.key)
 
@@ -94,7 +94,7 @@ def open_rows(found: RowsByKey, until: Bound | None, ctx: Context) -> RowsByKey:
     limit = None if until is None else until.limit(ctx.watermark_before)
     if until is None or limit is None:
         return found
-    live = ~until.over(micros(found.table.column(END))[0], limit)
+    live = ~until.passed(micros(found.table.column(END))[0], limit)
     if live.all():
         return found
     return RowsByKey(found.table.filter(pa.array(live)), found.key_index[live])

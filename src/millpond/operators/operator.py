@@ -103,7 +103,7 @@ class Context(Protocol):
     h_min: int
     h_max: int
     wanted: bool  # does any step, view or sink read the output, or is only the state table needed?
-    filling: bool  # is this a backfill, which computes the state of new steps?
+    backfilling: bool  # is this a backfill, which computes the state of new steps?
     vectorize_user_code: bool  # may user code be called for many keys in one call?
 
     def table(

@@ -25,13 +25,13 @@ from millpond import tuning
 from millpond.column_names import check_names
 from millpond.delta import HASH, WEIGHT, assert_non_negative, concat, consolidate, negate
 from millpond.errors import InvalidError
-from millpond.kernels.bounds import Bound, among, buckets_of, kept_by
+from millpond.kernels.bounds import Bound, among, bucketed_by, buckets_of
 from millpond.kernels.duck import reason, statement
 from millpond.kernels.expression_kernel import ROW_ERRORS, error_rows, join_errors
 from millpond.kernels.expressions import bind_query, grouping_columns
 from millpond.kernels.python_function import CallsPythonFunctions
 from millpond.kernels.python_rows import Row, python_rows
-from millpond.kernels.user_code import conformed, is_row_fault, told
+from millpond.kernels.user_code import conformed, error_text, is_row_fault
 from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult, by_key
 from millpond.operators.traits import ExpiresBehindBound
 from millpond.state.runs.packed import sorted_columns
@@ -78,7 +78,7 @@ class PerKey(ExpiresBehindBound, CallsPythonFunctions):
                 step=step,
             )
         rows = TableSpec(
-            f"{step}/rows", stored(shape.schema), key=self.key, rule="weights", **kept_by(self.expires)
+            f"{step}/rows", stored(shape.schema), key=self.key, rule="weights", **bucketed_by(self.expires)
         )
         schema, query = self._computation(rows.schema, step)
         check_names(schema.names, step)
@@ -193,7 +193,7 @@ class PerKey(ExpiresBehindBound, CallsPythonFunctions):
             except BaseException as error:
                 if not is_row_fault(error):
                     raise
-                failed[number] = told(error, self.function)
+                failed[number] = error_text(error, self.function)
                 continue
             found.append(conformed(given, binding.shape.schema, self.function, ctx.step, ctx.epoch))
         return found, failed

@@ -21,7 +21,7 @@ import pyarrow as pa
 from millpond.delta import HASH, WEIGHT, concat, consolidate, negate, weights, with_weights
 from millpond.errors import InvalidError
 from millpond.identity import one_chunk
-from millpond.kernels.bounds import Bound, kept_by
+from millpond.kernels.bounds import Bound, bucketed_by
 from millpond.kernels.event_time import check_time, micros, without_time
 from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult, by_key
 from millpond.operators.traits import EndsState
@@ -52,7 +52,7 @@ class SessionWindow(EndsState):
         schema = pa.schema([*stored(shape.schema), pa.field(START, kind), pa.field(END, kind)])
         width = max(self.gap_us // 4, LEAST_WIDTH_US)
         end = Bound(END, bound.marks, width, window="open", by=step)
-        rows = TableSpec(f"{step}/rows", schema, self.key, rule="weights", **kept_by(end))
+        rows = TableSpec(f"{step}/rows", schema, self.key, rule="weights", **bucketed_by(end))
         given = Shape(schema, append_only=False, key=shape.key, bounds=(end,))
         return Binding(given, (by_key(*self.key),), (rows,), placed_by=self.key, extra=end)
 

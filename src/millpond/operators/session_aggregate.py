@@ -22,7 +22,7 @@ from millpond.delta import HASH, WEIGHT, concat, negate, weights, with_weights
 from millpond.errors import InvalidError
 from millpond.identity import one_chunk, take
 from millpond.kernels.accumulators import Accumulator, Fields, accumulator, is_number
-from millpond.kernels.bounds import Bound, kept_by
+from millpond.kernels.bounds import Bound, bucketed_by
 from millpond.kernels.event_time import check_time, micros
 from millpond.kernels.expression_kernel import error_rows, join_errors
 from millpond.operators.aggregate import Agg
@@ -95,7 +95,7 @@ class SessionAggregate(PreparesInput, EndsState):
             pa.schema([*own, pa.field(ROWS, pa.int64()), *hidden]),
             self.key,
             order=(Order(START),),
-            **kept_by(end),
+            **bucketed_by(end),
         )
         shown = [pa.field(a.name, kind.visible) for a, kind in zip(self.aggs, kinds, strict=True)]
         given = Shape(pa.schema([*own, *shown]), append_only=False, key=(*self.key, START), bounds=(end,))

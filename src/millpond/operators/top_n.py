@@ -33,7 +33,7 @@ from millpond.column_names import check_names
 from millpond.delta import HASH, WEIGHT, consolidate, weights
 from millpond.errors import InvalidError
 from millpond.identity import one_chunk, take
-from millpond.kernels.bounds import Bound, among, buckets_of, kept_by
+from millpond.kernels.bounds import Bound, among, bucketed_by, buckets_of
 from millpond.kernels.keyed_rows import Keyed, as_declared, some_keys
 from millpond.kernels.ranking import Counted, Ranked, Unread, rank
 from millpond.kernels.top_n_candidates import candidates
@@ -86,7 +86,7 @@ class TopN(ExpiresBehindBound, DropsUnneededRows, NamesColumnsRead):
             key,
             order=self.order,
             rule="weights",
-            **kept_by(self.expires),
+            **bucketed_by(self.expires),
         )
         shown = list(fields)
         if self.rank_column is not None:

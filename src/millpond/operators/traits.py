@@ -142,10 +142,10 @@ class MayNeedFullRows(ABC):
 
     @abstractmethod
     def suffices(self, binding: Binding, needed: frozenset[str]) -> frozenset[str]:
-        """The columns of its one input that are enough while `wants_whole` is false."""
+        """The columns of its one input that are enough while `requires_full_rows` is false."""
 
     @abstractmethod
-    def wants_whole(self, delta: pa.Table, bound: int | None) -> bool:
+    def requires_full_rows(self, delta: pa.Table, bound: int | None) -> bool:
         """Whether it needs full rows, judged by the columns that suffice and the last epoch's watermark."""
 
 
@@ -210,7 +210,7 @@ class EndsState(FiresByTime):
 class ExpiresBehindBound(EndsState):
     """`EndsState` for operators with a field `expires`.
 
-    Law: their tables have buckets by the bound's column (`kept_by`), and the first table has a row for
+    Law: their tables have buckets by the bound's column (`bucketed_by`), and the first table has a row for
     every row of the others.  The epoch in which the limit passes a bucket drops it, with or without input
     (laws 1 and 5).
     """

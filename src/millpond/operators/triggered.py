@@ -25,7 +25,7 @@ import pyarrow as pa
 from millpond.delta import HASH, WEIGHT, consolidate, negate, weights, with_weights
 from millpond.errors import InvalidError
 from millpond.identity import one_chunk
-from millpond.kernels.bounds import Bound, among, kept_by
+from millpond.kernels.bounds import Bound, among, bucketed_by
 from millpond.kernels.event_time import micros
 from millpond.kernels.open_windows import Firing, OpenWindows
 from millpond.kernels.trigger_deadlines import (
@@ -73,7 +73,7 @@ class Triggered(EndsState, DependsOnArrival):
         schema = stored(shape.schema)
         clocks = wheel_clocks(self.trigger, self.until)
         own = [schema.field(name) for name in self._window_key]
-        kept = kept_by(self.until)
+        kept = bucketed_by(self.until)
         tables = [
             TableSpec(
                 f"{step}/windows",
@@ -154,7 +154,7 @@ class Triggered(EndsState, DependsOnArrival):
         windows.on_time(before, after, got)
         limit = None if self.until is None else self.until.limit(ctx.watermark)
         if self.until is not None and limit is not None:
-            windows.on_expiry(self.until.over(windows.ends, limit))
+            windows.on_expiry(self.until.passed(windows.ends, limit))
         changes, released = self._release(ctx, binding, windows, keys, delta, of_row, accepted, waited)
         live = found | got  # a hint may name a window that is gone
         changes += self._write(ctx, binding, windows, keys, held, found, live, after, hints.moved)
@@ -315,7 +315,7 @@ def expiries(ends: Ints, until: Bound | None, watermark: Bound | None) -> Ints |
     """The watermark at which each window expires."""
     if until is None or watermark is None:
         return None
-    found: Ints = until.over_at(ends, watermark)
+    found: Ints = until.passed_at(ends, watermark)
     return found
 
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 from millpond.delta import HASH, WEIGHT, concat, negate, weights, with_weights
 from millpond.errors import InvalidError
 from millpond.identity import one_chunk, take
-from millpond.kernels.bounds import Bound, among, kept_by
+from millpond.kernels.bounds import Bound, among, bucketed_by
 from millpond.kernels.event_time import micros
 from millpond.kernels.open_windows import CELLS, ENDED, FINISHED, FIRED, WAITING, OpenWindows
 from millpond.kernels.trigger_deadlines import (
@@ -98,7 +98,7 @@ class TriggeredSessions(EndsState, DependsOnArrival):
         clocks = wheel_clocks(self.trigger, self.until)
         kind = schema.field(START).type
         own = [*(schema.field(name) for name in self.key), pa.field(START, kind), pa.field(END, kind)]
-        kept = kept_by(self.until)
+        kept = bucketed_by(self.until)
         states = pa.schema([*own, *state_fields(self.trigger, clocks), pa.field(OLDEST, pa.int64())])
         shown = pa.schema([*schema, pa.field(SHOWN_START, kind), pa.field(SHOWN_END, kind)])
         tables = (
@@ -151,11 +151,11 @@ class TriggeredSessions(EndsState, DependsOnArrival):
         windows.on_time(before, after, got)
         limit = None if self.until is None else self.until.limit(ctx.watermark)
         if self.until is not None and limit is not None:
-            windows.on_expiry(self.until.over(windows.ends, limit))
+            windows.on_expiry(self.until.passed(windows.ends, limit))
         oldest = self._oldest(work, found.table, windows, dead)
         recalls = np.zeros(windows.count, np.bool_)
         if self.until is not None and limit is not None:
-            recalls = self.until.over(oldest, limit)
+            recalls = self.until.passed(oldest, limit)
         out, changes = self._move(ctx, binding, work, windows, delta, dead, recalls)
         oldest = np.where(recalls, NEVER, oldest)
         changes += self._write(ctx, binding, work, windows, found.table, after, hints.moved, oldest)

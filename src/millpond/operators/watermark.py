@@ -100,14 +100,14 @@ class Watermark(CarriesOrigin, AppliesByBatch, NamesColumnsRead, MayNeedFullRows
         return (frozenset(binding.shape.schema.names) | (needed & {ORIGIN}),)
 
     def suffices(self, binding: Binding, needed: frozenset[str]) -> frozenset[str]:
-        """The columns that are enough while no row `wants_whole`."""
+        """The columns that are enough while no row `requires_full_rows`."""
         return needed | self.looks_at(binding, 0)
 
     def looks_at(self, binding: Binding, index: int) -> frozenset[str]:
         read = frozenset({self.time})
         return read if binding.extra is None else read | frozenset(binding.extra[0].needs)
 
-    def wants_whole(self, delta: pa.Table, bound: int | None) -> bool:
+    def requires_full_rows(self, delta: pa.Table, bound: int | None) -> bool:
         """Whether one of these rows is late or has no time."""
         ends = _ends(delta.column(self.time))
         return ends is None or (bound is not None and ends[0] < bound)
@@ -138,7 +138,7 @@ class Watermark(CarriesOrigin, AppliesByBatch, NamesColumnsRead, MayNeedFullRows
 
     def _without_late(self, ctx: Context, binding: Binding, delta: pa.Table) -> StepResult:
         bound = ctx.watermark_before(ctx.step)
-        if not self.wants_whole(delta, bound):
+        if not self.requires_full_rows(delta, bound):
             return StepResult(delta)
         at, usable = micros(delta.column(self.time))
         delta, errors = without_time(delta, usable, self.time)

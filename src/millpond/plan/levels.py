@@ -47,7 +47,7 @@ class Levels:
     with_origin: frozenset[str] = frozenset()  # the steps whose rows carry their origin
     origins: frozenset[tuple[str, int]] = frozenset()  # the inputs (step, index) that need it
     inputs: dict[tuple[str, int], frozenset[str]] = field(default_factory=dict)  # columns of each input
-    whole_for: dict[str, tuple[str, ...]] = field(default_factory=dict)  # see `plan.prune`
+    full_rows_for: dict[str, tuple[str, ...]] = field(default_factory=dict)  # see `plan.prune`
     local_lookups: LocalLookups = NO_LOCAL_LOOKUPS
     watermarks: WatermarkSteps = field(default_factory=WatermarkSteps)
 
@@ -136,7 +136,7 @@ def cut(plan: Plan, full_rows: bool = False, local_lookups: LocalLookups = NO_LO
         with_origin,
         asked.origins,
         asked.inputs,
-        asked.whole_for,
+        asked.full_rows_for,
         local_lookups,
         watermark_steps(plan),
     )

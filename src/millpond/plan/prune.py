@@ -28,7 +28,7 @@ class Needs:
     ]  # the output columns of each step; with `_o` where the origin is needed
     origins: frozenset[tuple[str, int]]  # the inputs (step, index) that carry `_o`
     inputs: dict[tuple[str, int], frozenset[str]]  # the columns that each input needs
-    whole_for: dict[str, tuple[str, ...]]  # scans that leave out columns unless one of these steps needs them
+    full_rows_for: dict[str, tuple[str, ...]]  # scans with fewer columns until one of these steps needs all
 
 
 def needed_columns(plan: Plan) -> dict[str, frozenset[str]]:
@@ -42,7 +42,7 @@ def needs(plan: Plan, full_rows: bool = False) -> Needs:
         needed[view.step] = frozenset(plan.shape(view.step).schema.names)
     origins: set[tuple[str, int]] = set()
     inputs: dict[tuple[str, int], frozenset[str]] = {}
-    whole_for: dict[str, tuple[str, ...]] = {}
+    full_rows_for: dict[str, tuple[str, ...]] = {}
     for node in reversed(list(plan.topological())):
         if not node.inputs:
             continue
@@ -63,9 +63,9 @@ def needs(plan: Plan, full_rows: bool = False) -> Needs:
             inputs[node.step, index] = columns
             if isinstance(node.operator, MayNeedFullRows) and _reads_again(plan, source):
                 columns &= node.operator.suffices(node.binding, needed[node.step])
-                whole_for[source] = (*whole_for.get(source, ()), node.step)
+                full_rows_for[source] = (*full_rows_for.get(source, ()), node.step)
             needed[source] = needed[source] | columns
-    return Needs(needed, frozenset(origins), inputs, whole_for)
+    return Needs(needed, frozenset(origins), inputs, full_rows_for)
 
 
 def _reads_again(plan: Plan, step: str) -> bool:

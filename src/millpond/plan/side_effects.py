@@ -27,14 +27,14 @@ def unpickles(plan: Plan) -> bool:
     )
 
 
-def holds_code(plan: Plan) -> bool:
+def contains_code(plan: Plan) -> bool:
     """Does the plan contain user code that was read from the catalog and not defined in this process?"""
     return any(_holds(part) for part in (*plan.nodes.values(), *plan.sinks.values(), *plan.objects.values()))
 
 
 def require_for_fork(plan: Plan, trust: Trust) -> None:
     """A fork belongs to the user who makes it, so its code must be trusted before."""
-    if holds_code(plan) or unpickles(plan):
+    if contains_code(plan) or unpickles(plan):
         trust.require("code that the fork would take over")
 
 

@@ -55,7 +55,7 @@ class Driver:
         self.last_error: BaseException | None = None  # the error that ended the run, until it runs again
         self.standing_by = False
         self.closed = False
-        self.place = open_ponds.place_of(components.store.uri)
+        self.place = open_ponds.location_of(components.store.uri)
         self._failure_raised = False  # has a call raised the failure?
         self._take_over = components.take_over  # once
         self._keeper_end: weakref.finalize[..., Any] | None = None
@@ -140,7 +140,7 @@ class Driver:
             return self.components.reader.head().epoch
         self.stopping.clear()
         try:
-            with self.turn() as runner:
+            with self.exclusive() as runner:
                 runner.drain(until=self.stopping.is_set)
                 _raise_failed_sinks(runner)
                 assert runner.coordinator.head is not None
@@ -197,7 +197,7 @@ class Driver:
             raise InvalidError("the pipeline runs in the background already", hint="stop() it first")
         self.stopping.clear()
         try:
-            with self.turn() as runner:
+            with self.exclusive() as runner:
                 runner.run(self.stopping, self.components.settings.poll_ms)
         except (KeyboardInterrupt, StandbyStoppedError):
             return
@@ -208,7 +208,7 @@ class Driver:
             runner.compact_everything()
             self.wait_until(lambda: not runner.coordinator.merging, WAIT_S, "a compaction")
             return
-        with self.turn() as runner:
+        with self.exclusive() as runner:
             runner.compact_everything()
             runner.drain(settle=True)
 
@@ -234,7 +234,7 @@ class Driver:
     # -- turns -------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def turn(self) -> Iterator[Runner]:
+    def exclusive(self) -> Iterator[Runner]:
         """The runner, for this thread only; a failed one is discarded, and the next call starts another."""
         with self._lock:
             runner = self.boot()
@@ -254,7 +254,7 @@ class Driver:
         while not until():
             if self._lock.acquire(timeout=0.01):
                 try:
-                    with self.turn() as runner:
+                    with self.exclusive() as runner:
                         runner.drain(until=until)
                     return
                 finally:
@@ -356,7 +356,7 @@ class Driver:
 
     def boot_now(self) -> int:
         """Create the pond or take it over; returns its newest epoch."""
-        with self.turn() as runner:
+        with self.exclusive() as runner:
             assert runner.coordinator.head is not None
             return runner.coordinator.head.epoch
 

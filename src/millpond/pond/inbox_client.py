@@ -64,7 +64,7 @@ class InboxClient:
             )
             return number
         driver.drive(lambda: is_done(number))
-        self.sender.require_kept(number)
+        self.sender.require_stored(number)
         return number
 
     def switch_sink(self, name: str, *, attach: bool, replay: bool = False) -> None:
@@ -97,7 +97,7 @@ class InboxClient:
     def drain(self) -> int:
         """Run epochs until there is nothing more to read; returns the newest epoch."""
         epoch = self.driver.drain()
-        self.sender.require_kept(self.sender.last)
+        self.sender.require_stored(self.sender.last)
         return epoch
 
     def flush(self, timeout_s: float) -> int:
@@ -129,7 +129,7 @@ class InboxClient:
             raise UnavailableError("a change cannot be waited for in on_epoch", hint="ask after it returned")
         if self.driver.may_drive:
             self.driver.drive(lambda: self.has_executed(number))
-            self.sender.require_kept(number)
+            self.sender.require_stored(number)
             return
         what = f"the turn of inbox entry {number}"
         self.driver.wait_until(lambda: self.has_executed(number), timeout_s, what)

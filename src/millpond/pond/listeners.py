@@ -36,7 +36,7 @@ class Listeners:
         self._logged_counts = {} if head is None else dict(head.counts)
 
     def committed(self, manifest: Manifest) -> None:
-        if manifest.filling is None:
+        if manifest.backfill is None:
             self.progress = None
         for name, count in manifest.counts.items():
             kind, _, step = name.partition("/")

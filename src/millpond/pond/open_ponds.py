@@ -36,10 +36,10 @@ _held: list[_Held] = []
 os.register_at_fork(after_in_child=_held.clear)  # a forked child has no thread that could run anything
 
 
-def place_of(uri: str) -> str:
+def location_of(uri: str) -> str:
     """The identity of the location of a store's uri.
 
-    >>> place_of("s3://b/p/?cache=%2Fc&endpoint=http%3A%2F%2Fh"), place_of("s3a://b/p")
+    >>> location_of("s3://b/p/?cache=%2Fc&endpoint=http%3A%2F%2Fh"), location_of("s3a://b/p")
     ('s3://b/p?endpoint=http://h', 's3://b/p')
     """
     scheme, found, rest = uri.partition("://")

@@ -46,7 +46,7 @@ class ProgramEditor:
         components, driver = self.components, self.driver
         driver.require_open()
         driver.check()
-        self.wait_for_fill()
+        self.wait_for_backfill()
         if driver.runner is None:
             if components.head() is None:
                 components.builder.reopen(plan)
@@ -72,7 +72,7 @@ class ProgramEditor:
     @contextlib.contextmanager
     def changing(self, on_progress: OnProgress | None = None) -> Iterator[None]:
         """Commit all definitions of the block as one change, at its end; none if an exception leaves it."""
-        self.wait_for_fill()
+        self.wait_for_backfill()
         builder = self.components.builder
         before, sealed = builder.plan, builder.sealed
         builder.reopen(self.driver.plan)
@@ -97,17 +97,17 @@ class ProgramEditor:
         if builder.plan.nodes and not builder.sealed:
             builder.change(edit)
         else:
-            self.wait_for_fill()
+            self.wait_for_backfill()
             self.change(edit(self.driver.plan))
 
-    def wait_for_fill(self) -> None:
+    def wait_for_backfill(self) -> None:
         """Wait until the running backfill has ended: programs change one after the other."""
-        if self._is_filled() or self.driver.is_this_thread:
+        if self._is_backfilled() or self.driver.is_this_thread:
             return
         if self.driver.may_drive:
-            self.driver.drive(self._is_filled)
+            self.driver.drive(self._is_backfilled)
         else:
-            self.driver.wait_until(self._is_filled, math.inf, "what is being filled")
+            self.driver.wait_until(self._is_backfilled, math.inf, "what is being filled")
 
     def require_return(self, head: Manifest, epoch: int) -> None:
         """Refuse an epoch whose state the current pipeline cannot read; the coordinator does so too."""
@@ -148,16 +148,16 @@ class ProgramEditor:
     def _is_changed(self, number: int) -> bool:
         """Is a change of the program done or refused, rather than still being backfilled?"""
         head = self.components.reader.head()
-        filling = head.filling is not None and head.filling.entry == number
-        return inbox.next_entry(head) > number and not filling
+        is_running = head.backfill is not None and head.backfill.entry == number
+        return inbox.next_entry(head) > number and not is_running
 
     def _is_changed_elsewhere(self, number: int) -> bool:
         """The same if another process makes the change; reports the progress found in the manifests."""
-        fill, on_progress = self.components.reader.head().filling, self.listeners.on_progress
+        fill, on_progress = self.components.reader.head().backfill, self.listeners.on_progress
         if fill is not None and fill.entry == number and on_progress is not None:
             on_progress(progress_of(fill))
         return self._is_changed(number)
 
-    def _is_filled(self) -> bool:
+    def _is_backfilled(self) -> bool:
         head = self.components.head()
-        return head is None or head.filling is None
+        return head is None or head.backfill is None

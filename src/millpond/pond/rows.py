@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from millpond.errors import InvalidError, nearest
 from millpond.flow.call_errors import need_text
-from millpond.integer_casts import require_whole
+from millpond.integer_casts import require_integers
 from millpond.operators.scan import Scan
 from millpond.plan.nodes import Node, Plan
 from millpond.sources.inbox_table import ROWS_MAX, InboxTable
@@ -88,7 +88,7 @@ def _as_declared(name: str, rows: Rows, source: InboxTable) -> pa.Table:
             raise TypeError(f"got {type(rows).__name__} {rows!r}"[:200])
         items = [dict(r) if isinstance(r, Mapping) else _no_row(r) for r in rows]
         _match_columns(name, (k for r in items for k in r), schema)
-        require_whole(items, schema)
+        require_integers(items, schema)
         return pa.Table.from_pylist(items, schema=schema)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         if isinstance(error, UnicodeEncodeError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from millpond.engine.change import bootstrap as filling
+from millpond.engine.change import bootstrap as bootstrapping
 from millpond.engine.change import migration
 from millpond.engine.change.state_expiry import tables_of
 from millpond.engine.change.state_rewriter import StateRewriter
@@ -48,7 +48,7 @@ def migrate(
 
 
 def bootstrap(
-    components: Components, driver: Driver, step: str, state: str, rows: filling.Rows, *, replace: bool
+    components: Components, driver: Driver, step: str, state: str, rows: bootstrapping.Rows, *, replace: bool
 ) -> int:
     """Fill a state from rows; returns their number."""
     with driver.at_rest("bootstrap()") as head:
@@ -70,6 +70,8 @@ def bootstrap(
         plan = check_compatible(old, new, set(head.positions), rewritten=tables)
         mark = plan.shape(plan.nodes[step].inputs[0]).watermark
         bound = None if mark is None else watermarks.bound(head.watermarks, mark)
-        count = filling.bootstrap(rewriter, plan.nodes[step], spec, rows, components.clock.now_us(), bound)
+        count = bootstrapping.bootstrap(
+            rewriter, plan.nodes[step], spec, rows, components.clock.now_us(), bound
+        )
         driver.boot(rewriter.finish())
         return count

@@ -19,7 +19,7 @@ import numpy as np
 
 from millpond.errors import InvalidError
 from millpond.kernels.python_rows import Row
-from millpond.kernels.user_code import TooLong, is_row_fault, told
+from millpond.kernels.user_code import TooLong, error_text, is_row_fault
 from millpond.process.cell import Shared
 from millpond.process.context import ProcessContext, Timer
 from millpond.process.feed import RowFeed
@@ -316,7 +316,7 @@ class Batch:
             for side, output in self.outputs.items():
                 del output.items[lengths[side] :]
             method = "on_timer" if self.ctx.place < 0 else "on_row"
-            reason = told(error, self.code.where(method))
+            reason = error_text(error, self.code.where(method))
             self.failures.append(Failure(key, self.ctx.place, timer, reason))
 
     def _too_long(self, key: int) -> None:

@@ -21,7 +21,7 @@ from millpond.delta import HASH, ORIGIN
 from millpond.errors import InvalidError
 from millpond.identity import one_chunk
 from millpond.kernels.expression_kernel import canonical_rows
-from millpond.kernels.user_code import conformed, is_row_fault, name_of, told
+from millpond.kernels.user_code import conformed, error_text, is_row_fault, name_of
 from millpond.operators.operator import Binding, Context, Inputs, Shape, StepResult, by_key
 from millpond.operators.traits import EvolvesState
 from millpond.process import row_order
@@ -123,7 +123,7 @@ class BatchProcess(EvolvesState):
                 raise
             raise InvalidError(
                 f"{name_of(self.function)} failed on a batch of {len(batch)} rows",
-                detail=told(error, self.function),
+                detail=error_text(error, self.function),
                 hint="fix the function; use process() where single bad rows should not stop the others",
                 step=ctx.step,
                 epoch=ctx.epoch,

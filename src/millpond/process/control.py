@@ -17,7 +17,7 @@ from millpond.delta import ORIGIN, WEIGHT
 from millpond.delta import weights as weights_of
 from millpond.kernels.expression_kernel import error_rows, visible
 from millpond.kernels.python_rows import python_rows
-from millpond.kernels.user_code import is_row_fault, told
+from millpond.kernels.user_code import error_text, is_row_fault
 from millpond.process import row_order
 from millpond.process.broadcast_handle import BroadcastHandle
 from millpond.process.context import ProcessContext
@@ -63,7 +63,7 @@ def run_control(
             except BaseException as error:
                 if not is_row_fault(error):
                     raise
-                failed[place] = told(error, declared.code.where(method))
+                failed[place] = error_text(error, declared.code.where(method))
                 for name, handle in broadcasts.items():
                     handle.restore(saved[name])
     for handle in broadcasts.values():

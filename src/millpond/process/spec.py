@@ -31,7 +31,7 @@ INSTANT = pa.timestamp("us")
 PICKLED = {b"millpond": b"pickle"}
 
 SWEEPS = tuple(1_000_000 * 8**tier for tier in range(7))  # 1 s, 8 s, 64 s, 8.5 min, 68 min, 9.1 h, 3 d
-SWEEP_PARTS = 16  # the least number of buckets between now and the end of a time to live
+SWEEP_BUCKETS_MIN = 16  # the least number of buckets between now and the end of a time to live
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,9 @@ class StateSpec:
     def sweep_tier(self) -> int:
         """The bucket width for this time to live."""
         assert self.ttl is not None
-        return max((t for t, width in enumerate(SWEEPS) if width * SWEEP_PARTS <= self.ttl.us), default=0)
+        return max(
+            (t for t, width in enumerate(SWEEPS) if width * SWEEP_BUCKETS_MIN <= self.ttl.us), default=0
+        )
 
     @property
     def defaults(self) -> tuple[tuple[str, Any], ...]:

@@ -31,7 +31,7 @@ from millpond.state.backup_record import (
 from millpond.state.manifest import history
 from millpond.state.manifest.garbage import files_of
 from millpond.state.manifest.listing import live_runs
-from millpond.state.manifest.manifest import Manifest, decode_page, is_kept, manifest_name
+from millpond.state.manifest.manifest import Manifest, decode_page, is_retained, manifest_name
 from millpond.state.manifest.pins import Pin
 from millpond.state.plan_file import check_plan
 from millpond.state.runs import run_names
@@ -164,16 +164,16 @@ class _Pinned:
         reader = self._reader
         head = reader.head()
         wanted = reader._resolve(head, epoch)
-        if not is_kept(head, wanted):
+        if not is_retained(head, wanted):
             raise reader._gone(wanted)
         manifest = history.read_manifest(reader.store, wanted)
         floor = min(wanted, max(head.floor, self._needed_from(manifest)))
-        named = {e for e in manifest.savepoints.values() if e < floor and is_kept(head, e)}
+        named = {e for e in manifest.savepoints.values() if e < floor and is_retained(head, e)}
         self._ranges = [(floor, wanted), *((e, e) for e in sorted(named))]
         self.renew()
         now = reader.head()  # read after the pins were written: this order makes them safe
-        kept = {e for e in named if is_kept(now, e)}
-        if not is_kept(now, wanted) or (floor < wanted and floor < now.floor):
+        kept = {e for e in named if is_retained(now, e)}
+        if not is_retained(now, wanted) or (floor < wanted and floor < now.floor):
             return None
         # the changes of a savepoint's epoch are computed against the epoch before it
         before = {e - 1 for e in kept}
@@ -187,8 +187,8 @@ class _Pinned:
         """The oldest epoch that the pond reads when it continues from this one."""
         sinks = self._reader.plan_of(manifest).sinks
         needed = [manifest.epoch, *(max(manifest.floor, manifest.cursors.get(s, -1)) for s in sinks)]
-        if manifest.filling is not None:
-            needed.append(manifest.filling.oldest)
+        if manifest.backfill is not None:
+            needed.append(manifest.backfill.oldest)
         return min(needed)
 
     def renew(self) -> None:
@@ -303,7 +303,7 @@ class _Copy:
             own |= files_of(manifest, pages)
             refs = (*live_runs(manifest.pages, manifest.recent, manifest.gone, pages), *manifest.added)
             foreign |= {ref.file for ref in refs if run_names.is_foreign(ref.file)}
-            fill = manifest.filling
+            fill = manifest.backfill
             more = (manifest.catalog, *(() if fill is None else (fill.catalog, fill.plan)))
             own |= {name for name in more if name is not None}
         return own, {name: _own_name(name) for name in foreign}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from millpond.serve.epoch_view import utc
 from millpond.serve.reader import Reader
 from millpond.state.manifest import history
-from millpond.state.manifest.manifest import Manifest, is_kept
+from millpond.state.manifest.manifest import Manifest, is_retained
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def summary(manifest: Manifest, savepoints: Mapping[str, int]) -> EpochSummary:
 def summaries(reader: Reader, last: int | None) -> tuple[list[EpochSummary], int]:
     """The newest readable epochs, newest last, and the total number."""
     head = reader.head()
-    kept = [e for e in history.epochs(reader.store) if is_kept(head, e)]
+    kept = [e for e in history.epochs(reader.store) if is_retained(head, e)]
     shown = kept if last is None else kept[max(0, len(kept) - last) :]
     found = [history.find_manifest(reader.store, e) for e in shown]  # one may be collected meanwhile
     return [summary(m, head.savepoints) for m in found if m is not None], len(kept)

@@ -22,7 +22,7 @@ from millpond.engine.coordinator.append_sinks import behind_what_was_shown, refu
 from millpond.engine.coordinator.view_changes import view_changes, view_difference
 from millpond.engine.task.worker import Worker
 from millpond.errors import DataError, InvalidError, UnavailableError, nearest
-from millpond.integer_casts import require_whole
+from millpond.integer_casts import require_integers
 from millpond.plan.nodes import Plan, View
 from millpond.plan.step_versions import newest
 from millpond.plan.tables import table_specs
@@ -31,7 +31,7 @@ from millpond.serve.pinned_epochs import PinnedEpochs, let_go, try_pin
 from millpond.serve.state_inspection import StateInfo
 from millpond.state.backup_record import refuse_backup
 from millpond.state.manifest import history
-from millpond.state.manifest.manifest import Manifest, is_kept
+from millpond.state.manifest.manifest import Manifest, is_retained
 from millpond.state.manifest.snapshot import Snapshot
 from millpond.state.store.store import MissingError
 from millpond.state.tables.error_rows import ERRORS_SPEC
@@ -114,7 +114,7 @@ class Reader:
                 yield
             except MissingError as error:
                 now = history.read_head(self.store)
-                if now is None or is_kept(now, first):
+                if now is None or is_retained(now, first):
                     raise
                 raise UnavailableError(
                     f"epoch {first} was collected while it was being read",
@@ -125,7 +125,7 @@ class Reader:
 
     def _open_kept(self, epoch: int) -> Snapshot | None:
         now = self.head()
-        if not is_kept(now, epoch):
+        if not is_retained(now, epoch):
             return None
         manifest = now if epoch == now.epoch else history.read_manifest(self.store, epoch)
         return Snapshot(self.store, manifest, self.worker.pages, self.worker.open_file)
@@ -390,7 +390,7 @@ def keys_table(spec: TableSpec, key: Any) -> pa.Table:
                 raise InvalidError(f"the keys lack column {missing[0]!r}", detail=f"the key is {spec.key}")
             return key.select(list(spec.key)).cast(schema)
         rows = [_key_row(spec, one) for one in (key if isinstance(key, list) else [key])]
-        require_whole(rows, schema)
+        require_integers(rows, schema)
         return pa.Table.from_pylist(rows, schema=schema)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         shown = ", ".join(f"{f.name} {f.type}" for f in schema)

@@ -46,7 +46,7 @@ from millpond.state.inbox import FIRST_ENTRY, entry_name
 from millpond.state.inbox import read as read_entry
 from millpond.state.manifest import history
 from millpond.state.manifest.listing import Listing
-from millpond.state.manifest.manifest import Manifest, is_kept, run_id
+from millpond.state.manifest.manifest import Manifest, is_retained, run_id
 from millpond.state.manifest.snapshot import OpenFile, Snapshot, concat_runs
 from millpond.state.retention import ERRORS
 from millpond.state.runs.run_ref import RunRef
@@ -141,7 +141,7 @@ def _base(reader: Reader, manifest: Manifest) -> Manifest:
             epoch=manifest.epoch,
         )
     head = reader.head()
-    kept = is_kept(head, manifest.epoch - 1) or manifest.epoch in head.savepoints.values()
+    kept = is_retained(head, manifest.epoch - 1) or manifest.epoch in head.savepoints.values()
     base = history.find_manifest(reader.store, manifest.epoch - 1) if kept else None
     if base is None:
         raise InvalidError(

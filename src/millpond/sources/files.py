@@ -47,7 +47,7 @@ from millpond.sources.source import Advance, Poll, Split
 from millpond.sources.text_format import TextFormat
 from millpond.state.tables.table_spec import TableSpec
 
-PIECES_PER_POLL = 16  # approximate; so that all tasks get work
+RANGES_PER_POLL = 16  # approximate; so that all tasks get work
 FILES_PER_POLL = 1_000  # the maximum that a poll opens: many tiny files must not make it endless
 _FACTS_MAX = 20_000  # the maximum number in memory
 
@@ -212,12 +212,12 @@ class FileSource(KeepsHistory, ReadsEncoded, RereadsColumns, StoredWithSchema):
         """All ranges of the files that were read, the oldest first; each must be unchanged."""
         read = [] if seen is None else [f for f in seen.to_pylist() if f["etag"] is not None]
         for then in sorted(read, key=lambda f: (f["mtime_us"], f["path"])):
-            yield from self._pieces_again(then, None, rows)
+            yield from self._ranges_again(then, None, rows)
         partial = _partial(position, str(self.path))
         if partial is not None:
-            yield from self._pieces_again(partial, partial["next"], rows)
+            yield from self._ranges_again(partial, partial["next"], rows)
 
-    def _pieces_again(self, then: dict[str, Any], end: int | None, rows: int) -> Iterator[Split]:
+    def _ranges_again(self, then: dict[str, Any], end: int | None, rows: int) -> Iterator[Split]:
         """The ranges of a file that was read, up to a position or completely."""
         path = then["path"]
         file = self._folder.find(path)
@@ -313,7 +313,7 @@ class _Offer:
     def __init__(self, source: FileSource, max_rows: int) -> None:
         self._source = source
         self._max_rows = max_rows
-        self._piece_rows = max(1, max_rows // PIECES_PER_POLL)
+        self._piece_rows = max(1, max_rows // RANGES_PER_POLL)
         self._splits: list[Split] = []
         self._rejects: list[tuple[str, str]] = []
         self._rows = 0

@@ -34,7 +34,7 @@ _KEPT = 8  # idle readers of a process
 _AHEAD_KB = 16 << 10  # fetched in advance
 _FULL_MS = 5  # the pause before it checks again whether there is room
 
-Place = tuple[str, int, int]  # topic, partition, offset
+PartitionOffset = tuple[str, int, int]  # topic, partition, offset
 
 
 class PartitionReader:
@@ -43,7 +43,7 @@ class PartitionReader:
     def __init__(self, cluster: Cluster) -> None:
         kafka = library()
         self.cluster = cluster
-        self.place: Place | None = None
+        self.place: PartitionOffset | None = None
         self._fetched_ahead: list[Message] = []  # fetched, but after the requested range
         self._end = -1  # an end of the partition that was reached
         settings = cluster.settings(
@@ -147,7 +147,7 @@ _owner = os.getpid()
 
 
 @contextlib.contextmanager
-def reader(cluster: Cluster, place: Place) -> Iterator[PartitionReader]:
+def reader(cluster: Cluster, place: PartitionOffset) -> Iterator[PartitionReader]:
     """A reader for one range: an idle one at this offset, or a new one; kept after a complete read."""
     made = _taken(cluster, place) or PartitionReader(cluster)
     try:
@@ -162,7 +162,7 @@ def reader(cluster: Cluster, place: Place) -> Iterator[PartitionReader]:
         old.close()
 
 
-def _taken(cluster: Cluster, place: Place) -> PartitionReader | None:
+def _taken(cluster: Cluster, place: PartitionOffset) -> PartitionReader | None:
     global _owner
     with _lock:
         if _owner != os.getpid():  # connections do not survive a fork

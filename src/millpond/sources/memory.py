@@ -19,7 +19,7 @@ import pyarrow as pa
 from millpond.errors import InvalidError, nearest
 from millpond.flow.call_errors import checked
 from millpond.flow.schemas import schema_of
-from millpond.integer_casts import require_whole
+from millpond.integer_casts import require_integers
 from millpond.operators.source_traits import KeepsHistory, RestoresSplits
 from millpond.plan.backfill import FROM_NOW
 from millpond.sources.source import BOUND, Advance, Poll, Split
@@ -128,7 +128,7 @@ class MemorySource(KeepsHistory, RestoresSplits):
                 )
         try:
             if not isinstance(item, pa.Table):
-                require_whole(item, self.schema)
+                require_integers(item, self.schema)
                 return rows(self.schema, item)
             wanted = [*self.schema.names, *(["_w"] if "_w" in item.column_names else [])]
             full = pa.schema(

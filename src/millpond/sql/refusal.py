@@ -70,10 +70,12 @@ def pointing(message: str, sql: str, at: tuple[int, int] | None, hint: str | Non
 def refuse(node: dict[str, Any], why: str, hint: str | None = None) -> NoReturn:
     path = (node.get("qname") or {}).get("path")
     name = path[-1] if path else str(node.get("type") or node.get("expression_class")).lower()
-    raise NotSupported(f"{name} {why}", at=place_of(node), hint=hint or "docs/sql.md lists what is supported")
+    raise NotSupported(
+        f"{name} {why}", at=position_of(node), hint=hint or "docs/sql.md lists what is supported"
+    )
 
 
-def place_of(node: dict[str, Any]) -> tuple[int, int] | None:
+def position_of(node: dict[str, Any]) -> tuple[int, int] | None:
     """Where a node stands in the text, if that is known."""
     start = node.get("query_location", NOWHERE)
     return None if start == NOWHERE else (int(start), int(node.get("query_location_length") or 1))

@@ -143,7 +143,7 @@ def executing_epoch(store: Store, head: Manifest, number: int) -> Manifest:
         before = history.find_manifest(store, found.epoch - 1)
         if before is None or next_entry(before) <= number:
             break
-        if before.filling is not None and before.filling.entry == number:
+        if before.backfill is not None and before.backfill.entry == number:
             break
         found = before
     return found

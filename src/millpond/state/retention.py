@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-PARTS = 16  # the approximate number of buckets of a table
+BUCKETS = 16  # the approximate number of buckets of a table
 ERRORS = "_errors"
 LATE = "/late"  # the suffix of the names of tables of late rows
 
-Held = Mapping[int | None, int]  # rows by bucket; None for runs written before there were buckets
+RowsByBucket = Mapping[int | None, int]  # rows by bucket; None for runs written before there were buckets
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Retention:
     rows_max: int
     age_us: int
 
-    def open_bucket(self, held: Held, now_us: int) -> int:
+    def open_bucket(self, held: RowsByBucket, now_us: int) -> int:
         """The bucket into which an epoch writes.
 
         >>> keep = Retention(rows_max=32, age_us=1600)
@@ -35,23 +35,23 @@ class Retention:
         newest = max((b for b in held if b is not None), default=None)
         if newest is None:
             return now_us
-        part = newest + self.age_us // PARTS
-        is_full = now_us >= part or held[newest] >= self.rows_max // PARTS
+        part = newest + self.age_us // BUCKETS
+        is_full = now_us >= part or held[newest] >= self.rows_max // BUCKETS
         return max(now_us, newest + 1) if is_full else newest
 
-    def over(self, held: Held, now_us: int) -> set[int | None]:
+    def expired(self, held: RowsByBucket, now_us: int) -> set[int | None]:
         """The buckets to drop, because their rows are too old or too many; the newest only if it is too old.
 
         >>> keep = Retention(rows_max=32, age_us=1600)
-        >>> sorted(keep.over({100: 9, 200: 20, 300: 9, 1800: 1}, 1850))
+        >>> sorted(keep.expired({100: 9, 200: 20, 300: 9, 1800: 1}, 1850))
         [100]
-        >>> sorted(keep.over({100: 2, 200: 2, 300: 1}, 1905))
+        >>> sorted(keep.expired({100: 2, 200: 2, 300: 1}, 1905))
         [100, 200]
         """
         found: set[int | None] = set()
         rows, after = 0, None
         for bucket in sorted((b for b in held if b is not None), reverse=True):
-            end = bucket + self.age_us // PARTS  # no row was written into it after this time
+            end = bucket + self.age_us // BUCKETS  # no row was written into it after this time
             rows += held[bucket]
             if end <= now_us - self.age_us or (rows > self.rows_max and after is not None):
                 found.add(bucket)

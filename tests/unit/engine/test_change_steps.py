@@ -30,7 +30,7 @@ from millpond.engine.coordinator.protocol import (
 )
 from millpond.errors import ConflictError, InvalidError
 from millpond.state.manifest.backfill_progress import BackfillProgress
-from millpond.state.manifest.manifest import Manifest, is_kept, run_id
+from millpond.state.manifest.manifest import Manifest, is_retained, run_id
 from tests.unit.engine.coordinator.test_coordinator import (
     DOWN,
     command,
@@ -83,7 +83,7 @@ def test_one_commit_holds_the_program_what_came_and_the_end_of_what_went() -> No
     assert coordinator.catalog == "catalog/2"
     assert [d.sink for d in asked_for if isinstance(d, Deliver)] == ["s2"]
     assert coordinator.handle(Delivered("s1", 1)) == [], "that sink is gone"
-    assert is_kept(head(coordinator), 1)
+    assert is_retained(head(coordinator), 1)
 
 
 def test_a_doubt_is_settled_like_any_other() -> None:
@@ -174,7 +174,7 @@ def filling() -> tuple[object, RunBackfillChunk]:
     coordinator, _ = asked()
     m = one(coordinator.handle(BackfillBegun(FILL)), PutManifest).manifest
     assert (m.epoch, m.kind, m.catalog, m.positions["inbox"]) == (2, "epoch", "catalog/1", 7)
-    assert m.filling == FILL and Manifest.decode(m.encode()) == m
+    assert m.backfill == FILL and Manifest.decode(m.encode()) == m
     return coordinator, one(coordinator.handle(PutWon()), RunBackfillChunk)
 
 
@@ -190,17 +190,17 @@ def test_a_chunk_joins_the_next_commit_whatever_that_is_for() -> None:
     assert (ask.base, ask.epoch, ask.progress) == (head(coordinator), 3, FILL)
     one(coordinator.handle(chunk(1, 3)), PollSources)
     m = one(coordinator.handle(command("rescale", number=7, parallelism=3)), PutManifest).manifest
-    assert m.filling is not None and (m.filling.done, m.parallelism) == (1, 3)
+    assert m.backfill is not None and (m.backfill.done, m.parallelism) == (1, 3)
     assert [r.table for r in m.added] == ["new", "copy"]
     ask = one(coordinator.handle(PutWon()), RunBackfillChunk)
     assert (ask.progress.done, ask.parallelism) == (1, 3)
     one(coordinator.handle(chunk(2, 4)), PollSources)
     m = one(coordinator.handle(Polled(0, {})), PutManifest).manifest
-    assert m.filling is not None and m.filling.done == 2, "also where nothing else is to be committed"
+    assert m.backfill is not None and m.backfill.done == 2, "also where nothing else is to be committed"
     one(coordinator.handle(PutWon()), RunBackfillChunk)
     last = replace(CHANGED, tables_gone=frozenset({"old/rows", "copy"}), runs=())
     m = one(coordinator.handle(last), PutManifest).manifest
-    assert (m.kind, m.catalog, m.filling) == ("change", "catalog/2", None)
+    assert (m.kind, m.catalog, m.backfill) == ("change", "catalog/2", None)
     assert {i[0] for i in m.removed} == {ref(1, "old/rows").file, ref(3, "copy").file, ref(4, "copy").file}
     one(coordinator.handle(PutWon()), PollSources)
 
@@ -228,7 +228,7 @@ def test_programs_change_one_after_the_other() -> None:
     coordinator.handle(chunk(1, 3))
     m = one(coordinator.handle(command("change", number=7, catalog="catalog/3")), PutManifest).manifest
     assert "changed by somebody else meanwhile: new is being backfilled" in m.metrics["refused"]
-    assert m.filling is not None and m.filling.done == 1
+    assert m.backfill is not None and m.backfill.done == 1
 
 
 def test_a_chunk_that_fails_for_now_is_tried_again_and_one_that_cannot_be_ends_it() -> None:
@@ -238,7 +238,7 @@ def test_a_chunk_that_fails_for_now_is_tried_again_and_one_that_cannot_be_ends_i
     ask = one(coordinator.handle(PutWon()), RunBackfillChunk)
     assert coordinator.handle(ChangeFailed(DOWN)) == [ask]
     m = one(coordinator.handle(ChangeFailed(InvalidError("no"))), PutManifest).manifest
-    assert (m.filling, m.metrics) == (None, {"refused": "inbox 6: change refused: no"})
+    assert (m.backfill, m.metrics) == (None, {"refused": "inbox 6: change refused: no"})
     assert set(m.removed) == {run_id(ref(3, "new")), run_id(ref(3, "copy"))}
     one(coordinator.handle(PutWon()), PollSources)
 
@@ -251,7 +251,7 @@ def test_a_rollback_ends_it_and_brings_no_other_back() -> None:
     middle = HeadRead(head(coordinator), tuple(coordinator.live.values()), {})
     coordinator.handle(chunk(2, 4))
     m = one(coordinator.handle(command("rollback", number=7, target=middle, epoch=3)), PutManifest).manifest
-    assert (m.filling, m.added) == (None, ())
+    assert (m.backfill, m.added) == (None, ())
     assert set(m.removed) == {run_id(ref(3, "new")), run_id(ref(3, "copy"))}
     assert m.metrics["refused"].startswith("inbox 6: change refused")
 
@@ -265,9 +265,9 @@ def test_who_takes_over_goes_on_with_it_unless_with_another_program() -> None:
     other = made(based_on="catalog/1")
     other.start()
     taken = one(other.handle(left), PutManifest).manifest
-    assert taken.filling is not None and taken.filling.done == 1
+    assert taken.backfill is not None and taken.backfill.done == 1
     assert one(other.handle(PutWon()), RunBackfillChunk).progress.done == 1
     more = made(change="catalog/9", based_on="catalog/1")
     more.start()
     taken = one(more.handle(left), PutManifest).manifest
-    assert taken.filling is None and len(taken.removed) == 2
+    assert taken.backfill is None and len(taken.removed) == 2

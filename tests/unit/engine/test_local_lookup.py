@@ -62,7 +62,7 @@ def test_rows_meet_what_came_with_them_and_before(
         monkeypatch.setattr(tuning, "FUSED_SCAN_ROWS_MIN", 1)
         monkeypatch.setattr(tuning, "FUSED_SCAN_BATCH_ROWS", 2)
         monkeypatch.setattr(tuning, "DENSE_LOOKUP_ROWS_MIN", 1)
-        monkeypatch.setattr(tuning, "DENSE_LOOKUP_PLACES_PER_ROW", 3)
+        monkeypatch.setattr(tuning, "DENSE_LOOKUP_SLOTS_PER_ROW", 3)
         find = dense_lookup.Partners.find
         monkeypatch.setattr(
             dense_lookup.Partners, "find", lambda *a: (x := find(*a), found.append(x is not None))[0]

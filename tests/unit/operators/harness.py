@@ -78,7 +78,7 @@ class TaskContext:
     run: OperatorRun
     before: Mapping[str, int]
     after: Mapping[str, int]
-    filling: bool = False
+    backfilling: bool = False
     vectorize_user_code: bool = True
 
     def table(

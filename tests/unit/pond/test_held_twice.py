@@ -15,7 +15,7 @@ import pytest
 import millpond
 from millpond.errors import ConflictError
 from millpond.pond import Pond
-from millpond.pond.open_ponds import place_of
+from millpond.pond.open_ponds import location_of
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 
@@ -153,4 +153,4 @@ def test_a_standby_of_the_same_process_waits(tmp_path: Path) -> None:
     ],
 )
 def test_places_of_uris(one: str, other: str, same: bool) -> None:
-    assert (place_of(one) == place_of(other)) is same
+    assert (location_of(one) == location_of(other)) is same

@@ -235,5 +235,5 @@ class Prompt:
     def _progress(self, progress: Progress) -> None:
         if sys.stderr.isatty():
             end = progress.rows >= progress.total
-            part = f"\rfilling views: {progress.rows:,} of at most {progress.total:,} rows"
+            part = f"\rbackfilling views: {progress.rows:,} of at most {progress.total:,} rows"
             typer.echo(part, err=True, nl=end)

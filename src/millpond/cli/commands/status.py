@@ -51,7 +51,7 @@ def status(pond: PondArgument, output: OutputOption = TEXT) -> None:
         "holder": found.holder,
         "error": found.error,
         "inbox": len(inbox.beyond(reader.store, inbox.next_entry(head))),
-        "filling": None if head.filling is None else ", ".join(head.filling.steps),
+        "backfill": None if head.backfill is None else ", ".join(head.backfill.steps),
     }
     rows = list(sinks_of(reader.store, reader.plan_of(head), head))
     output.write(FactsPart(facts, (OutputColumn("when", "at", local),)), TablePart("sinks", SINKS, rows))

@@ -173,7 +173,7 @@ class _Backfill:
                     self.rows += sum(split.rows for _, split in chunk)
                     self._report(total)
                     self._merge()
-            self._close_what_is_over()
+            self._close_passed_buckets()
             runs = self._finish()
         finally:
             setting.worker.forget_plan(self.catalog)
@@ -293,7 +293,7 @@ class _Backfill:
 
     # -- the end -----------------------------------------------------------------------
 
-    def _close_what_is_over(self) -> None:
+    def _close_passed_buckets(self) -> None:
         """Raise watermarks to those of the pond, which closes the buckets that have ended.
 
         They rise from unknown, as in a first epoch: triggers fire when the end of their window is passed.

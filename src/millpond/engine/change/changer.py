@@ -20,7 +20,7 @@ from millpond.engine.change.backfill import (
     errors_taken_back,
 )
 from millpond.engine.change.long_backfill import LongBackfill
-from millpond.engine.change.programs import program_of, save_plan, with_live_parts
+from millpond.engine.change.programs import program_of, save_plan, with_running_objects
 from millpond.engine.coordinator.protocol import (
     BackfillBegun,
     BackfillChunkDone,
@@ -145,12 +145,12 @@ class Changer:
 
     def committed(self, manifest: Manifest) -> None:
         """Forget a long backfill that has ended."""
-        if manifest.filling is None and self._running is not None:
+        if manifest.backfill is None and self._running is not None:
             self._running[1].forget()
             self._running = None
 
     def _wanted(self, catalog: str, plan: Plan) -> tuple[Plan, PlanChange]:
-        wanted = with_live_parts(self.worker.plan(catalog)[0], plan)
+        wanted = with_running_objects(self.worker.plan(catalog)[0], plan)
         return wanted, plan_change(plan, wanted)
 
     def _long_backfill(self, change: PlanChange, plan: Plan, base: Manifest) -> LongBackfill:

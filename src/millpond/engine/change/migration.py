@@ -27,7 +27,7 @@ from millpond.engine.change.state_rows import (
     refuse_unknown,
 )
 from millpond.errors import InvalidError
-from millpond.kernels.user_code import is_row_fault, name_of, told
+from millpond.kernels.user_code import error_text, is_row_fault, name_of
 from millpond.plan.evolution import evolves, known_tables, user_states
 from millpond.plan.nodes import Node, Plan
 from millpond.state.tables.table_spec import TableSpec
@@ -230,7 +230,7 @@ def _takes_tables(function: Function) -> bool:
 def _failed(move: Move, error: BaseException, where: str = "") -> InvalidError:
     return InvalidError(
         f"the migration of state {_name(move)!r} failed; nothing was changed",
-        detail=told(error, move.function) + where,
+        detail=error_text(error, move.function) + where,
         hint="mend the function; with state=... it is only given rows of that state",
         step=move.step,
     )

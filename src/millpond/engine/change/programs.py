@@ -63,7 +63,7 @@ def program_of(catalog: str, plan: Plan) -> ProgramSummary:
     )
 
 
-def with_live_parts(plan: Plan, running: Plan) -> Plan:
+def with_running_objects(plan: Plan, running: Plan) -> Plan:
     """The plan, with the running objects for sources and sinks that already run."""
     nodes: dict[str, Node] = dict(plan.nodes)
     for step, node in plan.nodes.items():

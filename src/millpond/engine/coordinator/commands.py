@@ -163,8 +163,8 @@ class Commands:
             return Refused("no such command")
         if args.get("base") not in (None, head.catalog):
             return Refused(CHANGED_MEANWHILE)
-        if head.filling is not None:  # one change at a time: the plan of this one does not include the other
-            return Refused(f"{CHANGED_MEANWHILE}: {', '.join(head.filling.steps)} is being backfilled")
+        if head.backfill is not None:  # one change at a time: the plan of this one does not include the other
+            return Refused(f"{CHANGED_MEANWHILE}: {', '.join(head.backfill.steps)} is being backfilled")
         if catalog == head.catalog:
             return PlannedCommit(child)
         return self._changes.begin(catalog, child, event.commands[0].number)

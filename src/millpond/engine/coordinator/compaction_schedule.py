@@ -40,7 +40,7 @@ class CompactionSchedule:
         state = self._state
         if not (state.policy.compact or self._everything) or self.running is not None or self._done:
             return []
-        places = state.live.places() if self._everything else sorted(state.live.touched, key=str)
+        places = state.live.table_buckets() if self._everything else sorted(state.live.touched, key=str)
         mergeable = state.program.tables
         known = [p for p in places if mergeable is None or p[0] in mergeable or p[0] in backfilled]
         jobs = plan_merges(

@@ -201,8 +201,8 @@ class Coordinator:
         self._deliveries.on_won(head)
         if self._changes.opening is not None:
             return [self._changes.open(self._changes.opening), *self._beside()]
-        if head.filling is not None:
-            chunk = self._changes.next_chunk(head.filling, idle=not self._epochs.had_input)
+        if head.backfill is not None:
+            chunk = self._changes.next_chunk(head.backfill, idle=not self._epochs.had_input)
             return [chunk, *self._beside()]
         self._changes.end_backfill()
         return [self._epochs.poll(), *self._beside()]

@@ -98,7 +98,9 @@ class EpochLoop:
             promised={},
             metrics=outcome.metrics,
         )
-        return PlannedCommit(child, lasting(outcome.runs, outcome.drops), state.live.over(outcome.drops))
+        return PlannedCommit(
+            child, lasting(outcome.runs, outcome.drops), state.live.runs_below(outcome.drops)
+        )
 
     def on_run_failed(self, error: MillpondError) -> RunEpoch | Halt:
         self._tries += 1

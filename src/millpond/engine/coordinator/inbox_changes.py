@@ -19,7 +19,7 @@ from millpond.state.manifest.snapshot import Snapshot
 Rejects = tuple[tuple[str, str], ...]
 
 
-def executed_together(entries: Sequence[Entry]) -> list[Entry]:
+def executed_in_one_epoch(entries: Sequence[Entry]) -> list[Entry]:
     """The first entry, and those after it that can be executed in the same epoch."""
     found = [entries[0]]
     for entry in entries[1:ENTRIES_MAX]:

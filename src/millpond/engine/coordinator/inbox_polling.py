@@ -26,7 +26,7 @@ from millpond.sources.source import Poll, Split
 from millpond.state import inbox
 from millpond.state.manifest import history
 from millpond.state.manifest.listing import live_runs
-from millpond.state.manifest.manifest import Manifest, is_kept
+from millpond.state.manifest.manifest import Manifest, is_retained
 from millpond.state.manifest.snapshot import Snapshot
 from millpond.state.runs.run_ref import RunRef
 
@@ -52,11 +52,13 @@ def poll_inbox(worker: Worker, program: RunningProgram, head: Manifest, position
         if entry.kind == inbox.LOGIC:
             if not splits and not rejects:  # it is computed from the state after all earlier entries
                 from millpond.engine.coordinator.inbox_changes import (  # SQL is imported only if needed
-                    executed_together,
+                    executed_in_one_epoch,
                     made_split,
                 )
 
-                made, refused = made_split(program.plan, _snapshot(worker, head), executed_together(entries))
+                made, refused = made_split(
+                    program.plan, _snapshot(worker, head), executed_in_one_epoch(entries)
+                )
                 splits += [] if made is None else [made]
                 rejects += refused
             break
@@ -124,7 +126,7 @@ def _refused(command: Command, reason: str) -> Command:
 def _rollback(worker: Worker, program: RunningProgram, head: Manifest, command: Command) -> InboxPoll:
     """The epoch to restore and its program; raises InvalidError if that is not possible."""
     epoch = command.args.get("epoch")
-    if not isinstance(epoch, int) or not is_kept(head, epoch):
+    if not isinstance(epoch, int) or not is_retained(head, epoch):
         return InboxPoll(command=command)
     target = history.find_manifest(worker.store, epoch)
     if target is None:

@@ -15,9 +15,9 @@ from millpond.engine.coordinator.planned_commit import PlannedCommit
 from millpond.engine.coordinator.policy import Policy
 from millpond.engine.coordinator.pond_state import PondState
 from millpond.state.manifest.manifest import Manifest, run_id
-from millpond.state.retention import ERRORS, LATE, PARTS, Retention
+from millpond.state.retention import BUCKETS, ERRORS, LATE, Retention
 from millpond.state.runs.run_ref import RunRef
-from millpond.state.tables.live_runs import Place
+from millpond.state.tables.live_runs import TableBucket
 
 BEFORE_ALL_BUCKETS = -(2**62)
 
@@ -42,7 +42,7 @@ class LogRetention:
             removed=(*planned.removed, *(i for i in map(run_id, ended) if i not in gone)),
         )
 
-    def _expired(self, child: Manifest, added: Iterable[RunRef]) -> set[Place]:
+    def _expired(self, child: Manifest, added: Iterable[RunRef]) -> set[TableBucket]:
         """The buckets that retention drops with a commit.
 
         Every commit checks the tables that received rows, and from time to time all tables.
@@ -52,14 +52,14 @@ class LogRetention:
         tables = {r.table for r in added if r.table == ERRORS or r.table in late}
         if child.now_us >= self._check_all_at_us:
             tables = {ERRORS, *late}
-            self._check_all_at_us = child.now_us + min(policy.errors.age_us, policy.late.age_us) // PARTS
-        found: set[Place] = set()
+            self._check_all_at_us = child.now_us + min(policy.errors.age_us, policy.late.age_us) // BUCKETS
+        found: set[TableBucket] = set()
         for table in tables:
             rows = visible_rows(state, child, table)
             for ref in added:
                 if ref.table == table:
                     rows[ref.bucket] = rows.get(ref.bucket, 0) + ref.rows
-            found |= {(table, bucket) for bucket in _retention(policy, table).over(rows, child.now_us)}
+            found |= {(table, bucket) for bucket in _retention(policy, table).expired(rows, child.now_us)}
         return found
 
 
@@ -81,7 +81,7 @@ def visible_rows(state: PondState, manifest: Manifest, table: str) -> dict[int |
 
 
 def without_buckets(
-    state: PondState, child: Manifest, places: Iterable[Place]
+    state: PondState, child: Manifest, places: Iterable[TableBucket]
 ) -> tuple[Manifest, list[RunRef]]:
     """The child without some buckets of error rows and late rows, and the runs that this removes."""
     ended: list[RunRef] = []

@@ -64,8 +64,8 @@ class PondState:
         wanted = head.epoch + 1 - retain_epochs
         for sink in self.attached_sinks:
             wanted = min(wanted, self.cursors.get(sink, 0))
-        if head.filling is not None:
-            wanted = min(wanted, head.filling.oldest)
+        if head.backfill is not None:
+            wanted = min(wanted, head.backfill.oldest)
         return max(head.floor, wanted)
 
     def due(self, now_us: int) -> frozenset[str]:

@@ -121,7 +121,7 @@ class ProgramChanges:
 
     def on_backfill_begun(self, progress: BackfillProgress) -> PlannedCommit:
         """Start a long backfill: manifests carry its progress until it is done, and the inbox moves on."""
-        return PlannedCommit(replace(self._answered().child, filling=progress))
+        return PlannedCommit(replace(self._answered().child, backfill=progress))
 
     def on_chunk(self, event: BackfillChunkDone) -> None:
         self._answered()
@@ -144,7 +144,7 @@ class ProgramChanges:
         child = replace(
             child,
             kind="change",
-            filling=None,
+            backfill=None,
             catalog=event.program.catalog,
             positions={**{s: p for s, p in child.positions.items() if s not in gone}, **event.positions},
             watermarks={**{s: w for s, w in child.watermarks.items() if s not in gone}, **event.watermarks},
@@ -154,7 +154,7 @@ class ProgramChanges:
             metrics=event.metrics,
         )
         gone_runs = {run_id(r): None for r in live.values() if r.table in event.tables_gone}
-        removed = (*gone_runs, *(i for i in live.over(event.drops) if i not in gone_runs))
+        removed = (*gone_runs, *(i for i in live.runs_below(event.drops) if i not in gone_runs))
         return PlannedCommit(child, added, removed, event.program)
 
     def on_failed(self, error: MillpondError, stopped: bool) -> Next:
@@ -170,7 +170,7 @@ class ProgramChanges:
         text = "; ".join(part for part in (error.message, error.detail) if part)
         metrics = {"refused": f"{requested.by}: change refused: {text}"}
         return PlannedCommit(
-            replace(child, filling=None, metrics=metrics), removed=backfill_runs(self._state)
+            replace(child, backfill=None, metrics=metrics), removed=backfill_runs(self._state)
         )
 
     # -- commits --------------------------------------------------------------
@@ -182,9 +182,9 @@ class ProgramChanges:
             return planned
         return replace(
             planned,
-            manifest=replace(planned.manifest, filling=chunk.progress),
+            manifest=replace(planned.manifest, backfill=chunk.progress),
             added=(*planned.added, *lasting(chunk.runs, chunk.drops)),
-            removed=(*planned.removed, *self._state.live.over(chunk.drops)),
+            removed=(*planned.removed, *self._state.live.runs_below(chunk.drops)),
         )
 
     def end_backfill(self) -> None:
@@ -194,8 +194,8 @@ class ProgramChanges:
 
 def backfill_runs(state: PondState) -> tuple[RunId, ...]:
     """The runs of tables that are being backfilled."""
-    filling = state.head.filling
-    tables = () if filling is None else filling.tables
+    backfill = state.head.backfill
+    tables = () if backfill is None else backfill.tables
     return tuple(run_id(r) for r in state.live.values() if r.table in tables) if tables else ()
 
 

@@ -23,14 +23,14 @@ def roll_back(
     old, head = target.manifest, state.head
     if old is None:
         raise InternalError("a rollback has no target")
-    hidden = () if old.filling is None else old.filling.tables
+    hidden = () if old.backfill is None else old.backfill.tables
     restored = {run_id(r): r for r in target.runs if r.table not in hidden}
     child = replace(
         child,
         kind="rollback",
         restores=old.epoch,
-        filling=None,
-        metrics={} if head.filling is None else backfill_refused(head.filling, CHANGED_MEANWHILE),
+        backfill=None,
+        metrics={} if head.backfill is None else backfill_refused(head.backfill, CHANGED_MEANWHILE),
         positions={**old.positions, "inbox": child.positions["inbox"]},
         watermarks=old.watermarks,
         counts=old.counts,

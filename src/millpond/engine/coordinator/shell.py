@@ -192,7 +192,7 @@ class Shell:
         """Continue from this manifest, which is the new head, and with its program."""
         if manifest.catalog is not None and manifest.catalog != self.catalog:
             self._use(RunningProgram.of(manifest.catalog, *self.worker.plan(manifest.catalog)))
-        for name in {manifest.catalog, None if manifest.filling is None else manifest.filling.catalog}:
+        for name in {manifest.catalog, None if manifest.backfill is None else manifest.backfill.catalog}:
             if name is not None:
                 release_plan(self.worker, name)
         self.changer.committed(manifest)

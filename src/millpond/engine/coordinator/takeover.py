@@ -83,9 +83,9 @@ class Takeover:
         )
         rewrite = self._rewrite
         ended: tuple[RunId, ...] = ()
-        if head.filling is not None and (rewrite is not None or self._changes.opening is not None):
+        if head.backfill is not None and (rewrite is not None or self._changes.opening is not None):
             ended = backfill_runs(state)
-            child = replace(child, filling=None, metrics=backfill_refused(head.filling, CHANGED_MEANWHILE))
+            child = replace(child, backfill=None, metrics=backfill_refused(head.backfill, CHANGED_MEANWHILE))
         if rewrite is None:
             return PlannedCommit(child, (), ended)
         if rewrite.base != head.nonce:

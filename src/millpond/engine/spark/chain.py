@@ -464,14 +464,14 @@ def _death(step: str, epoch: int, pid: int, more: str, ends: str | None) -> Mill
         stack = [line.strip() for line in more.splitlines() if line.startswith(("Fatal", "  File"))]
         return InvalidError(
             f"step {step!r} crashed its worker",
-            detail="; ".join([worker_exits.told(code), *stack[:6]] if code is not None else stack[:6]),
+            detail="; ".join([worker_exits.exit_text(code), *stack[:6]] if code is not None else stack[:6]),
             hint="a library that the step calls crashed; run the row in a process of your own to find it",
             step=step,
             epoch=epoch,
         )
     return UnavailableError(
         f"a worker died while it ran step {step!r}",
-        detail=f"worker {pid}: {'how it ended is not known' if code is None else worker_exits.told(code)}",
+        detail=f"worker {pid}: {'exit status unknown' if code is None else worker_exits.exit_text(code)}",
         hint="processes are killed when memory runs out: use a larger machine, or fewer tasks at once",
         step=step,
         epoch=epoch,

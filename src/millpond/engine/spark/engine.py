@@ -26,7 +26,7 @@ REHEARSE_MAX = 64  # the most tasks of the rehearsal: one per core, or some of t
 _ready: weakref.WeakSet[Any] = weakref.WeakSet()  # contexts that were checked and rehearsed
 
 
-class WholeChain:
+class SingleTaskJob:
     """A picklable function that runs all levels of an epoch in one task, without a shuffle."""
 
     def __init__(self, spec: EpochSpec) -> None:
@@ -67,7 +67,7 @@ class SparkEngine:
         one = self.single_task_rows_max and len(spec.parallelism) > 1 and set(spec.parallelism) == {1}
         one = one and "single_task" not in spec.passes_off
         if one or spec.in_parts:
-            frames = self.chain.run([WholeChain(spec)], spec.parallelism[:1], description=told)
+            frames = self.chain.run([SingleTaskJob(spec)], spec.parallelism[:1], description=told)
             return collect_reports(spec, frames)
         levels = [LevelTask(spec, level) for level in range(len(spec.parallelism))]
         return collect_reports(spec, self.chain.run(levels, spec.parallelism, description=told))

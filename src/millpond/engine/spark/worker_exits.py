@@ -42,9 +42,9 @@ def read(folder: str, pid: int) -> int | None:
             time.sleep(0.01)
 
 
-def told(code: int) -> str:
+def exit_text(code: int) -> str:
     """
-    >>> told(3), told(-9)
+    >>> exit_text(3), exit_text(-9)
     ('exit status 3', 'killed by SIGKILL')
     """
     return f"exit status {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"

@@ -42,14 +42,14 @@ class HashOrder:
             return None
         return HashOrder(order, hashes)
 
-    def kept(self, rows: pa.Table, mask: pa.ChunkedArray) -> pa.Table:
+    def selected(self, rows: pa.Table, mask: pa.ChunkedArray) -> pa.Table:
         """The rows where a mask is true, sorted, with their hashes."""
-        places, hashes = self.places(mask)
-        columns = [take(_as_it_is(column), places) for column in rows.columns]
+        positions, hashes = self.positions(mask)
+        columns = [take(_as_it_is(column), positions) for column in rows.columns]
         columns.append(pa.array(hashes))
         return pa.table(columns, names=[*rows.column_names, HASH])
 
-    def places(self, mask: pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
+    def positions(self, mask: pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
         """The positions where a mask is true, in hash order, and their hashes."""
         wanted = true_in(mask)[self.order]
         return self.order[wanted], self.hashes[wanted]

@@ -21,7 +21,7 @@ from millpond.plan.nodes import Node
 OWN_COLUMNS = (WEIGHT, HASH, ORIGIN)  # Millpond's columns, in addition to those of users
 
 
-def kept(rows: pa.Table, mask: pa.ChunkedArray) -> pa.Table:
+def selected(rows: pa.Table, mask: pa.ChunkedArray) -> pa.Table:
     """The rows where a mask is true; if all are, nothing is copied."""
     if sum(chunk.true_count for chunk in mask.chunks) == rows.num_rows:
         return rows

@@ -74,7 +74,7 @@ class StepContext:
         self.h_min = 0 if everywhere else task.h_min
         self.h_max = LAST_HASH if everywhere else task.h_max
         self.wanted = node.step in task.task_plan.wanted
-        self.filling = task.spec.past is not None  # is this a backfill of new steps?
+        self.backfilling = task.spec.past is not None  # is this a backfill of new steps?
         self.vectorize_user_code = task.spec.vectorize_user_code
         self._is_local = node.step in task.levels.local_lookups.lookups
 
@@ -299,9 +299,9 @@ class TaskRun:
 
     def _wants_full_rows(self, scan: str, rows: pa.Table) -> bool:
         """Does a step need the columns that this scan left out, for these rows?"""
-        for step in self.levels.whole_for.get(scan, ()):
+        for step in self.levels.full_rows_for.get(scan, ()):
             operator: Any = self.plan.nodes[step].operator
-            if operator.wants_whole(rows, watermarks.bound(self.spec.watermarks, step)):
+            if operator.requires_full_rows(rows, watermarks.bound(self.spec.watermarks, step)):
                 return True
         return False
 

@@ -66,7 +66,7 @@ class Binder:
             return self._con.execute(statement)
         except duckdb.Error as error:
             stop_if_asked(error)
-            raise told(error, shown, before) from error
+            raise as_user_error(error, shown, before) from error
 
     def plan(self, sql: str) -> Json:
         """Return the bound plan of one query."""
@@ -85,7 +85,7 @@ class Binder:
             self._con.execute(f"prepare checked as {sql}")
             self._con.execute("deallocate checked")
         except duckdb.Error as error:
-            raise told(error, sql, len("prepare checked as ")) from error
+            raise as_user_error(error, sql, len("prepare checked as ")) from error
         raise pointing("this query cannot be a materialized view", sql, None)
 
     def describe(self, sql: str) -> list[tuple[str, str]]:
@@ -113,7 +113,7 @@ class Binder:
         try:
             return self._con.sql(sql).to_arrow_table()
         except duckdb.Error as error:
-            raise told(error, sql) from error
+            raise as_user_error(error, sql) from error
 
 
 def _by_position(node: Any) -> Any:
@@ -131,7 +131,7 @@ def _by_position(node: Any) -> Any:
     return {key: _by_position(value) for key, value in node.items()}
 
 
-def told(error: duckdb.Error, sql: str, before: int = 0) -> InvalidError:
+def as_user_error(error: duckdb.Error, sql: str, before: int = 0) -> InvalidError:
     """Turn an error of DuckDB into an InvalidError with the position in the text."""
     whole = str(error)
     try:

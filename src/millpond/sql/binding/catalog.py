@@ -26,7 +26,7 @@ from millpond.sql.binding.bind import Binder
 from millpond.sql.lowering.expressions import StepColumn
 from millpond.sql.lowering.relation import Relation
 from millpond.sql.text.memoized_text import of_short_texts
-from millpond.sql.text.parse import ask, near_miss, parser
+from millpond.sql.text.parse import ask, closest_name, parser
 from millpond.state.tables.table_spec import TableSpec
 
 
@@ -83,7 +83,7 @@ class Catalog:
         raise InvalidError(
             f"no {what} named {name!r}",
             detail=f"there are {', '.join(sorted(known)) or 'none'}",
-            hint=near_miss(name, known),
+            hint=closest_name(name, known),
         )
 
     def free(self, name: str) -> None:

@@ -17,7 +17,7 @@ from millpond.errors import InvalidError
 from millpond.kernels.expressions import picture
 from millpond.plan.objects import SqlColumn
 from millpond.sql.binding.functions import argument
-from millpond.sql.text.parse import ask, near_miss, parser
+from millpond.sql.text.parse import ask, closest_name, parser
 
 Node = dict[str, Any]
 
@@ -113,7 +113,7 @@ def _place(name: str, columns: Sequence[SqlColumn], nodes: Sequence[Node], sql: 
             raise InvalidError(
                 f"{name}() has no parameter {node['column_names'][-1]!r}",
                 detail=f"parameters are {listed}; in the body\n{picture(sql, None)}",
-                hint=near_miss(own[0], list(known)),
+                hint=closest_name(own[0], list(known)),
             )
         node["column_names"] = [argument(known[own[0]]), *node["column_names"][len(path) - len(own) + 1 :]]
 

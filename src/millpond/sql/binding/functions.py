@@ -22,7 +22,7 @@ from millpond.kernels.python_function import PythonFunction
 from millpond.plan.objects import SqlColumn, SqlObject
 from millpond.sql.binding.types import quoted
 from millpond.sql.refusal import pointing
-from millpond.sql.text.parse import OWN, SqlFragment, near_miss, readable, tokens_of
+from millpond.sql.text.parse import OWN, SqlFragment, closest_name, readable, tokens_of
 
 SCALAR, TABLE, AGGREGATE = "scalar", "table", "aggregate"
 KIND, CALLS, RETURNS, COLUMNS, STRICT = "kind", "calls", "returns", "columns", "strict"  # option names
@@ -239,7 +239,7 @@ def _arguments(fragment: SqlFragment, place: int, called: SqlObject, inner: SqlF
         if part.word(1) in (":=", "=>"):
             name, text = str(part.tokens[0].text).lower(), part.part(2).sql
             if name not in known:
-                _wrong(fragment, place, called, f"has no parameter {name!r}", near_miss(name, list(known)))
+                _wrong(fragment, place, called, f"has no parameter {name!r}", closest_name(name, list(known)))
         elif number < len(called.columns):
             name, text = called.columns[number].name.lower(), part.sql
         else:
@@ -284,7 +284,7 @@ def suggesting(objects: Callable[[], Mapping[str, SqlObject]]) -> Iterator[None]
         missing = re.search(r"function with name (\S+) does not exist", error.message, re.IGNORECASE)
         if missing is not None:
             known = [o.name for o in objects().values() if o.kind == "function"]
-            error.hint = near_miss(missing[1], known) or error.hint
+            error.hint = closest_name(missing[1], known) or error.hint
         raise
 
 

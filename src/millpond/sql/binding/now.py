@@ -30,7 +30,7 @@ from millpond.sql.lowering.expressions import (
     render,
     type_of,
 )
-from millpond.sql.refusal import NotSupported, place_of
+from millpond.sql.refusal import NotSupported, position_of
 
 _MACROS = {
     "TIMESTAMP WITH TIME ZONE": ("now", "get_current_timestamp", "transaction_timestamp"),
@@ -146,7 +146,7 @@ def _any(node: Json, parts: Sequence[ConditionInterval]) -> ConditionInterval:
         if any(p.since is not None for p in timed) and any(p.until is not None for p in timed):
             raise NotSupported(
                 "conditions on now() on both sides of OR must bound time on the same side",
-                at=place_of(node),
+                at=position_of(node),
                 hint="make them two queries with UNION",
             )
         alone = [p.alone() for p in timed]
@@ -243,7 +243,7 @@ class _Conditions:
         if node["type"] in (("COMPARE_EQUAL", "COMPARE_NOT_DISTINCT_FROM") if negated else _APART):
             raise NotSupported(
                 "a row that is valid before and after a time has no one interval",
-                at=place_of(node),
+                at=position_of(node),
                 hint="use < or > instead of <>",
             )
         how = _NEGATED.get(node["type"], "") if negated else node["type"]
@@ -265,7 +265,7 @@ class _Conditions:
         if kind not in _TIMES:
             raise NotSupported(
                 f"now() cannot be compared as {kind} in a materialized view",
-                at=place_of(node),
+                at=position_of(node),
                 hint="compare a TIMESTAMP or a DATE; cast the column, or use to_timestamp(seconds)",
             )
         return clock.span(f"CAST({render(left, self.columns)} AS TIMESTAMP)", how)
@@ -310,7 +310,7 @@ class _Conditions:
                 if length is None:
                     raise NotSupported(
                         "only a constant of days or less can be added to now() or taken from it",
-                        at=place_of(node),
+                        at=position_of(node),
                         hint="move it to the other side: ts + INTERVAL '1 month' > now()",
                     )
                 return self._clock(one).shifted(length if name == "+" else -length)

@@ -17,7 +17,7 @@ def check_unique(catalog: Catalog, sql: str) -> None:
     names = [name.lower() for name in catalog.binder.names(sql)]
     second = next((n for n, name in enumerate(names) if name in names[:n]), None)
     if second is None:
-        second = next((n for n, name in enumerate(names) if _was_told_apart(catalog, sql, name, names)), None)
+        second = next((n for n, name in enumerate(names) if _was_numbered(catalog, sql, name, names)), None)
         if second is None:
             return
         twice = names[second].rpartition("_")[0]
@@ -28,7 +28,7 @@ def check_unique(catalog: Catalog, sql: str) -> None:
     raise pointing(f"column {twice!r} is there twice", sql, at, hint)
 
 
-def _was_told_apart(catalog: Catalog, sql: str, name: str, names: Sequence[str]) -> bool:
+def _was_numbered(catalog: Catalog, sql: str, name: str, names: Sequence[str]) -> bool:
     """Did DuckDB rename a duplicate column of a subquery with a number, as in id and id_1?"""
     base, _, number = name.rpartition("_")
     if (

@@ -68,7 +68,7 @@ def as_stored(sql: str, kind: str) -> str:
     return f"CAST({sql} AS {kind.replace('INTERVAL', 'VARCHAR')})" if "INTERVAL" in kind else sql
 
 
-def told_apart(text: str) -> bool:
+def stored_distinctly(text: str) -> bool:
     """Are two values of the type equal if and only if their stored forms are?
 
     One month equals thirty days, and noon in London equals one o'clock in Paris.

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from millpond.sql.binding.types import Json, quoted, restored, type_text
 from millpond.sql.lowering.literals import literal
-from millpond.sql.refusal import NotSupported, place_of, refuse
+from millpond.sql.refusal import NotSupported, position_of, refuse
 
 _INFIX = frozenset(
     [
@@ -155,12 +155,12 @@ def refuse_clock(node: Json) -> NoReturn:
     if is_stamp(node):
         raise NotSupported(
             "proctime() can only be selected, be the time of a window, or be compared with columns in WHERE",
-            at=place_of(node),
+            at=position_of(node),
             hint="put it into the rows first: FROM (SELECT *, proctime() AS p FROM …)",
         )
     raise NotSupported(
         "now() can only be compared with columns, in conditions that must all hold",
-        at=place_of(node),
+        at=position_of(node),
         hint=CLOCK_HINT,
     )
 

@@ -21,13 +21,13 @@ from millpond.operators.triggered import Triggered
 from millpond.operators.triggered_sessions import TriggeredSessions
 from millpond.plan.expiry import TimeDistance
 from millpond.sql.binding.bind import Binder
-from millpond.sql.binding.types import Json, as_stored, quoted, told_apart
+from millpond.sql.binding.types import Json, as_stored, quoted, stored_distinctly
 from millpond.sql.lowering.expressions import StepColumn, references, render, type_of
 from millpond.sql.lowering.relation import Relation, fresh_names
 from millpond.sql.lowering.rules import panes
 from millpond.sql.lowering.time_bounds import fitted
 from millpond.sql.refusal import NotSupported, refuse
-from millpond.sql.text.emit_clause import WHILE_THEY_FILL, Emission
+from millpond.sql.text.emit_clause import BEFORE_THEY_CLOSE, Emission
 
 LIMITS = Limits()  # default limits of a recursion
 
@@ -44,7 +44,7 @@ class Lowering:
         binder: Binder,
         relations: Mapping[str, Relation],
         name: str,
-        emission: Emission = WHILE_THEY_FILL,
+        emission: Emission = BEFORE_THEY_CLOSE,
         limits: Limits = LIMITS,
         text: str = "",
         together: Collection[str] = (),
@@ -88,7 +88,7 @@ class Lowering:
             refuse({"type": node["type"].removeprefix("LOGICAL_")}, "is not supported in a materialized view")
         return rule(self, node)
 
-    def place_of(self, word: str) -> tuple[int, int] | None:
+    def position_of(self, word: str) -> tuple[int, int] | None:
         """Return the first position of a word in the query, for an error that has no better position."""
         found = re.search(rf"\b{word}\b", self._text, re.IGNORECASE)
         return None if found is None else (len(self._text[: found.start()].encode()), len(word))
@@ -155,7 +155,7 @@ class Lowering:
     def keyed(self, kinds: Iterable[str], what: str) -> None:
         """Refuse keys of types whose equal values can have different stored forms."""
         for kind in kinds:
-            if not told_apart(kind):
+            if not stored_distinctly(kind):
                 raise NotSupported(
                     f"{what} cannot take values of type {kind} in a materialized view",
                     hint="cast them to text, or to a number of microseconds with epoch_us(...)",

@@ -23,9 +23,9 @@ from millpond.sql.lowering.lowering import LIMITS, Lowering
 from millpond.sql.lowering.relation import Relation, fresh_names
 from millpond.sql.lowering.rules import final_rows, panes
 from millpond.sql.lowering.rules.python_aggregate import lift
-from millpond.sql.lowering.time_bounds import NO_WATERMARK, hold_whole
+from millpond.sql.lowering.time_bounds import NO_WATERMARK, hold_open_windows
 from millpond.sql.refusal import NotSupported, pointing
-from millpond.sql.text.emit_clause import WHILE_THEY_FILL, Emission
+from millpond.sql.text.emit_clause import BEFORE_THEY_CLOSE, Emission
 from millpond.sql.text.time_windows import as_plain_sql
 
 
@@ -35,7 +35,7 @@ def lower_query(
     relations: Mapping[str, Relation],
     name: str,
     sql: str,
-    emission: Emission = WHILE_THEY_FILL,
+    emission: Emission = BEFORE_THEY_CLOSE,
     limits: Limits = LIMITS,
 ) -> Relation:
     """Add the steps of a query, named after `name`, and return its relation.
@@ -58,7 +58,7 @@ def lower_query(
                     "a value of type UNION cannot be stored",
                     hint="cast it to one of its types",
                 )
-        found = Relation(hold_whole(low, found.step), found.columns) if emission.on_close else found
+        found = Relation(hold_open_windows(low, found.step), found.columns) if emission.on_close else found
         return low, low.exact(found, fresh_names(column for column, _ in binder.describe(text)))
 
     try:

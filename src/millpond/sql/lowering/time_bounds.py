@@ -59,13 +59,13 @@ def closing(low: Lowering, keys: Sequence[str], step: str) -> Close | None:
     return Close(until.column, until.marks[0][0], until.width_us, marks)
 
 
-def hold_whole(low: Lowering, step: str) -> str:
+def hold_open_windows(low: Lowering, step: str) -> str:
     """Return the rows of a step, with rows of open windows held back."""
     shape = low.builder.shape(step)
     return step if open_window(shape) is None else _hold(low, step, shape, None)
 
 
-def hold_by(low: Lowering, step: str, key: tuple[str, ...]) -> str:
+def hold_windows_of(low: Lowering, step: str, key: tuple[str, ...]) -> str:
     """Hold back the rows of a step by a key of windows; each window is emitted when it closes."""
     windows = [b for b in low.builder.shape(step).bounds if b.window]
     found = for_key(windows, key)

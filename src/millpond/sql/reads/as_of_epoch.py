@@ -16,7 +16,7 @@ import duckdb
 from sqlglot import TokenType
 
 from millpond.errors import InvalidError
-from millpond.sql.binding.bind import told
+from millpond.sql.binding.bind import as_user_error
 from millpond.sql.binding.catalog import tree_of
 from millpond.sql.binding.types import quoted
 from millpond.sql.host import EpochOrName, Host
@@ -275,7 +275,7 @@ def _epoch_at(host: Host, fragment: SqlFragment) -> EpochOrName:
     try:
         at = ask(sql)
     except duckdb.Error as error:
-        raise told(error, sql) from error
+        raise as_user_error(error, sql) from error
     if at is None:
         fragment.fail("this is not a time")
     head = host.head()

@@ -19,7 +19,7 @@ from millpond.clock import Clock, SystemClock
 from millpond.kernels.duck import Equipment, connect, handed, stop_if_asked
 from millpond.kernels.expressions import storable_text
 from millpond.plan.objects import SqlColumn, SqlObject
-from millpond.sql.binding.bind import told
+from millpond.sql.binding.bind import as_user_error
 from millpond.sql.binding.now import macros, may_read_clock
 from millpond.sql.binding.types import quoted, restored
 from millpond.sql.lowering.expressions import StepColumn
@@ -119,7 +119,7 @@ class Scratch:
             return self._con.execute(sql, params) if params else self._con.execute(sql)
         except duckdb.Error as error:
             stop_if_asked(error)
-            raise told(error, shown if shown is not None else sql, before) from error
+            raise as_user_error(error, shown if shown is not None else sql, before) from error
 
     def arrow(self, sql: str, shown: str | None = None) -> pa.Table:
         return self.query(sql, shown=shown)[1]
@@ -154,7 +154,7 @@ class Scratch:
             stop_if_asked(error)
             if limits is not None and (lacking := out_of_memory(error, limits)) is not None:
                 raise lacking from error
-            raise told(error, shown if shown is not None else sql) from error
+            raise as_user_error(error, shown if shown is not None else sql) from error
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:

@@ -28,7 +28,7 @@ from millpond.sql.lowering.renamed_columns import TEXT, knowing, known_columns, 
 from millpond.sql.reads.scratch import returned, thread_scratch
 from millpond.sql.statements.objects import all_objects_with_uses, without
 from millpond.sql.text.column_definitions import check_expressions, read_column, stored_schema
-from millpond.sql.text.parse import SqlFragment, Words, near_miss, statements, tokens_of
+from millpond.sql.text.parse import SqlFragment, Words, closest_name, statements, tokens_of
 
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession
@@ -171,7 +171,7 @@ def _column_of(found: SqlObject, name: str, must: bool = True) -> SqlColumn | No
         raise InvalidError(
             f"table {found.name!r} has no column {name!r}",
             detail=f"columns are {', '.join(known)}",
-            hint=near_miss(name, known),
+            hint=closest_name(name, known),
         )
     return column
 

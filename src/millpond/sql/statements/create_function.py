@@ -35,7 +35,7 @@ from millpond.sql.binding.functions import (
 from millpond.sql.binding.types import quoted
 from millpond.sql.result import Result
 from millpond.sql.text.column_definitions import type_of
-from millpond.sql.text.parse import SqlFragment, Words, near_miss, readable_text
+from millpond.sql.text.parse import SqlFragment, Words, closest_name, readable_text
 
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession
@@ -168,7 +168,7 @@ def _clause(words: Words, found: _Read) -> None:
     elif words.take("AS"):
         _as(words, found)
     else:
-        words.fail("this is not supported in a function", near_miss(word or "?", _CLAUSES))
+        words.fail("this is not supported in a function", closest_name(word or "?", _CLAUSES))
 
 
 def _as(words: Words, found: _Read) -> None:

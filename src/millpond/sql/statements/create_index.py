@@ -11,7 +11,7 @@ from millpond.flow.stream import Stream
 from millpond.plan.objects import SqlObject
 from millpond.sql.result import Result
 from millpond.sql.statements.create_object import create
-from millpond.sql.text.parse import Words, near_miss
+from millpond.sql.text.parse import Words, closest_name
 
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession
@@ -35,7 +35,7 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
                 raise InvalidError(
                     f"{found.name!r} has no column {odd[0]!r}",
                     detail=f"columns are {', '.join(known.values())}",
-                    hint=near_miss(odd[0], list(known.values())),
+                    hint=closest_name(odd[0], list(known.values())),
                 )
             key = tuple(known[n.lower()] for n in named)
             step = builder.plan.views[found.name].step

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from millpond.errors import InvalidError
 from millpond.sql.result import Result
-from millpond.sql.text.parse import Words, near_miss
+from millpond.sql.text.parse import Words, closest_name
 
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession
@@ -37,7 +37,7 @@ def run_drop(session: SqlSession, words: Words) -> Result:
         raise InvalidError(
             f"no savepoint named {name!r}",
             detail=f"savepoints are {', '.join(known) or 'none'}",
-            hint=near_miss(name, known),
+            hint=closest_name(name, known),
         )
     session.host.drop_savepoint(name)
     return Result.said("DROP_SAVEPOINT")

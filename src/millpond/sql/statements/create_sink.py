@@ -18,7 +18,7 @@ from millpond.sql.result import Result
 from millpond.sql.statements.create_object import create
 from millpond.sql.statements.create_source import check_connector, need
 from millpond.sql.statements.materialize import materialize
-from millpond.sql.text.emit_clause import WHILE_THEY_FILL
+from millpond.sql.text.emit_clause import BEFORE_THEY_CLOSE
 from millpond.sql.text.options import read_options
 from millpond.sql.text.parse import Words, readable
 from millpond.sql.text.time_windows import as_plain_sql
@@ -52,7 +52,7 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
             left = dict(options)
             sink = _sink(left)
             if text is not None:
-                made = materialize(session, builder, name, text, WHILE_THEY_FILL, "")
+                made = materialize(session, builder, name, text, BEFORE_THEY_CLOSE, "")
                 check_unique(session.catalog, as_plain_sql(made.text))
                 read, uses, step = name, made.uses, made.step
             else:

@@ -26,7 +26,7 @@ from millpond.sql.result import Result
 from millpond.sql.statements.create_object import create
 from millpond.sql.text.column_definitions import PROCTIME, Definition, read_columns
 from millpond.sql.text.options import Options, only, read_options
-from millpond.sql.text.parse import Words, near_miss
+from millpond.sql.text.parse import Words, closest_name
 
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession
@@ -97,7 +97,7 @@ def check_connector(options: Options, known: Mapping[str, Sequence[str]], what: 
         raise InvalidError(
             f"no {what} named {connector!r}",
             detail=f"there are {', '.join(known)}",
-            hint=near_miss(connector, list(known)),
+            hint=closest_name(connector, list(known)),
         )
     only(options, ["connector", *known[connector]], f"connector {connector!r}")
 

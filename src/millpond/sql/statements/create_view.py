@@ -14,7 +14,7 @@ from millpond.sql.binding.types import quoted
 from millpond.sql.result import Result
 from millpond.sql.statements.create_object import create
 from millpond.sql.statements.materialize import materialize
-from millpond.sql.text.emit_clause import WHILE_THEY_FILL, Emission, take_emission
+from millpond.sql.text.emit_clause import BEFORE_THEY_CLOSE, Emission, take_emission
 from millpond.sql.text.options import no_options
 from millpond.sql.text.parse import Words, readable
 from millpond.sql.text.time_windows import as_plain_sql
@@ -70,7 +70,7 @@ def view_text(words: Words, *, closes: bool) -> tuple[str, Emission]:
     words.need("AS")
     body = words.rest
     body, emission = take_emission(body)
-    if emission != WHILE_THEY_FILL and not closes:
+    if emission != BEFORE_THEY_CLOSE and not closes:
         raise InvalidError(f"only a materialized view can {emission.clause}")
     if not body.tokens:
         words.fail("a query should stand here")

@@ -14,7 +14,7 @@ from millpond.plan.nodes import Plan, upstream
 from millpond.sql.result import Result
 from millpond.sql.statements.create_view import view_text
 from millpond.sql.statements.materialize import materialize
-from millpond.sql.text.emit_clause import WHILE_THEY_FILL
+from millpond.sql.text.emit_clause import BEFORE_THEY_CLOSE
 from millpond.sql.text.parse import Words, readable
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ def run(session: SqlSession, words: Words) -> Result:
         words.end()
         if found.step is not None:
             return _text(session, _part(session.plan, [found.step]))
-        name, text, emission = found.name, found.text, WHILE_THEY_FILL
+        name, text, emission = found.name, found.text, BEFORE_THEY_CLOSE
     else:
-        name, text, emission = "query", readable(words.rest), WHILE_THEY_FILL
+        name, text, emission = "query", readable(words.rest), BEFORE_THEY_CLOSE
     builder = Builder()
     builder.plan = session.plan
     fresh = name

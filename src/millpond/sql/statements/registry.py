@@ -24,7 +24,7 @@ from millpond.sql.statements import (
     subscribe,
 )
 from millpond.sql.statements.statement import Statement, defining, reading
-from millpond.sql.text.parse import SqlFragment, near_miss
+from millpond.sql.text.parse import SqlFragment, closest_name
 
 _CREATE = {
     ("TABLE",): create_table.run,
@@ -88,7 +88,7 @@ def find(fragment: SqlFragment) -> Statement:
         fragment.fail(f"{first} is not supported", 0, OTHER_VERBS[first])
     try:
         fragment.fail(
-            f"no statement begins with {fragment.tokens[0].text}", 0, near_miss(first or "?", VERBS)
+            f"no statement begins with {fragment.tokens[0].text}", 0, closest_name(first or "?", VERBS)
         )
     except InvalidError as error:
         if error.hint is None:

@@ -26,7 +26,7 @@ from millpond.sql.reads.limits import ReadLimits
 from millpond.sql.reads.scratch import SMALL, Relations, Scratch
 from millpond.sql.result import Result
 from millpond.sql.text.parameters import Params, for_duckdb
-from millpond.sql.text.parse import SqlFragment, near_miss, readable, reads_only
+from millpond.sql.text.parse import SqlFragment, closest_name, readable, reads_only
 from millpond.sql.text.time_windows import MARK, as_plain_sql
 from millpond.state.manifest.snapshot import Snapshot
 from millpond.state.tables.repeat_by_weight import repeat_by_weight, repeat_in_batches
@@ -102,7 +102,7 @@ def rows_then(
             raise InvalidError(
                 f"there is no table or view named {one.name!r} at epoch {snapshot.epoch}",
                 detail=f"there are {', '.join(sorted(catalog.objects)) or 'none'}",
-                hint=near_miss(one.name, list(catalog.objects)),
+                hint=closest_name(one.name, list(catalog.objects)),
                 epoch=snapshot.epoch,
             )
         called[found.name] = one.called

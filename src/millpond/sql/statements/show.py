@@ -11,7 +11,7 @@ from millpond.plan.objects import SqlObject
 from millpond.sql.binding.functions import KIND, returns, signature
 from millpond.sql.result import Result
 from millpond.sql.statements.objects import all_objects_with_uses
-from millpond.sql.text.parse import Words, near_miss
+from millpond.sql.text.parse import Words, closest_name
 
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession
@@ -68,7 +68,7 @@ def run(session: SqlSession, words: Words) -> Result:
     if what not in _KINDS:
         names = [*_KINDS, "EPOCHS", "SAVEPOINTS", "WATERMARKS", "JOBS", "CREATE"]
         words.at -= 1
-        words.fail("SHOW what?", near_miss(what or "?", names) or f"one of {', '.join(names)}")
+        words.fail("SHOW what?", closest_name(what or "?", names) or f"one of {', '.join(names)}")
     if what == "FUNCTIONS":
         return described_functions([o for o in session.catalog.objects.values() if o.kind == "function"])
     found_all = all_objects_with_uses(session.plan)

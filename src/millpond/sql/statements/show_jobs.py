@@ -48,12 +48,12 @@ def run(session: SqlSession, words: Words) -> Result:
 def _jobs(session: SqlSession) -> Iterator[Job]:
     host = session.host
     progress, head = host.backfill_progress(), host.find_head()
-    filling = progress if progress is not None or head is None else head.filling
-    if filling is not None:
-        what = ", ".join(_views(filling.steps))
-        chunks = f"{filling.chunks} chunk{'' if filling.chunks == 1 else 's'}"
-        total = max(filling.rows, filling.total)
-        yield Job("backfill", what, "running", filling.rows, total, "rows", chunks)
+    backfill = progress if progress is not None or head is None else head.backfill
+    if backfill is not None:
+        what = ", ".join(_views(backfill.steps))
+        chunks = f"{backfill.chunks} chunk{'' if backfill.chunks == 1 else 's'}"
+        total = max(backfill.rows, backfill.total)
+        yield Job("backfill", what, "running", backfill.rows, total, "rows", chunks)
     yield from host.background_jobs()
     yield from _waiting(host, head, host.backfill_progress() is not None)
 
@@ -69,7 +69,7 @@ def _waiting(host: Host, head: Manifest | None, changing: bool) -> Iterator[Job]
     position = inbox.next_entry(head)
     inbox.require_none_missing(store, position, inbox.numbers(store))
     entries = inbox.beyond(store, position)
-    inside = head is None or head.filling is None  # the next entry runs the backfill
+    inside = head is None or head.backfill is None  # the next entry runs the backfill
     if changing and inside and entries and entries[0].kind == "change":
         entries = entries[1:]
     plan, _ = host.program()

@@ -13,11 +13,11 @@ from millpond.flow.names import check_columns
 from millpond.kernels.expressions import picture, storable_text
 from millpond.operators.watermark import Watermark
 from millpond.plan.objects import SqlColumn
-from millpond.sql.binding.bind import told
+from millpond.sql.binding.bind import as_user_error
 from millpond.sql.binding.types import quoted, restored
 from millpond.sql.text.angle_types import has_angles, read_type
 from millpond.sql.text.dialects import type_text
-from millpond.sql.text.parse import SqlFragment, Words, near_miss, parser, readable_text
+from millpond.sql.text.parse import SqlFragment, Words, closest_name, parser, readable_text
 from millpond.sql.text.watermark_clause import read_watermark
 
 _AFTER_TYPE = (
@@ -88,7 +88,7 @@ def read_columns(inner: SqlFragment) -> Definition:
             raise InvalidError(
                 f"there is no column {name!r}",
                 detail=f"columns are {', '.join(known.values())}",
-                hint=near_miss(name, list(known.values())),
+                hint=closest_name(name, list(known.values())),
             )
     key = tuple(known[k.lower()] for k in key)
     made = tuple(_required(c) if c.name in key else c for c in columns)
@@ -179,7 +179,7 @@ def _known(fragment: SqlFragment, spellings: Sequence[str]) -> str:
             continue
         return found
     assert failed is not None
-    problem = told(failed, fragment.sql, len("select cast(null as "))
+    problem = as_user_error(failed, fragment.sql, len("select cast(null as "))
     at = len(fragment.text[: fragment.start].encode())
     raise InvalidError(
         f"no type named {fragment.sql}",
@@ -231,4 +231,4 @@ def check_expressions(columns: Sequence[SqlColumn]) -> None:
                 if not source:
                     parser().sql(sql).to_arrow_table()  # a default that fails would fail for every row
             except duckdb.Error as error:
-                raise told(error, sql, len("prepare checked as ")) from error
+                raise as_user_error(error, sql, len("prepare checked as ")) from error

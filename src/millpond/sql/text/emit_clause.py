@@ -42,7 +42,7 @@ class Emission:
     clause: str = "EMIT ON WINDOW CLOSE"  # its name in errors
 
 
-WHILE_THEY_FILL = Emission()
+BEFORE_THEY_CLOSE = Emission()
 
 
 def take_emission(body: SqlFragment) -> tuple[SqlFragment, Emission]:
@@ -57,7 +57,7 @@ def take_emission(body: SqlFragment) -> tuple[SqlFragment, Emission]:
         return body.part(0, len(body) - 4), Emission(on_close=True)
     places = [n for n in body.outside(1) if body.word(n) == "EMIT" and body.word(n + 1) in _NEXT]
     if not places:
-        return body, WHILE_THEY_FILL
+        return body, BEFORE_THEY_CLOSE
     return body.part(0, places[-1]), _read(Words(body, places[-1]))
 
 

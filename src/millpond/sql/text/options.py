@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from millpond.sql.text.parse import SqlFragment, Words, near_miss
+from millpond.sql.text.parse import SqlFragment, Words, closest_name
 
 
 class Options(dict[str, str]):
@@ -43,7 +43,7 @@ def only(options: Options, known: Sequence[str], what: str) -> None:
         if name in known or name.startswith(families):
             continue
         listed = f"options of {what} are {', '.join(known)}"
-        near = near_miss(name, [n for n in known if not n.endswith("…")])
+        near = closest_name(name, [n for n in known if not n.endswith("…")])
         options.parts[name].fail(f"{what} has no option {name!r}", 0, f"{near} {listed}" if near else listed)
         raise AssertionError(part)
 

@@ -25,7 +25,7 @@ from sqlglot.errors import SqlglotError
 from millpond.errors import InvalidError
 from millpond.kernels.duck import connect
 from millpond.kernels.expressions import picture
-from millpond.sql.binding.bind import told
+from millpond.sql.binding.bind import as_user_error
 from millpond.sql.binding.types import CLOSED
 from millpond.sql.refusal import pointing
 from millpond.sql.text.memoized_text import of_short_texts
@@ -361,7 +361,7 @@ def _readable_text(sql: str, dialect: str) -> str:
         if plain != sql and _syntax_error(plain) is None:
             return plain
         if _lacks_a_value(sql, dialect):
-            raise told(failed, sql)
+            raise as_user_error(failed, sql)
         parsed = plain  # sqlglot cannot read SESSION(…) in FROM
     else:
         without_angles(sql, dialect, type_of)  # refuses types that sqlglot would misread
@@ -371,13 +371,13 @@ def _readable_text(sql: str, dialect: str) -> str:
         raise
     except Exception as error:  # on invalid text sqlglot can also fail with unexpected exceptions
         if failed is not None:
-            raise told(failed, sql) from error
+            raise as_user_error(failed, sql) from error
         raise InvalidError("this is not SQL", detail=_place(error, sql)) from error
     if len(made) != 1:
         raise InvalidError("one statement is needed", detail=f"there are {len(made)}")
     again = _syntax_error(made[0])
     if again is not None:
-        raise told(failed or again, sql if failed else made[0])
+        raise as_user_error(failed or again, sql if failed else made[0])
     return str(made[0])
 
 
@@ -446,7 +446,7 @@ def _place(error: Exception, sql: str) -> str:
     return str(error).split("\n")[0]
 
 
-def near_miss(name: str, known: Sequence[str]) -> str | None:
+def closest_name(name: str, known: Sequence[str]) -> str | None:
     lower = {k.lower(): k for k in known}
     near = difflib.get_close_matches(name.lower(), lower, 1)
     return f"did you mean {lower[near[0]]!r}?" if near else None

@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from millpond.errors import InvalidError
 from millpond.kernels.expressions import picture
 from millpond.sql.text.as_of_now import phrase
-from millpond.sql.text.parse import near_miss
+from millpond.sql.text.parse import closest_name
 
-Place = tuple[int, int]  # (first byte, length in bytes)
+TextRange = tuple[int, int]  # (first byte, length in bytes)
 
 _WORD = re.compile(r"\w+|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\S")
 _NAME = re.compile(r"\"([^\"]+)\"|'([^']+)'")
@@ -56,7 +56,7 @@ def in_user_words(error: InvalidError, said: str, names: Iterable[str]) -> None:
     error.detail = "in the statement\n" + picture(said, place)
 
 
-def aligned(sql: str, said: str, at: Place) -> Place | None:
+def aligned(sql: str, said: str, at: TextRange) -> TextRange | None:
     """Map a position in the rewritten text to the same words in the statement.
 
     >>> aligned("select CAST((nope) AS INTEGER) * 2 from t", "select twice(nope) from t", (13, 4))
@@ -73,7 +73,7 @@ def aligned(sql: str, said: str, at: Place) -> Place | None:
     return _span(said, ours, found) if found else None
 
 
-def between(sql: str, said: str, at: Place) -> Place | None:
+def between(sql: str, said: str, at: TextRange) -> TextRange | None:
     """Return the words of the statement that correspond to a position in the rewritten text."""
     _, ours, marked, to = _matched(sql, said, at)
     if not ours or not marked:
@@ -84,7 +84,7 @@ def between(sql: str, said: str, at: Place) -> Place | None:
 
 
 def _matched(
-    sql: str, said: str, at: Place
+    sql: str, said: str, at: TextRange
 ) -> tuple[list[re.Match[str]], list[re.Match[str]], list[int], dict[int, int]]:
     """Return the words of both texts, those at the position, and which words of the two texts match."""
     theirs, ours = list(_WORD.finditer(sql)), list(_WORD.finditer(said))
@@ -96,7 +96,7 @@ def _matched(
     return theirs, ours, marked, to
 
 
-def _span(said: str, words: list[re.Match[str]], places: list[int]) -> Place:
+def _span(said: str, words: list[re.Match[str]], places: list[int]) -> TextRange:
     first, last = words[min(places)], words[max(places)]
     return len(said[: first.start()].encode()), len(said[first.start() : last.end()].encode())
 
@@ -105,7 +105,7 @@ def _plain(words: list[re.Match[str]]) -> list[str]:
     return [word[0].strip('"').lower() if word[0][0] == '"' else word[0].lower() for word in words]
 
 
-def _guessed(message: str, said: str) -> Place | None:
+def _guessed(message: str, said: str) -> TextRange | None:
     """Find in the statement what the message names in quotes, in capitals or as its first word."""
     named = [one or two for one, two in reversed(_NAME.findall(message))]
     if message.startswith("set operations"):
@@ -139,4 +139,4 @@ def _hint(error: InvalidError, names: list[str]) -> str | None:
     if kept:
         return f"{hint.partition(':')[0]}: {', '.join(kept)}"
     missing = re.search(r"table with name (\S+) does not exist", error.message, re.IGNORECASE)
-    return near_miss(missing[1], names) if missing else None
+    return closest_name(missing[1], names) if missing else None

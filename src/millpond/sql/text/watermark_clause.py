@@ -18,7 +18,7 @@ from millpond import watermarks
 from millpond.kernels.watermark_strategies import Bounded, Strategy
 from millpond.operators.watermark import Watermark
 from millpond.plan.objects import SqlColumn
-from millpond.sql.binding.bind import told
+from millpond.sql.binding.bind import as_user_error
 from millpond.sql.binding.types import quoted
 from millpond.sql.text.parse import SqlFragment, Words, ask, readable_text
 
@@ -90,7 +90,7 @@ def _interval_us(fragment: SqlFragment) -> int:
     try:
         found = ask(asked)
     except duckdb.Error as error:
-        raise told(error, asked) from error
+        raise as_user_error(error, asked) from error
     if not isinstance(found, int) or found <= 0:
         fragment.fail("the interval must be positive", 0, "INTERVAL '30 seconds'")
     return int(found)
@@ -106,7 +106,7 @@ def _delay_us(kind: str, time: str, fragment: SqlFragment) -> int:
         try:
             found.append(ask(asked))
         except duckdb.Error as error:
-            raise told(error, asked) from error
+            raise as_user_error(error, asked) from error
     if found[0] != found[1] or found[0] is None:
         fragment.fail("a watermark is a time column minus an interval", 0, f"{time} - INTERVAL '5 seconds'")
     return int(found[0])

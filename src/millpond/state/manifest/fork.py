@@ -16,7 +16,14 @@ from millpond.errors import ConflictError, InvalidError
 from millpond.state import inbox
 from millpond.state.manifest import history
 from millpond.state.manifest.listing import PageCache, live_runs
-from millpond.state.manifest.manifest import PAGE_RUNS, Manifest, Page, encode_page, is_kept, manifest_name
+from millpond.state.manifest.manifest import (
+    PAGE_RUNS,
+    Manifest,
+    Page,
+    encode_page,
+    is_retained,
+    manifest_name,
+)
 from millpond.state.manifest.pins import pin, unpin
 from millpond.state.plan_file import read_plan
 from millpond.state.runs import run_names
@@ -47,11 +54,11 @@ def fork(
 def _first(parent: Store, child: Store, epoch: int, pond: str, now_us: int) -> Manifest:
     """Write the child's pages and catalog, and build its manifest; everything but the commit."""
     head = history.read_head(parent)
-    if head is None or not is_kept(head, epoch):
+    if head is None or not is_retained(head, epoch):
         kept = "nothing" if head is None else f"epochs {head.floor} to {head.epoch}"
         raise InvalidError(f"epoch {epoch} cannot be forked", detail=f"the pond keeps {kept}", epoch=epoch)
     base = history.read_manifest(parent, epoch)
-    unseen = () if base.filling is None else base.filling.tables  # a running backfill stays with the parent
+    unseen = () if base.backfill is None else base.backfill.tables  # a running backfill stays with the parent
     refs = [
         _taken_over(r, parent.uri, epoch)
         for r in live_runs(base.pages, base.recent, base.gone, PageCache(parent))
@@ -81,7 +88,7 @@ def _first(parent: Store, child: Store, epoch: int, pond: str, now_us: int) -> M
         cursors={},
         savepoints={},
         floor=0,
-        filling=None,
+        backfill=None,
         restores=None,
         roots={**base.roots, base.pond: parent.uri},
         positions={k: v for k, v in base.positions.items() if k != inbox.POSITION},

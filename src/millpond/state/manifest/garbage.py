@@ -174,8 +174,8 @@ def _needed(
     for epoch in facts.keys() - set(readable):
         del facts[epoch]
     needed = files_of(head, pages) | _plans_of(head)
-    if head.filling is not None and head.filling.plan is not None:
-        needed.add(head.filling.plan)
+    if head.backfill is not None and head.backfill.plan is not None:
+        needed.add(head.backfill.plan)
     for epoch in (*pinned_before, *readable):
         if epoch in facts and epoch != readable[0]:
             needed |= facts[epoch]
@@ -192,8 +192,8 @@ def _needed(
 
 
 def _plans_of(manifest: Manifest) -> set[str]:
-    filling = None if manifest.filling is None else manifest.filling.catalog
-    return {name for name in (manifest.catalog, filling) if name is not None}
+    planned = None if manifest.backfill is None else manifest.backfill.catalog
+    return {name for name in (manifest.catalog, planned) if name is not None}
 
 
 def own_files(manifest: Manifest) -> set[str]:

@@ -21,6 +21,7 @@ from millpond.state.manifest.backfill_progress import BackfillProgress
 from millpond.state.runs.run_ref import RunRef
 
 FORMAT = 1
+STORED_BACKFILL = "filling"  # the name of `Manifest.backfill` in the file
 PAGE_RUNS = 256  # the maximum number of runs in a page
 FOLD_AT = 96  # the number of entries in recent + gone from which on pages are written
 
@@ -80,13 +81,14 @@ class Manifest:
     detached: Mapping[str, int] = field(default_factory=dict)
     # Late rows in buckets before these were cleared: readers do not see them, backfills of new views do.
     cleared: Mapping[str, int] = field(default_factory=dict)
-    filling: BackfillProgress | None = None  # the running backfill of new views
+    backfill: BackfillProgress | None = None  # the running backfill of new views
     format: int = FORMAT
 
     def encode(self) -> bytes:
         data = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         data["pages"] = [[p.name, p.runs] for p in self.pages]
-        data["filling"] = None if self.filling is None else self.filling.to_json()
+        data.pop("backfill")
+        data[STORED_BACKFILL] = None if self.backfill is None else self.backfill.to_json()
         data["recent"] = [ref_to_json(r) for r in self.recent]
         data["added"] = [ref_to_json(r) for r in self.added]
         return sealed(data)
@@ -98,8 +100,8 @@ class Manifest:
             data["pages"] = tuple(Page(n, r) for n, r in data["pages"])
             data["recent"] = tuple(ref_from_json(r) for r in data["recent"])
             data["added"] = tuple(ref_from_json(r) for r in data["added"])
-            filling = data.get("filling")
-            data["filling"] = None if filling is None else BackfillProgress.from_json(filling)
+            running = data.pop(STORED_BACKFILL, None)
+            data["backfill"] = None if running is None else BackfillProgress.from_json(running)
             data["gone"] = tuple((f, s, h) for f, s, h in data["gone"])
             data["removed"] = tuple((f, s, h) for f, s, h in data["removed"])
             known = {f.name for f in dataclasses.fields(Manifest)}
@@ -135,7 +137,7 @@ def _damaged(name: str, raw: bytes, why: str) -> DataError:
     )
 
 
-def is_kept(head: Manifest, epoch: int) -> bool:
+def is_retained(head: Manifest, epoch: int) -> bool:
     """Can an epoch be read, according to the head?"""
     return head.floor <= epoch <= head.epoch or epoch in head.savepoints.values()
 

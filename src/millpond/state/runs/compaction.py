@@ -20,8 +20,8 @@ FAN_IN = 6
 TIER_BYTES = 64 << 10  # all smaller runs are in one tier
 UNIT_BYTES = 64 << 20  # a merge needs about six times as much memory
 # the total size of merges of several tables that are done together and written into one file
-TOGETHER_BYTES = 8 << 20
-TOGETHER_MAX = 64
+SHARED_MERGE_BYTES = 8 << 20
+SHARED_MERGE_TABLES = 64
 LAST_HASH = (1 << 64) - 1
 
 
@@ -75,8 +75,8 @@ def batch_with_first(jobs: Sequence[MergeJob]) -> tuple[MergeJob, ...]:
     """The merges to do together with the first: with many tables, one at a time would never catch up."""
     found: list[MergeJob] = []
     size = 0
-    for job in jobs[:TOGETHER_MAX]:
-        if len(job.units) > 1 or size + job.bytes > TOGETHER_BYTES:
+    for job in jobs[:SHARED_MERGE_TABLES]:
+        if len(job.units) > 1 or size + job.bytes > SHARED_MERGE_BYTES:
             break
         size += job.bytes
         found.append(job)

@@ -33,7 +33,7 @@ def numbered(columns: Sequence[pa.Array]) -> tuple[Hashes, pa.Array, Ints] | Non
     (column,) = columns
     ends = pc.min_max(column)
     low, size = ends["min"].as_py(), ends["max"].as_py() - ends["min"].as_py() + 1
-    if size > tuning.DENSE_PLACES_PER_ROW * len(column):
+    if size > tuning.DENSE_SLOTS_PER_ROW * len(column):
         return None
     places = column.cast(pa.int64()).to_numpy()
     if low:

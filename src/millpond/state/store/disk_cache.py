@@ -25,7 +25,7 @@ import pyarrow as pa
 import xxhash
 
 from millpond.errors import InvalidError
-from millpond.state.store.local_store import map_file, sync, write_pieces
+from millpond.state.store.local_store import map_file, sync, write_buffers
 from millpond.state.store.store import (
     Data,
     Names,
@@ -33,8 +33,8 @@ from millpond.state.store.store import (
     Store,
     StoreError,
     Streaming,
+    buffers_of,
     check_name,
-    pieces_of,
     with_options,
 )
 
@@ -95,7 +95,7 @@ class DiskCache:
         return with_options(self._store.uri, options)
 
     def put_new(self, name: str, data: Data) -> Put:
-        pieces = pieces_of(data)
+        pieces = buffers_of(data)
         outcome = self._store.put_new(name, pieces)
         if outcome is Put.WON and name.startswith(self._through):
             self._keep(name, pieces)
@@ -155,7 +155,7 @@ class DiskCache:
         if isinstance(self._store, Streaming):
             kept = self._keep(name, self._store.chunks(name))
         else:
-            kept = self._keep(name, pieces_of(self._store.map(name)))
+            kept = self._keep(name, buffers_of(self._store.map(name)))
         return self._store.map(name) if kept is None else kept
 
     def _keep(self, name: str, pieces: Iterable[memoryview]) -> pa.Buffer | None:
@@ -197,7 +197,7 @@ class DiskCache:
         fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
             for piece in pieces:
-                write_pieces(fd, [piece])
+                write_buffers(fd, [piece])
             if self._sync_copies:
                 sync(fd)
         finally:

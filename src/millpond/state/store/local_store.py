@@ -29,14 +29,14 @@ from millpond.state.store.store import (
     PutUnknownError,
     ReadOnlyError,
     StoreError,
+    buffers_of,
     check_name,
     check_prefix,
     missing,
-    pieces_of,
 )
 
 STALE_S = 24 * 60 * 60
-_PIECES_MAX = 1024  # IOV_MAX on Linux and macOS
+_BUFFERS_MAX = 1024  # IOV_MAX on Linux and macOS
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _NOT_THERE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _SHARED, _PRIVATE = 0o777, 0o700  # modes of new folders: according to the umask, and for the owner only
@@ -66,7 +66,7 @@ class LocalStore:
 
     def put_new(self, name: str, data: Data) -> Put:
         target = self._root / check_name(name)
-        pieces = pieces_of(data)
+        pieces = buffers_of(data)
         temp = self._tmp / f"{os.getpid()}-{secrets.token_hex(8)}"
         linked = False
         try:
@@ -145,7 +145,7 @@ class LocalStore:
     def _write(self, temp: Path, pieces: Sequence[memoryview]) -> None:
         fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
-            write_pieces(fd, pieces)
+            write_buffers(fd, pieces)
             if self._durable:
                 sync(fd)
         finally:
@@ -204,12 +204,12 @@ class LocalStore:
         return StoreError(f"cannot write {name}", detail=str(error))
 
 
-def write_pieces(fd: int, pieces: Sequence[memoryview]) -> None:
+def write_buffers(fd: int, pieces: Sequence[memoryview]) -> None:
     """Write all buffers without joining them; a short write is continued where it stopped."""
     rest = list(pieces)
     first = 0
     while first < len(rest):
-        written = os.writev(fd, rest[first : first + _PIECES_MAX])
+        written = os.writev(fd, rest[first : first + _BUFFERS_MAX])
         while first < len(rest) and written >= rest[first].nbytes:
             written -= rest[first].nbytes
             first += 1

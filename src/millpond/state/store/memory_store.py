@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 import pyarrow as pa
 
 from millpond.errors import InvalidError
-from millpond.state.store.store import Data, Names, Put, check_name, check_prefix, missing, pieces_of
+from millpond.state.store.store import Data, Names, Put, buffers_of, check_name, check_prefix, missing
 
 _open: WeakValueDictionary[str, MemoryStore] = WeakValueDictionary()
 _open_lock = threading.Lock()
@@ -46,7 +46,7 @@ class MemoryStore:
 
     def put_new(self, name: str, data: Data) -> Put:
         check_name(name)
-        whole = b"".join(pieces_of(data))
+        whole = b"".join(buffers_of(data))
         with self._lock:
             if name in self._files:
                 return Put.LOST

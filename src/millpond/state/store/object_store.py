@@ -28,11 +28,11 @@ from millpond.state.store.store import (
     PutUnknownError,
     ReadOnlyError,
     StoreError,
+    buffers_of,
     check_name,
     check_prefix,
     flag,
     missing,
-    pieces_of,
     with_options,
 )
 
@@ -107,7 +107,7 @@ class ObjectStore:
         self._require_credentials()
         check_name(name)
         try:
-            obstore.put(self._writer, name, pieces_of(data), mode="create", use_multipart=False)
+            obstore.put(self._writer, name, buffers_of(data), mode="create", use_multipart=False)
         except raised.AlreadyExistsError as error:
             # S3 returns the same status (409) when two puts run concurrently and neither has finished,
             # so LOST requires that the other object exists.

@@ -11,7 +11,7 @@ import threading
 import pyarrow as pa
 
 from millpond.errors import InternalError
-from millpond.state.store.store import Data, Names, Put, Store, check_name, check_prefix, pieces_of
+from millpond.state.store.store import Data, Names, Put, Store, buffers_of, check_name, check_prefix
 
 
 class OverlayStore:
@@ -33,7 +33,7 @@ class OverlayStore:
         return self._below.uri
 
     def put_new(self, name: str, data: Data) -> Put:
-        whole = b"".join(pieces_of(data))
+        whole = b"".join(buffers_of(data))
         with self._lock:
             if check_name(name) in self._files or self._below.size(name) is not None:
                 return Put.LOST

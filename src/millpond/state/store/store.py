@@ -94,10 +94,10 @@ class Streaming(Protocol):
         """The bytes, in order; the length is checked at the end."""
 
 
-def pieces_of(data: Data) -> list[memoryview]:
+def buffers_of(data: Data) -> list[memoryview]:
     """The data as flat byte views, without copies and without empty ones.
 
-    >>> [bytes(p) for p in pieces_of([b"ab", b"", pa.py_buffer(b"c")])]
+    >>> [bytes(p) for p in buffers_of([b"ab", b"", pa.py_buffer(b"c")])]
     [b'ab', b'c']
     """
     parts: Sequence[Chunk] = (data,) if isinstance(data, bytes | memoryview | pa.Buffer) else data

@@ -12,7 +12,7 @@ from millpond.state.manifest.manifest import RunId, run_id
 from millpond.state.retention import is_log
 from millpond.state.runs.run_ref import RunRef
 
-Place = tuple[str, int | None]  # table, bucket
+TableBucket = tuple[str, int | None]  # table, bucket
 
 
 class LiveRuns:
@@ -24,11 +24,11 @@ class LiveRuns:
 
     def __init__(self, refs: Iterable[RunRef] = ()) -> None:
         self._refs: dict[RunId, RunRef] = {}
-        self._places: dict[str, dict[int | None, dict[RunId, RunRef]]] = {}
+        self._buckets: dict[str, dict[int | None, dict[RunId, RunRef]]] = {}
         self._heaps: dict[
             str, list[int]
         ] = {}  # heaps of buckets by time, of tables whose `earliest` was called
-        self.touched: set[Place] = set()  # since the caller last cleared it
+        self.touched: set[TableBucket] = set()  # since the caller last cleared it
         self.waiting = 0  # rows in buckets that a watermark can close
         self.change(refs, ())
 
@@ -44,18 +44,18 @@ class LiveRuns:
     def values(self) -> Iterable[RunRef]:
         return self._refs.values()
 
-    def at(self, place: Place) -> list[RunRef]:
-        return list(self._places.get(place[0], {}).get(place[1], {}).values())
+    def at(self, place: TableBucket) -> list[RunRef]:
+        return list(self._buckets.get(place[0], {}).get(place[1], {}).values())
 
-    def places(self) -> list[Place]:
-        return [(table, bucket) for table, buckets in self._places.items() for bucket in buckets]
+    def table_buckets(self) -> list[TableBucket]:
+        return [(table, bucket) for table, buckets in self._buckets.items() for bucket in buckets]
 
     def below(self, table: str, bucket: int) -> list[RunId]:
         """The runs of a table in buckets before this one."""
-        buckets = self._places.get(table, {})
+        buckets = self._buckets.get(table, {})
         return [i for b, runs in buckets.items() if b is not None and b < bucket for i in runs]
 
-    def over(self, drops: Mapping[str, int]) -> tuple[RunId, ...]:
+    def runs_below(self, drops: Mapping[str, int]) -> tuple[RunId, ...]:
         """The runs that are dropped if these tables drop their buckets below these."""
         return tuple(i for table, bucket in drops.items() for i in self.below(table, bucket))
 
@@ -65,7 +65,7 @@ class LiveRuns:
         Called at every poll, so it must not visit every bucket: it maintains a heap, and removes a dropped
         bucket only when it reaches the top.
         """
-        buckets = self._places.get(table, {})
+        buckets = self._buckets.get(table, {})
         heap = self._heaps.get(table)
         if heap is None or len(heap) > 2 * len(buckets) + 16:
             heap = self._heaps[table] = [b for b in buckets if b is not None]
@@ -75,7 +75,7 @@ class LiveRuns:
         return heap[0] if heap else None
 
     def rows_by_bucket(self, table: str) -> dict[int | None, int]:
-        buckets = self._places.get(table, {})
+        buckets = self._buckets.get(table, {})
         return {bucket: sum(r.rows for r in runs.values()) for bucket, runs in buckets.items()}
 
     def change(self, added: Iterable[RunRef], removed: Iterable[RunId]) -> None:
@@ -83,7 +83,7 @@ class LiveRuns:
             ref = self._refs.pop(ident, None)
             if ref is None:
                 continue
-            buckets = self._places[ref.table]
+            buckets = self._buckets[ref.table]
             if _waits(ref):
                 self.waiting -= ref.rows
             del buckets[ref.bucket][ident]
@@ -95,7 +95,7 @@ class LiveRuns:
             if _waits(ref) and ident not in self._refs:
                 self.waiting += ref.rows
             self._refs[ident] = ref
-            buckets = self._places.setdefault(ref.table, {})
+            buckets = self._buckets.setdefault(ref.table, {})
             if ref.bucket is not None and ref.bucket not in buckets and ref.table in self._heaps:
                 heapq.heappush(self._heaps[ref.table], ref.bucket)
             buckets.setdefault(ref.bucket, {})[ident] = ref

@@ -44,7 +44,7 @@ class WriteBuffer:
         """Add rows to a table, newer than all before."""
         self._waiting.setdefault(table, []).append(rows)
 
-    def over(self, table: Table) -> Table:
+    def applied_to(self, table: Table) -> Table:
         """A table as of epoch e-1 with the buffered changes."""
         runs = self._settled(table.spec)
         return table.with_runs(runs, self._files) if runs else table

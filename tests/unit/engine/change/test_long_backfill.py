@@ -143,7 +143,7 @@ class World:
             inbox.append(self.pond.store, "gc", {"keep": 1})
             runner.drain(settle=True)
         head = self.pond.head()
-        assert head.filling is None
+        assert head.backfill is None
         known = {t.name for n in self.pond.plan.nodes.values() for t in n.binding.tables} | {"_errors"}
         assert set(Listing.of(head, self.pond._worker.pages).tables()) <= known
         needed: set[str] = set()
@@ -160,7 +160,7 @@ def made(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
 
 
 def fills(world: World) -> list[Manifest]:
-    return [m for e in history.epochs(world.pond.store) if (m := world.pond.at(e).manifest).filling]
+    return [m for e in history.epochs(world.pond.store) if (m := world.pond.at(e).manifest).backfill]
 
 
 @pytest.mark.parametrize("seed", first(1, range(2)))
@@ -205,7 +205,7 @@ def test_whoever_takes_over_goes_on_with_the_next_chunk(made: World, monkeypatch
         pass
 
     def crash(manifest: Manifest) -> None:
-        if manifest.filling is not None and manifest.kind == "epoch":
+        if manifest.backfill is not None and manifest.kind == "epoch":
             raise Crash
 
     made.pond.on_epoch(crash)
@@ -379,7 +379,7 @@ def test_other_sessions_go_on_and_other_changes_wait(tmp_path: Path) -> None:
     jobs = [row for row in third.run("SHOW JOBS").fetchall() if row[0] != "compaction"]
     ((job, what, state, done, total, unit, _),) = jobs
     assert (job, what, state, unit) == ("backfill", "sums", "running", "rows") and 0 <= done < total
-    assert pond.head().filling is not None and "sums" not in pond.views()
+    assert pond.head().backfill is not None and "sums" not in pond.views()
     dropping.start()
     go.set()
     creating.join(120)
@@ -398,7 +398,7 @@ def test_a_fork_of_the_middle_has_nothing_of_it(made: World, tmp_path: Path) -> 
     with opened(tmp_path / "fork") as fork:
         fork.drain()
         assert fork.views() == ["m", "old", "t"]
-        assert fork.head().filling is None
+        assert fork.head().backfill is None
         assert not [t for t in Listing.of(fork.head(), fork._worker.pages).tables() if "sums" in t]
         fork.sql("INSERT INTO t VALUES (1, 1, 1); FLUSH")
 
@@ -410,14 +410,14 @@ def test_a_pond_restored_from_a_backup_of_the_middle_completes_it(
     made.create("sums")
     found = fills(made)
     middle = found[int(which * len(found)) if which > 0 else int(which)]
-    assert middle.filling is not None
+    assert middle.backfill is not None
     made.pond.backup(tmp_path / "backup", middle.epoch, verify=True)
     made.pond.close()
     shutil.rmtree(made.path)
     millpond.restore(tmp_path / "backup", tmp_path / "restored")
     made.pond = opened(tmp_path / "restored")
     made.pond.drain()
-    assert "sums" in made.pond.views() and made.pond.head().filling is None
+    assert "sums" in made.pond.views() and made.pond.head().backfill is None
     made.insert()
     made.pond.drain()
     assert made.check() > 0
@@ -452,11 +452,11 @@ def test_what_is_looked_for_is_read_before_rows_that_would_be_shown_alone(made: 
     """Else a view that keeps rows without a partner would hold most of them, and lose them again."""
     made.often = 0.0
     made.create("outer_", "without")  # m LEFT JOIN t, and t NOT IN m: whichever is first, one is taken back
-    both = next(m.filling for m in fills(made) if m.filling is not None)
+    both = next(m.backfill for m in fills(made) if m.backfill is not None)
     assert [step for step, *_ in both.cuts] == ["m.rows", "t.rows"], "the smaller one"
     made.pond.sql("DROP MATERIALIZED VIEW outer_; DROP MATERIALIZED VIEW without")
     made.create("outer_")
-    alone = fills(made)[-1].filling
+    alone = fills(made)[-1].backfill
     assert alone is not None and [step for step, *_ in alone.cuts] == ["t.rows", "m.rows"]
     made.check()
 
@@ -470,7 +470,7 @@ def test_copies_of_old_steps_keep_state_of_their_own(made: World) -> None:
         shared.key_by("w").aggregate(n="count(*)").view("per_w")
     with pond.changing(on_progress=made.progress):
         shared.key_by("k").aggregate(n="count(*)").view("per_k")
-    names = {t for f in fills(made) if f.filling for t in f.filling.tables}
+    names = {t for f in fills(made) if f.backfill for t in f.backfill.tables}
     assert any(name.startswith("shared!again/") for name in names)
 
     def check() -> None:

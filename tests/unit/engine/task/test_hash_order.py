@@ -109,7 +109,7 @@ def test_a_mask_without_a_value_is_not_true() -> None:
     rows = pa.table({"k": [2, 1, 2, 3], "x": ["a", "b", "c", "d"]})
     order = HashOrder.of(rows, ["k"])
     assert order is not None
-    kept = order.kept(rows, pa.chunked_array([[True, None, True, False]]))
+    kept = order.selected(rows, pa.chunked_array([[True, None, True, False]]))
     assert sorted(kept.column("x").to_pylist()) == ["a", "c"]
     assert kept.column("_h").to_pylist() == [int(hashing.hash_columns([pa.array([2])], 1)[0])] * 2
 
@@ -126,7 +126,7 @@ def test_columns_keep_their_types() -> None:
     rows = pa.table(kinds)
     order = HashOrder.of(rows, ["k"])
     assert order is not None
-    kept = order.kept(rows, pa.chunked_array([[True, True], [True]]))
+    kept = order.selected(rows, pa.chunked_array([[True, True], [True]]))
     assert kept.schema.types[:-1] == rows.schema.types
     assert sorted(kept.column("_w").to_pylist()) == [-1, 1, 2]
 

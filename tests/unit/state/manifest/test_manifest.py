@@ -24,7 +24,7 @@ from millpond.state.manifest.manifest import (
     encode_page,
     epoch_of,
     fold,
-    is_kept,
+    is_retained,
     manifest_name,
     ref_from_json,
     ref_to_json,
@@ -168,10 +168,10 @@ def test_fields_that_are_not_known_are_ignored(one: Manifest) -> None:
 def test_names_and_what_is_kept(one: Manifest) -> None:
     assert manifest_name(41) == "manifests/0000000000000041"
     assert epoch_of(manifest_name(41)) == 41
-    assert is_kept(replace(one, floor=40), 40)
-    assert not is_kept(replace(one, floor=40), 39)
-    assert not is_kept(one, 42)
-    assert is_kept(replace(one, floor=40, savepoints={"s": 12}), 12)
+    assert is_retained(replace(one, floor=40), 40)
+    assert not is_retained(replace(one, floor=40), 39)
+    assert not is_retained(one, 42)
+    assert is_retained(replace(one, floor=40, savepoints={"s": 12}), 12)
 
 
 # -- rules ------------------------------------------------------------------------

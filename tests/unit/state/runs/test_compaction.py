@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from millpond.state.runs.compaction import (
     LAST_HASH,
+    SHARED_MERGE_BYTES,
+    SHARED_MERGE_TABLES,
     TIER_BYTES,
-    TOGETHER_BYTES,
-    TOGETHER_MAX,
     MergeJob,
     batch_with_first,
     by_interval,
@@ -157,8 +157,8 @@ def test_small_merges_are_done_together_up_to_a_bound() -> None:
         )
 
     small = [job(f"t{n}", 1000) for n in range(100)]
-    assert batch_with_first(small) == tuple(small[1:TOGETHER_MAX])
-    assert batch_with_first([job("large", TOGETHER_BYTES + 2), *small]) == ()
-    assert batch_with_first([small[0], job("large", TOGETHER_BYTES), small[1]]) == ()
+    assert batch_with_first(small) == tuple(small[1:SHARED_MERGE_TABLES])
+    assert batch_with_first([job("large", SHARED_MERGE_BYTES + 2), *small]) == ()
+    assert batch_with_first([small[0], job("large", SHARED_MERGE_BYTES), small[1]]) == ()
     assert batch_with_first([job("cut", 1000, units=2), *small]) == ()
     assert batch_with_first([]) == ()

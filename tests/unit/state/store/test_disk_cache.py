@@ -212,7 +212,7 @@ def fill_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
         os.write(fd, b"half")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(disk_cache, "write_pieces", full)
+    monkeypatch.setattr(disk_cache, "write_buffers", full)
 
 
 def test_a_full_disk_costs_the_copy_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

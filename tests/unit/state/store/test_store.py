@@ -23,7 +23,7 @@ import pytest
 from millpond.errors import InternalError, InvalidError, UnavailableError
 from millpond.state.store import local_store, object_store
 from millpond.state.store.disk_cache import DiskCache
-from millpond.state.store.local_store import LocalStore, write_pieces
+from millpond.state.store.local_store import LocalStore, write_buffers
 from millpond.state.store.memory_store import MemoryStore
 from millpond.state.store.object_store import ObjectStore
 from millpond.state.store.store import (
@@ -33,8 +33,8 @@ from millpond.state.store.store import (
     PutUnknownError,
     Store,
     StoreError,
+    buffers_of,
     open_store,
-    pieces_of,
     prove_put_new,
 )
 
@@ -292,7 +292,7 @@ def test_a_short_write_is_continued(tmp_path: Path, limit: int, monkeypatch: pyt
     data = [bytes([65 + i]) * i for i in range(20)]
     monkeypatch.setattr(os, "writev", short)
     with open(tmp_path / "f", "wb") as file:
-        write_pieces(file.fileno(), pieces_of(data))
+        write_buffers(file.fileno(), buffers_of(data))
     assert (tmp_path / "f").read_bytes() == b"".join(data)
 
 

@@ -53,7 +53,7 @@ def test_sums_are_as_if_written_at_once(seed: int) -> None:
         for k, v, w in change:
             model[k, v] = model.get((k, v), 0) + w
         if rng.random() < 0.5:
-            assert held(fresh.over(table)) == {row: w for row, w in model.items() if w}
+            assert held(fresh.applied_to(table)) == {row: w for row, w in model.items() if w}
     merged = fresh.merged("s/t")
     assert merged is not None
     summed = {(r["k"], r["v"]): r["_w"] for r in merged.to_pylist()}
@@ -67,10 +67,10 @@ def test_the_newest_is_seen_and_ends_are_kept() -> None:
     table = before(of, [(1, 10, 1), (2, 20, 1)])
     fresh = WriteBuffer({"s/t": of})
     fresh.add("s/t", rows([(1, 11, 1), (3, 30, 1)]))
-    assert held(fresh.over(table)) == {(1, 11): 1, (2, 20): 1, (3, 30): 1}
+    assert held(fresh.applied_to(table)) == {(1, 11): 1, (2, 20): 1, (3, 30): 1}
     fresh.add("s/t", rows([(1, 11, 0), (3, 31, 1)]))
-    assert held(fresh.over(table)) == {(2, 20): 1, (3, 31): 1}
-    found = fresh.over(table).lookup(KeySet.of(pa.table({"k": pa.array([1, 3])}), ["k"])).table
+    assert held(fresh.applied_to(table)) == {(2, 20): 1, (3, 31): 1}
+    found = fresh.applied_to(table).lookup(KeySet.of(pa.table({"k": pa.array([1, 3])}), ["k"])).table
     assert found.select(["k", "v"]).to_pylist() == [{"k": 3, "v": 31}]
     merged = fresh.merged("s/t")
     assert merged is not None
@@ -83,5 +83,5 @@ def test_many_changes_are_few_runs() -> None:
     fresh = WriteBuffer({"s/t": of})
     for n in range(200):
         fresh.add("s/t", rows([(n, n, 1)]))
-        assert len(fresh.over(table).runs) <= 10
-    assert held(fresh.over(table)) == {(n, n): 1 for n in range(200)}
+        assert len(fresh.applied_to(table).runs) <= 10
+    assert held(fresh.applied_to(table)) == {(n, n): 1 for n in range(200)}

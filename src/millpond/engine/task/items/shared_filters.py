@@ -16,7 +16,7 @@ import pyarrow as pa
 from millpond.engine.task.failing_step import naming_step
 from millpond.engine.task.hash_order import HashOrder, true_in
 from millpond.engine.task.items.apply import Apply
-from millpond.engine.task.partitioning import kept
+from millpond.engine.task.partitioning import selected
 from millpond.engine.task.picked_rows import Picked
 from millpond.kernels.expression_kernel import masks
 from millpond.operators.operator import StepResult
@@ -71,7 +71,7 @@ class SharedFilters:
     ) -> None:
         node = task.plan.nodes[step]
         asked = task.asked(node, 0, rows)
-        result = StepResult(kept(asked, mask) if order is None else order.kept(asked, mask))
+        result = StepResult(selected(asked, mask) if order is None else order.selected(asked, mask))
         task.check(node, result)
         task.finish(node, result, "shared_filters" if order is None else "hash_order")
 
@@ -114,5 +114,5 @@ def _positions(rows: pa.Table, mask: pa.ChunkedArray, order: HashOrder | None) -
     names = {name: name for name in rows.column_names}
     if order is None:
         return Picked(rows, np.flatnonzero(true_in(mask)), names, None)
-    places, hashes = order.places(mask)
+    places, hashes = order.positions(mask)
     return Picked(rows, places, names, hashes)

@@ -96,7 +96,7 @@ def _in_panes(low: Lowering, source: Relation, node: Json) -> Relation:
     if len(node.get("grouping_sets") or []) > 1 or node.get("grouping_functions"):
         raise NotSupported(
             f"{low.emission.clause} cannot be followed by several grouping sets",
-            at=low.place_of("group"),
+            at=low.position_of("group"),
             hint="write a view for each of them",
         )
     read = {n for call in node["expressions"] for n in _read_by(call)}

@@ -13,10 +13,10 @@ from millpond.sql.lowering.expressions import StepColumn, comparison, render
 from millpond.sql.lowering.lowering import Lowering
 from millpond.sql.lowering.relation import Relation, fresh_names
 from millpond.sql.lowering.rules import join
-from millpond.sql.refusal import NotSupported, place_of
+from millpond.sql.refusal import NotSupported, position_of
 from millpond.sql.text.as_of_now import MARK
 
-Place = tuple[int, int]  # (first byte, length in bytes)
+TextRange = tuple[int, int]  # (first byte, length in bytes)
 
 
 def is_marked(node: Json) -> bool:
@@ -47,23 +47,23 @@ def opened(low: Lowering, node: Json) -> None:
 def check(low: Lowering, node: Json) -> None:
     """Refuse a table as of now that is not read by such a join."""
     if has_mark(node) and id(node) not in low.as_of_now:
-        refuse(_place_of_mark(low, node))
+        refuse(_position_of_mark(low, node))
 
 
-def place(low: Lowering, node: Json) -> Place | None:
+def position(low: Lowering, node: Json) -> TextRange | None:
     """Return the position of a marked node's mark in the text."""
     while node["type"] == "LOGICAL_FILTER":
         node = node["children"][0]
-    return _place_of_mark(low, node["children"][0])
+    return _position_of_mark(low, node["children"][0])
 
 
-def _place_of_mark(low: Lowering, node: Json) -> Place | None:
-    if low.place_of(MARK) is None:  # the mark is in the text of a view: its position refers to that text
+def _position_of_mark(low: Lowering, node: Json) -> TextRange | None:
+    if low.position_of(MARK) is None:  # the mark is in the text of a view: its position refers to that text
         return None
-    return next(place_of(e) for e in node["expressions"] if e.get("alias") == MARK)
+    return next(position_of(e) for e in node["expressions"] if e.get("alias") == MARK)
 
 
-def refuse(at: Place | None) -> NoReturn:
+def refuse(at: TextRange | None) -> NoReturn:
     raise NotSupported(
         "FOR SYSTEM_TIME AS OF PROCTIME() is for the right side of JOIN and LEFT JOIN",
         at=at,

@@ -238,7 +238,7 @@ def _joined(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:
         wanted = frozenset(range(total))
     groups: list[_Group] = []
     by_row: list[_Group] = []  # tables as of now: joined last
-    marks: list[as_of_now.Place | None] = []  # the position of each one's clause in the text
+    marks: list[as_of_now.TextRange | None] = []  # the position of each one's clause in the text
     used: set[int] = set()
     read = wanted | {r for c in asked for r in references(c)}
     any_marked = any(as_of_now.is_marked(leaf) for leaf, _, _ in leaves)
@@ -251,7 +251,7 @@ def _joined(low: Lowering, node: Json, conditions: Sequence[Json]) -> Relation:
         used |= set(below)
         if marked:
             as_of_now.opened(low, leaf)
-            marks.append(as_of_now.place(low, leaf))
+            marks.append(as_of_now.position(low, leaf))
         else:
             # A row that meets a table as of now is recognized by all its columns when it is retracted.
             low.need(leaf, set(range(width)) if any_marked else {n - first for n in read & own})

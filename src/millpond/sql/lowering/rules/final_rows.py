@@ -80,4 +80,4 @@ def _not_negative(low: Lowering, node: Json) -> bool:
 
 
 def _refuse(low: Lowering, why: str) -> NoReturn:
-    raise NotSupported(f"with EMIT ON WINDOW CLOSE {why}", at=low.place_of("over"), hint=_HINT)
+    raise NotSupported(f"with EMIT ON WINDOW CLOSE {why}", at=low.position_of("over"), hint=_HINT)

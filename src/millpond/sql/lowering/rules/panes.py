@@ -259,4 +259,4 @@ def _direct(plan: Plan, step: str) -> AssignWindows | None:
 
 
 def _refuse(low: Lowering, why: str, word: str) -> NoReturn:
-    raise NotSupported(f"{low.emission.clause} {why}", at=low.place_of(word), hint=_HINT)
+    raise NotSupported(f"{low.emission.clause} {why}", at=low.position_of(word), hint=_HINT)

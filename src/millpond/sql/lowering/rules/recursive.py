@@ -22,7 +22,7 @@ def lower(low: Lowering, node: Json) -> Relation:
         return _lower(low, node)
     except NotSupported as refused:
         if refused.at is None:
-            refused.at = low.place_of("RECURSIVE")
+            refused.at = low.position_of("RECURSIVE")
         raise
 
 

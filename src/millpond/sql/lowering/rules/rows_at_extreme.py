@@ -25,7 +25,7 @@ from millpond.sql.binding.types import Json, quoted
 from millpond.sql.lowering.expressions import type_of
 from millpond.sql.lowering.lowering import Lowering
 from millpond.sql.lowering.relation import Relation, fresh_names
-from millpond.sql.lowering.time_bounds import hold_by
+from millpond.sql.lowering.time_bounds import hold_windows_of
 
 Pair = tuple[Json, Json, str]  # left expression, right expression, comparison
 
@@ -86,7 +86,7 @@ def _best(
     rows = low.exact(rows)  # a ranking stores complete rows
     found = low.add(ranking, (rows.step,), "leading", early=operator.closes is not None)
     if operator.closes is not None:  # rows that led only while the window was open are not shown
-        found = hold_by(low, found, key)
+        found = hold_windows_of(low, found, key)
     given = " AND ".join(f"{quoted(name)} IS NOT NULL" for name in (*key, by))
     return Relation(low.add(Filter(given), (found,), "given"), rows.columns)
 

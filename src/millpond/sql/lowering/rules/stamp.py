@@ -9,7 +9,7 @@ from millpond.sql.binding.types import Json
 from millpond.sql.lowering.expressions import StepColumn, children, is_stamp, reads_stamp, with_stamp
 from millpond.sql.lowering.lowering import Lowering
 from millpond.sql.lowering.relation import Relation, fresh_names
-from millpond.sql.refusal import NotSupported, place_of
+from millpond.sql.refusal import NotSupported, position_of
 
 TYPE = "TIMESTAMP WITH TIME ZONE"
 
@@ -19,7 +19,7 @@ def lower(low: Lowering, source: Relation, name: str, at: Json | None = None) ->
     if not low.shape(source).append_only:
         raise NotSupported(
             "rows that can be changed or deleted have no one time at which they came",
-            at=None if at is None else place_of(at),
+            at=None if at is None else position_of(at),
             hint="use proctime() over sources and APPEND ONLY tables, or put DEFAULT now() into the table",
         )
     step = low.stamps.get((source.step, name))

@@ -133,7 +133,7 @@ def _assigner(low: Lowering, kind: str, marks: Mapping[str, Json]) -> WindowAssi
     if size % slide:
         raise NotSupported(
             "the size of CUMULATE must be a multiple of its step",
-            at=low.place_of(kind),
+            at=low.position_of(kind),
             hint="write the step, then the size: INTERVAL '1 hour', INTERVAL '1 day'",
         )
     return Cumulating(slide, size, offset)
@@ -201,7 +201,7 @@ def _unit(low: Lowering, node: Json) -> CalendarUnit:
     if unit is None:
         raise NotSupported(
             f"CALENDAR has no unit {found!r}",
-            at=low.place_of("calendar"),
+            at=low.position_of("calendar"),
             hint=f"units are {', '.join(get_args(CalendarUnit))}",
         )
     return cast(CalendarUnit, unit)
@@ -214,7 +214,7 @@ def _zone(low: Lowering, node: Json) -> str:
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise NotSupported(
             f"no time zone {found!r}",
-            at=low.place_of("calendar"),
+            at=low.position_of("calendar"),
             hint="write a name of the IANA database, such as 'Europe/Berlin'",
         ) from error
     return found
@@ -222,7 +222,7 @@ def _zone(low: Lowering, node: Json) -> str:
 
 def _text(low: Lowering, node: Json, what: str, hint: str) -> str:
     if list(references(node)) or type_of(node) != "VARCHAR":
-        raise NotSupported(f"{what} must be a constant text", at=low.place_of("calendar"), hint=hint)
+        raise NotSupported(f"{what} must be a constant text", at=low.position_of("calendar"), hint=hint)
     (found,) = low.binder.constant(f"select {render(node, ())}").columns[0].to_pylist()
     return str(found)
 
@@ -242,7 +242,7 @@ def _refuse_endless(low: Lowering, kind: str, time: str, plain: bool) -> NoRetur
         hint = "take the column that WATERMARK FOR names as it is, for the time of the window"
     raise NotSupported(
         f"{low.emission.clause} {NEEDS_WATERMARK}, and {shown} never end",
-        at=low.place_of(kind),
+        at=low.position_of(kind),
         hint=f"{hint}; or read them from a MATERIALIZED VIEW, which shows windows before their end",
     )
 
