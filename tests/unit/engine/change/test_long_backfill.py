@@ -29,6 +29,7 @@ from millpond.state.manifest.garbage import files_of
 from millpond.state.manifest.listing import Listing
 from millpond.state.manifest.manifest import Manifest
 from tests.sampling import first
+from tests.waiting import until
 
 TABLES = """
 CREATE TABLE t (id int PRIMARY KEY, k int, x int);
@@ -393,7 +394,8 @@ def test_other_sessions_go_on_and_other_changes_wait(tmp_path: Path) -> None:
     creating.join(120)
     dropping.join(120)
     assert failed == []
-    assert pond.views() == ["m", "sums", "t"]
+    # The thread behind start() takes the plan of a commit a moment after it.
+    until(lambda: pond.views() == ["m", "sums", "t"])
     pond.close()
 
 
