@@ -21,7 +21,7 @@ from millpond import delta as deltas
 from millpond.delta import WEIGHT
 from millpond.errors import InvalidError
 from millpond.identity import one_chunk
-from millpond.kernels.bounds import Bound, among, kept_by
+from millpond.kernels.bounds import Bound, among, bucketed_by
 from millpond.operators.insertions import net_change
 from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult, by_key
 from millpond.operators.traits import DependsOnArrival, ExpiresBehindBound
@@ -60,7 +60,7 @@ class LookupMemory(ExpiresBehindBound, DependsOnArrival):
         arrived = pa.field(ARRIVED, pa.int64())
         some = dict.fromkeys((*self.key, *((self.expires.column,) if self.expires is not None else ())))
         known = pa.schema([*(schema.field(name) for name in some), arrived])
-        kept = kept_by(self.expires)
+        kept = bucketed_by(self.expires)
         arrivals = TableSpec(f"{step}/arrivals", known, self.key, rule="weights", **kept)
         rows = TableSpec(f"{step}/joined", pa.schema([*schema, arrived]), self.key, rule="weights", **kept)
         timed = left.time in schema.names
