@@ -175,7 +175,7 @@ class Streams:
             if not used <= self.bounds.keys():
                 return THEIRS[m[1]].format(m[2], "false")
             least = min(self.bounds[s] for s in used)
-            sign = "<" if m[1] in "SDR" else "<="
+            sign = "<" if m[1] in "SR" else "<="
             return THEIRS[m[1]].format(m[2], f"window_end {sign} TIMESTAMP '{least}'")
 
         return WINDOW.sub(written, query)
