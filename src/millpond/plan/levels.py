@@ -2,21 +2,22 @@
 
 A node that needs its input partitioned by a key puts an exchange (a shuffle) on that edge, unless the rows
 are already partitioned that way.
-The level of a node is the number of exchanges on the longest path to it.
+The level of a node is the number of exchanges on the longest path to it; it is also behind the watermarks
+that the node hears.
 A task of level k runs every node of that level, for all views, for its range of key hashes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from millpond.delta import ORIGIN
 from millpond.operators.operator import HERE, Placement
-from millpond.operators.traits import PreparesInput
+from millpond.operators.traits import FiresByTime, PreparesInput
 from millpond.plan.local_lookup import NO_LOCAL_LOOKUPS, LocalLookups
-from millpond.plan.nodes import Node, Plan
+from millpond.plan.nodes import Node, Plan, upstream
 from millpond.plan.prune import needs
 from millpond.plan.watermark_steps import WatermarkSteps, watermark_steps
 
@@ -73,20 +74,16 @@ def placements(node: Node, local_lookups: LocalLookups) -> tuple[Placement, ...]
 
 
 def cut(plan: Plan, full_rows: bool = False, local_lookups: LocalLookups = NO_LOCAL_LOOKUPS) -> Levels:
-    level_of: dict[str, int] = {}
+    marks = watermark_steps(plan)
+    level_of = _levels(plan, local_lookups, marks)
     local: dict[tuple[str, int], bool] = {}
     for node in plan.topological():
-        level = 0
-        placed = list(zip(node.inputs, placements(node, local_lookups), strict=True))
-        if node.step in local_lookups.lookups:  # of its right side nothing comes that is not there
-            local[(node.step, 1)] = True
-            del placed[1]
-        for source, placement in placed:
-            placed_already = _is_placed(plan, source, placement)
-            level = max(level, level_of[source] + (0 if placed_already else 1))
-        level_of[node.step] = level
-        for index, (source, placement) in enumerate(placed):
-            local[(node.step, index)] = _is_placed(plan, source, placement) and level_of[source] == level
+        for index, placement in enumerate(placements(node, local_lookups)):
+            source = node.inputs[index]
+            same = level_of[source] == level_of[node.step]
+            # Of the right side of a local lookup nothing comes that is not there.
+            known = index == 1 and node.step in local_lookups.lookups
+            local[(node.step, index)] = known or (same and _is_placed(plan, source, placement))
 
     asked = needs(plan, full_rows)
     needed = asked.columns
@@ -138,8 +135,47 @@ def cut(plan: Plan, full_rows: bool = False, local_lookups: LocalLookups = NO_LO
         asked.inputs,
         asked.full_rows_for,
         local_lookups,
-        watermark_steps(plan),
+        marks,
     )
+
+
+def _levels(plan: Plan, local_lookups: LocalLookups, marks: WatermarkSteps) -> dict[str, int]:
+    """The level of each step: behind its exchanges, and behind the watermarks that it waits for.
+
+    Tasks hear what earlier levels observed.  While a watermark is idle it follows others, which may be set
+    in later levels than the windows that it closes; these would close an epoch late (law 1).
+    """
+    found = first = _behind_exchanges(plan, local_lookups, {})
+    waits = [
+        (node.step, mark)
+        for node in plan.nodes.values()
+        if isinstance(node.operator, FiresByTime)
+        for mark in marks.heard_by.get(node.step, ())
+    ]
+    least: dict[str, int] = {}
+    for _ in range(len(marks.steps) + 1):
+        early = [(step, mark) for step, mark in waits if found[step] <= found[mark]]
+        early = [(step, mark) for step, mark in early if step not in upstream(plan, [mark])]
+        if not early:
+            return found
+        for step, mark in early:
+            least[step] = max(least.get(step, 0), found[mark] + 1)
+        found = _behind_exchanges(plan, local_lookups, least)
+    return first  # steps that wait for each other hear each other in the next epoch
+
+
+def _behind_exchanges(plan: Plan, local_lookups: LocalLookups, least: Mapping[str, int]) -> dict[str, int]:
+    """The number of exchanges on the longest path to each step, and at least so many."""
+    found: dict[str, int] = {}
+    for node in plan.topological():
+        level = least.get(node.step, 0)
+        placed = list(zip(node.inputs, placements(node, local_lookups), strict=True))
+        if node.step in local_lookups.lookups:
+            del placed[1]
+        for source, placement in placed:
+            level = max(level, found[source] + (0 if _is_placed(plan, source, placement) else 1))
+        found[node.step] = level
+    return found
 
 
 def _carried(columns: tuple[str, ...], reads: Sequence[frozenset[str]]) -> tuple[str, ...]:

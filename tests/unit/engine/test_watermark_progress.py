@@ -126,6 +126,25 @@ def test_windows_of_an_idle_source_close_when_another_one_moves_its_watermark(tm
         assert pond.read("deeper").to_pylist() == [{"n": 1, "windows": 1}]
 
 
+def test_windows_hear_a_watermark_that_is_set_in_a_later_level(tmp_path: Path) -> None:
+    """The watermark of an idle source follows one that is set behind an exchange."""
+    one, two, clock = MemorySource(SCHEMA), MemorySource(SCHEMA), ManualClock(0)
+    with opened(tmp_path, clock, parallelism=2) as pond:
+        first = pond.stream("one", one, event_time="at", delay="0s", idle="30s")
+        second = pond.stream("two", two, event_time="at", delay="0s").tumble("1s").key_by("window_end")
+        seconds = second.aggregate(on_close=True, v="count(*)").select(at="window_end", v="v")
+        first.union(seconds.watermark("at", "0s", idle="30s", id="behind")).view("all")
+        windows(first)
+        one.push(rows(5))
+        two.push(rows(5, 7))
+        pond.drain()
+        clock.advance(30 * SECOND)
+        two.push(rows(60, 70))
+        pond.drain()
+        assert (bound(pond, "one.watermark"), closed(pond)) == (61, [1])
+        assert pond.replay(pond.head().epoch).same
+
+
 def test_an_idle_source_of_a_union_before_the_watermark(tmp_path: Path) -> None:
     one, two, clock = MemorySource(SCHEMA), MemorySource(SCHEMA), ManualClock(0)
     with opened(tmp_path, clock) as pond:
