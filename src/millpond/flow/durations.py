@@ -10,6 +10,7 @@ from millpond.kernels.watermark_strategies import Bounded, Custom, Percentile, S
 
 Duration = datetime.timedelta | int | float | str
 
+YEARS_MAX = 10_000
 _UNITS = {"us": 1, "ms": 1000, "s": 10**6, "m": 60 * 10**6, "h": 3600 * 10**6, "d": 86400 * 10**6}
 
 
@@ -29,6 +30,13 @@ def microseconds(duration: Duration) -> int:
     >>> microseconds("10s"), microseconds(0.5), microseconds(datetime.timedelta(minutes=1))
     (10000000, 500000, 60000000)
     """
+    found = _microseconds(duration)
+    if abs(found) > YEARS_MAX * 366 * 86_400_000_000:
+        raise InvalidError(f"a duration is at most {YEARS_MAX:,} years", detail=f"got {duration!r}"[:200])
+    return found
+
+
+def _microseconds(duration: Duration) -> int:
     if isinstance(duration, datetime.timedelta):
         return duration // datetime.timedelta(microseconds=1)
     if isinstance(duration, str):

@@ -10,12 +10,15 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from millpond.errors import InvalidError
 from millpond.kernels.python_rows import Row, python_rows
-from millpond.kernels.user_code import error_text, is_row_fault
+from millpond.kernels.user_code import TooLong, error_text, is_row_fault
+from millpond.kernels.watchdog import limited
 from millpond.kernels.window_assigners import Assigned, Ints, WindowAssigner
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 Instants = tuple[datetime.datetime, datetime.datetime]
+CALL_SECONDS_MAX = 60  # of a user's function, for one row
 WINDOWS_PER_ROW_MAX = 10_000
 
 
@@ -32,6 +35,10 @@ class CustomWindows(WindowAssigner):
     reads: ClassVar[tuple[str, ...] | None] = None
 
     @property
+    def leaves_gaps(self) -> bool:
+        return True
+
+    @property
     def merges(self) -> bool:
         return self.merge is not None
 
@@ -40,19 +47,34 @@ class CustomWindows(WindowAssigner):
         starts: list[int] = []
         ends: list[int] = []
         failed: dict[int, str] = {}
-        for number, one in enumerate(python_rows(rows)):
-            try:
-                found = [window_us(window) for window in _few(self.function(one))]
-            except BaseException as error:
-                if not is_row_fault(error):
-                    raise
-                failed[number] = error_text(error, self.function)
-                continue
-            row += [number] * len(found)
-            starts += [start for start, _ in found]
-            ends += [end for _, end in found]
+        count = _Calls()
+        with limited(count, int(CALL_SECONDS_MAX * 1_000_000), "a function that assigns windows"):
+            for number, one in enumerate(python_rows(rows)):
+                count.calls += 1
+                try:
+                    found = [window_us(window) for window in _few(self.function(one))]
+                except TooLong:  # not a fault of the row: another machine may be faster (law 3)
+                    raise InvalidError(
+                        f"the function of custom windows has not returned within {CALL_SECONDS_MAX} s",
+                        detail=f"it was called with {one!r}"[:200],
+                        hint="let it return at most a few windows, and wait for nothing",
+                    ) from None
+                except BaseException as error:
+                    if not is_row_fault(error):
+                        raise
+                    failed[number] = error_text(error, self.function)
+                    continue
+                row += [number] * len(found)
+                starts += [start for start, _ in found]
+                ends += [end for _, end in found]
         columns = [np.array(values, np.int64) for values in (row, starts, ends)]
         return Assigned(columns[0], columns[1], columns[2], failed)
+
+
+class _Calls:
+    """How many times a user's function was called."""
+
+    calls = 0
 
 
 def _few(windows: Any) -> Iterable[Any]:

@@ -19,6 +19,8 @@ from millpond.kernels.expression_kernel import error_rows
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
+FIRST_US = -62135596800_000_000  # the year 1
+LAST_US = 253402300799_999_999  # the end of the year 9999
 LIMIT_US = 2**61  # about 73,000 years before and after 1970
 
 _TO_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
@@ -73,3 +75,19 @@ def without_time(delta: pa.Table, usable: Bools, column: str) -> tuple[pa.Table,
     empty = one_chunk(bad.column(column)).is_null().to_pylist()
     reasons = [f"time column {column!r} is {'NULL' if null else 'out of range'}" for null in empty]
     return delta.filter(pa.array(usable)), error_rows(bad, reasons)
+
+
+def beyond_calendar(column: str) -> str:
+    """The reason of an error row whose window no calendar has."""
+    return f"its window is not within the years 1 to 9999 (time column {column!r})"
+
+
+def without_distant(
+    delta: pa.Table, at: Ints, start: Ints, end: Ints, column: str
+) -> tuple[pa.Table, Bools | None, pa.Table | None]:
+    """The rows whose window is in the calendar, which those are if not all, and errors for the others."""
+    if not len(at) or (start.min() >= FIRST_US and end.max() <= LAST_US):
+        return delta, None, None
+    near = (start >= FIRST_US) & (end <= LAST_US)
+    bad = delta.filter(pa.array(~near))
+    return delta.filter(pa.array(near)), near, error_rows(bad, [beyond_calendar(column)] * bad.num_rows)

@@ -19,11 +19,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millpond.identity import one_chunk
+from millpond.kernels.event_time import FIRST_US, LAST_US
 
 Ints = npt.NDArray[np.int64]
-
-FIRST_US = -62135596800_000_000  # the year 1
-LAST_US = 253402300799_999_999  # the end of the year 9999
 
 
 @dataclass(frozen=True)
@@ -48,6 +46,11 @@ class WindowAssigner(ABC):
     @property
     def merges(self) -> bool:
         """Are windows of a key that overlap one window?"""
+        return False
+
+    @property
+    def leaves_gaps(self) -> bool:
+        """Can a row be in no window?"""
         return False
 
     @abstractmethod
@@ -113,6 +116,10 @@ class Sliding(WindowAssigner):
         back = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
         start = last[row] - back * self.slide_us
         return Assigned(row, start, start + self.size_us)
+
+    @property
+    def leaves_gaps(self) -> bool:
+        return self.slide_us > self.size_us
 
     @property
     def span_us(self) -> int:

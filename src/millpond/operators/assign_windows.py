@@ -20,12 +20,12 @@ import pyarrow as pa
 from millpond.delta import ORIGIN
 from millpond.errors import InvalidError
 from millpond.kernels.bounds import Bound
-from millpond.kernels.event_time import check_time, micros, without_time
+from millpond.kernels.event_time import FIRST_US, LAST_US, beyond_calendar, check_time, micros, without_time
 from millpond.kernels.expression_kernel import error_rows, join_errors
-from millpond.kernels.window_assigners import FIRST_US, LAST_US, Assigned, WindowAssigner
+from millpond.kernels.window_assigners import Assigned, WindowAssigner
 from millpond.operators.operator import HERE, Binding, Context, Inputs, Shape, StepResult
 from millpond.operators.traits import AppliesByBatch, CarriesOrigin
-from millpond.operators.window import END, START
+from millpond.operators.window import END, NO_WINDOW, START
 
 
 @dataclass(frozen=True)
@@ -88,16 +88,21 @@ class AssignWindows(CarriesOrigin, AppliesByBatch):
         if pairs.failed:
             bad = delta.take(pa.array(list(pairs.failed)))
             errors = join_errors(errors, error_rows(bad, list(pairs.failed.values())))
+        counts: dict[str, int] = {}
+        if not self.late and self.windows.leaves_gaps:
+            outside = delta.num_rows - len(np.unique(pairs.row)) - len(pairs.failed)
+            counts = {NO_WINDOW: outside} if outside else {}
         beyond = (pairs.start < FIRST_US) | (pairs.end > LAST_US)
         if beyond.any():
             bad = np.unique(pairs.row[beyond])
-            told = [f"its window is not within the years 1 to 9999 (time column {self.time!r})"] * len(bad)
-            errors = join_errors(errors, error_rows(delta.take(pa.array(bad)), told))
+            told = error_rows(delta.take(pa.array(bad)), [beyond_calendar(self.time)] * len(bad))
+            errors = join_errors(errors, told)
             pairs = pairs.some(~np.isin(pairs.row, bad))
         bound = None if self.watermark is None else self.watermark.limit(ctx.watermark_before)
         over = np.zeros(len(pairs.row), np.bool_) if bound is None else pairs.end <= bound - self.after_us
         chosen = over if self.late else ~over
-        counts = {} if self.late or not over.any() else {"late": int(np.count_nonzero(over))}
+        if not self.late and over.any():
+            counts["late"] = int(np.count_nonzero(over))
         if not chosen.all():
             pairs = pairs.some(chosen)
         if taken := [n for n in self.windows.takes if n in delta.column_names]:

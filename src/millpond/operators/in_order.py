@@ -21,6 +21,7 @@ from millpond.kernels.bounds import Bound, bucketed_by
 from millpond.kernels.event_time import check_time, micros, without_time
 from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult, by_key
 from millpond.operators.traits import DependsOnArrival, FiresByTime
+from millpond.ordering import Order, sort_indices
 from millpond.state.tables.stored_schema import stored
 from millpond.state.tables.table import KeySet
 from millpond.state.tables.table_spec import TableSpec
@@ -93,7 +94,7 @@ class InOrder(FiresByTime, DependsOnArrival):
             rows = concat([rows, delta.select(names).filter(pa.array(~behind))])
             number = np.concatenate([number, of_row[~behind]])
         at, w = micros(rows.column(self.time))[0], weights(rows)
-        leaves = self._leaving(number, at, w)
+        leaves = self._leaving(number, at, _ranks(rows.select(held_spec.schema.names)), w)
         if limit is not None:
             leaves = np.where(at < limit, w, leaves)
         out = with_weights(rows, leaves).filter(pa.array(leaves > 0))
@@ -114,9 +115,12 @@ class InOrder(FiresByTime, DependsOnArrival):
             out if out.num_rows else None, tuple(changes), errors, counts={"late": count} if count else {}
         )
 
-    def _leaving(self, number: np.ndarray, at: np.ndarray, w: np.ndarray) -> np.ndarray:
-        """How many copies of each row leave because more than `slack` rows of its key are held."""
-        order = np.lexsort((at, number))
+    def _leaving(self, number: np.ndarray, at: np.ndarray, rank: np.ndarray, w: np.ndarray) -> np.ndarray:
+        """How many copies of each row leave because more than `slack` rows of its key are held.
+
+        Rows of equal time leave in the order of all their columns, however they came (law 3).
+        """
+        order = np.lexsort((rank, at, number))
         sizes = w[order]
         total = np.bincount(number, w, int(number.max(initial=-1)) + 1).astype(np.int64)
         before = np.cumsum(sizes) - sizes
@@ -125,3 +129,11 @@ class InOrder(FiresByTime, DependsOnArrival):
         leaving = np.empty(len(w), np.int64)
         leaving[order] = np.clip(total[number[order]] - self.slack - before, 0, sizes)
         return leaving
+
+
+def _ranks(rows: pa.Table) -> np.ndarray:
+    """The place of each row in the order of all columns."""
+    order = sort_indices([rows.column(n) for n in rows.column_names], [Order(n) for n in rows.column_names])
+    rank = np.empty(rows.num_rows, np.int64)
+    rank[order] = np.arange(rows.num_rows)
+    return rank

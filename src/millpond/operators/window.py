@@ -18,12 +18,14 @@ import pyarrow as pa
 
 from millpond.errors import InvalidError
 from millpond.kernels.bounds import Bound
-from millpond.kernels.event_time import LIMIT_US, Ints, check_time, micros, without_time
+from millpond.kernels.event_time import LIMIT_US, Ints, check_time, micros, without_distant, without_time
+from millpond.kernels.expression_kernel import join_errors
 from millpond.operators.operator import HERE, Binding, Context, Inputs, Shape, StepResult
 from millpond.operators.traits import AppliesByBatch, CarriesOrigin
 
 START = "window_start"
 END = "window_end"
+NO_WINDOW = "no_window"  # the count of rows that are in no window
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,9 @@ class Spread:
 
 @dataclass(frozen=True)
 class Hop(CarriesOrigin, AppliesByBatch):
-    """Windows of `size_us` microseconds that start every `slide_us`; they overlap.
+    """Windows of `size_us` microseconds that start every `slide_us`: they overlap, or leave gaps.
+
+    A row in a gap is in no window; such rows are counted.
 
     With `latest` a row is assigned only to the latest of its windows: it is cheaper to spread groups over
     the windows than single rows (`Spread`).  The size must be a multiple of the slide, so that all
@@ -88,13 +92,6 @@ class Hop(CarriesOrigin, AppliesByBatch):
         (shape,) = inputs
         _check_positive("size", self.size_us, step)
         _check_positive("slide", self.slide_us, step)
-        if self.slide_us > self.size_us:
-            raise InvalidError(
-                "windows must not leave gaps",
-                detail=f"they are {self.size_us} us long and start every {self.slide_us} us",
-                hint="make the slide at most the size; filter rows by time to leave some out",
-                step=step,
-            )
         key = None if shape.key is None else (*shape.key, START)
         return _bind(shape, self.time, key, step, self.size_us, self.slide_us, self.offset_us)
 
@@ -165,14 +162,20 @@ def _assign(
     delta, errors = without_time(delta, usable, time)
     at = at if errors is None else at[usable]
     last = _latest(at, slide, offset)
-    if slide == size or latest:
+    one = slide == size
+    count = None if one else np.maximum((size - (at - last) + slide - 1) // slide, 0)
+    first = last if count is None else last - (count - 1) * slide
+    delta, near, distant = without_distant(delta, at, first, last + size, time)
+    if near is not None:
+        last, count = last[near], None if count is None else count[near]
+        errors = join_errors(errors, distant)
+    if count is None or latest:
         return StepResult(_with_window(binding, delta, last, size), errors=errors)
-    count = (size - (at - last) + slide - 1) // slide
-    row = np.repeat(np.arange(len(at)), count)
+    outside = int(np.count_nonzero(count == 0)) if slide > size else 0
+    row = np.repeat(np.arange(len(count)), count)
     back = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
-    return StepResult(
-        _with_window(binding, delta.take(pa.array(row)), last[row] - back * slide, size), errors=errors
-    )
+    out = _with_window(binding, delta.take(pa.array(row)), last[row] - back * slide, size)
+    return StepResult(out, errors=errors, counts={NO_WINDOW: outside} if outside else {})
 
 
 def _latest(at: Ints, slide: int, offset: int) -> Ints:

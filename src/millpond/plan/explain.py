@@ -10,10 +10,13 @@ import pyarrow as pa
 
 from millpond.kernels.user_code import name_of
 from millpond.kernels.watermark_strategies import Bounded, Custom, Percentile, Slack, Strategy
+from millpond.kernels.window_assigners import Sliding
+from millpond.operators.assign_windows import AssignWindows
 from millpond.operators.flat_map import FlatMap
 from millpond.operators.iterate import Iterate
 from millpond.operators.operator import Operator
 from millpond.operators.traits import EndsState
+from millpond.operators.window import Hop
 from millpond.plan.levels import Edge, Levels, cut
 from millpond.plan.nodes import Node, Plan
 from millpond.state.manifest.snapshot import Snapshot
@@ -44,6 +47,8 @@ def explain_text(plan: Plan, levels: Levels, detached: Container[str] = ()) -> s
                     f"    each round {inner.name}: {label(inner.operator)} of {', '.join(inner.inputs)}"
                     for inner in node.operator.steps
                 ]
+            if leaves_gaps(node.operator):
+                lines.append("    note: rows between two windows are in none, and are counted as no_window")
             lines += _state_lines(node)
             lines += _watermark_lines(node, levels)
             if used[step]:
@@ -95,6 +100,12 @@ def analyze_text(plan: Plan, snapshot: Snapshot) -> str:
             facts.append(f"{sum(ways.values())} rows out by {', '.join(sorted(ways))}")
         lines.append(f"  {node.step}: {', '.join(facts)}")
     return "\n".join(lines)
+
+
+def leaves_gaps(operator: Operator) -> bool:
+    """Do windows of one size start at longer intervals?"""
+    windows = operator.windows if isinstance(operator, AssignWindows) else operator
+    return isinstance(windows, Hop | Sliding) and windows.slide_us > windows.size_us
 
 
 def _state_lines(node: Node) -> list[str]:

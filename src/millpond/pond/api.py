@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from millpond.clock import Clock, SystemClock
-from millpond.engine.change.backfill import OnProgress, Progress
+from millpond.engine.change.backfill import OnProgress
 from millpond.engine.change.bootstrap import Rows as StateRows
 from millpond.engine.change.migration import Functions
 from millpond.engine.coordinator.commands import require_parallelism
@@ -52,6 +52,7 @@ from millpond.pond.listeners import Listeners, OnEpoch
 from millpond.pond.location import backup_store, restore_stores, uri_of
 from millpond.pond.location import store_options as options_of
 from millpond.pond.program import ProgramEditor
+from millpond.pond.progress import PondProgress
 from millpond.pond.rows import Rows, held
 from millpond.pond.status import Status, status_of
 from millpond.serve.backup import Backup, OnCopy, back_up
@@ -497,13 +498,15 @@ class Pond:
         self._program.edit(lambda plan: swapped(plan, one, other))
 
     @property
-    def progress(self) -> Progress | None:
-        """The progress of the running backfill; None if there is none.
+    def progress(self) -> PondProgress:
+        """How far event time has come, as `watermarks`, and a running backfill, as `backfill`.
 
-        >>> pond.progress is None
+        >>> pond.progress.watermarks.column_names[:4]
+        ['step', 'source', 'partition', 'watermark']
+        >>> pond.progress.backfill is None
         True
         """
-        return self._listeners.progress
+        return PondProgress(self.watermarks(), self._listeners.progress)
 
     # -- running -----------------------------------------------------------------------
 

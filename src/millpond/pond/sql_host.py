@@ -126,7 +126,7 @@ class SqlHost:
         self._pond.detach_sink(name)
 
     def backfill_progress(self) -> Progress | None:
-        return self._pond.progress
+        return self._pond._listeners.progress
 
     def background_jobs(self) -> Iterator[Job]:
         runner = self._driver.runner

@@ -18,12 +18,12 @@ from millpond.delta import weights as weights_of
 from millpond.kernels.expression_kernel import error_rows, visible
 from millpond.kernels.python_rows import python_rows
 from millpond.kernels.user_code import error_text, is_row_fault
+from millpond.kernels.watchdog import limited
 from millpond.process import row_order
 from millpond.process.broadcast_handle import BroadcastHandle
 from millpond.process.context import ProcessContext
 from millpond.process.declaration import Declared
 from millpond.process.outputs import MAIN, Outputs, check_fits
-from millpond.process.watchdog import limited
 
 
 @dataclass

@@ -20,6 +20,7 @@ from millpond.delta import HASH, WEIGHT
 from millpond.identity import one_chunk
 from millpond.kernels.expression_kernel import error_rows, join_errors
 from millpond.kernels.keyed_rows import some_keys
+from millpond.kernels.watchdog import limited
 from millpond.operators.operator import Binding, Change, Context, StepResult
 from millpond.process.batch import Batch, Failure, Swift
 from millpond.process.broadcast_handle import BroadcastHandle
@@ -43,7 +44,6 @@ from millpond.process.row_order import Ordered, plain_rows
 from millpond.process.spec import sweep_name, sweep_wheel
 from millpond.process.timers import NEVER, DueTimers, Timers, open_due
 from millpond.process.value_handle import ValueHandle
-from millpond.process.watchdog import limited
 from millpond.state.tables.table import KeySet
 
 Ints = npt.NDArray[np.int64]

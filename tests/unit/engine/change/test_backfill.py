@@ -95,7 +95,7 @@ def test_weights_are_kept_and_chunks_make_no_difference(tmp_path: Path) -> None:
             assert len(rows(pond.read("different"))) == 7
             assert told[-1].rows == told[-1].total
             assert (len(told) >= 3) == (rows_max < 10)
-            assert pond.progress is None
+            assert pond.progress.backfill is None
             # One run a row: what a subscriber is told is what the view holds.
             (first,) = [d for d in pond.changes("n", pond.epoch - 1)]
             assert rows(first.table) == [(*row, 1) for row in rows(pond.read("n"))]

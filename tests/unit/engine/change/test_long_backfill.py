@@ -179,7 +179,7 @@ def test_old_views_move_on_and_new_ones_are_exact_from_their_first_epoch(seed: i
     assert head.metrics["backfill"]["rounds"] > 1
     assert [p.chunks for p in world.told] == list(range(1, len(world.told) + 1))
     assert world.told[-1].rows == world.told[-1].total
-    assert world.pond.progress is None
+    assert world.pond.progress.backfill is None
     for _ in range(2):
         world.act()
         world.pond.sql("FLUSH")

@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from millpond.flow.window_steps import before_watermark, watermark_of
 from millpond.kernels.calendar_windows import Calendar, CalendarUnit
+from millpond.kernels.event_time import LAST_US, beyond_calendar
 from millpond.kernels.window_assigners import (
     Cumulating,
     Gap,
@@ -100,7 +101,7 @@ def lower(
     if low.emission.trigger is not None:
         step = _triggered(low, held, used, kind, _assigner(low, kind, marks))
     elif kind == "session":
-        step = _session(low, held, used, _micros(low, marks[SIZE]))
+        step = _session(low, held, used, _positive(low, marks[SIZE]))
     else:
         step = low.add(_operator(low, held, used[0], kind, marks), (held.step,), kind)
     if by_clock:
@@ -299,7 +300,13 @@ def _session(low: Lowering, held: Relation, used: Sequence[str], gap: int) -> st
     at = quoted(time)
     told = text_literal(f"time column '{time}' is NULL")
     if any(b.column == time for b in low.shape(held).bounds):
-        return low.add(SessionWindow(tuple(dict.fromkeys(keys)), time, gap), (held.step,), "session")
+        distant = f"{at} > make_timestamp({LAST_US - gap})"
+        if "WITH TIME ZONE" in str(next(c.type for c in held.columns if c.name == time)):
+            distant = f"{at} > make_timestamp({LAST_US - gap}) AT TIME ZONE 'UTC'"
+        beyond = text_literal(beyond_calendar(time))
+        near = Filter(f"CASE WHEN {distant} THEN error({beyond}) ELSE true END")
+        given = low.add(near, (held.step,), "near")
+        return low.add(SessionWindow(tuple(dict.fromkeys(keys)), time, gap), (given,), "session")
     given = low.add(Filter(f"CASE WHEN {at} IS NULL THEN error({told}) ELSE true END"), (held.step,), "timed")
     by = ", ".join(quoted(k) for k in dict.fromkeys(keys))
     part = f"PARTITION BY {by} " if by else ""
