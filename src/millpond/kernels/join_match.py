@@ -30,7 +30,7 @@ def pairs(a: Keyed, b: Keyed, chunk_rows: int) -> Iterator[tuple[Ints, Ints]]:
 
     The keys of b ascend; those of a may be in any order.
     """
-    first, count = stretches(b.key, a.key)
+    first, count = key_ranges(b.key, a.key)
     if count.max(initial=0) <= 1:  # each row of a has at most one partner
         rows = np.flatnonzero(count)
         for start in range(0, len(rows), chunk_rows):
@@ -49,10 +49,10 @@ def pairs(a: Keyed, b: Keyed, chunk_rows: int) -> Iterator[tuple[Ints, Ints]]:
         yield rows_a, rows_b
 
 
-def stretches(key: Ints, wanted: Ints) -> tuple[Ints, Ints]:
+def key_ranges(key: Ints, wanted: Ints) -> tuple[Ints, Ints]:
     """The first row of each wanted key among sorted keys, and the number of its rows.
 
-    >>> [found.tolist() for found in stretches(np.array([0, 2, 2]), np.array([7, 1, 2]))]
+    >>> [found.tolist() for found in key_ranges(np.array([0, 2, 2]), np.array([7, 1, 2]))]
     [[3, 1, 1], [0, 0, 2]]
     """
     highest = int(max(key[-1], wanted.max())) if len(key) and len(wanted) else 0

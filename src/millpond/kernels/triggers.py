@@ -297,15 +297,29 @@ class Repeatedly(Trigger):
         return np.zeros(cells.count, np.bool_)
 
 
-@dataclass(frozen=True)
-class AfterAny(Trigger):
-    """Fires when one of its parts does, and finishes when a part that fires finishes."""
+class _Several(Trigger):
+    """A trigger whose parts all see the rows of a window at the same time."""
 
     several: tuple[Trigger, ...]
 
     @property
     def parts(self) -> tuple[Trigger, ...]:
         return self.several
+
+    def on_rows(self, cells: Cells, path: str, at: TriggerTime, some: Bools, rows: Ints) -> None:
+        for number, part in enumerate(self.several):
+            part.on_rows(cells, f"{path}_{number}", at, some, rows)
+
+    def each_asks(self, cells: Cells, path: str, at: TriggerTime) -> list[Bools]:
+        """What each part asks for."""
+        return [part.asks(cells, f"{path}_{number}", at) for number, part in enumerate(self.several)]
+
+
+@dataclass(frozen=True)
+class AfterAny(_Several):
+    """Fires when one of its parts does, and finishes when a part that fires finishes."""
+
+    several: tuple[Trigger, ...]
 
     @property
     def may_fire(self) -> bool:
@@ -315,13 +329,8 @@ class AfterAny(Trigger):
     def may_finish(self) -> bool:
         return any(part.may_finish for part in self.several)
 
-    def on_rows(self, cells: Cells, path: str, at: TriggerTime, some: Bools, rows: Ints) -> None:
-        for number, part in enumerate(self.several):
-            part.on_rows(cells, f"{path}_{number}", at, some, rows)
-
     def asks(self, cells: Cells, path: str, at: TriggerTime) -> Bools:
-        found = [part.asks(cells, f"{path}_{n}", at) for n, part in enumerate(self.several)]
-        any_of: Bools = np.logical_or.reduce(found)
+        any_of: Bools = np.logical_or.reduce(self.each_asks(cells, path, at))
         return any_of
 
     def on_fire(self, cells: Cells, path: str, at: TriggerTime, some: Bools) -> Bools:
@@ -333,14 +342,10 @@ class AfterAny(Trigger):
 
 
 @dataclass(frozen=True)
-class AfterAll(Trigger):
+class AfterAll(_Several):
     """Fires when all of its parts want to, and finishes when all of them finish."""
 
     several: tuple[Trigger, ...]
-
-    @property
-    def parts(self) -> tuple[Trigger, ...]:
-        return self.several
 
     @property
     def may_fire(self) -> bool:
@@ -350,13 +355,8 @@ class AfterAll(Trigger):
     def may_finish(self) -> bool:
         return all(part.may_finish for part in self.several)
 
-    def on_rows(self, cells: Cells, path: str, at: TriggerTime, some: Bools, rows: Ints) -> None:
-        for number, part in enumerate(self.several):
-            part.on_rows(cells, f"{path}_{number}", at, some, rows)
-
     def asks(self, cells: Cells, path: str, at: TriggerTime) -> Bools:
-        found = [part.asks(cells, f"{path}_{n}", at) for n, part in enumerate(self.several)]
-        all_of: Bools = np.logical_and.reduce(found)
+        all_of: Bools = np.logical_and.reduce(self.each_asks(cells, path, at))
         return all_of
 
     def on_fire(self, cells: Cells, path: str, at: TriggerTime, some: Bools) -> Bools:

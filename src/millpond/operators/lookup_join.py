@@ -28,7 +28,7 @@ from millpond.errors import InvalidError
 from millpond.identity import one_chunk
 from millpond.kernels.dense_lookup import Partners
 from millpond.kernels.expression_kernel import compile_predicate
-from millpond.kernels.join_match import Matcher, stretches
+from millpond.kernels.join_match import Matcher, key_ranges
 from millpond.kernels.keyed_rows import Keyed, as_declared, some_keys
 from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult, by_key
 from millpond.operators.traits import DependsOnArrival, Ready, StreamsFirstInput
@@ -180,7 +180,7 @@ class LookupJoin(DependsOnArrival, StreamsFirstInput):
         out = list(met.out)
         if self.kind == "left":
             if met.left is None:
-                alone = np.flatnonzero(stretches(partners.key, rows.key)[1] == 0)
+                alone = np.flatnonzero(key_ranges(partners.key, rows.key)[1] == 0)
             else:
                 alone = np.flatnonzero(met.left == 0)
             out.append(looked.matcher.alone(rows.some(alone), 0))

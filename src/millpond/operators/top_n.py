@@ -181,7 +181,7 @@ class TopN(ExpiresBehindBound, DropsUnneededRows, NamesColumnsRead):
 
         pending = np.arange(len(keys))
         wanted = np.full(len(keys), self.last)
-        alike = self.rank_column is None and not self.offset and self.buckets is None
+        is_plain = self.rank_column is None and not self.offset and self.buckets is None
         shown: list[pa.Table] = []
         kept: list[pa.Table] = []  # with the hash of each row, in the order of the table
         while len(pending):
@@ -193,7 +193,7 @@ class TopN(ExpiresBehindBound, DropsUnneededRows, NamesColumnsRead):
             ranked = ranked.known_to(wanted[pending])
             settled = ranked.settled(self.with_ties, ranks=self.rank_column is not None)
             ranked = ranked.of_keys(settled)
-            if not (binding.extra and alike):
+            if not (binding.extra and is_plain):
                 shown.append(self._shown(binding, ranked))
             if binding.extra:
                 old, new = ranked.within(0, self.last, self.with_ties)
@@ -203,7 +203,7 @@ class TopN(ExpiresBehindBound, DropsUnneededRows, NamesColumnsRead):
             enough = self.last + gone[pending]
             wanted[pending] = np.where(enough > wanted[pending], enough, 2 * wanted[pending])
         change = pa.concat_tables(kept) if binding.extra else delta
-        if binding.extra and alike:  # the output is exactly the change of the heads
+        if binding.extra and is_plain:  # the output is exactly the change of the heads
             out = as_declared(_weighted(binding.shape.schema), change.drop_columns([HASH]).columns)
         else:
             out = pa.concat_tables(shown)

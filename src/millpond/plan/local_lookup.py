@@ -1,17 +1,15 @@
-"""Near lookups: the lookups of an epoch that are made where the rows are.
+"""Local lookups: finds the lookups of an epoch that need no exchange of their left rows.
 
-A lookup joins each row with what its right side holds when the row comes, and keeps
-nothing of the left.  So its rows travel for one reason: that they must see what changes
-on the right in the same epoch.  Law: a lookup is *local* in an epoch in which every task
-knows the whole right side without being sent any of it, which is when
+A lookup joins each left row with the right side as of the epoch in which the row arrives, and stores nothing
+of the left.  Left rows are exchanged only so that they meet what changes on the right in the same epoch.
 
-- nothing can change there: no source behind it has input, and no step there waits for
-  time; or
-- all that changes comes straight from sources, is little, and is read by nobody else:
-  then every task of level 0 reads it for itself (its steps are *shared*), and the task
-  that owns a row writes it.
+Law: a lookup is *local* in an epoch if every task knows the complete right side without an exchange:
 
-What the epoch gives is the same either way (law 3).
+- nothing on the right can change: none of its sources has input, and none of its steps waits for time; or
+- all its changes come directly from sources, are few, and nothing else reads them: then every task of level 0
+  reads them itself (these steps are *shared*), and the task that owns a row writes it.
+
+The result of the epoch is the same either way (law 3).
 """
 
 from __future__ import annotations
@@ -32,14 +30,14 @@ from millpond.plan.nodes import Node, Plan, upstream
 @dataclass(frozen=True)
 class LocalLookups:
     lookups: frozenset[str] = frozenset()
-    shared: frozenset[str] = frozenset()  # steps whose rows every task of level 0 has, all of them
+    shared: frozenset[str] = frozenset()  # steps whose rows every task of level 0 reads completely
 
 
 NO_LOCAL_LOOKUPS = LocalLookups()
 
 
 def find_local_lookups(plan: Plan, rows: Mapping[str, int]) -> LocalLookups:
-    """The local lookups of an epoch, by how many rows each scan is given."""
+    """The local lookups of an epoch, from the number of rows that each scan reads."""
     lookups = [node for node in plan.nodes.values() if isinstance(node.operator, LookupJoin)]
     if not lookups:
         return NO_LOCAL_LOOKUPS
@@ -61,14 +59,14 @@ def find_local_lookups(plan: Plan, rows: Mapping[str, int]) -> LocalLookups:
 
 
 def _moves(plan: Plan, step: str, rows: Mapping[str, int]) -> bool:
-    """May a step give rows of its own accord: as it reads some, or as their time has come?"""
+    """Can a step emit rows without input from other steps: because it reads some, or because time passes?"""
     node = plan.nodes[step]
     by_time = any(table.time is not None for table in node.binding.tables)
     return step in rows or (by_time and isinstance(node.operator, FiresByTime))
 
 
 def _is_steady(node: Node) -> bool:
-    """Does a step give the same rows in every task that is given the same?"""
+    """Does a step return the same rows in every task that gets the same input?"""
     if isinstance(node.operator, Map | Filter):
         extra = node.binding.extra
         bound: list[Expression] = [extra] if isinstance(node.operator, Filter) else [e for _, e in extra]
@@ -77,14 +75,14 @@ def _is_steady(node: Node) -> bool:
 
 
 def _read_by(plan: Plan, steps: Collection[str]) -> set[tuple[str, int]]:
-    """The inputs of other steps that read some of these; a view that is one of these counts as one."""
+    """The inputs of other steps that read one of these steps; a view of one of them counts as a reader."""
     shown = {(view.name, -1) for view in plan.views.values() if view.step in steps}
     readers = (one for step, found in plan.consumers().items() if step in steps for one in found)
     return shown | {(step, index) for step, index in readers if step not in steps}
 
 
 def _in_first_level(plan: Plan, step: str, still: Collection[str]) -> bool:
-    """Was nothing exchanged that the rows of a step are made of?"""
+    """Are the rows of a step computed without an exchange?"""
     return all(
         node.step in still or all(placement.kind == "here" for placement in node.binding.placements)
         for node in (plan.nodes[s] for s in upstream(plan, [step]))

@@ -1,4 +1,4 @@
-"""Rows that user code gave, in stretches: what fails takes its key's rows with it, and no others."""
+"""Rows that user code gave, in chunks: what fails takes its key's rows with it, and no others."""
 
 from __future__ import annotations
 

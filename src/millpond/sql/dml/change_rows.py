@@ -7,7 +7,7 @@ inserted.  The same entries over the same epoch give the same rows (law 3): the 
 time was written into the text when the statement was made, and random functions are
 refused there.
 
-Consecutive changes of one table that read no other rows form one batch (`stretch`): they
+Consecutive changes of one table that read no other rows form one batch (`batch`): they
 run one after the other over the same rows, in one epoch.
 """
 
@@ -58,18 +58,18 @@ def _alone(args: Args) -> bool:
     return args["verb"] != "insert" and not args["reads"] and not args.get("moves")
 
 
-def changed_rows(plan: Plan, snapshot: Snapshot, stretch: Sequence[Args]) -> ChangedRows:
+def changed_rows(plan: Plan, snapshot: Snapshot, batch: Sequence[Args]) -> ChangedRows:
     """Compute what a batch of changes of one table does, in order; a change that fails does nothing."""
     catalog = Catalog(plan)
-    for args in stretch:
+    for args in batch:
         check_known(args["sql"], catalog.objects.values())
-    target = _target(catalog, stretch[0])
+    target = _target(catalog, batch[0])
     spec = catalog.stored(target)
     assert spec is not None
-    with thread_scratch().for_statement(stretch[0].get("now_us")) as scratch:
-        if stretch[0]["verb"] == "insert":
-            return _inserted(scratch, catalog, snapshot, target, spec, stretch[0])
-        return _touched(scratch, catalog, snapshot, target, spec, stretch)
+    with thread_scratch().for_statement(batch[0].get("now_us")) as scratch:
+        if batch[0]["verb"] == "insert":
+            return _inserted(scratch, catalog, snapshot, target, spec, batch[0])
+        return _touched(scratch, catalog, snapshot, target, spec, batch)
 
 
 def _target(catalog: Catalog, args: Args) -> SqlObject:
@@ -128,16 +128,16 @@ def _touched(
     snapshot: Snapshot,
     target: SqlObject,
     spec: TableSpec,
-    stretch: Sequence[Args],
+    batch: Sequence[Args],
 ) -> ChangedRows:
     names = [c.held for c in target.columns]
     unseen = [n for n in spec.schema.names if n not in names]  # dropped columns: their values stay unchanged
-    before = _held(snapshot, spec, [*names, *unseen], stretch)
+    before = _held(snapshot, spec, [*names, *unseen], batch)
     scratch.table(target, before, places=True)
-    _show(scratch, catalog, snapshot, target, _reads(catalog, stretch[0]))
+    _show(scratch, catalog, snapshot, target, _reads(catalog, batch[0]))
     found = ChangedRows(before)
     touched: list[pa.ChunkedArray] = []
-    for number, args in enumerate(stretch):
+    for number, args in enumerate(batch):
         try:
             with scratch.all_or_nothing():
                 rows = scratch.arrow(_returning(target, args), shown=args["sql"])
@@ -167,10 +167,10 @@ def _returning(target: SqlObject, args: Args) -> str:
     return f"{args['sql']} RETURNING {whole}{quoted(PLACE)}"
 
 
-def _held(snapshot: Snapshot, spec: TableSpec, names: list[str], stretch: Sequence[Args]) -> pa.Table:
+def _held(snapshot: Snapshot, spec: TableSpec, names: list[str], batch: Sequence[Args]) -> pa.Table:
     """Return the rows that these changes may touch."""
     keys: dict[tuple[Any, ...], None] = {}
-    for args in stretch:
+    for args in batch:
         if args.get("keys") is None:
             return snapshot.scan(spec, names)
         keys.update((tuple(k), None) for k in args["keys"])

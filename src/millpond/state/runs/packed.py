@@ -6,8 +6,9 @@ it is parsed, and every block of a segment against the footer on first access.  
 is written (law 6).
 
     header    64 bytes: magic, version u32, 0 u32, file length u64, xxh3_64 of these 24 bytes
-    segments  each one Arrow IPC file with one record batch, 64-byte aligned; small tables that are alike may
-              share one, a stack: the rows of one follow those of the other; each is a segment of the footer
+    segments  each one Arrow IPC file with one record batch, 64-byte aligned; small tables with the same
+              column types may share one, a stack: the rows of one follow those of the other; the footer
+              lists each as a segment
     footer    JSON, its xxh3_64 u64, its length u64, magic
 
 A column whose values are all equal is not stored: its value is in the footer.  All numbers are little-endian.
@@ -319,10 +320,10 @@ def _same_values(a: pa.DataType, b: pa.DataType) -> bool:
     binaries = (pa.binary(), pa.large_binary(), pa.binary_view())
     if (a in texts and b in texts) or (a in binaries and b in binaries):
         return True
-    alike = any(test(a) and test(b) for test in (t.is_struct, t.is_list, t.is_large_list, t.is_map))
+    same_kind = any(test(a) and test(b) for test in (t.is_struct, t.is_list, t.is_large_list, t.is_map))
     names = [[kind.field(place) for place in range(kind.num_fields)] for kind in (a, b)]
     return (
-        alike
+        same_kind
         and len(names[0]) == len(names[1])
         and all(
             _same_values(x.type, y.type) and (x.name == y.name or not t.is_struct(a))

@@ -309,15 +309,15 @@ class Segment:
         if self._hashes_verified:
             return self._hashes.searchsorted(wanted, side)
         fences = self.entry.fences
-        stretch = np.maximum(np.searchsorted(fences, wanted, side) - 1, 0)
-        needed = np.unique(stretch)
+        block = np.maximum(np.searchsorted(fences, wanted, side) - 1, 0)
+        needed = np.unique(block)
         if 2 * len(needed) >= len(fences):
             self._check_hash_rows(0, self.rows)
             self._hashes_verified = True
             return np.searchsorted(self._hashes, wanted, side)
         found = np.empty(len(wanted), np.int64)
-        firsts = np.searchsorted(stretch, needed, "left")
-        lasts = np.searchsorted(stretch, needed, "right")
+        firsts = np.searchsorted(block, needed, "left")
+        lasts = np.searchsorted(block, needed, "right")
         for number, first, last in zip(needed.tolist(), firsts.tolist(), lasts.tolist(), strict=True):
             start, stop = number * FENCE_ROWS, min((number + 1) * FENCE_ROWS, self.rows)
             self._check_hash_rows(start, stop)
