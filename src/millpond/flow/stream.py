@@ -42,7 +42,9 @@ from millpond.operators.shard import SHARD, Shard
 from millpond.operators.union import Union
 from millpond.operators.watermark import Watermark
 from millpond.operators.window import Hop, Tumble
-from millpond.plan.nodes import Node, SinkNode, View
+from millpond.plan.nodes import Node, View
+from millpond.plan.sink_check import checked_sink
+from millpond.plan.sink_settings import Guarantee, SinkMode, SinkSettings, WhenBehind
 from millpond.plan.watermark_steps import watermark_steps
 
 KEY_FIRST = ("process", "process_batch", "apply", "first")
@@ -614,8 +616,26 @@ class ViewHandle(Stream):
     def _shown_name(self) -> str:
         return self.name
 
-    def sink(self, name: str, sink: Any) -> ViewHandle:
+    def sink(
+        self,
+        name: str,
+        sink: Any,
+        *,
+        mode: SinkMode | None = None,
+        guarantee: Guarantee | None = None,
+        key: str | Sequence[str] = (),
+        every: Duration | None = None,
+        snapshot: bool = True,
+        behind_max: int | None = None,
+        when_behind: WhenBehind = "pause",
+    ) -> ViewHandle:
         """Deliver the view's changes, epoch by epoch, after each commit.
+
+        `mode` and `guarantee` are the sink's own by default; what the sink or the view cannot give is
+        refused.  `key` has the columns by which rows are upserted, by default the view's key.  `every`
+        gathers the epochs of that time into one delivery.  Without `snapshot` a new sink receives only
+        changes, not the rows that the view already has.  A sink that is more than `behind_max` epochs behind
+        is paused, or with `when_behind="hold"` new input waits for it.
 
         >>> from millpond.sinks.callback import CallbackSink
         >>> _ = orders.sink("printed", CallbackSink(lambda epoch, changes: print(changes.to_pylist())))
@@ -624,12 +644,17 @@ class ViewHandle(Stream):
         [{'who': 'ann', 'n': 5, '_w': 1}]
         """
         check_name("a sink", name)
-        if not callable(getattr(sink, "deliver", None)):
-            raise InvalidError(
-                f"{sink!r} is no sink"[:200],
-                hint="for example CallbackSink(function) or ParquetSink(folder), of millpond.sinks",
-            )
-        self._builder.change(lambda plan: plan.with_sink(SinkNode(name, self.name, sink)))
+        asked = SinkSettings(
+            mode,
+            guarantee,
+            (key,) if isinstance(key, str) else tuple(key),
+            0 if every is None else microseconds(every),
+            snapshot,
+            behind_max,
+            when_behind,
+        )
+        node = checked_sink(self._builder.plan, name, self.name, sink, asked)
+        self._builder.change(lambda plan: plan.with_sink(node))
         return self
 
 

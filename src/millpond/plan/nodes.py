@@ -17,6 +17,7 @@ import pyarrow as pa
 from millpond.errors import InvalidError
 from millpond.operators.operator import Binding, Operator, Shape
 from millpond.plan.objects import SqlObject
+from millpond.plan.sink_settings import SinkSettings
 from millpond.state.tables.table_spec import TableSpec
 from millpond.valid_text import require_text
 
@@ -57,6 +58,7 @@ class SinkNode:
     name: str
     view: str
     sink: Any
+    settings: SinkSettings = field(default_factory=SinkSettings)
 
 
 @dataclass(frozen=True)

@@ -149,6 +149,7 @@ _OTHERS = {
     "sink": "millpond.plan.nodes:SinkNode",
     "sink.callback": "millpond.sinks.callback:CallbackSink",
     "sink.parquet": "millpond.sinks.parquet:ParquetSink",
+    "sink.settings": "millpond.plan.sink_settings:SinkSettings",
     "source.constant": "millpond.sources.constant:ConstantSource",
     "source.dataframe": "millpond.sources.dataframe:DataFrameSource",
     "source.files": "millpond.sources.files:FileSource",

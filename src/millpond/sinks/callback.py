@@ -16,6 +16,8 @@ import cloudpickle
 import pyarrow as pa
 
 from millpond.errors import InvalidError
+from millpond.plan.sink_settings import MODES, Guarantee, SinkMode
+from millpond.sinks.delivery import Delivery
 from millpond.stored_code import Stored
 
 
@@ -34,6 +36,8 @@ class CallbackSink:
     pickled: bytes | Stored | None = field(default=None, repr=False, metadata={"pickle_of": "function"})
 
     exactly_once: ClassVar[bool] = False
+    guarantee: ClassVar[Guarantee] = "at_least_once"
+    modes: ClassVar[tuple[SinkMode, ...]] = MODES
 
     def __post_init__(self) -> None:
         if self.function is None and self.pickled is None:
@@ -56,7 +60,14 @@ class CallbackSink:
     def __hash__(self) -> int:
         return hash(CallbackSink)
 
+    def write(self, delivery: Delivery) -> None:
+        self._call(delivery.id, delivery.epoch, delivery.rows)
+
     def deliver(self, pond: str, epoch: int, delta: pa.Table) -> None:
+        """Call the function with these rows."""
+        self._call(f"{pond}:{epoch}", epoch, delta)
+
+    def _call(self, id: str, epoch: int, rows: pa.Table) -> None:
         function = self.function
         if function is None and isinstance(self.pickled, Stored):
             function = self.pickled.load()
@@ -67,7 +78,7 @@ class CallbackSink:
                 hint="define the pipeline again in this process before it runs",
                 epoch=epoch,
             )
-        function(f"{pond}:{epoch}", delta)
+        function(id, rows)
 
     def _bytes(self) -> bytes | None:
         if isinstance(self.pickled, Stored):

@@ -16,6 +16,7 @@ from millpond.operators.scan import Scan
 from millpond.plan import codec
 from millpond.plan.backfill import is_constant, is_filled_from_tables
 from millpond.plan.nodes import Node, Plan
+from millpond.plan.sink_settings import DEFAULT
 from millpond.plan.tables import late_steps, table_specs, table_wakes
 from millpond.plan.watermark_steps import watermark_steps
 from millpond.state.manifest.pins import pin_plan, unpin
@@ -60,6 +61,7 @@ def program_of(catalog: str, plan: Plan) -> ProgramSummary:
         frozenset(f"{step}{LATE}" for step in late_steps(plan)),
         frozenset(f"{step}{LATE}" for step in late_steps(plan) if is_filled_from_tables(plan, step)),
         watermark_steps(plan),
+        {name: sink.settings for name, sink in plan.sinks.items() if sink.settings != DEFAULT},
     )
 
 

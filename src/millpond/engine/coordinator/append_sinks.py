@@ -7,25 +7,27 @@ that the sources send again are appended again.
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 
 from millpond import delta as deltas
 from millpond.engine.coordinator.view_changes import PlanOf, sink_difference, sink_table
 from millpond.errors import InvalidError
 from millpond.plan.codec import Unloaded
+from millpond.plan.nodes import SinkNode
+from millpond.plan.sink_settings import modes_of
 from millpond.state.manifest.snapshot import Snapshot
 
 
-def is_append_only(sink: Any) -> bool:
-    return not isinstance(sink, Unloaded) and bool(getattr(sink, "append_only", False))
+def is_append_only(node: SinkNode) -> bool:
+    if node.settings.mode is not None:
+        return node.settings.mode == "append"
+    return not isinstance(node.sink, Unloaded) and modes_of(node.sink)[0] == "append"
 
 
 def behind_what_was_shown(head: Snapshot, target: Snapshot, plan_of: PlanOf) -> list[str]:
     """The attached append-only sinks of which a rollback to `target` would retract rows."""
     sinks = plan_of(head.manifest).sinks
-    growing = [n for n, s in sinks.items() if n not in head.manifest.detached and is_append_only(s.sink)]
+    growing = [n for n, s in sinks.items() if n not in head.manifest.detached and is_append_only(s)]
     found = []
     for name in growing:
         if sink_table(plan_of(target.manifest), name) is None:

@@ -142,8 +142,8 @@ class Coordinator:
             case Unanswered(instruction, error):
                 self._unanswered += 1
                 return [Halt(error) if self._unanswered >= self.policy.storage_tries else instruction]
-            case Delivered(sink, epoch):
-                return [*self._deliveries.on_delivered(sink, epoch)]
+            case Delivered(sink, epoch, refused):
+                return [*self._deliveries.on_delivered(sink, epoch, refused)]
             case DeliverFailed(sink, epoch, error):
                 return [*self._deliveries.on_failed(sink, epoch, error)]
             case Compacted():
@@ -158,13 +158,14 @@ class Coordinator:
     # -- the chain ------------------------------------------------------------
 
     def _on_polled(self, event: Polled) -> list[Instruction]:
-        run = self._epochs.on_polled(event)
+        run = self._epochs.on_polled(event, hold=self._deliveries.holds_input)
         if event.commands:
             return self._proceed(self._commands.on_polled(event))
         beside = self._beside()
         if run is not None:
             return [run, *beside]
-        if self._compactions.waits_for_commit or self._changes.chunk_waits or self._deliveries.cursors_due:
+        delivered = self._deliveries.cursors_due or self._deliveries.groups_due
+        if self._compactions.waits_for_commit or self._changes.chunk_waits or delivered:
             child = self._state.child("epoch", self._state.now_us)
             return [*self._commit(PlannedCommit(child)), *beside]
         return [Wait(), *beside]
@@ -192,6 +193,8 @@ class Coordinator:
         elif planned.manifest.kind != "create":
             for machine in (self._changes, self._retention, self._compactions):
                 planned = machine.join(planned)
+        if planned.manifest.kind != "create":
+            planned = self._deliveries.join(planned)
         self._deliveries.on_commit()
         return [self._commits.put(planned)]
 
@@ -221,7 +224,7 @@ class Coordinator:
         found: list[Instruction] = [*self._deliveries.start()]
         found += self._compactions.start(self._changes.backfilled_tables)
         if not self._compactions.waits_for_commit:
-            found += self._collections.start(self._compactions.running)
+            found += self._collections.start(self._compactions.running, self._deliveries.oldest_files)
         return found
 
     # -- for callers, some of them in other threads ----------------------------
@@ -286,6 +289,10 @@ class Coordinator:
     def retry_sink(self, sink: str) -> None:
         """Retry a failed sink immediately."""
         self._deliveries.retry(sink)
+
+    def deliver_gathered(self) -> None:
+        """Deliver what sinks have gathered, without waiting for more epochs."""
+        self._deliveries.deliver_gathered()
 
     @property
     def compacting(self) -> MergeJob | None:

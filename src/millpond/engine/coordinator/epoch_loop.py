@@ -42,8 +42,11 @@ class EpochLoop:
     def poll(self) -> PollSources:
         return PollSources(self._state.head.positions, self._budget_rows())
 
-    def on_polled(self, event: Polled) -> RunEpoch | None:
-        """The epoch to run; None if there is a command to execute first, or nothing to do."""
+    def on_polled(self, event: Polled, *, hold: bool = False) -> RunEpoch | None:
+        """The epoch to run; None if there is a command to execute first, or nothing to do.
+
+        With `hold` nothing runs: a sink is too far behind.
+        """
         state, head = self._state, self._state.head
         state.now_us = now_us = max(event.now_us, head.now_us)
         last, self._last_timer_epoch = self._last_timer_epoch, None
@@ -54,6 +57,9 @@ class EpochLoop:
         self.backlog_rows = sum(
             (p.backlog_rows or 0) + sum(s.rows for s in p.splits) for p in event.polls.values()
         )
+        if hold:
+            self.had_input = False
+            return None
         marks, steps = head.watermarks, state.program.watermarks
         offered = offers(event.polls, withheld(event.polls, steps, marks))
         admitted = admit(offered, self._budget_rows(), state.policy.bounds.bytes_max)

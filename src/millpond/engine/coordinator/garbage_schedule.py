@@ -12,14 +12,18 @@ class GarbageSchedule:
         self._state = state
         self._due_at_epoch = 0
 
-    def start(self, merge: Compact | None) -> list[Collect]:
-        """A collection, if one is due; it spares the files of the merge that is running."""
+    def start(self, merge: Compact | None, delivered: int | None = None) -> list[Collect]:
+        """A collection, if one is due.
+
+        It spares the files of the merge that is running, and those that deliveries wrote since an epoch.
+        """
         state, head = self._state, self._state.head
         due = head.epoch >= self._due_at_epoch and head.floor > 0
         if not state.policy.collect or not due or self.running:
             return []
         self.running = True
-        spare_from = head.epoch if merge is None else min(head.epoch, merge.epoch)
+        started = [head.epoch, *([] if merge is None else [merge.epoch])]
+        spare_from = min(started if delivered is None else [*started, delivered])
         return [Collect(head, spare_from, state.token)]
 
     def collect_soon(self) -> None:

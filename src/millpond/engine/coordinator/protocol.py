@@ -12,6 +12,7 @@ from typing import Any
 
 from millpond.errors import MillpondError
 from millpond.operators.operator import Wake
+from millpond.plan.sink_settings import SinkSettings
 from millpond.plan.watermark_steps import WatermarkSteps
 from millpond.sources.source import Advance, Poll, Split
 from millpond.state.manifest.backfill_progress import BackfillProgress
@@ -106,11 +107,19 @@ class ReadBack:
 
 @dataclass(frozen=True)
 class Deliver:
-    """Deliver the changes of one epoch to one sink. Answer: Delivered or DeliverFailed."""
+    """Deliver the changes up to an epoch to one sink. Answer: Delivered or DeliverFailed."""
 
     sink: str
     epoch: int
-    all_rows: bool = False  # send all rows of the view instead of its changes: the sink is new
+    all_rows: bool = False  # begin with all rows of the view instead of its changes: the sink is new
+    after: int | None = None  # the epoch after which the changes begin; None: only those of `epoch`
+    token: int = field(default=0, compare=False)
+    head: int = field(default=0, compare=False)  # the newest epoch when it was made; names its files
+    error_bucket: int = field(default=0, compare=False)  # into which refused rows are written
+
+    @property
+    def first(self) -> int:
+        return self.epoch if self.after is None else self.after + 1
 
 
 @dataclass(frozen=True)
@@ -184,6 +193,7 @@ class ProgramSummary:
     late: frozenset[str] = frozenset()  # tables of late rows
     late_needed: frozenset[str] = frozenset()  # of these, the ones that backfills of new views read
     watermarks: WatermarkSteps = field(default_factory=WatermarkSteps)
+    sink_settings: Mapping[str, SinkSettings] = field(default_factory=dict)  # of sinks that have some
 
 
 # -- events -------------------------------------------------------------------
@@ -302,6 +312,7 @@ class ReadBackDone:
 class Delivered:
     sink: str
     epoch: int
+    refused: tuple[RunRef, ...] = ()  # error rows: what the target refused
 
 
 @dataclass(frozen=True)

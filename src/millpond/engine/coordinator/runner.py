@@ -138,6 +138,7 @@ class Runner:
         self._wake.clear()
         fresh = False  # a Wait after a poll from before this call proves nothing
         while not until():
+            self.coordinator.deliver_gathered()
             if self.waiting and fresh:
                 if self.coordinator.delivering or (settle and self._beside):
                     self._wait_for_event(until)
@@ -171,6 +172,7 @@ class Runner:
         """
         busy = self._lanes.close(lambda lane: sinks_s if lane.startswith(SINK_LANE) else None)
         left = [lane.removeprefix(SINK_LANE) for lane in busy]
+        self.shell.close_sinks(left)
         for sink in left:
             log.warning(
                 "sink %r did not return within %g s; it is left behind, and the epoch it was given is "

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from millpond.clock import Clock
@@ -44,6 +44,7 @@ from millpond.engine.coordinator.protocol import (
 )
 from millpond.engine.coordinator.running_program import RunningProgram
 from millpond.engine.coordinator.sink_delivery import deliver
+from millpond.engine.coordinator.sink_writers import SinkWriters
 from millpond.engine.engine import Engine
 from millpond.engine.missing_files import missing_file_error
 from millpond.engine.task.full_row_retry import Epochs
@@ -87,6 +88,7 @@ class Shell:
         self.changer = changer or Changer(worker, engine, checks=checks, options=options)
         self._polling = Polling(worker, clock)
         self._epochs = Epochs(engine)
+        self._writers = SinkWriters()
         self._use(RunningProgram.of(catalog, plan, levels))
         self._head: Manifest | None = None
         self._facts: Facts = {}  # what garbage collections have read from manifests
@@ -124,7 +126,7 @@ class Shell:
             case PutManifest():
                 return self._put(instruction)
             case Deliver():
-                return deliver(instruction, self._program, self.worker, self._head)
+                return deliver(instruction, self._program, self.worker, self._head, self._writers)
             case Compact():
                 return self._compact(instruction)
             case Collect():
@@ -197,6 +199,10 @@ class Shell:
                 release_plan(self.worker, name)
         self.changer.committed(manifest)
         self._head = manifest
+
+    def close_sinks(self, busy: Collection[str] = ()) -> None:
+        """Close the connections of sinks, except those that are still busy."""
+        self._writers.close_all(busy)
 
     # -- beside the chain, in threads -------------------------------------------
 

@@ -86,6 +86,7 @@ def _first(parent: Store, child: Store, epoch: int, pond: str, now_us: int) -> M
         added=(),
         removed=(),
         cursors={},
+        gathered={},
         savepoints={},
         floor=0,
         backfill=None,

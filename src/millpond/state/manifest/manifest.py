@@ -79,6 +79,8 @@ class Manifest:
     savepoints: Mapping[str, int] = field(default_factory=dict)
     # detached sinks, and the epoch since which each is detached
     detached: Mapping[str, int] = field(default_factory=dict)
+    # By sink that gathers epochs: the last epoch of its next delivery, fixed before it is delivered (law 7).
+    gathered: Mapping[str, int] = field(default_factory=dict)
     # Late rows in buckets before these were cleared: readers do not see them, backfills of new views do.
     cleared: Mapping[str, int] = field(default_factory=dict)
     backfill: BackfillProgress | None = None  # the running backfill of new views

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
@@ -56,6 +56,9 @@ class FakeShell:
 
     def committed(self, manifest: Manifest) -> None:
         self.known.append(manifest.epoch)
+
+    def close_sinks(self, busy: Collection[str] = ()) -> None:
+        pass
 
     def perform(self, ask: Instruction) -> Event:
         self.asked.append(ask)

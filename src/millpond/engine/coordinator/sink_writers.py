@@ -1,0 +1,91 @@
+"""The open writers of sinks, one for each sink, used only by the thread of that sink.
+
+A writer stays open between deliveries.  It is opened again after an error, and when the sink, its columns or
+the token of the coordinator have changed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from millpond.sinks.delivery import Delivery, RefusedRow, SinkBinding
+from millpond.sinks.sink import PreparingSink
+
+PREPARERS = 2  # threads that prepare parts of one delivery
+log = logging.getLogger("millpond.engine")
+
+
+@dataclass(frozen=True)
+class _Opened:
+    sink: Any
+    binding: SinkBinding
+    writer: Any
+
+
+class SinkWriters:
+    def __init__(self) -> None:
+        self._opened: dict[str, _Opened] = {}
+
+    def write(self, sink: Any, delivery: Delivery) -> Sequence[RefusedRow]:
+        """Give a delivery to a sink; returns the rows that its target refused."""
+        name = delivery.binding.sink
+        try:
+            return _write(sink, self._writer(sink, delivery.binding), delivery) or ()
+        except BaseException:
+            self.close(name)
+            raise
+
+    def _writer(self, sink: Any, binding: SinkBinding) -> Any:
+        found = self._opened.get(binding.sink)
+        if found is not None and found.sink is sink and found.binding == binding:
+            return found.writer
+        self.close(binding.sink)
+        writer = sink.open(binding) if callable(getattr(sink, "open", None)) else sink
+        self._opened[binding.sink] = _Opened(sink, binding, writer)
+        return writer
+
+    def close(self, name: str) -> None:
+        opened = self._opened.pop(name, None)
+        close = (
+            None if opened is None or opened.writer is opened.sink else getattr(opened.writer, "close", None)
+        )
+        if close is None:
+            return
+        try:
+            close()
+        except Exception as error:  # it is closed because of another error, or for good
+            log.info("sink %r could not be closed: %s: %s", name, type(error).__name__, error)
+
+    def close_all(self, busy: Collection[str] = ()) -> None:
+        """Close all writers, except those of sinks that are still busy."""
+        for name in list(self._opened):
+            if name not in busy:
+                self.close(name)
+
+
+def _write(sink: Any, writer: Any, delivery: Delivery) -> Sequence[RefusedRow] | None:
+    if callable(getattr(writer, "write", None)):
+        refused: Sequence[RefusedRow] | None = writer.write(delivery)
+        return refused
+    if isinstance(sink, PreparingSink):
+        return _publish(sink, writer, delivery)
+    writer.deliver(delivery.binding.pond, delivery.epoch, delivery.changes)
+    return None
+
+
+def _publish(sink: PreparingSink, writer: Any, delivery: Delivery) -> Sequence[RefusedRow] | None:
+    """Prepare all parts, several at a time, then publish them in one act."""
+    prepared: list[Any] = []
+    if not writer.has(delivery):
+        parts = delivery.cut()
+        if len(parts) == 1:
+            prepared = [sink.prepare(parts[0])]
+        elif parts:
+            with ThreadPoolExecutor(min(PREPARERS, len(parts)), f"prepare-{delivery.binding.sink}") as pool:
+                prepared = list(pool.map(sink.prepare, parts))
+    refused: Sequence[RefusedRow] | None = writer.publish(delivery, prepared)
+    return refused
