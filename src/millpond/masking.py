@@ -17,6 +17,8 @@ _PLAIN_OPTIONS = frozenset(
         *("connector", "format", "pattern", "path", "mode", "type", "table.type", "events", "rate", "seed"),
         *("brokers", "topic", "start", "client.security.protocol", "client.sasl.mechanism"),
         *("client.sasl.mechanisms", "client.group.id", "client.client.id"),
+        *("guarantee", "key", "every", "snapshot", "behind.max", "when.behind", "table", "schema"),
+        "partition.by",
     ]
 )
 _SECRET = (

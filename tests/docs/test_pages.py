@@ -12,7 +12,9 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = {  # with how many blocks there are at least
     "backup.md": 2,
+    "connectors/README.md": 1,
     "connectors/callback.md": 3,
+    "connectors/files.md": 1,
     "connectors/writing-a-sink.md": 2,
     "functions.md": 8,
     "event-time.md": 13,
@@ -24,8 +26,8 @@ PAGES = {  # with how many blocks there are at least
     "time-machine.md": 6,
     "watermarks.md": 7,
 }
-# A file for the commands of the page; a name that is made up; a broker that tests/kafka starts.
-ELSEWHERE = {"cli.md", "format.md", "kafka.md"}
+# A file for the commands of the page; a name that is made up; servers that tests/kafka and tests/e2e start.
+ELSEWHERE = {"cli.md", "format.md", "kafka.md", "connectors/postgres.md"}
 BLOCK = re.compile(r"```python\n(.*?)```", re.S)
 
 

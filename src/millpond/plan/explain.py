@@ -18,7 +18,8 @@ from millpond.operators.operator import Operator
 from millpond.operators.traits import EndsState
 from millpond.operators.window import Hop
 from millpond.plan.levels import Edge, Levels, cut
-from millpond.plan.nodes import Node, Plan
+from millpond.plan.nodes import Node, Plan, SinkNode
+from millpond.plan.sink_check import promise_of
 from millpond.state.manifest.snapshot import Snapshot
 from millpond.state.tables.table_spec import TableSpec
 from millpond.stored_code import Stored
@@ -56,10 +57,22 @@ def explain_text(plan: Plan, levels: Levels, detached: Container[str] = ()) -> s
     for sink in plan.sinks.values():
         state = " (detached)" if sink.name in detached else ""
         lines.append(f"sink {sink.name}: {sink.sink} from view {sink.view}{state}")
+        lines.append(f"  {' '.join(part for part in promise_of(sink) if part)}{_sink_options(sink)}")
     shared = [s for s, readers in plan.consumers().items() if len({r[0] for r in readers}) > 1]
     if shared:
         lines.append(f"shared: {', '.join(shared)}")
     return "\n".join(lines)
+
+
+def _sink_options(sink: SinkNode) -> str:
+    """How a sink is attached, as far as it differs from the default."""
+    settings = sink.settings
+    parts = [f" by {', '.join(settings.key)}" if settings.key and settings.mode == "upsert" else ""]
+    parts.append(f", every {settings.every_us / 1e6:g} s" if settings.every_us else "")
+    parts.append("" if settings.snapshot else ", without a snapshot")
+    if settings.behind_max is not None:
+        parts.append(f", {settings.when_behind} if more than {settings.behind_max} epochs behind")
+    return "".join(parts)
 
 
 def analyze_text(plan: Plan, snapshot: Snapshot) -> str:

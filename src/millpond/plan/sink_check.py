@@ -1,12 +1,31 @@
-"""Checks a sink against the view that it reads, when it is defined."""
+"""Checks a sink against the view that it reads, when it is defined, and says what it promises."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from millpond.errors import InvalidError
+from millpond.plan.codec import Unloaded
 from millpond.plan.nodes import Plan, SinkNode
-from millpond.plan.sink_settings import DEFAULT, SinkSettings, settled
+from millpond.plan.sink_settings import DEFAULT, SinkSettings, guarantee_of, modes_of, settled
+from millpond.plan.tags import tag_of
+from millpond.stored_code import Stored
+
+SinkState = Literal["current", "behind", "failed", "detached"]
+
+
+@dataclass(frozen=True)
+class SinkStatus:
+    name: str
+    state: SinkState
+    epoch: int | None  # the last epoch it received
+    error: Exception | None = None  # the error of its last delivery, if that failed
+    view: str = ""
+    connector: str = ""
+    mode: str = ""
+    guarantee: str = ""
+    behind: int | None = None  # epochs with changes that it has not received; None if it is detached
 
 
 def checked_sink(plan: Plan, name: str, view: str, sink: Any, asked: SinkSettings = DEFAULT) -> SinkNode:
@@ -38,3 +57,18 @@ def view_facts(plan: Plan, name: str) -> tuple[tuple[str, ...] | None, bool]:
     if shape.key is None or not set(shape.key) <= shown.keys():
         return None, shape.append_only
     return tuple(shown[k] or k for k in shape.key), shape.append_only
+
+
+def promise_of(node: SinkNode) -> tuple[str, str]:
+    """The mode and the guarantee of a sink; empty if its code is not loaded here."""
+    if isinstance(node.sink, Stored | Unloaded):
+        return node.settings.mode or "", node.settings.guarantee or ""
+    return node.settings.mode or modes_of(node.sink)[0], node.settings.guarantee or guarantee_of(node.sink)
+
+
+def connector_of(sink: Any) -> str:
+    """The name of a connector, or of a user's class."""
+    if isinstance(sink, Stored):
+        return sink.name
+    tag = tag_of(type(sink))
+    return type(sink).__name__ if tag is None else tag.removeprefix("sink.")

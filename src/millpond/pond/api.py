@@ -42,6 +42,7 @@ from millpond.plan.explain import analyze_text, explain_text, mermaid
 from millpond.plan.levels import cut
 from millpond.plan.nodes import Plan
 from millpond.plan.side_effects import require_for_fork
+from millpond.plan.sink_check import SinkStatus
 from millpond.plan.tables import late_steps
 from millpond.plan.watermark_steps import watermark_steps
 from millpond.pond import definitions, state_migration
@@ -605,6 +606,17 @@ class Pond:
         ('stopped', 1)
         """
         return status_of(self._driver)
+
+    def sinks(self) -> list[SinkStatus]:
+        """Every sink: its view, mode and guarantee, the last epoch it received, and how far it is behind.
+
+        >>> from millpond.sinks.callback import CallbackSink
+        >>> with pond.changing():
+        ...     _ = totals.sink("counted", CallbackSink(lambda id, rows: None), mode="upsert")
+        >>> [(sink.name, sink.mode, sink.guarantee) for sink in pond.sinks()]
+        [('counted', 'upsert', 'at_least_once')]
+        """
+        return list(self.status.sinks)
 
     @property
     def backlog_rows(self) -> int:

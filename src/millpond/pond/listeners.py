@@ -47,6 +47,8 @@ class Listeners:
                 log.warning(
                     "step %r could not process some rows; pond.errors() lists them with the reason", step
                 )
+        for sink, why in manifest.metrics.get("paused_sinks", {}).items():
+            log.warning("sink %r is paused: %s; ALTER SINK … RESUME continues there", sink, why)
         log.info("%s", line_of(manifest))
         for function in self._on_epoch:
             function(manifest)

@@ -15,6 +15,7 @@ import pyarrow as pa
 from millpond.clock import Clock
 from millpond.engine.change.backfill import Progress
 from millpond.plan.nodes import Plan
+from millpond.plan.sink_check import SinkStatus
 from millpond.pond.components import Components
 from millpond.pond.driver import Driver
 from millpond.pond.inbox_client import InboxClient
@@ -121,6 +122,9 @@ class SqlHost:
 
     def attach_sink(self, name: str, *, replay: bool) -> None:
         self._pond.attach_sink(name, replay=replay)
+
+    def sinks(self) -> Sequence[SinkStatus]:
+        return self._pond.sinks()
 
     def detach_sink(self, name: str) -> None:
         self._pond.detach_sink(name)

@@ -7,20 +7,12 @@ from typing import Literal
 
 from millpond.control import lease
 from millpond.errors import UnavailableError
+from millpond.plan.sink_check import SinkState, SinkStatus, connector_of, promise_of
 from millpond.pond.driver import Driver
 from millpond.serve.sink_lag import epochs_behind
 from millpond.state.manifest.manifest import Manifest
 
 State = Literal["new", "running", "stopped", "failed", "standby"]
-SinkState = Literal["current", "behind", "failed", "detached"]
-
-
-@dataclass(frozen=True)
-class SinkStatus:
-    name: str
-    state: SinkState
-    epoch: int | None  # the last epoch it received
-    error: Exception | None = None  # the error of its last delivery, if that failed
 
 
 @dataclass(frozen=True)
@@ -78,7 +70,19 @@ def sinks_of(driver: Driver, head: Manifest | None) -> tuple[SinkStatus, ...]:
             state, epoch = "detached", None
         elif name in failed:
             state = "failed"
-        found.append(SinkStatus(name, state, epoch, failed.get(name)))
+        node = defined.sinks.get(name) or driver.plan.sinks[name]
+        found.append(
+            SinkStatus(
+                name,
+                state,
+                epoch,
+                failed.get(name),
+                node.view,
+                connector_of(node.sink),
+                *promise_of(node),
+                None if epoch is None else behind,
+            )
+        )
     return tuple(found)
 
 

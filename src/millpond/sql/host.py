@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from millpond.clock import Clock
 from millpond.plan.nodes import Plan
+from millpond.plan.sink_check import SinkStatus
 from millpond.settings import Settings
 from millpond.state.manifest.manifest import Manifest
 from millpond.state.manifest.snapshot import Snapshot
@@ -165,6 +166,9 @@ class Host(Protocol):
 
     def attach_sink(self, name: str, *, replay: bool) -> None:
         """Deliver changes to a detached sink again; with `replay` also those since it was detached."""
+
+    def sinks(self) -> Sequence[SinkStatus]:
+        """Every sink of the program: what it promises, and how far it is."""
 
     def detach_sink(self, name: str) -> None:
         """Deliver nothing to a sink until it is attached."""

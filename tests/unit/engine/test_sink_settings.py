@@ -298,3 +298,33 @@ def test_the_full_form_prepares_and_publishes(tmp_path: Path, record: Recorded) 
             source.push(*rows)
             pond.drain()
     assert sorted(record.refuses) == ["a", "b", "c"]
+
+
+def test_an_epoch_with_refused_rows_and_a_lost_epoch_can_be_replayed(
+    tmp_path: Path, record: Recorded
+) -> None:
+    RECORDS["lossy"] = lossy = Recorded(fails=1)
+    record.refuses = ("b",)
+    with opened(tmp_path, poll_ms=2) as pond:
+        view = totals(pond)
+        view.sink("out", RecordingSink("out"), mode="changes")
+        view.sink("lossy", RecordingSink("lossy"), guarantee="at_most_once")
+        pond.start()
+        for n in range(8):
+            pond.insert("t", [{"k": "b", "n": n}])  # epochs go on while rows are refused
+            pond.flush()
+        pond.stop()
+        assert pond.errors().num_rows and lossy.deliveries
+        counts = pond.head().counts
+        assert counts["errors/out"] == sum(pond.errors()["weight"].to_pylist())
+        head = pond.head()
+        for epoch in range(max(1, head.floor), head.epoch + 1):
+            assert not _odd(pond, epoch), epoch
+
+
+def _odd(pond: Pond, epoch: int) -> list[Any]:
+    try:
+        found = pond.replay(epoch)
+    except InvalidError:  # no level was run
+        return []
+    return [] if found.same else [found]

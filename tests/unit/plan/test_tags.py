@@ -78,6 +78,14 @@ NEVER = {
         "files:_Generation",
         "triggers:StateCell",
     ),
+    *("delivery:Delivery", "delivery:EpochDelta", "delivery:Part", "delivery:RefusedRow"),
+    *(
+        "delivery:SinkBinding",
+        "row_changes:Upserts",
+        "files:WrittenFile",
+        "writing:_Opened",
+        "postgres_types:PostgresType",
+    ),
     *(
         "session_aggregate:_Sessions",
         "triggers:TriggerTime",

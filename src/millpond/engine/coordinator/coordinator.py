@@ -142,8 +142,8 @@ class Coordinator:
             case Unanswered(instruction, error):
                 self._unanswered += 1
                 return [Halt(error) if self._unanswered >= self.policy.storage_tries else instruction]
-            case Delivered(sink, epoch, refused):
-                return [*self._deliveries.on_delivered(sink, epoch, refused)]
+            case Delivered():
+                return [*self._deliveries.on_delivered(event)]
             case DeliverFailed(sink, epoch, error):
                 return [*self._deliveries.on_failed(sink, epoch, error)]
             case Compacted():

@@ -313,6 +313,7 @@ class Delivered:
     sink: str
     epoch: int
     refused: tuple[RunRef, ...] = ()  # error rows: what the target refused
+    refused_rows: int = 0  # how many; equal ones are stored once
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,6 @@ from millpond.engine.coordinator.protocol import (
 )
 from millpond.engine.coordinator.running_program import RunningProgram
 from millpond.engine.coordinator.sink_delivery import deliver
-from millpond.engine.coordinator.sink_writers import SinkWriters
 from millpond.engine.engine import Engine
 from millpond.engine.missing_files import missing_file_error
 from millpond.engine.task.full_row_retry import Epochs
@@ -52,6 +51,7 @@ from millpond.engine.task.worker import Worker
 from millpond.errors import InternalError, MillpondError, UnavailableError
 from millpond.plan.levels import Levels
 from millpond.plan.nodes import Plan
+from millpond.sinks.writing import SinkWriters
 from millpond.state.manifest import history
 from millpond.state.manifest.garbage import Facts, collect
 from millpond.state.manifest.listing import Listing

@@ -18,12 +18,11 @@ from dataclasses import dataclass, replace
 from millpond.engine.coordinator.log_retention import open_buckets
 from millpond.engine.coordinator.planned_commit import PlannedCommit
 from millpond.engine.coordinator.pond_state import PondState
-from millpond.engine.coordinator.protocol import Deliver, Halt
+from millpond.engine.coordinator.protocol import Deliver, Delivered, Halt
 from millpond.errors import DataError, MillpondError
 from millpond.plan.sink_settings import DEFAULT, SinkSettings
 from millpond.state.manifest.manifest import Manifest
 from millpond.state.retention import ERRORS
-from millpond.state.runs.run_ref import RunRef
 
 GATHERED_MAX = 10_000  # epochs in one delivery
 
@@ -41,7 +40,7 @@ class SinkDeliveries:
         self._delivering: dict[str, Deliver] = {}
         self._failed: dict[str, FailedSink] = {}
         self._uncommitted = 0  # deliveries since the last commit of cursors
-        self._refused: list[tuple[int, tuple[RunRef, ...]]] = []  # (head, error rows) for the next commit
+        self._refused: list[tuple[Deliver, Delivered]] = []  # with error rows for the next commit
         self._lost: dict[str, int] = {}  # by sink that gets epochs at most once: those that it did not get
         self._gather_at_us: dict[str, int] = {}  # by sink: when its next group ends
         self._last_change: int | None = None  # the newest epoch that may have changed a view
@@ -106,13 +105,14 @@ class SinkDeliveries:
         bucket = open_buckets(self._state)[ERRORS]
         return Deliver(sink, epoch, all_rows, after, self._state.token, self._state.head.epoch, bucket)
 
-    def on_delivered(self, sink: str, epoch: int, refused: tuple[RunRef, ...] = ()) -> list[Deliver]:
+    def on_delivered(self, event: Delivered) -> list[Deliver]:
+        sink, epoch = event.sink, event.epoch
         done = self._ended(sink, epoch)
         if done is None:
             return []
         self._failed.pop(sink, None)
-        if refused:
-            self._refused.append((done.head, refused))
+        if event.refused:
+            self._refused.append((done, event))
         self._state.cursors[sink] = max(epoch, self._state.cursors.get(sink, -1))
         self._uncommitted += 1
         following = self._next(sink)
@@ -236,7 +236,7 @@ class SinkDeliveries:
     @property
     def oldest_files(self) -> int | None:
         """The oldest epoch in the names of files that deliveries may still commit."""
-        heads = [d.head for d in self._delivering.values()] + [head for head, _ in self._refused]
+        heads = [d.head for d in self._delivering.values()] + [done.head for done, _ in self._refused]
         return min(heads, default=None)
 
     @property
@@ -256,11 +256,11 @@ class SinkDeliveries:
             for sink, epochs in self._lost.items():
                 counts[f"lost/{sink}"] = counts.get(f"lost/{sink}", 0) + epochs
             child = replace(child, cursors=dict(self._state.cursors), counts=counts)
-            for _, refs in self._refused:
-                for ref in refs:
-                    counts["errors/sinks"] = counts.get("errors/sinks", 0) + ref.rows
+            for _, event in self._refused:
+                name = f"errors/{event.sink}"
+                counts[name] = counts.get(name, 0) + event.refused_rows
             at = child.epoch
-            runs = tuple(replace(ref, lo=at, hi=at) for _, refs in self._refused for ref in refs)
+            runs = tuple(replace(ref, lo=at, hi=at) for _, event in self._refused for ref in event.refused)
             planned = replace(planned, added=(*planned.added, *runs))
             self._refused, self._lost = [], {}
         if child.kind == "epoch":

@@ -16,7 +16,6 @@ from millpond.engine.coordinator.append_sinks import is_append_only, shown_only
 from millpond.engine.coordinator.protocol import Deliver, Delivered, DeliverFailed
 from millpond.engine.coordinator.running_program import RunningProgram
 from millpond.engine.coordinator.sink_deliveries import is_empty
-from millpond.engine.coordinator.sink_writers import SinkWriters
 from millpond.engine.coordinator.view_changes import (
     OTHER_PROGRAM,
     PlanOf,
@@ -32,6 +31,7 @@ from millpond.plan.nodes import SinkNode
 from millpond.plan.sink_settings import guarantee_of, modes_of
 from millpond.sinks.delivery import Delivery, EpochDelta, RefusedRow, SinkBinding
 from millpond.sinks.row_changes import appended
+from millpond.sinks.writing import SinkWriters
 from millpond.state.manifest import history
 from millpond.state.manifest.manifest import Manifest
 from millpond.state.manifest.snapshot import Snapshot
@@ -61,7 +61,7 @@ def deliver(
             raise
         return DeliverFailed(ask.sink, ask.epoch, _named(ask, error))
     try:
-        return Delivered(ask.sink, ask.epoch, _error_rows(ask, refused, worker))
+        return Delivered(ask.sink, ask.epoch, _error_rows(ask, refused, worker), len(refused))
     except MillpondError as error:
         return DeliverFailed(ask.sink, ask.epoch, error)
 

@@ -36,7 +36,7 @@ def run(session: SqlSession, words: Words) -> Result:
         raise AssertionError
     exists = words.if_exists()
     name = words.name(f"name of the {kind}")
-    if kind == "sink" and (words.take("ATTACH") or words.take("DETACH")):
+    if kind == "sink" and any(words.take(verb) for verb in ("ATTACH", "DETACH", "PAUSE", "RESUME")):
         return _switch_sink(session, words, name, exists)
     catalog = session.catalog
     if exists and catalog.find(name) is None:
@@ -54,7 +54,8 @@ def run(session: SqlSession, words: Words) -> Result:
         _alter_columns(session, words, found)
     else:
         hints = (
-            "RENAME TO, SWAP WITH, for sinks ATTACH and DETACH, for tables ADD, DROP and RENAME COLUMN are"
+            "RENAME TO, SWAP WITH, for sinks ATTACH, DETACH, PAUSE and RESUME, "
+            "for tables ADD, DROP and RENAME COLUMN are"
         )
         words.fail(
             "this change is not supported", f"{hints}; for others create a new table and INSERT … SELECT"
@@ -63,9 +64,13 @@ def run(session: SqlSession, words: Words) -> Result:
 
 
 def _switch_sink(session: SqlSession, words: Words, name: str, exists: bool) -> Result:
-    """ALTER SINK name ATTACH [WITH REPLAY] | DETACH."""
-    attach = words.fragment.word(words.at - 1) == "ATTACH"
-    replay = attach and words.take("WITH", "REPLAY")
+    """ALTER SINK name ATTACH [WITH REPLAY] | DETACH | PAUSE | RESUME.
+
+    PAUSE is DETACH, and RESUME is ATTACH WITH REPLAY: no change is missed while the epochs are kept.
+    """
+    verb = words.fragment.word(words.at - 1)
+    attach = verb in ("ATTACH", "RESUME")
+    replay = verb == "RESUME" or (attach and words.take("WITH", "REPLAY"))
     words.end()
     session.require_epoch()
     known = {sink.lower(): sink for sink in session.plan.sinks}

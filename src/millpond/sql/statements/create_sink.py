@@ -1,6 +1,6 @@
 """CREATE SINK: sends the changes of a view to a target after each commit.
 
-`connector = 'files'`: path, mode ('changes' with the weight of each row, or 'append').
+`sink_connectors.py` has the connectors and their options.
 """
 
 from __future__ import annotations
@@ -8,16 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from millpond.errors import InvalidError
 from millpond.flow.builder import Builder
-from millpond.plan.nodes import SinkNode
 from millpond.plan.objects import SqlObject
-from millpond.sinks.parquet import ParquetSink
+from millpond.plan.sink_check import checked_sink
 from millpond.sql.binding.output_columns import check_unique
 from millpond.sql.result import Result
 from millpond.sql.statements.create_object import create
-from millpond.sql.statements.create_source import check_connector, need
+from millpond.sql.statements.create_source import check_connector
 from millpond.sql.statements.materialize import materialize
+from millpond.sql.statements.sink_connectors import SETTINGS, SINK_CONNECTORS, make_sink
 from millpond.sql.text.emit_clause import BEFORE_THEY_CLOSE
 from millpond.sql.text.options import read_options
 from millpond.sql.text.parse import Words, readable
@@ -26,7 +25,7 @@ from millpond.sql.text.time_windows import as_plain_sql
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession
 
-_OPTIONS = {"files": ("path", "format", "mode")}
+_OPTIONS = {name: (*found.options, *SETTINGS) for name, found in SINK_CONNECTORS.items()}
 
 
 def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
@@ -49,8 +48,7 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
         check_connector(options, _OPTIONS, "connector for sinks")
 
         def make(builder: Builder) -> SqlObject:
-            left = dict(options)
-            sink = _sink(left)
+            sink, settings = make_sink(options["connector"], dict(options))
             if text is not None:
                 made = materialize(session, builder, name, text, BEFORE_THEY_CLOSE, "")
                 check_unique(session.catalog, as_plain_sql(made.text))
@@ -59,7 +57,8 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
                 assert view is not None
                 found = session.catalog.get(view, "table", "materialized view")
                 read, uses, step = found.name, (found.name,), None
-            builder.change(lambda plan: plan.with_sink(SinkNode(name, read, sink)))
+            node = checked_sink(builder.plan, name, read, sink, settings)
+            builder.change(lambda plan: plan.with_sink(node))
             return SqlObject(
                 "sink",
                 name,
@@ -80,13 +79,3 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
         return result
 
     return called
-
-
-def _sink(options: dict[str, str]) -> ParquetSink:
-    kind = options.pop("format", "parquet")
-    if kind != "parquet":
-        raise InvalidError("files are written as parquet", detail=f"got format {kind!r}")
-    mode = options.pop("mode", "changes")
-    if mode not in ("changes", "append"):
-        raise InvalidError(f"no mode named {mode!r}", hint="'changes' or 'append'")
-    return ParquetSink(need(options, "path"), "append" if mode == "append" else "changes")

@@ -47,7 +47,7 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
         words.need("WITH")
         options = read_options(words)
         words.end()
-        check_connector(options, _OPTIONS, "connector")
+        check_connector(options, SOURCE_OPTIONS, "connector")
 
         def make(builder: Builder) -> SqlObject:
             with named(name):
@@ -147,7 +147,7 @@ def _nexmark(options: dict[str, str], found: Definition | None) -> NexmarkSource
 
 
 _CONNECTORS = {"files": _files, "kafka": _kafka, "nexmark": _nexmark}
-_OPTIONS = {
+SOURCE_OPTIONS = {
     "files": ("path", "format", "pattern"),
     "kafka": ("brokers", "topic", "format", "start", "client.…"),
     "nexmark": ("type", "table.type", "events", "rate", "seed"),

@@ -20,6 +20,7 @@ from millpond.sql.statements import (
     flush,
     select,
     show,
+    show_connectors,
     show_jobs,
     subscribe,
 )
@@ -79,6 +80,8 @@ def find(fragment: SqlFragment) -> Statement:
         fragment.fail("DROP of what?", 1, f"one of {', '.join(' '.join(w) for w in _DROP)} or SAVEPOINT")
     if first == "ALTER":
         return defining(1, alter.run)
+    if fragment.has(0, "SHOW", "CONNECTORS"):
+        return reading(2, show_connectors.run)
     if fragment.has(0, "SHOW", "JOBS"):
         return reading(2, show_jobs.run, independent=True)
     known = _OTHERS.get(first)

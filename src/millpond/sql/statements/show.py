@@ -32,6 +32,20 @@ _SQL_TYPES = {
     pa.float64(): "DOUBLE",
     pa.timestamp("us"): "TIMESTAMP",
 }
+_SINKS = pa.schema(
+    [
+        ("name", pa.string()),
+        ("kind", pa.string()),
+        ("view", pa.string()),
+        ("connector", pa.string()),
+        ("mode", pa.string()),
+        ("guarantee", pa.string()),
+        ("state", pa.string()),
+        ("epoch", pa.int64()),
+        ("behind", pa.int64()),
+        ("error", pa.string()),
+    ]
+)
 _EPOCHS = pa.schema(
     [
         ("epoch", pa.int64()),
@@ -66,7 +80,7 @@ def run(session: SqlSession, words: Words) -> Result:
         rows = [[n, str(e)] for n, e in sorted(savepoints.items())]
         return _texts(["name", "epoch"], rows)
     if what not in _KINDS:
-        names = [*_KINDS, "EPOCHS", "SAVEPOINTS", "WATERMARKS", "JOBS", "CREATE"]
+        names = [*_KINDS, "EPOCHS", "SAVEPOINTS", "WATERMARKS", "CONNECTORS", "JOBS", "CREATE"]
         words.at -= 1
         words.fail("SHOW what?", closest_name(what or "?", names) or f"one of {', '.join(names)}")
     if what == "FUNCTIONS":
@@ -83,9 +97,30 @@ def run(session: SqlSession, words: Words) -> Result:
         for o in found_all.values()
         if o.kind in (("materialized view",) if only_kept else _KINDS[what])
     ]
+    if what == "SINKS":
+        return _sinks(session)
     if what == "LATE":
         return _late(session, [o for o in found_all.values() if o.kind in _KINDS[what]])
     return _texts(["name", "kind", "columns"], sorted(listed))
+
+
+def _sinks(session: SqlSession) -> Result:
+    """List the sinks with what they promise and how far they are."""
+    found = sorted(session.host.sinks(), key=lambda sink: sink.name)
+    rows = {
+        "name": [s.name for s in found],
+        "kind": ["detached sink" if s.state == "detached" else "sink" for s in found],
+        "view": [s.view for s in found],
+        "connector": [s.connector for s in found],
+        "mode": [s.mode for s in found],
+        "guarantee": [s.guarantee for s in found],
+        "state": [s.state for s in found],
+        "epoch": [s.epoch for s in found],
+        "behind": [s.behind for s in found],
+        "error": [None if s.error is None else str(s.error).partition("\n")[0] for s in found],
+    }
+    types = [_SQL_TYPES[f.type] for f in _SINKS]
+    return Result.of_rows(_SINKS.names, types, pa.table(rows, schema=_SINKS))
 
 
 def _late(session: SqlSession, found: list[SqlObject]) -> Result:

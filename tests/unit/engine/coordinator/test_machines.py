@@ -21,6 +21,7 @@ from millpond.engine.coordinator.protocol import (
     Collect,
     Compacted,
     Deliver,
+    Delivered,
     Halt,
     HeadRead,
     ProgramSummary,
@@ -141,9 +142,9 @@ def test_a_sink_receives_one_epoch_at_a_time() -> None:
     machine = deliveries()
     assert machine.start() == [Deliver("s", 6)]
     assert machine.start() == []
-    assert machine.on_delivered("s", 6) == [Deliver("s", 7)]
+    assert machine.on_delivered(Delivered("s", 6)) == [Deliver("s", 7)]
     assert not machine.cursors_due, "one more is on its way"
-    assert machine.on_delivered("s", 7) == []
+    assert machine.on_delivered(Delivered("s", 7)) == []
     assert machine.cursors_due
     machine.on_commit()
     assert not machine.cursors_due
@@ -153,7 +154,7 @@ def test_an_answer_that_nobody_waits_for_moves_no_cursor() -> None:
     machine = deliveries()
     machine.start()
     machine.detach("s")
-    assert machine.on_delivered("s", 6) == []
+    assert machine.on_delivered(Delivered("s", 6)) == []
     assert machine.behind == {"s": 5}
 
 

@@ -1,0 +1,97 @@
+"""The connectors of CREATE SINK: which options each has, and the sink that it makes of them.
+
+Every sink also has the options in `SETTINGS`: how it is attached to its view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from millpond.errors import InvalidError
+from millpond.flow.durations import microseconds
+from millpond.plan.sink_settings import Guarantee, SinkMode, SinkSettings, guarantee_of, modes_of
+from millpond.sinks.files import FilesSink
+from millpond.sinks.postgres import PostgresSink
+from millpond.sinks.secrets import check_references
+
+SETTINGS = ("mode", "guarantee", "key", "every", "snapshot", "behind.max", "when.behind")
+
+
+@dataclass(frozen=True)
+class SinkConnector:
+    options: tuple[str, ...]  # the required ones first; a name that ends in `.…` is a prefix
+    required: tuple[str, ...]
+    make: Callable[[dict[str, str]], Any]
+    sink: type
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return guarantee_of(self.sink)
+
+    @property
+    def modes(self) -> tuple[SinkMode, ...]:
+        return modes_of(self.sink)
+
+
+def make_sink(connector: str, options: dict[str, str]) -> tuple[Any, SinkSettings]:
+    """The sink and its settings; the names of the options were checked."""
+    found = SINK_CONNECTORS[connector]
+    for name in found.required:
+        if not options.get(name):
+            raise InvalidError(f"option {name!r} is missing", hint=f"WITH ({name} = '…', …)")
+    for value in options.values():
+        check_references(value)
+    return found.make(options), _settings(options)
+
+
+def _settings(options: dict[str, str]) -> SinkSettings:
+    every, behind = options.get("every"), options.get("behind.max")
+    mode: Any = options.get("mode")
+    guarantee: Any = options.get("guarantee")
+    when_behind: Any = options.get("when.behind", "pause")
+    if behind is not None and not behind.isdecimal():
+        raise InvalidError("option 'behind.max' is a number of epochs", detail=f"got {behind!r}")
+    return SinkSettings(
+        None if mode is None else mode.lower(),
+        None if guarantee is None else guarantee.lower().replace("-", "_"),
+        listed(options.get("key", "")),
+        0 if every is None else microseconds(every),
+        _flag(options, "snapshot", True),
+        None if behind is None else int(behind),
+        when_behind,
+    )
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """
+    >>> listed("a, b"), listed("")
+    (('a', 'b'), ())
+    """
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _flag(options: dict[str, str], name: str, default: bool) -> bool:
+    value = options.get(name, str(default)).lower()
+    if value not in ("true", "false"):
+        raise InvalidError(f"option {name!r} is true or false", detail=f"got {value!r}")
+    return value == "true"
+
+
+def _files(options: dict[str, str]) -> FilesSink:
+    kind: Any = options.get("format", "parquet").lower()
+    store = {n.removeprefix("store."): v for n, v in options.items() if n.startswith("store.")}
+    return FilesSink(options["path"], kind, listed(options.get("partition.by", "")), tuple(store.items()))
+
+
+def _postgres(options: dict[str, str]) -> PostgresSink:
+    return PostgresSink(options["connection"], options["table"], options.get("schema", "public"))
+
+
+SINK_CONNECTORS = {
+    "files": SinkConnector(("path", "format", "partition.by", "store.…"), ("path",), _files, FilesSink),
+    "postgres": SinkConnector(
+        ("connection", "table", "schema"), ("connection", "table"), _postgres, PostgresSink
+    ),
+}

@@ -1,0 +1,117 @@
+"""CREATE SINK with modes and guarantees, SHOW SINKS, SHOW CONNECTORS, ALTER SINK PAUSE and RESUME."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import millpond
+from millpond.errors import InvalidError
+from millpond.pond import Pond
+
+
+@pytest.fixture
+def pond(tmp_path: Path) -> Iterator[Pond]:
+    with millpond.open(tmp_path / "pond", engine="inline", durable=False, checks=True) as made:
+        made.sql("CREATE TABLE t (k text, n int)")
+        made.sql("CREATE MATERIALIZED VIEW totals AS SELECT k, sum(n) AS n FROM t GROUP BY k")
+        yield made
+
+
+def lines(folder: Path) -> list[dict[str, object]]:
+    files = sorted(folder.glob("**/*.json"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def test_a_changelog_in_json(pond: Pond, tmp_path: Path) -> None:
+    pond.sql(
+        "CREATE SINK out FROM totals WITH (connector = 'files', path = :out, format = 'json', mode = 'changelog',"
+        " guarantee = 'exactly_once')",
+        params={"out": str(tmp_path / "out")},
+    )
+    pond.sql("INSERT INTO t VALUES ('a', 1)")
+    pond.drain()
+    pond.sql("INSERT INTO t VALUES ('a', 2)")
+    pond.drain()
+    assert [(row["k"], row["n"], row["_op"]) for row in lines(tmp_path / "out")] == [
+        ("a", 1, "insert"),
+        ("a", 1, "update_before"),
+        ("a", 3, "update_after"),
+    ]
+    (sink,) = pond.sql("SHOW SINKS").fetchall()
+    assert sink[:7] == ("out", "sink", "totals", "files", "changelog", "exactly_once", "current")
+    assert "  changelog exactly_once" in pond.explain().splitlines()
+
+
+def test_partitions_and_gathering(pond: Pond, tmp_path: Path) -> None:
+    pond.sql(
+        "CREATE SINK out FROM totals WITH (connector = 'files', path = :out, format = 'json', mode = 'changelog',"
+        " partition.by = 'k', every = '1h', snapshot = 'false')",
+        params={"out": str(tmp_path / "out")},
+    )
+    pond.sql("INSERT INTO t VALUES ('a', 1), ('b', 1)")
+    pond.drain()
+    assert sorted(p.parent.name for p in (tmp_path / "out").glob("*/*.json")) == ["k=a", "k=b"]
+    assert "every 3600 s, without a snapshot" in pond.explain()
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ("mode = 'append'", "its view retracts rows"),
+        ("mode = 'upsert'", "has no mode 'upsert'"),
+        ("mode = 'uspert'", "no mode is 'uspert'"),
+        ("guarantee = 'once'", "no guarantee is 'once'"),
+        ("format = 'xml'", "no format named 'xml'"),
+        ("behind.max = 'x'", "is a number of epochs"),
+        ("snapshot = 'x'", "is true or false"),
+        ("every = 'x'", "not a duration"),
+        ("store.key = '${vault:x}'", "no secret is found"),
+    ],
+)
+def test_what_cannot_be_given_is_refused(options: str, message: str, pond: Pond) -> None:
+    with pytest.raises(InvalidError, match=message):
+        pond.sql(f"CREATE SINK out FROM totals WITH (connector = 'files', path = '/x', {options})")
+    assert pond.sql("SHOW SINKS").fetchall() == []
+
+
+def test_an_option_that_is_missing_is_named(pond: Pond) -> None:
+    with pytest.raises(InvalidError, match="option 'table' is missing"):
+        pond.sql("CREATE SINK out FROM totals WITH (connector = 'postgres', connection = 'host=x')")
+
+
+def test_pause_and_resume_miss_nothing(pond: Pond, tmp_path: Path) -> None:
+    pond.sql(
+        "CREATE SINK out FROM totals WITH (connector = 'files', path = :out, format = 'json')",
+        params={"out": str(tmp_path / "out")},
+    )
+    pond.sql("INSERT INTO t VALUES ('a', 1)")
+    pond.drain()
+    pond.sql("ALTER SINK out PAUSE")
+    pond.sql("INSERT INTO t VALUES ('b', 1)")
+    pond.drain()
+    assert [row["k"] for row in lines(tmp_path / "out")] == ["a"]
+    assert pond.sinks()[0].state == "detached"
+    pond.sql("ALTER SINK out RESUME")
+    pond.drain()
+    assert [row["k"] for row in lines(tmp_path / "out")] == ["a", "b"]
+
+
+def test_connectors_are_listed(pond: Pond) -> None:
+    found = {(row[0], row[1]): row[2:] for row in pond.sql("SHOW CONNECTORS").fetchall()}
+    assert found["files", "sink"][:2] == ("exactly_once", "changes, append, changelog")
+    assert found["postgres", "sink"][1] == "upsert, append, changelog, complete"
+    assert ("kafka", "source") in found
+
+
+def test_secrets_are_masked_where_a_definition_is_shown(pond: Pond) -> None:
+    pond.sql(
+        "CREATE SINK pg FROM totals WITH (connector = 'postgres', table = 'x',"
+        " connection = 'host=nowhere.invalid password=hunter2')"
+    )
+    shown = pond.sql("SHOW CREATE SINK pg").fetchall()[0][0]
+    assert "hunter2" not in shown and "table = 'x'" in shown
+    assert "hunter2" not in pond.explain()
