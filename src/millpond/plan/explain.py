@@ -56,8 +56,8 @@ def explain_text(plan: Plan, levels: Levels, detached: Container[str] = ()) -> s
                 lines.append(f"    view {', '.join(used[step])}")
     for sink in plan.sinks.values():
         state = " (detached)" if sink.name in detached else ""
-        lines.append(f"sink {sink.name}: {sink.sink} from view {sink.view}{state}")
-        lines.append(f"  {' '.join(part for part in promise_of(sink) if part)}{_sink_options(sink)}")
+        promise = " ".join(part for part in promise_of(sink) if part) + _sink_options(sink)
+        lines.append(f"sink {sink.name}: {sink.sink} from view {sink.view}{state}, {promise}")
     shared = [s for s, readers in plan.consumers().items() if len({r[0] for r in readers}) > 1]
     if shared:
         lines.append(f"shared: {', '.join(shared)}")

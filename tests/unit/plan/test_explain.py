@@ -55,7 +55,7 @@ def test_text_names_levels_exchanges_state_and_views(plan: Plan) -> None:
     assert "    from bids  [hash to one task, pre-aggregated]" in lines
     assert any(line.startswith("    state by_k/groups: latest, key (k)") for line in lines)
     assert "    view counts" in lines
-    assert "sink out: a sink from view counts" in lines
+    assert "sink out: a sink from view counts, changes at_least_once" in lines
     assert "shared: bids" in lines
 
 
