@@ -19,7 +19,7 @@ from tests.docs.source_files import ROOT, SOURCE, SourceFile, imports, source_fi
 
 PAGES = [ROOT / "ARCHITECTURE.md", ROOT / "GLOSSARY.md", *sorted(ROOT.glob("docs/**/*.md"))]
 OF_A_POND = ("manifests/", "runs/", "pages/", "catalog/", "inbox/", "names/", "pins/", "lease/")
-SPARK = ("engine/spark/", "sources/", "sinks/")
+SPARK = ("engine/spark/", "sources/", "sinks/", "spark_bridge/")
 
 # Imports inside functions, with the reason why they cannot be at the top of the file.
 DEFERRED = {

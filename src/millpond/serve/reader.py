@@ -32,6 +32,7 @@ from millpond.serve.state_inspection import StateInfo
 from millpond.state.backup_record import refuse_backup
 from millpond.state.manifest import history
 from millpond.state.manifest.manifest import Manifest, is_retained
+from millpond.state.manifest.pins import Pin, protects
 from millpond.state.manifest.snapshot import Snapshot
 from millpond.state.store.store import MissingError
 from millpond.state.tables.error_rows import ERRORS_SPEC
@@ -81,11 +82,14 @@ class Reader:
         return found
 
     @contextlib.contextmanager
-    def pinned(self, epoch: int | str | None = None) -> Iterator[Snapshot]:
-        """A snapshot that stays readable until the block ends: the newest, an epoch, or a savepoint."""
+    def pinned(self, epoch: int | str | None = None, *, by: Pin | None = None) -> Iterator[Snapshot]:
+        """A snapshot that stays readable until the block ends: the newest, an epoch, or a savepoint.
+
+        `by` is a pin of another process: an epoch that it protects can be read even if it is below the floor.
+        """
         for _ in range(PIN_TRIES):
             wanted = self._resolve(self.head(), epoch)
-            snapshot = self._pinned.take(wanted, self._open_kept)
+            snapshot = self._pinned.take(wanted, lambda wanted: self._open_kept(wanted, by))
             if snapshot is not None:
                 try:
                     with self._explain_missing(wanted):
@@ -123,12 +127,19 @@ class Reader:
                     epoch=first,
                 ) from error
 
-    def _open_kept(self, epoch: int) -> Snapshot | None:
+    def _open_kept(self, epoch: int, by: Pin | None = None) -> Snapshot | None:
         now = self.head()
-        if not is_retained(now, epoch):
+        if not is_retained(now, epoch) and not self._is_protected(epoch, by):
             return None
         manifest = now if epoch == now.epoch else history.read_manifest(self.store, epoch)
         return Snapshot(self.store, manifest, self.worker.pages, self.worker.open_file)
+
+    def _is_protected(self, epoch: int, by: Pin | None) -> bool:
+        return by is not None and epoch in by.epochs and protects(self.store, by, self._clock.now_us())
+
+    def pin_until_us(self) -> int:
+        """The time at which a pin that is written now expires."""
+        return self._clock.now_us() + self._reader_us
 
     def close(self) -> None:
         """Remove the pins of this reader."""
@@ -278,13 +289,17 @@ class Reader:
         return found
 
     @contextlib.contextmanager
-    def pinned_range(self, first: int, last: int) -> Iterator[tuple[Snapshot, Snapshot]]:
-        """The first and the last of a range of epochs; all of them stay readable until the block ends."""
-        expires_us = self._clock.now_us() + self._reader_us
-        made = try_pin(self.store, first, expires_us, last=last)
+    def pinned_range(
+        self, first: int, last: int, *, by: Pin | None = None
+    ) -> Iterator[tuple[Snapshot, Snapshot]]:
+        """The first and the last of a range of epochs; all of them stay readable until the block ends.
+
+        `by` is a pin of another process, as in `pinned`.
+        """
+        made = try_pin(self.store, first, self.pin_until_us(), last=last)
         try:
             # Opened after the pin was written: this order makes it safe.
-            before, after = self._open_kept(first), self._open_kept(last)
+            before, after = self._open_kept(first, by), self._open_kept(last, by)
             if before is None or after is None:
                 raise self._gone(first)
             with self._explain_missing(first, last):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from millpond.engine.coordinator.compaction_schedule import CompactionSchedule
+from millpond.engine.coordinator.epoch_loop import added_up
 from millpond.engine.coordinator.garbage_schedule import GarbageSchedule
 from millpond.engine.coordinator.log_retention import late_tables, visible_rows, without_buckets
 from millpond.engine.coordinator.planned_commit import Next, PlannedCommit
@@ -20,6 +21,7 @@ from millpond.engine.coordinator.protocol import Polled
 from millpond.engine.coordinator.rollback import roll_back
 from millpond.engine.coordinator.sink_deliveries import SinkDeliveries
 from millpond.errors import InvalidError
+from millpond.state import inbox
 from millpond.state.manifest.manifest import Manifest, run_id
 from millpond.state.retention import ERRORS
 
@@ -56,6 +58,7 @@ class Commands:
             "clear_late": self._clear_late,
             "change": self._change,
             "rollback": self._roll_back,
+            inbox.DUPLICATE: self._skip_duplicate,
         }
 
     def on_polled(self, event: Polled) -> Next:
@@ -168,6 +171,13 @@ class Commands:
         if catalog == head.catalog:
             return PlannedCommit(child)
         return self._changes.begin(catalog, child, event.commands[0].number)
+
+    def _skip_duplicate(self, event: Polled, child: Manifest) -> Next | Refused:
+        """Move the inbox past a batch that its client sent again; the rows are counted (law 9)."""
+        rows = _args(event).get("rows")
+        if not isinstance(rows, int):
+            return Refused(f"it says that it has {rows!r} rows")
+        return PlannedCommit(replace(child, counts=added_up(child.counts, {"duplicates/inbox": rows})))
 
     def _roll_back(self, event: Polled, child: Manifest) -> Next | Refused:
         if event.rollback_to is not None:

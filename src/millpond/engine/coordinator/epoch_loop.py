@@ -10,12 +10,14 @@ from dataclasses import dataclass, replace
 
 from millpond.control.admission import Pace, admit, budget_rows
 from millpond.engine.coordinator.arrivals import arrivals, moves, offers, withheld
+from millpond.engine.coordinator.inbox_polling import INBOX
 from millpond.engine.coordinator.log_retention import open_buckets
 from millpond.engine.coordinator.planned_commit import PlannedCommit
 from millpond.engine.coordinator.policy import is_transient
 from millpond.engine.coordinator.pond_state import PondState
 from millpond.engine.coordinator.protocol import EpochOutcome, Halt, Polled, PollSources, RunEpoch
 from millpond.errors import InternalError, MillpondError
+from millpond.state.inbox import executed_batches
 from millpond.state.manifest.manifest import RunId, run_id
 from millpond.state.tables.live_runs import lasting
 
@@ -101,6 +103,7 @@ class EpochLoop:
             counts=added_up(head.counts, outcome.counts),
             admitted={step: [dict(s.what) for s in splits] for step, splits in run.admitted.items()},
             arrivals=run.arrivals,
+            clients=executed_batches(head.clients, (s.what for s in run.admitted.get(INBOX, ()))),
             promised={},
             metrics=outcome.metrics,
         )

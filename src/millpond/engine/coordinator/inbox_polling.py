@@ -47,6 +47,7 @@ def poll_inbox(worker: Worker, program: RunningProgram, head: Manifest, position
     """The next entries of the inbox after a position."""
     splits: list[Split] = []
     rejects: list[tuple[str, str]] = []
+    executed: Mapping[str, int] = head.clients
     entries = inbox.beyond(worker.store, position)
     for entry in entries:
         if entry.kind == inbox.LOGIC:
@@ -66,10 +67,16 @@ def poll_inbox(worker: Worker, program: RunningProgram, head: Manifest, position
             if splits or rejects:
                 break
             return _command(worker, program, head, entry)
+        batch = inbox.batch_of(entry.args)
+        if batch is not None and batch[1] <= executed.get(batch[0], -1):
+            if splits or rejects:
+                break
+            return InboxPoll(command=Command(entry.number, inbox.DUPLICATE, entry.args))
         reason = _refusal(program, entry)
         if reason is None and not rejects:
             what = {"entry": entry.number, **entry.args}
             splits.append(Split(what, int(entry.args[ROWS_KEY]), len(entry.payload), blob=entry.name))
+            executed = inbox.executed_batches(executed, [entry.args])
         elif reason is not None and not splits:
             rejects.append((str(entry.number), reason))
         else:

@@ -83,6 +83,8 @@ class Manifest:
     gathered: Mapping[str, int] = field(default_factory=dict)
     # Late rows in buckets before these were cleared: readers do not see them, backfills of new views do.
     cleared: Mapping[str, int] = field(default_factory=dict)
+    # Clients that number their batches, and the last batch of each that was executed: see `state.inbox`.
+    clients: Mapping[str, int] = field(default_factory=dict)
     backfill: BackfillProgress | None = None  # the running backfill of new views
     format: int = FORMAT
 

@@ -59,6 +59,15 @@ def unpin(store: Store, made: Pin) -> None:
     store.delete(made.name)
 
 
+def protects(store: Store, made: Pin, now_us: int) -> bool:
+    """Does a pin of another process still protect its epochs?
+
+    A process that writes its own pin first, and then finds this true, continues the protection without a gap.
+    """
+    is_over = made.expires_us is not None and made.expires_us <= now_us
+    return not is_over and store.size(made.name) is not None
+
+
 def pins(store: Store) -> list[Pin]:
     found = []
     for name in store.list(PREFIX):
