@@ -155,6 +155,7 @@ _OTHERS = {
     "source.constant": "millpond.sources.constant:ConstantSource",
     "source.dataframe": "millpond.sources.dataframe:DataFrameSource",
     "source.files": "millpond.sources.files:FileSource",
+    "source.staged_batches": "millpond.sources.streaming_dataframe:StagedBatches",
     "source.inbox_table": "millpond.sources.inbox_table:InboxTable",
     "source.kafka": "millpond.sources.kafka:KafkaSource",
     "source.memory": "millpond.sources.memory:MemorySource",

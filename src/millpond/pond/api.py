@@ -50,7 +50,7 @@ from millpond.pond.components import Components
 from millpond.pond.driver import Driver, EngineName
 from millpond.pond.inbox_client import InboxClient
 from millpond.pond.listeners import Listeners, OnEpoch
-from millpond.pond.location import backup_store, restore_stores, uri_of
+from millpond.pond.location import backup_store, folder_of, is_local, restore_stores, uri_of
 from millpond.pond.location import store_options as options_of
 from millpond.pond.program import ProgramEditor
 from millpond.pond.progress import PondProgress
@@ -67,6 +67,7 @@ from millpond.serve.restore import restore as make_restored
 from millpond.serve.state_inspection import StateInfo
 from millpond.serve.view_reader import ViewReader
 from millpond.settings import Settings, make_settings
+from millpond.sources.streaming_dataframe import stop_queries
 from millpond.state.manifest.fork import fork as make_fork
 from millpond.state.manifest.manifest import Manifest
 from millpond.state.store.store import Store, open_store
@@ -263,6 +264,9 @@ class Pond:
         punctuation: str | None = None,
     ) -> Stream:
         """Read the rows of a source; with `event_time`, rows more than `delay` behind the newest are late.
+
+        A Spark DataFrame is a source, too: its rows are staged in the pond.  A streaming one is run by this
+        process while it runs the pond; drain() reads the batches that are staged so far.
 
         The other options are those of `Stream.watermark`.
 
@@ -576,6 +580,8 @@ class Pond:
         try:
             self._driver.close(raises=raises)
         finally:
+            if is_local(self.store.uri):
+                stop_queries(folder_of(self.store, ""))
             if self._session is not None:
                 self._session.close()
 

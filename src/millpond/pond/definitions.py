@@ -24,7 +24,9 @@ from millpond.plan.change import dependants, require_view, without_views
 from millpond.plan.nodes import Plan
 from millpond.pond.components import Components
 from millpond.pond.location import folder_of
+from millpond.sources.dataframe import DataFrameSource
 from millpond.sources.inbox_table import SEQUENCE, InboxTable
+from millpond.sources.streaming_dataframe import StreamingDataFrameSource
 from millpond.state.store.store import Store
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ def stream(
     more: Mapping[str, Any],
 ) -> Stream:
     _check_free(builder, "a stream", name)
+    source = _source_of_dataframe(source)
     _check_source(name, source)
     given = {"delay": delay or None, **more}
     first = next((option for option, value in given.items() if value is not None), None)
@@ -95,6 +98,13 @@ def table(builder: Builder, name: str, schema: Like, key: str | Sequence[str] | 
         return Stream(builder, step).view(name)
 
 
+def _source_of_dataframe(source: Any) -> Any:
+    """The source of a Spark DataFrame; other objects are returned as they are."""
+    if type(source).__module__.partition(".")[0] != "pyspark" or not hasattr(source, "isStreaming"):
+        return source
+    return StreamingDataFrameSource(source) if source.isStreaming else DataFrameSource(source)
+
+
 def _check_source(name: str, source: Any) -> None:
     """Refuse an object that is not a source, and suggest the source to use."""
     if not isinstance(source, type) and all(hasattr(source, part) for part in ("poll", "read", "schema")):
@@ -110,7 +120,7 @@ def _check_source(name: str, source: Any) -> None:
             f"of a folder of files: FileSource({os.fspath(source)!r}, format=...), of millpond.sources.files"
         )
     elif library == "pyspark":
-        hint = "a Spark DataFrame is DataFrameSource(df), of millpond.sources.dataframe"
+        hint = "pass a Spark DataFrame"
     elif library in ("pandas", "polars", "pyarrow") or isinstance(source, list | tuple):
         hint = (
             f"rows in memory go into a table: pond.table({name!r}, schema), and then "

@@ -53,17 +53,28 @@ class DataFrameSource:
 def stage(df: Any, folder: str | os.PathLike[str], pond_folder: Path | None = None) -> FileSource:
     """Write a DataFrame to a folder, unless it is already there."""
     final = Path(folder).absolute()
-    if not (final / _LIST).exists():
+    if not is_staged(final):
         if getattr(df, "isStreaming", False):
             raise InvalidError(
-                "a streaming DataFrame cannot be staged: it has no end", hint="pass a batch DataFrame"
+                "a streaming DataFrame has no end, and a DataFrameSource ends",
+                hint="pass the DataFrame itself to pond.stream, or a StreamingDataFrameSource",
             )
         make_private(pond_folder or final.parent)
-        final.parent.mkdir(parents=True, exist_ok=True)
-        _clear(final)
-        _publish(_write(df, final), final)
+        stage_files(df, final)
     _check(final)
     return FileSource(str(final), bounded=True)
+
+
+def is_staged(final: Path) -> bool:
+    """Does a folder have all rows of a DataFrame?"""
+    return (final / _LIST).exists()
+
+
+def stage_files(df: Any, final: Path) -> None:
+    """Write a DataFrame to a folder that appears under its name when it is complete."""
+    final.parent.mkdir(parents=True, exist_ok=True)
+    _clear(final)
+    _publish(_write(df, final), final)
 
 
 def _write(df: Any, final: Path) -> Path:
