@@ -8,7 +8,18 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from benchmarks import data, further, headline, keyed_state, passes, reads, tpch, views, windows
+from benchmarks import (
+    data,
+    further,
+    headline,
+    keyed_state,
+    passes,
+    reads,
+    spark_reads,
+    tpch,
+    views,
+    windows,
+)
 from benchmarks.nexmark import events as nexmark_events
 from benchmarks.nexmark import on_flink, topics
 from benchmarks.nexmark import queries as nexmark_queries
@@ -110,6 +121,13 @@ def run_reads(rows: Rows = 5_000_000, cores: Cores = 2) -> None:
     """Scans of a view against DuckDB over the same rows in Parquet; lookups from several processes."""
     with headline.alone():
         reads.run(rows, cores, _console())
+
+
+@app.command("spark-read")
+def run_spark_reads(rows: Rows = 5_000_000, cores: Cores = 2) -> None:
+    """A view read through Spark against Spark reading the same rows from Parquet."""
+    with headline.alone():
+        spark_reads.run(rows, cores, _console())
 
 
 @app.command("views")

@@ -143,6 +143,11 @@ SPARK = {
         "tasks of each level: [1, 1] of 4",
         "|auction|bids|highest|",
     ],
+    "spark_bridge": [
+        "cities: [('Bern', 5, 20), ('Oslo', 5, 25)]",
+        "alerts: [('Bern', 120), ('Oslo', 25)]",
+        "squares: [0, 1, 4, 9, 16]",
+    ],
     "fraud": [
         "epoch 4: 3007 charges, 2 alerts",
         "card 007: tried with 0.50, 899.00 taken 21 s later",

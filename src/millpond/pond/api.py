@@ -206,7 +206,12 @@ class Pond:
         self._clock = clock or SystemClock()
         self._worker = Worker(store, trust=Trust(store, trust))
         self._builder = Builder()
-        self._reader = Reader(self._worker, clock=self._clock, reader_ms=self.settings.reader_ms)
+        self._reader = Reader(
+            self._worker,
+            clock=self._clock,
+            reader_ms=self.settings.reader_ms,
+            store_options=store_options,
+        )
         self._components = Components(
             store,
             self.settings,

@@ -52,7 +52,16 @@ class Delta:
 
 
 class Reader:
-    def __init__(self, worker: Worker, *, clock: Clock | None = None, reader_ms: int = 600_000) -> None:
+    def __init__(
+        self,
+        worker: Worker,
+        *,
+        clock: Clock | None = None,
+        reader_ms: int = 600_000,
+        store_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.store_options = dict(store_options or {})  # to open the store in another process
+        self.reader_ms = reader_ms
         self.worker = worker
         self.store = worker.store
         self._clock = clock or SystemClock()
@@ -206,6 +215,11 @@ class Reader:
             found, spec, columns = self._view(snapshot.manifest, view)
             fields = [spec.schema.field(c) for c in columns]
             return found.shown(pa.schema(fields).empty_table()).schema
+
+    def rows_upper(self, view: str, *, epoch: int | str | None = None) -> int:
+        """An upper bound of the rows that are stored for a view; no row is read."""
+        with self.pinned(epoch) as snapshot:
+            return snapshot.table(self._view(snapshot.manifest, view)[1]).count_rows_upper()
 
     def lookup(self, view: str, key: Any, *, epoch: int | str | None = None) -> pa.Table:
         """The rows of one key, or of many: a value, a dict, a list of them, or a table of keys."""

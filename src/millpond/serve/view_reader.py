@@ -13,6 +13,8 @@ from millpond.serve.reader import Reader
 from millpond.sinks import dataframes
 from millpond.table_preview import html_facts
 
+SPARK_ROWS_MIN = 500_000  # a view with more rows is read by Spark's workers
+
 
 class ViewReader:
     """A view by its name; created by `pond.view(name)` and `moment.view(name)`.
@@ -90,10 +92,29 @@ class ViewReader:
         """
         return dataframes.to_polars(self.arrow())
 
-    def to_spark(self, spark: Any = None) -> Any:
+    def to_spark(self, spark: Any = None, *, epoch: int | str | None = None) -> Any:
         """All rows as a Spark DataFrame, of the active session or of `spark`; they are sent as Arrow.
 
-        >>> pond.view("totals").to_spark(spark).count()
+        A large view is read by Spark's workers when the DataFrame is used, at the epoch of this call; that
+        epoch is pinned for `reader_ms`.  The rows of a small view are sent to the session now.
+
+        >>> pond.view("totals").to_spark(spark, epoch=1).count()
         1
         """
-        return dataframes.to_spark(self.arrow(), spark)
+        chosen = self if epoch is None else self.at(epoch)
+        return chosen._loaded(spark) if chosen._is_large() else dataframes.to_spark(chosen.arrow(), spark)
+
+    def _is_large(self) -> bool:
+        """Is reading by Spark's workers worthwhile?  They cannot read a pond in this process's memory."""
+        if self._reader.store.uri.startswith("memory:"):
+            return False
+        return self._reader.rows_upper(self.name, epoch=self.epoch) > SPARK_ROWS_MIN
+
+    def _loaded(self, spark: Any) -> Any:
+        reader = self._reader
+        given = {n: v for n, v in reader.store_options.items() if not n.startswith("cache")}
+        options = {f"store.{name}": str(value) for name, value in given.items()}
+        if self.epoch is not None:
+            options["epoch"] = str(self.epoch)
+        source = dataframes.spark_session(spark).read.format("millpond").options(**options)
+        return source.options(view=self.name, pinMs=str(reader.reader_ms)).load(reader.store.uri)

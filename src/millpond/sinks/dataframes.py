@@ -31,15 +31,9 @@ def to_polars(table: pa.Table) -> Any:
 
 def to_spark(table: pa.Table, spark: Any = None) -> Any:
     """A Spark DataFrame, sent to the session as Arrow; `spark` is the active session if none is given."""
-    from pyspark.sql import SparkSession
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    session = SparkSession.getActiveSession() if spark is None else spark
-    if session is None:
-        raise InvalidError(
-            "there is no active Spark session",
-            hint="pass one: to_spark(spark), or make one with SparkSession.builder.getOrCreate()",
-        )
+    session = spark_session(spark)
     try:  # without a schema Spark would read timestamps without a time zone as local times
         schema = from_arrow_schema(table.schema, prefer_timestamp_ntz=True)
     except Exception as error:  # pyspark raises its own kinds, which differ between versions
@@ -49,6 +43,19 @@ def to_spark(table: pa.Table, spark: Any = None) -> Any:
             hint="cast the column in SQL first",
         ) from error
     return session.createDataFrame(table, schema)
+
+
+def spark_session(spark: Any = None) -> Any:
+    """The session that was given, or the active one."""
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession() if spark is None else spark
+    if session is None:
+        raise InvalidError(
+            "there is no active Spark session",
+            hint="pass one: to_spark(spark), or make one with SparkSession.builder.getOrCreate()",
+        )
+    return session
 
 
 def _library(name: str) -> Any:
