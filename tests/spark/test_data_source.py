@@ -47,6 +47,7 @@ def test_queries_of_one_dataframe(session: Any, pond: millpond.Pond, pushdown: N
     assert df.count() == 50
 
 
+@pytest.mark.slow
 def test_filters_that_are_pushed(session: Any, pond: millpond.Pond, pushdown: None) -> None:
     reader = session.read.format("millpond").option("view", "t").option("pushFilters", "true")
     assert reader.load(place(pond)).filter("k = 7").collect() == [(7, 1, "7")]
@@ -132,6 +133,7 @@ def test_each_batch_of_a_query_counts_once(session: Any, pond: millpond.Pond, tm
     assert sorted(pond.read("log").column("s").to_pylist()) == ["new 0", "new 1", "new 2"]
 
 
+@pytest.mark.slow
 def test_a_query_whose_epochs_were_collected(session: Any, tmp_path: Path) -> None:
     path = tmp_path / "pond"
     with millpond.open(path, engine="inline", retain_epochs=1, collect_every=1) as pond:

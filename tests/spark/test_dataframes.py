@@ -36,6 +36,19 @@ def test_views_and_results_in_the_active_session(session: Any) -> None:
         assert [tuple(r) for r in pond.sql("SELECT n FROM t").to_spark(session).collect()] == [(2,)]
 
 
+def test_a_large_view_is_read_by_the_workers(
+    session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millpond.serve.view_reader.SPARK_ROWS_MIN", 1)
+    with millpond.open(tmp_path / "pond", engine="inline") as pond:
+        pond.sql("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 2), (3, 4); FLUSH")
+        before = pond.head().epoch
+        pond.sql("DELETE FROM t WHERE id = 1; FLUSH")
+        found = pond.view("t").to_spark(session, epoch=before)
+        assert "BatchScan millpond" in found._jdf.queryExecution().toString()
+        assert sorted(found.collect()) == [(1, 2), (3, 4)]
+
+
 def test_without_a_session(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
     with pytest.raises(InvalidError, match="no active Spark session"):
