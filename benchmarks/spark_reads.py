@@ -58,11 +58,13 @@ def run(rows: int, cores: int, console: Console) -> None:
 
 def fill(folder: Path, rows: int) -> None:
     """A table of the pond, and the same rows in Parquet."""
-    made = duckdb.sql(
+    found = duckdb.sql(
         f"SELECT range AS id, 'name ' || range % 1000 AS name, (range * 7919 % 100003) / 8 AS price, "
         f"range % 100 AS quantity, TIMESTAMP '2026-01-01' + INTERVAL (range % 86400) SECOND AS at "
         f"FROM range({rows})"
-    ).to_arrow_table()
+    )
+    assert found is not None
+    made = found.to_arrow_table()
     with millpond.open(folder / "pond", engine="inline") as pond:
         pond.table("sales", made.schema, key="id")
         pond.insert("sales", made)
