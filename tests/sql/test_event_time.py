@@ -112,6 +112,7 @@ def test_few_rows_are_one_tasks_and_more_are_shared(
     monkeypatch.setattr(InlineEngine, "single_task_rows_max", 300)
     monkeypatch.setattr(InlineEngine, "default_parallelism", parts)
     monkeypatch.setattr(tuning, "PLAN_PARTS_US", 0)
+    monkeypatch.setattr(tuning, "PLAN_PART_SHARE_MAX", 1.0)
     some = dict(list(WINDOWED.items())[seed % 3 :: 3])
     streams = Streams(tmp_path / "pond", seed, dict(list(TIMED.items())[::3]), some, checks=False)
     streams.pond.rescale(3)
