@@ -22,7 +22,7 @@ from millpond.windows import counting, custom, sessions, tumbling
 
 START = datetime.datetime(2024, 1, 1)
 SCHEMA = {"k": str, "n": int, "at": datetime.datetime}
-SEEDS = [1, *(pytest.param(n, marks=pytest.mark.slow) for n in range(2, 8))]
+SEEDS = [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 3, 4, 5, 6, 7))]
 Row = dict[str, Any]
 
 
