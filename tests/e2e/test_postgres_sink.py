@@ -22,6 +22,8 @@ from millpond.testing.sinks import CHECKS, run_check
 from tests.e2e.postgres_target import PostgresTarget
 from tests.sql.fuzz.postgres import Missing, Server
 
+pytestmark = pytest.mark.e2e
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
