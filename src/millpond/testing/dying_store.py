@@ -18,14 +18,19 @@ class DyingStore:
     def __init__(self, below: Store) -> None:
         self._below = below
         self.armed = False
+        self.armed_after: int | None = None  # commits until it is armed
 
     @property
     def uri(self) -> str:
         return self._below.uri
 
     def put_new(self, name: str, data: Data) -> Put:
-        if self.armed and name.startswith(PREFIX):
-            raise Died(f"before {name}")
+        if name.startswith(PREFIX):
+            if self.armed_after is not None:
+                self.armed_after -= 1
+                self.armed = self.armed_after < 0
+            if self.armed:
+                raise Died(f"before {name}")
         return self._below.put_new(name, data)
 
     def get(self, name: str) -> bytes:
