@@ -70,5 +70,6 @@ def connector_of(sink: Any) -> str:
     """The name of a connector, or of a user's class."""
     if isinstance(sink, Stored):
         return sink.name
-    tag = tag_of(type(sink))
-    return type(sink).__name__ if tag is None else tag.removeprefix("sink.")
+    cls: type = type(sink)
+    tag = tag_of(cls)
+    return cls.__name__ if tag is None else tag.removeprefix("sink.")
