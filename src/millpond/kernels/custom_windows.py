@@ -47,7 +47,7 @@ class CustomWindows(WindowAssigner):
         starts: list[int] = []
         ends: list[int] = []
         failed: dict[int, str] = {}
-        count = _Calls()
+        count = _AssignCalls()
         with limited(count, int(CALL_SECONDS_MAX * 1_000_000), "a function that assigns windows"):
             for number, one in enumerate(python_rows(rows)):
                 count.calls += 1
@@ -71,7 +71,7 @@ class CustomWindows(WindowAssigner):
         return Assigned(columns[0], columns[1], columns[2], failed)
 
 
-class _Calls:
+class _AssignCalls:
     """How many times a user's function was called."""
 
     calls = 0
