@@ -69,9 +69,15 @@ def run_headline(
 
 
 @app.command("windows")
-def run_windows() -> None:
+def run_windows(
+    flat: bool = typer.Option(False, help="Stream rows through windows and show the size of their state."),
+    millions: int = typer.Option(10, help="Rows of --flat, in millions."),
+) -> None:
     """What windows cost: open sessions, early panes, and sliding windows by their number for a row."""
-    windows.run(_console())
+    if flat:
+        windows.flat(_console(), millions)
+    else:
+        windows.run(_console())
 
 
 @app.command("keyed-state")

@@ -21,6 +21,7 @@ from millpond.kernels.calendar_windows import Calendar, CalendarUnit
 from millpond.kernels.custom_windows import CustomWindows, Instants
 from millpond.kernels.event_time import LIMIT_US
 from millpond.kernels.python_rows import Row
+from millpond.kernels.slices import check_windows_per_row
 from millpond.kernels.window_assigners import Everything, Gap, Sliding, Tumbling, WindowAssigner
 
 __all__ = [
@@ -53,7 +54,9 @@ def sliding(size: Duration, slide: Duration, offset: Duration = 0) -> WindowAssi
     >>> sliding("1h", "5m")
     Sliding(size_us=3600000000, slide_us=300000000, offset_us=0)
     """
-    return Sliding(_positive("the size", size), _positive("the slide", slide), microseconds(offset))
+    windows = Sliding(_positive("the size", size), _positive("the slide", slide), microseconds(offset))
+    check_windows_per_row(windows, None, sliced=True)
+    return windows
 
 
 def sessions(gap: Duration) -> WindowAssigner | GapExpression:

@@ -88,6 +88,7 @@ QUERIES = [  # of materialized views
     "SELECT * FROM TUMBLE(orders, at, 60)",
     "SELECT * FROM TUMBLE(orders, at, INTERVAL '0 days')",
     "SELECT * FROM CUMULATE(orders, at, INTERVAL '7 hours', INTERVAL '1 day')",
+    "SELECT * FROM HOP(orders, at, INTERVAL '1 second', INTERVAL '1 day')",
     "SELECT * FROM CALENDAR(orders, at, 'fortnight')",
     "SELECT * FROM CALENDAR(orders, at, customer)",
     "SELECT * FROM CALENDAR(orders, at, 'day', 'Mars/Base')",

@@ -15,6 +15,7 @@ import pyarrow as pa
 from millpond.flow.stream import Stream
 from millpond.pond import Pond
 from millpond.sources.memory import MemorySource
+from millpond.windows import sliding
 
 A = pa.schema(
     [
@@ -434,6 +435,22 @@ VIEWS: tuple[ViewCase, ...] = (
             " where epoch_us(window_end) <= {bound} group by all",
             10,
             10,
+        ),
+    ),
+    ViewCase(
+        "close_sliced",  # from rows that are retracted when another one of the same time comes
+        lambda s: (
+            s.e.key_by("k", "ts")
+            .aggregate(c="count(*)", part="sum(v)")
+            .key_by("k")
+            .window(sliding("16s", "2s"), on_close=True, time="ts")
+            .aggregate(n="sum(c)", sv="sum(part)")
+        ),
+        _windowed(
+            "select k, window_start, window_end, count(*) as n, sum(v) as sv from w"
+            " where epoch_us(window_end) <= {bound} group by all",
+            16,
+            2,
         ),
     ),
     ViewCase(

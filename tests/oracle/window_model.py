@@ -319,9 +319,13 @@ def sessions_of(case: Case, rows: Sequence[Row], epochs: Sequence[int], late: se
 
 
 def expected(case: Case, name: str, pairs: Sequence[Row]) -> list[Row]:
+    return answered(case, CONTENTS[name].query, pairs)
+
+
+def answered(case: Case, query: str, pairs: Sequence[Row]) -> list[Row]:
+    """A query over the pairs; {key} in it is the list of key columns, with a comma behind each."""
     key = "".join(f"{column}, " for column in case.key)
-    query = CONTENTS[name].query.format(key=key)
-    return _run(query, pairs=pa.Table.from_pylist(list(pairs), PAIRS))
+    return _run(query.format(key=key), pairs=pa.Table.from_pylist(list(pairs), PAIRS))
 
 
 def counted(rows: Sequence[Row], columns: Iterable[str]) -> Counter[tuple[Any, ...]]:

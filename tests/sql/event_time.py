@@ -26,6 +26,7 @@ STREAMS = ("a", "b")
 OURS = {
     "T": "TUMBLE({}, ts, INTERVAL '10 seconds')",
     "H": "HOP({}, ts, INTERVAL '5 seconds', INTERVAL '10 seconds')",
+    "L": "HOP({}, ts, INTERVAL '2 seconds', INTERVAL '25 seconds')",
     "S": "SESSION({}, ts, INTERVAL '3 seconds', k)",
     "C": "CUMULATE({}, ts, INTERVAL '5 seconds', INTERVAL '15 seconds')",
     "D": "CALENDAR({}, ts, 'day', 'Asia/Tokyo')",
@@ -36,6 +37,9 @@ THEIRS = {
     "T": f"(select * from (select *, {TUMBLED} window_start, {TUMBLED} + INTERVAL 10 SECOND window_end from {{0}}) where {{1}})",
     "H": """(select * from (select q.*, s window_start, s + INTERVAL 10 SECOND window_end from {0} q, unnest(generate_series(
       time_bucket(INTERVAL 5 SECOND, ts) - INTERVAL 5 SECOND, ts, INTERVAL 5 SECOND)) x(s)) where {1})""",
+    "L": """(select * from (select q.*, s window_start, s + INTERVAL 25 SECOND window_end from {0} q, unnest(generate_series(
+      time_bucket(INTERVAL 2 SECOND, ts) - INTERVAL 24 SECOND, ts, INTERVAL 2 SECOND)) x(s)
+      where s + INTERVAL 25 SECOND > ts) where {1})""",
     "S": """(select * exclude (n, gap) from (select *, min(ts) over (partition by k, n) window_start,
       max(ts) over (partition by k, n) + INTERVAL 3 SECOND window_end
       from (select *, sum(gap) over (partition by k order by ts range unbounded preceding) n
@@ -48,11 +52,11 @@ THEIRS = {
       date_trunc('day', ts + INTERVAL 9 HOUR) + INTERVAL 15 HOUR window_end from {0}) where {1})""",
     "R": "(select * from (select *, ts window_end from {0}) where {1})",
 }  # fmt: skip
-WINDOW = re.compile(r"\b([THSCDR])([ab])\b")
+WINDOW = re.compile(r"\b([THLSCDR])([ab])\b")
 
 
 class Streams:
-    """A query names windows as Ta, Hb, Sa: of ten seconds, of ten every five, sessions of three per k,
+    """A query names windows as Ta, Hb, La, Sa: of ten seconds, of ten every five, of 25 every two, sessions of three per k,
     Ca, Da: windows that grow by five seconds up to fifteen, and days of Tokyo; Ra: its rows."""
 
     def __init__(

@@ -54,6 +54,11 @@ WINDOWED = {
     "growing_rows": "select k, v, window_end from Ca",
     "grown": "select x.window_end e, x.n - y.n as more from (select window_start, window_end, count(*) n from Ca group by all) x "
     "join (select window_start, window_end, count(*) n from Ca group by all) y on x.window_start = y.window_end",
+    "slid": """select k, window_start, window_end, count(*) n, sum(v) s, avg(v) a, min(v) lo, max(k) hi, stddev_pop(v) d,
+      count(*) filter (where v > 2) c from La group by all""",
+    "slid_hottest": """with c as (select k, count(*) n, window_start, window_end from La group by k, window_start, window_end)
+      select c.k, c.n, c.window_end from c join (select max(n) n, window_end from c group by 2) h
+      on c.window_end = h.window_end and c.n = h.n""",
     "days": "select window_start, window_end, k, count(*) n, max(v) m from Da group by all",
     "day_rows": "select k, v, window_start from Da",
     "day_tops": "select window_end, k, v, rank() over (partition by window_end order by v) n from Db",
@@ -100,6 +105,23 @@ def test_windows_are_given_when_they_are_over(tmp_path: Path) -> None:
 def test_views_of_windows_and_of_joins_in_time(tmp_path: Path) -> None:
     some = dict(list(WINDOWED.items())[::2])
     run(Streams(tmp_path / "pond", 2, {**some, **TIMED}, {}, later=0.3), epochs=3)
+
+
+SLICED = {
+    **{name: WINDOWED[name] for name in ("by_end", "grown", "slid", "slid_hottest")},
+    "slid_ends": "select window_end e, upper(k) || '!' u, sum(v * 2) s from Lb group by e, u having count(*) > 1",
+    "slid_starts": "select window_start, max(ts) t, count(v) n from La group by window_start",
+    "slid_pairs": """select x.n, y.n m, x.window_end from (select window_end, count(*) n from La group by 1) x
+      join (select window_end, count(*) n from Lb group by 1) y on x.window_end = y.window_end""",
+    "growing_ends": "select window_end e, k, min(v) lo, max(ts) hi, sum(v) s from Ca group by window_end, k",
+}
+
+
+def test_windows_that_share_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "SLICED_WINDOWS_MIN", 2)
+    streams = Streams(tmp_path / "pond", 5, {}, SLICED, later=0.3)
+    assert streams.pond.explain().count("SlidingAggregate") >= 5
+    run(streams, epochs=5)
 
 
 @pytest.mark.parametrize(

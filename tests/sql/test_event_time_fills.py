@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from millpond import tuning
 from millpond.state.manifest import history
 from millpond.state.manifest.manifest import Manifest
 from tests.sampling import first
 from tests.sql.event_time import Streams
-from tests.sql.test_event_time import TIMED, WINDOWED
+from tests.sql.test_event_time import SLICED, TIMED, WINDOWED
 
 SHOWN = {f"all_{name}": query for name, query in {**WINDOWED, **TIMED}.items()}
 EVERY = {**SHOWN, **WINDOWED}
@@ -27,7 +28,7 @@ class Filled:
 
     def __init__(self, path: Path, seed: int, views: dict[str, str], rows_max: int = 12) -> None:
         shown = {n: q for n, q in views.items() if n in SHOWN}
-        on_close = {n: q for n, q in views.items() if n in WINDOWED}
+        on_close = {n: q for n, q in views.items() if n in {**WINDOWED, **SLICED}}
         self.streams = Streams(
             path, seed, shown, on_close, later=1.1, epoch_rows_max=rows_max, poll_ms=1, durable=False
         )
@@ -98,6 +99,17 @@ def test_views_in_event_time_are_filled_while_rows_come(seed: int, tmp_path: Pat
     done = filled.create()
     assert done["chunks"] > 5 and done["rounds"] > 1
     assert sum(filled.streams.late.values()) > late > 0, "rows that were late before, and meanwhile"
+    filled.check()
+
+
+@pytest.mark.parametrize("seed", [1, pytest.param(0, marks=pytest.mark.slow)])
+def test_windows_that_share_slices_are_filled_while_rows_come(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuning, "SLICED_WINDOWS_MIN", 2)
+    filled = Filled(tmp_path / "pond", 40 + seed, dict(list(SLICED.items())[seed + 1 :: 2]))
+    filled.crashes = seed > 0
+    filled.create()
     filled.check()
 
 

@@ -38,6 +38,7 @@ EPOCHS = 5
 EPOCH_US = 10_000_000  # how far time moves in an epoch
 
 STATELESS = {
+    "AssignSlices": "computes rows from one row",
     "AssignWindows": "computes rows from one row",
     "EmitDiscarded": "all contents of a pane come in the epoch in which it fires",
     "PickPanes": "passes rows on",
@@ -188,6 +189,12 @@ WINDOWED: dict[str, Callable[[World], Any]] = {
         .reduce(lambda x, y: {"v": x.v + y.v, "ts": max(x.ts, y.ts)})
         .filter("v >= 0")
         .view("panes_sliding")
+    ),
+    "sliced": lambda w: (
+        w.sa.key_by("k")
+        .window(sliding("20s", "2s"), on_close=True)
+        .aggregate(n="count(*)", hi="max(v)")
+        .view("sliced")
     ),
     "late": lambda w: windowed(w).late().filter("v >= 0").view("window_late"),
     "sessions": lambda w: (
@@ -349,6 +356,10 @@ SQL = {
     ),
     "q_close": (
         f"SELECT window_end, k, count(DISTINCT v) AS n FROM {SA} GROUP BY window_end, k EMIT ON WINDOW CLOSE"
+    ),
+    "q_sliced": (
+        "SELECT window_end, k, count(*) AS n FROM HOP(a, ts, INTERVAL '1 second', INTERVAL '15 seconds')"
+        " GROUP BY window_end, k EMIT ON WINDOW CLOSE"
     ),
     "q_distinct": f"SELECT DISTINCT window_end, k + 1 AS k FROM {SA}",
     "q_min_max": (

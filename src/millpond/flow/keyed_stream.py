@@ -15,6 +15,7 @@ from millpond.flow.descriptions import html_description, text_description
 from millpond.flow.durations import Duration
 from millpond.flow.process import Target, process_batch_step, process_step
 from millpond.flow.schemas import Like, check_parameters, schema_of
+from millpond.flow.shared_slices import SharedSlices
 from millpond.flow.window_kinds import Windows
 from millpond.flow.window_steps import Mode, watermark_of
 from millpond.flow.windowed import WindowedStream, windowing
@@ -59,10 +60,12 @@ class KeyedStream:
     >>> source.push([{"who": "ann", "n": 5}, {"who": "ann", "n": 2}])
     """
 
-    def __init__(self, stream: Stream, key: Sequence[str], closes: Close | None = None) -> None:
+    def __init__(
+        self, stream: Stream, key: Sequence[str], closes: Close | SharedSlices | None = None
+    ) -> None:
         self.stream = stream
         self.key = tuple(key)
-        self._closes = closes  # the key is a window, which is emitted when it closes
+        self._closes = closes  # the key is a window or a slice; windows are emitted when they close
 
     def __repr__(self) -> str:
         return text_description(self.stream, self.stream._shown_name, self.key, type(self).__name__)
@@ -171,7 +174,8 @@ class KeyedStream:
             need_number("buckets", buckets, 1)
         if not aggregates:
             raise InvalidError("aggregate needs at least one aggregate", hint='for example n="count(*)"')
-        base = id or f"{stream.step}.by-{'-'.join(self.key) or 'all'}"
+        slices = self._closes if isinstance(self._closes, SharedSlices) else None
+        base = id or (slices.default if slices else f"{stream.step}.by-{'-'.join(self.key) or 'all'}")
         parsed = parse_aggregates(aggregates, stream.columns, step=base)
         source = stream
         if parsed.computed:
@@ -180,6 +184,8 @@ class KeyedStream:
             pairs = [(c, quoted(c)) for c in keep] + list(parsed.computed)
             arguments = builder.add(None, Map(tuple(pairs)), (stream.step,), f"{base}.arguments")
             source = self._over(arguments)
+        if slices is not None:
+            return self._over(builder.add(id, slices.aggregate(parsed.aggs), (source.step,), base))
         spread = buckets or (None if self.key else GLOBAL_BUCKETS)
         feeds = feeds_for(parsed.aggs, source.shape.append_only, staged=spread is not None)
         inputs = []
@@ -378,6 +384,7 @@ class KeyedStream:
 
     def _close(self, on_close: bool) -> Close | None:
         if not on_close:
+            assert not isinstance(self._closes, SharedSlices)
             return self._closes
         shape = self.stream.shape
         if "window_end" not in self.key or shape.watermark is None:
@@ -392,7 +399,9 @@ class KeyedStream:
         """Another step of the same pipeline as a stream."""
         return self.stream._at(step)
 
-    def _keyed_over(self, step: str, key: tuple[str, ...], closes: Close | None) -> KeyedStream:
+    def _keyed_over(
+        self, step: str, key: tuple[str, ...], closes: Close | SharedSlices | None
+    ) -> KeyedStream:
         return KeyedStream(self._over(step), key, closes)
 
     def _then(self, id: str | None, operator: Any, verb: str) -> Stream:

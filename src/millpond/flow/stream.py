@@ -25,7 +25,9 @@ from millpond.flow.schemas import Like, check_parameters
 from millpond.flow.windowed import JoinKind
 from millpond.kernels.duck import quoted
 from millpond.kernels.python_rows import Row
+from millpond.kernels.slices import check_windows_per_row
 from millpond.kernels.watermark_strategies import Bounded, Custom, Strategy
+from millpond.kernels.window_assigners import Sliding
 from millpond.operators.branch import Arm, Branch, Predicate
 from millpond.operators.distinct import Distinct
 from millpond.operators.emit_panes import EmitPanes
@@ -366,7 +368,10 @@ class Stream:
         2024-01-01 12:00:00 2
         2024-01-01 12:00:10 1
         """
-        return self._then(id, Hop(self._time(time), microseconds(size), microseconds(slide)), "hop")
+        operator = Hop(self._time(time), microseconds(size), microseconds(slide))
+        if operator.slide_us > 0:
+            check_windows_per_row(Sliding(operator.size_us, operator.slide_us), self._named(id, "hop"))
+        return self._then(id, operator, "hop")
 
     # -- per key ------------------------------------------------------------------
 

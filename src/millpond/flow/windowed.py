@@ -8,16 +8,18 @@ makes panes of them (`operators.emit_panes`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from millpond.errors import InvalidError
+from millpond.flow.aggregates import parse_aggregates
 from millpond.flow.builder import Builder
 from millpond.flow.call_errors import checked, no_method
 from millpond.flow.durations import Duration, microseconds
 from millpond.flow.process import Target
 from millpond.flow.schemas import Like
+from millpond.flow.shared_slices import SharedSlices, can_share, worth_slices
 from millpond.flow.window_apply import with_key_columns
 from millpond.flow.window_kinds import Counting, GapExpression, Windows
 from millpond.flow.window_steps import (
@@ -32,10 +34,13 @@ from millpond.flow.window_steps import (
 from millpond.kernels.bounds import Bound
 from millpond.kernels.custom_windows import CustomWindows
 from millpond.kernels.duck import quoted
+from millpond.kernels.event_time import check_time
 from millpond.kernels.python_rows import Row
+from millpond.kernels.slices import check_windows_per_row
 from millpond.kernels.triggers import WATERMARK, AfterWatermark, Trigger
 from millpond.kernels.window_assigners import GAP, GapColumn, WindowAssigner
 from millpond.operators.aggregate import Close
+from millpond.operators.assign_slices import SLICE, AssignSlices
 from millpond.operators.assign_windows import AssignWindows
 from millpond.operators.count_windows import CountWindows
 from millpond.operators.emit_on_close import EmitOnClose
@@ -171,16 +176,29 @@ class WindowedStream:
         self._reports = not again
         if isinstance(windows, GapExpression):
             self._source = with_gap(self._builder, self._source, windows.expression)
-        self._step = self._builder.add(None, self._assign(), (self._source,), self._base)
+        self._added: str | None = None
+        if self._may_share:  # then the rows may get slices instead of windows
+            self._slices().bind(self._base, (self._builder.shape(self._source),))
+        else:
+            self._added = self._step
         self._builder.track(self)
 
     def _follow(self, ids: Any) -> None:
-        self._step = ids.get(self._step, self._step)
+        self._added = None if self._added is None else ids.get(self._added, self._added)
         self._source = ids.get(self._source, self._source)
+
+    @property
+    def _step(self) -> str:
+        """The step with a row for every window of each row; added when something needs it."""
+        if self._added is None:
+            check_windows_per_row(self._assigner, self._base)
+            self._added = self._builder.add(None, self._assign(), (self._source,), self._base)
+        return self._added
 
     def __repr__(self) -> str:
         keys = ", ".join(self._key) or "all rows"
-        return f"WindowedStream({self._step!r}: {self._spec.windows}; key {keys}; {self._spec.mode})"
+        step = self._added or self._base
+        return f"WindowedStream({step!r}: {self._spec.windows}; key {keys}; {self._spec.mode})"
 
     def _count(self, stream: Stream, windows: Counting) -> None:
         spec = self._spec
@@ -199,7 +217,7 @@ class WindowedStream:
         self._watermark = None
         self._source = stream.step
         operator = CountWindows(self._key, windows.n, windows.step, spec.closes, windows.timeout_us)
-        self._step = self._builder.add(None, operator, (stream.step,), self._base)
+        self._added = self._builder.add(None, operator, (stream.step,), self._base)
         self._builder.track(self)
 
     def _check(self, stream: Stream) -> None:
@@ -225,6 +243,32 @@ class WindowedStream:
         spec = self._spec
         return AssignWindows(self._time, self._assigner, self._watermark, spec.after_us, late, self._reports)
 
+    @property
+    def _may_share(self) -> bool:
+        """Can aggregates of these windows be computed from slices?"""
+        return self._spec.closes and self._watermark is not None and worth_slices(self._assigner)
+
+    def _slices(self) -> AssignSlices:
+        return AssignSlices(self._time, self._assigner, self._watermark, self._reports)
+
+    def _shared(self, aggregates: Mapping[str, str]) -> KeyedStream | None:
+        """The stream by key and slice, if these aggregates can be computed from slices."""
+        builder = self._builder
+        shape = builder.shape(self._source)
+        if not self._may_share or not aggregates or not all(isinstance(a, str) for a in aggregates.values()):
+            return None
+        parsed = parse_aggregates(aggregates, shape.schema.names, step=self._base)
+        texts = [text for _, text in parsed.computed]
+        if not can_share(parsed.aggs, shape.append_only) or any(
+            name in text for text in texts for name in (START, END, SLICE)
+        ):
+            return None
+        assert self._watermark is not None
+        step = builder.add(None, self._slices(), (self._source,), f"{self._base}.slices")
+        kind = check_time(shape.schema, self._time, self._base)
+        slices = SharedSlices(self._key, self._assigner, self._watermark, kind, self._base)
+        return self._keyed_stream._keyed_over(step, (*self._key, SLICE), slices)
+
     # -- contents ------------------------------------------------------------------
 
     def aggregate(self, *unnamed: Any, id: str | None = None, **aggregates: str) -> Stream:
@@ -235,6 +279,9 @@ class WindowedStream:
         >>> [(r["window_start"].hour, r["total"]) for r in pond.read("totals").to_pylist()]
         [(12, 7)]
         """
+        shared = None if unnamed else self._shared(aggregates)
+        if shared is not None:
+            return shared.aggregate(on_close=False, buckets=None, id=id, **aggregates)
         empty = tuple((name, 0) for name, text in aggregates.items() if _counts(text))
         return self._contents(
             lambda keyed, id: keyed.aggregate(*unnamed, on_close=False, buckets=None, id=id, **aggregates),

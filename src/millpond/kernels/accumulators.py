@@ -68,6 +68,13 @@ class SumsDenseKeys(ABC):
         """The fields of each place that are not zero everywhere; None if these values do not allow it."""
 
 
+class Invertible(ABC):
+    """An accumulator whose fields can be subtracted: a group can lose another one that is part of it."""
+
+    @abstractmethod
+    def negate(self, fields: Fields) -> Fields: ...
+
+
 class _Always:
     """Every group has a value."""
 
@@ -112,8 +119,11 @@ def _masked(values: Any, dead: Bools) -> pa.Array:
     return pa.array(values, mask=dead if dead.any() else None)
 
 
-class _Linear(_Always):
+class _Linear(_Always, Invertible):
     """Fields that are int64 columns and are simply added."""
+
+    def negate(self, fields: Fields) -> Fields:
+        return {name: -values for name, values in fields.items()}
 
     def combine(self, fields: Fields, starts: Ints) -> Fields:
         return {name: _segment_sum(values, starts) for name, values in fields.items()}
@@ -146,7 +156,7 @@ class Count(_Linear, SumsDenseKeys):
 
 
 @dataclass(frozen=True)
-class IntSum(SumsDenseKeys):
+class IntSum(SumsDenseKeys, Invertible):
     """sum of integers: exact in 128 bits, returned as int64; a sum that does not fit is an error."""
 
     counts: ClassVar[bool] = True
@@ -188,6 +198,10 @@ class IntSum(SumsDenseKeys):
         hi, lo = int128.add((old["hi"], old["lo"]), (delta["hi"], delta["lo"]))
         return {"lo": lo, "hi": hi, "nulls": old["nulls"] + delta["nulls"]}
 
+    def negate(self, fields: Fields) -> Fields:
+        hi, lo = int128.negate((fields["hi"], fields["lo"]))
+        return {"lo": lo, "hi": hi, "nulls": -fields["nulls"]}
+
     def finish(self, fields: Fields, rows: Ints) -> pa.Array:
         return _masked(fields["lo"], (rows <= fields["nulls"]) | ~int128.fits64((fields["hi"], fields["lo"])))
 
@@ -225,7 +239,7 @@ class IntAvg(IntSum):
 
 
 @dataclass(frozen=True)
-class DecimalSum:
+class DecimalSum(Invertible):
     """sum of decimals: exact in 192 bits, same scale, precision 38; a sum with more digits is an error."""
 
     counts: ClassVar[bool] = True
@@ -259,6 +273,9 @@ class DecimalSum:
     def add(self, old: Fields, delta: Fields) -> Fields:
         total = int128.add3(_triple(old), _triple(delta))
         return {**_words(total), "nulls": old["nulls"] + delta["nulls"]}
+
+    def negate(self, fields: Fields) -> Fields:
+        return {**_words(int128.negate3(_triple(fields))), "nulls": -fields["nulls"]}
 
     def finish(self, fields: Fields, rows: Ints) -> pa.Array:
         top, hi, lo = _triple(fields)
@@ -295,7 +312,7 @@ class DecimalAvg(DecimalSum):
 
 
 @dataclass(frozen=True)
-class FloatSum(_Always):
+class FloatSum(_Always, Invertible):
     """sum of floats: exact bins, rounded once; independent of order and retractions."""
 
     counts: ClassVar[bool] = True
@@ -335,6 +352,12 @@ class FloatSum(_Always):
         out: Fields = {"nulls": old["nulls"] + delta["nulls"]}
         for name in ("acc", "sq") if self.squares else ("acc",):
             out[name] = exact_sum.add(old[name], delta[name])
+        return out
+
+    def negate(self, fields: Fields) -> Fields:
+        out: Fields = {"nulls": -fields["nulls"]}
+        for name in ("acc", "sq") if self.squares else ("acc",):
+            out[name] = exact_sum.negate(fields[name])
         return out
 
     def finish(self, fields: Fields, rows: Ints) -> pa.Array:

@@ -98,6 +98,17 @@ def add(a: pa.Array, b: pa.Array) -> pa.Array:
     return _accumulators([_halves(a, rows), _halves(b, rows)], len(a))
 
 
+def negate(acc: pa.Array) -> pa.Array:
+    """The negative sums; null is zero.
+
+    >>> total = from_values(pa.array([0.1, 0.2]), np.ones(2), np.zeros(2), 1)
+    >>> to_float(negate(total))[0] == -(0.1 + 0.2), len(add(total, negate(total))[0])
+    (True, 0)
+    """
+    key, lo, hi = _halves(acc, np.arange(len(acc)))
+    return _accumulators([(key, -lo, -hi)], len(acc))
+
+
 def combine(acc: pa.Array, group: npt.NDArray[Any], n_groups: int) -> pa.Array:
     """The sum of the accumulators of each group; null is zero."""
     if len(acc) != len(group):

@@ -36,6 +36,17 @@ def add(a: Pair, b: Pair) -> Pair:
         return a[0] + b[0] + carry, lo
 
 
+def negate(a: Pair) -> Pair:
+    """
+    >>> lowest = np.array([-(2**63)])
+    >>> [int(x[0]) for x in negate((np.array([0]), lowest))]
+    [1, -9223372036854775808]
+    """
+    with np.errstate(over="ignore"):
+        lo = -a[1]
+        return -a[0] + ((a[1] < 0) & (lo < 0)), lo  # the lowest number has no negative of 64 bits
+
+
 def group_sum(hi: Ints | None, lo: Ints, starts: npt.NDArray[Any]) -> Pair:
     """Sums over groups, defined by the first row of each; exact for up to 2**31 rows per group."""
     if len(lo) == 0:
@@ -91,6 +102,12 @@ def add3(a: Triple, b: Triple) -> Triple:
     carry, lo = add((np.zeros_like(a[2]), a[2]), (np.zeros_like(b[2]), b[2]))
     top, hi = add((a[0], a[1]), (b[0], b[1]))
     top, hi = add((top, hi), (np.zeros_like(top), carry))
+    return top, hi, lo
+
+
+def negate3(a: Triple) -> Triple:
+    carry, lo = negate((np.zeros_like(a[2]), a[2]))
+    top, hi = add(negate((a[0], a[1])), (np.zeros_like(carry), carry))
     return top, hi, lo
 
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 from millpond.delta import ORIGIN
 from millpond.errors import InvalidError
 from millpond.kernels.bounds import Bound
+from millpond.kernels.custom_windows import CustomWindows
 from millpond.kernels.event_time import FIRST_US, LAST_US, beyond_calendar, check_time, micros, without_time
 from millpond.kernels.expression_kernel import error_rows, join_errors
 from millpond.kernels.window_assigners import Assigned, WindowAssigner
@@ -84,6 +85,13 @@ class AssignWindows(CarriesOrigin, AppliesByBatch):
         if errors is not None:
             at = at[usable]
             errors = errors if self.reports else None
+        bound = None if self.watermark is None else self.watermark.limit(ctx.watermark_before)
+        if self.late and not isinstance(self.windows, CustomWindows):
+            # A window ends after its rows: a row at the limit or later is late for none of them.
+            behind = np.zeros(len(at), np.bool_) if bound is None else at < bound - self.after_us
+            if not behind.any():
+                return StepResult()
+            delta, at = delta.filter(pa.array(behind)), at[behind]
         pairs = self.windows.assign(at, delta)
         if pairs.failed:
             bad = delta.take(pa.array(list(pairs.failed)))
@@ -98,7 +106,6 @@ class AssignWindows(CarriesOrigin, AppliesByBatch):
             told = error_rows(delta.take(pa.array(bad)), [beyond_calendar(self.time)] * len(bad))
             errors = join_errors(errors, told)
             pairs = pairs.some(~np.isin(pairs.row, bad))
-        bound = None if self.watermark is None else self.watermark.limit(ctx.watermark_before)
         over = np.zeros(len(pairs.row), np.bool_) if bound is None else pairs.end <= bound - self.after_us
         chosen = over if self.late else ~over
         if not self.late and over.any():

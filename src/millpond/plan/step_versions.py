@@ -28,6 +28,7 @@ from millpond.operators.upsert import Upsert
 from millpond.plan.added_columns import widens
 from millpond.plan.compatibility import same_meaning
 from millpond.plan.nodes import Node, Plan, View, narrowed
+from millpond.plan.stored_windows import with_stored_windows
 
 MARK = "@"
 
@@ -87,6 +88,13 @@ def versioned(old: Plan, wanted: Plan, replaced: Collection[str] = ()) -> Versio
     Other steps whose meaning changed keep the id of the pond, and `check_compatible` refuses them.
     Sources and tables are never replaced.
     """
+    wanted, stored = with_stored_windows(old, wanted, replaced)
+    found = _versioned(old, wanted, replaced)
+    ids = {wrote: found.ids[step] for wrote, step in stored.items()}
+    return replace(found, ids={**found.ids, **ids}) if ids else found
+
+
+def _versioned(old: Plan, wanted: Plan, replaced: Collection[str]) -> Versioned:
     ids: dict[str, str] = {}
     nodes: dict[str, Node] = {}
     wider: dict[str, tuple[str, ...]] = {}  # steps of tables that gained columns: those the pipeline knows

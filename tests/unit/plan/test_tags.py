@@ -87,6 +87,11 @@ NEVER = {
         "postgres_types:PostgresType",
     ),
     *(
+        "accumulated:Accumulated",
+        "closing_windows:ClosedWindows",
+        "closing_windows:KeySlices",
+        "slices:Slicing",
+        "sliding_aggregate:_Closing",
         "session_aggregate:_Sessions",
         "triggers:TriggerTime",
         "custom_trigger:TriggerEvent",

@@ -21,7 +21,7 @@ from millpond.sql.binding.bind import Binder
 from millpond.sql.lowering.lateral import without_joins
 from millpond.sql.lowering.lowering import LIMITS, Lowering
 from millpond.sql.lowering.relation import Relation, fresh_names
-from millpond.sql.lowering.rules import final_rows, panes
+from millpond.sql.lowering.rules import final_rows, panes, time_window
 from millpond.sql.lowering.rules.python_aggregate import lift
 from millpond.sql.lowering.time_bounds import NO_WATERMARK, hold_open_windows
 from millpond.sql.refusal import NotSupported, pointing
@@ -78,6 +78,8 @@ def lower_query(
         if is_view_and_ends(builder.plan.nodes[found.step].operator) and emission.mode != "accumulating":
             kept = [builder.plan.nodes[found.step].operator]
             low, found = lowered(read=read, together=together, kept=kept)
+        made = upstream(builder.plan, [found.step]) - before.nodes.keys()
+        time_window.check_used(low, [builder.plan.nodes[step] for step in made])
     except NotSupported as error:
         raise pointing(error.message, text, error.at, error.hint) from error
     except InvalidError as error:

@@ -19,7 +19,14 @@ from millpond.sql.binding.types import Json, as_stored, quoted, type_text
 from millpond.sql.lowering.expressions import StepColumn, direction, references, render, type_of
 from millpond.sql.lowering.lowering import Lowering, bare
 from millpond.sql.lowering.relation import Relation, fresh_names
-from millpond.sql.lowering.rules import distinct_values, panes, python_aggregate, session_groups, time_window
+from millpond.sql.lowering.rules import (
+    distinct_values,
+    panes,
+    python_aggregate,
+    session_groups,
+    sliced_groups,
+    time_window,
+)
 from millpond.sql.lowering.rules.values import constant
 from millpond.sql.lowering.time_bounds import closing
 from millpond.sql.refusal import NotSupported, refuse
@@ -238,10 +245,11 @@ def _by_accumulators(
     read = {n for call in calls for n in _read_by(call)}
     if groups:
         given_groups, arguments_of = dict(zip(keys, groups, strict=True)), wanted[len(keys) :]
-        sessions = session_groups.lower(low, source, given_groups, arguments_of, aggs, read)
-        if sessions is not None:
-            shown = [StepColumn(n, type_text(c["return_type"])) for n, c in zip(outs, calls, strict=True)]
-            return _typed(low, Relation(sessions.step, (*sessions.columns, *shown)), len(keys))
+        for rule in (session_groups, sliced_groups):
+            found = rule.lower(low, source, given_groups, arguments_of, aggs, read)
+            if found is not None:
+                shown = [StepColumn(n, type_text(c["return_type"])) for n, c in zip(outs, calls, strict=True)]
+                return _typed(low, Relation(found.step, (*found.columns, *shown)), len(keys))
     spread = None
     if all(f.kind == "rows" for f in feeds_for(aggs, low.builder.shape(source.step).append_only)):
         source, spread = time_window.in_latest(low, source, dict(zip(keys, groups, strict=True)), read)

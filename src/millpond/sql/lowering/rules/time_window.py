@@ -7,12 +7,14 @@ the state (`SessionWindow`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NoReturn, cast, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from millpond.errors import InvalidError
 from millpond.flow.window_steps import before_watermark, watermark_of
+from millpond.kernels import slices
 from millpond.kernels.calendar_windows import Calendar, CalendarUnit
 from millpond.kernels.event_time import LAST_US, beyond_calendar
 from millpond.kernels.window_assigners import (
@@ -32,7 +34,7 @@ from millpond.operators.valid_interval import ValidInterval
 from millpond.operators.window import END as WINDOW_END
 from millpond.operators.window import START as WINDOW_START
 from millpond.operators.window import Hop, Spread, Tumble
-from millpond.plan.nodes import Plan
+from millpond.plan.nodes import Node, Plan
 from millpond.sql.binding.types import Json, quoted, text_literal
 from millpond.sql.lowering.expressions import StepColumn, reads_stamp, references, render, type_of
 from millpond.sql.lowering.lowering import Lowering
@@ -98,6 +100,8 @@ def lower(
     by_clock = low.emit_on_close and is_arrival(low.builder.plan, held.step, used[0])
     if ends and not by_clock and all(b.column != used[0] for b in low.shape(held).bounds):
         _refuse_endless(low, kind, used[0], plain=time["expression_class"] == "BOUND_REF")
+    if kind in ("hop", "cumulate"):
+        check_windows_per_row(low, kind, _assigner(low, kind, marks), sliced=True)
     if low.emission.trigger is not None:
         step = _triggered(low, held, used, kind, _assigner(low, kind, marks))
     elif kind == "session":
@@ -138,6 +142,25 @@ def _assigner(low: Lowering, kind: str, marks: Mapping[str, Json]) -> WindowAssi
             hint="write the step, then the size: INTERVAL '1 hour', INTERVAL '1 day'",
         )
     return Cumulating(slide, size, offset)
+
+
+def check_windows_per_row(low: Lowering, kind: str, windows: WindowAssigner, *, sliced: bool) -> None:
+    try:
+        slices.check_windows_per_row(windows, None, sliced=sliced)
+    except InvalidError as error:
+        raise NotSupported(error.message, at=low.position_of(kind), hint=error.hint) from error
+
+
+def check_used(low: Lowering, nodes: Iterable[Node]) -> None:
+    """Refuse steps that repeat each row too often, after windows that share slices need them no more."""
+    for node in nodes:
+        operator = node.operator
+        if isinstance(operator, Hop):
+            windows = Sliding(operator.size_us, operator.slide_us, operator.offset_us)
+            check_windows_per_row(low, "hop", windows, sliced=False)
+        elif isinstance(operator, AssignWindows):
+            kind = "cumulate" if isinstance(operator.windows, Cumulating) else "hop"
+            check_windows_per_row(low, kind, operator.windows, sliced=False)
 
 
 def _operator(

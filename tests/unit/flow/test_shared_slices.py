@@ -1,0 +1,108 @@
+"""Which windows share slices, that stored plans go on, and the limit of windows per row."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import millpond
+from millpond import tuning
+from millpond.errors import InvalidError
+from millpond.operators.sliding_aggregate import SlidingAggregate
+from millpond.sources.memory import MemorySource
+from millpond.windows import sliding, tumbling
+
+SCHEMA = {"k": str, "n": int, "at": datetime.datetime}
+NEVER = 10**9
+
+
+def at(second: float) -> datetime.datetime:
+    return datetime.datetime(2024, 1, 1) + datetime.timedelta(seconds=second)
+
+
+def rows(*seconds: float) -> list[dict[str, Any]]:
+    return [{"k": "a", "n": 1, "at": at(s)} for s in seconds]
+
+
+def shares(pond: millpond.Pond) -> bool:
+    return any(isinstance(node.operator, SlidingAggregate) for node in pond.plan.nodes.values())
+
+
+@pytest.mark.parametrize(
+    ("size", "options", "aggregates", "expected"),
+    [
+        ("1m", {"on_close": True}, {"n": "count(*)", "hi": "max(n)"}, True),
+        ("1m", {"on_close": True}, {"n": "sum(n + 1) FILTER (WHERE n > 0)"}, True),
+        ("1m", {"on_close": True}, {"n": "count(distinct n)"}, False),
+        ("1m", {"on_close": True}, {"n": "max(epoch(window_end))"}, False),
+        ("1m", {"on_close": True, "panes": True}, {"n": "count(*)"}, False),
+        ("1m", {"on_close": True, "allowed_lateness": "1s"}, {"n": "count(*)"}, False),
+        ("1m", {}, {"n": "count(*)"}, False),
+        ("2s", {"on_close": True}, {"n": "count(*)"}, False),
+    ],
+)
+def test_windows_share_slices_where_aggregates_can_be_merged(
+    size: str, options: Any, aggregates: Any, expected: bool
+) -> None:
+    with millpond.open("memory://", engine="inline") as pond:
+        stream = pond.stream("s", MemorySource(SCHEMA)).watermark("at", "0s").key_by("k")
+        stream.window(sliding(size, "1s"), **options).aggregate(**aggregates).view("v")
+        assert shares(pond) == expected
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_pond_without_slices_goes_on_without(
+    tmp_path: Path, replaced: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second program is defined with slices, and must continue the state of the first."""
+
+    def opened() -> tuple[millpond.Pond, MemorySource]:
+        pond = millpond.open(tmp_path / "pond", engine="inline")
+        source = MemorySource(SCHEMA)
+        keyed = pond.stream("s", source).watermark("at", "0s").key_by("k")
+        for size in ("10s", "20s"):
+            windowed = keyed.window(sliding(size, "1s"), on_close=True)
+            windowed.aggregate(n="count(*)", t="sum(n * 2)").view(f"v{size}")
+        windowed.late().view("late")
+        return pond, source
+
+    monkeypatch.setattr(tuning, "SLICED_WINDOWS_MIN", NEVER)
+    pond, source = opened()
+    with pond:
+        source.push(rows(1, 2, 12))
+        pond.drain()
+        assert not shares(pond)
+    monkeypatch.undo()
+    pond, source = opened()
+    assert shares(pond)
+    with pond:
+        if replaced:
+            pond.replace("v10s", "v20s")
+        source.push(rows(1, 2, 12))
+        source.push(rows(14, 60))
+        pond.drain()
+        assert shares(pond) == replaced
+        found = sorted((r["window_end"], r["n"], r["t"]) for r in pond.read("v10s").to_pylist())
+    ends = {s: [e for e in range(1, 61) if e - 10 <= s < e] for s in (1, 2, 12, 14)}
+    counts = [(at(e), n, 2 * n) for e in range(61) if (n := sum(e in mine for mine in ends.values()))]
+    assert found == counts
+
+
+def test_too_many_windows_per_row_are_refused() -> None:
+    with pytest.raises(InvalidError, match="86,400,000,000 windows, and at most 1,000,000") as caught:
+        sliding("1d", 0.000001)
+    assert "longer" in str(caught.value)
+    with millpond.open("memory://", engine="inline") as pond:
+        stream = pond.stream("s", MemorySource(SCHEMA)).watermark("at", "0s")
+        with pytest.raises(InvalidError, match="86,400 windows, and at most 10,000"):
+            stream.hop("1d", "1s")
+        daily = stream.key_by("k").window(sliding("1d", "1s"), on_close=True)
+        daily.aggregate(n="count(*)").view("v")
+        with pytest.raises(InvalidError, match="at most 10,000 are allowed"):
+            daily.top_n(1, "n")
+        with pytest.raises(InvalidError, match="at most 10,000 are allowed"):
+            stream.key_by("k").window(sliding("1d", "1s"))
+        stream.key_by("k").window(tumbling("1d")).aggregate(n="count(*)").view("w")
