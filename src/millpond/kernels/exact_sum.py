@@ -102,7 +102,7 @@ def negate(acc: pa.Array) -> pa.Array:
     """The negative sums; null is zero.
 
     >>> total = from_values(pa.array([0.1, 0.2]), np.ones(2), np.zeros(2), 1)
-    >>> to_float(negate(total))[0] == -(0.1 + 0.2), len(add(total, negate(total))[0])
+    >>> to_float(negate(total)).tolist() == [-(0.1 + 0.2)], len(add(total, negate(total))[0])
     (True, 0)
     """
     key, lo, hi = _halves(acc, np.arange(len(acc)))
