@@ -19,6 +19,8 @@ _PLAIN_OPTIONS = frozenset(
         *("client.sasl.mechanisms", "client.group.id", "client.client.id"),
         *("guarantee", "key", "every", "snapshot", "behind.max", "when.behind", "table", "schema"),
         "partition.by",
+        *("hostname", "port", "username", "database.name", "schema.name", "table.name", "tables"),
+        *("slot.name", "publication.name", "if_lost"),
     ]
 )
 _SECRET = (

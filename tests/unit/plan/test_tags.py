@@ -34,6 +34,13 @@ MODULES = (
 # Classes there that are never part of a stored plan.
 NEVER = {
     *(
+        "pgoutput:LoggedColumn",
+        "pgoutput:LoggedRelation",
+        "pgoutput:RowChange",
+        "postgres_copy:CopiedRows",
+        "postgres_schema:ServerColumn",
+    ),
+    *(
         "accumulate:_KeyRows",
         "timer_wheel:Due",
         "timer_wheel:TimerWheel",

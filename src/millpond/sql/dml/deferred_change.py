@@ -38,6 +38,11 @@ def target(session: SqlSession, name: str, verb: str) -> SqlObject:
             f"{found.name!r} is a {found.kind}: only the rows of tables can be changed",
             hint="change the tables that it is made of",
         )
+    if "connector" in found.options:
+        raise InvalidError(
+            f"table {found.name!r} is a copy: it follows the changes of its original",
+            hint="change the original, or make a table of your own",
+        )
     if found.append_only and verb != "insert":
         raise InvalidError(
             f"table {found.name!r} is APPEND ONLY: no row of it can be changed or deleted",

@@ -51,6 +51,11 @@ def run(session: SqlSession, words: Words) -> Result:
         words.end()
         _swap(session, found, other)
     elif kind == "table" and words.fragment.word(words.at) in ("ADD", "DROP", "RENAME"):
+        if "connector" in found.options:
+            raise InvalidError(
+                f"table {found.name!r} is a copy of a table of another system: its columns stay",
+                hint="drop it and create it again with other columns",
+            )
         _alter_columns(session, words, found)
     else:
         hints = (

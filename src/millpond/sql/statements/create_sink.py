@@ -13,8 +13,8 @@ from millpond.plan.objects import SqlObject
 from millpond.plan.sink_check import checked_sink
 from millpond.sql.binding.output_columns import check_unique
 from millpond.sql.result import Result
+from millpond.sql.statements.connector_options import check_connector
 from millpond.sql.statements.create_object import create
-from millpond.sql.statements.create_source import check_connector
 from millpond.sql.statements.materialize import materialize
 from millpond.sql.statements.sink_connectors import SETTINGS, SINK_CONNECTORS, make_sink
 from millpond.sql.text.emit_clause import BEFORE_THEY_CLOSE

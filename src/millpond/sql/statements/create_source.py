@@ -2,13 +2,13 @@
 
 `connector = 'files'`: path, format ('parquet', 'json', 'csv'), pattern.
 `connector = 'kafka'`: brokers, topic, format ('json'), start, and settings of the client (`client.…`).
+`connector = 'postgres-cdc'`: tables of a PostgreSQL server and their changes (`replicated_table`).
 `connector = 'nexmark'`: type ('bid', 'auction', 'person'), events, rate.
 """
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +23,12 @@ from millpond.sources.nexmark_events import NexmarkConfig
 from millpond.sources.unavailable import named
 from millpond.sql.binding.catalog import columns_of
 from millpond.sql.result import Result
+from millpond.sql.statements import replicated_table
+from millpond.sql.statements.connector_options import check_connector, need, number
 from millpond.sql.statements.create_object import create
 from millpond.sql.text.column_definitions import PROCTIME, Definition, read_columns
-from millpond.sql.text.options import Options, only, read_options
-from millpond.sql.text.parse import Words, closest_name
+from millpond.sql.text.options import Options, read_options
+from millpond.sql.text.parse import Words
 
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession
@@ -50,6 +52,8 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
         check_connector(options, SOURCE_OPTIONS, "connector")
 
         def make(builder: Builder) -> SqlObject:
+            if options["connector"] == "postgres-cdc":
+                return _with_its_tables(builder, name, options, found, words)
             with named(name):
                 source = make_source(dict(options), _read_from_outside(found))
             step = scan = builder.add(None, Scan(source, source.schema, source.append_only), (), name)
@@ -86,20 +90,15 @@ def make_source(options: dict[str, str], found: Definition | None) -> Any:
     return _CONNECTORS[need(options, "connector")](options, found)
 
 
-def check_connector(options: Options, known: Mapping[str, Sequence[str]], what: str) -> None:
-    """Refuse an unknown connector, and options that it does not have."""
-    if "connector" not in options:
-        near = difflib.get_close_matches("connector", options, 1)
-        meant = f"did you mean 'connector' where {near[0]!r} stands?" if near else "WITH (connector = '…', …)"
-        raise InvalidError("option 'connector' is missing", hint=meant)
-    connector = options["connector"]
-    if connector not in known:
+def _with_its_tables(
+    builder: Builder, name: str, options: Options, found: Definition | None, words: Words
+) -> SqlObject:
+    if found is not None:
         raise InvalidError(
-            f"no {what} named {connector!r}",
-            detail=f"there are {', '.join(known)}",
-            hint=closest_name(connector, list(known)),
+            "this source has no columns of its own: its tables have those of the server",
+            hint="leave the columns out, or CREATE TABLE name (…) WITH (connector = 'postgres-cdc', …)",
         )
-    only(options, ["connector", *known[connector]], f"connector {connector!r}")
+    return replicated_table.add_source(builder, name, options, words.fragment.sql)
 
 
 def _files(options: dict[str, str], found: Definition | None) -> FileSource:
@@ -147,23 +146,9 @@ def _nexmark(options: dict[str, str], found: Definition | None) -> NexmarkSource
 
 
 _CONNECTORS = {"files": _files, "kafka": _kafka, "nexmark": _nexmark}
-SOURCE_OPTIONS = {
+SOURCE_OPTIONS: dict[str, tuple[str, ...]] = {
     "files": ("path", "format", "pattern"),
     "kafka": ("brokers", "topic", "format", "start", "client.…"),
     "nexmark": ("type", "table.type", "events", "rate", "seed"),
+    "postgres-cdc": replicated_table.POSTGRES_OPTIONS,
 }
-
-
-def need(options: dict[str, str], name: str) -> str:
-    if name not in options:
-        raise InvalidError(f"option {name!r} is missing", hint=f"WITH ({name} = '…', …)")
-    return options.pop(name)
-
-
-def number(options: dict[str, str], name: str) -> int | None:
-    value = options.pop(name, None)
-    if value is None:
-        return None
-    if not value.isdecimal():
-        raise InvalidError(f"option {name!r} is a number", detail=f"got {value!r}")
-    return int(value)

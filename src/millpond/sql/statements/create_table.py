@@ -1,5 +1,6 @@
 """CREATE TABLE: rows that any process can change.
 
+WITH (connector = …) copies a table of another system (`replicated_table`).
 With PRIMARY KEY, inserting a row replaces the row with the same key.  An APPEND ONLY
 table accepts no UPDATE and no DELETE, and may have a watermark: views on it see only
 rows that were on time, while the table itself stores all rows.  With both, the first row
@@ -22,6 +23,7 @@ from millpond.plan.objects import SqlObject
 from millpond.sources.inbox_table import SEQUENCE, InboxTable
 from millpond.sql.binding.types import quoted
 from millpond.sql.result import Result
+from millpond.sql.statements import replicated_table
 from millpond.sql.statements.create_object import create
 from millpond.sql.text.column_definitions import Definition, read_columns
 from millpond.sql.text.options import no_options
@@ -37,6 +39,8 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
         name = words.name("name of the table")
         if words.fragment.word(words.at) == "AS":
             words.fail("CREATE TABLE … AS is not supported", "CREATE TABLE name (…), then INSERT … SELECT")
+        if replicated_table.is_replicated(words):
+            return replicated_table.run(session, words, name, exists=exists, replaces=replaces)
         if words.fragment.word(words.at) != "(":
             words.fail("the columns should stand here", "CREATE TABLE name (column type, …)")
         inner, words.at = words.fragment.bracket(words.at)

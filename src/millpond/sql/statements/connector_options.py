@@ -1,0 +1,41 @@
+"""What the definitions of all connectors share: the check of their options, and how single ones are read."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+
+from millpond.errors import InvalidError
+from millpond.sql.text.options import Options, only
+from millpond.sql.text.parse import closest_name
+
+
+def check_connector(options: Options, known: Mapping[str, Sequence[str]], what: str) -> None:
+    """Refuse an unknown connector, and options that it does not have."""
+    if "connector" not in options:
+        near = difflib.get_close_matches("connector", options, 1)
+        meant = f"did you mean 'connector' where {near[0]!r} stands?" if near else "WITH (connector = '…', …)"
+        raise InvalidError("option 'connector' is missing", hint=meant)
+    connector = options["connector"]
+    if connector not in known:
+        raise InvalidError(
+            f"no {what} named {connector!r}",
+            detail=f"there are {', '.join(known)}",
+            hint=closest_name(connector, list(known)),
+        )
+    only(options, ["connector", *known[connector]], f"connector {connector!r}")
+
+
+def need(options: dict[str, str], name: str) -> str:
+    if name not in options:
+        raise InvalidError(f"option {name!r} is missing", hint=f"WITH ({name} = '…', …)")
+    return options.pop(name)
+
+
+def number(options: dict[str, str], name: str) -> int | None:
+    value = options.pop(name, None)
+    if value is None:
+        return None
+    if not value.isdecimal():
+        raise InvalidError(f"option {name!r} is a number", detail=f"got {value!r}")
+    return int(value)
