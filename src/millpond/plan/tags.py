@@ -162,6 +162,7 @@ _OTHERS = {
     "source.staged_batches": "millpond.sources.streaming_dataframe:StagedBatches",
     "source.inbox_table": "millpond.sources.inbox_table:InboxTable",
     "source.kafka": "millpond.sources.kafka:KafkaSource",
+    "source.kafka_changes": "millpond.sources.kafka_changes:KafkaChanges",
     "source.memory": "millpond.sources.memory:MemorySource",
     "source.one_row": "millpond.sources.constant:OneRow",
     "source.postgres": "millpond.sources.postgres_cdc:PostgresSource",

@@ -28,13 +28,12 @@ from millpond.errors import DataError, InternalError, InvalidError
 from millpond.flow.schemas import schema_of
 from millpond.operators.source_traits import KeepsHistory
 from millpond.plan.backfill import FROM_NOW
-from millpond.sources import kafka_client, schema_fit, text_format
+from millpond.sources import kafka_client, schema_fit
 from millpond.sources.file_format import bad_rows
-from millpond.sources.json_values import parse_values
 from millpond.sources.kafka_client import Client, Cluster, Topic
 from millpond.sources.kafka_reader import reader
+from millpond.sources.message_formats import FormatOptions, MessageFormat, message_format
 from millpond.sources.source import Advance, Poll, Split
-from millpond.sources.text_format import JsonLines
 from millpond.sources.unavailable import away
 from millpond.state.tables.table_spec import TableSpec
 
@@ -42,23 +41,27 @@ ROUNDS_PER_POLL = 4
 _SPLITS_PER_POLL = 8  # the minimum, if there are enough rows: so that all tasks get work
 _FEW_ROWS = 10_000  # a poll for more rows measures the size of messages
 _ROW_BYTES = 1 << 10  # assumed until it is measured
+ALL = -1  # in offsets to start from: every partition that is not named
 
 # Columns with these names are not in the message: they are Kafka's metadata.
-_ABOUT: dict[str, tuple[pa.DataType, ...]] = {
+METADATA: dict[str, tuple[pa.DataType, ...]] = {
     "kafka_partition": (pa.int32(), pa.int64()),
     "kafka_offset": (pa.int64(),),
     "kafka_timestamp": tuple(pa.timestamp(unit) for unit in ("ms", "us", "ns")),
     "kafka_key": (pa.string(), pa.binary()),
+    "kafka_headers": (pa.map_(pa.string(), pa.binary()),),
+    "kafka_topic": (pa.string(),),
 }
 
 
 @dataclass(frozen=True)
 class KafkaSource(KeepsHistory):
-    """The messages of a topic as rows, each a JSON object with these columns.
+    """The messages of a topic as rows, each in JSON or another format with these columns.
 
-    `start` says where a new pond begins: ``"earliest"``, ``"latest"`` or a time such as
-    ``"2026-05-01 12:00:00"`` (UTC); partitions that are added later are read from their beginning.
-    Columns named `kafka_partition`, `kafka_offset`, `kafka_timestamp` and `kafka_key` have the metadata.
+    `start` says where a new pond begins: ``"earliest"``, ``"latest"``, a time such as
+    ``"2026-05-01 12:00:00"`` (UTC), or offsets such as ``"offset:100"`` and ``"offset:0=100,1=250"``;
+    partitions that are added later are read from their beginning.  Columns named `kafka_partition`,
+    `kafka_offset`, `kafka_timestamp`, `kafka_key`, `kafka_headers` and `kafka_topic` have the metadata.
     `client` has further settings of librdkafka, as in ``{"security.protocol": "ssl"}``; they are stored with
     the pond.
 
@@ -69,9 +72,13 @@ class KafkaSource(KeepsHistory):
     brokers: str  # host:port, several with commas
     topic: str
     schema: pa.Schema
-    format: Literal["json"] = "json"
+    format: Literal["json", "csv", "bytes", "avro", "protobuf"] = "json"
     start: str = "earliest"
     client: Client = field(default=(), repr=False)  # or a mapping; may contain secrets
+    registry: str = field(default="", repr=False)  # the address of a schema registry; may contain a password
+    descriptor: bytes = field(default=b"", repr=False)  # of Protobuf: a FileDescriptorSet
+    message: str = ""  # of Protobuf: the full name of the message
+    delimiter: str = ","  # of CSV
     _row_bytes: list[int] = field(
         default_factory=lambda: [_ROW_BYTES], compare=False, repr=False, metadata={"durable": False}
     )
@@ -79,10 +86,6 @@ class KafkaSource(KeepsHistory):
     append_only: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.format != "json":
-            raise InvalidError(
-                f"no format of messages named {self.format!r}", hint="only 'json' is supported"
-            )
         for name in ("brokers", "topic"):
             if not getattr(self, name):
                 raise InvalidError(f"a Kafka source needs its {name}")
@@ -91,25 +94,26 @@ class KafkaSource(KeepsHistory):
         object.__setattr__(self, "client", tuple(sorted((str(k), str(v)) for k, v in pairs)))
         object.__setattr__(self, "schema", schema_fit.declared(schema_of(self.schema)))
         for column in self.schema:
-            if column.name in _ABOUT and column.type not in _ABOUT[column.name]:
-                wanted = " or ".join(map(str, _ABOUT[column.name]))
+            if column.name in METADATA and column.type not in METADATA[column.name]:
+                wanted = " or ".join(map(str, METADATA[column.name]))
                 raise InvalidError(f"column {column.name!r} is {wanted}", detail=f"got {column.type}")
         if not self._inside.names:
             raise InvalidError("a Kafka source needs a column that is in the messages")
-        text_format.check_types(False, self._inside)
-        self._start_ms()
+        _ = self._messages
+        if self._start_offsets() is None:
+            self._start_ms()
 
     def table(self, step: str) -> TableSpec | None:
         return None
 
     def check(self) -> None:
         """Check that the topic exists and can be read; defining a source does not connect."""
-        kafka_client.look(self._cluster, self.topic)
+        kafka_client.look(self.cluster, self.topic)
 
     # -- in the driver --------------------------------------------------------
 
     def poll(self, position: Any, seen: pa.Table | None, max_rows: int) -> Poll:
-        topic = kafka_client.look(self._cluster, self.topic)
+        topic = kafka_client.look(self.cluster, self.topic)
         reached = self._reached(position, topic)
         fresh = {p: ends[0] for p, ends in topic.ends.items() if p not in reached}
         splits: list[Split] = []
@@ -165,15 +169,21 @@ class KafkaSource(KeepsHistory):
             return {p: ends[0] for p, ends in topic.ends.items()}
         if self.start == "latest":
             return {p: ends[1] for p, ends in topic.ends.items()}
+        offsets = self._start_offsets()
+        if offsets is not None:
+            return {
+                p: min(max(low, offsets.get(p, offsets.get(ALL, low))), high)
+                for p, (low, high) in topic.ends.items()
+            }
         at_ms = self._start_ms()
         assert at_ms is not None
-        return kafka_client.offsets_since(self._cluster, topic, self.topic, at_ms)
+        return kafka_client.offsets_since(self.cluster, topic, self.topic, at_ms)
 
     def _size(self, ranges: Mapping[int, tuple[int, int]], rows: int) -> int:
         """The approximate size of a message in bytes; measured before many are admitted."""
         if rows > _FEW_ROWS:
             p, (first, last) = max(ranges.items(), key=lambda of: of[1][1] - of[1][0])
-            with reader(self._cluster, (self.topic, p, first)) as one:
+            with reader(self.cluster, (self.topic, p, first)) as one:
                 found = one.sample(self.topic, p, first, last)
             if found:
                 self._row_bytes[0] = max(1, sum(len(m.value() or b"") for m in found) // len(found))
@@ -207,10 +217,10 @@ class KafkaSource(KeepsHistory):
         ranges = _partitions(position, self.topic)
         if not ranges:
             return
-        topic = kafka_client.look(self._cluster, self.topic)
+        topic = kafka_client.look(self.cluster, self.topic)
         self._reached(position, topic)
         gone = [p for p, (first, last) in ranges.items() if first < last and first < topic.ends[p][0]]
-        if gone or kafka_client.compacts(self._cluster, self.topic):
+        if gone or kafka_client.compacts(self.cluster, self.topic):
             why = (
                 f"the first offsets of partition {gone[0]} were deleted" if gone else "the topic is compacted"
             )
@@ -233,24 +243,22 @@ class KafkaSource(KeepsHistory):
         if "begin" in split.what:
             return
         p, first, last = (split.what[name] for name in ("partition", "first", "last"))
-        parser = JsonLines(self._inside)
-        with reader(self._cluster, (self.topic, p, first)) as one:
+        decoder = self._messages
+        with reader(self.cluster, (self.topic, p, first)) as one:
             for messages in one.messages(self.topic, p, first, last):
-                yield from self._tables(parser, messages, columns)
+                yield from self._tables(decoder, messages, columns)
 
-    def _tables(self, parser: JsonLines, messages: list[Any], columns: Sequence[str]) -> Iterator[pa.Table]:
-        good, bad = parse_values(parser, [message.value() or b"" for message in messages])
+    def _tables(
+        self, decoder: MessageFormat, messages: list[Any], columns: Sequence[str]
+    ) -> Iterator[pa.Table]:
+        good, bad = decoder.decode([message.value() for message in messages])
         if bad:
             rows = [(messages[i].value() or b"").decode("utf-8", "backslashreplace") for i, _ in bad]
-            where = [
-                f"{self.topic}, partition {messages[i].partition()}, offset {messages[i].offset()}"
-                for i, _ in bad
-            ]
-            yield bad_rows(rows, [f"{at}: {reason}" for at, (_, reason) in zip(where, bad, strict=True)])
+            yield bad_rows(rows, [f"{self.place(messages[i])}: {reason}" for i, reason in bad])
         if not good:
             return
         table = pa.concat_tables(good)
-        about = [name for name in columns if name in _ABOUT]
+        about = [name for name in columns if name in METADATA]
         if about:
             out = {index for index, _ in bad}
             kept = [message for i, message in enumerate(messages) if i not in out] if out else messages
@@ -262,14 +270,38 @@ class KafkaSource(KeepsHistory):
 
     # -- inside -----------------------------------------------------------------
 
+    def place(self, message: Any) -> str:
+        """Where a message is, as errors say it."""
+        return f"{self.topic}, partition {message.partition()}, offset {message.offset()}"
+
     @property
-    def _cluster(self) -> Cluster:
+    def cluster(self) -> Cluster:
         return Cluster(self.brokers, self.client)
+
+    @property
+    def _messages(self) -> MessageFormat:
+        options = FormatOptions(self.registry, self.descriptor, self.message, self.delimiter)
+        return message_format(self.format, self._inside, options)
 
     @property
     def _inside(self) -> pa.Schema:
         """The columns that the messages bring."""
-        return pa.schema([column for column in self.schema if column.name not in _ABOUT])
+        return pa.schema([column for column in self.schema if column.name not in METADATA])
+
+    def _start_offsets(self) -> dict[int, int] | None:
+        """The offsets of ``"offset:100"`` or ``"offset:0=100,1=250"``, by partition; other forms are None."""
+        if not self.start.startswith("offset:"):
+            return None
+        parts = self.start.removeprefix("offset:").split(",")
+        try:
+            pairs = [part.split("=") if "=" in part else (str(ALL), part) for part in parts]
+            found = {int(p): int(at) for p, at in pairs}
+        except ValueError as error:
+            raise InvalidError(
+                f"a Kafka source cannot start at {self.start!r}",
+                hint="'offset:100' for every partition, or 'offset:0=100,1=250'",
+            ) from error
+        return found
 
     def _start_ms(self) -> int | None:
         if self.start in ("earliest", "latest"):
@@ -279,7 +311,7 @@ class KafkaSource(KeepsHistory):
         except ValueError as error:
             raise InvalidError(
                 f"a Kafka source cannot start at {self.start!r}",
-                hint="'earliest', 'latest' or a time such as '2026-05-01 12:00:00'",
+                hint="'earliest', 'latest', a time such as '2026-05-01 12:00:00', or 'offset:100'",
             ) from error
         at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
         return round(at.timestamp() * 1000)
@@ -321,6 +353,10 @@ def _about(name: str, messages: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if name == "kafka_timestamp":
         found = [m.timestamp() for m in messages]
         return pa.array([at if kind_of else None for kind_of, at in found], pa.timestamp("ms")).cast(kind)
+    if name == "kafka_headers":
+        return pa.array([m.headers() for m in messages], kind)
+    if name == "kafka_topic":
+        return pa.array([m.topic() for m in messages], kind)
     return pa.array([m.key() for m in messages], pa.binary()).cast(kind)
 
 

@@ -59,8 +59,20 @@ class Lines(Protocol):
 
 
 @dataclass(frozen=True)
+class CsvOptions:
+    delimiter: str = ","
+    header: bool = True  # the first line has the names of the columns; otherwise they come in their order
+    quote: str = '"'
+    null: str = ""  # a value without quotes that means NULL
+
+
+PLAIN_CSV = CsvOptions()
+
+
+@dataclass(frozen=True)
 class TextFormat:
     csv: bool
+    options: CsvOptions = PLAIN_CSV
 
     def infer(self, folder: Folder, file: Found) -> pa.Schema:
         with TextReader(folder, file) as text:
@@ -293,13 +305,14 @@ class JsonLines:
 
 
 class CsvLines:
-    def __init__(self, schema: pa.Schema, header: Sequence[str]) -> None:
+    def __init__(self, schema: pa.Schema, header: Sequence[str], options: CsvOptions = PLAIN_CSV) -> None:
         self._schema = schema
         self._header = list(header)
+        self._parse = arrow_csv.ParseOptions(delimiter=options.delimiter, quote_char=options.quote or False)
         self._convert = arrow_csv.ConvertOptions(
             column_types=pa.schema([f.with_nullable(True) for f in schema]),
             include_columns=schema.names,
-            null_values=[""],
+            null_values=[options.null],
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         )
@@ -325,7 +338,10 @@ class CsvLines:
         try:
             return _parsed(
                 lambda: arrow_csv.read_csv(
-                    pa.BufferReader(data), read_options=read, convert_options=self._convert
+                    pa.BufferReader(data),
+                    read_options=read,
+                    parse_options=self._parse,
+                    convert_options=self._convert,
                 ),
                 self._schema,
                 lines,

@@ -39,6 +39,8 @@ NEVER = {
         "pgoutput:RowChange",
         "postgres_copy:CopiedRows",
         "postgres_schema:ServerColumn",
+        "message_formats:FormatOptions",
+        "text_format:CsvOptions",
     ),
     *(
         "accumulate:_KeyRows",

@@ -1,7 +1,7 @@
 """CREATE SOURCE: reads rows from outside, and does not store them.
 
 `connector = 'files'`: path, format ('parquet', 'json', 'csv'), pattern.
-`connector = 'kafka'`: brokers, topic, format ('json'), start, and settings of the client (`client.…`).
+`connector = 'kafka'`: messages of a topic (`kafka_options`).
 `connector = 'postgres-cdc'`: tables of a PostgreSQL server and their changes (`replicated_table`).
 `connector = 'nexmark'`: type ('bid', 'auction', 'person'), events, rate.
 """
@@ -17,7 +17,6 @@ from millpond.flow.builder import Builder
 from millpond.operators.scan import Scan
 from millpond.plan.objects import SqlObject
 from millpond.sources.files import FileSource
-from millpond.sources.kafka import KafkaSource
 from millpond.sources.nexmark import NexmarkSource
 from millpond.sources.nexmark_events import NexmarkConfig
 from millpond.sources.unavailable import named
@@ -26,6 +25,7 @@ from millpond.sql.result import Result
 from millpond.sql.statements import replicated_table
 from millpond.sql.statements.connector_options import check_connector, need, number
 from millpond.sql.statements.create_object import create
+from millpond.sql.statements.kafka_options import KAFKA_OPTIONS, format_clause, kafka_source
 from millpond.sql.text.column_definitions import PROCTIME, Definition, read_columns
 from millpond.sql.text.options import Options, read_options
 from millpond.sql.text.parse import Words
@@ -48,7 +48,14 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
                 inner.fail("the time at which a row comes needs no watermark")
         words.need("WITH")
         options = read_options(words)
+        form = format_clause(words, options)
         words.end()
+        if form != "PLAIN":
+            words.fragment.fail(
+                f"FORMAT {form} says which rows are replaced: that needs a table",
+                0,
+                "CREATE TABLE name (…, PRIMARY KEY (…)) WITH (…) FORMAT …",
+            )
         check_connector(options, SOURCE_OPTIONS, "connector")
 
         def make(builder: Builder) -> SqlObject:
@@ -107,27 +114,6 @@ def _files(options: dict[str, str], found: Definition | None) -> FileSource:
     return FileSource(need(options, "path"), kind, schema, options.pop("pattern", None))
 
 
-def _kafka(options: dict[str, str], found: Definition | None) -> KafkaSource:
-    if found is None:
-        raise InvalidError(
-            "a Kafka source needs its columns", hint="CREATE SOURCE name (column type, …) WITH (…)"
-        )
-    kind: Any = options.pop("format", "json")
-    client = {
-        name.removeprefix("client."): options.pop(name) for name in [*options] if name.startswith("client.")
-    }
-    source = KafkaSource(
-        need(options, "brokers"),
-        need(options, "topic"),
-        found.schema,
-        kind,
-        options.pop("start", "earliest"),
-        tuple(client.items()),
-    )
-    source.check()
-    return source
-
-
 def _nexmark(options: dict[str, str], found: Definition | None) -> NexmarkSource:
     kind: Any = options.pop("type", None) or options.pop("table.type", "bid")
     events, rate = number(options, "events"), number(options, "rate")
@@ -145,10 +131,10 @@ def _nexmark(options: dict[str, str], found: Definition | None) -> NexmarkSource
     return made
 
 
-_CONNECTORS = {"files": _files, "kafka": _kafka, "nexmark": _nexmark}
+_CONNECTORS = {"files": _files, "kafka": kafka_source, "nexmark": _nexmark}
 SOURCE_OPTIONS: dict[str, tuple[str, ...]] = {
     "files": ("path", "format", "pattern"),
-    "kafka": ("brokers", "topic", "format", "start", "client.…"),
+    "kafka": KAFKA_OPTIONS,
     "nexmark": ("type", "table.type", "events", "rate", "seed"),
     "postgres-cdc": replicated_table.POSTGRES_OPTIONS,
 }

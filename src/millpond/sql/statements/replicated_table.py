@@ -1,6 +1,7 @@
 """CREATE TABLE … WITH (connector = …): the copy of a table of another system, which follows its changes.
 
 `connector = 'postgres-cdc'`: a table of a PostgreSQL server, by logical replication.
+`connector = 'kafka'` with FORMAT UPSERT or FORMAT DEBEZIUM: changes in the messages of a topic.
 `CREATE SOURCE name WITH (connector = 'postgres-cdc', tables = 'a, b')` copies several tables through one
 replication slot: a transaction that changes several of them is in one epoch.
 """
@@ -22,6 +23,7 @@ from millpond.operators.replicated_table import ReplicatedTable
 from millpond.operators.scan import Scan
 from millpond.plan.objects import SqlColumn, SqlObject
 from millpond.sources import postgres_connection
+from millpond.sources.kafka_changes import KafkaChanges
 from millpond.sources.postgres_cdc import PostgresSource
 from millpond.sources.postgres_schema import PostgresTable, check_definition, describe
 from millpond.sources.unavailable import named
@@ -30,6 +32,7 @@ from millpond.sql.binding.types import text_literal
 from millpond.sql.result import Result
 from millpond.sql.statements.connector_options import check_connector, need
 from millpond.sql.statements.create_object import create
+from millpond.sql.statements.kafka_options import KAFKA_OPTIONS, format_clause, kafka_source
 from millpond.sql.text.column_definitions import Definition, read_columns, stored_schema
 from millpond.sql.text.options import Options, read_options
 from millpond.sql.text.parse import Words
@@ -40,7 +43,7 @@ if TYPE_CHECKING:
 _SERVER = ("connection", "hostname", "port", "username", "password", "database.name")
 _SLOT = ("slot.name", "publication.name", "if_lost")
 POSTGRES_OPTIONS = (*_SERVER, "tables", *_SLOT)  # of CREATE SOURCE
-_OPTIONS = {"postgres-cdc": (*_SERVER, "schema.name", "table.name", *_SLOT)}
+_OPTIONS = {"postgres-cdc": (*_SERVER, "schema.name", "table.name", *_SLOT), "kafka": KAFKA_OPTIONS}
 
 
 def is_replicated(words: Words) -> bool:
@@ -65,8 +68,11 @@ def run(session: SqlSession, words: Words, name: str, *, exists: bool, replaces:
             inner.fail("a copied table needs its primary key", 0, "PRIMARY KEY (column, …)")
     words.need("WITH")
     options = read_options(words)
+    form = format_clause(words, options)
     words.end()
     check_connector(options, _OPTIONS, "connector for tables")
+    if options["connector"] == "kafka":
+        return _from_kafka(session, words, name, found, options, form, exists=exists, replaces=replaces)
 
     def make(builder: Builder) -> SqlObject:
         with named(name):
@@ -76,6 +82,51 @@ def run(session: SqlSession, words: Words, name: str, *, exists: bool, replaces:
         return add_table(builder, name, scan, table, columns, options, words.fragment.sql)
 
     return create(session, name, "table", exists=exists, replaces=replaces, make=make)
+
+
+def _from_kafka(
+    session: SqlSession,
+    words: Words,
+    name: str,
+    found: Definition | None,
+    options: Options,
+    form: str,
+    *,
+    exists: bool,
+    replaces: bool,
+) -> Result:
+    """A table from the changes in a topic."""
+    if form == "PLAIN" or found is None:
+        words.fragment.fail(
+            "a table of a topic needs columns, a primary key, and FORMAT UPSERT or FORMAT DEBEZIUM",
+            0,
+            "CREATE SOURCE reads messages that only add rows",
+        )
+    assert found is not None
+    kind: Any = form.lower()
+
+    def make(builder: Builder) -> SqlObject:
+        with named(name):
+            source = KafkaChanges(kafka_source(_without_connector(options), found), found.key, kind)
+        scan = builder.add(None, Scan(source, source.schema, source.append_only), (), name)
+        step = builder.add(None, ReplicatedTable(found.key, repeats=True), (scan,), f"{name}.rows")
+        Stream(builder, step).view(name)
+        return SqlObject(
+            "table",
+            name,
+            found.columns,
+            found.key,
+            step=step,
+            scan=scan,
+            options=dict(options),
+            said=words.fragment.sql,
+        )
+
+    return create(session, name, "table", exists=exists, replaces=replaces, make=make)
+
+
+def _without_connector(options: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in options.items() if name != "connector"}
 
 
 def add_table(
