@@ -20,7 +20,17 @@ _PLAIN_OPTIONS = frozenset(
         *("guarantee", "key", "every", "snapshot", "behind.max", "when.behind", "table", "schema"),
         "partition.by",
         *("hostname", "port", "username", "database.name", "schema.name", "table.name", "tables"),
-        *("slot.name", "publication.name", "if_lost", "message", "delimiter", "schema.location"),
+        *(
+            "slot.name",
+            "publication.name",
+            "if_lost",
+            "message",
+            "delimiter",
+            "header",
+            "quote",
+            "null",
+            "schema.location",
+        ),
         *("scan.startup.mode", "properties.bootstrap.server", "properties.bootstrap.servers"),
         *("properties.security.protocol", "properties.sasl.mechanism", "schema.registry"),
     ]

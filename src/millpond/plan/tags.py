@@ -157,6 +157,7 @@ _OTHERS = {
     "sink.postgres": "millpond.sinks.postgres:PostgresSink",
     "sink.settings": "millpond.plan.sink_settings:SinkSettings",
     "source.constant": "millpond.sources.constant:ConstantSource",
+    "source.csv_options": "millpond.sources.text_format:CsvOptions",
     "source.dataframe": "millpond.sources.dataframe:DataFrameSource",
     "source.files": "millpond.sources.files:FileSource",
     "source.staged_batches": "millpond.sources.streaming_dataframe:StagedBatches",

@@ -87,7 +87,7 @@ def decoded(
 
 def read_each(text: str, datums: Sequence[bytes]) -> tuple[dict[int, Any], dict[int, str]]:
     """Each datum as a Python value, and why the others are bad."""
-    fastavro = _library("fastavro")
+    fastavro = library("fastavro")
     parsed = _parsed(text)
     rows: dict[int, Any] = {}
     bad: dict[int, str] = {}
@@ -109,21 +109,31 @@ def read_each(text: str, datums: Sequence[bytes]) -> tuple[dict[int, Any], dict[
 
 def _by_block(wanted: Any, datums: Sequence[bytes], schema: pa.Schema) -> pa.Table | None:
     """All datums at once; None if that does not work."""
-    polars = _library("polars")
     first = random.random()
     marked = {**wanted, "fields": [*wanted["fields"], {"name": _MARK, "type": "double"}]}
     body = b"".join(d + _DOUBLE.pack(first + n) for n, d in enumerate(datums))
+    found = read_file(container(json.dumps(marked), len(datums), body))
+    numbers = [first + n for n in range(len(datums))]
+    if found is None or found.num_rows != len(datums) or found.column(_MARK).to_pylist() != numbers:
+        return None
+    return fitted(found, schema)
+
+
+def read_file(data: bytes) -> pa.Table | None:
+    """An Avro file of a flat schema; None if it cannot be read at once."""
+    polars = library("polars")
     try:
-        frame = polars.read_avro(io.BytesIO(container(json.dumps(marked), len(datums), body)))
+        return polars.read_avro(io.BytesIO(data)).to_arrow()
     except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError):
         return None  # some bytes are not of the schema
-    if frame.height != len(datums) or frame[_MARK].to_list() != [first + n for n in range(len(datums))]:
-        return None
-    found = frame.to_arrow()
+
+
+def fitted(found: pa.Table, schema: pa.Schema) -> pa.Table | None:
+    """The rows as declared columns, NULL for those that are missing; None if a value does not fit."""
     columns = []
     for field in schema:
         if field.name not in found.column_names:
-            columns.append(pa.nulls(len(datums), field.type))
+            columns.append(pa.nulls(found.num_rows, field.type))
             continue
         column = found.column(field.name)
         if pa.types.is_timestamp(field.type) and field.type.tz is None and pa.types.is_timestamp(column.type):
@@ -192,10 +202,10 @@ def _is_union(kind: Any) -> bool:
 
 @lru_cache(maxsize=1024)
 def _parsed(text: str) -> Any:
-    return _library("fastavro").parse_schema(json.loads(text))
+    return library("fastavro").parse_schema(json.loads(text))
 
 
-def _library(name: str) -> Any:
+def library(name: str) -> Any:
     try:
         return __import__(name)
     except ImportError as error:

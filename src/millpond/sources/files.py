@@ -40,11 +40,13 @@ from millpond.masking import masked
 from millpond.operators.source_traits import KeepsHistory, ReadsEncoded, RereadsColumns, StoredWithSchema
 from millpond.plan.backfill import FROM_NOW
 from millpond.sources import schema_fit, text_format
+from millpond.sources.avro_format import AvroFormat
 from millpond.sources.file_format import BadFileError, FileFacts, FileFormat, FileRange
 from millpond.sources.folder import Folder, Found, open_folder
+from millpond.sources.orc_format import OrcFormat
 from millpond.sources.parquet_format import ParquetFormat
 from millpond.sources.source import Advance, Poll, Split
-from millpond.sources.text_format import TextFormat
+from millpond.sources.text_format import PLAIN_CSV, CsvOptions, TextFormat
 from millpond.state.tables.table_spec import TableSpec
 
 RANGES_PER_POLL = 16  # approximate; so that all tasks get work
@@ -65,6 +67,9 @@ _FORMATS: dict[str, FileFormat] = {
     "parquet": ParquetFormat(),
     "json": TextFormat(csv=False),
     "csv": TextFormat(csv=True),
+    "text": TextFormat(csv=False, plain=True),
+    "orc": OrcFormat(),
+    "avro": AvroFormat(),
 }
 
 
@@ -87,10 +92,11 @@ class FileSource(KeepsHistory, ReadsEncoded, RereadsColumns, StoredWithSchema):
     """
 
     path: str | os.PathLike[str]  # kept as absolute text
-    format: Literal["parquet", "json", "csv"] = "parquet"
+    format: Literal["parquet", "json", "csv", "text", "orc", "avro"] = "parquet"
     schema: pa.Schema = None
     pattern: str | None = None
     bounded: bool = False  # no file will be added: when all are read, the source has ended
+    csv: CsvOptions = PLAIN_CSV
     # What this process knows about versions of files.
     _facts: dict[Found, FileFacts] = field(
         default_factory=dict, compare=False, repr=False, metadata={"durable": False}
@@ -131,8 +137,13 @@ class FileSource(KeepsHistory, ReadsEncoded, RereadsColumns, StoredWithSchema):
             object.__setattr__(self, "schema", self._inferred())
         else:
             object.__setattr__(self, "schema", schema_fit.declared(schema_of(self.schema)))
-        if self.format != "parquet":
+        if self.format in ("json", "csv"):
             text_format.check_types(self.format == "csv", self.schema)
+        if self.format == "text" and [f.type for f in self.schema] != [pa.string()]:
+            raise InvalidError(
+                "lines of text are one column of text",
+                detail=f"columns are {', '.join(f'{f.name} {f.type}' for f in self.schema)}",
+            )
 
     @property
     def reads_again(self) -> bool:
@@ -278,7 +289,7 @@ class FileSource(KeepsHistory, ReadsEncoded, RereadsColumns, StoredWithSchema):
 
     @property
     def _format(self) -> FileFormat:
-        return _FORMATS[self.format]
+        return TextFormat(csv=True, options=self.csv) if self.format == "csv" else _FORMATS[self.format]
 
     def _look(self, file: Found) -> FileFacts:
         facts = self._facts.get(file)

@@ -73,10 +73,15 @@ PLAIN_CSV = CsvOptions()
 class TextFormat:
     csv: bool
     options: CsvOptions = PLAIN_CSV
+    plain: bool = False  # a line is a text, in one column
 
     def infer(self, folder: Folder, file: Found) -> pa.Schema:
+        if self.plain:
+            return pa.schema([("line", pa.string())])
+        if self.csv and not self.options.header:
+            raise BadFileError("without a header line the columns must be declared")
         with TextReader(folder, file) as text:
-            header = _header(text) if self.csv else None
+            header = _header(text, self.options) if self.csv else None
             sample = text.read(_INFER_BYTES)
         if len(sample) == _INFER_BYTES:
             sample = sample[: sample.rfind(b"\n") + 1] or sample
@@ -84,15 +89,15 @@ class TextFormat:
         if not lines:
             raise BadFileError("it has no rows from which to infer the column types")
         try:
-            return _csv_types(header, lines) if header is not None else _json_types(lines)
+            return _csv_types(header, lines, self.options) if header is not None else _json_types(lines)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise BadFileError(_reason(error)) from error
 
     def look(self, folder: Folder, file: Found, schema: pa.Schema) -> FileFacts:
         start = 0
         with TextReader(folder, file) as text:
-            if self.csv and file.size:
-                header = _header(text)
+            if self.csv and file.size and self.options.header:
+                header = _header(text, self.options)
                 _check_header(header.names, schema)
                 start = 0 if text.packed else header.bytes
             sample = text.read(_SAMPLE_BYTES)
@@ -130,8 +135,8 @@ class TextFormat:
         if piece.first == piece.last:
             return
         with TextReader(folder, file) as text:
-            header = _header(text) if self.csv else None
-            parser: Lines = JsonLines(schema) if header is None else CsvLines(schema, header.names)
+            header = _header(text, self.options) if self.csv and self.options.header else None
+            parser = self._parser(schema, header)
             start, stop = piece.first, piece.last
             if text.packed:  # one range; offsets count decompressed bytes
                 start, stop = 0 if header is None else header.bytes, sys.maxsize
@@ -150,6 +155,13 @@ class TextFormat:
             except BadFileError as error:
                 row = json.dumps({"path": file.path}, ensure_ascii=False)
                 yield bad_rows([row], [f"nothing beyond byte {done} can be read: {error}"])
+
+    def _parser(self, schema: pa.Schema, header: CsvHeader | None) -> Lines:
+        if self.plain:
+            return PlainLines(schema)
+        if not self.csv:
+            return JsonLines(schema)
+        return CsvLines(schema, schema.names if header is None else header.names, self.options)
 
 
 class TextReader:
@@ -304,6 +316,25 @@ class JsonLines:
         )
 
 
+class PlainLines:
+    """Lines as they are, without their ends; the only column is a text."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+
+    def clean(self, line: bytes) -> bytes:
+        return line.rstrip(b"\r")
+
+    def parse(self, data: bytes, lines: int) -> pa.Table:
+        found = [line.rstrip(b"\r") for line in data.split(b"\n")[:-1]]
+        if len(found) != lines or not all(found):
+            raise BadLinesError("a blank line")
+        try:
+            return pa.table([pa.array([line.decode() for line in found], pa.string())], schema=self._schema)
+        except UnicodeDecodeError as error:
+            raise BadLinesError(str(error)) from error
+
+
 class CsvLines:
     def __init__(self, schema: pa.Schema, header: Sequence[str], options: CsvOptions = PLAIN_CSV) -> None:
         self._schema = schema
@@ -397,14 +428,18 @@ class CsvHeader:
     bytes: int  # where the rows begin
 
 
-def _header(text: TextReader) -> CsvHeader:
+def _header(text: TextReader, options: CsvOptions) -> CsvHeader:
     """The first line of a CSV file; the reader is positioned after it."""
     line = text.line()
     try:
         shown = line.decode("utf-8-sig").rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise BadFileError(f"the header is not UTF-8: {error}") from error
-    names = next(csv.reader([shown]), [])
+    quoting = csv.QUOTE_MINIMAL if options.quote else csv.QUOTE_NONE
+    reader = csv.reader(
+        [shown], delimiter=options.delimiter, quotechar=options.quote or None, quoting=quoting
+    )
+    names = next(reader, [])
     if not names:
         raise BadFileError("it has no header line with the names of the columns")
     return CsvHeader(names, len(line))
@@ -419,11 +454,12 @@ def _check_header(names: Sequence[str], schema: pa.Schema) -> None:
             raise BadFileError(f"column {wanted!r} comes {count} times")
 
 
-def _csv_types(header: CsvHeader, lines: Sequence[bytes]) -> pa.Schema:
+def _csv_types(header: CsvHeader, lines: Sequence[bytes], given: CsvOptions) -> pa.Schema:
     options = arrow_csv.ReadOptions(column_names=header.names, block_size=_INFER_BYTES * 2)
-    convert = arrow_csv.ConvertOptions(null_values=[""], strings_can_be_null=True)
+    convert = arrow_csv.ConvertOptions(null_values=[given.null], strings_can_be_null=True)
+    parse = arrow_csv.ParseOptions(delimiter=given.delimiter, quote_char=given.quote or False)
     data = pa.BufferReader(b"\n".join(lines) + b"\n")
-    return _finest(arrow_csv.read_csv(data, read_options=options, convert_options=convert).schema)
+    return _finest(arrow_csv.read_csv(data, options, parse, convert).schema)
 
 
 def _json_types(lines: Sequence[bytes]) -> pa.Schema:

@@ -40,7 +40,6 @@ NEVER = {
         "postgres_copy:CopiedRows",
         "postgres_schema:ServerColumn",
         "message_formats:FormatOptions",
-        "text_format:CsvOptions",
     ),
     *(
         "accumulate:_KeyRows",

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 
 from millpond.sources.files import FileSource
 from millpond.sources.memory import MemorySource
@@ -20,6 +22,15 @@ from millpond.testing import sources
 from millpond.testing.sources import CHECKS, SourceCase, check_source
 
 SCHEMA = pa.schema([("n", pa.int64()), ("word", pa.string())])
+
+
+AVRO = fastavro.parse_schema(
+    {
+        "type": "record",
+        "name": "Row",
+        "fields": [{"name": "n", "type": "long"}, {"name": "word", "type": ["null", "string"]}],
+    }
+)
 
 
 class Numbered(SourceCase):
@@ -63,7 +74,11 @@ class Folder(Numbered):
         self.folder, self.kind, self.files = folder, kind, 0
 
     def open(self) -> Source:
-        return FileSource(self.folder, self.kind, SCHEMA)  # type: ignore[arg-type]
+        schema = pa.schema([("line", pa.string())]) if self.kind == "text" else SCHEMA
+        return FileSource(self.folder, self.kind, schema)  # type: ignore[arg-type]
+
+    def expected(self) -> list[dict[str, Any]]:
+        return [{"line": f"{r['n']} {r['word']}"} for r in self.rows] if self.kind == "text" else self.rows
 
     def add(self, rows: int) -> None:
         made = self.fresh(rows)
@@ -75,6 +90,13 @@ class Folder(Numbered):
         place = self.folder / f"{self.files:04d}.{self.kind}.tmp"
         if self.kind == "parquet":
             pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), place)
+        elif self.kind == "orc":
+            orc.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), place)
+        elif self.kind == "avro":
+            with place.open("wb") as file:
+                fastavro.writer(file, AVRO, rows)
+        elif self.kind == "text":
+            place.write_text("".join(f"{row['n']} {row['word']}\n" for row in rows))
         elif self.kind == "json":
             place.write_text("".join(json.dumps(row) + "\n" for row in rows) + text)
         else:
@@ -84,8 +106,10 @@ class Folder(Numbered):
         place.rename(place.with_suffix(""))
 
     def add_bad(self) -> int:
-        if self.kind == "parquet":
-            (self.folder / "9999.parquet").write_bytes(b"no footer")
+        if self.kind == "text":
+            raise sources.NotApplicable("every line is a text")
+        if self.kind in ("parquet", "orc", "avro"):
+            (self.folder / f"9999.{self.kind}").write_bytes(b"no footer")
         else:
             self.write([], '{"n": "word"}\n' if self.kind == "json" else "word,1\n")
         return 1
@@ -99,6 +123,9 @@ CASES: dict[str, Callable[[Path], SourceCase]] = {
     "parquet": lambda folder: Folder(folder, "parquet"),
     "json": lambda folder: Folder(folder, "json"),
     "csv": lambda folder: Folder(folder, "csv"),
+    "text": lambda folder: Folder(folder, "text"),
+    "avro": lambda folder: Folder(folder, "avro"),
+    "orc": lambda folder: Folder(folder, "orc"),
 }
 
 

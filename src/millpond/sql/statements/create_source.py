@@ -1,6 +1,7 @@
 """CREATE SOURCE: reads rows from outside, and does not store them.
 
-`connector = 'files'`: path, format ('parquet', 'json', 'csv'), pattern.
+`connector = 'files'`: path, format ('parquet', 'json', 'csv', 'text', 'avro', 'orc'), pattern; for CSV
+delimiter, header, quote and null.
 `connector = 'kafka'`: messages of a topic (`kafka_options`).
 `connector = 'postgres-cdc'`: tables of a PostgreSQL server and their changes (`replicated_table`).
 `connector = 'nexmark'`: type ('bid', 'auction', 'person'), events, rate.
@@ -19,6 +20,7 @@ from millpond.plan.objects import SqlObject
 from millpond.sources.files import FileSource
 from millpond.sources.nexmark import NexmarkSource
 from millpond.sources.nexmark_events import NexmarkConfig
+from millpond.sources.text_format import CsvOptions
 from millpond.sources.unavailable import named
 from millpond.sql.binding.catalog import columns_of
 from millpond.sql.result import Result
@@ -111,7 +113,16 @@ def _with_its_tables(
 def _files(options: dict[str, str], found: Definition | None) -> FileSource:
     kind: Any = options.pop("format", "parquet")
     schema = None if found is None else found.schema
-    return FileSource(need(options, "path"), kind, schema, options.pop("pattern", None))
+    header = options.pop("header", "true").lower()
+    if header not in ("true", "false"):
+        raise InvalidError("option 'header' is true or false", detail=f"got {header!r}")
+    csv = CsvOptions(
+        options.pop("delimiter", ","), header == "true", options.pop("quote", '"'), options.pop("null", "")
+    )
+    for name, value, least in (("delimiter", csv.delimiter, 1), ("quote", csv.quote, 0)):
+        if not least <= len(value.encode()) <= 1:
+            raise InvalidError(f"option {name!r} is one character", detail=f"got {value!r}")
+    return FileSource(need(options, "path"), kind, schema, options.pop("pattern", None), csv=csv)
 
 
 def _nexmark(options: dict[str, str], found: Definition | None) -> NexmarkSource:
@@ -133,7 +144,7 @@ def _nexmark(options: dict[str, str], found: Definition | None) -> NexmarkSource
 
 _CONNECTORS = {"files": _files, "kafka": kafka_source, "nexmark": _nexmark}
 SOURCE_OPTIONS: dict[str, tuple[str, ...]] = {
-    "files": ("path", "format", "pattern"),
+    "files": ("path", "format", "pattern", "delimiter", "header", "quote", "null"),
     "kafka": KAFKA_OPTIONS,
     "nexmark": ("type", "table.type", "events", "rate", "seed"),
     "postgres-cdc": replicated_table.POSTGRES_OPTIONS,
