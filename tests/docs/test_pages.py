@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs import test_source_pages
+
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = {  # with how many blocks there are at least
     "backup.md": 2,
@@ -27,7 +29,9 @@ PAGES = {  # with how many blocks there are at least
     "watermarks.md": 7,
 }
 # A file for the commands of the page; a name that is made up; servers that tests/kafka and tests/e2e start.
-ELSEWHERE = {"cli.md", "format.md", "kafka.md", "connectors/postgres.md"}
+ELSEWHERE = {"cli.md", "format.md", "kafka.md", "connectors/postgres.md", "connectors/postgres-cdc.md"}
+ELSEWHERE |= {"connectors/kafka-formats.md"}
+SOURCES = {f"connectors/{page}" for page in test_source_pages.PAGES}
 BLOCK = re.compile(r"```python\n(.*?)```", re.S)
 
 
@@ -47,4 +51,4 @@ def test_the_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_no_page_is_left_out() -> None:
     pages = [*DOCS.glob("*.md"), *DOCS.glob("connectors/*.md")]
     with_code = {str(p.relative_to(DOCS)) for p in pages if BLOCK.search(p.read_text())}
-    assert with_code == PAGES.keys() | ELSEWHERE
+    assert with_code == PAGES.keys() | ELSEWHERE | SOURCES

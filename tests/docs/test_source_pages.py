@@ -10,7 +10,11 @@ from pathlib import Path
 import pytest
 
 CONNECTORS = Path(__file__).parents[2] / "docs" / "connectors"
-PAGES = ["file-source.md", "writing-a-source.md"]  # those that need a server are run by tests/kafka and tests/postgres
+PAGES = [
+    "file-source.md",
+    "inserting-rows.md",
+    "writing-a-source.md",
+]  # those that need a server are run by tests/kafka and tests/postgres
 BLOCK = re.compile(r"```python\n(.*?)```", re.S)
 
 

@@ -875,15 +875,20 @@ class Pond:
 
     # -- changing tables ------------------------------------------------------------------
 
-    def insert(self, table: str, rows: Rows) -> int:
+    def insert(self, table: str, rows: Rows, *, request: str | None = None) -> int:
         """Add rows to a table; they are durable when it returns.  Returns the number of the inbox entry.
+
+        With `request`, an id of your own, the same call may be repeated after a failure: it counts once.
+        The pond remembers an id for 100,000 further entries of its inbox.
 
         >>> _ = pond.insert("orders", [{"who": "ann", "n": 1}, {"who": "bob", "n": 2}])
         >>> _ = pond.drain()
         >>> pond.lookup("totals", "ann").to_pylist()
         [{'who': 'ann', 'total': 6}]
         """
-        return self._inbox.rows(table, held(self.plan, table, rows), 1)
+        if request is not None:
+            need_text("request", request, '"order-17", for example')
+        return self._inbox.rows(table, held(self.plan, table, rows), 1, request)
 
     def delete(self, table: str, rows: Rows) -> int:
         """Delete rows from a table: by key if the table has one, else one equal row for each.

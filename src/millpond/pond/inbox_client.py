@@ -15,7 +15,7 @@ from millpond.errors import InvalidError, UnavailableError
 from millpond.pond import rows as rows_of
 from millpond.pond.components import Components
 from millpond.pond.driver import WAIT_S, Driver
-from millpond.state import inbox
+from millpond.state import inbox, request_ids
 
 
 class InboxClient:
@@ -40,9 +40,17 @@ class InboxClient:
             runner.wake()
         return number
 
-    def rows(self, table: str, rows: rows_of.Rows, weight: int) -> int:
-        """Add rows to a table or delete them; the columns have their stored names."""
-        return self.put("rows", *rows_of.entry(self.driver.plan, table, rows, weight))
+    def rows(self, table: str, rows: rows_of.Rows, weight: int, request: str | None = None) -> int:
+        """Add rows to a table or delete them; the columns have their stored names.
+
+        Of several calls with the same `request`, one counts; its entry is returned.
+        """
+        args, payload = rows_of.entry(self.driver.plan, table, rows, weight)
+        if request is None:
+            return self.put("rows", args, payload)
+        self.driver.check()
+        known = request_ids.claimed_by(self.components.store, request)
+        return self.put("rows", {**args, request_ids.ARG: request}, payload) if known is None else known
 
     def command(
         self,

@@ -23,7 +23,7 @@ from millpond.plan.codec import with_code
 from millpond.plan.nodes import upstream
 from millpond.plan.user_code import with_operators
 from millpond.sources.source import Poll, Split
-from millpond.state import inbox
+from millpond.state import inbox, request_ids
 from millpond.state.manifest import history
 from millpond.state.manifest.listing import live_runs
 from millpond.state.manifest.manifest import Manifest, is_retained
@@ -73,6 +73,11 @@ def poll_inbox(worker: Worker, program: RunningProgram, head: Manifest, position
                 break
             return InboxPoll(command=Command(entry.number, inbox.DUPLICATE, entry.args))
         reason = _refusal(program, entry)
+        request = entry.args.get(request_ids.ARG)
+        if reason is None and isinstance(request, str) and _is_repeated(worker, request, entry):
+            if splits or rejects:
+                break
+            return InboxPoll(command=Command(entry.number, inbox.DUPLICATE, entry.args))
         if reason is None and not rejects:
             what = {"entry": entry.number, **entry.args}
             splits.append(Split(what, int(entry.args[ROWS_KEY]), len(entry.payload), blob=entry.name))
@@ -82,6 +87,11 @@ def poll_inbox(worker: Worker, program: RunningProgram, head: Manifest, position
         else:
             break
     return InboxPoll(Poll(tuple(splits), tuple(rejects)))
+
+
+def _is_repeated(worker: Worker, request: str, entry: inbox.Entry) -> bool:
+    """Does an earlier entry count for the id of this one's request?"""
+    return not request_ids.claim(worker.store, request, entry.number)
 
 
 def _refusal(program: RunningProgram, entry: inbox.Entry) -> str | None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from millpond.errors import DataError
-from millpond.state import inbox
+from millpond.state import inbox, request_ids
 from millpond.state.inbox import PREFIX as INBOX
 from millpond.state.inbox import entry_name
 from millpond.state.manifest.history import epochs, find_manifest
@@ -233,7 +233,10 @@ def _executed(store: Store, head: Manifest) -> list[str]:
     if done <= 1:
         return []
     read = _read_by_savepoints(store, head)
-    return [name for name in store.list(INBOX) if name < entry_name(done - 1) and name not in read]
+    forgotten = request_ids.expired(store, inbox.next_entry(head))
+    return forgotten + [
+        name for name in store.list(INBOX) if name < entry_name(done - 1) and name not in read
+    ]
 
 
 def _read_by_savepoints(store: Store, head: Manifest) -> set[str]:
