@@ -36,7 +36,8 @@ class OrcFormat:
         return FileRange(first, last, round((last - first) * each), round((last - first) * size) * 4)
 
     def rows_from(self, facts: FileFacts, first: int) -> int:
-        return round((facts.end - first) * facts.parts[0])
+        each: float = facts.parts[0]
+        return round((facts.end - first) * each)
 
     def etag(self, folder: Folder, file: Found) -> str:
         return _etag(file)

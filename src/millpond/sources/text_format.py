@@ -435,11 +435,10 @@ def _header(text: TextReader, options: CsvOptions) -> CsvHeader:
         shown = line.decode("utf-8-sig").rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise BadFileError(f"the header is not UTF-8: {error}") from error
-    quoting = csv.QUOTE_MINIMAL if options.quote else csv.QUOTE_NONE
-    reader = csv.reader(
-        [shown], delimiter=options.delimiter, quotechar=options.quote or None, quoting=quoting
-    )
-    names = next(reader, [])
+    if options.quote:
+        names = next(csv.reader([shown], delimiter=options.delimiter, quotechar=options.quote), [])
+    else:
+        names = shown.split(options.delimiter) if shown else []
     if not names:
         raise BadFileError("it has no header line with the names of the columns")
     return CsvHeader(names, len(line))
