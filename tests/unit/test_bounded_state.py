@@ -44,6 +44,7 @@ STATELESS = {
     "PickPanes": "passes rows on",
     "WithinEpoch": "sees the rows of one epoch alone",
     "Arm": "passes rows on",
+    "DecodeChanges": "computes rows from one row",
     "Branch": "passes rows on",
     "Filter": "passes rows on",
     "FilterRows": "passes rows on",
@@ -66,6 +67,7 @@ UNBOUNDED = {
     "Iterate": "a recursion may need any earlier row; its rows go when those of its input do",
     "Last": "the rows of the last round of a recursion: part of Iterate",
     "Materialize": "is a view, and holds what its query gives",
+    "ReplicatedTable": "is a table, and holds the rows of the original",
     "ExcludeLate": "only runs in a backfill",
     "StateScan": "only runs in a backfill",
 }
@@ -389,6 +391,15 @@ SQL = {
         f" (SELECT window_end, k, count(*) AS n FROM {SA} GROUP BY window_end, k) GROUP BY window_end"
     ),
     "q_lookup": "SELECT a.k, t.name FROM a JOIN t FOR SYSTEM_TIME AS OF PROCTIME() AS t ON a.k = t.id",
+    "q_lookup_changing": (
+        "SELECT w.window_end, w.k, w.n, t.name FROM"
+        f" (SELECT window_end, k, count(*) AS n FROM {SA} GROUP BY window_end, k) w"
+        " LEFT JOIN t FOR SYSTEM_TIME AS OF PROCTIME() AS t ON w.k = t.id"
+    ),
+    "q_accumulating": (
+        f"SELECT window_start, window_end, k, count(*) AS n FROM {SA} GROUP BY window_start, window_end, k"
+        " EMIT EARLY EVERY 2 ROWS ACCUMULATING"
+    ),
     "q_bag": "SELECT n, count(DISTINCT s) AS m FROM bag GROUP BY n",
 }
 
@@ -524,8 +535,8 @@ def test_state_is_used(world: Grown) -> None:
         name for name in empty if "/due." in name or "/ttl." in name
     }  # of deadlines: not all are reached
     elsewhere = {name for name in empty if name.endswith("/late")}  # see test_retention.py
-    # Its windows are over when they come; rows leave in order only behind the watermark.
-    over = {"q_hold.over/rows", "sorted/left"}
+    # Its windows are over when they come; rows leave in order only behind the watermark; all rows are fired.
+    over = {"q_hold.over/rows", "sorted/left", "q_accumulating.window.trigger/rows"}
     assert empty - tiers - elsewhere - over == set()
 
 

@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 
 from millpond.errors import InvalidError
 from millpond.flow.call_errors import checked
+from millpond.masking import masked
 from millpond.plan.sink_settings import Guarantee, SinkMode
 from millpond.sinks.delivery import Delivery, RefusedRow, SinkBinding, row_text
 from millpond.sinks.json_rows import json_lines, json_text
@@ -64,6 +65,12 @@ class FilesSink:
                 f"no format named {self.format!r}", detail=f"there are {', '.join(get_args(FileFormat))}"
             )
         path = os.fspath(self.path)
+        if masked(path) != path:
+            raise InvalidError(
+                "the address of a sink must not contain credentials",
+                detail=f"got {masked(path)}; addresses are stored in the catalog",
+                hint='pass them as options, for example secret_access_key="${env:KEY}"',
+            )
         if "://" not in path:
             path = str(Path(path).expanduser().absolute())
         names = (self.partition_by,) if isinstance(self.partition_by, str) else tuple(self.partition_by)

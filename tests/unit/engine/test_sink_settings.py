@@ -15,6 +15,7 @@ from millpond.pond import Pond
 from millpond.sinks.callback import CallbackSink
 from millpond.sinks.delivery import Delivery, Part, RefusedRow, SinkBinding
 from millpond.sources.memory import MemorySource
+from tests.waiting import until
 
 SCHEMA = {"k": str, "n": int}
 
@@ -313,8 +314,8 @@ def test_an_epoch_with_refused_rows_and_a_lost_epoch_can_be_replayed(
         for n in range(8):
             pond.insert("t", [{"k": "b", "n": n}])  # epochs go on while rows are refused
             pond.flush()
+        until(lambda: pond.errors().num_rows > 0 and len(lossy.deliveries) > 0)
         pond.stop()
-        assert pond.errors().num_rows and lossy.deliveries
         counts = pond.head().counts
         assert counts["errors/out"] == sum(pond.errors()["weight"].to_pylist())
         head = pond.head()
