@@ -28,8 +28,8 @@ tests() { # tests <pytest arguments ...>
     $python -m pytest -q --durations=10 "$@"
 }
 
-servers() { # Spark, Kafka and S3: one test at a time, because they start servers and wait for them most of the time
-    suite servers tests -m "not slow" tests/spark tests/kafka tests/e2e tests/chaos
+servers() { # Spark, Kafka, PostgreSQL and S3: one test at a time, because they start servers and wait for them most of the time
+    suite servers tests -m "not slow" tests/spark tests/kafka tests/postgres tests/e2e tests/chaos
     suite examples tests -m "spark and not slow" tests/examples
 }
 

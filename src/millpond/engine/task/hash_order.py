@@ -28,7 +28,7 @@ class HashOrder:
         """The order, or None for many rows and where two keys share a hash.
 
         >>> found = HashOrder.of(pa.table({"k": [7, 5, 7]}), ["k"])
-        >>> found.kept(pa.table({"x": [1, 2, 3]}), pa.chunked_array([[True, False, True]])).column_names
+        >>> found.selected(pa.table({"x": [1, 2, 3]}), pa.chunked_array([[True, False, True]])).column_names
         ['x', '_h']
         """
         if rows.num_rows > tuning.HASH_ORDER_ROWS_MAX:
