@@ -97,12 +97,10 @@ def sliding_windows(
 ) -> float:
     """Rows of windows that are still open."""
 
-    def define(stream: Any) -> None:
-        windowed = stream.key_by("k").window(sliding(size, slide), on_close=True)
-        windowed.aggregate(**aggregates).view("v")
-
     chance = np.random.default_rng(1)
-    return epochs(define, [], [_span(chance, n, span, keys) for n in range(times)])
+    return epochs(
+        _sliding_view(size, slide, aggregates), [], [_span(chance, n, span, keys) for n in range(times)]
+    )
 
 
 def closing_windows(
@@ -116,13 +114,18 @@ def closing_windows(
 ) -> float:
     """Rows of windows of which one closes for every slide; before that, `warm` epochs fill the first one."""
 
+    chance = np.random.default_rng(1)
+    first = [_span(chance, n, span, keys) for n in range(warm)]
+    then = [_span(chance, warm + n, span, keys) for n in range(times)]
+    return epochs(_sliding_view(size, slide, aggregates), first, then, delay="0s")
+
+
+def _sliding_view(size: str, slide: str, aggregates: Mapping[str, str]) -> Callable[[Any], None]:
     def define(stream: Any) -> None:
         windowed = stream.key_by("k").window(sliding(size, slide), on_close=True)
         windowed.aggregate(**aggregates).view("v")
 
-    chance = np.random.default_rng(1)
-    first = [_span(chance, n, span, keys) for n in range(warm)]
-    return epochs(define, first, [_span(chance, warm + n, span, keys) for n in range(times)], delay="0s")
+    return define
 
 
 def _span(chance: np.random.Generator, number: int, span: float, keys: int) -> pa.Table:

@@ -31,7 +31,7 @@ _numbers = itertools.count()
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Java spends a fifth of its CPU here on optimizing code that soon ends.
+# The sessions of tests are short: the first compiler of the JVM is enough.
 for _options in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
     os.environ.setdefault(_options, "-XX:TieredStopAtLevel=1")
 
@@ -42,8 +42,6 @@ hypothesis.settings.register_profile("fixed", derandomize=True, database=None, *
 hypothesis.settings.register_profile("fresh", derandomize=False, database=None, print_blob=True, **_ANY_SPEED)
 hypothesis.settings.load_profile("fresh" if FRESH else "fixed")
 EXAMPLES_MIN = 4
-# A shell that starts the suite in the background makes it ignore Ctrl-C, and processes started here inherit that.
-signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def examples_in_normal_run(stated: int) -> int:
