@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
 
 from benchmarks import (
+    compare,
     data,
     further,
     headline,
@@ -158,6 +160,19 @@ def run_passes(
         raise typer.BadParameter(str(error)) from error
     with headline.alone():
         passes.run(wanted, blocks, _console())
+
+
+@app.command("compare")
+def run_compare(
+    before: Annotated[Path, typer.Argument(help="folder of the other checkout, with its .venv", exists=True)],
+    names: Annotated[str, typer.Option(help="comma-separated")] = "nexmark,headline,keyed-state,views,growth",
+    queries: Queries = "all",
+    events: NumberOfEvents = 4_000_000,
+    rounds: Rounds = 3,
+) -> None:
+    """This checkout against another one, in turns: what a change costs or saves."""
+    asked = [query.name for query in nexmark_queries.choose(queries)]
+    compare.run(before, names.split(","), asked, events, rounds, _console())
 
 
 @app.command("tpch")
