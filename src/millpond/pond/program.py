@@ -146,10 +146,12 @@ class ProgramEditor:
         return epoch
 
     def _is_changed(self, number: int) -> bool:
-        """Is a change of the program done or refused, rather than still being backfilled?"""
-        head = self.components.reader.head()
-        is_running = head.backfill is not None and head.backfill.entry == number
-        return inbox.next_entry(head) > number and not is_running
+        """Is a change of the program done or refused, and does this process run what came of it?"""
+        head, runner = self.components.reader.head(), self.driver.runner
+        is_backfilling = head.backfill is not None and head.backfill.entry == number
+        # The thread that commits a change starts to run the new program a moment later.
+        is_running = runner is None or head.catalog is None or runner.shell.catalog == head.catalog
+        return inbox.next_entry(head) > number and not is_backfilling and is_running
 
     def _is_changed_elsewhere(self, number: int) -> bool:
         """The same if another process makes the change; reports the progress found in the manifests."""
