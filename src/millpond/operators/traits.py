@@ -166,6 +166,7 @@ class ShowsFailedRows(ABC):
 class SetsWatermark(ABC):
     """An operator whose rows move a watermark, by a strategy."""
 
+    time: str  # the column with the times
     delay_us: int
     idle_us: int | None  # a partition without rows for so long no longer holds the watermark back
     drift_us: int | None  # partitions that are further ahead of the slowest one are not read

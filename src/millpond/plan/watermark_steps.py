@@ -7,13 +7,14 @@ watermark for all its rows.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from millpond.kernels.bounds import Bound
 from millpond.kernels.watermark_strategies import Custom
 from millpond.operators.aggregate import Close
+from millpond.operators.filter import Filter
 from millpond.operators.scan import Scan
 from millpond.operators.traits import CarriesOrigin, SetsWatermark
 from millpond.operators.union import Union
@@ -26,6 +27,7 @@ class WatermarkStep:
     operator: SetsWatermark
     scans: tuple[str, ...]  # the sources that feed it
     by_partition: bool  # can its rows be traced to partitions?
+    columns: Mapping[str, str] = field(default_factory=dict)  # by scan: its column with the times, unchanged
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,8 @@ def watermark_steps(plan: Plan) -> WatermarkSteps:
         before = upstream(plan, node.inputs)
         scans = tuple(sorted(s for s in before if isinstance(plan.nodes[s].operator, Scan)))
         by_partition = bool(scans) and all(i in traceable for i in node.inputs)
-        steps.append(WatermarkStep(node.step, node.operator, scans, by_partition))
+        columns = dict(_scan_columns(plan, node.inputs, node.operator.time))
+        steps.append(WatermarkStep(node.step, node.operator, scans, by_partition, columns))
         if by_partition:
             way = (node.step, *before)
             inputs |= {(s, index) for s in way for index in range(len(plan.nodes[s].inputs))}
@@ -95,6 +98,16 @@ def watermark_steps(plan: Plan) -> WatermarkSteps:
         tuple(least.items()),
         _heard_by(plan, {s.step: s.operator for s in steps}, least, together),
     )
+
+
+def _scan_columns(plan: Plan, steps: Iterable[str], column: str) -> Iterator[tuple[str, str]]:
+    """The scans whose column reaches these steps unchanged."""
+    for step in steps:
+        node = plan.nodes[step]
+        if isinstance(node.operator, Scan):
+            yield step, column
+        elif isinstance(node.operator, Filter | Union):
+            yield from _scan_columns(plan, node.inputs, column)
 
 
 def _traceable(plan: Plan) -> set[str]:

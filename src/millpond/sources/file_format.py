@@ -7,7 +7,7 @@ A range of units begins and ends between two rows.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -43,6 +43,7 @@ class FileFacts:
     end: int
     rows: int | None  # None if only reading would tell
     parts: Any = field(default=None, repr=False)  # private to the format
+    earliest: Mapping[str, int] = field(default_factory=dict)  # by column: no time in it is older, in us
 
 
 @dataclass(frozen=True)

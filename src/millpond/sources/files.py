@@ -5,7 +5,8 @@ The source's own table has one row per file that was read, committed with the ep
 was read in part is in the position.
 Files are read in the order of (time, name); a file that appears later with an older time is still new.
 Each file is a partition with its own watermark, which disappears when the file has been read to its end;
-files that are listed and not read yet hold watermarks back (docs/decisions/0030-watermarks-by-partition.md).
+files that are listed and not read yet hold watermarks back (docs/decisions/0030-watermarks-by-partition.md):
+those of Parquet at the least time that their statistics state.
 A split names the size and etag of its file, and reading it again checks both, so a replay gives the same rows
 or an error, never other rows.
 
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -51,6 +52,8 @@ from millpond.state.tables.table_spec import TableSpec
 
 RANGES_PER_POLL = 16  # approximate; so that all tasks get work
 FILES_PER_POLL = 1_000  # the maximum that a poll opens: many tiny files must not make it endless
+# The maximum of files behind those that a poll offers whose statistics it reads, for their least times.
+FILES_AHEAD_LOCAL, FILES_AHEAD_REMOTE = 1_000, 50
 _FACTS_MAX = 20_000  # the maximum number in memory
 
 SEEN = pa.schema(
@@ -318,6 +321,19 @@ class FileSource(KeepsHistory, ReadsEncoded, RereadsColumns, StoredWithSchema):
         )
 
 
+Earliest = Mapping[str, int] | None  # by column: the least time in some files; None if they have no rows
+
+
+def _least(one: Earliest, other: Earliest) -> Earliest:
+    """
+    >>> _least({"ts": 5, "at": 1}, {"ts": 3}), _least(None, {"ts": 3}), _least({}, {"ts": 3})
+    ({'ts': 3}, {'ts': 3}, {})
+    """
+    if one is None or other is None:
+        return other if one is None else one
+    return {name: min(one[name], other[name]) for name in one if name in other}
+
+
 class _Offer:
     """Collects the splits of one poll."""
 
@@ -330,6 +346,7 @@ class _Offer:
         self._rows = 0
         self._beyond = 0  # remaining rows of files that are offered in part
         self._files = 0
+        self._earliest: dict[str, Earliest] = {}  # by path
         self.looked = 0
 
     @property
@@ -361,6 +378,7 @@ class _Offer:
         """Offer a file from a unit on, in ranges, until the poll is full."""
         source = self._source
         self._files += 1
+        self._earliest[file.path] = facts.earliest if facts.rows != 0 else None
         while True:
             piece = source._format.cut(source._folder, file, facts, first, self._piece_rows)
             what = {
@@ -407,14 +425,37 @@ class _Offer:
         backlog = self._beyond + round(len(left) * average)
         splits: list[Split] = []
         later = left[0].mtime_us if left else None  # the oldest time of a file behind the current one
+        ahead = self._ahead(left, generation)
         for split in reversed(self._splits):
             mtime_us, until = split.what["mtime_us"], generation.until(split.what["mtime_us"])
             if splits and splits[-1].partition != split.partition:
                 later = splits[-1].what["mtime_us"]
+                ahead = _least(self._earliest[splits[-1].partition], ahead) if later <= until else None
             what = {**split.what, "until": until} if mtime_us < until else split.what
-            splits.append(replace(split, what=what, more=later is not None and later <= until))
+            more = later is not None and later <= until
+            splits.append(replace(split, what=what, more=more, more_from=ahead or None if more else None))
         finished = self._source.bounded and not left and not self._beyond
         return Poll(tuple(reversed(splits)), tuple(self._rejects), backlog, finished=finished)
+
+    def _ahead(self, left: Sequence[Found], generation: _Generation) -> Earliest:
+        """The least times of files that hold watermarks back and are not offered yet."""
+        if not any(self._earliest.values()):
+            return {}  # these files state no times, so others will not either
+        until = generation.until(self._splits[-1].what["mtime_us"])
+        holding = [file for file in left if file.mtime_us <= until]
+        found: Earliest = None
+        source = self._source
+        if len(holding) > (FILES_AHEAD_LOCAL if source._folder.local else FILES_AHEAD_REMOTE):
+            return {}
+        for file in holding:
+            try:
+                facts = source._look(file)
+            except (FileNotFoundError, BadFileError, UnavailableError):
+                return {}  # the poll that offers the file says what is wrong with it
+            found = _least(None if facts.rows == 0 else facts.earliest, found)
+            if found == {}:
+                break  # nothing is known of the times of one
+        return found
 
     def _reject(self, file: Found, reason: str, status: str, etag: str | None = None) -> None:
         row = {

@@ -39,7 +39,7 @@ class ParquetFormat:
         meta = _metadata(footer)
         groups = [meta.row_group(g) for g in range(meta.num_row_groups)]
         parts = tuple((g.num_rows, g.total_byte_size) for g in groups)
-        return FileFacts(_etag(footer), 0, meta.num_row_groups, meta.num_rows, parts)
+        return FileFacts(_etag(footer), 0, meta.num_row_groups, meta.num_rows, parts, _earliest(meta, schema))
 
     def cut(self, folder: Folder, file: Found, facts: FileFacts, first: int, rows: int) -> FileRange:
         last, taken, size = first, 0, 0
@@ -116,6 +116,30 @@ def _schema(footer: bytes) -> pa.Schema:
         return pq.ParquetFile(pa.BufferReader(_MAGIC + footer), metadata=meta).schema_arrow
     except (pa.ArrowException, OSError) as error:
         raise BadFileError(f"the schema cannot be read: {_line(error)}") from error
+
+
+def _earliest(meta: pq.FileMetaData, schema: pa.Schema) -> dict[str, int]:
+    """The least time of each column of times, as far as the statistics of all row groups tell it."""
+    found: dict[str, int] = {}
+    for number in range(meta.num_columns):
+        column = meta.schema.column(number)
+        unit = _units(column)
+        if unit is None or column.path not in schema.names:
+            continue
+        chunks = [meta.row_group(g).column(number) for g in range(meta.num_row_groups)]
+        known = [c.statistics for c in chunks if c.statistics is None or c.statistics.num_values]
+        if all(s is not None and s.has_min_max for s in known) and known:
+            least = min(int(s.min_raw) for s in known)
+            found[column.path] = least * unit[0] // unit[1]
+    return found
+
+
+def _units(column: pq.ColumnSchema) -> tuple[int, int] | None:
+    """Microseconds in one unit of a column of times, as a fraction; None for other columns."""
+    kind = json.loads(column.logical_type.to_json())
+    if column.physical_type != "INT64" or kind.get("Type") != "Timestamp":
+        return None
+    return {"milliseconds": (1000, 1), "microseconds": (1, 1), "nanoseconds": (1, 1000)}.get(kind["timeUnit"])
 
 
 def _etag(footer: bytes) -> str:

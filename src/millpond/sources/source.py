@@ -34,6 +34,7 @@ class Split:
     blob: str | None = None  # or: a name in the pond's store whose bytes become `data` in the task
     ends: bool = False  # the partition has no rows after this split, and never will
     more: bool = False  # the source knows partitions after this split that hold watermarks back
+    more_from: Mapping[str, int] | None = None  # by column: no row of these partitions is older, in us
 
 
 @dataclass(frozen=True)

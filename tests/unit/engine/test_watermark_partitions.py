@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -97,8 +98,6 @@ def test_a_source_of_a_union_that_has_sent_nothing_holds_the_watermark_back(tmp_
 
 
 def write(folder: Path, name: str, seconds: list[float], mtime: int) -> None:
-    import os
-
     table = pa.Table.from_pylist(rows(*seconds), schema=SCHEMA)
     pq.write_table(table, folder / name, row_group_size=100)
     os.utime(folder / name, (mtime, mtime))
@@ -165,7 +164,50 @@ def test_a_listed_file_that_vanishes_no_longer_holds_the_watermark(tmp_path: Pat
 
         pond.on_epoch(gone)
         pond.drain()
-        assert (bounds, bound(pond)) == ([None], 99)
+        assert (bounds, bound(pond)) == ([0], 99)
+
+
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+@pytest.mark.parametrize("statistics", [True, False])
+def test_files_that_were_not_read_hold_the_watermark_at_their_least_time(
+    tmp_path: Path, statistics: bool, unit: str
+) -> None:
+    rng = random.Random(4)
+    folder = tmp_path / "in"
+    folder.mkdir()
+    schema = pa.schema([("at", pa.timestamp(unit)), ("v", pa.int64())])
+    files = {}  # files overlap, and one that is read late is older than those before it
+    for number in range(8):
+        begins = 20 * number if number != 5 else 45
+        times = sorted(begins + rng.uniform(0, 40) for _ in range(100))
+        files[f"{number}.parquet"] = [round(t * 1000) * 1000 for t in times]  # whole milliseconds, in us
+        table = pa.table({"at": pa.array(files[f"{number}.parquet"], pa.timestamp("us")), "v": range(100)})
+        table = table.cast(schema)
+        pq.write_table(table, folder / f"{number}.parquet", row_group_size=30, write_statistics=statistics)
+        os.utime(folder / f"{number}.parquet", (1_000 + number, 1_000 + number))
+    with opened(tmp_path / "pond", epoch_rows_max=100) as pond:
+        stream = pond.stream("s", FileSource(folder), event_time="at", delay="0s")
+        stream.tumble("10s").key_by("window_end").aggregate(on_close=True, n="count(*)").view("closed")
+        found = []
+
+        def check(_: Any) -> None:
+            read = (pond.head().positions.get("s") or {"files": 0})["files"]
+            unread = [
+                min(times) for name, times in files.items() if int(name[0]) > read
+            ]  # one is read in part
+            at = bound(pond)
+            found.append(at)
+            assert at is None or not unread or at * SECOND <= min(unread)
+
+        pond.on_epoch(check)
+        pond.drain()
+        assert late(pond) == 0
+        assert bound(pond) == max(map(max, files.values())) / SECOND
+        if statistics:  # the watermark rises file by file, up to the older one; without statistics at the end
+            assert len({at for at in found if at is not None}) >= 5
+        else:
+            assert {at for at in found if at is not None} == {bound(pond)}
+        assert pond.replay(pond.head().epoch).same
 
 
 class Model:

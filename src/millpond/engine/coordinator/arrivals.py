@@ -2,8 +2,9 @@
 
 By scan: `read`, the partitions with admitted rows; `ended`, those that end with them; `waiting`, those with
 rows that were not admitted; `held`, if a source gets to know partitions before it reads them, or has read
-all; `reach`, a time before which nothing will come; `clock`, if time alone moves its watermarks;
-`partitions`, those of the admitted splits.
+all; `unread`, by column the least time of such partitions, if the source knows it; `reach`, a time before
+which nothing will come; `clock`, if time alone moves its watermarks; `partitions`, those of the admitted
+splits.
 
 Law 3: all of it is in the manifest, so that a replay settles the same watermarks.
 """
@@ -59,6 +60,8 @@ def _told(mine: Sequence[Split], rest: Sequence[Split], was_held: bool) -> dict[
         told["partitions"] = [s.partition for s in mine]
     told = {name: value for name, value in told.items() if value}
     held = mine[-1].more if mine else bool(rest) and was_held
+    if held and mine and mine[-1].more_from:
+        told["unread"] = dict(mine[-1].more_from)
     return told if held == was_held else {**told, "held": held}
 
 

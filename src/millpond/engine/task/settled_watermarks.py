@@ -10,7 +10,8 @@ sources.  What else a state may have:
 
     past     of a source: what its partitions reached that have ended and are forgotten; it stands for the
              source while no partition of it is active
-    held     the sources that know partitions which they have not read: nothing is known of their times
+    held     the sources that know partitions which they have not read
+    unread   by source that is held: the least time in these partitions; without it nothing is known of them
     floors   by source: the time that a user or the source itself promised
     at, idle of an entry or a source: when its last row came, and that this is too long ago
     idle     of the step: all its sources are idle
@@ -110,6 +111,8 @@ def _after(
     held = {*state.get("held", ())} - {s for s in each.scans if told.get(s, {}).get("held") is False}
     held |= {scan for scan in each.scans if each.by_partition and told.get(scan, {}).get("held")}
     _note(state, "held", sorted(held))
+    unread = _unread(each, state.get("unread", {}), held, told)
+    _note(state, "unread", unread)
     floors = {**state.get("floors", {})}
     for scan in each.scans:
         if "reach" in told.get(scan, {}):
@@ -118,7 +121,7 @@ def _after(
     newest = most([state["max"], *(s["max"] for parts in seen.values() for s in parts.values())])
     state["max"] = newest
     _note(state, "idle", bool(sides) and all(side.get("idle") for side in sides.values()))
-    state["bound"] = most([state["bound"], _bound(each, sides, held, floors)])
+    state["bound"] = most([state["bound"], _bound(each, sides, held, unread, floors)])
     return state
 
 
@@ -130,7 +133,11 @@ def _note(state: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _bound(
-    each: WatermarkStep, sides: Mapping[str, Any], held: set[str], floors: Mapping[str, int]
+    each: WatermarkStep,
+    sides: Mapping[str, Any],
+    held: set[str],
+    unread: Mapping[str, int],
+    floors: Mapping[str, int],
 ) -> int | None:
     """The bound that follows from all sources; None if one of them says nothing."""
     promised = {ANY: min(floors.values())} if len(floors) == len(each.scans) and floors else {}
@@ -139,11 +146,28 @@ def _bound(
     idle: list[int | None] = []
     for scan in {*sides, *floors}:
         side = sides.get(scan, {})
-        value = most([None if scan in held else _value(side), floors.get(scan)])
+        value = _value(side)
+        if scan in held:
+            value = min(value, unread[scan]) if value is not None and scan in unread else None
+        value = most([value, floors.get(scan)])
         (idle if side.get("idle") else active).append(value)
     if active:
         return None if None in active else min(v for v in active if v is not None)
     return most(idle)
+
+
+def _unread(each: WatermarkStep, before: Mapping[str, int], held: set[str], told: Arrivals) -> dict[str, int]:
+    """By source that is held: the least time in what it has not read."""
+    found = {}
+    for scan in sorted(held):
+        news = told.get(scan, {})
+        if "read" not in news and "ended" not in news:  # it read nothing
+            least = before.get(scan)
+        else:
+            least = news.get("unread", {}).get(each.columns.get(scan))
+        if least is not None:
+            found[scan] = least
+    return found
 
 
 def _value(side: Mapping[str, Any]) -> int | None:
