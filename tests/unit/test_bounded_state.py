@@ -48,6 +48,7 @@ STATELESS = {
     "Branch": "passes rows on",
     "Filter": "passes rows on",
     "FilterRows": "passes rows on",
+    "WithinCalendar": "passes rows on",
     "FlatMap": "computes rows from one row",
     "Hop": "computes rows from one row",
     "LateRows": "passes rows on",

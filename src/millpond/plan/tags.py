@@ -141,6 +141,7 @@ _STEPS = {
     "windows.cumulating": "kernels.window_assigners:Cumulating",
     "windows.sliding": "kernels.window_assigners:Sliding",
     "windows.tumbling": "kernels.window_assigners:Tumbling",
+    "within_calendar": "operators.within_calendar:WithinCalendar",
     "within_epoch": "operators.within_epoch:WithinEpoch",
 }
 

@@ -16,7 +16,6 @@ from millpond.errors import InvalidError
 from millpond.flow.window_steps import before_watermark, watermark_of
 from millpond.kernels import slices
 from millpond.kernels.calendar_windows import Calendar, CalendarUnit
-from millpond.kernels.event_time import LAST_US, beyond_calendar
 from millpond.kernels.window_assigners import (
     Cumulating,
     Gap,
@@ -34,6 +33,7 @@ from millpond.operators.valid_interval import ValidInterval
 from millpond.operators.window import END as WINDOW_END
 from millpond.operators.window import START as WINDOW_START
 from millpond.operators.window import Hop, Spread, Tumble
+from millpond.operators.within_calendar import WithinCalendar
 from millpond.plan.nodes import Node, Plan
 from millpond.sql.binding.types import Json, quoted, text_literal
 from millpond.sql.lowering.expressions import StepColumn, reads_stamp, references, render, type_of
@@ -323,12 +323,7 @@ def _session(low: Lowering, held: Relation, used: Sequence[str], gap: int) -> st
     at = quoted(time)
     told = text_literal(f"time column '{time}' is NULL")
     if any(b.column == time for b in low.shape(held).bounds):
-        distant = f"{at} > make_timestamp({LAST_US - gap})"
-        if "WITH TIME ZONE" in str(next(c.type for c in held.columns if c.name == time)):
-            distant = f"{at} > make_timestamp({LAST_US - gap}) AT TIME ZONE 'UTC'"
-        beyond = text_literal(beyond_calendar(time))
-        near = Filter(f"CASE WHEN {distant} THEN error({beyond}) ELSE true END")
-        given = low.add(near, (held.step,), "near")
+        given = low.add(WithinCalendar(time, gap), (held.step,), "near")
         return low.add(SessionWindow(tuple(dict.fromkeys(keys)), time, gap), (given,), "session")
     given = low.add(Filter(f"CASE WHEN {at} IS NULL THEN error({told}) ELSE true END"), (held.step,), "timed")
     by = ", ".join(quoted(k) for k in dict.fromkeys(keys))
