@@ -8,9 +8,14 @@ cd "$(dirname "$0")/.."
 export PYTHONHASHSEED=0
 unset PYTHONDONTWRITEBYTECODE
 python=.venv/bin/python
+# Files of tests are in memory where there is room: every commit of a pond waits for the disk several times.
+if [ -z "${TMPDIR:-}" ] && [ -w /dev/shm ] && [ "$(df -Pk /dev/shm | awk 'NR == 2 { print $4 }')" -gt 8000000 ]; then
+    memory=$(mktemp -d /dev/shm/mp.XXXX)
+    export TMPDIR=$memory
+fi
 scratch=$(mktemp -d)
 beside=""
-trap 'if [ -n "$beside" ]; then kill "$beside" 2>/dev/null; fi; rm -rf "$scratch"' EXIT
+trap 'if [ -n "$beside" ]; then kill "$beside" 2>/dev/null; fi; rm -rf "$scratch" "${memory:-}"' EXIT
 
 suite() { # suite <name> <command ...>
     local name=$1 started=$SECONDS
