@@ -1,6 +1,6 @@
 """Strategies for watermarks: how long a stream waits for rows that come late.
 
->>> from millpond.watermarks import bounded, custom, monotonous, percentile, slack
+>>> from millpond.watermarks import bounded, custom, inherited, monotonous, percentile, slack
 >>> bounded("5s"), slack(rows=1000), percentile(0.99)
 (Bounded(delay_us=5000000), Slack(rows=1000), Percentile(share=0.99, window_us=3600000000))
 
@@ -19,12 +19,13 @@ from millpond.kernels.watermark_strategies import (
     SLACK_ROWS_MAX,
     Bounded,
     Custom,
+    Inherited,
     Percentile,
     Slack,
     Strategy,
 )
 
-__all__ = ["Strategy", "bounded", "custom", "monotonous", "percentile", "slack"]
+__all__ = ["Strategy", "bounded", "custom", "inherited", "monotonous", "percentile", "slack"]
 
 
 def bounded(delay: Duration) -> Strategy:
@@ -92,3 +93,14 @@ def custom(function: Callable[[Any, Any], tuple[Any, Any]]) -> Strategy:
     if not callable(function):
         raise InvalidError("a custom watermark needs a function", detail=f"got {function!r}"[:200])
     return Custom(function)
+
+
+def inherited() -> Strategy:
+    """The watermark of the rows before, for steps such as `process` that make other rows of them.
+
+    A row whose time is behind that watermark is late.
+
+    >>> inherited()
+    Inherited()
+    """
+    return Inherited()

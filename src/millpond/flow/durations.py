@@ -6,7 +6,7 @@ import datetime
 import math
 
 from millpond.errors import InvalidError
-from millpond.kernels.watermark_strategies import Bounded, Custom, Percentile, Slack, Strategy
+from millpond.kernels.watermark_strategies import Bounded, Custom, Inherited, Percentile, Slack, Strategy
 
 Duration = datetime.timedelta | int | float | str
 
@@ -61,6 +61,6 @@ def strategy_of(delay: Duration | Strategy) -> Strategy:
     >>> strategy_of("5s")
     Bounded(delay_us=5000000)
     """
-    if isinstance(delay, Bounded | Slack | Percentile | Custom):
+    if isinstance(delay, Bounded | Slack | Percentile | Custom | Inherited):
         return delay
     return Bounded(microseconds(delay))

@@ -22,11 +22,12 @@ from millpond.flow.keyed_stream import KEYED_HINTS, KeyedStream
 from millpond.flow.names import check_name
 from millpond.flow.samples import batch_step_schema, rows_step_schema
 from millpond.flow.schemas import Like, check_parameters
+from millpond.flow.stream_watermarks import heartbeat_bound, inherited_bound, without_punctuations
 from millpond.flow.windowed import JoinKind
 from millpond.kernels.duck import quoted
 from millpond.kernels.python_rows import Row
 from millpond.kernels.slices import check_windows_per_row
-from millpond.kernels.watermark_strategies import Bounded, Custom, Strategy
+from millpond.kernels.watermark_strategies import Bounded, Custom, Inherited, Strategy
 from millpond.kernels.window_assigners import Sliding
 from millpond.operators.branch import Arm, Branch, Predicate
 from millpond.operators.distinct import Distinct
@@ -284,6 +285,7 @@ class Stream:
         idle: Duration | None = None,
         max_drift: Duration | None = None,
         punctuation: str | None = None,
+        heartbeats: Stream | None = None,
         id: str | None = None,
     ) -> Stream:
         """Declare event time: rows more than `delay` behind the newest are late, and are stored apart.
@@ -292,7 +294,8 @@ class Stream:
         `delay` may be a strategy of `millpond.watermarks`.  After `idle` without rows a partition no longer
         holds the others back.  A partition that is more than `max_drift` ahead of the slowest one is not
         read.  Rows for which the SQL condition `punctuation` is true say "nothing older will come" by
-        their time, and are not passed on.
+        their time, and are not passed on.  So does the watermark of another stream, `heartbeats`, once all
+        rows that were there before are read.
 
         >>> clicks.watermark("at", "5s").shape.time
         'at'
@@ -300,6 +303,8 @@ class Stream:
         self._known((time,))
         given = strategy_of(delay)
         delay_us = given.delay_us if isinstance(given, Bounded) else 0
+        if heartbeats is not None:
+            self._need_stream("watermark", heartbeats)
         made = Watermark(
             time,
             delay_us,
@@ -307,6 +312,8 @@ class Stream:
             None if idle is None else microseconds(idle),
             None if max_drift is None else microseconds(max_drift),
             punctuation,
+            follows=inherited_bound(self._builder, self.step, time) if isinstance(given, Inherited) else None,
+            heartbeats=None if heartbeats is None else heartbeat_bound(self._builder, heartbeats.step),
         )
         found = self._then(id, made, "watermark")
         if isinstance(given, Custom):
@@ -338,9 +345,16 @@ class Stream:
                 step=self.step,
             )
         node = self._builder.plan.nodes[mark]
-        assert isinstance(node.operator, Watermark)
+        if not isinstance(node.operator, Watermark):
+            raise InvalidError(
+                "a union has no late rows of its own: each of its inputs has",
+                detail=f"its watermark is the least of theirs, at step {mark!r}",
+                hint="call late() of each input right after its watermark, and union these",
+                step=self.step,
+            )
+        source = without_punctuations(self._builder, mark)
         operator = LateRows(node.operator.time, mark)
-        return Stream(self._builder, self._builder.add(id, operator, node.inputs, f"{mark}.late"))
+        return Stream(self._builder, self._builder.add(id, operator, (source,), f"{mark}.late"))
 
     def tumble(self, size: Duration, *, time: str | None = None, id: str | None = None) -> Stream:
         """Add window_start and window_end of windows that follow each other without gaps.

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Literal
 
 from millpond.flow.builder import Builder
+from millpond.flow.stream_watermarks import bound_of_time, without_punctuations
 from millpond.kernels.bounds import Bound
 from millpond.kernels.triggers import Trigger
 from millpond.operators.branch import Arm, Branch
@@ -117,11 +118,7 @@ def end_bound(builder: Builder, step: str) -> Bound | None:
 
 def watermark_of(builder: Builder, step: str, time: str) -> Bound | None:
     """The bound of a time column: the watermark that limits its later values."""
-    shape = builder.shape(step)
-    found = next((b for b in shape.bounds if b.column == time), None)
-    if found is None and shape.time == time and shape.watermark is not None:
-        return Bound(time, ((shape.watermark, 0),), 1)
-    return None if found is None else replace(found, grid=False, window="", by="")
+    return bound_of_time(builder.shape(step), time)
 
 
 def before_watermark(builder: Builder, step: str) -> tuple[str, bool]:
@@ -136,7 +133,7 @@ def before_watermark(builder: Builder, step: str) -> tuple[str, bool]:
 def _before_watermark(builder: Builder, step: str) -> str | None:
     node = builder.plan.nodes[step]
     if isinstance(node.operator, Watermark):
-        return node.inputs[0]
+        return without_punctuations(builder, step)
     if isinstance(node.operator, (*LINEAR, Union)):
         inputs = [_before_watermark(builder, one) for one in node.inputs]
         if inputs and all(one is not None for one in inputs):

@@ -134,7 +134,23 @@ class Custom:
         return {"own": None if bound is None else instant_us(bound), "state": after}
 
 
-Strategy = Bounded | Slack | Percentile | Custom
+@dataclass(frozen=True)
+class Inherited:
+    """The watermark of the rows that these were computed from; the step knows which one that is."""
+
+    learns: ClassVar[bool] = False
+
+    def summary(self, times: Ints) -> dict[str, Any]:
+        return {"max": int(times.max())}
+
+    def joined(self, one: Summary, other: Summary) -> dict[str, Any]:
+        return _newest(one, other)
+
+    def bound(self, entry: Summary, delay_us: int) -> int | None:
+        return None
+
+
+Strategy = Bounded | Slack | Percentile | Custom | Inherited
 
 
 def _newest(one: Summary, other: Summary) -> dict[str, Any]:

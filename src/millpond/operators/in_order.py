@@ -17,10 +17,10 @@ import pyarrow as pa
 from millpond.delta import HASH, WEIGHT, concat, negate, weights, with_weights, without_origin
 from millpond.errors import InvalidError
 from millpond.identity import one_chunk
-from millpond.kernels.bounds import Bound, bucketed_by
+from millpond.kernels.bounds import Bound, among, bucketed_by
 from millpond.kernels.event_time import check_time, micros, without_time
 from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult, by_key
-from millpond.operators.traits import DependsOnArrival, FiresByTime
+from millpond.operators.traits import DependsOnArrival, EndsState
 from millpond.ordering import Order, sort_indices
 from millpond.state.tables.stored_schema import stored
 from millpond.state.tables.table import KeySet
@@ -31,7 +31,7 @@ NONE_LEFT = -(2**62)
 
 
 @dataclass(frozen=True)
-class InOrder(FiresByTime, DependsOnArrival):
+class InOrder(EndsState, DependsOnArrival):
     key: tuple[str, ...]
     time: str
     slack: int  # the number of rows of a key that are held at most
@@ -51,7 +51,15 @@ class InOrder(FiresByTime, DependsOnArrival):
             TableSpec(f"{step}/left", own, self.key, defaults=((LEFT, NONE_LEFT),)),
             TableSpec(f"{step}/late", schema, (self.time,), rule="weights"),
         )
-        return Binding(Shape(schema, append_only=True), (by_key(*self.key),), tables, placed_by=self.key)
+        same = shape.time == self.time
+        given = Shape(
+            schema,
+            append_only=True,
+            time=shape.time if same else None,
+            watermark=shape.watermark if same else None,
+            bounds=among(shape.bounds, (self.time,)),  # rows that are held have not been passed yet
+        )
+        return Binding(given, (by_key(*self.key),), tables, placed_by=self.key)
 
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (frozenset(binding.shape.schema.names),)
@@ -63,6 +71,9 @@ class InOrder(FiresByTime, DependsOnArrival):
             return False
         first, limit = earliest.get(binding.tables[0].name), self.watermark.limit(watermarks.get)
         return first is not None and limit is not None and first <= limit // self.watermark.width_us
+
+    def ends(self, binding: Binding) -> tuple[tuple[str, Bound], ...]:
+        return () if self.watermark is None else ((binding.tables[0].name, self.watermark),)
 
     def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         (delta,) = inputs
@@ -101,6 +112,9 @@ class InOrder(FiresByTime, DependsOnArrival):
         np.maximum.at(left, number[leaves > 0], at[leaves > 0])
         before = held.table.select(names)
         after = with_weights(rows, w - leaves).filter(pa.array(w > leaves))
+        if self.watermark is not None and limit is not None:  # what has left is dropped with its bucket
+            open_from = self.watermark.first_open(limit)
+            before = before.filter(pa.array(held_spec.buckets(before) >= open_from))
         changes = [Change(held_spec.name, t) for t in (negate(before), after) if t.num_rows]
         columns = pa.table([*keys.columns.columns, pa.array(left)], schema=left_spec.schema)
         columns = columns.append_column(HASH, pa.array(keys.hashes))
@@ -112,7 +126,11 @@ class InOrder(FiresByTime, DependsOnArrival):
         if late is not None and count:
             changes.append(Change(late_spec.name, late))
         return StepResult(
-            out if out.num_rows else None, tuple(changes), errors, counts={"late": count} if count else {}
+            out if out.num_rows else None,
+            tuple(changes),
+            errors,
+            counts={"late": count} if count else {},
+            drops=() if self.watermark is None else self.watermark.drops(ctx.watermark, held_spec),
         )
 
     def _leaving(self, number: np.ndarray, at: np.ndarray, rank: np.ndarray, w: np.ndarray) -> np.ndarray:

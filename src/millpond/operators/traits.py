@@ -171,6 +171,8 @@ class SetsWatermark(ABC):
     idle_us: int | None  # a partition without rows for so long no longer holds the watermark back
     drift_us: int | None  # partitions that are further ahead of the slowest one are not read
     learns: bool  # does it keep the delays of rows, whatever the strategy?
+    follows: Bound | None  # the watermark that it takes over from the rows before
+    heartbeats: Bound | None  # the watermark of a stream that says how far the sources of this one have come
 
     @property
     @abstractmethod

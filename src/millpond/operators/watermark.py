@@ -50,6 +50,8 @@ class Watermark(CarriesOrigin, AppliesByBatch, NamesColumnsRead, MayNeedFullRows
     drift_us: int | None = None
     punctuation: str | None = None  # SQL: rows that only say which time was reached, and go no further
     learns: bool = False
+    follows: Bound | None = None  # of the rows before: the watermark that `Inherited` takes over
+    heartbeats: Bound | None = None  # of another stream: its watermark says how far this one has come
 
     canonical: ClassVar[bool] = True
 

@@ -8,8 +8,9 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from millpond.kernels.bounds import Bound
 from millpond.kernels.user_code import name_of
-from millpond.kernels.watermark_strategies import Bounded, Custom, Percentile, Slack, Strategy
+from millpond.kernels.watermark_strategies import Bounded, Custom, Inherited, Percentile, Slack, Strategy
 from millpond.kernels.window_assigners import Sliding
 from millpond.operators.assign_windows import AssignWindows
 from millpond.operators.flat_map import FlatMap
@@ -146,15 +147,23 @@ def _watermark_lines(node: Node, levels: Levels) -> list[str]:
         idle_us, drift_us = each.operator.idle_us, each.operator.drift_us
         more = "" if idle_us is None else f", idle after {idle_us / 1_000_000:g} s"
         more += "" if drift_us is None else f", at most {drift_us / 1_000_000:g} s ahead"
-        lines.append(f"    watermark {by} of {', '.join(each.scans)}: {_rule_text(each.operator.rule)}{more}")
+        more += (
+            "" if each.operator.heartbeats is None else f", heartbeats of {_marks(each.operator.heartbeats)}"
+        )
+        from_ = "" if each.operator.follows is None else f" from {_marks(each.operator.follows)}"
+        rule = f"{_rule_text(each.operator.rule)}{from_}"
+        lines.append(f"    watermark {by} of {', '.join(each.scans)}: {rule}{more}")
     elif shape.watermark is not None:
         marks = dict(levels.watermarks.least).get(shape.watermark, (shape.watermark,))
         lines.append(f"    {shape.time} bounded by {', '.join(marks)}")
     if isinstance(node.operator, EndsState):
         for table, bound in node.operator.ends(node.binding):
-            marks = tuple(sorted({step for step, _ in bound.marks}))
-            lines.append(f"    releases {table} by {bound.column}, behind {', '.join(marks)}")
+            lines.append(f"    releases {table} by {bound.column}, behind {_marks(bound)}")
     return lines
+
+
+def _marks(bound: Bound) -> str:
+    return ", ".join(sorted({step for step, _ in bound.marks}))
 
 
 def _rule_text(rule: Strategy) -> str:
@@ -167,6 +176,8 @@ def _rule_text(rule: Strategy) -> str:
             return f"percentile {share:g} of the delays"
         case Custom(function):
             return _function_text(function)
+        case Inherited():
+            return "inherited"
 
 
 def mermaid(plan: Plan, levels: Levels) -> str:

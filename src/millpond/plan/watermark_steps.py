@@ -152,13 +152,17 @@ def _heard_by(
     """By step: the watermark steps that its time depends on.
 
     A window may read from in front of the watermark step that closes it, so these need not be before it.
-    A watermark that may be idle follows those that bound rows together with it.
+    A watermark that may be idle follows those that bound rows together with it; one that is inherited follows
+    that of the rows before.
     """
     peers: dict[str, set[str]] = {step: set() for step in setters}  # a backfill has no watermark steps
     for group in together:
         for step in group:
             if step in setters and setters[step].idle_us is not None:
                 peers[step] |= setters.keys() & set(group)
+    for step, operator in setters.items():
+        if operator.follows is not None:
+            peers[step] |= setters.keys() & _set_by({mark for mark, _ in operator.follows.marks}, least)
     found = {}
     for node in plan.nodes.values():
         marks: set[str] = set()

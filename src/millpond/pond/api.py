@@ -14,6 +14,7 @@ import datetime
 import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -267,6 +268,7 @@ class Pond:
         idle: Duration | None = None,
         max_drift: Duration | None = None,
         punctuation: str | None = None,
+        heartbeats: Stream | None = None,
     ) -> Stream:
         """Read the rows of a source; with `event_time`, rows more than `delay` behind the newest are late.
 
@@ -284,7 +286,12 @@ class Pond:
         >>> pond.read("visits_by_page").to_pylist()
         [{'page': 'home', 'n': 1}]
         """
-        more = {"idle": idle, "max_drift": max_drift, "punctuation": punctuation}
+        more = {
+            "idle": idle,
+            "max_drift": max_drift,
+            "punctuation": punctuation,
+            "heartbeats": heartbeats,
+        }
         return definitions.stream(self._builder, self.store, name, source, event_time, delay, more)
 
     def table(self, name: str, schema: Like, *, key: str | Sequence[str] | None = None) -> ViewHandle:
@@ -652,7 +659,8 @@ class Pond:
     def advance(self, source: str, time: datetime.datetime | int) -> None:
         """Promise that a source will send nothing before this time: the watermarks that it feeds rise to it.
 
-        Rows of the source that come later with an older time are late.  Durable when the call returns.
+        Rows of the source that come later with an older time are late; rows that it has sent already are read
+        first.  Durable when the call returns.
 
         >>> trips = MemorySource({"city": str, "at": datetime.datetime})
         >>> with pond.changing():
@@ -695,7 +703,15 @@ class Pond:
         self._inbox.command(
             "advance",
             {"source": source, "at_us": at_us},
-            done=lambda number: self._inbox.has_executed(number) and not self.head().promised,
+            done=partial(self._has_advanced, source),
+        )
+
+    def _has_advanced(self, source: str, number: int) -> bool:
+        """Whether a promise is kept, or waits for rows that the background thread has yet to read."""
+        if not self._inbox.has_executed(number):
+            return False
+        return source not in self.head().promised or (
+            self._driver.thread is not None and self.backlog_rows > 0
         )
 
     def savepoint(self, name: str) -> None:

@@ -8,11 +8,13 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.engine.task.settled_watermarks import END_US
+from millpond.kernels.bounds import Bound
 from millpond.operators.traits import EndsState
 from millpond.plan.nodes import Plan
 from millpond.plan.watermark_steps import WatermarkStep, watermark_steps
 from millpond.state.manifest.listing import Listing
 from millpond.state.manifest.manifest import Manifest
+from millpond.state.runs.run_ref import RunRef
 
 COLUMNS = pa.schema(
     [
@@ -24,8 +26,8 @@ COLUMNS = pa.schema(
         ("event_lag_ms", pa.float64()),  # how far the watermark is behind the newest time of the step
         ("processing_lag_ms", pa.float64()),  # how far it is behind the time of the epoch
         ("state", pa.string()),  # active, idle, held, ended
-        ("late_rows", pa.int64()),  # of the step
-        ("held_rows", pa.int64()),  # in state that waits for the watermark of the step
+        ("late_rows", pa.int64()),  # that came from it
+        ("held_rows", pa.int64()),  # in state that its watermark has not passed, before compaction
     ]
 )
 
@@ -36,7 +38,7 @@ def watermark_progress(plan: Plan, manifest: Manifest | None, listing: Listing |
     for each in watermark_steps(plan).steps:
         state = {} if manifest is None else manifest.watermarks.get(each.step, {})
         now_us = 0 if manifest is None else manifest.now_us
-        held = 0 if listing is None else _held_rows(plan, each.step, listing)
+        waiting = [] if listing is None else _waiting(plan, each.step, listing)
         late = 0 if manifest is None else manifest.counts.get(f"late/{each.step}", 0)
         for row in _rows(each, state):
             at, newest = row["watermark"], state.get("max")
@@ -46,8 +48,8 @@ def watermark_progress(plan: Plan, manifest: Manifest | None, listing: Listing |
                     **row,
                     "event_lag_ms": (newest - at) / 1000 if known and newest is not None else None,
                     "processing_lag_ms": (now_us - at) / 1000 if known else None,
-                    "late_rows": late if row["source"] is None else None,
-                    "held_rows": held if row["source"] is None else None,
+                    "late_rows": late if row["source"] is None else row["late_rows"],
+                    "held_rows": sum(ref.rows for bound, ref in waiting if _holds(bound, ref, each.step, at)),
                 }
             )
     return pa.Table.from_pylist(rows, schema=COLUMNS)
@@ -56,6 +58,7 @@ def watermark_progress(plan: Plan, manifest: Manifest | None, listing: Listing |
 def _rows(each: WatermarkStep, state: Mapping[str, Any]) -> list[dict[str, Any]]:
     def row(source: str | None, part: str | None, one: Mapping[str, Any], kind: str) -> dict[str, Any]:
         facts = {"watermark": one.get("bound"), "newest": one.get("max"), "state": kind}
+        facts["late_rows"] = one.get("late", 0)
         return {"step": each.step, "source": source, "partition": part, **facts}
 
     found = [row(None, None, state, "idle" if state.get("idle") else "active")]
@@ -79,6 +82,7 @@ def _rows(each: WatermarkStep, state: Mapping[str, Any]) -> list[dict[str, Any]]
         whole = {
             "bound": max([*known, *([] if floor is None else [floor])], default=None),
             "max": max((e["max"] for e in (*parts.values(), past) if e.get("max") is not None), default=None),
+            "late": sum(e.get("late", 0) for e in (*parts.values(), past)),
         }
         found.append(row(scan, None, whole, kind or "active"))
         for part, entry in parts.items():
@@ -87,14 +91,22 @@ def _rows(each: WatermarkStep, state: Mapping[str, Any]) -> list[dict[str, Any]]
     return found
 
 
-def _held_rows(plan: Plan, step: str, listing: Listing) -> int:
-    """The rows of the tables whose buckets this watermark closes."""
+def _waiting(plan: Plan, step: str, listing: Listing) -> list[tuple[Bound, RunRef]]:
+    """The runs of the tables whose buckets this watermark closes."""
     steps = {step} | {union for union, inputs in watermark_steps(plan).least if step in inputs}
     tables = {
-        table
+        table: bound
         for node in plan.nodes.values()
         if isinstance(node.operator, EndsState)
         for table, bound in node.operator.ends(node.binding)
         if any(mark in steps for mark, _ in bound.marks)
     }
-    return sum(ref.rows for table in tables for ref in listing.runs(table))
+    return [(bound, ref) for table, bound in tables.items() for ref in listing.runs(table)]
+
+
+def _holds(bound: Bound, ref: RunRef, step: str, at_us: int | None) -> bool:
+    """Would these rows wait if the watermark of a step were at this time?"""
+    if at_us is None or ref.bucket is None:
+        return True
+    shift = max((shift for mark, shift in bound.marks if mark == step), default=0)
+    return ref.bucket >= bound.first_open(at_us - shift)

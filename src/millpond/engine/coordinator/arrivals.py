@@ -12,10 +12,12 @@ Law 3: all of it is in the manifest, so that a replay settles the same watermark
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from millpond.engine.coordinator.inbox_polling import by_scan
 from millpond.engine.task.settled_watermarks import END_US, idle_steps
+from millpond.engine.task.watermarks import bound
 from millpond.plan.watermark_steps import WatermarkSteps
 from millpond.sources.source import Poll, Split
 
@@ -24,11 +26,16 @@ def arrivals(
     polls: Mapping[str, Poll],
     admitted: Mapping[str, Sequence[Split]],
     promised: Mapping[str, int],
+    read: Collection[str],
     steps: WatermarkSteps,
     marks: Mapping[str, Any],
     now_us: int,
 ) -> dict[str, dict[str, Any]]:
-    """The arrivals of an epoch; empty if it has none that a watermark needs to know."""
+    """The arrivals of an epoch; empty if it has none that a watermark needs to know.
+
+    `read` are the sources that are `caught_up`.  A promise speaks of what a source sends from now on, so it
+    counts when all that was sent before is read.  Commands come in turn with the rows of the inbox.
+    """
     if not steps.steps:
         return {}
     taken, offered = by_scan(admitted), by_scan({step: poll.splits for step, poll in polls.items()})
@@ -37,7 +44,10 @@ def arrivals(
     for scan in sorted({scan for each in steps.steps for scan in each.scans}):
         mine = taken.get(scan, [])
         told = _told(mine, _without(offered.get(scan, []), mine), is_held(marks, scan))
-        reach = [promised[scan]] if scan in promised else []
+        reach = []
+        if scan not in polls or scan in read:
+            reach += [promised[scan]] if scan in promised else []
+            reach += _heartbeats(steps, scan, marks)
         if scan in polls and polls[scan].finished and len(mine) == len(offered.get(scan, [])):
             reach.append(END_US)
         if reach and max(reach) > _floor(marks, scan):
@@ -47,6 +57,44 @@ def arrivals(
         if told:
             found[scan] = told
     return found
+
+
+def caught_up(
+    polls: Mapping[str, Poll], admitted: Mapping[str, Sequence[Split]], asked_rows: int
+) -> frozenset[str]:
+    """The sources of which the epoch admits all rows that there are."""
+    return frozenset(
+        scan
+        for scan, poll in polls.items()
+        if len(admitted.get(scan, ())) == len(poll.splits)
+        and not poll.backlog_rows
+        and (not poll.splits or sum(split.rows for split in poll.splits) < asked_rows)
+    )
+
+
+def _heartbeats(steps: WatermarkSteps, scan: str, marks: Mapping[str, Any]) -> list[int]:
+    """The times that streams of heartbeats said before this epoch's rows were polled."""
+    beats = [each.operator.heartbeats for each in steps.fed_by(scan)]
+    limits = [beat.limit(partial(bound, marks)) for beat in beats if beat is not None]
+    return [
+        limit for limit in limits if limit is not None and limit < END_US
+    ]  # heartbeats that end say nothing
+
+
+def still_promised(
+    promised: Mapping[str, int],
+    told: Mapping[str, Mapping[str, Any]],
+    steps: WatermarkSteps,
+    marks: Mapping[str, Any],
+) -> dict[str, int]:
+    """The promises that wait until their sources are read."""
+    return {
+        scan: at_us
+        for scan, at_us in promised.items()
+        if steps.fed_by(scan)
+        and at_us > _floor(marks, scan)
+        and told.get(scan, {}).get("reach", -END_US) < at_us
+    }
 
 
 def _told(mine: Sequence[Split], rest: Sequence[Split], was_held: bool) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from millpond.control.admission import Pace, admit, budget_rows
-from millpond.engine.coordinator.arrivals import arrivals, moves, offers, withheld
+from millpond.engine.coordinator.arrivals import arrivals, caught_up, moves, offers, still_promised, withheld
 from millpond.engine.coordinator.inbox_polling import INBOX
 from millpond.engine.coordinator.log_retention import open_buckets
 from millpond.engine.coordinator.planned_commit import PlannedCommit
@@ -40,9 +40,11 @@ class EpochLoop:
         self._run: RunEpoch | None = None
         self._tries = 0
         self._last_timer_epoch: TimerEpoch | None = None
+        self._asked_rows = 0  # by the last poll
 
     def poll(self) -> PollSources:
-        return PollSources(self._state.head.positions, self._budget_rows())
+        self._asked_rows = self._budget_rows()
+        return PollSources(self._state.head.positions, self._asked_rows)
 
     def on_polled(self, event: Polled, *, hold: bool = False) -> RunEpoch | None:
         """The epoch to run; None if there is a command to execute first, or nothing to do.
@@ -68,7 +70,8 @@ class EpochLoop:
         rejects = {step: p.rejects for step, p in event.polls.items() if p.rejects}
         self.had_input = bool(admitted or rejects)
         due = state.due(now_us)
-        told = arrivals(event.polls, admitted, head.promised, steps, marks, now_us)
+        read = caught_up(event.polls, admitted, self._asked_rows)
+        told = arrivals(event.polls, admitted, head.promised, read, steps, marks, now_us)
         if not admitted and not rejects:
             if not due and not moves(told):
                 return None
@@ -104,7 +107,7 @@ class EpochLoop:
             admitted={step: [dict(s.what) for s in splits] for step, splits in run.admitted.items()},
             arrivals=run.arrivals,
             clients=executed_batches(head.clients, (s.what for s in run.admitted.get(INBOX, ()))),
-            promised={},
+            promised=still_promised(head.promised, run.arrivals, state.program.watermarks, head.watermarks),
             metrics=outcome.metrics,
         )
         return PlannedCommit(

@@ -13,6 +13,7 @@ sources.  What else a state may have:
     held     the sources that know partitions which they have not read
     unread   by source that is held: the least time in these partitions; without it nothing is known of them
     floors   by source: the time that a user or the source itself promised
+    late     of an entry: how many of its rows were late
     at, idle of an entry or a source: when its last row came, and that this is too long ago
     idle     of the step: all its sources are idle
     delays   the histogram of delays, of the current window (`now`) and the one before it
@@ -25,9 +26,10 @@ Law: a bound never falls (law 8), and every task of a level and the driver settl
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-from millpond.engine.task.watermarks import ANY, Marks, Observed, joined, most
+from millpond.engine.task.watermarks import ANY, Marks, Observed, bound, joined, most
 from millpond.kernels.watermark_strategies import LEARN_WINDOW_US, Percentile, quantile_us, summed
 from millpond.plan.watermark_steps import WatermarkStep, WatermarkSteps
 
@@ -46,7 +48,9 @@ def settled(
         state = _after(each, before.get(each.step), _seen(each, observed), told, now_us)
         if state is not None:
             found[each.step] = state
+    _inherit(found, steps)
     _follow(found, steps)
+    _inherit(found, steps)
     return with_least(found, steps)
 
 
@@ -218,7 +222,7 @@ def _side(
         if ended is not None and ended["max"] is not None:
             best = most([ended["bound"], None if past is None else past["bound"]])
             kept = {name: value for name, value in ended.items() if name not in ("at", "idle")}
-            past = kept if past is None else rule.joined(past, kept)
+            past = kept if past is None else joined(rule, past, kept)
             past["bound"] = most([best, rule.bound(past, delay_us)])
     if idle_us is not None:
         silent = now_us - found["at"] >= idle_us
@@ -281,3 +285,19 @@ def _follow(found: Marks, steps: WatermarkSteps) -> None:
                 raised[step] = max(limit, raised.get(step, limit))
     for step, limit in raised.items():
         found[step] = {**found[step], "bound": most([found[step]["bound"], limit])}
+
+
+def _inherit(found: Marks, steps: WatermarkSteps) -> None:
+    """Raise the steps that take over the watermark of the rows before them."""
+    for each in steps.steps:
+        follows = each.operator.follows
+        if follows is None:
+            continue
+        known = with_least(found, steps)
+        limit = follows.limit(partial(bound, known))
+        if limit is None:
+            continue
+        state = {"max": None, "bound": None, **found.get(each.step, {})}
+        state["bound"] = most([state["bound"], limit])
+        _note(state, "idle", all(known.get(step, {}).get("idle") for step, _ in follows.marks))
+        found[each.step] = state

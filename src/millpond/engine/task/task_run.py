@@ -368,7 +368,10 @@ class TaskRun:
         else:  # also in a part of the plan that does not keep this step: its windows close by it
             before = self.spec.watermarks
             for where, _, some in self._by_partition(node, rows):
-                watermarks.observe(self.watermarks, self._observer, node.step, operator, some, where, before)
+                late = result.seen is not None
+                watermarks.observe(
+                    self.watermarks, self._observer, node.step, operator, some, where, before, late
+                )
             if isinstance(operator.rule, Custom) and result.out is not None:
                 for where, number, some in self._by_partition(node, result.out):
                     self._of_functions.setdefault((node.step, where), []).append((number, some))

@@ -57,12 +57,19 @@ def observe(
     rows: pa.Table,
     where: tuple[str, str],
     before: Mapping[str, Any],
+    late: bool = False,
 ) -> None:
     """Add rows of one partition that reached a watermark step; `before` are the marks of the last epoch.
 
+    With `late` some of them may be behind the watermark: then these are counted.
+
     If the step learns delays, the rows are those of one split, in order, or of an untraced step.
     """
-    rule = operator.rule
+    rule, limit = operator.rule, bound(before, step)
+    if late and limit is not None and where != (ANY, ANY):
+        count = int(np.count_nonzero(operator.times(rows) < limit))
+        if count:
+            add(observed, task, step, rule, where, {"max": None, "late": count})
     if isinstance(rule, Bounded) and not operator.learns:
         newest = operator.observe(rows)
         if newest is not None:
@@ -110,6 +117,8 @@ def joined(rule: Strategy, one: Summary, other: Summary) -> dict[str, Any]:
     found = rule.joined(one, other)
     if "delays" in one or "delays" in other:
         found["delays"] = summed(one.get("delays", {}), other.get("delays", {}))
+    if late := one.get("late", 0) + other.get("late", 0):
+        found["late"] = late
     return found
 
 
@@ -130,6 +139,8 @@ def most(values: Iterable[int | None]) -> int | None:
 
 def observe_newest(marks: Marks, step: str, operator: SetsWatermark, rows: pa.Table) -> None:
     """In a backfill rows come in no order of time, and only the newest time of a step counts."""
+    if operator.follows is not None:
+        return  # the next epoch takes the watermark over
     newest = operator.observe(rows)
     if newest is not None:
         merge(marks, {step: {"max": int(newest), "bound": int(newest) - int(operator.delay_us)}})

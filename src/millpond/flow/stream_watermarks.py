@@ -1,0 +1,69 @@
+"""What a watermark step needs to know of other steps: whose watermark it inherits, whose heartbeats it hears,
+and its input without punctuations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millpond.errors import InvalidError
+from millpond.flow.builder import Builder
+from millpond.kernels.bounds import Bound
+from millpond.operators.filter import Filter
+from millpond.operators.operator import Shape
+from millpond.operators.watermark import Watermark
+from millpond.process.keyed_process import KeyedProcess
+
+
+def bound_of_time(shape: Shape, time: str) -> Bound | None:
+    """The bound of a time column: the watermark that limits its later values."""
+    found = next((b for b in shape.bounds if b.column == time), None)
+    if found is None and shape.time == time and shape.watermark is not None:
+        return Bound(time, ((shape.watermark, 0),), 1)
+    return None if found is None else replace(found, grid=False, window="", by="")
+
+
+def inherited_bound(builder: Builder, step: str, time: str) -> Bound:
+    """The least of the watermarks of all rows from which those of this step are computed."""
+    marks: set[tuple[str, int]] = set()
+    waiting = [step]
+    while waiting:
+        name = waiting.pop()
+        node, shape = builder.plan.nodes[name], builder.shape(name)
+        found = None if shape.time is None else bound_of_time(shape, shape.time)
+        if found is not None:
+            marks |= set(found.marks)
+        elif node.inputs:  # a control stream only configures the process
+            waiting += node.inputs[:1] if isinstance(node.operator, KeyedProcess) else node.inputs
+        else:
+            raise InvalidError(
+                "there is no watermark to inherit",
+                detail=f"the rows of {name!r} have none",
+                hint=f'set one before this step: watermark("{time}", "5s"), or event_time= of stream()',
+                step=step,
+            )
+    return Bound(time, tuple(sorted(marks)), 1)
+
+
+def heartbeat_bound(builder: Builder, step: str) -> Bound:
+    """The watermark of a stream of heartbeats."""
+    shape = builder.shape(step)
+    found = None if shape.time is None else bound_of_time(shape, shape.time)
+    if found is None:
+        raise InvalidError(
+            "a stream of heartbeats needs a watermark",
+            detail=f"the rows of {step!r} have none",
+            hint='beats.watermark("at", monotonous()), where "at" is the time before which nothing will come',
+            step=step,
+        )
+    return found
+
+
+def without_punctuations(builder: Builder, step: str) -> str:
+    """The input of a watermark step, without the rows that only move the watermark."""
+    node = builder.plan.nodes[step]
+    assert isinstance(node.operator, Watermark)
+    (source,) = node.inputs
+    if node.operator.punctuation is None:
+        return source
+    others = Filter(f"not coalesce(({node.operator.punctuation}), false)")
+    return builder.add(None, others, (source,), f"{step}.unfiltered")
