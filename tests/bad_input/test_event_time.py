@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import millpond
-from millpond import windows
+from millpond import triggers, watermarks, windows
 from millpond.errors import InvalidError
-from millpond.kernels import custom_windows
+from millpond.kernels import limited_calls
 from millpond.pond import Pond
 from millpond.sources.memory import MemorySource
 from millpond.triggers import after_count, after_watermark
@@ -98,7 +98,7 @@ def test_every_row_is_accounted_for(kind: str, how: str, tmp_path: Path) -> None
 def test_a_function_that_does_not_return_stops_the_epoch_with_its_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(custom_windows, "CALL_SECONDS_MAX", 0.2)
+    monkeypatch.setattr(limited_calls, "CALL_SECONDS_MAX", 0.2)
 
     def hangs(row: Any) -> Any:
         while row.v:
@@ -202,3 +202,73 @@ def test_durations_beyond_the_calendar_are_refused(text: Any) -> None:
             text = float(text)
         with pytest.raises(InvalidError, match=r"years|positive"):
             make(text)
+
+
+# -- functions whose failure stops the epoch ----------------------------------------------------------
+
+
+def merges(row: Any) -> Any:
+    return [(row.at, row.at + datetime.timedelta(hours=1))]
+
+
+def waits(*given: Any) -> Any:
+    while True:
+        pass
+
+
+def fails(*given: Any) -> Any:
+    raise ValueError("not today")
+
+
+def forever(given: Any) -> Iterator[Any]:
+    while True:
+        yield given[0]
+
+
+def watermark_of(function: Any) -> dict[str, Any]:
+    return {"delay": watermarks.custom(function)}
+
+
+def trigger_of(on_rows: Any, fires: Any) -> dict[str, Any]:
+    return {"trigger": triggers.custom(on_rows, fires)}
+
+
+def merge_of(function: Any) -> dict[str, Any]:
+    return {"windows": windows.custom(merges, function)}
+
+
+STOPPING: dict[str, tuple[dict[str, Any], str]] = {
+    "a watermark that fails": (watermark_of(fails), "custom watermark failed\n.*ValueError: not today"),
+    "a watermark that waits": (watermark_of(waits), "custom watermark has not returned within 0.2 s"),
+    "a watermark in the year 31709": (watermark_of(lambda rows, state: (10**18, state)), "not a time"),
+    "a trigger that fails": (trigger_of(fails, lambda n, e: True), "on_rows of a custom trigger failed"),
+    "a trigger that waits": (trigger_of(lambda n, e: n, waits), "fires of a custom trigger has not returned"),
+    "a trigger of a huge number": (trigger_of(lambda n, e: 2**80, fails), "whole number of at most 62 bits"),
+    "a merge that fails": (
+        merge_of(fails),
+        "merge function of custom windows failed\n.*ValueError: not today",
+    ),
+    "a merge that waits": (merge_of(waits), "merge function of custom windows has not returned"),
+    "a merge without end": (merge_of(forever), "more than 1 windows"),
+    "a merge of no windows": (merge_of(lambda given: 5), "TypeError: 'int' object is not iterable"),
+}
+
+
+@pytest.mark.parametrize("what", STOPPING)
+def test_a_function_that_fails_or_waits_stops_the_epoch_with_its_name(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not an internal error, and it is not retried."""
+    monkeypatch.setattr(limited_calls, "CALL_SECONDS_MAX", 0.2)
+    options, message = STOPPING[what]
+    source = MemorySource({"id": int, "at": D})
+    source.push([{"id": 1, "at": D(2024, 1, 1)}])
+
+    given = {"delay": "0s", "windows": windows.custom(merges), "trigger": None, **options}
+    with millpond.open(tmp_path, engine="inline", durable=False) as pond:
+        stream = pond.stream("s", source, event_time="at", delay=given["delay"])
+        windowed = stream.key_by("id").window(given["windows"], trigger=given["trigger"])
+        windowed.aggregate(n="count(*)").view("v")
+        with pytest.raises(InvalidError, match=f"(?s){message}") as caught:
+            pond.drain()
+    assert caught.value.step is not None

@@ -9,10 +9,12 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from millpond.errors import InvalidError
+from millpond.kernels.limited_calls import limited_calls
 from millpond.kernels.triggers import (
     NEVER,
     WATERMARK,
@@ -24,9 +26,9 @@ from millpond.kernels.triggers import (
     Trigger,
     TriggerTime,
 )
-from millpond.kernels.user_code import error_text, is_row_fault
 
 _EPOCH = datetime.datetime(1970, 1, 1)
+STATE_MAX = 2**62
 
 
 @dataclass(frozen=True)
@@ -71,23 +73,27 @@ class CustomTrigger(Trigger):
 
     def on_rows(self, cells: Cells, path: str, at: TriggerTime, some: Bools, rows: Ints) -> None:
         state = cells[f"{path}_state"].copy()
-        for n in np.flatnonzero(some).tolist():
-            found = self._call(self.take_rows, int(state[n]) + self.start, self._event(at, n, int(rows[n])))
-            if isinstance(found, bool) or not isinstance(found, int):
-                raise InvalidError(
-                    "the state of a trigger must be a whole number",
-                    detail=f"on_rows returned {found!r}"[:200],
+        with limited_calls("on_rows of a custom trigger") as call:
+            for n in np.flatnonzero(some).tolist():
+                found: Any = call(
+                    self.take_rows, int(state[n]) + self.start, self._event(at, n, int(rows[n]))
                 )
-            state[n] = found - self.start
+                if isinstance(found, bool) or not isinstance(found, int) or abs(found) >= STATE_MAX:
+                    raise InvalidError(
+                        "the state of a trigger must be a whole number of at most 62 bits",
+                        detail=f"on_rows returned {found!r}"[:200],
+                    )
+                state[n] = found - self.start
         cells.put(f"{path}_state", some, state)
         cells.put(f"{path}_armed", some, 1)
 
     def asks(self, cells: Cells, path: str, at: TriggerTime) -> Bools:
         state = cells[f"{path}_state"]
-        asked = [
-            bool(self._call(self.fires, int(state[n]) + self.start, self._event(at, n, 0)))
-            for n in range(cells.count)
-        ]
+        with limited_calls("fires of a custom trigger") as call:
+            asked = [
+                bool(call(self.fires, int(state[n]) + self.start, self._event(at, n, 0)))
+                for n in range(cells.count)
+            ]
         return np.array(asked, np.bool_)
 
     def on_fire(self, cells: Cells, path: str, at: TriggerTime, some: Bools) -> Bools:
@@ -111,16 +117,6 @@ class CustomTrigger(Trigger):
             datetime.datetime.min if mark is None else _instant(mark),
             _instant(at.now_us),
         )
-
-    def _call(
-        self, function: Callable[[int, TriggerEvent], object], state: int, event: TriggerEvent
-    ) -> object:
-        try:
-            return function(state, event)
-        except BaseException as error:
-            if not is_row_fault(error):
-                raise
-            raise InvalidError("a custom trigger failed", detail=error_text(error, function)) from error
 
 
 def _instant(us: int) -> datetime.datetime:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.errors import InvalidError
+from millpond.kernels import limited_calls
 from millpond.kernels.python_rows import Row, python_rows
 from millpond.kernels.user_code import TooLong, error_text, is_row_fault
 from millpond.kernels.watchdog import limited
@@ -18,7 +19,6 @@ from millpond.kernels.window_assigners import Assigned, Ints, WindowAssigner
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 Instants = tuple[datetime.datetime, datetime.datetime]
-CALL_SECONDS_MAX = 60  # of a user's function, for one row
 WINDOWS_PER_ROW_MAX = 10_000
 
 
@@ -48,14 +48,15 @@ class CustomWindows(WindowAssigner):
         ends: list[int] = []
         failed: dict[int, str] = {}
         count = _AssignCalls()
-        with limited(count, int(CALL_SECONDS_MAX * 1_000_000), "a function that assigns windows"):
+        seconds = limited_calls.CALL_SECONDS_MAX
+        with limited(count, int(seconds * 1_000_000), "a function that assigns windows"):
             for number, one in enumerate(python_rows(rows)):
                 count.calls += 1
                 try:
-                    found = [window_us(window) for window in _few(self.function(one))]
+                    found = [window_us(window) for window in few(self.function(one))]
                 except TooLong:  # not a fault of the row: another machine may be faster (law 3)
                     raise InvalidError(
-                        f"the function of custom windows has not returned within {CALL_SECONDS_MAX} s",
+                        f"the function of custom windows has not returned within {seconds:g} s",
                         detail=f"it was called with {one!r}"[:200],
                         hint="let it return at most a few windows, and wait for nothing",
                     ) from None
@@ -77,10 +78,11 @@ class _AssignCalls:
     calls = 0
 
 
-def _few(windows: Any) -> Iterable[Any]:
+def few(windows: Any, most: int = WINDOWS_PER_ROW_MAX) -> Iterable[Any]:
+    """The windows that a function returned, unless there are too many."""
     for number, window in enumerate(windows):
-        if number >= WINDOWS_PER_ROW_MAX:
-            raise ValueError(f"a row is in more than {WINDOWS_PER_ROW_MAX} windows")
+        if number >= most:
+            raise ValueError(f"more than {most:,} windows")
         yield window
 
 

@@ -28,6 +28,8 @@ import numpy as np
 import numpy.typing as npt
 
 from millpond.errors import InvalidError
+from millpond.kernels.event_time import FIRST_US, LAST_US
+from millpond.kernels.limited_calls import limited_calls
 
 Ints = npt.NDArray[np.int64]
 Summary = Mapping[str, Any]
@@ -119,7 +121,8 @@ class Custom:
 
     def call(self, rows: Any, state: Any, step: str) -> dict[str, Any]:
         """The bound and the state after these rows."""
-        given = self.function(rows, state)
+        with limited_calls("the function of a custom watermark") as call:
+            given: Any = call(self.function, rows, state)
         if not isinstance(given, tuple) or len(given) != 2:
             raise InvalidError(
                 "a watermark function returns (bound, state)", detail=f"got {given!r}"[:200], step=step
@@ -165,6 +168,12 @@ def _newest(one: Summary, other: Summary) -> dict[str, Any]:
 def instant_us(at: datetime.datetime | int) -> int:
     """A time in microseconds since 1970; a datetime without a zone is taken as UTC."""
     if isinstance(at, int) and not isinstance(at, bool):
+        if not FIRST_US <= at <= LAST_US:
+            raise InvalidError(
+                f"not a time: {at}",
+                detail="it is not between the years 1 and 9999",
+                hint="microseconds since 1970, or a datetime",
+            )
         return at
     if isinstance(at, datetime.datetime):
         at = at if at.tzinfo is not None else at.replace(tzinfo=datetime.UTC)

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable
+from functools import wraps
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from millpond.errors import InvalidError
-from millpond.kernels.custom_windows import Instants, window_us
+from millpond.kernels.custom_windows import Instants, few, window_us
+from millpond.kernels.limited_calls import limited_calls
 
 Ints = npt.NDArray[np.int64]
 Merge = Callable[[list[Instants]], Iterable[Instants]]
@@ -52,10 +54,12 @@ def merge_by(merge: Merge | None, key: Ints, start: Ints, end: Ints) -> MergedWi
         return merge_overlapping(key, start, end)
     into = np.empty(len(key), np.int64)
     found: list[tuple[int, int, int]] = []
-    for one in np.unique(key).tolist():
-        mine = np.flatnonzero(key == one)
-        given = sorted({(int(start[n]), int(end[n])) for n in mine})
-        made = sorted({window_us(window) for window in merge([(_instant(s), _instant(e)) for s, e in given])})
+    order = np.argsort(key, kind="stable")
+    groups = [g for g in np.split(order, np.flatnonzero(np.diff(key[order])) + 1) if len(g)]
+    with limited_calls("the merge function of custom windows") as call:
+        merged = [call(_checked(merge), sorted({(int(start[n]), int(end[n])) for n in g})) for g in groups]
+    for mine, made in zip(groups, merged, strict=True):
+        one = int(key[mine[0]])
         for n in mine.tolist():
             around = [i for i, (s, e) in enumerate(made) if s <= start[n] and end[n] <= e]
             if len(around) != 1:
@@ -68,6 +72,17 @@ def merge_by(merge: Merge | None, key: Ints, start: Ints, end: Ints) -> MergedWi
         found += [(one, s, e) for s, e in made]
     columns = np.array(found, np.int64).reshape(-1, 3)
     return MergedWindows(into, columns[:, 0], columns[:, 1], columns[:, 2])
+
+
+def _checked(merge: Merge) -> Callable[[list[tuple[int, int]]], list[tuple[int, int]]]:
+    """A user's function over windows in microseconds."""
+
+    @wraps(merge)
+    def made(given: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        windows = merge([(_instant(s), _instant(e)) for s, e in given])
+        return sorted({window_us(window) for window in few(windows, len(given))})
+
+    return made
 
 
 def _instant(us: int) -> datetime.datetime:

@@ -21,6 +21,10 @@ def naming_step(step: str, epoch: int) -> Iterator[None]:
     breadcrumb.leave(step, epoch)
     try:
         yield
+    except InvalidError as error:  # of a user's function or setting, by code that does not know the step
+        if error.step is None:
+            error.step, error.epoch = step, epoch
+        raise
     except (MillpondError, OSError, MemoryError, InjectedCrash):
         raise
     except Exception as error:
