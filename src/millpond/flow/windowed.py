@@ -20,6 +20,7 @@ from millpond.flow.durations import Duration, microseconds
 from millpond.flow.process import Target
 from millpond.flow.schemas import Like
 from millpond.flow.shared_slices import SharedSlices, can_share, worth_slices
+from millpond.flow.stream_watermarks import passed_on_bound
 from millpond.flow.window_apply import with_key_columns
 from millpond.flow.window_kinds import Counting, GapExpression, Windows
 from millpond.flow.window_steps import (
@@ -147,14 +148,17 @@ class WindowedStream:
             self._count(stream, windows)
             return
         self._assigner: WindowAssigner = GapColumn() if isinstance(windows, GapExpression) else windows
-        self._time = stream._time(time)
+        passed_on = None
+        if time is None and stream.shape.time is None:
+            passed_on = passed_on_bound(self._builder, stream.step)
+        self._time = stream._time(time if passed_on is None else passed_on.column)
         if taken := [c for c in (START, END, PANE, TIMING, LAST, KIND) if c in stream.columns]:
             raise InvalidError(
                 f"the input already has a column {taken[0]!r}",
                 hint="rename it with select() before window()",
                 step=stream.step,
             )
-        self._watermark = watermark_of(self._builder, stream.step, self._time)
+        self._watermark = passed_on or watermark_of(self._builder, stream.step, self._time)
         self._check(stream)
         if spec.trigger is not None and any(c not in ("processing", WATERMARK) for c in spec.trigger.clocks):
             learn_delays(self._builder, stream.step)

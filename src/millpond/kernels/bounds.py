@@ -56,6 +56,10 @@ class Bound:
         """The least limit of `clock`, a bound by the same watermarks, at which each value is passed."""
         return values + (self.marks[0][1] - clock.marks[0][1]) + (0 if self.grid else 1)
 
+    def named(self, step: str) -> str:
+        """The step whose watermark is the limit; that of several is named by the step that has it."""
+        return self.marks[0][0] if len(self.marks) == 1 and self.marks[0][1] == 0 else step
+
     def moved(self, more_us: int) -> tuple[tuple[str, int], ...]:
         return tuple((step, shift + more_us) for step, shift in self.marks)
 

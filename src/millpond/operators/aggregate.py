@@ -206,7 +206,7 @@ class Aggregate(UsesHashOrder, PreAggregatesByBatch, EndsState):
             append_only=self.closes is not None,
             key=self.key,
             time=self.closes.column if self.closes else None,
-            watermark=self.closes.watermark if self.closes else None,
+            watermark=self.closes.bound.named(step) if self.closes else None,
             bounds=self._bounds(first),
         )
         return Binding(

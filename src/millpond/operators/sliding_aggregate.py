@@ -98,7 +98,7 @@ class SlidingAggregate(PreAggregatesByBatch, EndsState):
             append_only=True,
             key=self.shown,
             time=self.end or self.start,
-            watermark=self.until.marks[0][0],
+            watermark=self.until.named(step),
             bounds=self._bounds(step),
         )
         return Binding(

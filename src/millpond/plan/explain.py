@@ -154,8 +154,10 @@ def _watermark_lines(node: Node, levels: Levels) -> list[str]:
         rule = f"{_rule_text(each.operator.rule)}{from_}"
         lines.append(f"    watermark {by} of {', '.join(each.scans)}: {rule}{more}")
     elif shape.watermark is not None:
-        marks = dict(levels.watermarks.least).get(shape.watermark, (shape.watermark,))
-        lines.append(f"    {shape.time} bounded by {', '.join(marks)}")
+        marks = dict(levels.watermarks.least).get(shape.watermark, ((shape.watermark, 0),))
+        lines.append(f"    {shape.time} bounded by {', '.join(step for step, _ in marks)}")
+    elif shape.bounds:
+        lines += [f"    {bound.column} bounded by {_marks(bound)}" for bound in shape.bounds]
     if isinstance(node.operator, EndsState):
         for table, bound in node.operator.ends(node.binding):
             lines.append(f"    releases {table} by {bound.column}, behind {_marks(bound)}")

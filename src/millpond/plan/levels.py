@@ -19,6 +19,7 @@ from millpond.operators.traits import FiresByTime, PreparesInput
 from millpond.plan.local_lookup import NO_LOCAL_LOOKUPS, LocalLookups
 from millpond.plan.nodes import Node, Plan, upstream
 from millpond.plan.prune import needs
+from millpond.plan.read_elsewhere import read_elsewhere
 from millpond.plan.watermark_steps import WatermarkSteps, watermark_steps
 
 EdgeKind = Literal["hash", "broadcast", "forward"]
@@ -42,7 +43,7 @@ class Edge:
 @dataclass(frozen=True)
 class Levels:
     level_of: dict[str, int]
-    steps: tuple[tuple[str, ...], ...]  # by level, inputs first
+    steps: tuple[tuple[str, ...], ...]  # by level, inputs first, without those that are `read_elsewhere`
     edges: tuple[Edge, ...]
     columns: dict[str, tuple[str, ...]]  # the output columns that each step must produce
     with_origin: frozenset[str] = frozenset()  # the steps whose rows carry their origin
@@ -93,7 +94,8 @@ def cut(plan: Plan, full_rows: bool = False, local_lookups: LocalLookups = NO_LO
     }
     # Consumers that need the same rows partitioned in the same way share one edge.
     merged: dict[_Way, list[tuple[str, int]]] = {}
-    for node in plan.topological():
+    skipped = read_elsewhere(plan)
+    for node in (node for node in plan.topological() if node.step not in skipped):
         for index, (source, placement) in enumerate(
             zip(node.inputs, placements(node, local_lookups), strict=True)
         ):
@@ -121,7 +123,8 @@ def cut(plan: Plan, full_rows: bool = False, local_lookups: LocalLookups = NO_LO
     depth = max(level_of.values(), default=0) + 1
     # Lookups that are local_lookups take rows as they are read, and must know before what they look up.
     order = sorted(
-        (node.step for node in plan.topological()), key=lambda step: step not in local_lookups.shared
+        (node.step for node in plan.topological() if node.step not in skipped),
+        key=lambda step: step not in local_lookups.shared,
     )
     steps = tuple(tuple(s for s in order if level_of[s] == k) for k in range(depth))
     with_origin = frozenset(step for step, names in needed.items() if ORIGIN in names)

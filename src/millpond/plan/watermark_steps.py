@@ -20,6 +20,8 @@ from millpond.operators.traits import CarriesOrigin, SetsWatermark
 from millpond.operators.union import Union
 from millpond.plan.nodes import Node, Plan, upstream
 
+Marks = tuple[tuple[str, int], ...]  # (step, shift): the least of watermark - shift
+
 
 @dataclass(frozen=True)
 class WatermarkStep:
@@ -38,9 +40,8 @@ class WatermarkSteps:
     numbered: frozenset[str] = frozenset()  # scans whose rows always carry their origin for that
     whole: frozenset[str] = frozenset()  # scans of which one task must read all splits of a partition
     together: tuple[tuple[str, ...], ...] = ()  # steps whose watermarks bound the inputs of one step
-    least: tuple[
-        tuple[str, tuple[str, ...]], ...
-    ] = ()  # unions, and the steps whose least watermark they have
+    # Unions and closed windows, and the steps whose least watermark they have, each shifted by a time.
+    least: tuple[tuple[str, Marks], ...] = ()
     heard_by: Mapping[str, frozenset[str]] = field(
         default_factory=dict
     )  # by step: all that may move its time
@@ -52,8 +53,8 @@ class WatermarkSteps:
         return tuple(s for s in self.steps if scan in s.scans)
 
     def knows(self, step: str) -> bool:
-        """Is this a watermark step, or a union with the least watermark of several?"""
-        return any(s.step == step for s in self.steps) or any(union == step for union, _ in self.least)
+        """Is this a watermark step, or one with the least watermark of several?"""
+        return any(s.step == step for s in self.steps) or any(name == step for name, _ in self.least)
 
     def within(self, part: Collection[str]) -> WatermarkSteps:
         """Only those that a part of the plan observes: the others stay as they were."""
@@ -62,7 +63,9 @@ class WatermarkSteps:
             self,
             steps=tuple(s for s in self.steps if s.step in known),
             together=tuple(group for group in self.together if known.issuperset(group)),
-            least=tuple((union, inputs) for union, inputs in self.least if known.issuperset(inputs)),
+            least=tuple(
+                (name, marks) for name, marks in self.least if known.issuperset(step for step, _ in marks)
+            ),
         )
 
 
@@ -121,19 +124,31 @@ def _traceable(plan: Plan) -> set[str]:
     return found
 
 
-def _least(plan: Plan) -> dict[str, tuple[str, ...]]:
-    """The unions whose watermark is the least of several, each with the steps that set these."""
-    found: dict[str, tuple[str, ...]] = {}
+def _least(plan: Plan) -> dict[str, Marks]:
+    """The steps whose watermark is the least of several, each with the steps that set these."""
+    found: dict[str, Marks] = {}
     for node in plan.topological():
-        if isinstance(node.operator, Union) and node.binding.shape.watermark == node.step:
-            marks = {plan.shape(step).watermark for step in node.inputs}
-            found[node.step] = tuple(
-                sorted({s for mark in marks if mark is not None for s in found.get(mark, (mark,))})
+        shape = node.binding.shape
+        if shape.watermark != node.step or isinstance(node.operator, SetsWatermark):
+            continue
+        if isinstance(node.operator, Union):
+            marks = [(plan.shape(step).watermark, 0) for step in node.inputs]
+        else:
+            marks = [mark for bound in shape.bounds if bound.column == shape.time for mark in bound.marks]
+        found[node.step] = tuple(
+            sorted(
+                {
+                    (step, shift + more)
+                    for mark, shift in marks
+                    if mark is not None
+                    for step, more in found.get(mark, ((mark, 0),))
+                }
             )
+        )
     return found
 
 
-def _together(plan: Plan, least: Mapping[str, tuple[str, ...]]) -> set[tuple[str, ...]]:
+def _together(plan: Plan, least: Mapping[str, Marks]) -> set[tuple[str, ...]]:
     """The watermarks of the inputs of every step with several inputs."""
     found = set()
     for node in plan.nodes.values():
@@ -146,7 +161,7 @@ def _together(plan: Plan, least: Mapping[str, tuple[str, ...]]) -> set[tuple[str
 def _heard_by(
     plan: Plan,
     setters: Mapping[str, SetsWatermark],
-    least: Mapping[str, tuple[str, ...]],
+    least: Mapping[str, Marks],
     together: Iterable[Collection[str]],
 ) -> dict[str, frozenset[str]]:
     """By step: the watermark steps that its time depends on.
@@ -182,8 +197,8 @@ def _around(plan: Plan, node: Node) -> set[str]:
     return {mark for step in node.inputs for mark in _marks(plan.nodes[step])} | _marks(node)
 
 
-def _set_by(marks: Iterable[str], least: Mapping[str, tuple[str, ...]]) -> set[str]:
-    return {step for mark in marks for step in least.get(mark, (mark,))}
+def _set_by(marks: Iterable[str], least: Mapping[str, Marks]) -> set[str]:
+    return {step for mark in marks for step, _ in least.get(mark, ((mark, 0),))}
 
 
 def _named(node: Node) -> set[str]:

@@ -93,7 +93,8 @@ def _rows(each: WatermarkStep, state: Mapping[str, Any]) -> list[dict[str, Any]]
 
 def _waiting(plan: Plan, step: str, listing: Listing) -> list[tuple[Bound, RunRef]]:
     """The runs of the tables whose buckets this watermark closes."""
-    steps = {step} | {union for union, inputs in watermark_steps(plan).least if step in inputs}
+    least = watermark_steps(plan).least
+    steps = {step} | {name for name, marks in least if step in {mark for mark, _ in marks}}
     tables = {
         table: bound
         for node in plan.nodes.values()

@@ -9,11 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from millpond import Process
 from millpond.clock import ManualClock
 from millpond.errors import InvalidError
 from millpond.sources.memory import MemorySource
 from millpond.watermarks import inherited
-from millpond.windows import tumbling
+from millpond.windows import sliding, tumbling
 from tests.unit.engine.test_watermark_partitions import SCHEMA, SECOND, bound, late, rows
 from tests.unit.engine.test_watermark_progress import closed, opened, windows
 
@@ -209,3 +210,96 @@ def test_windows_behind_in_order_with_slack_close(tmp_path: Path) -> None:
         assert closed(pond) == [2]
         pond.finish("s")
         assert closed(pond) == [2, 4]
+
+
+@pytest.mark.parametrize("how", ["map", "flat_map", "map_batches", "process"])
+def test_windows_keep_the_watermark_behind_functions_that_pass_the_time_on(tmp_path: Path, how: str) -> None:
+    source, calls = MemorySource(SCHEMA), []
+
+    def same(row: Any) -> dict[str, Any]:
+        calls.append(row.at)
+        return {"at": row.at, "w": row.v}
+
+    kinds = {"at": datetime.datetime, "w": int}
+    with opened(tmp_path) as pond:
+        stream = pond.stream("s", source, event_time="at", delay="5s")
+        made = {
+            "map": lambda: stream.map(same, kinds),
+            "flat_map": lambda: stream.flat_map(lambda row: [same(row)], kinds),
+            "map_batches": lambda: stream.map_batches(lambda rows: rows.rename_columns(["at", "w"]), kinds),
+            "process": lambda: stream.key_by("v").process(same, kinds),
+        }[how]()
+        late_ones = "0s" if how == "process" else "5s"  # a step with state has not seen late rows
+        windowed = made.key_by().window(tumbling("10s"), allowed_lateness=late_ones)
+        windowed.aggregate(n="count(*)").view("counts")
+        windowed.late().view("too_late")
+        made.key_by().window(tumbling("10s"), on_close=True).aggregate(n="count(*)").view("closed")
+        source.push(rows(3, 4))
+        pond.drain()
+        assert closed(pond) == []
+        source.push(rows(17))
+        pond.drain()
+        assert closed(pond) == [2]
+        source.push(rows(5))
+        pond.drain()
+        assert closed(pond, "counts") == ([1, 2] if how == "process" else [1, 3])
+        source.push(rows(30, 6))
+        pond.drain()
+        source.push(rows(7))
+        pond.drain()
+        assert pond.read("too_late").num_rows == (0 if how == "process" else 1)
+        assert len(calls) == (0 if how == "map_batches" else 4 if how == "process" else 7)
+
+
+def test_a_function_that_does_not_return_the_time_has_no_watermark(tmp_path: Path) -> None:
+    with opened(tmp_path) as pond:
+        stream = pond.stream("s", MemorySource(SCHEMA), event_time="at")
+        made = stream.map(lambda row: {"w": 1}, {"w": int})
+        with pytest.raises(InvalidError, match="no time column"):
+            made.key_by().window(tumbling("10s"))
+
+
+def test_a_bad_row_between_the_watermark_and_a_window_is_one_error_row(tmp_path: Path) -> None:
+    source = MemorySource(WITH_KIND)
+    with opened(tmp_path) as pond:
+        stream = pond.stream("s", source, event_time="at", delay="5s")
+        numbers = stream.with_columns(number="cast(kind as int)").filter("number > 0")
+        numbers.key_by().window(tumbling("10s")).aggregate(n="sum(number)").view("sums")
+        source.push([*kinds("5", 1), *kinds("five", 2)])
+        pond.drain()
+        assert pond.read("sums").column("n").to_pylist() == [5]
+        assert pond.errors().num_rows == 1
+        with pond.changing():
+            numbers.view("numbers")  # now somebody reads them
+        assert pond.read("numbers").column("number").to_pylist() == [5]
+
+
+class Reminds(Process):
+    def on_row(self, row: Any, ctx: Any) -> None:
+        ctx.set_timer("reminder", row.window_end + datetime.timedelta(seconds=20))
+
+    def on_timer(self, timer: Any, ctx: Any) -> Any:
+        yield {"at": ctx.watermark}
+
+
+@pytest.mark.parametrize("windows", [tumbling("10s"), sliding("10s", "1s")], ids=["tumbling", "slices"])
+def test_timers_behind_windows_of_a_union_wait_for_all_of_its_watermarks(
+    tmp_path: Path, windows: Any
+) -> None:
+    one, two = MemorySource(SCHEMA), MemorySource(SCHEMA)
+    with opened(tmp_path) as pond:
+        first = pond.stream("one", one, event_time="at", delay="0s")
+        both = first.union(pond.stream("two", two, event_time="at", delay="0s"))
+        counted = both.key_by("v").window(windows, on_close=True).aggregate(n="count(*)")
+        counted.key_by("v").process(Reminds, {"at": datetime.datetime}).view("reminders")
+        one.push(rows(1, 100))
+        two.push(rows(2))
+        pond.drain()
+        two.push(rows(21))
+        pond.drain()
+        assert pond.read("reminders").num_rows == 0
+        two.push(rows(60))
+        pond.drain()
+        assert pond.read("reminders").num_rows > 0
+        told = pond.explain()
+        assert "window_end bounded by one.watermark, two.watermark" in told

@@ -55,15 +55,14 @@ def settled(
 
 
 def with_least(marks: Mapping[str, Any], steps: WatermarkSteps) -> Marks:
-    """The watermarks, with those of unions: the least of their inputs."""
+    """The watermarks, with those of unions and closed windows: the least of several."""
     found = dict(marks)
-    for union, inputs in steps.least:
-        states = [found.get(step) for step in inputs]
-        bounds = [None if state is None else state["bound"] for state in states]
-        newest = most([None if state is None else state["max"] for state in states])
-        if None not in bounds:
-            before = found.get(union, {}).get("bound")
-            found[union] = {"max": newest, "bound": most([before, min(b for b in bounds if b is not None)])}
+    for name, of in steps.least:
+        bounds = [(bound(found, step), shift) for step, shift in of]
+        known = [at_us - shift for at_us, shift in bounds if at_us is not None]
+        newest = most([found.get(step, {}).get("max") for step, _ in of])
+        if known and len(known) == len(bounds):
+            found[name] = {"max": newest, "bound": most([bound(found, name), min(known)])}
     return found
 
 
