@@ -512,3 +512,67 @@ def test_joins_of_windows() -> None:
     other.push(mark(60))
     run.step(mark(60))
     assert [(r["n"], r["m"]) for r in run.pond.read("closed").to_pylist()] == [(1, 7)]
+
+
+# -- several panes of a window in one epoch --------------------------------------------------------
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize("mode", ["accumulating", "retracting", "discarding"])
+def test_two_panes_of_a_window_in_one_epoch(mode: Any, parallelism: int) -> None:
+    """The feed has both, the view the second; windows with one pane are not mixed up with them."""
+    run = Run(parallelism)
+    options: dict[str, Any] = {"trigger": EARLY_AND_LATE, "allowed_lateness": "100s", "mode": mode}
+    windowed = run.stream.key_by("k").window(tumbling("10s"), panes=True, **options)
+    windowed.aggregate(n="count(*)", total="sum(n)").view("v")
+    plain = run.stream.key_by("k").window(tumbling("10s"), **options)
+    plain.aggregate(n="count(*)", total="sum(n)").view("plain")
+    run.step([row("b", 1, 1), row("b", 2, 2)])  # a pane before that epoch
+    run.panes("v", *SHOWN)
+    many = [row(k, n, 3) for k in "acbd" for n in range(1, 3 if k in "ab" else 2)]
+    run.step([*many, row("e", 5, 13), row("e", 6, 14)], mark(10))
+    found = run.panes("v", *SHOWN)
+    contents = {"a": (2, 3), "b": (4, 6), "c": (1, 1), "d": (1, 1), "e": (2, 11)}
+    second = {"a": (0, None), "b": (0, None)}  # of discarding: nothing new
+    ends = [("a", 1), ("b", 2), ("c", 0), ("d", 0)]
+    on_time = [(k, *contents[k], pane, "on_time", 1) for k, pane in ends]
+    early = [("a", *contents["a"], 0, "early", 1), ("b", *contents["b"], 1, "early", 1)]
+    last = [("e", *contents["e"], 0, "early", 1)]
+    if mode == "accumulating":
+        assert found == sorted([*on_time, *early, *last])
+    elif mode == "retracting":
+        assert found == sorted([("b", 2, 3, 0, "early", -1), *on_time, *last])
+    else:
+        early[1] = ("b", 2, 3, 1, "early", 1)
+        told = [(k, *second.get(k, contents[k]), pane, "on_time", 1) for k, pane in ends]
+        by_text = lambda panes: sorted(panes, key=repr)  # noqa: E731
+        assert by_text(found) == by_text([*told, *early, *last])
+    if mode != "discarding":
+        shown = sorted((r["k"], r["n"], r["total"], r["pane"]) for r in run.pond.read("v").to_pylist())
+        assert shown == sorted([(k, *contents[k], pane) for k, pane in ends] + [("e", 2, 11, 0)])
+        same = sorted((r["k"], r["n"], r["total"]) for r in run.pond.read("plain").to_pylist())
+        assert same == sorted((k, *of) for k, of in contents.items())
+
+
+def test_two_panes_of_a_window_without_their_columns_are_delivered_twice() -> None:
+    run = Run()
+    windowed = run.stream.key_by("k").window(tumbling("10s"), trigger=EARLY_AND_LATE, mode="accumulating")
+    windowed.aggregate(n="count(*)").view("v")
+    run.step([row("a", 1, 1), row("a", 1, 2), row("b", 1, 3)], mark(10))
+    assert run.panes("v", "k", "n") in ([("a", 2, 1), ("a", 2, 1), ("b", 1, 1)], [("a", 2, 2), ("b", 1, 1)])
+    assert run.pond.read("v").num_rows == 2
+
+
+# -- in_order ----------------------------------------------------------------------------------------
+
+
+def test_a_row_at_the_watermark_is_held_until_it_has_passed() -> None:
+    run = Run()
+    run.stream.key_by("k").in_order(slack=10).stream.view("v")
+    run.step([row("a", 3, 3), row("a", 5, 5)])  # the watermark is at 5
+    assert run.pond.read("v").column("n").to_pylist() == [3]
+    run.step([row("a", 4, 5)])  # the same time, and before the other by its columns
+    assert run.pond.read("v").column("n").to_pylist() == [3]
+    run.step(mark(5.000001))
+    assert sorted(run.pond.read("v").column("n").to_pylist()) == [3, 4, 5]
+    assert run.pond.late("s.watermark.in_order").num_rows == 0
