@@ -1,6 +1,6 @@
 """Strategies for watermarks: how long a stream waits for rows that come late.
 
->>> from millpond.watermarks import bounded, custom, inherited, monotonous, percentile, slack
+>>> from millpond.watermarks import announced, bounded, custom, inherited, monotonous, percentile, slack
 >>> bounded("5s"), slack(rows=1000), percentile(0.99)
 (Bounded(delay_us=5000000), Slack(rows=1000), Percentile(share=0.99, window_us=3600000000))
 
@@ -20,12 +20,13 @@ from millpond.kernels.watermark_strategies import (
     Bounded,
     Custom,
     Inherited,
+    NewestOf,
     Percentile,
     Slack,
     Strategy,
 )
 
-__all__ = ["Strategy", "bounded", "custom", "inherited", "monotonous", "percentile", "slack"]
+__all__ = ["Strategy", "announced", "bounded", "custom", "inherited", "monotonous", "percentile", "slack"]
 
 
 def bounded(delay: Duration) -> Strategy:
@@ -93,6 +94,17 @@ def custom(function: Callable[[Any, Any], tuple[Any, Any]]) -> Strategy:
     if not callable(function):
         raise InvalidError("a custom watermark needs a function", detail=f"got {function!r}"[:200])
     return Custom(function)
+
+
+def announced(column: str) -> Strategy:
+    """Rows say in a column before which time no other row of their partition will come.
+
+    >>> announced("complete_until")
+    Custom(function=NewestOf(column='complete_until'))
+    """
+    if not isinstance(column, str):
+        raise InvalidError("a watermark is announced in a column", detail=f"got {column!r}"[:200])
+    return Custom(NewestOf(column))
 
 
 def inherited() -> Strategy:

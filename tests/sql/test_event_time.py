@@ -113,6 +113,8 @@ SLICED = {
     "slid_starts": "select window_start, max(ts) t, count(v) n from La group by window_start",
     "slid_pairs": """select x.n, y.n m, x.window_end from (select window_end, count(*) n from La group by 1) x
       join (select window_end, count(*) n from Lb group by 1) y on x.window_end = y.window_end""",
+    "slid_some": "select window_end e, k, sum(v) s from Lb where v > 2 and k <> 'x' group by window_end, k",
+    "growing_some": "select window_end e, count(*) n from Ca where v % 2 = 0 group by window_end",
     "growing_ends": "select window_end e, k, min(v) lo, max(ts) hi, sum(v) s from Ca group by window_end, k",
 }
 
@@ -120,7 +122,9 @@ SLICED = {
 def test_windows_that_share_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning, "SLICED_WINDOWS_MIN", 2)
     streams = Streams(tmp_path / "pond", 5, {}, SLICED, later=0.3)
-    assert streams.pond.explain().count("SlidingAggregate") >= 5
+    told = streams.pond.explain()
+    assert told.count("SlidingAggregate") >= 7
+    assert all(f"{name}.slices" in told for name in ("slid_some", "growing_some"))  # below WHERE
     run(streams, epochs=5)
 
 

@@ -101,3 +101,56 @@ def test_explain_says_which_watermark_bounds_a_step_and_what_it_releases(tmp_pat
         assert "watermark by partition of t: 7 rows may overtake, idle after 30 s" in text
         assert "bounded by t.watermark" in text
         assert "by window_end, behind t.watermark" in text
+
+
+def test_rows_announce_the_watermark_in_a_column(tmp_path: Path) -> None:
+    with millpond.open(tmp_path, engine="inline", durable=False, parallelism=2) as pond:
+        pond.sql("""
+            CREATE TABLE t (at timestamp, complete timestamp, WATERMARK FOR at AS complete) APPEND ONLY;
+            CREATE MATERIALIZED VIEW v AS SELECT window_end, count(*) n FROM TUMBLE(t, at, INTERVAL '10 seconds')
+                GROUP BY window_start, window_end EMIT ON WINDOW CLOSE;
+            INSERT INTO t VALUES ('2024-01-01 00:00:03', NULL), ('2024-01-01 00:00:50', NULL); FLUSH
+        """)
+        assert pond.sql("SELECT count(*) FROM v").fetchone() == (0,)
+        pond.sql("INSERT INTO t VALUES ('2024-01-01 00:00:05', '2024-01-01 00:00:10'); FLUSH")
+        assert pond.sql("SELECT n FROM v").fetchall() == [(2,)]
+        assert "announced in complete" in pond.explain()
+        pond.sql("INSERT INTO t VALUES ('2024-01-01 00:00:06', NULL); FLUSH")
+        assert pond.sql("SELECT count(*) FROM t_late").fetchone() == (1,)
+    with millpond.open(tmp_path, engine="inline", durable=False) as pond:
+        pond.sql("INSERT INTO t VALUES ('2024-01-01 00:00:52', '2024-01-01 00:01:00'); FLUSH")
+        assert sorted(pond.sql("SELECT n FROM v").fetchall()) == [(2,), (2,)]
+
+
+def test_heartbeats_from_another_table(tmp_path: Path) -> None:
+    with millpond.open(tmp_path, engine="inline", durable=False) as pond:
+        pond.sql("""
+            CREATE TABLE beats (at timestamp, WATERMARK FOR at AS at) APPEND ONLY;
+            CREATE TABLE t (at timestamp, WATERMARK FOR at AS at - INTERVAL '1 hour'
+                IDLE INTERVAL '1 day' HEARTBEATS FROM beats) APPEND ONLY;
+            CREATE MATERIALIZED VIEW v AS SELECT window_end, count(*) n FROM TUMBLE(t, at, INTERVAL '10 seconds')
+                GROUP BY window_start, window_end EMIT ON WINDOW CLOSE;
+            INSERT INTO t VALUES ('2024-01-01 00:00:03'); FLUSH;
+            INSERT INTO beats VALUES ('2024-01-01 00:00:10'); FLUSH
+        """)
+        pond.drain()
+        assert pond.sql("SELECT n FROM v").fetchall() == [(1,)]
+        assert "heartbeats of beats.watermark" in pond.explain()
+        with pytest.raises(InvalidError, match="needs a watermark"):
+            pond.sql(
+                "CREATE TABLE plain (at timestamp) APPEND ONLY;"
+                "CREATE TABLE u (at timestamp, WATERMARK FOR at AS at HEARTBEATS FROM plain) APPEND ONLY"
+            )
+        with pytest.raises(InvalidError, match="no table or source named 'nobody'"):
+            pond.sql(
+                "CREATE TABLE u (at timestamp, WATERMARK FOR at AS at HEARTBEATS FROM nobody) APPEND ONLY"
+            )
+
+
+def test_nothing_follows_emit_on_window_close(tmp_path: Path) -> None:
+    with millpond.open(tmp_path, engine="inline", durable=False) as pond:
+        pond.sql("CREATE TABLE t (at timestamp, WATERMARK FOR at AS at) APPEND ONLY")
+        with pytest.raises(InvalidError, match="nothing can follow EMIT ON WINDOW CLOSE"):
+            pond.sql("""CREATE MATERIALIZED VIEW v AS SELECT window_end, count(*) n
+                FROM TUMBLE(t, at, INTERVAL '10 seconds') GROUP BY window_start, window_end
+                EMIT ON WINDOW CLOSE ALLOWED LATENESS INTERVAL '1 minute'""")

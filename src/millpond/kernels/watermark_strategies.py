@@ -26,6 +26,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from millpond.errors import InvalidError
 from millpond.kernels.event_time import FIRST_US, LAST_US
@@ -135,6 +137,21 @@ class Custom:
                 "the state of a watermark function must be JSON", detail=str(error), step=step
             ) from error
         return {"own": None if bound is None else instant_us(bound), "state": after}
+
+
+@dataclass(frozen=True)
+class NewestOf:
+    """A function for `Custom`: rows say in a column up to which time their partition is complete."""
+
+    column: str
+
+    def __call__(self, rows: Any, state: Any) -> tuple[Any, Any]:
+        found = pc.max(rows.column(self.column))
+        return (
+            (None, None)
+            if not found.is_valid
+            else (found.cast(pa.timestamp("us", found.type.tz)).as_py(), None)
+        )
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from millpond.kernels.bounds import Bound
 from millpond.kernels.event_time import Ints, check_time, micros, without_time
 from millpond.kernels.expression_kernel import compile_predicate, keep
 from millpond.kernels.expressions import Expression
-from millpond.kernels.watermark_strategies import Bounded, Strategy
+from millpond.kernels.watermark_strategies import Bounded, Custom, NewestOf, Strategy
 from millpond.operators.operator import HERE, Binding, Change, Context, Inputs, Shape, StepResult
 from millpond.operators.traits import (
     AppliesByBatch,
@@ -75,6 +75,9 @@ class Watermark(CarriesOrigin, AppliesByBatch, NamesColumnsRead, MayNeedFullRows
                 detail=f"got {self.idle_us} us",
                 step=step,
             )
+        rule = self.rule
+        if isinstance(rule, Custom) and isinstance(rule.function, NewestOf):
+            check_time(shape.schema, rule.function.column, step)
         late = TableSpec(f"{step}/late", stored(shape.schema), key=(self.time,), rule="weights")
         bounds: tuple[Bound, ...] = ()
         if pa.types.is_timestamp(shape.schema.field(self.time).type):

@@ -10,7 +10,15 @@ import pyarrow as pa
 
 from millpond.kernels.bounds import Bound
 from millpond.kernels.user_code import name_of
-from millpond.kernels.watermark_strategies import Bounded, Custom, Inherited, Percentile, Slack, Strategy
+from millpond.kernels.watermark_strategies import (
+    Bounded,
+    Custom,
+    Inherited,
+    NewestOf,
+    Percentile,
+    Slack,
+    Strategy,
+)
 from millpond.kernels.window_assigners import Sliding
 from millpond.operators.assign_windows import AssignWindows
 from millpond.operators.flat_map import FlatMap
@@ -176,6 +184,8 @@ def _rule_text(rule: Strategy) -> str:
             return f"{rows} rows may overtake"
         case Percentile(share, _):
             return f"percentile {share:g} of the delays"
+        case Custom(NewestOf(column)):
+            return f"announced in {column}"
         case Custom(function):
             return _function_text(function)
         case Inherited():

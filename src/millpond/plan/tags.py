@@ -128,6 +128,7 @@ _STEPS = {
     "watermark": "operators.watermark:Watermark",
     "watermark.bounded": "kernels.watermark_strategies:Bounded",
     "watermark.custom": "kernels.watermark_strategies:Custom",
+    "watermark.announced": "kernels.watermark_strategies:NewestOf",
     "watermark.inherited": "kernels.watermark_strategies:Inherited",
     "watermark.percentile": "kernels.watermark_strategies:Percentile",
     "watermark.slack": "kernels.watermark_strategies:Slack",

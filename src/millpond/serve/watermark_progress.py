@@ -27,7 +27,7 @@ COLUMNS = pa.schema(
         ("processing_lag_ms", pa.float64()),  # how far it is behind the time of the epoch
         ("state", pa.string()),  # active, idle, held, ended
         ("late_rows", pa.int64()),  # that came from it
-        ("held_rows", pa.int64()),  # in state that its watermark has not passed, before compaction
+        ("held_rows", pa.int64()),  # in state that waits for it, of a source or partition: that it holds back
     ]
 )
 
@@ -49,7 +49,11 @@ def watermark_progress(plan: Plan, manifest: Manifest | None, listing: Listing |
                     "event_lag_ms": (newest - at) / 1000 if known and newest is not None else None,
                     "processing_lag_ms": (now_us - at) / 1000 if known else None,
                     "late_rows": late if row["source"] is None else row["late_rows"],
-                    "held_rows": sum(ref.rows for bound, ref in waiting if _holds(bound, ref, each.step, at)),
+                    "held_rows": sum(
+                        ref.rows
+                        for bound, ref in waiting
+                        if row["source"] is None or _holds(bound, ref, each.step, at)
+                    ),
                 }
             )
     return pa.Table.from_pylist(rows, schema=COLUMNS)

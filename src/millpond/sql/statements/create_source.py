@@ -27,6 +27,7 @@ from millpond.sql.result import Result
 from millpond.sql.statements import replicated_table
 from millpond.sql.statements.connector_options import check_connector, need, number
 from millpond.sql.statements.create_object import create
+from millpond.sql.statements.event_time import with_watermark
 from millpond.sql.statements.kafka_options import KAFKA_OPTIONS, format_clause, kafka_source
 from millpond.sql.text.column_definitions import PROCTIME, Definition, read_columns
 from millpond.sql.text.options import Options, read_options
@@ -69,8 +70,8 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
             columns = columns_of(source.schema) if found is None else found.columns
             if found is not None and len(found.stamped) == len(columns):  # others come from the source
                 columns = (*columns_of(source.schema), *columns)
-            if found is not None and found.watermark is not None:
-                step = builder.add(None, found.watermark, (scan,), f"{name}.watermark")
+            if found is not None:
+                step = with_watermark(session, builder, found, scan, name)
             return SqlObject(
                 "source",
                 name,

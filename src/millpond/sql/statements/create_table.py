@@ -25,6 +25,7 @@ from millpond.sql.binding.types import quoted
 from millpond.sql.result import Result
 from millpond.sql.statements import replicated_table
 from millpond.sql.statements.create_object import create
+from millpond.sql.statements.event_time import with_watermark
 from millpond.sql.text.column_definitions import Definition, read_columns
 from millpond.sql.text.options import no_options
 from millpond.sql.text.parse import Words
@@ -64,14 +65,16 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
             )
 
         def make(builder: Builder) -> SqlObject:
-            return _table(builder, name, found, append_only, words.fragment.sql)
+            return _table(session, builder, name, found, append_only, words.fragment.sql)
 
         return create(session, name, "table", exists=exists, replaces=replaces, make=make)
 
     return called
 
 
-def _table(builder: Builder, name: str, found: Definition, append_only: bool, said: str) -> SqlObject:
+def _table(
+    session: SqlSession, builder: Builder, name: str, found: Definition, append_only: bool, said: str
+) -> SqlObject:
     source = InboxTable(found.schema, append_only)
     scan = builder.add(None, Scan(source, source.schema, append_only), (), name)
     if append_only and found.key:
@@ -89,8 +92,7 @@ def _table(builder: Builder, name: str, found: Definition, append_only: bool, sa
     else:
         step = builder.add(None, Bag(SEQUENCE), (scan,), f"{name}.rows")
     Stream(builder, step).view(name)
-    if found.watermark is not None:
-        step = builder.add(None, found.watermark, (step,), f"{name}.watermark")
+    step = with_watermark(session, builder, found, step, name)
     return SqlObject(
         "table",
         name,

@@ -35,6 +35,7 @@ class Definition:
     columns: tuple[SqlColumn, ...]
     key: tuple[str, ...]
     watermark: Watermark | None = None
+    heartbeats: str | None = None  # the rows whose watermark moves this one
 
     @property
     def time(self) -> str | None:
@@ -96,7 +97,7 @@ def read_columns(inner: SqlFragment) -> Definition:
     if mark is None:
         return Definition(made, key)
     time = known[mark[0].lower()]
-    return Definition(made, key, read_watermark(made, time, mark[1]))
+    return Definition(made, key, *read_watermark(made, time, mark[1]))
 
 
 def _one_key(part: SqlFragment, old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:

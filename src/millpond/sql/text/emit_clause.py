@@ -55,6 +55,13 @@ def take_emission(body: SqlFragment) -> tuple[SqlFragment, Emission]:
     """
     if len(body) > 4 and body.has(len(body) - 4, *_CLOSE):
         return body.part(0, len(body) - 4), Emission(on_close=True)
+    for n in body.outside(1):
+        if body.has(n, *_CLOSE) and body.word(n + 4) in _NEXT:
+            body.fail(
+                "nothing can follow EMIT ON WINDOW CLOSE: it shows each window once",
+                n + 4,
+                "to refine windows with late rows, write EMIT ALLOWED LATENESS INTERVAL '1 hour'",
+            )
     places = [n for n in body.outside(1) if body.word(n) == "EMIT" and body.word(n + 1) in _NEXT]
     if not places:
         return body, BEFORE_THEY_CLOSE

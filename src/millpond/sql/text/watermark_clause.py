@@ -4,6 +4,8 @@ WATERMARK FOR at AS at - INTERVAL '5 seconds'
 WATERMARK FOR at AS percentile(0.99, INTERVAL '1 hour') IDLE INTERVAL '30 seconds'
 WATERMARK FOR at AS slack(1000) MAX DRIFT INTERVAL '1 minute'
 WATERMARK FOR at AS monotonous() PUNCTUATION (kind = 'heartbeat')
+WATERMARK FOR at AS complete_until
+WATERMARK FOR at AS at - INTERVAL '1 hour' HEARTBEATS FROM beats
 """
 
 from __future__ import annotations
@@ -22,12 +24,14 @@ from millpond.sql.binding.bind import as_user_error
 from millpond.sql.binding.types import quoted
 from millpond.sql.text.parse import SqlFragment, Words, ask, readable_text
 
-_OPTIONS = (("IDLE",), ("MAX", "DRIFT"), ("PUNCTUATION",))
+_OPTIONS = (("IDLE",), ("MAX", "DRIFT"), ("PUNCTUATION",), ("HEARTBEATS", "FROM"))
 _STRATEGIES = ("PERCENTILE", "SLACK", "MONOTONOUS")
 
 
-def read_watermark(columns: Sequence[SqlColumn], time: str, fragment: SqlFragment) -> Watermark:
-    """The watermark of a column, from what follows AS."""
+def read_watermark(
+    columns: Sequence[SqlColumn], time: str, fragment: SqlFragment
+) -> tuple[Watermark, str | None]:
+    """The watermark of a column, from what follows AS, and the name of the rows that are its heartbeats."""
     kind = next(c.type for c in columns if c.name == time)
     if not kind.startswith("TIMESTAMP"):
         fragment.fail(
@@ -35,7 +39,8 @@ def read_watermark(columns: Sequence[SqlColumn], time: str, fragment: SqlFragmen
         )
     places = [place for words in _OPTIONS if (place := fragment.find(*words, start=1)) is not None]
     ends = sorted([*places, len(fragment)])
-    found = _strategy(kind, time, fragment.part(0, ends[0]))
+    heartbeats: str | None = None
+    found = _strategy(kind, time, columns, fragment.part(0, ends[0]))
     delay_us = found.delay_us if isinstance(found, Bounded) else 0
     made = Watermark(time, delay_us, None if isinstance(found, Bounded) else found)
     for start, end in itertools.pairwise(ends):
@@ -49,16 +54,27 @@ def read_watermark(columns: Sequence[SqlColumn], time: str, fragment: SqlFragmen
             words.end()
             sql = readable_text(f"select {inner.sql}", inner.dialect)[7:]
             made = replace(made, punctuation=sql)
-    return made
+        elif words.take("HEARTBEATS", "FROM"):
+            heartbeats = words.only_name()
+    return made, heartbeats
 
 
-def _strategy(kind: str, time: str, fragment: SqlFragment) -> Strategy:
+def _strategy(kind: str, time: str, columns: Sequence[SqlColumn], fragment: SqlFragment) -> Strategy:
     name = fragment.word(0)
+    said = next((c for c in columns if len(fragment) == 1 and c.name.upper() == name), None)
+    if said is not None and said.name != time:
+        if not said.type.startswith("TIMESTAMP"):
+            fragment.fail(f"the time of a watermark must be a timestamp, column {said.name!r} is {said.type}")
+        return watermarks.announced(said.name)
     if name not in _STRATEGIES or fragment.word(1) != "(":
         return Bounded(_delay_us(kind, time, fragment))
     inner, after = fragment.bracket(1)
     if after != len(fragment):
-        fragment.fail("nothing more should stand here", after, "IDLE, MAX DRIFT and PUNCTUATION may follow")
+        fragment.fail(
+            "nothing more should stand here",
+            after,
+            "IDLE, MAX DRIFT, PUNCTUATION and HEARTBEATS FROM may follow",
+        )
     given = [part for part in inner.split() if part.tokens]
     if name == "MONOTONOUS":
         if given:

@@ -9,9 +9,11 @@ from millpond.kernels.window_assigners import Cumulating, Sliding
 from millpond.operators.aggregate import Agg
 from millpond.operators.assign_slices import SLICE, AssignSlices
 from millpond.operators.assign_windows import AssignWindows
+from millpond.operators.filter import Filter
 from millpond.operators.operator import Operator
 from millpond.operators.sliding_aggregate import SlidingAggregate
 from millpond.operators.window import END, START, Hop
+from millpond.plan.nodes import Node
 from millpond.sql.binding.types import Json, quoted
 from millpond.sql.lowering.expressions import StepColumn, references, type_of
 from millpond.sql.lowering.lowering import Lowering, bare
@@ -33,7 +35,7 @@ def lower(
 
     `read` are the columns that the arguments of the aggregates read.
     """
-    node = low.builder.plan.nodes[source.step]
+    node, conditions = _below_conditions(low, source.step)
     sliced = _sliced(node.operator)
     if not low.emit_on_close or sliced is None or not worth_slices(sliced.windows):
         return None
@@ -53,6 +55,8 @@ def lower(
     if closes is None:
         return None
     step = low.add(sliced, node.inputs, "slices")
+    for condition in conditions:
+        step = low.add(condition, (step,), "where")
     wanted = [(name, bare(groups[name], source), type_of(groups[name])) for name in own]
     wanted += [(SLICE, quoted(SLICE), "BIGINT"), *arguments]
     rows = low.compute(Relation(step, source.columns), wanted, "arguments")
@@ -69,6 +73,16 @@ def lower(
     )
     made = [StepColumn(name, type_of(group)) for name, group in groups.items()]
     return Relation(low.add(operator, (rows.step,), "group"), tuple(made))
+
+
+def _below_conditions(low: Lowering, step: str) -> tuple[Node, list[Filter]]:
+    """The step below conditions that do not read the window, and these: they hold for slices as well."""
+    node = low.builder.plan.nodes[step]
+    found: list[Filter] = []
+    while isinstance(node.operator, Filter) and not {START, END} & {*node.binding.extra.needs}:
+        found.append(node.operator)
+        node = low.builder.plan.nodes[node.inputs[0]]
+    return node, found[::-1]
 
 
 def _sliced(operator: Operator) -> AssignSlices | None:
