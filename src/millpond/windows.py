@@ -88,8 +88,8 @@ def custom(
     >>> custom(lambda row: [(row.begins, row.begins + shift)]).merges
     False
     """
-    for function in (assign, merge):
-        if function is not None and not callable(function):
+    for function in (assign, *(() if merge is None else (merge,))):
+        if not callable(function):
             raise InvalidError(
                 f"{function!r} is no function"[:200], hint="custom(lambda row: [(start, end)])"
             )

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import millpond
+from millpond import windows
 from millpond.errors import DataError, InvalidError, UnavailableError
 from millpond.sources import kafka_client, kafka_reader
 from millpond.sources.kafka import KafkaSource
@@ -359,3 +360,32 @@ def test_a_partition_that_is_too_far_ahead_is_not_read(make_topic: Any, tmp_path
     assert drained() == [10, 20, 100], "80 s"
     send(1, 41)
     assert drained() == [10, 20, 41, 100, 101, 102]
+
+
+def test_a_topic_of_heartbeats_moves_the_watermark_of_another(make_topic: Any, tmp_path: Path) -> None:
+    """All orders of a backlog are read before a heartbeat counts, and over a restart it still does (law 8)."""
+    orders, beats = make_topic(2), make_topic(1)
+    schema = pa.schema([("at", pa.timestamp("s"))])
+    start = datetime.datetime(2024, 1, 1)
+
+    def send(topic: Topic, partition: int, *seconds: int) -> None:
+        times = [(start + datetime.timedelta(seconds=s)).isoformat() for s in seconds]
+        topic.send([{"at": at} for at in times], partition)
+
+    def closed() -> list[int]:
+        with millpond.open(tmp_path / "pond", engine="inline", parallelism=2, epoch_rows_max=10) as pond:
+            said = pond.stream("beats", source(beats, schema), event_time="at")
+            found = pond.stream("in", source(orders, schema), event_time="at", delay="1h", heartbeats=said)
+            found.key_by().window(windows.tumbling("1m"), on_close=True).aggregate(n="count(*)").view("v")
+            pond.drain()
+            assert pond.late("in.watermark").num_rows == 0
+            return sorted(pond.read("v").column("n").to_pylist())
+
+    send(orders, 0, *range(0, 60, 2))
+    send(orders, 1, *range(1, 60, 2))
+    send(beats, 0, 60)
+    assert closed() == [60]
+    send(orders, 0, 61)
+    assert closed() == [60]
+    send(beats, 0, 120)
+    assert closed() == [1, 60]

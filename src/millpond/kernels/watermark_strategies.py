@@ -147,11 +147,8 @@ class NewestOf:
 
     def __call__(self, rows: Any, state: Any) -> tuple[Any, Any]:
         found = pc.max(rows.column(self.column))
-        return (
-            (None, None)
-            if not found.is_valid
-            else (found.cast(pa.timestamp("us", found.type.tz)).as_py(), None)
-        )
+        kind = pa.timestamp("us", getattr(found.type, "tz", None))
+        return (found.cast(kind).as_py() if found.is_valid else None), None
 
 
 @dataclass(frozen=True)

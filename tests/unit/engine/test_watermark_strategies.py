@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from millpond.errors import InvalidError, MillpondError
 from millpond.kernels.watermark_strategies import delays, quantile_us, summed
 from millpond.plan import codec
 from millpond.sources.memory import MemorySource
-from millpond.watermarks import bounded, custom, monotonous, percentile, slack
+from millpond.watermarks import announced, bounded, custom, inherited, monotonous, percentile, slack
 from tests.sampling import first
 from tests.unit.engine.test_watermark_partitions import SCHEMA, SECOND, bound, late, opened, rows
 
@@ -182,7 +183,7 @@ def test_a_step_that_learns_can_be_asked_for_a_share(tmp_path: Path) -> None:
         assert watermarks.bound_at(marks, "x", 1.0) is None
 
 
-@pytest.mark.parametrize("strategy", [bounded("3s"), slack(5), percentile(0.9)])
+@pytest.mark.parametrize("strategy", [bounded("3s"), slack(5), percentile(0.9), inherited()])
 def test_strategies_are_stored_and_come_back(strategy: Any) -> None:
     assert codec.loads(codec.dumps(strategy)) == strategy
 
@@ -193,3 +194,57 @@ def test_strategies_are_stored_and_come_back(strategy: Any) -> None:
 def test_wrong_strategies_are_refused(make: Any) -> None:
     with pytest.raises(InvalidError):
         make()
+
+
+@pytest.mark.parametrize("strategy", ["custom", "percentile", "slack"])
+def test_what_a_strategy_remembers_survives_a_restart_a_rollback_and_a_fork(
+    tmp_path: Path, strategy: str
+) -> None:
+    def third(batch: Any, seen: int | None) -> tuple[int | None, int]:
+        after = (seen or 0) + batch.num_rows
+        newest = max(batch["at"].cast("int64").to_pylist())
+        return (newest if after >= 3 else None), after
+
+    delay = {"custom": custom(third), "percentile": percentile(1.0), "slack": slack(2)}[strategy]
+    source = MemorySource(SCHEMA)
+
+    def define(path: Path) -> Any:
+        pond = opened(path)
+        pond.stream("s", source, event_time="at", delay=delay).view("v")
+        return pond
+
+    with define(tmp_path / "one") as pond:
+        for second in (10, 12):
+            source.push(rows(second, second - 1))
+            pond.drain()
+        before, epoch = pond.head().watermarks, pond.head().epoch
+    with define(tmp_path / "one") as pond:
+        source.push(rows(20))
+        pond.drain()
+        after = pond.head().watermarks
+        pond.fork(tmp_path / "two", epoch=epoch)
+        pond.rollback(epoch)
+        assert pond.head().watermarks == before
+        pond.drain()
+        assert pond.head().watermarks == after
+    with define(tmp_path / "two") as pond:
+        assert pond.head().watermarks == before
+        pond.drain()
+        assert pond.head().watermarks == after
+    assert after["s.watermark"]["bound"] is not None
+
+
+def test_rows_announce_how_far_their_partition_has_come(tmp_path: Path) -> None:
+    schema = pa.schema([*SCHEMA, ("complete", pa.timestamp("us"))])
+    source = MemorySource(schema)
+    with opened(tmp_path, parallelism=2) as pond:
+        pond.stream("s", source, event_time="at", delay=announced("complete")).view("v")
+        source.push([{"at": 9, "v": 1, "complete": None}], partition="a")
+        pond.drain()
+        assert bound(pond) is None
+        source.push([{"at": 50 * SECOND, "v": 1, "complete": 40 * SECOND}], partition="a")
+        source.push([{"at": 51 * SECOND, "v": 1, "complete": 30 * SECOND}], partition="b")
+        source.push([{"at": 52 * SECOND, "v": 1, "complete": 20 * SECOND}], partition="b")
+        pond.drain()
+        assert bound(pond) == 30
+        assert codec.loads(codec.dumps(announced("complete"))) == announced("complete")

@@ -241,6 +241,7 @@ def test_times_at_the_ends_of_the_calendar_are_error_rows() -> None:
         (lambda s: tumbling(-1), "must be positive"),
         (lambda s: calendar("decade"), "no calendar unit"),  # type: ignore[arg-type]
         (lambda s: calendar("day", "Europe/Berln"), "no time zone"),
+        (lambda s: custom(None), "is no function"),  # type: ignore[arg-type]
         (lambda s: after_count(0), "number of rows"),
         (lambda s: s.key_by("k").window(everything(), trigger=never(), time="at"), "never fires"),
         (
