@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import pyarrow as pa
+
 from millpond.errors import InvalidError
 from millpond.plan.codec import Unloaded
 from millpond.plan.nodes import Plan, SinkNode
@@ -41,8 +43,17 @@ def checked_sink(plan: Plan, name: str, view: str, sink: Any, asked: SinkSetting
         )
     key, append_only = view_facts(plan, view)
     found = settled(name, sink, asked, key=key, append_only=append_only)
+    if callable(getattr(sink, "check_view", None)):
+        sink.check_view(_shown_schema(plan, view), found)
     keeps_open = asked == DEFAULT and callable(getattr(sink, "deliver", None))
     return SinkNode(name, view, sink, asked if keeps_open else found)
+
+
+def _shown_schema(plan: Plan, name: str) -> pa.Schema:
+    """The columns that a view shows."""
+    view = plan.views[name]
+    schema = plan.shape(view.step).schema
+    return view.shown(schema.empty_table().select(view.held(schema.names))).schema.remove_metadata()
 
 
 def view_facts(plan: Plan, name: str) -> tuple[tuple[str, ...] | None, bool]:

@@ -95,6 +95,7 @@ def settled(
         raise InvalidError(
             f"sink {name!r} has no mode {mode!r}",
             detail=f"modes of {type(sink).__name__} are {', '.join(modes)}",
+            hint=getattr(sink, "mode_hints", {}).get(mode),
         )
     if settings.mode == "append" and not append_only:
         raise InvalidError(

@@ -21,6 +21,13 @@ from millpond.sinks.row_changes import Upserts, appended, changelog, upserts
 PART_ROWS = 250_000  # of a part of the full form, at most
 
 
+def written_schema(schema: pa.Schema, mode: SinkMode) -> pa.Schema:
+    """The columns that a sink writes for a view with these columns."""
+    names = {"changes": [(deltas.WEIGHT, pa.int64())], "upsert": [(OPERATION, pa.string())]}
+    names["changelog"] = [(OPERATION, pa.string()), (EPOCH, pa.int64()), (NUMBER, pa.int64())]
+    return pa.schema([*schema, *(pa.field(n, kind) for n, kind in names.get(mode, []))])
+
+
 @dataclass(frozen=True)
 class SinkBinding:
     """A sink and the view whose changes it receives."""
@@ -36,9 +43,7 @@ class SinkBinding:
     @property
     def written_schema(self) -> pa.Schema:
         """The columns of `Delivery.rows`."""
-        names = {"changes": [(deltas.WEIGHT, pa.int64())], "upsert": [(OPERATION, pa.string())]}
-        names["changelog"] = [(OPERATION, pa.string()), (EPOCH, pa.int64()), (NUMBER, pa.int64())]
-        return pa.schema([*self.schema, *(pa.field(n, kind) for n, kind in names.get(self.mode, []))])
+        return written_schema(self.schema, self.mode)
 
 
 @dataclass(frozen=True)

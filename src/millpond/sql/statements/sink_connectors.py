@@ -12,7 +12,9 @@ from typing import Any
 from millpond.errors import InvalidError
 from millpond.flow.durations import microseconds
 from millpond.plan.sink_settings import Guarantee, SinkMode, SinkSettings, guarantee_of, modes_of
+from millpond.sinks.delta import DeltaSink
 from millpond.sinks.files import FilesSink
+from millpond.sinks.iceberg import IcebergSink
 from millpond.sinks.postgres import PostgresSink
 from millpond.sinks.secrets import check_references
 
@@ -85,12 +87,33 @@ def _files(options: dict[str, str]) -> FilesSink:
     return FilesSink(options["path"], kind, listed(options.get("partition.by", "")), tuple(store.items()))
 
 
+def _delta(options: dict[str, str]) -> DeltaSink:
+    return DeltaSink(options["path"], listed(options.get("partition.by", "")), prefixed(options, "store."))
+
+
+def _iceberg(options: dict[str, str]) -> IcebergSink:
+    return IcebergSink(
+        options["table"], prefixed(options, "catalog."), listed(options.get("partition.by", ""))
+    )
+
+
+def prefixed(options: dict[str, str], prefix: str) -> tuple[tuple[str, str], ...]:
+    """The options whose names begin with a prefix, without it.
+
+    >>> prefixed({"path": "x", "store.region": "eu"}, "store.")
+    (('region', 'eu'),)
+    """
+    return tuple((n.removeprefix(prefix), v) for n, v in options.items() if n.startswith(prefix))
+
+
 def _postgres(options: dict[str, str]) -> PostgresSink:
     return PostgresSink(options["connection"], options["table"], options.get("schema", "public"))
 
 
 SINK_CONNECTORS = {
+    "delta": SinkConnector(("path", "partition.by", "store.…"), ("path",), _delta, DeltaSink),
     "files": SinkConnector(("path", "format", "partition.by", "store.…"), ("path",), _files, FilesSink),
+    "iceberg": SinkConnector(("table", "partition.by", "catalog.…"), ("table",), _iceberg, IcebergSink),
     "postgres": SinkConnector(
         ("connection", "table", "schema"), ("connection", "table"), _postgres, PostgresSink
     ),
