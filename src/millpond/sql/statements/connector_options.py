@@ -39,3 +39,12 @@ def number(options: dict[str, str], name: str) -> int | None:
     if not value.isdecimal():
         raise InvalidError(f"option {name!r} is a number", detail=f"got {value!r}")
     return int(value)
+
+
+def prefixed(options: dict[str, str], prefix: str) -> tuple[tuple[str, str], ...]:
+    """The options whose names begin with a prefix, without it.
+
+    >>> prefixed({"path": "x", "store.region": "eu"}, "store.")
+    (('region', 'eu'),)
+    """
+    return tuple((n.removeprefix(prefix), v) for n, v in options.items() if n.startswith(prefix))

@@ -2,6 +2,7 @@
 
 `connector = 'files'`: path, format ('parquet', 'json', 'csv', 'text', 'avro', 'orc'), pattern; for CSV
 delimiter, header, quote and null.
+`connector = 'delta'`: path, changes; `connector = 'iceberg'`: table; tables of lakes.
 `connector = 'kafka'`: messages of a topic (`kafka_options`).
 `connector = 'postgres-cdc'`: tables of a PostgreSQL server and their changes (`replicated_table`).
 `connector = 'nexmark'`: type ('bid', 'auction', 'person'), events, rate.
@@ -17,7 +18,9 @@ from millpond.errors import InvalidError
 from millpond.flow.builder import Builder
 from millpond.operators.scan import Scan
 from millpond.plan.objects import SqlObject
+from millpond.sources.delta import DeltaSource
 from millpond.sources.files import FileSource
+from millpond.sources.iceberg import IcebergSource
 from millpond.sources.nexmark import NexmarkSource
 from millpond.sources.nexmark_events import NexmarkConfig
 from millpond.sources.text_format import CsvOptions
@@ -25,7 +28,7 @@ from millpond.sources.unavailable import named
 from millpond.sql.binding.catalog import columns_of
 from millpond.sql.result import Result
 from millpond.sql.statements import replicated_table
-from millpond.sql.statements.connector_options import check_connector, need, number
+from millpond.sql.statements.connector_options import check_connector, need, number, prefixed
 from millpond.sql.statements.create_object import create
 from millpond.sql.statements.event_time import with_watermark
 from millpond.sql.statements.kafka_options import KAFKA_OPTIONS, format_clause, kafka_source
@@ -78,7 +81,7 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
                 columns,
                 step=step,
                 scan=scan,
-                append_only=True,
+                append_only=source.append_only,
                 options=dict(options),
                 said=words.fragment.sql,
             )
@@ -143,9 +146,31 @@ def _nexmark(options: dict[str, str], found: Definition | None) -> NexmarkSource
     return made
 
 
-_CONNECTORS = {"files": _files, "kafka": kafka_source, "nexmark": _nexmark}
+def _delta(options: dict[str, str], found: Definition | None) -> DeltaSource:
+    changes = options.get("changes")
+    if changes not in (None, "true", "false"):
+        raise InvalidError("option 'changes' is true or false", detail=f"got {changes!r}")
+    schema = None if found is None else found.schema
+    follows = None if changes is None else changes == "true"
+    return DeltaSource(need(options, "path"), follows, schema, prefixed(options, "store."))
+
+
+def _iceberg(options: dict[str, str], found: Definition | None) -> IcebergSource:
+    schema = None if found is None else found.schema
+    return IcebergSource(need(options, "table"), prefixed(options, "catalog."), schema)
+
+
+_CONNECTORS: dict[str, Callable[[dict[str, str], Definition | None], Any]] = {
+    "delta": _delta,
+    "files": _files,
+    "iceberg": _iceberg,
+    "kafka": kafka_source,
+    "nexmark": _nexmark,
+}
 SOURCE_OPTIONS: dict[str, tuple[str, ...]] = {
+    "delta": ("path", "changes", "store.…"),
     "files": ("path", "format", "pattern", "delimiter", "header", "quote", "null"),
+    "iceberg": ("table", "catalog.…"),
     "kafka": KAFKA_OPTIONS,
     "nexmark": ("type", "table.type", "events", "rate", "seed"),
     "postgres-cdc": replicated_table.POSTGRES_OPTIONS,

@@ -17,6 +17,7 @@ from millpond.sinks.files import FilesSink
 from millpond.sinks.iceberg import IcebergSink
 from millpond.sinks.postgres import PostgresSink
 from millpond.sinks.secrets import check_references
+from millpond.sql.statements.connector_options import prefixed
 
 SETTINGS = ("mode", "guarantee", "key", "every", "snapshot", "behind.max", "when.behind")
 
@@ -95,15 +96,6 @@ def _iceberg(options: dict[str, str]) -> IcebergSink:
     return IcebergSink(
         options["table"], prefixed(options, "catalog."), listed(options.get("partition.by", ""))
     )
-
-
-def prefixed(options: dict[str, str], prefix: str) -> tuple[tuple[str, str], ...]:
-    """The options whose names begin with a prefix, without it.
-
-    >>> prefixed({"path": "x", "store.region": "eu"}, "store.")
-    (('region', 'eu'),)
-    """
-    return tuple((n.removeprefix(prefix), v) for n, v in options.items() if n.startswith(prefix))
 
 
 def _postgres(options: dict[str, str]) -> PostgresSink:
