@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -54,22 +55,26 @@ def columns_of(table: Path) -> dict[str, Any]:
 def read_delta(table: Path) -> list[Row]:
     types, found = columns_of(table), []
     for path, action in sorted(live_files(table).items()):
-        file = table / unquote(path)
-        rows = _by_duckdb(file) if _is_simple(file) else pq.ParquetFile(file).read().to_pylist()
+        rows = file_rows(table / unquote(path))
         assert json.loads(action["stats"])["numRecords"] == len(rows)
         values = {n: _value(types[n], v) for n, v in action["partitionValues"].items()}
         found += [dict.fromkeys(types) | row | values for row in rows]
     return found
 
 
-def _is_simple(file: Path) -> bool:
-    return all(not pa.types.is_nested(t) for t in pq.read_schema(file).types)
-
-
-def _by_duckdb(file: Path) -> list[Row]:
+@functools.lru_cache(maxsize=10_000)
+def file_rows(file: Path) -> list[Row]:
+    """The rows of a Parquet file, which never changes: by DuckDB, nested ones by Arrow."""
+    if any(pa.types.is_nested(t) for t in pq.read_schema(file).types):
+        nested: list[Row] = pq.ParquetFile(file).read().to_pylist()
+        return nested
     with duckdb.connect() as con:
-        con.execute("SET TimeZone = 'UTC'")
-        rows: list[Row] = con.sql(f"SELECT * FROM read_parquet('{file}')").to_arrow_table().to_pylist()
+        con.execute("SET TimeZone = 'UTC'; SET threads = 1")
+        rows: list[Row] = (
+            con.sql(f"SELECT * FROM read_parquet('{file}', hive_partitioning = false)")
+            .to_arrow_table()
+            .to_pylist()
+        )
         return rows
 
 

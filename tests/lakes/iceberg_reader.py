@@ -9,10 +9,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import fastavro
-import pyarrow as pa
-import pyarrow.parquet as pq
+
+from tests.lakes.delta_reader import file_rows
 
 Row = dict[str, Any]
 DELETED = 2
@@ -55,9 +54,7 @@ def read_iceberg(catalog: Path, table: str) -> list[Row]:
     names = [f["name"] for f in schema["fields"]]
     found = []
     for file in data_files(metadata):
-        path = _path(file["file_path"])
-        nested = any(pa.types.is_nested(t) for t in pq.read_schema(path).types)
-        rows = pq.ParquetFile(path).read().to_pylist() if nested else _by_duckdb(path)
+        rows = file_rows(_path(file["file_path"]))
         assert len(rows) == file["record_count"]
         found += [dict.fromkeys(names) | row for row in rows]
     return found
@@ -70,10 +67,3 @@ def _avro(location: str) -> Iterator[Row]:
 
 def _path(location: str) -> Path:
     return Path(location.removeprefix("file://"))
-
-
-def _by_duckdb(path: Path) -> list[Row]:
-    with duckdb.connect() as con:
-        con.execute("SET TimeZone = 'UTC'")
-        rows: list[Row] = con.sql(f"SELECT * FROM read_parquet('{path}')").to_arrow_table().to_pylist()
-        return rows

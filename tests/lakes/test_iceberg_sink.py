@@ -24,16 +24,13 @@ pytest.importorskip("pyiceberg")
 
 
 @pytest.mark.parametrize("check", CHECKS)
-def test_conforms(check: str, tmp_path: Path) -> None:
+def test_conforms(check: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millpond.testing.sinks.CRASHES_MAX", 6)
     run_check(check, IcebergTarget(tmp_path))
 
 
-@pytest.mark.parametrize("check", ["adds up", "crashes", "rollback"])
-@pytest.mark.parametrize("column", ["n", "s"])
-def test_a_partitioned_table_conforms(
-    check: str, column: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("millpond.testing.sinks.CRASHES_MAX", 4)
+@pytest.mark.parametrize("check, column", [("adds up", "s"), ("rollback", "n")])
+def test_a_partitioned_table_conforms(check: str, column: str, tmp_path: Path) -> None:
     run_check(check, IcebergTarget(tmp_path, (column,)))
 
 
@@ -134,8 +131,7 @@ def test_a_changelog_by_sql(tmp_path: Path) -> None:
             ("ann", 5, "update_after"),
             ("bob", 1, "insert"),
         ]
-        (sink,) = pond.sql("SHOW SINKS").to_pylist()
-        assert "sqlite" not in str(sink)
+        assert "sqlite" not in str(pond.sql("SHOW SINKS").fetchall())
 
 
 def test_added_columns_are_added_to_the_table(tmp_path: Path) -> None:
@@ -163,14 +159,16 @@ def test_added_columns_are_added_to_the_table(tmp_path: Path) -> None:
 
 def test_epochs_are_gathered_into_one_snapshot(tmp_path: Path) -> None:
     target = IcebergTarget(tmp_path)
-    with opened(tmp_path) as pond:
+    with opened(tmp_path, poll_ms=2) as pond:
         table = pond.table("orders", {"who": str, "n": int})
         totals = table.key_by("who").aggregate(n="sum(n)").view("totals")
         totals.sink("lake", target.sink(), mode="changelog", every="1h")
         pond.drain()
+        pond.start()
         for n in range(5):
             pond.insert("orders", {"who": "ann", "n": n})
-            pond.step()
+            pond.flush()
+        pond.stop()
         pond.drain()
     metadata = metadata_of(tmp_path / "warehouse" / "catalog.db", "shop.rows")
     assert metadata is not None and len(metadata["snapshots"]) <= 2
@@ -224,7 +222,7 @@ def test_without_pyiceberg_the_error_says_what_to_install(
     with opened(tmp_path) as pond, pytest.raises(InvalidError) as caught:
         pond.table("d", {"k": int}).view("v").sink("x", IcebergTarget(tmp_path).sink())
     assert str(caught.value) == (
-        "Apache Iceberg needs pyiceberg\nhint: install it: pip install 'millpond[iceberg]'"
+        "Apache Iceberg needs pyiceberg\n  hint: install it: pip install 'millpond[iceberg]'"
     )
 
 
@@ -245,7 +243,7 @@ def _read(folder: Path) -> tuple[list[dict[str, Any]], None]:
 
 
 def test_kills_between_steps(tmp_path: Path) -> None:
-    kill_and_compare(tmp_path, SETUP, _read, kills=3, workers=2, seed=1)
+    kill_and_compare(tmp_path, SETUP, _read, kills=2, workers=2, seed=1)
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from millpond.state.store.store import Store
 
-_TEXT_MAX = 32  # characters of a text in the statistics
+_TEXT_MAX = 64  # characters of a text in the statistics
 
 
 def partitions(rows: pa.Table, names: Sequence[str]) -> Iterator[tuple[Mapping[str, str | None], pa.Table]]:
@@ -75,35 +75,47 @@ def add_action(file: Mapping[str, Any]) -> Any:
 def statistics(rows: pa.Table) -> str:
     """What the log says about the rows of a file, so that readers can skip it.
 
+    Bounds are given for all columns or for none: the dataset of deltalake 1.6 takes a bound that is missing
+    beside others for NULL, and then skips the file.
+
     >>> statistics(pa.table({"n": [3, 1, None]}))
     '{"numRecords": 3, "minValues": {"n": 1}, "maxValues": {"n": 3}, "nullCount": {"n": 1}}'
+    >>> statistics(pa.table({"n": [3, 1], "x": [0.5, float("nan")]}))
+    '{"numRecords": 2}'
     """
     least: dict[str, Any] = {}
     most: dict[str, Any] = {}
     nulls: dict[str, int] = {}
     for field in rows.schema:
-        if pa.types.is_nested(field.type):
-            continue
         column = rows.column(field.name)
-        nulls[field.name] = column.null_count
-        if not _has_bounds(field.type) or column.null_count == len(column):
+        if not _has_bounds(field.type):
             continue
-        found = pc.min_max(column)
-        low, high = (_logged(found[end].as_py()) for end in ("min", "max"))
-        if low is not None and high is not None:
-            least[field.name], most[field.name] = low, high
-    return json.dumps(
-        {"numRecords": rows.num_rows, "minValues": least, "maxValues": most, "nullCount": nulls}
-    )
+        nulls[field.name] = column.null_count
+        if column.null_count == len(column):
+            continue
+        low, high = _bounds(column)
+        if low is None or high is None:
+            return json.dumps({"numRecords": rows.num_rows})
+        least[field.name], most[field.name] = low, high
+    found = {"numRecords": rows.num_rows, "minValues": least, "maxValues": most, "nullCount": nulls}
+    return json.dumps(found)
 
 
 def _has_bounds(kind: pa.DataType) -> bool:
     t = pa.types
-    return bool(t.is_integer(kind) or t.is_string(kind) or t.is_date(kind) or t.is_timestamp(kind))
+    number = t.is_integer(kind) or t.is_floating(kind) or t.is_boolean(kind)
+    return bool(number or t.is_string(kind) or t.is_date(kind) or t.is_timestamp(kind))
+
+
+def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any]:
+    """The least and the greatest value as the log has them; None if it has no exact one."""
+    if pa.types.is_floating(column.type) and not pc.all(pc.is_finite(column)).as_py():
+        return None, None
+    found = pc.min_max(column)
+    return _logged(found["min"].as_py()), _logged(found["max"].as_py())
 
 
 def _logged(value: Any) -> Any:
-    """A bound as the log has it; None if it has no exact one."""
     if isinstance(value, str):
         return value if len(value) <= _TEXT_MAX else None
     if isinstance(value, datetime.datetime):
