@@ -50,7 +50,7 @@ suite unit tests -m "not slow" -n 2 --dist worksteal tests/unit
 if [ "${1:-}" != check ]; then
     suite sql tests -m "not slow" -n 2 --dist worksteal tests/sql
     suite rest tests -m "not slow and not spark" -n 2 --dist worksteal \
-        tests/bad_input tests/beam tests/docs tests/examples tests/golden tests/oracle tests/sim
+        tests/bad_input tests/beam tests/docs tests/examples tests/golden tests/lakes tests/oracle tests/sim
     wait "$beside"
     beside=""
     cat "$scratch/servers.log"

@@ -124,7 +124,7 @@ class DeltaSource(KeepsHistory, StoredWithSchema):
 
     def poll(self, position: Any, seen: pa.Table | None, max_rows: int) -> Poll:
         at = position_of(position, str(self.path))
-        offer = _Offer(max_rows)
+        offer = _OfferedFiles(max_rows)
         if at is None:
             table = self._log.table()
             self._check_columns(table.schema().to_arrow().names)
@@ -250,7 +250,7 @@ class DeltaSource(KeepsHistory, StoredWithSchema):
         return pa.table(arrays, schema=pa.schema(fields))
 
 
-class _Offer:
+class _OfferedFiles:
     """Gathers splits until there are enough rows."""
 
     def __init__(self, max_rows: int) -> None:

@@ -62,7 +62,7 @@ class IcebergSource(KeepsHistory, StoredWithSchema):
         if self.schema is not None:
             object.__setattr__(self, "schema", schema_fit.declared(schema_of(self.schema)))
         else:
-            with _Opened(self) as table:
+            with _LoadedTable(self) as table:
                 arrow = pyiceberg("pyiceberg.io.pyarrow").schema_to_pyarrow(
                     table.schema(), include_field_ids=False
                 )
@@ -75,7 +75,7 @@ class IcebergSource(KeepsHistory, StoredWithSchema):
 
     def poll(self, position: Any, seen: pa.Table | None, max_rows: int) -> Poll:
         at = position_of(position, self.name)
-        with _Opened(self) as table:
+        with _LoadedTable(self) as table:
             current = table.current_snapshot()
             if current is None:
                 return Poll(backlog_rows=0)
@@ -166,7 +166,7 @@ class IcebergSource(KeepsHistory, StoredWithSchema):
         if at is None:
             return
         try:
-            with _Opened(self) as table:
+            with _LoadedTable(self) as table:
                 first = LakePosition(at.start, at.start, 0, False)
                 files = list(self._files(table, first))
                 if at.version == at.start:
@@ -193,7 +193,7 @@ class IcebergSource(KeepsHistory, StoredWithSchema):
         file = data_file(split.what["file"])
         file.spec_id = split.what["file"]["spec_id"]
         task = pyiceberg("pyiceberg.table").FileScanTask(file)
-        with _Opened(self) as table:
+        with _LoadedTable(self) as table:
             names = list(columns) or self.schema.names[:1]
             lacking = [name for name in names if name not in table.schema().column_names]
             if lacking:
@@ -212,7 +212,7 @@ class IcebergSource(KeepsHistory, StoredWithSchema):
                 yield schema_fit.fit(rows, self.schema, columns)
 
 
-class _Opened:
+class _LoadedTable:
     """The table as it is now, while a block runs; errors of the catalog become errors of Millpond."""
 
     def __init__(self, source: IcebergSource) -> None:

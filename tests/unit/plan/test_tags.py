@@ -94,6 +94,7 @@ NEVER = {
         "writing:_Opened",
         "postgres_types:PostgresType",
     ),
+    *("delta_log:TableFile", "delta_log:Version", "lake_positions:LakePosition"),
     *(
         "accumulated:Accumulated",
         "closing_windows:ClosedWindows",
