@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from urllib.parse import quote, quote_plus
 
 MASK = "***"
+_VALUE_MIN = 4  # shorter values would mask parts of ordinary words
+_values: set[str] = set()  # secrets that this process has read
 
 # Options whose values say nothing that is to be kept: all others are masked.
 _PLAIN_OPTIONS = frozenset(
@@ -18,7 +21,8 @@ _PLAIN_OPTIONS = frozenset(
         *("brokers", "topic", "start", "client.security.protocol", "client.sasl.mechanism"),
         *("client.sasl.mechanisms", "client.group.id", "client.client.id"),
         *("guarantee", "key", "every", "snapshot", "behind.max", "when.behind", "table", "schema"),
-        "partition.by",
+        *("partition.by", "view", "append_only", "keep", "user", "driver", "batchsize"),
+        *("batch.rows", "timeout", "tries", "refused.max"),
         *("hostname", "port", "username", "database.name", "schema.name", "table.name", "tables"),
         *(
             "slot.name",
@@ -52,22 +56,41 @@ _PAIR = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _OPENS = re.compile(r"\b(?:WITH|OPTIONS|TBLPROPERTIES|PROPERTIES)\s*\(", re.IGNORECASE)
+# CREATE SECRET: everything behind the name
+_SECRET_STATEMENT = re.compile(
+    r"\bCREATE\s+(?:OR\s+REPLACE\s+)?SECRET\b(?:\s+IF\s+NOT\s+EXISTS\b)?(?:\s+(?:\"[^\"]*\"|[a-z_][\w\-]*\b))?"
+    r"\s*(?P<value>[^\s;].*)?",
+    re.IGNORECASE | re.DOTALL,
+)
 _OPTION = re.compile(
-    rf"(?P<key>\"[^\"]*\"|'[^']*'|[\w.\-]+)\s*(?:=>|[=:])\s*"
+    rf"(?P<key>\"[^\"]*\"|'[^']*'|[\w.\-]+)\s*(?:=>|[=:])\s*(?P<secret>secret\s+)?"
     rf"(?P<value>{_LITERAL.format('option')}|\"[^\"]*\"|-?[^\s,()'\"]+)|(?P<alone>{_LITERAL.format('other')})",
-    re.DOTALL,
+    re.DOTALL | re.IGNORECASE,
 )
 _STRING_OR_BRACKET = re.compile(rf"{_LITERAL.format('inner')}|[()]", re.DOTALL)
 
 
+def mask_value(secret: str) -> None:
+    """Mask a secret in all texts from now on, also as a part of an address.
+
+    >>> mask_value("s3cr t!")
+    >>> masked("login failed: s3cr t!; http://x/?q=s3cr%20t%21")
+    'login failed: ***; http://x/?q=***'
+    """
+    if len(secret) >= _VALUE_MIN:
+        _values.update((secret, quote(secret, safe=""), quote_plus(secret), repr(secret)[1:-1]))
+
+
 def masked(text: str) -> str:
-    """A text without the secrets of addresses and of settings in it.
+    """A text without the secrets of addresses and of settings in it, and those that this process has read.
 
     >>> masked("cannot open s3://AKIA:hunter2@bucket/p?region=eu&secret_access_key=abc")
     'cannot open s3://***@bucket/p?region=eu&secret_access_key=***'
     >>> masked("sasl.password='hunter2', sasl.mechanism=PLAIN")
     'sasl.password=***, sasl.mechanism=PLAIN'
     """
+    for value in sorted(_values, key=len, reverse=True) if _values else ():
+        text = text.replace(value, MASK)
     if "://" in text:
         text = _USER.sub(rf"\g<scheme>{MASK}@", text)
         text = _QUERY.sub(rf"\g<key>={MASK}", text)
@@ -100,10 +123,15 @@ def masked_at(sql: str, at: tuple[int, int] | None) -> tuple[str, tuple[int, int
 def _secret_values(sql: str) -> list[tuple[int, int, str]]:
     """What is to be masked of the options of a statement: from, to, by what."""
     found: dict[tuple[int, int], str] = {}
+    stated = _SECRET_STATEMENT.search(sql)
+    if stated is not None and stated["value"] is not None:
+        return [(*stated.span("value"), MASK)]
     for start, end in _option_lists(sql):
         for pair in _OPTION.finditer(sql, start, end):
             if pair["alone"] is not None:
                 found[pair.span("alone")] = MASK
+            elif pair["secret"] is not None:
+                continue  # the name of a secret
             elif pair["key"].strip("\"'").lower() not in _PLAIN_OPTIONS:
                 found[pair.span("value")] = MASK
     return [(*span, text) for span, text in sorted(found.items())]

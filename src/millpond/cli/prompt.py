@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from sqlglot import TokenType
 
 from millpond.errors import MillpondError
-from millpond.masking import masked_options
+from millpond.masking import MASK, masked_options
 from millpond.sql.text.parse import tokens_of
 
 KEYWORDS = (
     "ALTER", "AND", "APPEND", "AS", "BY", "CASCADE", "CREATE", "DELETE", "DESCRIBE", "DISTINCT", "DROP",
     "EMIT", "EPOCH", "EPOCHS", "EXISTS", "EXPLAIN", "FLUSH", "FROM", "FUNCTION", "FUNCTIONS", "GROUP",
     "HAVING", "IF", "INDEX", "INSERT", "INTERVAL", "INTO", "JOIN", "KEY", "LEFT", "LIMIT",
-    "MATERIALIZED", "NOT", "NULL", "ON", "ORDER", "PRIMARY", "RENAME", "REPLACE", "SAVEPOINT", "SELECT",
+    "MATERIALIZED", "NOT", "NULL", "ON", "ORDER", "PRIMARY", "RENAME", "REPLACE", "SAVEPOINT", "SECRET",
+    "SECRETS", "SELECT",
     "SET", "SHOW", "SINCE", "SINK", "SINKS", "SOURCE", "SOURCES", "SUBSCRIBE", "TABLE", "TABLES",
     "UNION", "UPDATE", "VALUES", "VIEW", "VIEWS", "WATERMARK", "WHERE", "WINDOW", "WITH",
 )  # fmt: skip
@@ -111,8 +112,25 @@ def history(names: Callable[[], list[str]]) -> Iterator[None]:
 
 def _mask_history(readline: Any) -> None:
     """Mask secrets in the history file."""
-    for place in range(readline.get_current_history_length()):
-        line = readline.get_history_item(place + 1)
-        shown = masked_options(line or "")
-        if line and shown != line:
+    count = readline.get_current_history_length()
+    lines = [readline.get_history_item(place + 1) or "" for place in range(count)]
+    for place, shown in enumerate(masked_lines(lines)):
+        if shown != lines[place]:
             readline.replace_history_item(place, shown)
+
+
+def masked_lines(lines: Sequence[str]) -> Iterator[str]:
+    """Lines of a history without secrets; a CREATE SECRET may have several of them.
+
+    >>> list(masked_lines(["CREATE SECRET pg", "AS 'hunter2';", "SELECT 1;"]))
+    ['CREATE SECRET pg', '***', 'SELECT 1;']
+    """
+    statement = ""
+    for line in lines:
+        within, statement = statement, f"{statement}\n{line}" if statement else line
+        if within and masked_options(statement) != statement and "secret" in within.lower():
+            yield MASK
+        else:
+            yield masked_options(line)
+        if is_complete(statement) or not line.strip():
+            statement = ""

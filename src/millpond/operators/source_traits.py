@@ -38,6 +38,10 @@ class StoredWithSchema:
     """
 
 
+class RetractsOwnRows:
+    """A source that retracts only rows that it gave before: no table has to check its retractions."""
+
+
 @runtime_checkable
 class StagesRows(Protocol):
     """Rows that cannot be read again: they are written to files once, and the files are the source."""
@@ -81,3 +85,11 @@ class RestoresSplits(Protocol):
 
     def again(self, what: Mapping[str, Any]) -> Split:
         """The split that was admitted as `what`; raises InvalidError if it is gone."""
+
+
+@runtime_checkable
+class PollsForReader(Protocol):
+    """A source that tells the system that it reads who its reader is, for example to keep what is unread."""
+
+    def poll_for(self, reader: tuple[str, str], position: Any, seen: pa.Table | None, max_rows: int) -> Any:
+        """Like `poll`; the reader is the id of the pond and the name of the step."""

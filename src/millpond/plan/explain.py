@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, cast
 
 import pyarrow as pa
@@ -36,9 +37,10 @@ from millpond.stored_code import Stored
 ANALYZED_EPOCHS = 20  # that `analyze_text` looks back at
 COLUMNS_MAX = 8  # of a schema on one line
 TYPE_CHARS_MAX = 40
+NONE_STOPPED: Mapping[str, str] = MappingProxyType({})
 
 
-def explain_text(plan: Plan, levels: Levels, detached: Container[str] = ()) -> str:
+def explain_text(plan: Plan, levels: Levels, stopped: Mapping[str, str] = NONE_STOPPED) -> str:
     """Levels, steps with what they give, exchanges, state tables, views and sinks."""
     lines = []
     used = {s: [v.name for v in plan.views.values() if v.step == s] for s in plan.nodes}
@@ -64,7 +66,7 @@ def explain_text(plan: Plan, levels: Levels, detached: Container[str] = ()) -> s
             if used[step]:
                 lines.append(f"    view {', '.join(used[step])}")
     for sink in plan.sinks.values():
-        state = " (detached)" if sink.name in detached else ""
+        state = f" ({stopped[sink.name]})" if sink.name in stopped else ""
         promise = " ".join(part for part in promise_of(sink) if part) + _sink_options(sink)
         lines.append(f"sink {sink.name}: {sink.sink} from view {sink.view}{state}, {promise}")
     shared = [s for s, readers in plan.consumers().items() if len({r[0] for r in readers}) > 1]
@@ -92,7 +94,7 @@ def analyze_text(plan: Plan, snapshot: Snapshot) -> str:
     first = max(snapshot.manifest.floor, snapshot.epoch - ANALYZED_EPOCHS + 1)
     metrics = [snapshot.at(epoch).manifest.metrics for epoch in range(first, snapshot.epoch + 1)]
     lines = [
-        explain_text(plan, cut(plan), snapshot.manifest.detached),
+        explain_text(plan, cut(plan), snapshot.manifest.stopped_sinks),
         "",
         f"epochs {first} to {snapshot.epoch}",
     ]

@@ -14,7 +14,7 @@ from millpond.plan.sink_settings import DEFAULT, SinkSettings, guarantee_of, mod
 from millpond.plan.tags import tag_of
 from millpond.stored_code import Stored
 
-SinkState = Literal["current", "behind", "failed", "detached"]
+SinkState = Literal["current", "behind", "failed", "detached", "paused"]
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class SinkStatus:
     connector: str = ""
     mode: str = ""
     guarantee: str = ""
-    behind: int | None = None  # epochs with changes that it has not received; None if it is detached
+    behind: int | None = None  # epochs with changes that it has not received; None if it is stopped
 
 
 def checked_sink(plan: Plan, name: str, view: str, sink: Any, asked: SinkSettings = DEFAULT) -> SinkNode:

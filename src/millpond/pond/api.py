@@ -51,8 +51,7 @@ from millpond.pond.components import Components
 from millpond.pond.driver import Driver, EngineName
 from millpond.pond.inbox_client import InboxClient
 from millpond.pond.listeners import Listeners, OnEpoch
-from millpond.pond.location import backup_store, folder_of, is_local, restore_stores, uri_of
-from millpond.pond.location import store_options as options_of
+from millpond.pond.location import backup_store, folder_of, restore_stores
 from millpond.pond.program import ProgramEditor
 from millpond.pond.progress import PondProgress
 from millpond.pond.rows import Rows, held
@@ -71,6 +70,8 @@ from millpond.settings import Settings, make_settings
 from millpond.sources.streaming_dataframe import stop_queries
 from millpond.state.manifest.fork import fork as make_fork
 from millpond.state.manifest.manifest import Manifest
+from millpond.state.store.location import is_local, uri_of
+from millpond.state.store.location import store_options as options_of
 from millpond.state.store.store import Store, open_store
 from millpond.state.trust import Trust
 from millpond.table_preview import html_facts
@@ -346,7 +347,7 @@ class Pond:
                 return analyze_text(self._reader.plan_of(snapshot.manifest), snapshot)
         if format == "mermaid":
             return mermaid(plan, cut(plan))
-        return explain_text(plan, cut(plan), () if head is None else head.detached)
+        return explain_text(plan, cut(plan), {} if head is None else head.stopped_sinks)
 
     def sql(self, text: str, *, params: Params = None, dialect: str = "postgres", **limits: int) -> Result:
         """Run one or several statements; returns the result of the last one.

@@ -18,7 +18,7 @@ from millpond.kernels.duck import quoted
 from millpond.kernels.watermark_strategies import Strategy
 from millpond.operators.bag import Bag
 from millpond.operators.scan import Scan
-from millpond.operators.source_traits import StagesRows
+from millpond.operators.source_traits import RetractsOwnRows, StagesRows
 from millpond.operators.upsert import Upsert
 from millpond.plan.change import dependants, require_view, without_views
 from millpond.plan.nodes import Plan
@@ -71,7 +71,7 @@ def stream(
     check_columns(source.schema.names, f"stream {name!r}")
     with _all_or_nothing(builder):
         step = builder.add(name, Scan(source, source.schema, source.append_only), (), name)
-        if not source.append_only:
+        if not source.append_only and not isinstance(source, RetractsOwnRows):
             step = builder.add(None, Bag(), (step,), f"{name}.rows")
         found = Stream(builder, step)
         return (

@@ -75,8 +75,8 @@ class InboxClient:
         self.sender.require_stored(number)
         return number
 
-    def switch_sink(self, name: str, *, attach: bool, replay: bool = False) -> None:
-        """Attach or detach a sink; does nothing if that is already its state."""
+    def switch_sink(self, name: str, *, attach: bool, replay: bool = False, pause: bool = False) -> None:
+        """Attach, detach or pause a sink; does nothing if that is already its state."""
         self.driver.require_open()
         known = self.driver.plan.sinks
         if name not in known:
@@ -90,7 +90,7 @@ class InboxClient:
         if attach == (name not in head.detached):
             return
         if not attach:
-            self.command("detach", {"name": name})
+            self.command("detach", {"name": name, **({"pause": True} if pause else {})})
             return
         since = head.detached[name]
         if replay and since + 1 < head.floor:

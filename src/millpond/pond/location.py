@@ -1,8 +1,7 @@
-"""Locates a pond: the uri of a path, how its store is opened, and its folder."""
+"""Locates a pond: the stores of a backup and of a pond that is restored, and the folder of a local pond."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,48 +10,8 @@ from urllib.parse import unquote
 
 from millpond.errors import InvalidError
 from millpond.settings import Settings
-from millpond.state.store.local_store import make_private
+from millpond.state.store.location import is_local, uri_of
 from millpond.state.store.store import Store, open_store
-from millpond.valid_text import require_text
-
-
-def uri_of(path: str | os.PathLike[str]) -> str:
-    """
-    >>> uri_of("s3://bucket/pond"), uri_of("/ponds/a b")
-    ('s3://bucket/pond', 'file:///ponds/a%20b')
-    """
-    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
-        raise InvalidError(
-            "the place of a pond must be a path or a uri",
-            detail=f"got {path!r}",
-            hint='"my-pond", "/data/pond" or "s3://bucket/pond"',
-        )
-    if "\0" in os.fspath(path):
-        raise InvalidError("the place of a pond contains a NUL character", detail=repr(os.fspath(path)))
-    if "://" in str(path):
-        return require_text(str(path), "the address of a pond")
-    try:
-        return Path(path).expanduser().absolute().as_uri()
-    except UnicodeEncodeError:
-        require_text(str(path), "the path of a pond")
-        raise
-
-
-def store_options(uri: str, settings: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Store options: a local folder is synced as the settings say; a remote store gets a disk cache."""
-    if not isinstance(given, Mapping):
-        raise InvalidError("store_options must be a dict", detail=f"got {given!r}")
-    if is_local(uri):
-        return {"durable": settings.durable, **given}
-    if uri.startswith("memory:"):
-        return dict(given)
-    name = hashlib.blake2b(uri.encode(), digest_size=8).hexdigest()
-    folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "millpond" / name
-    try:
-        make_private(folder)
-    except OSError:  # the home folder is not writable: without a cache, files are fetched each time
-        return dict(given)
-    return {"cache": str(folder), "cache_bytes": settings.cache_bytes, **given}
 
 
 def backup_store(path: str | os.PathLike[str], settings: Settings, given: Mapping[str, Any]) -> Store:
@@ -82,10 +41,6 @@ def restore_stores(
         backup_store(uri, settings, {} if is_mixed and is_local(uri) else given) for uri in uris
     )
     return source, target
-
-
-def is_local(uri: str) -> bool:
-    return uri.startswith("file:")
 
 
 def folder_of(store: Store, stream: str) -> Path:

@@ -126,8 +126,8 @@ class SqlHost:
     def sinks(self) -> Sequence[SinkStatus]:
         return self._pond.sinks()
 
-    def detach_sink(self, name: str) -> None:
-        self._pond.detach_sink(name)
+    def detach_sink(self, name: str, *, pause: bool = False) -> None:
+        self._inbox.switch_sink(name, attach=False, pause=pause)
 
     def backfill_progress(self) -> Progress | None:
         return self._pond._listeners.progress

@@ -55,7 +55,7 @@ def sinks_of(driver: Driver, head: Manifest | None) -> tuple[SinkStatus, ...]:
     cursors = {} if head is None else dict(head.cursors)
     if coordinator is not None:
         cursors |= coordinator.cursors
-    detached = {} if head is None else head.detached
+    stopped = {} if head is None else head.stopped_sinks
     found = []
     defined = driver.components.builder.plan  # without reading the storage, if this process knows
     for name in defined.sinks if defined.nodes or head is None else driver.plan.sinks:
@@ -66,8 +66,8 @@ def sinks_of(driver: Driver, head: Manifest | None) -> tuple[SinkStatus, ...]:
             else epochs_behind(driver.components.store, head, -1 if epoch is None else epoch)
         )
         state: SinkState = "behind" if behind else "current"
-        if name in detached:
-            state, epoch = "detached", None
+        if name in stopped:
+            state, epoch = stopped[name], None
         elif name in failed:
             state = "failed"
         node = defined.sinks.get(name) or driver.plan.sinks[name]

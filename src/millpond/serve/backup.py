@@ -18,7 +18,6 @@ import pyarrow as pa
 from millpond.clock import Clock, SystemClock
 from millpond.engine.task.worker import local_name
 from millpond.errors import DataError, InvalidError, UnavailableError
-from millpond.serve.pinned_epochs import let_go, try_pin
 from millpond.serve.reader import Reader
 from millpond.state import inbox
 from millpond.state.backup_record import (
@@ -32,7 +31,7 @@ from millpond.state.manifest import history
 from millpond.state.manifest.garbage import files_of
 from millpond.state.manifest.listing import live_runs
 from millpond.state.manifest.manifest import Manifest, decode_page, is_retained, manifest_name
-from millpond.state.manifest.pins import Pin
+from millpond.state.manifest.pins import Pin, let_go, try_pin
 from millpond.state.plan_file import check_plan
 from millpond.state.runs import run_names
 from millpond.state.runs.packed import PackedFile

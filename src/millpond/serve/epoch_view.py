@@ -171,7 +171,7 @@ class Moment:
         plan = self.plan
         if format == "mermaid":
             return mermaid(plan, cut(plan))
-        return explain_text(plan, cut(plan), self.manifest.detached)
+        return explain_text(plan, cut(plan), self.manifest.stopped_sinks)
 
 
 def utc(us: int) -> datetime.datetime:

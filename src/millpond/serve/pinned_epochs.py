@@ -9,16 +9,14 @@ collector may then delete its files.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from millpond.clock import Clock
-from millpond.errors import UnavailableError
-from millpond.state.manifest.pins import Pin, pin, unpin
+from millpond.state.manifest.pins import Pin, let_go, try_pin
 from millpond.state.manifest.snapshot import Snapshot
-from millpond.state.store.store import NotWritableError, Store
+from millpond.state.store.store import Store
 
 
 @dataclass
@@ -95,18 +93,3 @@ class PinnedEpochs:
         for pinned in released:
             for made in (pinned.pin, *pinned.old_pins):
                 let_go(self._store, made)
-
-
-def try_pin(store: Store, epoch: int, expires_us: int, *, last: int | None = None) -> Pin | None:
-    """Pin epochs for a reader; None where nothing can be written."""
-    try:
-        return pin(store, epoch, expires_us, last=last)
-    except NotWritableError:
-        return None
-
-
-def let_go(store: Store, made: Pin | None) -> None:
-    """Remove the pin of a reader; a pin that cannot be removed expires."""
-    if made is not None:
-        with contextlib.suppress(UnavailableError):
-            unpin(store, made)

@@ -19,20 +19,20 @@ from millpond import delta as deltas
 from millpond.clock import Clock, SystemClock
 from millpond.delta import WEIGHT
 from millpond.engine.coordinator.append_sinks import behind_what_was_shown, refusal
-from millpond.engine.coordinator.view_changes import view_changes, view_difference
 from millpond.engine.task.worker import Worker
 from millpond.errors import DataError, InvalidError, UnavailableError, nearest
 from millpond.integer_casts import require_integers
 from millpond.plan.nodes import Plan, View
 from millpond.plan.step_versions import newest
 from millpond.plan.tables import table_specs
+from millpond.plan.view_changes import view_changes, view_difference
 from millpond.serve import state_inspection
-from millpond.serve.pinned_epochs import PinnedEpochs, let_go, try_pin
+from millpond.serve.pinned_epochs import PinnedEpochs
 from millpond.serve.state_inspection import StateInfo
 from millpond.state.backup_record import refuse_backup
 from millpond.state.manifest import history
 from millpond.state.manifest.manifest import Manifest, is_retained
-from millpond.state.manifest.pins import Pin, protects
+from millpond.state.manifest.pins import Pin, let_go, protects, try_pin
 from millpond.state.manifest.snapshot import Snapshot
 from millpond.state.store.store import MissingError
 from millpond.state.tables.error_rows import ERRORS_SPEC

@@ -51,14 +51,14 @@ class CallbackSink:
 
     def __eq__(self, other: object) -> bool:
         """Compares functions, or their bytes if they are not loaded: comparing runs no code."""
-        if not isinstance(other, CallbackSink):
+        if not isinstance(other, CallbackSink) or type(other) is not type(self):
             return False
         if self.function is not None and other.function is not None:
             return bool(self.function == other.function)
         return self._bytes() == other._bytes()
 
     def __hash__(self) -> int:
-        return hash(CallbackSink)
+        return hash(type(self))
 
     def write(self, delivery: Delivery) -> None:
         self._call(delivery.id, delivery.epoch, delivery.rows)
@@ -68,7 +68,11 @@ class CallbackSink:
         self._call(f"{pond}:{epoch}", epoch, delta)
 
     def _call(self, id: str, epoch: int, rows: pa.Table) -> None:
-        function = self.function
+        self._loaded(epoch)(id, rows)
+
+    def _loaded(self, epoch: int) -> Callable[..., Any]:
+        """The function, loaded from the plan if this process did not define it."""
+        function: Callable[..., Any] | None = self.function
         if function is None and isinstance(self.pickled, Stored):
             function = self.pickled.load()
         if function is None:
@@ -78,7 +82,7 @@ class CallbackSink:
                 hint="define the pipeline again in this process before it runs",
                 epoch=epoch,
             )
-        function(id, rows)
+        return function
 
     def _bytes(self) -> bytes | None:
         if isinstance(self.pickled, Stored):

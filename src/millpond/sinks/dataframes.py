@@ -58,6 +58,15 @@ def spark_session(spark: Any = None) -> Any:
     return session
 
 
+def running_session() -> Any:
+    """The Spark session of this process, for sinks; one is made if there is none."""
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise InvalidError("this sink needs Spark", detail=str(error), hint="pip install pyspark") from error
+    return SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+
+
 def _library(name: str) -> Any:
     try:
         return importlib.import_module(name)

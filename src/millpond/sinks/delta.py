@@ -25,11 +25,11 @@ from millpond.errors import InvalidError, MillpondError, UnavailableError
 from millpond.flow.call_errors import checked
 from millpond.masking import masked
 from millpond.plan.sink_settings import OPERATION, Guarantee, SinkMode, SinkSettings
+from millpond.secret_references import check_references, resolved
 from millpond.sinks.delivery import Delivery, Part, RefusedRow, SinkBinding, row_text, written_schema
 from millpond.sinks.delta_files import add_action, partitions, write_data_file
 from millpond.sinks.lake_types import lake_rows, lake_schema
 from millpond.sinks.row_changes import DELETE, UPSERT
-from millpond.sinks.secrets import check_references, resolved
 from millpond.state.store.store import Store, open_store
 
 ATTEMPTS = 10  # commits of other writers that may come between

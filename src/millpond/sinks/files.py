@@ -26,9 +26,9 @@ from millpond.errors import InvalidError
 from millpond.flow.call_errors import checked
 from millpond.masking import masked
 from millpond.plan.sink_settings import Guarantee, SinkMode
+from millpond.secret_references import resolved
 from millpond.sinks.delivery import Delivery, RefusedRow, SinkBinding, row_text
 from millpond.sinks.json_rows import json_lines, json_text
-from millpond.sinks.secrets import resolved
 from millpond.state.store.store import MissingError, Store, open_store
 
 FileFormat = Literal["parquet", "json", "csv"]

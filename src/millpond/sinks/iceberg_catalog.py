@@ -9,7 +9,7 @@ from typing import Any
 
 from millpond.errors import InvalidError, UnavailableError
 from millpond.masking import masked
-from millpond.sinks.secrets import check_references, resolved
+from millpond.secret_references import check_references, resolved
 
 _REFERENCE = re.compile(r"\$\{[^}]*\}")
 _LOGIN = re.compile(r"://[^/@]*:[^/@]+@")  # an address with a password in it

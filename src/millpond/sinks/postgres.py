@@ -20,10 +20,11 @@ from millpond.errors import ConflictError, InvalidError, UnavailableError
 from millpond.flow.call_errors import checked
 from millpond.masking import masked
 from millpond.plan.sink_settings import EPOCH, NUMBER, Guarantee, SinkMode
+from millpond.secret_references import check_references
 from millpond.sinks.delivery import Delivery, RefusedRow, SinkBinding, row_text
 from millpond.sinks.postgres_types import column_type, copied_columns, type_name
 from millpond.sinks.row_changes import Upserts
-from millpond.sinks.secrets import check_references, resolved
+from millpond.sources.postgres_connection import resolved_address
 
 PROGRESS, REFUSED = "millpond_progress", "millpond_refused"
 NULLS_ARE_EQUAL = 150_000  # the version from which on NULL can equal NULL in a unique index
@@ -57,7 +58,7 @@ class PostgresSink:
     def open(self, binding: SinkBinding) -> PostgresWriter:
         psycopg = _psycopg()
         try:
-            con = psycopg.connect(resolved(self.connection), autocommit=True, connect_timeout=10)
+            con = psycopg.connect(resolved_address(self.connection), autocommit=True, connect_timeout=10)
         except psycopg.Error as error:
             raise _unavailable(error) from None
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,6 +87,7 @@ def _publish(sink: PreparingSink, writer: Any, delivery: Delivery) -> Sequence[R
             prepared = [sink.prepare(parts[0])]
         elif parts:
             with ThreadPoolExecutor(min(PREPARERS, len(parts)), f"prepare-{delivery.binding.sink}") as pool:
-                prepared = list(pool.map(sink.prepare, parts))
+                calls = [(copy_context(), part) for part in parts]  # secrets are found in these threads too
+                prepared = list(pool.map(lambda call: call[0].run(sink.prepare, call[1]), calls))
     refused: Sequence[RefusedRow] | None = writer.publish(delivery, prepared)
     return refused

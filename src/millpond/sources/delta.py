@@ -26,7 +26,7 @@ from millpond.flow.schemas import schema_of
 from millpond.masking import masked
 from millpond.operators.source_traits import KeepsHistory, StoredWithSchema
 from millpond.plan.backfill import FROM_NOW
-from millpond.sinks.secrets import check_references, resolved
+from millpond.secret_references import check_references, resolved
 from millpond.sources import schema_fit
 from millpond.sources.delta_log import DeltaLog, TableFile, Version, check_readable, partition_column
 from millpond.sources.lake_positions import LakePosition, advanced, position_of

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from millpond.errors import DataError, InvalidError, MillpondError, UnavailableError
 from millpond.masking import MASK
+from millpond.secret_references import resolved
 from millpond.sources.unavailable import away
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ class Cluster:
         return text
 
     def settings(self, **ours: Any) -> dict[str, Any]:
-        return {**dict(self.client), "bootstrap.servers": self.brokers, "log_level": 0, **ours}
+        client = {name: resolved(value) for name, value in self.client}
+        return {**client, "bootstrap.servers": self.brokers, "log_level": 0, **ours}
 
 
 @dataclass(frozen=True)

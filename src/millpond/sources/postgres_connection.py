@@ -1,7 +1,7 @@
 """Connections to PostgreSQL.
 
 Law: a server that does not answer raises UnavailableError and is asked again; a connection never outlives a
-fork.  Passwords may be references (`${env:NAME}`), which are resolved only here.
+fork.  Passwords may be references (`secret_references`), which are resolved only here.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import re
 from typing import Any
+from urllib.parse import quote
 
 from millpond.errors import InvalidError, MillpondError
 from millpond.masking import masked
+from millpond.secret_references import resolved
 from millpond.sources.unavailable import away
 
 CONNECT_S = 5
@@ -25,7 +27,6 @@ _SESSION = (
     "SET idle_in_transaction_session_timeout = 0",
     "SET client_encoding = 'UTF8'",
 )
-_REFERENCE = re.compile(r"\$\{env:(\w+)\}")
 
 
 def library() -> Any:
@@ -46,7 +47,7 @@ def connect(address: str, **options: Any) -> Any:
     psycopg = library()
     try:
         found = psycopg.connect(
-            _resolved(address),
+            resolved_address(address),
             autocommit=True,
             connect_timeout=CONNECT_S,
             prepare_threshold=None,
@@ -65,7 +66,7 @@ _open: dict[tuple[int, str], Any] = {}
 
 def shared(address: str) -> Any:
     """The connection of this process for short queries."""
-    key = os.getpid(), address
+    key = os.getpid(), resolved_address(address)
     found = _open.get(key)
     if found is None or found.closed or found.broken:
         found = _open[key] = connect(address)
@@ -74,7 +75,7 @@ def shared(address: str) -> Any:
 
 def forget(address: str) -> None:
     """Close the shared connection of this process."""
-    found = _open.pop((os.getpid(), address), None)
+    found = _open.pop((os.getpid(), resolved_address(address)), None)
     if found is not None:
         found.close()
 
@@ -122,19 +123,15 @@ def place_of(address: str) -> str:
     return f"{host}:{port}/{parts.get('dbname', '')}"
 
 
-def _resolved(address: str) -> str:
-    """The address with the values of environment variables in it, escaped for the form of the address."""
-    from urllib.parse import quote
+def resolved_address(address: str) -> str:
+    """The address with its secrets, escaped for the form of the address.
 
-    def value(found: re.Match[str]) -> str:
-        name = found[1]
-        if name not in os.environ:
-            raise InvalidError(
-                f"environment variable {name!r} is not set", hint="a connection refers to it by ${env:…}"
-            )
-        given = os.environ[name]
-        if "://" in address:
-            return quote(given, safe="")
-        return given.replace("\\", "\\\\").replace("'", "\\'")
-
-    return _REFERENCE.sub(value, address)
+    >>> os.environ["DOC_WORD"] = "a b'c@"
+    >>> resolved_address("host=db password=${env:DOC_WORD}")
+    "host=db password=a\\ b\\'c@"
+    >>> resolved_address("postgresql://ann:${env:DOC_WORD}@db/shop")
+    'postgresql://ann:a%20b%27c%40@db/shop'
+    """
+    if "://" in address:
+        return resolved(address, lambda value: quote(value, safe=""))
+    return resolved(address, lambda value: re.sub(r"([\\'\s])", r"\\\1", value))

@@ -15,6 +15,7 @@ from struct import Struct
 
 from millpond.errors import InvalidError
 from millpond.masking import masked
+from millpond.secret_references import resolved
 from millpond.sources.unavailable import away
 
 ANSWER_S = 5.0
@@ -51,7 +52,7 @@ def schema_by_id(registry: str, number: int) -> str:
 
 
 def _ask(registry: str, path: str) -> dict[str, object] | None:
-    parts = urllib.parse.urlsplit(registry)
+    parts = urllib.parse.urlsplit(resolved(registry, lambda value: urllib.parse.quote(value, safe="")))
     if parts.scheme not in ("http", "https"):
         raise InvalidError(
             f"not the address of a schema registry: {masked(registry)!r}", hint="http://host:8081"

@@ -21,8 +21,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from millpond.engine.coordinator.view_changes import ViewTable
 from millpond.errors import InvalidError
+from millpond.plan.view_changes import ViewTable
 from millpond.serve.reader import Reader, keys_table
 from millpond.spark_bridge.loaded_view import (
     LoadedView,

@@ -22,9 +22,8 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from millpond.engine.coordinator.view_changes import view_difference
 from millpond.errors import InvalidError
-from millpond.serve.pinned_epochs import let_go
+from millpond.plan.view_changes import view_difference
 from millpond.serve.reader import Reader
 from millpond.spark_bridge.batch_reader import HASHES, hash_ranges, spark_batches
 from millpond.spark_bridge.feed_rows import (
@@ -42,7 +41,7 @@ from millpond.spark_bridge.options import SparkOptions
 from millpond.spark_bridge.pond_location import opened, worker_of
 from millpond.spark_bridge.spark_types import arrow_schema, spark_schema
 from millpond.state.manifest.manifest import Manifest
-from millpond.state.manifest.pins import Pin
+from millpond.state.manifest.pins import Pin, let_go
 from millpond.state.tables.table_scan import TableScan
 
 PARTITIONS = 8  # tasks that read the epochs of one batch, at most

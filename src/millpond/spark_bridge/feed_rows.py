@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from millpond import delta as deltas
 from millpond.delta import WEIGHT
-from millpond.engine.coordinator.view_changes import ViewTable, view_changes
 from millpond.errors import InvalidError, nearest
+from millpond.plan.view_changes import ViewTable, view_changes
 from millpond.serve.reader import Reader
 from millpond.spark_bridge.loaded_view import shown_names
 from millpond.spark_bridge.options import SparkOptions

@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from millpond.engine.coordinator.view_changes import ViewTable, view_table
 from millpond.errors import InvalidError, nearest
-from millpond.serve.pinned_epochs import try_pin
+from millpond.plan.view_changes import ViewTable, view_table
 from millpond.serve.reader import Reader
 from millpond.spark_bridge.options import SparkOptions
 from millpond.spark_bridge.pond_location import opened
 from millpond.spark_bridge.spark_types import spark_schema
-from millpond.state.manifest.pins import Pin
+from millpond.state.manifest.pins import Pin, try_pin
 from millpond.state.manifest.snapshot import Snapshot
 
 

@@ -11,10 +11,10 @@ import os
 from collections.abc import Iterator
 
 from millpond.engine.task.worker import Worker
-from millpond.pond.location import store_options, uri_of
 from millpond.serve.reader import Reader
 from millpond.settings import Settings
 from millpond.spark_bridge.options import SparkOptions, Use
+from millpond.state.store.location import store_options, uri_of
 from millpond.state.store.store import open_store
 
 

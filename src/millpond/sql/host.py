@@ -170,8 +170,8 @@ class Host(Protocol):
     def sinks(self) -> Sequence[SinkStatus]:
         """Every sink of the program: what it promises, and how far it is."""
 
-    def detach_sink(self, name: str) -> None:
-        """Deliver nothing to a sink until it is attached."""
+    def detach_sink(self, name: str, *, pause: bool = False) -> None:
+        """Deliver nothing to a sink until it is attached; `pause` only says how that is called."""
 
     def backfill_progress(self) -> BackfillStatus | None:
         """How far the backfill is that this process runs; None where it runs none."""

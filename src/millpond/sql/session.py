@@ -15,6 +15,7 @@ from typing import Any
 from millpond.errors import ConflictError, InvalidError
 from millpond.flow.builder import Builder
 from millpond.plan.nodes import Plan
+from millpond.secret_references import secrets_from
 from millpond.sql.binding.catalog import Catalog, Shown, table_names
 from millpond.sql.binding.functions import suggesting
 from millpond.sql.host import Host
@@ -25,6 +26,7 @@ from millpond.sql.statements.registry import find
 from millpond.sql.text.parameters import Params
 from millpond.sql.text.parse import SqlFragment, statements
 from millpond.sql.text.user_errors import in_user_words
+from millpond.state.secret_files import SecretFiles
 
 TRIES = 10  # to change a plan that others change as well
 
@@ -135,13 +137,18 @@ class SqlSession:
             return statement.run(self, fragment, params)
         with self.lock:
             try:
-                with suggesting(lambda: self.catalog.objects):
+                with suggesting(lambda: self.catalog.objects), secrets_from(self.secrets.value):
                     result = statement.run(self, fragment, params)
             except BaseException:
                 self.commit()
                 raise
             self._uncommitted.append((fragment, params))
             return result
+
+    @property
+    def secrets(self) -> SecretFiles:
+        """The secrets of the pond."""
+        return SecretFiles(self.host.store)
 
     # -- the program ------------------------------------------------------------------
 

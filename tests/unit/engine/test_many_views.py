@@ -11,9 +11,9 @@ import pytest
 
 import millpond
 from millpond.engine.inline import InlineEngine
-from millpond.engine.task import worker
 from millpond.engine.task.worker import Worker
 from millpond.sources.memory import MemorySource
+from millpond.state.runs import open_files
 from millpond.state.store.store import open_store
 
 VIEWS = 12
@@ -49,7 +49,7 @@ def test_merges_of_small_tables_keep_up_with_epochs(tmp_path: Path) -> None:
 
 def test_what_merges_have_opened_is_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks run elsewhere; the process that merges must not keep every file of its history open."""
-    monkeypatch.setattr(worker, "FILES_SPARE", 4)
+    monkeypatch.setattr(open_files, "FILES_SPARE", 4)
     store = open_store((tmp_path / "pond").as_uri(), durable=False)
     with millpond.Pond(store, engine=InlineEngine(Worker(store)), parallelism=2) as pond:
         define(pond)

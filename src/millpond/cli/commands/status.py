@@ -78,7 +78,7 @@ def sinks_of(store: Store, plan: Plan, head: Manifest) -> Iterator[dict[str, Any
     """Each sink with the last epoch that it received, as far as that is committed."""
     for name in plan.sinks:
         if name in head.detached:
-            yield {"name": name, "state": "detached", "epoch": None, "behind": None}
+            yield {"name": name, "state": head.stopped_sinks[name], "epoch": None, "behind": None}
             continue
         epoch = head.cursors.get(name, -1)
         behind = epochs_behind(store, head, epoch)

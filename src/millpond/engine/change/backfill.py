@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 from typing import Any
@@ -38,6 +39,7 @@ from millpond.plan import codec
 from millpond.plan.backfill import BackfillPlan
 from millpond.plan.levels import cut
 from millpond.plan.tables import table_specs
+from millpond.secret_references import secrets_from
 from millpond.sources.source import Split
 from millpond.sources.unavailable import named
 from millpond.state.manifest.backfill_progress import Cut
@@ -50,6 +52,7 @@ from millpond.state.runs import run_names
 from millpond.state.runs.compaction import FAN_IN, UNIT_BYTES, plan_merges, unit
 from millpond.state.runs.packed import PackedWriter
 from millpond.state.runs.run_ref import RunRef
+from millpond.state.secret_files import SecretFiles
 from millpond.state.tables.error_rows import ERRORS_SPEC
 from millpond.state.tables.table import KeySet, Table
 from millpond.state.tables.table_spec import TableSpec
@@ -197,7 +200,7 @@ class _Backfill:
         elif isinstance(operator, Scan):
             source, base = operator.source, self.setting.base
             if step in self.found.constants:
-                with named(step):
+                with named(step), self._secrets():
                     splits = source.poll(None, None, rows).splits
                 self.positions[step] = source.advance(None, splits, ()).position
                 yield from ((step, split) for split in splits)
@@ -207,8 +210,12 @@ class _Backfill:
             if own is not None:
                 table = Table(own, self.past.runs(own.name), self.setting.worker.open_file)
                 seen = table.scan().select(own.schema.names)
-            with named(step):
-                yield from ((step, split) for split in source.history(base.positions.get(step), seen, rows))
+            with named(step), self._secrets():
+                splits = tuple(source.history(base.positions.get(step), seen, rows))
+            yield from ((step, split) for split in splits)
+
+    def _secrets(self) -> AbstractContextManager[None]:
+        return secrets_from(SecretFiles(self.setting.worker.store).value)
 
     def _chunks(self, splits: list[tuple[str, Split]]) -> Iterator[list[tuple[str, Split]]]:
         chunk: list[tuple[str, Split]] = []

@@ -10,11 +10,11 @@ from __future__ import annotations
 import pyarrow as pa
 
 from millpond import delta as deltas
-from millpond.engine.coordinator.view_changes import PlanOf, sink_difference, sink_table
 from millpond.errors import InvalidError
 from millpond.plan.codec import Unloaded
 from millpond.plan.nodes import SinkNode
 from millpond.plan.sink_settings import modes_of
+from millpond.plan.view_changes import PlanOf, sink_difference, sink_table
 from millpond.state.manifest.snapshot import Snapshot
 
 

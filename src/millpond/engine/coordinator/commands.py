@@ -125,7 +125,9 @@ class Commands:
             return PlannedCommit(child)
         self._deliveries.detach(sink)
         since = state.cursors.get(sink, -1)
-        return PlannedCommit(replace(child, detached={**state.head.detached, sink: since}))
+        paused = tuple(name for name in child.paused if name != sink)
+        paused += (sink,) if _args(event).get("pause") else ()
+        return PlannedCommit(replace(child, detached={**state.head.detached, sink: since}, paused=paused))
 
     def _attach(self, event: Polled, child: Manifest) -> Next | Refused:
         args, state, head = _args(event), self._state, self._state.head
@@ -139,7 +141,8 @@ class Commands:
             return Refused(f"epochs since {since} are no longer all kept; the oldest is {head.floor}")
         self._deliveries.attach(sink, after=since if replay else child.epoch)
         detached = {name: epoch for name, epoch in head.detached.items() if name != sink}
-        return PlannedCommit(replace(child, detached=detached, cursors=dict(state.cursors)))
+        paused = tuple(name for name in child.paused if name != sink)
+        return PlannedCommit(replace(child, detached=detached, paused=paused, cursors=dict(state.cursors)))
 
     def _clear_errors(self, event: Polled, child: Manifest) -> Next | Refused:
         args = _args(event)

@@ -6,6 +6,8 @@ cannot be reached can be dropped.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 
 from millpond.clock import Clock
@@ -14,11 +16,13 @@ from millpond.engine.coordinator.protocol import Polled, PollSources
 from millpond.engine.coordinator.running_program import RunningProgram
 from millpond.engine.task.failing_step import naming_step
 from millpond.engine.task.worker import Worker
-from millpond.operators.source_traits import ReadsInbox
+from millpond.operators.source_traits import PollsForReader, ReadsInbox
+from millpond.secret_references import secrets_from
 from millpond.sources.source import Poll, Source
 from millpond.sources.unavailable import named
 from millpond.state.manifest.manifest import Manifest
 from millpond.state.manifest.snapshot import Snapshot
+from millpond.state.secret_files import SecretFiles
 
 
 class Polling:
@@ -34,12 +38,13 @@ class Polling:
                 self._clock.now_us(), {}, (found.command,), found.rollback_to, found.program, found.cleared
             )
         polls: dict[str, Poll] = {}
+        secrets = SecretFiles(self._worker.store)
         for step, source in sorted(program.sources.items()):
             if isinstance(source, ReadsInbox):
                 continue
             seen = self._seen_rows(step, source, head)
-            with naming_step(step, head.epoch + 1), named(step):
-                polls[step] = source.poll(ask.positions.get(step), seen, ask.max_rows)
+            with naming_step(step, head.epoch + 1), named(step), secrets_from(secrets.value):
+                polls[step] = _poll(source, (head.pond, step), ask.positions.get(step), seen, ask.max_rows)
         polls[INBOX] = found.rows
         return Polled(self._clock.now_us(), polls)
 
@@ -61,3 +66,12 @@ class Polling:
             rows = snapshot.scan(spec, spec.schema.names)
         self._seen[step] = (head.nonce, rows)
         return rows
+
+
+def _poll(
+    source: Source, reader: tuple[str, str], position: Any, seen: pa.Table | None, max_rows: int
+) -> Poll:
+    if isinstance(source, PollsForReader):
+        found: Poll = source.poll_for(reader, position, seen, max_rows)
+        return found
+    return source.poll(position, seen, max_rows)

@@ -150,6 +150,7 @@ class ProgramChanges:
             watermarks={**{s: w for s, w in child.watermarks.items() if s not in gone}, **event.watermarks},
             cursors=dict(self._state.cursors),
             detached=_detached(child.detached, before, event.program.sinks),
+            paused=tuple(s for s in child.paused if s in before and s in event.program.sinks),
             counts=added_up(counts, event.counts),
             metrics=event.metrics,
         )

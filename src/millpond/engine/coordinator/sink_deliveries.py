@@ -229,7 +229,8 @@ class SinkDeliveries:
             self.detach(sink)
         note = {sink: f"behind since epoch {epoch}" for sink, epoch in since.items()}
         metrics = {**child.metrics, "paused_sinks": note}
-        return replace(child, detached={**child.detached, **since}, metrics=metrics)
+        paused_now = (*child.paused, *(sink for sink in since if sink not in child.paused))
+        return replace(child, detached={**child.detached, **since}, paused=paused_now, metrics=metrics)
 
     # -- commits --------------------------------------------------------------
 

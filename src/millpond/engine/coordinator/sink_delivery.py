@@ -16,19 +16,20 @@ from millpond.engine.coordinator.append_sinks import is_append_only, shown_only
 from millpond.engine.coordinator.protocol import Deliver, Delivered, DeliverFailed
 from millpond.engine.coordinator.running_program import RunningProgram
 from millpond.engine.coordinator.sink_deliveries import is_empty
-from millpond.engine.coordinator.view_changes import (
-    OTHER_PROGRAM,
-    PlanOf,
-    all_rows,
-    sink_changes,
-    sink_table,
-)
 from millpond.engine.missing_files import missing_file_error
 from millpond.engine.task.worker import Worker
 from millpond.errors import MillpondError, UnavailableError
 from millpond.kernels.user_code import ENDINGS, is_interrupt
 from millpond.plan.nodes import SinkNode
 from millpond.plan.sink_settings import guarantee_of, modes_of
+from millpond.plan.view_changes import (
+    OTHER_PROGRAM,
+    PlanOf,
+    all_rows,
+    sink_changes,
+    sink_table,
+)
+from millpond.secret_references import secrets_from
 from millpond.sinks.delivery import Delivery, EpochDelta, RefusedRow, SinkBinding
 from millpond.sinks.row_changes import appended
 from millpond.sinks.writing import SinkWriters
@@ -36,6 +37,7 @@ from millpond.state.manifest import history
 from millpond.state.manifest.manifest import Manifest
 from millpond.state.manifest.snapshot import Snapshot
 from millpond.state.runs.run_ref import RunRef
+from millpond.state.secret_files import SecretFiles
 from millpond.state.store.store import MissingError
 
 
@@ -55,7 +57,8 @@ def deliver(
     if delivery is None:
         return Delivered(ask.sink, ask.epoch)
     try:
-        refused = writers.write(node.sink, delivery)
+        with secrets_from(SecretFiles(worker.store).value):
+            refused = writers.write(node.sink, delivery)
     except (Exception, *ENDINGS) as error:
         if is_interrupt(error):
             raise

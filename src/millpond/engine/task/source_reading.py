@@ -16,9 +16,11 @@ import pyarrow as pa
 from millpond.delta import WEIGHT
 from millpond.engine.task.partitioning import concat, one_chunk_if_few
 from millpond.operators.scan import with_origin
+from millpond.secret_references import secrets_from
 from millpond.sources.file_format import ERROR
 from millpond.sources.source import BOUND, Source, Split
 from millpond.sources.unavailable import named
+from millpond.state.secret_files import SecretFiles
 from millpond.state.store.store import Store
 from millpond.state.tables.error_rows import ERRORS_SPEC
 
@@ -47,7 +49,7 @@ def read(
         before = 0
         if split.blob is not None and split.data is None:
             split = replace(split, data=store.get(split.blob))
-        for table in _tables(step, source, split, columns, texts):
+        for table in _tables(step, source, split, columns, texts, store):
             if ERROR in table.column_names:  # input that the source could not read
                 told = [pa.array([step] * table.num_rows, pa.string()), table["_row"], table[ERROR]]
                 bad.append(pa.table(told, schema=ERRORS_SPEC.schema))
@@ -62,7 +64,7 @@ def read(
 
 
 def _tables(
-    step: str, source: Any, split: Split, columns: tuple[str, ...], texts: frozenset[str]
+    step: str, source: Any, split: Split, columns: tuple[str, ...], texts: frozenset[str], store: Store
 ) -> Iterator[pa.Table]:
-    with named(step):
+    with named(step), secrets_from(SecretFiles(store).value):
         yield from source.read_encoded(split, columns, texts) if texts else source.read(split, columns)

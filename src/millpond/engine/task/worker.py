@@ -25,13 +25,12 @@ from millpond.state.manifest.listing import Listing, PageCache
 from millpond.state.manifest.pins import Pin
 from millpond.state.plan_file import read_plan
 from millpond.state.runs import run_names
+from millpond.state.runs.open_files import OpenFiles
 from millpond.state.runs.packed import PackedFile
 from millpond.state.store.store import Store, open_store
 from millpond.state.trust import Trust
 
-FILES_OPEN = 2048
 PLANS_MAX = 64  # programs in the cache
-FILES_SPARE = 64  # open files that the newest epoch may not need
 
 
 class Worker:
@@ -43,7 +42,7 @@ class Worker:
         self.store = store
         self.trust = trust or Trust(store)  # in code that is stored in the pond
         self.pages = PageCache(store)
-        self._files: OrderedDict[str, PackedFile] = OrderedDict()
+        self._files = OpenFiles(store, roots)
         # As read from the store, or as this process defined them; the most recently used are last.
         self._plans: OrderedDict[str, Plan] = OrderedDict()
         self._runnable: dict[str, Plan] = {}
@@ -51,49 +50,24 @@ class Worker:
         self._levels: dict[tuple[str, bool, LocalLookups], Levels] = {}
         self._parts: dict[tuple[str, int], tuple[PlanPart, ...]] = {}
         self._task_plans: dict[tuple[str, Any], TaskPlan] = {}
-        self._roots = roots or {}
-        self._room = FILES_SPARE  # more open files than this trigger a trim
         self._lock = threading.Lock()
 
     def open_file(self, name: str) -> PackedFile:
-        found = self._files.get(name)
-        if found is not None and len(self._files) < FILES_OPEN // 2:
-            return found  # far from eviction: no need to record the use
-        with self._lock:
-            found = self._files.get(name)
-            if found is not None:
-                self._files.move_to_end(name)
-                return found
-        opened = PackedFile.open(name, self.store_of(name).map(local_name(name)))
-        with self._lock:
-            found = self._files.setdefault(name, opened)
-            while len(self._files) > FILES_OPEN:
-                self._files.popitem(last=False)
-        return found
+        return self._files.open(name)
 
     @property
     def crowded(self) -> bool:
         """Have enough files been opened since the last trim to make another one worthwhile?"""
-        return len(self._files) > self._room
+        return self._files.crowded
 
     def trim(self, listing: Listing) -> None:
-        """Close files that an epoch does not name: an open file that was merged still uses disk space."""
-        if not self.crowded:
-            return
-        live = listing.files()
-        with self._lock:
-            for name in [n for n in self._files if n not in live]:
-                del self._files[name]
-            self._room = FILES_SPARE + len(self._files)
+        """Close files that an epoch does not name."""
+        if self.crowded:
+            self._files.trim(listing.files())
 
     def store_of(self, name: str) -> Store:
         """The store of a file; the runs of a fork may be in its parent: ``<uri>!<name>``."""
-        uri, _ = run_names.split_pond(name)
-        if not uri:
-            return self.store
-        if uri not in self._roots:
-            self._roots[uri] = open_store(uri)
-        return self._roots[uri]
+        return self._files.store_of(name)
 
     def description(self, catalog: str) -> Plan:
         """A plan for reading: its user code is not loaded, unless this process defined the plan."""

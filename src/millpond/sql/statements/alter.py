@@ -46,6 +46,8 @@ def run(session: SqlSession, words: Words) -> Result:
         to = words.name("new name")
         words.end()
         _rename(session, catalog, found, to)
+        if kind == "sink":
+            return _renamed_sink(to)
     elif words.take("SWAP", "WITH"):
         other = catalog.get(words.name("name of the other view"), "materialized view")
         words.end()
@@ -68,10 +70,20 @@ def run(session: SqlSession, words: Words) -> Result:
     return Result.said(f"ALTER_{kind.upper().replace(' ', '_')}")
 
 
+def _renamed_sink(name: str) -> Result:
+    """The name of a sink is its identity at the target, so a renamed sink is a new one there."""
+    result = Result.said("ALTER_SINK")
+    result.warnings = [
+        f"sink {name!r} is new to its target under this name: it receives all rows of its view again"
+    ]
+    return result
+
+
 def _switch_sink(session: SqlSession, words: Words, name: str, exists: bool) -> Result:
     """ALTER SINK name ATTACH [WITH REPLAY] | DETACH | PAUSE | RESUME.
 
-    PAUSE is DETACH, and RESUME is ATTACH WITH REPLAY: no change is missed while the epochs are kept.
+    PAUSE is DETACH under another name, and RESUME is ATTACH WITH REPLAY: no change is missed while the epochs
+    are kept.
     """
     verb = words.fragment.word(words.at - 1)
     attach = verb in ("ATTACH", "RESUME")
@@ -85,7 +97,7 @@ def _switch_sink(session: SqlSession, words: Words, name: str, exists: bool) -> 
     if attach:
         session.host.attach_sink(name, replay=replay)
     else:
-        session.host.detach_sink(name)
+        session.host.detach_sink(name, pause=verb == "PAUSE")
     return Result.said("ALTER_SINK")
 
 

@@ -5,6 +5,7 @@ delimiter, header, quote and null.
 `connector = 'delta'`: path, changes; `connector = 'iceberg'`: table; tables of lakes.
 `connector = 'kafka'`: messages of a topic (`kafka_options`).
 `connector = 'postgres-cdc'`: tables of a PostgreSQL server and their changes (`replicated_table`).
+`connector = 'millpond'`: a view of another pond (path, view, append_only, keep, store.…).
 `connector = 'nexmark'`: type ('bid', 'auction', 'person'), events, rate.
 """
 
@@ -23,6 +24,7 @@ from millpond.sources.files import FileSource
 from millpond.sources.iceberg import IcebergSource
 from millpond.sources.nexmark import NexmarkSource
 from millpond.sources.nexmark_events import NexmarkConfig
+from millpond.sources.pond_view import PondSource
 from millpond.sources.text_format import CsvOptions
 from millpond.sources.unavailable import named
 from millpond.sql.binding.catalog import columns_of
@@ -129,6 +131,22 @@ def _files(options: dict[str, str], found: Definition | None) -> FileSource:
     return FileSource(need(options, "path"), kind, schema, options.pop("pattern", None), csv=csv)
 
 
+def _millpond(options: dict[str, str], found: Definition | None) -> PondSource:
+    adds = options.pop("append_only", "").lower()
+    if adds not in ("", "true", "false"):
+        raise InvalidError("option 'append_only' is true or false", detail=f"got {adds!r}")
+    store = {n.removeprefix("store."): v for n, v in options.items() if n.startswith("store.")}
+    given: dict[str, Any] = {"append_only": adds == "true"} if adds else {}
+    return PondSource(
+        need(options, "path"),
+        need(options, "view"),
+        None if found is None else found.schema,
+        keep=options.pop("keep", "1d"),
+        options=tuple(store.items()),
+        **given,
+    )
+
+
 def _nexmark(options: dict[str, str], found: Definition | None) -> NexmarkSource:
     kind: Any = options.pop("type", None) or options.pop("table.type", "bid")
     events, rate = number(options, "events"), number(options, "rate")
@@ -165,6 +183,7 @@ _CONNECTORS: dict[str, Callable[[dict[str, str], Definition | None], Any]] = {
     "files": _files,
     "iceberg": _iceberg,
     "kafka": kafka_source,
+    "millpond": _millpond,
     "nexmark": _nexmark,
 }
 SOURCE_OPTIONS: dict[str, tuple[str, ...]] = {
@@ -172,6 +191,7 @@ SOURCE_OPTIONS: dict[str, tuple[str, ...]] = {
     "files": ("path", "format", "pattern", "delimiter", "header", "quote", "null"),
     "iceberg": ("table", "catalog.…"),
     "kafka": KAFKA_OPTIONS,
+    "millpond": ("path", "view", "append_only", "keep", "store.…"),
     "nexmark": ("type", "table.type", "events", "rate", "seed"),
     "postgres-cdc": replicated_table.POSTGRES_OPTIONS,
 }

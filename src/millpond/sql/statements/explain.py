@@ -75,8 +75,8 @@ def _text(session: SqlSession, plan: Plan) -> Result:
     if not plan.nodes:
         return _lines(["nothing is defined"])
     head = session.host.find_head()
-    detached = {} if head is None else head.detached
-    return _lines(explain_text(plan, cut(plan), detached).rstrip("\n").split("\n"))
+    stopped = {} if head is None else head.stopped_sinks
+    return _lines(explain_text(plan, cut(plan), stopped).rstrip("\n").split("\n"))
 
 
 def _lines(lines: list[str]) -> Result:

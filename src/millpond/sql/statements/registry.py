@@ -10,6 +10,7 @@ from millpond.sql.statements import (
     create_function,
     create_index,
     create_savepoint,
+    create_secret,
     create_sink,
     create_source,
     create_table,
@@ -74,14 +75,20 @@ def find(fragment: SqlFragment) -> Statement:
     if first == "DROP":
         if fragment.has(1, "SAVEPOINT"):
             return reading(2, create_savepoint.run_drop)
+        if fragment.has(1, "SECRET"):
+            return reading(2, create_secret.run_drop)
         for words, kind in _DROP.items():
             if fragment.has(1, *words):
                 return defining(1 + len(words), drop.run_for(kind))
-        fragment.fail("DROP of what?", 1, f"one of {', '.join(' '.join(w) for w in _DROP)} or SAVEPOINT")
+        fragment.fail(
+            "DROP of what?", 1, f"one of {', '.join(' '.join(w) for w in _DROP)}, SAVEPOINT or SECRET"
+        )
     if first == "ALTER":
         return defining(1, alter.run)
     if fragment.has(0, "SHOW", "CONNECTORS"):
         return reading(2, show_connectors.run)
+    if fragment.has(0, "SHOW", "SECRETS"):
+        return reading(2, create_secret.run_show)
     if fragment.has(0, "SHOW", "JOBS"):
         return reading(2, show_jobs.run, independent=True)
     known = _OTHERS.get(first)
@@ -105,8 +112,12 @@ def _create(fragment: SqlFragment) -> Statement:
     at = 3 if replace else 1
     if fragment.has(at, "SAVEPOINT"):
         return reading(at + 1, create_savepoint.run)
+    if fragment.has(at, "SECRET"):
+        return reading(at + 1, create_secret.run(replace))
     for words, run in _CREATE.items():
         if fragment.has(at, *words):
             return defining(at + len(words), run(replace))
-    fragment.fail("CREATE of what?", at, f"one of {', '.join(' '.join(w) for w in _CREATE)} or SAVEPOINT")
+    fragment.fail(
+        "CREATE of what?", at, f"one of {', '.join(' '.join(w) for w in _CREATE)}, SAVEPOINT or SECRET"
+    )
     raise AssertionError

@@ -80,18 +80,18 @@ def run(session: SqlSession, words: Words) -> Result:
         rows = [[n, str(e)] for n, e in sorted(savepoints.items())]
         return _texts(["name", "epoch"], rows)
     if what not in _KINDS:
-        names = [*_KINDS, "EPOCHS", "SAVEPOINTS", "WATERMARKS", "CONNECTORS", "JOBS", "CREATE"]
+        names = [*_KINDS, "EPOCHS", "SAVEPOINTS", "WATERMARKS", "CONNECTORS", "SECRETS", "JOBS", "CREATE"]
         words.at -= 1
         words.fail("SHOW what?", closest_name(what or "?", names) or f"one of {', '.join(names)}")
     if what == "FUNCTIONS":
         return described_functions([o for o in session.catalog.objects.values() if o.kind == "function"])
     found_all = all_objects_with_uses(session.plan)
     head = session.host.find_head()
-    detached = {} if head is None else head.detached
+    stopped = {} if head is None else head.stopped_sinks
     listed = [
         [
             o.name,
-            "detached sink" if o.kind == "sink" and o.name in detached else o.kind,
+            f"{stopped[o.name]} sink" if o.kind == "sink" and o.name in stopped else o.kind,
             ", ".join(f"{c.name} {c.type}" for c in o.columns),
         ]
         for o in found_all.values()
@@ -109,7 +109,7 @@ def _sinks(session: SqlSession) -> Result:
     found = sorted(session.host.sinks(), key=lambda sink: sink.name)
     rows = {
         "name": [s.name for s in found],
-        "kind": ["detached sink" if s.state == "detached" else "sink" for s in found],
+        "kind": [f"{s.state} sink" if s.state in ("detached", "paused") else "sink" for s in found],
         "view": [s.view for s in found],
         "connector": [s.connector for s in found],
         "mode": [s.mode for s in found],

@@ -14,9 +14,10 @@ from millpond.flow.durations import microseconds
 from millpond.plan.sink_settings import Guarantee, SinkMode, SinkSettings, guarantee_of, modes_of
 from millpond.sinks.delta import DeltaSink
 from millpond.sinks.files import FilesSink
+from millpond.sinks.http import HttpSink, http_sink
 from millpond.sinks.iceberg import IcebergSink
+from millpond.sinks.jdbc import JdbcSink
 from millpond.sinks.postgres import PostgresSink
-from millpond.sinks.secrets import check_references
 from millpond.sql.statements.connector_options import prefixed
 
 SETTINGS = ("mode", "guarantee", "key", "every", "snapshot", "behind.max", "when.behind")
@@ -44,8 +45,6 @@ def make_sink(connector: str, options: dict[str, str]) -> tuple[Any, SinkSetting
     for name in found.required:
         if not options.get(name):
             raise InvalidError(f"option {name!r} is missing", hint=f"WITH ({name} = '…', …)")
-    for value in options.values():
-        check_references(value)
     return found.make(options), _settings(options)
 
 
@@ -102,10 +101,26 @@ def _postgres(options: dict[str, str]) -> PostgresSink:
     return PostgresSink(options["connection"], options["table"], options.get("schema", "public"))
 
 
+def _jdbc(options: dict[str, str]) -> JdbcSink:
+    known = ("user", "password", "driver", "batchsize")
+    given = {name: options[name] for name in known if name in options}
+    given |= {n.removeprefix("spark."): v for n, v in options.items() if n.startswith("spark.")}
+    return JdbcSink(options["url"], options["table"], tuple(given.items()))
+
+
 SINK_CONNECTORS = {
     "delta": SinkConnector(("path", "partition.by", "store.…"), ("path",), _delta, DeltaSink),
     "files": SinkConnector(("path", "format", "partition.by", "store.…"), ("path",), _files, FilesSink),
     "iceberg": SinkConnector(("table", "partition.by", "catalog.…"), ("table",), _iceberg, IcebergSink),
+    "http": SinkConnector(
+        ("url", "header.…", "batch.rows", "timeout", "tries", "refused.max"), ("url",), http_sink, HttpSink
+    ),
+    "jdbc": SinkConnector(
+        ("url", "table", "user", "password", "driver", "batchsize", "spark.…"),
+        ("url", "table"),
+        _jdbc,
+        JdbcSink,
+    ),
     "postgres": SinkConnector(
         ("connection", "table", "schema"), ("connection", "table"), _postgres, PostgresSink
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from millpond.secret_references import reference_to
 from millpond.sql.text.parse import SqlFragment, Words, closest_name
 
 
@@ -30,10 +31,17 @@ def read_options(words: Words) -> Options:
         key = key.lower()
         if key in found:
             part.fail(f"option {key!r} is given twice")
-        found[key] = each.text()
+        found[key] = _value(each)
         found.parts[key] = part
         each.end()
     return found
+
+
+def _value(words: Words) -> str:
+    """An option's value; `secret name` refers to a secret of the pond."""
+    if words.fragment.word(words.at) == "SECRET" and len(words.rest) > 1 and words.take("SECRET"):
+        return reference_to(words.name("name of the secret"))
+    return words.text()
 
 
 def only(options: Options, known: Sequence[str], what: str) -> None:

@@ -87,6 +87,7 @@ def _first(parent: Store, child: Store, epoch: int, pond: str, now_us: int) -> M
         removed=(),
         cursors={},
         gathered={},
+        paused=(),
         savepoints={},
         floor=0,
         backfill=None,

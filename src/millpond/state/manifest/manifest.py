@@ -79,6 +79,7 @@ class Manifest:
     savepoints: Mapping[str, int] = field(default_factory=dict)
     # detached sinks, and the epoch since which each is detached
     detached: Mapping[str, int] = field(default_factory=dict)
+    paused: tuple[str, ...] = ()  # those of them that were paused, by a user or because they fell behind
     # By sink that gathers epochs: the last epoch of its next delivery, fixed before it is delivered (law 7).
     gathered: Mapping[str, int] = field(default_factory=dict)
     # Late rows in buckets before these were cleared: readers do not see them, backfills of new views do.
@@ -87,6 +88,11 @@ class Manifest:
     clients: Mapping[str, int] = field(default_factory=dict)
     backfill: BackfillProgress | None = None  # the running backfill of new views
     format: int = FORMAT
+
+    @property
+    def stopped_sinks(self) -> dict[str, Literal["paused", "detached"]]:
+        """Sinks that receive nothing, and how that is called."""
+        return {name: "paused" if name in self.paused else "detached" for name in self.detached}
 
     def encode(self) -> bytes:
         data = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
@@ -106,6 +112,7 @@ class Manifest:
             data["added"] = tuple(ref_from_json(r) for r in data["added"])
             running = data.pop(STORED_BACKFILL, None)
             data["backfill"] = None if running is None else BackfillProgress.from_json(running)
+            data["paused"] = tuple(data.get("paused", ()))
             data["gone"] = tuple((f, s, h) for f, s, h in data["gone"])
             data["removed"] = tuple((f, s, h) for f, s, h in data["removed"])
             known = {f.name for f in dataclasses.fields(Manifest)}

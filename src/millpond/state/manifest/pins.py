@@ -7,12 +7,13 @@ collector raises the floor by a commit, *then* reads the pins.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 
-from millpond.errors import DataError
+from millpond.errors import DataError, UnavailableError
 from millpond.state.checksummed_json import sealed, unsealed
-from millpond.state.store.store import MissingError, Store
+from millpond.state.store.store import MissingError, NotWritableError, Store
 
 PREFIX = "pins/"
 NO_EPOCH = 10**15  # the epoch of a pin that protects a plan and no epoch
@@ -57,6 +58,23 @@ def pin_plan(store: Store, plan: str, expires_us: int) -> Pin:
 
 def unpin(store: Store, made: Pin) -> None:
     store.delete(made.name)
+
+
+def try_pin(
+    store: Store, epoch: int, expires_us: int, *, last: int | None = None, why: str = "reader"
+) -> Pin | None:
+    """Pin epochs for a reader; None where nothing can be written."""
+    try:
+        return pin(store, epoch, expires_us, last=last, why=why)
+    except NotWritableError:
+        return None
+
+
+def let_go(store: Store, made: Pin | None) -> None:
+    """Remove the pin of a reader; a pin that cannot be removed expires."""
+    if made is not None:
+        with contextlib.suppress(UnavailableError):
+            unpin(store, made)
 
 
 def protects(store: Store, made: Pin, now_us: int) -> bool:

@@ -6,7 +6,8 @@ names (MVCC by epoch).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -25,6 +26,7 @@ from millpond.state.tables.table_scan import TableScan
 from millpond.state.tables.table_spec import TableSpec
 
 OpenFile = Callable[[str], PackedFile]
+HASH_MAX = 2**64 - 1
 
 
 class Snapshot:
@@ -138,13 +140,21 @@ class Snapshot:
         return difference(before, self, spec, columns)
 
 
-def difference(before: Snapshot, after: Snapshot, spec: TableSpec, columns: Sequence[str]) -> pa.Table:
-    """after - before for one table; reads only the runs that the two do not share."""
+def difference(
+    before: Snapshot,
+    after: Snapshot,
+    spec: TableSpec,
+    columns: Sequence[str],
+    h_min: int = 0,
+    h_max: int = HASH_MAX,
+) -> pa.Table:
+    """after - before for one table, in a range of hashes; reads only the runs that the two do not share."""
     old_runs = {(r.file, r.segment, r.h_min, r.h_max): r for r in before.listing.runs(spec.name)}
     new_runs = {(r.file, r.segment, r.h_min, r.h_max): r for r in after.listing.runs(spec.name)}
     odd = [r for i, r in old_runs.items() if i not in new_runs] + [
         r for i, r in new_runs.items() if i not in old_runs
     ]
+    odd = clipped(odd, h_min, h_max)
     if not odd:
         return empty_delta(spec, columns)
     touched = concat_runs(spec, odd, after._open_file)
@@ -152,6 +162,15 @@ def difference(before: Snapshot, after: Snapshot, spec: TableSpec, columns: Sequ
     old = before.table(spec).lookup(keys).table
     new = after.table(spec).lookup(keys).table
     return deltas.consolidate(deltas.concat([deltas.negate(visible(old, columns)), visible(new, columns)]))
+
+
+def clipped(runs: Iterable[RunRef], h_min: int, h_max: int) -> list[RunRef]:
+    """The parts of some runs in a range of hashes."""
+    return [
+        replace(r, h_min=max(r.h_min, h_min), h_max=min(r.h_max, h_max))
+        for r in runs
+        if r.meets(h_min, h_max)
+    ]
 
 
 def concat_runs(spec: TableSpec, runs: Sequence[RunRef], open_file: OpenFile) -> pa.Table:

@@ -1,0 +1,69 @@
+"""The open files of a pond in one process; a fork's files may be in the ponds that it came from.
+
+Files are immutable and their names are never reused, so a file that was closed can be opened again at any
+time, and only the time that a read takes changes (law 4).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Collection
+
+from millpond.state.runs import run_names
+from millpond.state.runs.packed import PackedFile
+from millpond.state.store.store import Store, open_store
+
+FILES_OPEN = 2048
+FILES_SPARE = 64  # open files that the newest epoch may not need
+
+
+class OpenFiles:
+    """Thread-safe."""
+
+    def __init__(self, store: Store, roots: dict[str, Store] | None = None) -> None:
+        self.store = store
+        self._roots = roots or {}
+        self._files: OrderedDict[str, PackedFile] = OrderedDict()
+        self._room = FILES_SPARE  # more open files than this trigger a trim
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def open(self, name: str) -> PackedFile:
+        found = self._files.get(name)
+        if found is not None and len(self._files) < FILES_OPEN // 2:
+            return found  # far from eviction: no need to record the use
+        with self._lock:
+            found = self._files.get(name)
+            if found is not None:
+                self._files.move_to_end(name)
+                return found
+        opened = PackedFile.open(name, self.store_of(name).map(run_names.split_pond(name)[1]))
+        with self._lock:
+            found = self._files.setdefault(name, opened)
+            while len(self._files) > FILES_OPEN:
+                self._files.popitem(last=False)
+        return found
+
+    @property
+    def crowded(self) -> bool:
+        """Have enough files been opened since the last trim to make another one worthwhile?"""
+        return len(self._files) > self._room
+
+    def trim(self, live: Collection[str]) -> None:
+        """Close files that an epoch does not name: an open file that was merged still uses disk space."""
+        with self._lock:
+            for name in [n for n in self._files if n not in live]:
+                del self._files[name]
+            self._room = FILES_SPARE + len(self._files)
+
+    def store_of(self, name: str) -> Store:
+        """The store of a file; the runs of a fork may be in its parent: ``<uri>!<name>``."""
+        uri, _ = run_names.split_pond(name)
+        if not uri:
+            return self.store
+        if uri not in self._roots:
+            self._roots[uri] = open_store(uri)
+        return self._roots[uri]
