@@ -47,16 +47,20 @@ def resolved(text: str, escaped: Callable[[str], str] = str) -> str:
 
 
 def check_references(text: str) -> None:
-    """Refuse references that no secret can be found by, and secrets that the pond does not have."""
+    """Refuse references that no secret can be found by; reads nothing, so plans can be decoded anywhere."""
     for found in _REFERENCE.finditer(text):
         if found["kind"] not in _KINDS or not found["name"]:
             raise InvalidError(
                 f"no secret is found by {found[0]}",
                 hint="write ${env:NAME}, ${file:/path/of/the/secret} or ${secret:name}",
             )
-        lookup = _lookup.get()
-        if found["kind"] == "secret" and lookup is not None:
-            lookup(found["name"])
+
+
+def require_secrets(text: str) -> None:
+    """Refuse a setting of a definition whose secrets the pond does not have."""
+    check_references(text)
+    for name in names_in(text):
+        _read("secret", name)
 
 
 def names_in(text: str) -> list[str]:

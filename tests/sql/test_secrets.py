@@ -122,7 +122,6 @@ def test_a_secret_that_is_not_there_is_refused_at_definition(pond: millpond.Pond
         assert "did you mean 'pg'?" in str(error.value)
     with pytest.raises(InvalidError, match="no secret is found by"):
         pond.sql("CREATE SINK s FROM orders WITH (connector='postgres', table='t', connection='${vault:x}')")
-    pond.sql("CREATE SOURCE f WITH (connector = 'nexmark', type = 'bid', events = 0, seed = 1)")
 
 
 def test_backups_and_forks_have_no_secrets(pond: millpond.Pond, tmp_path: Path) -> None:
@@ -138,9 +137,8 @@ def test_backups_and_forks_have_no_secrets(pond: millpond.Pond, tmp_path: Path) 
         assert names(fork) == []
         fork.sql("ALTER SINK s ATTACH")
         fork.sql("INSERT INTO orders VALUES (5, 5)")
-        fork.drain()
-        error = fork.sinks()[0].error
-        assert error is not None and "no secret named 'pg'" in str(error)
+        with pytest.raises(InvalidError, match="sink 's' failed: no secret named 'pg'"):
+            fork.drain()
 
 
 @pytest.mark.parametrize(

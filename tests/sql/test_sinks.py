@@ -94,9 +94,12 @@ def test_pause_and_resume_miss_nothing(pond: Pond, tmp_path: Path) -> None:
     pond.sql("INSERT INTO t VALUES ('b', 1)")
     pond.drain()
     assert [row["k"] for row in lines(tmp_path / "out")] == ["a"]
-    assert pond.sinks()[0].state == "detached"
+    assert pond.sinks()[0].state == "paused"
+    assert pond.sql("SHOW SINKS").fetchall()[0][1] == "paused sink"
+    assert "(paused)" in pond.explain()
     pond.sql("ALTER SINK out RESUME")
     pond.drain()
+    assert pond.sinks()[0].state == "current"
     assert [row["k"] for row in lines(tmp_path / "out")] == ["a", "b"]
 
 

@@ -69,7 +69,7 @@ class PondSource(KeepsHistory, PollsForReader, RetractsOwnRows, StoredWithSchema
     >>> folder = tempfile.mkdtemp()
     >>> with millpond.open(folder, engine="inline", durable=False) as pond:
     ...     _ = pond.table("orders", {"who": str, "n": int}).view("orders")
-    ...     pond.insert("orders", [{"who": "ann", "n": 2}])
+    ...     _ = pond.insert("orders", [{"who": "ann", "n": 2}])
     ...     _ = pond.drain()
     >>> source = PondSource(folder, "orders")
     >>> [split.rows for split in source.poll(None, None, 1000).splits]

@@ -127,8 +127,8 @@ def resolved_address(address: str) -> str:
     """The address with its secrets, escaped for the form of the address.
 
     >>> os.environ["DOC_WORD"] = "a b'c@"
-    >>> resolved_address("host=db password=${env:DOC_WORD}")
-    "host=db password=a\\ b\\'c@"
+    >>> print(resolved_address("host=db password=${env:DOC_WORD}"))
+    host=db password=a\\ b\\'c@
     >>> resolved_address("postgresql://ann:${env:DOC_WORD}@db/shop")
     'postgresql://ann:a%20b%27c%40@db/shop'
     """

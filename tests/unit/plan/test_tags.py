@@ -40,6 +40,9 @@ NEVER = {
         "postgres_copy:CopiedRows",
         "postgres_schema:ServerColumn",
         "message_formats:FormatOptions",
+        "pond_view:_Changed",
+        "upstream_pond:Hold",
+        "http:_Answer",
     ),
     *(
         "accumulate:_KeyRows",

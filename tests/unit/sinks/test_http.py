@@ -161,7 +161,7 @@ def test_requests_have_keys_headers_and_places(receiver: Receiver, monkeypatch: 
         {"Authorization": "Bearer ${env:HOOK_TOKEN}"},
         batch_rows=2,  # type: ignore[arg-type]
     )
-    assert give(receiver, sink) == []
+    assert not give(receiver, sink)
     assert [path for path, _, _ in receiver.requests] == ["/hook?source=pond"] * 3
     assert {h["Authorization"] for _, h, _ in receiver.requests} == {"Bearer t0ken-of-the-hook"}
     epoch = receiver.requests[0][2]["epoch"]
@@ -180,7 +180,7 @@ def test_retry_after_is_honoured_and_bounded(receiver: Receiver, monkeypatch: py
     slept: list[float] = []
     monkeypatch.setattr(http_sinks.time, "sleep", slept.append)
     receiver.answers = [(429, {"Retry-After": "3"}, "slowly"), (503, {}, "later")]
-    assert give(receiver, HttpSink(receiver.url)) == []
+    assert not give(receiver, HttpSink(receiver.url))
     assert slept[0] == 3.0 and slept[1] < 1.0
     receiver.answers = [(429, {"Retry-After": "3600"}, "slowly")]
     with pytest.raises(UnavailableError, match="the receiver is unavailable") as error:

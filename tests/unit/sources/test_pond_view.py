@@ -15,6 +15,7 @@ import pytest
 import millpond
 from millpond.errors import DataError, InvalidError, UnavailableError
 from millpond.plan.codec import dumps, loads
+from millpond.settings import make_settings
 from millpond.sources import pond_view, upstream_pond
 from millpond.sources.pond_view import PondSource
 from millpond.sources.source import Source
@@ -132,7 +133,7 @@ BIG = "SELECT who, n FROM by_who WHERE n > 20"
 BY_COUNT = "SELECT orders, count(*) AS people, sum(n) AS n FROM by_who GROUP BY orders"
 
 
-@pytest.mark.parametrize("seed", seeds(2, 0, 12, "MILLPOND_POND_SOURCE_SEED"))
+@pytest.mark.parametrize("seed", seeds(1, 0, 12, "MILLPOND_POND_SOURCE_SEED"))
 def test_two_ponds_with_kills_equal_duckdb(seed: int) -> None:
     """Kills of both ponds before random commits, restarts, and an upper pond that keeps few epochs."""
     rng, model = random.Random(seed), Model()
@@ -141,8 +142,13 @@ def test_two_ponds_with_kills_equal_duckdb(seed: int) -> None:
     killed = 0
 
     def opened(store: Any, define: str, **more: Any) -> millpond.Pond:
-        pond = millpond.Pond(store, **{**QUICK, **more}, lease_ms=1, sink_close_ms=1, take_over=True)  # type: ignore[arg-type]
-        pond.sql(define)
+        settings = make_settings(checks=True, durable=False, lease_ms=1, sink_close_ms=1, **more)
+        pond = millpond.Pond(store, engine="inline", parallelism=2, settings=settings, take_over=True)
+        try:
+            pond.sql(define)
+        except BaseException:
+            pond.close()
+            raise
         return pond
 
     def run(store: MemoryStore, define: str, act: Callable[[millpond.Pond], None], **more: Any) -> bool:
@@ -204,7 +210,7 @@ def test_two_ponds_with_kills_equal_duckdb(seed: int) -> None:
         if number in (3, 7):
             while run(below, down, settle):
                 killed += 1
-            pond = millpond.Pond(below, **{**QUICK, "checks": False}, take_over=True, lease_ms=1)  # type: ignore[arg-type]
+            pond = millpond.Pond(below, engine="inline", take_over=True)
             assert plain(pond.read("big")) == model.ask(upper + BIG), f"at step {number}"
             assert plain(pond.read("by_count")) == model.ask(upper + BY_COUNT), f"at step {number}"
             pond.close()
@@ -327,6 +333,8 @@ def test_a_rollback_of_the_other_pond_takes_rows_back(tmp_path: Path) -> None:
     same(down, "copy", up, "by_who")
     up.rollback(back)
     up.drain()
+    down.drain()
+    same(down, "copy", up, "by_who")
     put(up, (5, "eve", 1))
     down.drain()
     same(down, "copy", up, "by_who")
@@ -535,7 +543,8 @@ def test_errors_of_definitions(tmp_path: Path) -> None:
         PondSource(tmp_path / "up", "by_who", keep="0s")
     with pytest.raises(InvalidError, match="name of a view"):
         PondSource(tmp_path / "up", "")
-    up.stream("own", PondSource(tmp_path / "up", "by_who")).view("own")
+    with up.changing():
+        up.stream("own", PondSource(tmp_path / "up", "by_who")).view("own")
     with pytest.raises(InvalidError, match="cannot read its own view"):
         up.drain()
     up.close()

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 
 from millpond.errors import InvalidError
-from millpond.secret_references import check_references
+from millpond.secret_references import require_secrets
 from millpond.sql.text.options import Options, only
 from millpond.sql.text.parse import closest_name
 
@@ -26,7 +26,7 @@ def check_connector(options: Options, known: Mapping[str, Sequence[str]], what: 
         )
     only(options, ["connector", *known[connector]], f"connector {connector!r}")
     for value in options.values():
-        check_references(value)
+        require_secrets(value)
 
 
 def need(options: dict[str, str], name: str) -> str:
