@@ -78,10 +78,11 @@ class JdbcWriter:
 def _failed(error: Exception) -> Exception:
     """The error without the trace of the JVM, and without secrets."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if any("No suitable driver" in line or "ClassNotFoundException" in line for line in lines):
+    missing = [line for line in lines if "No suitable driver" in line or "ClassNotFoundException" in line]
+    if missing:
         return InvalidError(
             "Spark has no JDBC driver for this database",
-            detail=lines[0] if lines else None,
+            detail=missing[0].removeprefix("Caused by: "),
             hint="add its jar: spark.jars.packages=org.postgresql:postgresql:42.7.7, for example",
         )
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
