@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
+from urllib.parse import quote
 
 from millpond.errors import InvalidError
 from millpond.masking import mask_value
@@ -44,6 +45,22 @@ def resolved(text: str, escaped: Callable[[str], str] = str) -> str:
     'user=ann port=1'
     """
     return _REFERENCE.sub(lambda found: escaped(_value(found)), text)
+
+
+def resolved_address(address: str) -> str:
+    """An address with its secrets, escaped for the form of the address; a whole address stays as it is.
+
+    >>> os.environ["DOC_WORD"] = "a b'c@"
+    >>> print(resolved_address("host=db password=${env:DOC_WORD}"))
+    host=db password=a\\ b\\'c@
+    >>> resolved_address("postgresql://ann:${env:DOC_WORD}@db/shop")
+    'postgresql://ann:a%20b%27c%40@db/shop'
+    """
+    if _REFERENCE.fullmatch(address):
+        return resolved(address)
+    if "://" in address:
+        return resolved(address, lambda value: quote(value, safe=""))
+    return resolved(address, lambda value: re.sub(r"([\\'\s])", r"\\\1", value))
 
 
 def check_references(text: str) -> None:

@@ -20,11 +20,10 @@ from millpond.errors import ConflictError, InvalidError, UnavailableError
 from millpond.flow.call_errors import checked
 from millpond.masking import masked
 from millpond.plan.sink_settings import EPOCH, NUMBER, Guarantee, SinkMode
-from millpond.secret_references import check_references
+from millpond.secret_references import check_references, resolved_address
 from millpond.sinks.delivery import Delivery, RefusedRow, SinkBinding, row_text
 from millpond.sinks.postgres_types import column_type, copied_columns, type_name
 from millpond.sinks.row_changes import Upserts
-from millpond.sources.postgres_connection import resolved_address
 
 PROGRESS, REFUSED = "millpond_progress", "millpond_refused"
 NULLS_ARE_EQUAL = 150_000  # the version from which on NULL can equal NULL in a unique index

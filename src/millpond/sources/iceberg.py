@@ -42,7 +42,7 @@ class IcebergSource(KeepsHistory, StoredWithSchema):
     ``pip install "millpond[iceberg]"``.
     """
 
-    name: str
+    table_name: str
     catalog: tuple[tuple[str, str], ...] = field(repr=False)
     schema: pa.Schema = None
     _known: dict[tuple[int, bool], Any] = field(
@@ -52,10 +52,10 @@ class IcebergSource(KeepsHistory, StoredWithSchema):
     append_only: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
+        if not isinstance(self.table_name, str) or not _NAME.fullmatch(self.table_name):
             raise InvalidError(
                 "an IcebergSource needs the name of a table with its namespace",
-                detail=f"got {self.name!r}",
+                detail=f"got {self.table_name!r}",
                 hint='"shop.orders", for example',
             )
         object.__setattr__(self, "catalog", catalog_settings(self.catalog))
@@ -74,7 +74,7 @@ class IcebergSource(KeepsHistory, StoredWithSchema):
     # -- in the driver --------------------------------------------------------
 
     def poll(self, position: Any, seen: pa.Table | None, max_rows: int) -> Poll:
-        at = position_of(position, self.name)
+        at = position_of(position, self.table_name)
         with _LoadedTable(self) as table:
             current = table.current_snapshot()
             if current is None:
@@ -107,7 +107,7 @@ class IcebergSource(KeepsHistory, StoredWithSchema):
             snapshot = None if parent is None else table.metadata.snapshot_by_id(parent)
         if snapshot is None:
             raise DataError(
-                f"snapshot {at.version} is not in the history of table {self.name!r}",
+                f"snapshot {at.version} is not in the history of table {self.table_name!r}",
                 detail="it has expired, or the table was rolled back or replaced",
                 hint="read the table under another name; keep snapshots until they are read",
             )
@@ -127,7 +127,7 @@ class IcebergSource(KeepsHistory, StoredWithSchema):
         for task in table.scan(snapshot_id=snapshot).plan_files():
             if task.delete_files:
                 raise InvalidError(
-                    f"table {self.name!r} has delete files",
+                    f"table {self.table_name!r} has delete files",
                     detail=f"{len(task.delete_files)} of them in snapshot {snapshot}",
                     hint="a source reads tables without them: compact the table first",
                 )
@@ -141,7 +141,7 @@ class IcebergSource(KeepsHistory, StoredWithSchema):
             return []
         if operation != "append":
             raise InvalidError(
-                f"snapshot {at.version} of table {self.name!r} does not only append rows",
+                f"snapshot {at.version} of table {self.table_name!r} does not only append rows",
                 detail=f"its operation is {operation}",
                 hint="a source reads tables that are only appended to: write a changelog, or use Delta Lake",
             )
@@ -162,7 +162,7 @@ class IcebergSource(KeepsHistory, StoredWithSchema):
 
     def history(self, position: Any, seen: pa.Table | None, rows: int) -> Iterator[Split]:
         """All files that were admitted."""
-        at = position_of(position, self.name)
+        at = position_of(position, self.table_name)
         if at is None:
             return
         try:
@@ -174,7 +174,7 @@ class IcebergSource(KeepsHistory, StoredWithSchema):
                 else:
                     reached = table.metadata.snapshot_by_id(at.version)
                     if reached is None or table.metadata.snapshot_by_id(at.start) is None:
-                        raise DataError(f"snapshots of table {self.name!r} that were read have expired")
+                        raise DataError(f"snapshots of table {self.table_name!r} that were read have expired")
                     for later in self._following(table, first, reached):
                         some = self._files(table, later)
                         whole = later.version != at.version or at.done
@@ -198,7 +198,7 @@ class IcebergSource(KeepsHistory, StoredWithSchema):
             lacking = [name for name in names if name not in table.schema().column_names]
             if lacking:
                 raise DataError(
-                    f"table {self.name!r} has no column {lacking[0]!r} any more",
+                    f"table {self.table_name!r} has no column {lacking[0]!r} any more",
                     hint="read the table under another name",
                 )
             scan = arrow_io.ArrowScan(
@@ -208,7 +208,7 @@ class IcebergSource(KeepsHistory, StoredWithSchema):
                 rows = pa.Table.from_batches([batch])
                 reason = schema_fit.misfit(rows.schema, pa.schema([self.schema.field(n) for n in names]))
                 if reason is not None:
-                    raise DataError(f"table {self.name!r} has changed: {reason}")
+                    raise DataError(f"table {self.table_name!r} has changed: {reason}")
                 yield schema_fit.fit(rows, self.schema, columns)
 
 
@@ -221,18 +221,18 @@ class _LoadedTable:
     def __enter__(self) -> Any:
         self._catalog = open_catalog(self._source.catalog)
         try:
-            return self._catalog.load_table(self._source.name)
+            return self._catalog.load_table(self._source.table_name)
         except Exception as error:
             self._catalog.close()
             if isinstance(error, pyiceberg("pyiceberg.exceptions").NoSuchTableError):
-                raise InvalidError(f"there is no Iceberg table {self._source.name!r}") from None
+                raise InvalidError(f"there is no Iceberg table {self._source.table_name!r}") from None
             raise unavailable(error) from None
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         self._catalog.close()
         if isinstance(error, FileNotFoundError):
             raise DataError(
-                f"a file of table {self._source.name!r} is gone",
+                f"a file of table {self._source.table_name!r} is gone",
                 detail=str(error),
                 hint="keep snapshots until they are read",
             ) from error

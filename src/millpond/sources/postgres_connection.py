@@ -7,13 +7,11 @@ fork.  Passwords may be references (`secret_references`), which are resolved onl
 from __future__ import annotations
 
 import os
-import re
 from typing import Any
-from urllib.parse import quote
 
 from millpond.errors import InvalidError, MillpondError
 from millpond.masking import masked
-from millpond.secret_references import resolved
+from millpond.secret_references import resolved_address
 from millpond.sources.unavailable import away
 
 CONNECT_S = 5
@@ -121,17 +119,3 @@ def place_of(address: str) -> str:
         return "?"
     host, port = parts.get("host", "localhost"), parts.get("port", 5432)
     return f"{host}:{port}/{parts.get('dbname', '')}"
-
-
-def resolved_address(address: str) -> str:
-    """The address with its secrets, escaped for the form of the address.
-
-    >>> os.environ["DOC_WORD"] = "a b'c@"
-    >>> print(resolved_address("host=db password=${env:DOC_WORD}"))
-    host=db password=a\\ b\\'c@
-    >>> resolved_address("postgresql://ann:${env:DOC_WORD}@db/shop")
-    'postgresql://ann:a%20b%27c%40@db/shop'
-    """
-    if "://" in address:
-        return resolved(address, lambda value: quote(value, safe=""))
-    return resolved(address, lambda value: re.sub(r"([\\'\s])", r"\\\1", value))
