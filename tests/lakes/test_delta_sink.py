@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from millpond.pond import Pond
 from millpond.sinks.delivery import EpochDelta
 from millpond.sinks.delta import DeltaSink
 from millpond.sinks.lake_types import lake_schema
+from millpond.sinks.writing import SinkWriters
 from millpond.testing.sinks import CHECKS, Feed, SinkDriver, run_check
 from tests.lakes.delta_reader import live_files, log_actions, read_delta
 from tests.lakes.kills import kill_and_compare
@@ -185,6 +187,21 @@ def test_odd_keys_are_upserted(kind: type, tmp_path: Path) -> None:
         assert len(read_delta(tmp_path / "table")) == len(values)
 
 
+@pytest.mark.parametrize("partition_by", [(), ("d",)], ids=["plain", "partitioned"])
+def test_nested_keys_and_years_beyond_9999(partition_by: tuple[str, ...], tmp_path: Path) -> None:
+    """Such years have no bounds in the log; a partition of them would make the table unreadable."""
+    days = pa.array([10**7, -(10**6), 20_000], pa.int32()).cast(pa.date32())
+    far = pa.table({"d": days, "k": [[1, None], [], [2]]})
+    target, writers = DeltaTarget(tmp_path, partition_by), SinkWriters()
+    for mode, epoch in (("append", 1), ("upsert", 2), ("upsert", 3)):
+        driver = SinkDriver(target, mode, schema=far.schema)  # type: ignore[arg-type]
+        made = driver.delivery(EpochDelta(epoch, far.append_column("_w", pa.array([1, 1, 1], pa.int64()))))
+        binding = replace(made.binding, key=("k",) if mode == "upsert" else ())
+        refused = writers.write(driver.sink, replace(made, binding=binding))
+        assert len(refused) == (2 if partition_by else 0)
+        assert deltalake.DeltaTable(str(target.folder)).count() == (1 if partition_by else 3)
+
+
 def test_a_table_with_nothing_but_its_key(tmp_path: Path) -> None:
     with opened(tmp_path) as pond:
         pond.sql("CREATE TABLE t (k INT, v INT, PRIMARY KEY (k))")
@@ -242,7 +259,7 @@ def test_an_empty_text_in_a_partition_column_is_an_error_row(tmp_path: Path) -> 
         pond.drain()
         assert rows(tmp_path) == [("a/b=%c d", 3), (None, 2)]
         (error,) = pond.errors().to_pylist()
-        assert error["step"] == "lake" and "empty text" in error["reason"] and '"who": ""' in error["row"]
+        assert error["step"] == "lake" and "an empty text" in error["reason"] and '"who": ""' in error["row"]
         assert deltalake.DeltaTable(str(tmp_path / "table")).count() == 2
 
 
@@ -306,6 +323,9 @@ def test_settings_that_lose_the_guarantee_are_refused() -> None:
         DeltaSink("s3://b/t", (), {"AWS_S3_ALLOW_UNSAFE_RENAME": "true"})
     with pytest.raises(InvalidError, match="must not contain credentials"):
         DeltaSink("s3://key:secret@b/t")
+    for path in ("s3://b/t?region=eu", "a%20b", "a#b"):
+        with pytest.raises(InvalidError, match="cannot contain"):
+            DeltaSink(path)
     with pytest.raises(InvalidError, match=r"no secret is found by \$\{vault:x\}"):
         DeltaSink("s3://b/t", (), {"secret_access_key": "${vault:x}"})
 

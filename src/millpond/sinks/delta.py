@@ -9,6 +9,7 @@ refused, and the sink loads and compares again.
 
 from __future__ import annotations
 
+import datetime
 import importlib
 import os
 import secrets
@@ -38,7 +39,8 @@ NO_RETRIES = 0
 _OWN_OPTIONS = ("durable", "retries", "timeout", "connect_timeout")  # of the store, unknown to deltalake
 # What rows would have to obey; files that are added to a table are checked by nobody.
 _RULES = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
-EMPTY_TEXT = "Delta Lake stores an empty text in a partition column as NULL"
+NO_PARTITION = "Delta Lake has no partition for an empty text, or for a date outside the years 1 to 9999"
+_FIRST_DAY, _LAST_DAY = datetime.date(1, 1, 1), datetime.date(9999, 12, 31)
 
 
 @checked
@@ -62,15 +64,7 @@ class DeltaSink:
     def __post_init__(self) -> None:
         if not isinstance(self.path, str | os.PathLike) or not os.fspath(self.path):
             raise InvalidError("a DeltaSink needs a folder or an address", detail=f"got {self.path!r}")
-        path = os.fspath(self.path)
-        if masked(path) != path:
-            raise InvalidError(
-                "the address of a sink must not contain credentials",
-                detail=f"got {masked(path)}; addresses are stored in the catalog",
-                hint='pass them as options, for example secret_access_key="${env:KEY}"',
-            )
-        if "://" not in path:
-            path = str(Path(path).expanduser().absolute())
+        path = delta_address(self.path)
         names = (self.partition_by,) if isinstance(self.partition_by, str) else tuple(self.partition_by)
         options = self.options.items() if isinstance(self.options, dict) else self.options
         pairs = tuple((str(name), str(value)) for name, value in options)
@@ -133,6 +127,31 @@ class DeltaSink:
         return found
 
 
+def delta_address(given: str | os.PathLike[str]) -> str:
+    """The address of a table: an absolute folder, or an address without options and credentials in it.
+
+    >>> delta_address("s3://bucket/table")
+    's3://bucket/table'
+    """
+    path = os.fspath(given)
+    if masked(path) != path:
+        raise InvalidError(
+            "the address of a Delta table must not contain credentials",
+            detail=f"got {masked(path)}; addresses are stored in the catalog",
+            hint='pass them as options, for example secret_access_key="${env:KEY}"',
+        )
+    if "://" not in path:
+        path = str(Path(path).expanduser().absolute())
+    odd = [character for character in "?#%" if character in path]
+    if odd:
+        raise InvalidError(
+            f"the address of a Delta table cannot contain {odd[0]!r}",
+            detail=f"got {path}",
+            hint="deltalake would look elsewhere; pass options of the store as options",
+        )
+    return path
+
+
 def prepared_files(sink: DeltaSink, part: Part) -> list[dict[str, Any]]:
     store, found = sink.store(), []
     rows = lake_rows(part.rows, "Delta Lake")
@@ -171,13 +190,13 @@ class DeltaTarget:
                         partition_by=self.partition_by or None,
                         storage_options=self._sink.storage_options(),
                     )
-                    self._sync(0)
+                    self._sync(table)
                 missing = [f for f in self.schema if f.name not in self._held(table)]
                 if not missing:
                     return table
                 fields = [f for f in self._lake.Schema.from_arrow(pa.schema(missing)).fields]
                 table.alter.add_columns(fields, commit_properties=self._properties(None))
-                self._sync(table.version())
+                self._sync(table)
             except self._lake.exceptions.DeltaError as error:
                 failed = error  # another writer may have created or changed the table at the same time
                 time.sleep(0.02)
@@ -273,7 +292,7 @@ class DeltaTarget:
             except (self._lake.exceptions.DeltaError, OSError) as error:
                 failed: Exception = error  # also if it is unknown whether it succeeded: the table says it
                 continue
-            self._sync(None)
+            self._sync(self.table)
             return
         if not self.has(epoch):
             raise _unavailable(failed)
@@ -288,15 +307,15 @@ class DeltaTarget:
             custom_metadata=said, max_commit_retries=NO_RETRIES, app_transactions=marks
         )
 
-    def _sync(self, version: int | None) -> None:
-        """Make a commit on this machine durable: deltalake does not."""
-        folder = Path(str(self._sink.path)) / LOG
+    def _sync(self, table: Any) -> None:
+        """Make the commits since a state of the table durable, on this machine: deltalake does not."""
         if "://" in str(self._sink.path) or dict(self._sink.options).get("durable") == "false":
             return
-        if version is None:
-            self.table.update_incremental()
-            version = self.table.version()
-        for path in (folder / f"{version:020d}.json", folder, folder.parent):
+        folder = Path(str(self._sink.path)) / LOG
+        before = table.version()
+        table.update_incremental()
+        commits = [folder / f"{number:020d}.json" for number in range(before, table.version() + 1)]
+        for path in (*(commit for commit in commits if commit.exists()), folder, folder.parent):
             handle = os.open(path, os.O_RDONLY)
             try:
                 os.fsync(handle)
@@ -383,21 +402,32 @@ def _sorted_out(rows: pa.Table, names: Sequence[str]) -> tuple[pa.Table, list[Re
     refused = _others(rows, names)
     if not refused.num_rows:
         return rows, []
-    return rows.filter(pc.invert(_is_empty(rows, names))), [
-        RefusedRow(row_text(row), EMPTY_TEXT) for row in refused.to_pylist()
+    return rows.filter(pc.invert(_has_no_partition(rows, names))), [
+        RefusedRow(row_text(row), NO_PARTITION) for row in _plain_rows(refused)
     ]
 
 
 def _others(rows: pa.Table, names: Sequence[str]) -> pa.Table:
-    return rows.filter(_is_empty(rows, names)) if rows.num_rows else rows
+    return rows.filter(_has_no_partition(rows, names)) if rows.num_rows else rows
 
 
-def _is_empty(rows: pa.Table, names: Sequence[str]) -> pa.ChunkedArray:
-    """Which rows have an empty text in a partition column?"""
+def _has_no_partition(rows: pa.Table, names: Sequence[str]) -> pa.ChunkedArray:
+    """Which rows have a value that the log cannot name?  It would read an empty text as NULL."""
     found = pa.chunked_array([pa.repeat(pa.scalar(False), rows.num_rows)])
     for name in names:
-        if pa.types.is_string(rows.schema.field(name).type):
-            found = pc.or_(found, pc.fill_null(pc.equal(rows.column(name), ""), False))
+        column = rows.column(name)
+        if pa.types.is_string(column.type):
+            found = pc.or_(found, pc.fill_null(pc.equal(column, ""), False))
+        elif pa.types.is_date(column.type):
+            outside = pc.or_(pc.less(column, _FIRST_DAY), pc.greater(column, _LAST_DAY))
+            found = pc.or_(found, pc.fill_null(outside, False))
+    return found
+
+
+def _plain_rows(rows: pa.Table) -> list[dict[str, Any]]:
+    """Rows for a text; dates that Python does not have as text."""
+    columns = [c.cast(pa.string()) if pa.types.is_date(c.type) else c for c in rows.columns]
+    found: list[dict[str, Any]] = pa.table(columns, names=rows.column_names).to_pylist()
     return found
 
 

@@ -43,9 +43,8 @@ def partitions(rows: pa.Table, names: Sequence[str]) -> Iterator[tuple[Mapping[s
 
 def _texts(column: pa.ChunkedArray) -> list[str | None]:
     """Values as the log has them."""
-    return [
-        None if v is None else str(v).lower() if isinstance(v, bool) else str(v) for v in column.to_pylist()
-    ]
+    texts: list[str | None] = column.cast(pa.string()).to_pylist()
+    return texts
 
 
 def write_data_file(
@@ -112,7 +111,10 @@ def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any]:
     if pa.types.is_floating(column.type) and not pc.all(pc.is_finite(column)).as_py():
         return None, None
     found = pc.min_max(column)
-    return _logged(found["min"].as_py()), _logged(found["max"].as_py())
+    try:
+        return _logged(found["min"].as_py()), _logged(found["max"].as_py())
+    except (ValueError, OverflowError):  # a year that Python does not have
+        return None, None
 
 
 def _logged(value: Any) -> Any:

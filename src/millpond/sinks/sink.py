@@ -59,8 +59,8 @@ class Writer(Protocol):
 class PreparingSink(Protocol):
     """A sink of the full form; `open` returns a `Publisher`.
 
-    Parts are prepared in threads of the driver today.
-    `prepare` must not depend on that: it is called on a copy of the sink, with nothing but its arguments.
+    Parts are prepared in threads of the driver, or by the engine's workers if there are many.  So `prepare`
+    is called on a copy of the sink, with nothing but its arguments.
     """
 
     guarantee: Guarantee

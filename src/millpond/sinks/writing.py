@@ -7,16 +7,18 @@ the token of the coordinator have changed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any
 
-from millpond.sinks.delivery import Delivery, RefusedRow, SinkBinding
-from millpond.sinks.sink import PreparingSink
+from millpond.sinks.delivery import Delivery, Part, RefusedRow, SinkBinding
+from millpond.sinks.sink import Prepared, PreparingSink
 
 PREPARERS = 2  # threads that prepare parts of one delivery
+# Prepares parts in other processes; None if they should be prepared here.
+PrepareElsewhere = Callable[[PreparingSink, Sequence[Part]], "list[Prepared] | None"]
 log = logging.getLogger("millpond.engine")
 
 
@@ -31,11 +33,16 @@ class SinkWriters:
     def __init__(self) -> None:
         self._opened: dict[str, _Opened] = {}
 
-    def write(self, sink: Any, delivery: Delivery) -> Sequence[RefusedRow]:
-        """Give a delivery to a sink; returns the rows that its target refused."""
+    def write(
+        self, sink: Any, delivery: Delivery, elsewhere: PrepareElsewhere | None = None
+    ) -> Sequence[RefusedRow]:
+        """Give a delivery to a sink; returns the rows that its target refused.
+
+        `elsewhere` may prepare the parts of a sink of the full form; by default it is done here.
+        """
         name = delivery.binding.sink
         try:
-            return _write(sink, self._writer(sink, delivery.binding), delivery) or ()
+            return _write(sink, self._writer(sink, delivery.binding), delivery, elsewhere) or ()
         except BaseException:
             self.close(name)
             raise
@@ -68,26 +75,36 @@ class SinkWriters:
                 self.close(name)
 
 
-def _write(sink: Any, writer: Any, delivery: Delivery) -> Sequence[RefusedRow] | None:
+def _write(
+    sink: Any, writer: Any, delivery: Delivery, elsewhere: PrepareElsewhere | None
+) -> Sequence[RefusedRow] | None:
     if callable(getattr(writer, "write", None)):
         refused: Sequence[RefusedRow] | None = writer.write(delivery)
         return refused
     if isinstance(sink, PreparingSink):
-        return _publish(sink, writer, delivery)
+        return _publish(sink, writer, delivery, elsewhere)
     writer.deliver(delivery.binding.pond, delivery.epoch, delivery.changes)
     return None
 
 
-def _publish(sink: PreparingSink, writer: Any, delivery: Delivery) -> Sequence[RefusedRow] | None:
+def _publish(
+    sink: PreparingSink, writer: Any, delivery: Delivery, elsewhere: PrepareElsewhere | None
+) -> Sequence[RefusedRow] | None:
     """Prepare all parts, several at a time, then publish them in one act."""
-    prepared: list[Any] = []
+    prepared: list[Prepared] = []
     if not writer.has(delivery):
         parts = delivery.cut()
-        if len(parts) == 1:
-            prepared = [sink.prepare(parts[0])]
-        elif parts:
-            with ThreadPoolExecutor(min(PREPARERS, len(parts)), f"prepare-{delivery.binding.sink}") as pool:
-                calls = [(copy_context(), part) for part in parts]  # secrets are found in these threads too
-                prepared = list(pool.map(lambda call: call[0].run(sink.prepare, call[1]), calls))
+        found = None if elsewhere is None else elsewhere(sink, parts)
+        prepared = _prepared_here(sink, parts) if found is None else found
     refused: Sequence[RefusedRow] | None = writer.publish(delivery, prepared)
     return refused
+
+
+def _prepared_here(sink: PreparingSink, parts: Sequence[Part]) -> list[Prepared]:
+    if len(parts) <= 1:
+        return [sink.prepare(part) for part in parts]
+    name = f"prepare-{parts[0].binding.sink}"
+    with ThreadPoolExecutor(min(PREPARERS, len(parts)), name) as pool:
+        # Threads begin without the context of their caller, which knows the secrets of the pond.
+        runs = [(copy_context(), part) for part in parts]
+        return list(pool.map(lambda run: run[0].run(sink.prepare, run[1]), runs))

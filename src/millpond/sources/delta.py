@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from millpond.masking import masked
 from millpond.operators.source_traits import KeepsHistory, StoredWithSchema
 from millpond.plan.backfill import FROM_NOW
 from millpond.secret_references import check_references, resolved
+from millpond.sinks.delta import delta_address
 from millpond.sources import schema_fit
 from millpond.sources.delta_log import DeltaLog, TableFile, Version, check_readable, partition_column
 from millpond.sources.lake_positions import LakePosition, advanced, position_of
@@ -63,18 +63,11 @@ class DeltaSource(KeepsHistory, StoredWithSchema):
     def __post_init__(self) -> None:
         if not isinstance(self.path, str | os.PathLike) or not os.fspath(self.path):
             raise InvalidError("a DeltaSource needs a folder or an address", detail=f"got {self.path!r}")
-        path = os.fspath(self.path)
-        if masked(path) != path:
-            raise InvalidError(
-                "the address of a source must not contain credentials",
-                detail=f"got {masked(path)}; addresses are stored in the catalog",
-                hint='pass them as options, for example secret_access_key="${env:KEY}"',
-            )
+        object.__setattr__(self, "path", delta_address(self.path))
         options = self.options.items() if isinstance(self.options, dict) else self.options
         object.__setattr__(self, "options", tuple((str(n), str(v)) for n, v in options))
         for _, value in self.options:
             check_references(value)
-        object.__setattr__(self, "path", path if "://" in path else str(Path(path).expanduser().absolute()))
         if self.schema is not None:
             object.__setattr__(self, "schema", schema_fit.declared(schema_of(self.schema)))
         if self.schema is None or self.changes is None:

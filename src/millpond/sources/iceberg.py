@@ -117,6 +117,8 @@ class IcebergSource(KeepsHistory, StoredWithSchema):
         """The files of the first snapshot, or those that a later one appends, by name."""
         key = at.version, at.version == at.start
         if key not in self._known:
+            if len(self._known) > _SNAPSHOTS_PER_POLL:
+                self._known.clear()
             found = self._all_files(table, at.version) if key[1] else self._added(table, at)
             self._known[key] = sorted(found, key=lambda file: str(file["file_path"]))
         files: list[dict[str, Any]] = self._known[key]

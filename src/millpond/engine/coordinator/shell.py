@@ -44,6 +44,7 @@ from millpond.engine.coordinator.protocol import (
 )
 from millpond.engine.coordinator.running_program import RunningProgram
 from millpond.engine.coordinator.sink_delivery import deliver
+from millpond.engine.coordinator.worker_preparing import WorkerPreparing
 from millpond.engine.engine import Engine
 from millpond.engine.missing_files import missing_file_error
 from millpond.engine.task.full_row_retry import Epochs
@@ -89,6 +90,7 @@ class Shell:
         self._polling = Polling(worker, clock)
         self._epochs = Epochs(engine)
         self._writers = SinkWriters()
+        self._preparing = WorkerPreparing(worker, engine, self.options)
         self._use(RunningProgram.of(catalog, plan, levels))
         self._head: Manifest | None = None
         self._facts: Facts = {}  # what garbage collections have read from manifests
@@ -126,7 +128,9 @@ class Shell:
             case PutManifest():
                 return self._put(instruction)
             case Deliver():
-                return deliver(instruction, self._program, self.worker, self._head, self._writers)
+                return deliver(
+                    instruction, self._program, self.worker, self._head, self._writers, self._preparing
+                )
             case Compact():
                 return self._compact(instruction)
             case Collect():

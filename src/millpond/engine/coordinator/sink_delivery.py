@@ -7,6 +7,7 @@ this epoch, by the programs of these epochs.  An error of the sink is an event, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import pyarrow as pa
 
@@ -16,6 +17,7 @@ from millpond.engine.coordinator.append_sinks import is_append_only, shown_only
 from millpond.engine.coordinator.protocol import Deliver, Delivered, DeliverFailed
 from millpond.engine.coordinator.running_program import RunningProgram
 from millpond.engine.coordinator.sink_deliveries import is_empty
+from millpond.engine.coordinator.worker_preparing import WorkerPreparing
 from millpond.engine.missing_files import missing_file_error
 from millpond.engine.task.worker import Worker
 from millpond.errors import MillpondError, UnavailableError
@@ -42,7 +44,12 @@ from millpond.state.store.store import MissingError
 
 
 def deliver(
-    ask: Deliver, program: RunningProgram, worker: Worker, head: Manifest | None, writers: SinkWriters
+    ask: Deliver,
+    program: RunningProgram,
+    worker: Worker,
+    head: Manifest | None,
+    writers: SinkWriters,
+    preparing: WorkerPreparing,
 ) -> Delivered | DeliverFailed:
     node = program.plan.sinks.get(ask.sink)
     if node is None:
@@ -58,7 +65,7 @@ def deliver(
         return Delivered(ask.sink, ask.epoch)
     try:
         with secrets_from(SecretFiles(worker.store).value):
-            refused = writers.write(node.sink, delivery)
+            refused = writers.write(node.sink, delivery, partial(preparing.prepare, ask))
     except (Exception, *ENDINGS) as error:
         if is_interrupt(error):
             raise
