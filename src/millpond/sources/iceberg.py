@@ -37,9 +37,9 @@ _UNPACKED = 3  # about how much larger rows are in memory than in a file
 class IcebergSource(KeepsHistory, StoredWithSchema):
     """The rows of an Iceberg table that is only appended to.
 
-    `table_name` is the table with its namespace, as in ``"shop.orders"``; `catalog` has the settings of pyiceberg's
-    catalog, with secrets as ``${env:NAME}``.  `schema` names columns to read; by default all.  Needs
-    ``pip install "millpond[iceberg]"``.
+    `table_name` is the table with its namespace, as in ``"shop.orders"``; `catalog` has the settings of
+    pyiceberg's catalog, with secrets as ``${env:NAME}``.  `schema` names columns to read; by default all.
+    Needs ``pip install "millpond[iceberg]"``.
     """
 
     table_name: str
