@@ -71,12 +71,20 @@ def _nearest(
     while waiting:
         name = waiting.pop()
         node, shape = builder.plan.nodes[name], builder.shape(name)
-        bound = None if shape.time is None else bound_of_time(shape, shape.time)
+        bound = _bound(shape)
         if bound is not None or not node.inputs or not isinstance(node.operator, through):
             found.append((name, bound))
         else:  # a control stream only configures the process
             waiting += node.inputs[:1] if isinstance(node.operator, KeyedProcess) else node.inputs
     return found
+
+
+def _bound(shape: Shape) -> Bound | None:
+    """The bound of the time of these rows; where several columns have one, as behind a join, the least."""
+    if shape.time is not None:
+        return bound_of_time(shape, shape.time)
+    marks = {mark for bound in shape.bounds for mark in bound.marks}
+    return Bound("", tuple(sorted(marks)), 1) if marks else None
 
 
 def heartbeat_bound(builder: Builder, step: str) -> Bound:

@@ -303,3 +303,25 @@ def test_timers_behind_windows_of_a_union_wait_for_all_of_its_watermarks(
         assert pond.read("reminders").num_rows > 0
         told = pond.explain()
         assert "window_end bounded by one.watermark, two.watermark" in told
+
+
+def test_rows_of_a_join_by_time_are_not_late_for_the_watermark_they_inherit(tmp_path: Path) -> None:
+    """A row of the left side waits for those of the right side that come up to ten seconds later."""
+    left, right = MemorySource(SCHEMA), MemorySource(SCHEMA)
+    with opened(tmp_path) as pond:
+        one = pond.stream("one", left, event_time="at", delay="0s")
+        two = pond.stream("two", right, event_time="at", delay="0s").select(v="v", then="at")
+        within = "\"then\" BETWEEN at AND at + INTERVAL '10 seconds'".replace(" at ", ' "at" ')
+        pairs = one.join(two, on="v", where=within).watermark("at", inherited(), id="pairs")
+        pairs.view("pairs")
+        left.push(rows(5))
+        right.push(rows(5))
+        pond.drain()
+        left.push([{"at": 14 * SECOND, "v": 9}])
+        right.push([{"at": 13 * SECOND, "v": 9}])
+        pond.drain()
+        right.push(rows(14))
+        pond.drain()
+        assert late(pond, "pairs") == 0
+        assert pond.read("pairs").num_rows == 2
+        assert bound(pond, "pairs") == 4

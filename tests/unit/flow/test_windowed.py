@@ -577,3 +577,15 @@ def test_a_row_at_the_watermark_is_held_until_it_has_passed() -> None:
     run.step(mark(5.000001))
     assert sorted(run.pond.read("v").column("n").to_pylist()) == [3, 4, 5]
     assert run.pond.late("s.watermark.in_order").num_rows == 0
+
+
+def test_a_row_of_the_same_time_as_the_last_that_left_is_not_late() -> None:
+    run = Run()
+    run.pond.stream("t", source := MemorySource(SCHEMA)).key_by("k").in_order(
+        slack=0, time="at", id="sorted"
+    ).stream.view("v")
+    for n, second in ((1, 3), (2, 3), (3, 2)):
+        source.push([row("a", n, second)])
+        run.pond.drain()
+    assert sorted(run.pond.read("v").column("n").to_pylist()) == [1, 2]
+    assert run.pond.late("sorted").column("n").to_pylist() == [3]
