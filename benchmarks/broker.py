@@ -56,6 +56,7 @@ def _properties(folder: Path, port: int, voters: int) -> str:
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
             "transaction.state.log.num.partitions": "1",
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",  # a test waits for it
             "log.retention.ms": "-1",
         }.items()
     )

@@ -36,6 +36,8 @@ _PLAIN_OPTIONS = frozenset(
             "schema.location",
         ),
         *("scan.startup.mode", "properties.bootstrap.server", "properties.bootstrap.servers"),
+        *("envelope", "key.fields", "key.format", "primary_key", "transaction.timeout", "partitions"),
+        *("replicas", "progress.topic", "topic.pattern"),
         *("properties.security.protocol", "properties.sasl.mechanism", "schema.registry"),
     ]
 )

@@ -34,7 +34,7 @@ PAGES = {  # with how many blocks there are at least
 }
 # A file for the commands of the page; a name that is made up; servers that tests/kafka and tests/e2e start.
 ELSEWHERE = {"cli.md", "format.md", "kafka.md", "connectors/postgres.md", "connectors/postgres-cdc.md"}
-ELSEWHERE |= {"connectors/kafka-formats.md", "connectors/spark.md"}
+ELSEWHERE |= {"connectors/kafka.md", "connectors/kafka-formats.md", "connectors/spark.md"}
 ELSEWHERE |= {"connectors/foreach-batch.md", "connectors/jdbc.md"}  # tests/spark
 SOURCES = {f"connectors/{page}" for page in test_source_pages.PAGES}
 BLOCK = re.compile(r"```python\n(.*?)```", re.S)

@@ -1,4 +1,4 @@
-"""Every Python block of docs/kafka.md runs, against a topic of that name."""
+"""Every Python block of the pages on Kafka runs, against topics of a real broker."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from tests.docs.test_pages import BLOCK, DOCS
 
+from .kafka_target import Committed
 from .topic import Topic
 
 pytestmark = pytest.mark.e2e
@@ -36,3 +37,18 @@ def test_the_page_runs(
     assert "[(0, 6, 3), (1, 7, 3), (2, 8, 3)]" in said
     rows = sorted(found["pond"].read("counts").to_pylist(), key=lambda row: row["auction"])
     assert rows == [{"auction": n, "bids": 3} for n in range(3)]
+
+
+def test_the_page_on_sinks_runs(brokers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = f"totals-{tmp_path.name}-{id(tmp_path)}"
+    code = "\n".join(block[1] for block in BLOCK.finditer((DOCS / "connectors" / "kafka.md").read_text()))
+    assert 'KafkaSink("localhost:9092", "totals")' in code
+    code = code.replace('"localhost:9092", "totals"', f'"{brokers}", "{name}"')
+    found: dict[str, Any] = {}
+    exec(compile(code, "kafka.md", "exec"), found)
+    found["pond"].close()
+    reader = Committed(brokers, name, 1)
+    messages = reader.read()
+    reader.close()
+    assert [(m.key(), m.value()) for m in messages] == [(b'{"who":"ann"}', b'{"who":"ann","n":5}')]

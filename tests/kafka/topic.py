@@ -7,7 +7,15 @@ import json
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
 
 _numbers = itertools.count()
 
@@ -54,6 +62,11 @@ class Topic:
     def delete_before(self, partition: int, offset: int) -> None:
         place = confluent_kafka.TopicPartition(self.name, partition, offset)
         self.admin.delete_records([place])[place].result(20)
+
+    def configure(self, name: str, value: str) -> None:
+        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, self.name, incremental_configs=[entry])
+        self.admin.incremental_alter_configs([resource])[resource].result(20)
 
     def make_anew(self, partitions: int) -> Topic:
         self.admin.delete_topics([self.name])[self.name].result(20)

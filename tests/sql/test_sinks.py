@@ -118,3 +118,67 @@ def test_secrets_are_masked_where_a_definition_is_shown(pond: Pond) -> None:
     shown = pond.sql("SHOW CREATE SINK pg").fetchall()[0][0]
     assert "hunter2" not in shown and "table = 'x'" in shown
     assert "hunter2" not in pond.explain()
+
+
+KAFKA = "CREATE SINK out FROM totals WITH (connector = 'kafka', brokers = 'localhost:1', topic = 't'{}) {}"
+
+
+@pytest.mark.parametrize(
+    "options, form, message",
+    [
+        ("", "FORMAT PLAIN ENCODE JSON", "its view retracts rows"),
+        ("", "FORMAT UPSERT ENCODE CSV", "a sink has no ENCODE CSV"),
+        ("", "FORMAT CANAL ENCODE JSON", "a sink has no FORMAT CANAL"),
+        ("", "FORMAT UPSERT ENCODE AVRO", "need a schema registry"),
+        ("", "FORMAT UPSERT ENCODE PROTOBUF", "need a schema registry, or a descriptor"),
+        ("", "FORMAT UPSERT ENCODE JSON KEY ENCODE XML", "a sink has no KEY ENCODE XML"),
+        (", mode = 'changelog'", "FORMAT UPSERT ENCODE JSON", "FORMAT UPSERT is mode upsert, not changelog"),
+        (", format = 'json'", "FORMAT UPSERT ENCODE JSON", "the format is given twice"),
+        (", key.fields = 'n'", "FORMAT UPSERT ENCODE JSON", "must be the key of the upserts"),
+        (", key.fields = 'n'", "FORMAT DEBEZIUM ENCODE JSON", "must be columns of the view's key"),
+        (", key.fields = 'x'", "FORMAT DEBEZIUM ENCODE JSON", "has no column 'x'"),
+        (", client.sasl.password = 'hunter2'", "", "is a secret"),
+        (
+            ", schema.registry = 'http://me:hunter2@host'",
+            "FORMAT UPSERT ENCODE JSON",
+            "must not contain a password",
+        ),
+        (", client.sasl.password = '${vault:x}'", "", "no secret is found"),
+        (", transaction.timeout = '1ms'", "", "at least a second"),
+        (", partitions = 'x'", "", "is a number"),
+        (", mode = 'complete'", "", "has no mode 'complete'"),
+        (", schema.registry = 'http://host'", "FORMAT DEBEZIUM ENCODE PROTOBUF", "JSON or Avro"),
+    ],
+)
+def test_kafka_sinks_that_cannot_be(options: str, form: str, message: str, pond: Pond) -> None:
+    with pytest.raises(InvalidError, match=message) as caught:
+        pond.sql(KAFKA.format(options, form))
+    assert "hunter2" not in str(caught.value)
+    assert pond.sql("SHOW SINKS").fetchall() == []
+
+
+def test_columns_that_avro_cannot_have_are_refused_at_once(pond: Pond) -> None:
+    pond.sql('CREATE MATERIALIZED VIEW odd AS SELECT k, sum(n) AS "the sum" FROM t GROUP BY k')
+    with pytest.raises(InvalidError, match="'the sum' cannot be a field of Avro"):
+        pond.sql(
+            "CREATE SINK out FROM odd WITH (connector = 'kafka', brokers = 'localhost:1', topic = 't')"
+            " FORMAT UPSERT ENCODE AVRO (schema.registry = 'http://localhost:1')"
+        )
+
+
+def test_only_kafka_has_formats(pond: Pond) -> None:
+    with pytest.raises(InvalidError, match="only Kafka sinks have a FORMAT"):
+        pond.sql(
+            "CREATE SINK out FROM totals WITH (connector = 'files', path = '/x') FORMAT PLAIN ENCODE JSON"
+        )
+
+
+def test_a_kafka_sink_is_shown(pond: Pond) -> None:
+    pond.sql(KAFKA.format(", client.sasl.password = '${env:PASSWORD}'", "FORMAT DEBEZIUM ENCODE JSON"))
+    (sink,) = pond.sql("SHOW SINKS").fetchall()
+    assert sink[2:6] == ("totals", "kafka", "changelog", "exactly_once")
+    (said,) = pond.sql("SHOW CREATE SINK out").fetchall()[0]
+    assert "FORMAT DEBEZIUM ENCODE JSON" in said and "***" in said
+    rows = {(row[0], row[1]): row for row in pond.sql("SHOW CONNECTORS").fetchall()}
+    assert rows["kafka", "sink"][2:4] == ("exactly_once", "upsert, append, changelog")
+    assert "topic.pattern" in rows["kafka", "source"][4]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
@@ -77,6 +78,22 @@ class KeepsHistory(Protocol):
 
         Raises InvalidError if some of it is gone or has changed.
         """
+
+
+@dataclass(frozen=True)
+class PartitionLag:
+    partition: str
+    position: int  # the next one that is read
+    end: int  # after the last one that can be read
+    rows: int  # that are not read yet
+
+
+@runtime_checkable
+class ReportsLag(Protocol):
+    """A source that can tell how far each partition is behind its end."""
+
+    def lag(self, position: Any) -> list[PartitionLag]:
+        """Each partition, as the server knows it now."""
 
 
 @runtime_checkable

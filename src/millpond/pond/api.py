@@ -1125,6 +1125,14 @@ class Pond:
         """
         return self._components.watermarks(self._driver.plan)
 
+    def source_lag(self) -> pa.Table:
+        """How far each partition of the Kafka sources is behind, at the newest epoch; asks the brokers.
+
+        >>> pond.source_lag().column_names
+        ['source', 'partition', 'position', 'end', 'lag']
+        """
+        return self._components.source_lag(self._driver.plan)
+
     def savepoints(self) -> dict[str, int]:
         """The savepoints: the epoch of each name.
 

@@ -14,6 +14,7 @@ from millpond.flow.builder import Builder
 from millpond.plan.nodes import Plan
 from millpond.plan.step_versions import versioned
 from millpond.serve.reader import Reader
+from millpond.serve.source_lag import source_lag
 from millpond.serve.watermark_progress import watermark_progress
 from millpond.settings import Settings
 from millpond.state.manifest import history
@@ -41,6 +42,11 @@ class Components:
     def defined(self, otherwise: Plan) -> Plan:
         """The plan that this process defined, with the step ids of `otherwise`; else `otherwise`."""
         return versioned(otherwise, self.builder.plan).plan if self.builder.plan.nodes else otherwise
+
+    def source_lag(self, plan: Plan) -> pa.Table:
+        """How far sources are behind; `plan` is that of a pond without an epoch."""
+        head = self.head()
+        return source_lag(plan if head is None else self.reader.plan_of(head), head)
 
     def watermarks(self, plan: Plan) -> pa.Table:
         """How far event time has come; `plan` is that of a pond without an epoch."""

@@ -96,6 +96,9 @@ class SqlHost:
     def watermarks(self) -> pa.Table:
         return self._pond.watermarks()
 
+    def source_lag(self) -> pa.Table:
+        return self._pond.source_lag()
+
     def plan_of(self, manifest: Manifest) -> Plan:
         return self._components.reader.plan_of(manifest)
 

@@ -26,8 +26,9 @@ import pyarrow as pa
 
 from millpond.errors import DataError, InternalError, InvalidError
 from millpond.flow.schemas import schema_of
-from millpond.operators.source_traits import KeepsHistory
+from millpond.operators.source_traits import KeepsHistory, PartitionLag, ReportsLag
 from millpond.plan.backfill import FROM_NOW
+from millpond.secret_references import check_references
 from millpond.sources import kafka_client, schema_fit
 from millpond.sources.file_format import bad_rows
 from millpond.sources.kafka_client import Client, Cluster, Topic
@@ -55,7 +56,19 @@ METADATA: dict[str, tuple[pa.DataType, ...]] = {
 
 
 @dataclass(frozen=True)
-class KafkaSource(KeepsHistory):
+class UnreadOffsets:
+    """What a topic has after a position."""
+
+    begin: tuple[Split, ...]  # records where new partitions begin
+    ranges: Mapping[int, tuple[int, int]]  # by partition: the offsets that are not read
+
+    @property
+    def rows(self) -> int:
+        return sum(last - first for first, last in self.ranges.values())
+
+
+@dataclass(frozen=True)
+class KafkaSource(KeepsHistory, ReportsLag):
     """The messages of a topic as rows, each in JSON or another format with these columns.
 
     `start` says where a new pond begins: ``"earliest"``, ``"latest"``, a time such as
@@ -63,7 +76,7 @@ class KafkaSource(KeepsHistory):
     partitions that are added later are read from their beginning.  Columns named `kafka_partition`,
     `kafka_offset`, `kafka_timestamp`, `kafka_key`, `kafka_headers` and `kafka_topic` have the metadata.
     `client` has further settings of librdkafka, as in ``{"security.protocol": "ssl"}``; they are stored with
-    the pond.
+    the pond, so secrets are references such as ``"${env:PASSWORD}"``.
 
     >>> KafkaSource("localhost:9092", "bids", {"auction": int, "price": int}).schema.names
     ['auction', 'price']
@@ -99,6 +112,8 @@ class KafkaSource(KeepsHistory):
                 raise InvalidError(f"column {column.name!r} is {wanted}", detail=f"got {column.type}")
         if not self._inside.names:
             raise InvalidError("a Kafka source needs a column that is in the messages")
+        for text in (self.registry, *(value for _, value in self.client)):
+            check_references(text)
         _ = self._messages
         if self._start_offsets() is None:
             self._start_ms()
@@ -113,25 +128,43 @@ class KafkaSource(KeepsHistory):
     # -- in the driver --------------------------------------------------------
 
     def poll(self, position: Any, seen: pa.Table | None, max_rows: int) -> Poll:
+        found = self.unread(position)
+        splits = [*found.begin, *self.splits(found.ranges, max_rows)]
+        left = found.rows - sum(split.rows for split in splits)
+        return Poll(tuple(splits), backlog_rows=left, independent=True)
+
+    def unread(self, position: Any) -> UnreadOffsets:
+        """What there is after a position."""
         topic = kafka_client.look(self.cluster, self.topic)
         reached = self._reached(position, topic)
         fresh = {p: ends[0] for p, ends in topic.ends.items() if p not in reached}
-        splits: list[Split] = []
+        begin: list[Split] = []
         if fresh:
             if position is None:
                 fresh = self._begin(topic)
             # An empty split that records where these partitions begin.
-            begin = {str(p): at for p, at in sorted(fresh.items())}
-            splits.append(Split({"topic_id": topic.id, "begin": begin}, 0, 0))
+            places = {str(p): at for p, at in sorted(fresh.items())}
+            begin.append(Split({"topic_id": topic.id, "begin": places}, 0, 0))
         ranges = {p: ({**reached, **fresh}[p], ends[1]) for p, ends in sorted(topic.ends.items())}
         for p, (first, _) in ranges.items():
             if first < topic.ends[p][0]:
                 raise kafka_client.deleted(self.topic, p, first, topic.ends[p][0])
+        return UnreadOffsets(tuple(begin), ranges)
+
+    def splits(self, ranges: Mapping[int, tuple[int, int]], max_rows: int) -> list[Split]:
+        """Splits of about `max_rows` rows."""
         there = sum(last - first for first, last in ranges.values())
-        size = self._size(ranges, min(there, max_rows))
-        splits += _in_step(ranges, max_rows, size)
-        left = there - sum(split.rows for split in splits)
-        return Poll(tuple(splits), backlog_rows=left, independent=True)
+        return _in_step(ranges, max_rows, self._size(ranges, min(there, max_rows)))
+
+    def lag(self, position: Any) -> list[PartitionLag]:
+        """How many offsets of each partition are not read yet; asks the cluster."""
+        topic = kafka_client.look(self.cluster, self.topic)
+        known = _partitions(position, self.topic)
+        found = []
+        for p, (first, end) in sorted(topic.ends.items()):
+            at = known[p][1] if p in known else first
+            found.append(PartitionLag(str(p), at, end, max(0, end - at)))
+        return found
 
     def _reached(self, position: Any, topic: Topic) -> dict[int, int]:
         """The next offset of each partition, from a position that fits the topic as it is now."""

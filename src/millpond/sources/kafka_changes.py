@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from millpond.errors import InvalidError
 from millpond.operators.replicated_table import LOG_FIELDS, PUT, SEQUENCE
+from millpond.operators.source_traits import PartitionLag
 from millpond.sources import avro_messages, schema_registry
 from millpond.sources.file_format import bad_rows
 from millpond.sources.kafka import METADATA, KafkaSource
@@ -66,6 +67,9 @@ class KafkaChanges:
 
     def check(self) -> None:
         self.source.check()
+
+    def lag(self, position: Any) -> list[PartitionLag]:
+        return self.source.lag(position)
 
     def poll(self, position: Any, seen: pa.Table | None, max_rows: int) -> Poll:
         return self.source.poll(position, seen, max_rows)

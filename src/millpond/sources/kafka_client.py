@@ -69,7 +69,8 @@ _admins: dict[tuple[int, Cluster], AdminClient] = {}
 _said: dict[tuple[int, Cluster], str] = {}  # the last connection error that the library reported
 
 
-def _admin(cluster: Cluster) -> AdminClient:
+def admin(cluster: Cluster) -> AdminClient:
+    """The client of this process that asks and changes a cluster."""
     key = os.getpid(), cluster  # a connection does not outlive a fork
     if key not in _admins:
         kafka = library()
@@ -108,9 +109,8 @@ def _reason(cluster: Cluster, otherwise: str) -> str:
 def look(cluster: Cluster, topic: str) -> Topic:
     """The topic as it is now."""
     kafka = library()
-    admin = _admin(cluster)
     try:
-        asked = admin.describe_topics(kafka.TopicCollection([topic]), request_timeout=ANSWER_S)
+        asked = admin(cluster).describe_topics(kafka.TopicCollection([topic]), request_timeout=ANSWER_S)
         found = asked[topic].result()
         partitions = sorted(p.id for p in found.partitions)
         spec = kafka.admin.OffsetSpec
@@ -125,6 +125,15 @@ def look(cluster: Cluster, topic: str) -> Topic:
         if low[p] < 0 or high[p] < 0:
             raise unknown_offset(cluster, topic, p, min(low[p], high[p]))
     return Topic(str(found.topic_id), {p: (low[p], high[p]) for p in partitions})
+
+
+def topic_names(cluster: Cluster) -> list[str]:
+    """The names of all topics that the user of the cluster may see."""
+    kafka = library()
+    try:
+        return sorted(admin(cluster).list_topics(timeout=ANSWER_S).topics)
+    except kafka.KafkaException as error:
+        raise refused(cluster, error) from None
 
 
 def offsets_since(cluster: Cluster, topic: Topic, name: str, at_ms: int) -> dict[int, int]:
@@ -146,7 +155,7 @@ def compacts(cluster: Cluster, topic: str) -> bool:
     kafka = library()
     what = kafka.admin.ConfigResource(kafka.admin.ConfigResource.Type.TOPIC, topic)
     try:
-        found = _admin(cluster).describe_configs([what], request_timeout=ANSWER_S)[what].result()
+        found = admin(cluster).describe_configs([what], request_timeout=ANSWER_S)[what].result()
     except kafka.KafkaException as error:
         raise refused(cluster, error, topic) from None
     return "compact" in (found["cleanup.policy"].value or "")
@@ -154,7 +163,7 @@ def compacts(cluster: Cluster, topic: str) -> bool:
 
 def _ask_offsets(cluster: Cluster, topic: str, partitions: Sequence[int], spec: Any) -> Mapping[Any, Any]:
     kafka = library()
-    found: Mapping[Any, Any] = _admin(cluster).list_offsets(
+    found: Mapping[Any, Any] = admin(cluster).list_offsets(
         {kafka.TopicPartition(topic, p): spec for p in partitions},
         isolation_level=kafka.IsolationLevel.READ_COMMITTED,
         request_timeout=ANSWER_S,

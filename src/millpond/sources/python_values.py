@@ -46,6 +46,9 @@ def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
         for value in values:
             if isinstance(value, float | bool):
                 raise TypeError(f"got {value!r}, and {kind} is wanted")
+    t = pa.types
+    if (t.is_temporal(kind) or t.is_decimal(kind)) and any(isinstance(value, str) for value in values):
+        return pa.array(values, pa.string()).cast(kind)  # formats without such types have text
     return pa.array(values, kind)
 
 

@@ -138,6 +138,9 @@ class Host(Protocol):
     def watermarks(self) -> pa.Table:
         """How far event time has come, by step, source and partition."""
 
+    def source_lag(self) -> pa.Table:
+        """How far each partition of the sources is behind its end."""
+
     def plan_of(self, manifest: Manifest) -> Plan:
         """The plan that an epoch ran."""
 

@@ -34,6 +34,17 @@ MODULES = (
 # Classes there that are never part of a stored plan.
 NEVER = {
     *(
+        "kafka:UnreadOffsets",
+        "kafka_messages:MessageMaker",
+        "kafka_messages:_Change",
+        "kafka_producer:ProducerSettings",
+        "kafka_progress:SinkProgress",
+        "kafka_topics:TopicFacts",
+        "row_encoding:ChangeId",
+        "row_encoding:Unencodable",
+        "source_traits:PartitionLag",
+    ),
+    *(
         "pgoutput:LoggedColumn",
         "pgoutput:LoggedRelation",
         "pgoutput:RowChange",

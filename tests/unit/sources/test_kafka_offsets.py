@@ -64,7 +64,7 @@ class FakeAdmin:
 @pytest.fixture
 def admin(monkeypatch: pytest.MonkeyPatch) -> FakeAdmin:
     made = FakeAdmin((0, 5), (0, 7))
-    monkeypatch.setattr(kafka_client, "_admin", lambda cluster: made)
+    monkeypatch.setattr(kafka_client, "admin", lambda cluster: made)
     return made
 
 

@@ -15,6 +15,7 @@ from millpond.sql.binding.output_columns import check_unique
 from millpond.sql.result import Result
 from millpond.sql.statements.connector_options import check_connector
 from millpond.sql.statements.create_object import create
+from millpond.sql.statements.kafka_sink_options import sink_format_clause
 from millpond.sql.statements.materialize import materialize
 from millpond.sql.statements.sink_connectors import SETTINGS, SINK_CONNECTORS, make_sink
 from millpond.sql.text.emit_clause import BEFORE_THEY_CLOSE
@@ -44,6 +45,7 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
             words.at = end or 0
         words.need("WITH")
         options = read_options(words)
+        sink_format_clause(words, options)
         words.end()
         check_connector(options, _OPTIONS, "connector for sinks")
 

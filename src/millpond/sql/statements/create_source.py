@@ -33,7 +33,7 @@ from millpond.sql.statements import replicated_table
 from millpond.sql.statements.connector_options import check_connector, need, number, prefixed
 from millpond.sql.statements.create_object import create
 from millpond.sql.statements.event_time import with_watermark
-from millpond.sql.statements.kafka_options import KAFKA_OPTIONS, format_clause, kafka_source
+from millpond.sql.statements.kafka_options import KAFKA_OPTIONS, format_clause, kafka_topics
 from millpond.sql.text.column_definitions import PROCTIME, Definition, read_columns
 from millpond.sql.text.options import Options, read_options
 from millpond.sql.text.parse import Words
@@ -182,7 +182,7 @@ _CONNECTORS: dict[str, Callable[[dict[str, str], Definition | None], Any]] = {
     "delta": _delta,
     "files": _files,
     "iceberg": _iceberg,
-    "kafka": kafka_source,
+    "kafka": kafka_topics,
     "millpond": _millpond,
     "nexmark": _nexmark,
 }

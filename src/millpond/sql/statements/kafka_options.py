@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from millpond.errors import InvalidError
 from millpond.sources.kafka import KafkaSource
+from millpond.sources.kafka_topics import KafkaTopicsSource
 from millpond.sources.message_formats import FORMATS
 from millpond.sql.statements.connector_options import need
 from millpond.sql.text.column_definitions import Definition
@@ -19,12 +20,12 @@ from millpond.sql.text.options import Options, only, read_options
 from millpond.sql.text.parse import Words
 
 KAFKA_OPTIONS = (
-    *("brokers", "topic", "format", "start", "client.…"),
+    *("brokers", "topic", "topic.pattern", "format", "start", "client.…"),
     *("schema.registry", "schema.location", "message", "delimiter", "scan.startup.mode", "properties.…"),
 )
 _ENCODE_OPTIONS = ("schema.registry", "schema.location", "message", "delimiter")
 _FORMS = ("PLAIN", "UPSERT", "DEBEZIUM")
-_BROKERS = ("properties.bootstrap.server", "properties.bootstrap.servers")
+BROKERS = ("properties.bootstrap.server", "properties.bootstrap.servers")
 _STARTS = {"earliest-offset": "earliest", "latest-offset": "latest"}
 
 
@@ -50,24 +51,40 @@ def format_clause(words: Words, options: Options) -> str:
     return form
 
 
+def kafka_topics(options: dict[str, str], found: Definition | None) -> KafkaSource | KafkaTopicsSource:
+    """The source of one topic, or of all whose names match a pattern."""
+    pattern = options.pop("topic.pattern", None)
+    if pattern is None:
+        return kafka_source(options, found)
+    if "topic" in options:
+        raise InvalidError("a topic and a pattern of topics are given", hint="leave one of them out")
+    made = KafkaTopicsSource(_unchecked({**options, "topic": pattern}, found), pattern)
+    made.check()
+    return made
+
+
 def kafka_source(options: dict[str, str], found: Definition | None) -> KafkaSource:
+    if "topic.pattern" in options:
+        raise InvalidError("a table reads one topic", hint="topic = '…'")
+    source = _unchecked(options, found)
+    source.check()
+    return source
+
+
+def _unchecked(options: dict[str, str], found: Definition | None) -> KafkaSource:
     if found is None:
         raise InvalidError(
             "a Kafka source needs its columns", hint="CREATE SOURCE name (column type, …) WITH (…)"
         )
-    for name in _BROKERS:
+    for name in BROKERS:
         if name in options:
             options.setdefault("brokers", options.pop(name))
     mode = options.pop("scan.startup.mode", None)
     if mode is not None:
         options.setdefault("start", _STARTS.get(mode, mode))
-    client = {
-        name.partition(".")[2]: options.pop(name)
-        for name in [*options]
-        if name.startswith(("client.", "properties."))
-    }
+    client = client_settings(options)
     kind: Any = options.pop("format", "json")
-    source = KafkaSource(
+    return KafkaSource(
         need(options, "brokers"),
         need(options, "topic"),
         found.schema,
@@ -75,15 +92,22 @@ def kafka_source(options: dict[str, str], found: Definition | None) -> KafkaSour
         options.pop("start", "earliest"),
         tuple(client.items()),
         options.pop("schema.registry", ""),
-        _descriptor(options.pop("schema.location", "")),
+        descriptor_at(options.pop("schema.location", "")),
         options.pop("message", ""),
         options.pop("delimiter", ","),
     )
-    source.check()
-    return source
 
 
-def _descriptor(location: str) -> bytes:
+def client_settings(options: dict[str, str]) -> dict[str, str]:
+    """The settings of the client, which are taken out of the options."""
+    return {
+        name.partition(".")[2]: options.pop(name)
+        for name in [*options]
+        if name.startswith(("client.", "properties."))
+    }
+
+
+def descriptor_at(location: str) -> bytes:
     """The file descriptor set of Protobuf messages, which is stored in the pond."""
     if not location:
         return b""

@@ -1,4 +1,4 @@
-"""SHOW: lists objects, epochs, savepoints, watermarks and late rows, or the text of a definition."""
+"""SHOW: lists objects, epochs, savepoints, watermarks, lag and late rows, or the text of a definition."""
 
 from __future__ import annotations
 
@@ -72,15 +72,25 @@ def run(session: SqlSession, words: Words) -> Result:
     words.end()
     if what == "EPOCHS":
         return _epochs(session)
-    if what == "WATERMARKS":
-        table = session.host.watermarks()
+    if what in ("WATERMARKS", "LAG"):
+        table = session.host.watermarks() if what == "WATERMARKS" else session.host.source_lag()
         return Result.of_rows(table.column_names, [_SQL_TYPES[f.type] for f in table.schema], table)
     if what == "SAVEPOINTS":
         savepoints = session.host.savepoints() if session.has_epoch() else {}
         rows = [[n, str(e)] for n, e in sorted(savepoints.items())]
         return _texts(["name", "epoch"], rows)
     if what not in _KINDS:
-        names = [*_KINDS, "EPOCHS", "SAVEPOINTS", "WATERMARKS", "CONNECTORS", "SECRETS", "JOBS", "CREATE"]
+        names = [
+            *_KINDS,
+            "EPOCHS",
+            "SAVEPOINTS",
+            "WATERMARKS",
+            "LAG",
+            "CONNECTORS",
+            "SECRETS",
+            "JOBS",
+            "CREATE",
+        ]
         words.at -= 1
         words.fail("SHOW what?", closest_name(what or "?", names) or f"one of {', '.join(names)}")
     if what == "FUNCTIONS":

@@ -17,8 +17,10 @@ from millpond.sinks.files import FilesSink
 from millpond.sinks.http import HttpSink, http_sink
 from millpond.sinks.iceberg import IcebergSink
 from millpond.sinks.jdbc import JdbcSink
+from millpond.sinks.kafka import KafkaSink
 from millpond.sinks.postgres import PostgresSink
 from millpond.sql.statements.connector_options import prefixed
+from millpond.sql.statements.kafka_sink_options import KAFKA_SINK_OPTIONS, kafka_sink
 
 SETTINGS = ("mode", "guarantee", "key", "every", "snapshot", "behind.max", "when.behind")
 
@@ -58,7 +60,7 @@ def _settings(options: dict[str, str]) -> SinkSettings:
     return SinkSettings(
         None if mode is None else mode.lower(),
         None if guarantee is None else guarantee.lower().replace("-", "_"),
-        listed(options.get("key", "")),
+        listed(options.get("key") or options.get("primary_key", "")),
         0 if every is None else microseconds(every),
         _flag(options, "snapshot", True),
         None if behind is None else int(behind),
@@ -121,6 +123,7 @@ SINK_CONNECTORS = {
         _jdbc,
         JdbcSink,
     ),
+    "kafka": SinkConnector(KAFKA_SINK_OPTIONS, ("topic",), kafka_sink, KafkaSink),
     "postgres": SinkConnector(
         ("connection", "table", "schema"), ("connection", "table"), _postgres, PostgresSink
     ),
