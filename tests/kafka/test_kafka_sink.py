@@ -7,6 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from millpond.sinks.delivery import Delivery, EpochDelta, SinkBinding
 from millpond.sinks.kafka import KafkaSink
 from millpond.sinks.kafka_producer import KafkaProducer
 from millpond.testing.sinks import CHECKS, run_check
+from tests.registry import Registry
 
 from .kafka_target import Committed, KafkaTarget
 from .topic import Topic
@@ -303,6 +305,28 @@ def test_a_zombie_is_fenced_and_cannot_come_back(make_topic: Any) -> None:
     assert sorted(json.loads(m.value())["k"] for m in seen(topic)) == [1, 2]
 
 
+def test_progress_is_read_after_the_old_process_is_fenced(
+    make_topic: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old process commits at the last moment before it is fenced."""
+    topic = make_topic(2)
+    name = topic.name
+    sink = KafkaSink(topic.brokers, name)
+    old = sink.open(delivery(1, 1, name).binding)
+    fence = KafkaProducer.init_transactions
+
+    def at_the_last_moment(self: KafkaProducer) -> None:
+        old.write(delivery(1, 1, name))
+        fence(self)
+
+    monkeypatch.setattr(KafkaProducer, "init_transactions", at_the_last_moment)
+    new = sink.open(delivery(2, 1, name).binding)
+    new.write(delivery(2, 1, name))
+    new.close()
+    old.close()
+    assert len(seen(topic)) == 1
+
+
 def test_a_transaction_that_takes_too_long_is_repeated(
     make_topic: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -355,6 +379,44 @@ def test_a_commit_whose_answer_is_lost_is_not_repeated(
     assert len(seen(topic)) == 2
 
 
+def test_epochs_that_are_gathered_in_another_way_come_once(make_topic: Any) -> None:
+    """The target has epoch 2 when a delivery of the epochs 1 to 3 comes."""
+    topic = make_topic(2)
+    name = topic.name
+    writer = KafkaSink(topic.brokers, name).open(delivery(1, 1, name).binding)
+    for epoch in (1, 2):
+        writer.write(delivery(1, epoch, name))
+    gathered = replace(
+        delivery(1, 3, name), after=0, parts=tuple(delivery(1, epoch, name).parts[0] for epoch in (1, 2, 3))
+    )
+    writer.write(gathered)
+    writer.close()
+    assert sorted(json.loads(m.value())["k"] for m in seen(topic)) == [1, 2, 3]
+
+
+def test_added_columns_are_a_new_schema(make_topic: Any, tmp_path: Path) -> None:
+    topic = make_topic(2)
+    registry = Registry()
+    with opened(tmp_path) as pond:
+        pond.sql("CREATE TABLE t (k int PRIMARY KEY, v text)")
+        for sink, encode in (("a", "AVRO"), ("p", "PROTOBUF")):
+            pond.sql(
+                f"CREATE SINK {sink} FROM t WITH (connector = 'kafka', brokers = ?, topic = ?)"
+                f" FORMAT UPSERT ENCODE {encode} (schema.registry = ?)",
+                params=[topic.brokers, f"{topic.name}{sink}", registry.url],
+            )
+        pond.sql("INSERT INTO t VALUES (1, 'a')")
+        pond.drain()
+        pond.sql("ALTER TABLE t ADD COLUMN more int")
+        pond.sql("INSERT INTO t VALUES (2, 'b', 7)")
+        pond.drain()
+    assert len(registry.subjects[f"{topic.name}a-value"]) == 2
+    assert len(registry.subjects[f"{topic.name}a-key"]) == 1
+    texts = [registry.schemas[n] for n in registry.subjects[f"{topic.name}p-value"]]
+    assert "optional string v = 2;" in texts[1] and "optional int32 more = 3;" in texts[1]
+    registry.close()
+
+
 def test_at_least_once_needs_no_transactions(make_topic: Any) -> None:
     topic = make_topic(2)
     name = topic.name
@@ -375,7 +437,7 @@ def test_an_open_transaction_of_another_sink_hides_no_progress(
 ) -> None:
     """Two sinks with one progress topic: nothing is written twice because a record could not be seen."""
     topic = make_topic(2)
-    shared = make_topic(1)
+    shared = make_topic(1, **{"cleanup.policy": "compact"})
     sink = KafkaSink(topic.brokers, topic.name, progress_topic=shared.name)
     other = shared.transactional()
     other.begin_transaction()

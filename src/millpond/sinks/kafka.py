@@ -17,7 +17,7 @@ from millpond.errors import ConflictError, InvalidError
 from millpond.flow.call_errors import checked
 from millpond.flow.durations import microseconds
 from millpond.masking import masked
-from millpond.plan.sink_settings import Guarantee, SinkMode, SinkSettings
+from millpond.plan.sink_settings import EPOCH, NUMBER, OPERATION, Guarantee, SinkMode, SinkSettings
 from millpond.secret_references import check_references
 from millpond.sinks.avro_encoding import AvroEncoding, avro_schema
 from millpond.sinks.delivery import Delivery, RefusedRow, SinkBinding
@@ -95,6 +95,8 @@ class KafkaSink:
         object.__setattr__(self, "client", tuple(sorted((str(k), str(v)) for k, v in pairs)))
         names: Any = self.key_fields
         object.__setattr__(self, "key_fields", (names,) if isinstance(names, str) else tuple(names))
+        if self.progress_topic == self.topic:
+            raise InvalidError("the progress topic must not be the topic of the messages")
         _check_secrets(self.registry, self.client)
         self._check_formats()
         if not 1_000 <= self.timeout_ms < 2**31:
@@ -119,6 +121,12 @@ class KafkaSink:
 
     def check_view(self, schema: pa.Schema, settings: SinkSettings) -> None:
         """Refuse a view whose rows cannot be messages, when the sink is defined."""
+        taken = {"changelog": (OPERATION, EPOCH, NUMBER), "upsert": (OPERATION,)}.get(settings.mode or "", ())
+        if wrong := [name for name in schema.names if name in taken]:
+            raise InvalidError(
+                f"column {wrong[0]!r} has the name of a column that the sink adds",
+                hint="give it another name in the view: SELECT … AS name",
+            )
         key = self.message_key(settings.mode or "upsert", settings.key, schema)
         if self.format == "avro":
             avro_schema(schema, self.shape(settings.mode or "upsert"))
@@ -242,8 +250,10 @@ class KafkaWriter:
             return refused
         if self._progress.epoch >= delivery.epoch:
             return self._progress.refused if self._progress.epoch == delivery.epoch else ()
+        # Epochs may be gathered in another way than before: those that the target has are left out.
+        later = tuple(part for part in delivery.parts if part.epoch > self._progress.epoch)
         self._producer.begin()
-        refused = self._send(delivery)
+        refused = self._send(replace(delivery, parts=later))
         progress = SinkProgress(
             delivery.epoch, self._binding.token, self._progress.partitions, tuple(refused)
         )

@@ -14,6 +14,7 @@ import itertools
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -30,6 +31,7 @@ RESERVE = 512  # bytes of a message besides its key and its rows: header, identi
 ROW_TEXT_MAX = 2_000  # characters of a refused row that are kept
 TOMBSTONE = ":tombstone"  # behind the identity of a deletion
 
+T = TypeVar("T")
 KeyEncoder = Callable[[pa.Table], list[bytes | None]]
 
 
@@ -67,7 +69,7 @@ class MessageMaker:
         self, rows: pa.Table, ids: Sequence[str], refused: list[RefusedRow], start: int
     ) -> list[Message]:
         made: list[Message] = []
-        keys, bodies = self._keys(rows), self.rows.encoded(rows)
+        keys, bodies = self._encoded(rows)
         partitions = self._partitions(keys)
         room = self.bytes_max - RESERVE
         for place, (key, body, identity) in enumerate(zip(keys, bodies, ids, strict=True)):
@@ -81,7 +83,7 @@ class MessageMaker:
 
     def _upserts(self, rows: pa.Table, ids: Sequence[str], refused: list[RefusedRow]) -> list[Message]:
         made: list[Message] = []
-        keys, bodies = self._keys(rows), self.rows.encoded(rows)
+        keys, bodies = self._encoded(rows)
         partitions = self._partitions(keys)
         room = self.bytes_max - RESERVE
         operations = rows.column(OPERATION).to_pylist()
@@ -160,7 +162,7 @@ class MessageMaker:
     # -- parts ----------------------------------------------------------------
 
     def _changes(self, delivery: Delivery, rows: pa.Table, ids: Sequence[str]) -> list[_Change]:
-        keys, bodies = self._keys(rows), self.rows.encoded(rows)
+        keys, bodies = self._encoded(rows)
         partitions = self._partitions(keys) if self.key is not None else self._by_row(rows, bodies)
         columns = [rows.column(name).to_pylist() for name in (OPERATION, EPOCH, NUMBER)]
         found = []
@@ -169,6 +171,11 @@ class MessageMaker:
             change = ChangeId(delivery.binding.pond, delivery.binding.sink, epoch, number)
             found.append(_Change(rows, place, operation, key, body, ids[place], partitions[place], change))
         return found
+
+    def _encoded(self, rows: pa.Table) -> tuple[list[bytes | None], list[bytes | Unencodable]]:
+        """The keys and the bodies of rows; a value that Python does not have makes its row unencodable."""
+        keys = _tried(rows, self._keys, lambda error: None)
+        return keys, _tried(rows, self.rows.encoded, lambda error: Unencodable(_first_line(error)))
 
     def _keys(self, rows: pa.Table) -> list[bytes | None]:
         return [None] * rows.num_rows if self.key is None else self.key(rows)
@@ -182,13 +189,13 @@ class MessageMaker:
         columns = [one_chunk(rows.column(name)) for name in names]
         clean = [canonical(column) for column in columns]
         if any(new is not old for new, old in zip(clean, columns, strict=True)):
-            bodies = self.rows.encoded(pa.table(clean, names=names))
+            bodies = self._encoded(pa.table(clean, names=names))[1]
         return [zlib.crc32(b) % self.partitions if isinstance(b, bytes) else 0 for b in bodies]
 
     def _refused(
         self, rows: pa.Table, place: int, key: bytes | None, body: bytes | Unencodable
     ) -> RefusedRow:
-        text = row_text(rows.slice(place, 1).to_pylist()[0])
+        text = _shown(rows.slice(place, 1))
         if len(text) > ROW_TEXT_MAX:
             text = text[:ROW_TEXT_MAX] + "…"
         if isinstance(body, Unencodable):
@@ -216,6 +223,32 @@ class _Change:
     @property
     def body_bytes(self) -> bytes:
         return self.body if isinstance(self.body, bytes) else b""
+
+
+def _tried(rows: pa.Table, encode: Callable[[pa.Table], list[T]], wrong: Callable[[Exception], T]) -> list[T]:
+    """Encode all rows at once; if that fails, smaller and smaller parts of them."""
+    try:
+        return encode(rows)
+    except (ValueError, ArithmeticError, pa.ArrowException) as error:
+        if rows.num_rows == 1:
+            return [wrong(error)]
+    half = rows.num_rows // 2
+    return [*_tried(rows.slice(0, half), encode, wrong), *_tried(rows.slice(half), encode, wrong)]
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]
+
+
+def _shown(row: pa.Table) -> str:
+    """A row as text; values that Python does not have as Arrow shows them."""
+    found: dict[str, Any] = {}
+    for name in row.column_names:
+        try:
+            found[name] = row.column(name).to_pylist()[0]
+        except (ValueError, ArithmeticError, pa.ArrowException):
+            found[name] = row.column(name).cast(pa.string()).to_pylist()[0]
+    return row_text(found)
 
 
 def key_columns(rows: pa.Table, names: Sequence[str]) -> pa.Table:

@@ -21,6 +21,7 @@ ANSWER_S = 30.0  # for the calls of transactions
 ID_HEADER = "millpond-id"
 CLOSE_S = 5.0
 RECORD_BYTES = 1_000_000
+QUEUE_KB = 128 << 10  # of messages that wait to be sent
 _FULL_S = 0.05
 
 Message = tuple[bytes | None, bytes | None, str, int]  # key, value, identity, partition (-1: by the key)
@@ -43,6 +44,7 @@ class KafkaProducer:
             "enable.idempotence": True,  # sends again without duplicates, and in order
             "partitioner": "murmur2_random",  # as Java's clients do
             "delivery.report.only.error": True,
+            "queue.buffering.max.kbytes": QUEUE_KB,
             # Messages are checked before they are sent; that of the progress may be larger than others.
             "message.max.bytes": max(RECORD_BYTES, settings.message_bytes_max),
             "batch.size": max(1, min(RECORD_BYTES, settings.message_bytes_max)),

@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from millpond.errors import DataError
+from millpond.errors import DataError, InvalidError
 from millpond.sinks.delivery import RefusedRow, SinkBinding
 from millpond.sinks.kafka_topics import made_topic
 from millpond.sources.kafka_client import ANSWER_S, Cluster, admin, library, refused
@@ -71,11 +71,12 @@ def progress_key(binding: SinkBinding) -> bytes:
 
 def make_progress_topic(cluster: Cluster, topic: str, replicas: int) -> None:
     facts = made_topic(cluster, topic, 1, replicas, **_SETTINGS)
-    if facts.partitions != 1:
-        raise DataError(
+    if facts.partitions != 1 or not facts.compacts:
+        policy = "compacted" if facts.compacts else "not compacted, so records may be deleted"
+        raise InvalidError(
             f"topic {topic!r} cannot hold the progress of a sink",
-            detail=f"it has {facts.partitions} partitions, and must have one",
-            hint="name another progress topic",
+            detail=f"it has {facts.partitions} partitions and is {policy}; it needs one, compacted",
+            hint="name another progress topic, or let the sink create it",
         )
 
 
