@@ -1,4 +1,4 @@
-"""The commands besides throughput: `latency`, `recovery`, `growth` and `soak`, in the form of all others."""
+"""The commands besides throughput of queries: latency, recovery, growth, soak, Kafka sinks."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import typer
 from rich.console import Console
 
 from benchmarks import growth, headline
+from benchmarks.kafka_sink import run as kafka_sink
 from benchmarks.latency import run as latency
 from benchmarks.nexmark import queries as nexmark_queries
+from benchmarks.nexmark import topics
 from benchmarks.recovery import run as recovery
 from benchmarks.soak import run as soak
 from benchmarks.soak.pipeline import Soak
@@ -46,6 +48,19 @@ def add(app: typer.Typer, console: Callable[[], Console]) -> None:
         each = [int(one) for one in rates.split(",")]
         with headline.alone():
             latency.run(asked, each, seconds, warm, _names(against), millpond, cores, console())
+
+    @app.command("kafka-sink")
+    def run_kafka_sink(
+        events: Annotated[int, typer.Option(min=1, help="of Nexmark; most of them are bids")] = 2_000_000,
+        against: Peers = "flink",
+        cores: Cores = 2,
+        rounds: Annotated[int, typer.Option(min=1, help="turns; the best of each contender counts")] = 2,
+        millpond: Millpond = True,
+        brokers: Annotated[str | None, typer.Option(help="host:port; else a broker is started")] = None,
+    ) -> None:
+        """Rows from a topic to a topic, exactly once, beside Flink's sink for Kafka."""
+        with headline.alone(), topics.cluster(brokers) as found:
+            kafka_sink.run(events, _names(against), millpond, cores, rounds, found, console())
 
     @app.command("growth")
     def run_growth(

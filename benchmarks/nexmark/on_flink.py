@@ -82,7 +82,6 @@ def start(
     jvm: str = flink.JVM,
     topics: Topics | None = None,
 ) -> subprocess.Popen[bytes]:
-    task = work / "task.json"
     content = {
         "settings": wanted,
         "input": str(folder.resolve()),
@@ -91,8 +90,16 @@ def start(
         "brokers": topics and topics.brokers,
         "topics": topics and topics.prefix,
     }
+    return start_job(work, _JOB, content, jvm, [] if topics is None else [CONNECTOR])
+
+
+def start_job(
+    work: Path, job: Path, content: Mapping[str, object], jvm: str, connectors: Sequence[str] = ()
+) -> subprocess.Popen[bytes]:
+    """Start a job of Flink with its task, and with the jars of connectors."""
+    task = work / "task.json"
     task.write_text(json.dumps(content))
-    jars = flink.jars() + ([] if topics is None else [flink.jar(CONNECTOR)])
+    jars = flink.jars() + [flink.jar(name) for name in connectors]
     environment = {
         **os.environ,
         "TZ": "UTC",  # log times are local times
@@ -104,7 +111,7 @@ def start(
         "HADOOP_CLASSPATH": os.pathsep.join(str(path) for path in jars),
     }
     with (work / "output").open("wb") as output:
-        return subprocess.Popen([flink.python(), _JOB, task], env=environment, stdout=output, stderr=output)
+        return subprocess.Popen([flink.python(), job, task], env=environment, stdout=output, stderr=output)
 
 
 def settings(backend: str, cores: int, work: Path) -> dict[str, str]:

@@ -5,9 +5,9 @@ Law: the texts are those of `json_rows`.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import Any
 
@@ -37,11 +37,15 @@ class JsonEncoding:
 
     def event(self, before: bytes | None, after: bytes | None, operation: str, change: ChangeId) -> bytes:
         old, new = (b"null" if row is None else b"{" + row + b"}" for row in (before, after))
-        source = {"connector": "millpond", "name": change.pond, "table": change.sink}
-        numbers = f',"epoch":{change.epoch},"n":{change.number}}}'
-        about = json.dumps(source, separators=(",", ":"), ensure_ascii=False)[:-1] + numbers
+        about = f'{_source(change.pond, change.sink)},"epoch":{change.epoch},"n":{change.number}}}'
         rest = f',"source":{about},"op":"{operation}","ts_ms":null,"transaction":null}}'
         return b'{"before":' + old + b',"after":' + new + rest.encode()
+
+
+@lru_cache(maxsize=64)
+def _source(pond: str, sink: str) -> str:
+    """The beginning of the object that says where an event comes from."""
+    return json_text({"connector": "millpond", "name": pond, "table": sink})[:-1]
 
 
 def column_texts(column: pa.ChunkedArray) -> list[str]:

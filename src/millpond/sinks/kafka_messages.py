@@ -14,7 +14,7 @@ import itertools
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -207,8 +207,7 @@ class MessageMaker:
         return RefusedRow(text, f"it is too large: {size} bytes, and {limit}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
+class _Change(NamedTuple):
     """A row of a changelog."""
 
     rows: pa.Table

@@ -13,7 +13,7 @@ So whether a row fits into a message depends on the row alone, not on the change
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -27,8 +27,7 @@ class Unencodable:
     reason: str
 
 
-@dataclass(frozen=True)
-class ChangeId:
+class ChangeId(NamedTuple):
     """Which change a message is about."""
 
     pond: str

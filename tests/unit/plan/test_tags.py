@@ -36,11 +36,9 @@ NEVER = {
     *(
         "kafka:UnreadOffsets",
         "kafka_messages:MessageMaker",
-        "kafka_messages:_Change",
         "kafka_producer:ProducerSettings",
         "kafka_progress:SinkProgress",
         "kafka_topics:TopicFacts",
-        "row_encoding:ChangeId",
         "row_encoding:Unencodable",
         "source_traits:PartitionLag",
     ),

@@ -1,0 +1,1 @@
+"""Rows from a topic to a topic, exactly once: Millpond beside Flink."""
