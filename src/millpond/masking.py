@@ -6,6 +6,7 @@ Every error text goes through `masked`, and every statement that is shown goes t
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from urllib.parse import quote, quote_plus
@@ -80,7 +81,8 @@ def mask_value(secret: str) -> None:
     'login failed: ***; http://x/?q=***'
     """
     if len(secret) >= _VALUE_MIN:
-        _values.update((secret, quote(secret, safe=""), quote_plus(secret), repr(secret)[1:-1]))
+        quoted = (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1])
+        _values.update((secret, quote(secret, safe=""), quote_plus(secret), *quoted))
 
 
 def masked(text: str) -> str:

@@ -317,6 +317,7 @@ class PondSource(KeepsHistory, PollsForReader, RetractsOwnRows, StoredWithSchema
             for table in rows:
                 if table.num_rows:
                     yield self._given(table, columns, what["to"])
+            pond.trim(self._snapshot(pond, what["to"]).manifest)
 
     def _given(self, rows: pa.Table, columns: Sequence[str], epoch: int) -> pa.Table:
         """Rows with the columns that were asked for; with weights if they are not all 1."""

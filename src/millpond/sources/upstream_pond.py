@@ -92,7 +92,8 @@ class UpstreamPond:
         return self._plan(manifest).shape(view.view.step).append_only
 
     def trim(self, manifest: Manifest) -> None:
-        """Close files that the newest epoch does not name."""
+        """Close files that an epoch does not name, and forget old pages."""
+        self._pages.trim(len(manifest.pages))
         if self._files.crowded:
             self._files.trim(self.snapshot(manifest).listing.files())
 

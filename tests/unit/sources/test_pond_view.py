@@ -568,3 +568,46 @@ def test_a_stored_source_contacts_nothing(tmp_path: Path) -> None:
     raw = dumps(source)
     (tmp_path / "up").rename(tmp_path / "gone")
     assert loads(raw) == source
+
+
+def test_rows_are_counted_without_their_columns(tmp_path: Path) -> None:
+    """Equal rows, and a query that reads no column."""
+    up = millpond.open(tmp_path / "up", **QUICK)
+    up.sql("CREATE TABLE log (n BIGINT)")
+    up.sql("INSERT INTO log VALUES (1), (1), (1), (2)")
+    up.drain()
+    down = millpond.open(tmp_path / "down", **QUICK)
+    down.sql(
+        f"CREATE SOURCE log WITH (connector = 'millpond', path = '{tmp_path / 'up'}', view = 'log');"
+        "CREATE MATERIALIZED VIEW counted AS SELECT count(*) AS n FROM log"
+    )
+    down.drain()
+    assert plain(down.read("counted")) == [(4,)]
+    up.sql("DELETE FROM log WHERE n = 1; INSERT INTO log VALUES (7), (7)")
+    up.drain()
+    down.drain()
+    assert plain(down.read("counted")) == [(3,)]
+    up.close()
+    down.close()
+
+
+def test_windows_over_a_view_that_only_grows(tmp_path: Path) -> None:
+    up = millpond.open(tmp_path / "up", **QUICK)
+    up.sql("CREATE TABLE log (at TIMESTAMP, n BIGINT) APPEND ONLY")
+    up.sql("INSERT INTO log VALUES ('2026-01-01 00:00:10', 1), ('2026-01-01 00:00:20', 2)")
+    up.drain()
+    down = millpond.open(tmp_path / "down", **QUICK)
+    down.sql(
+        "CREATE SOURCE log (at TIMESTAMP, n BIGINT, WATERMARK FOR at AS at - INTERVAL '0 seconds')"
+        f" WITH (connector = 'millpond', path = '{tmp_path / 'up'}', view = 'log');"
+        "CREATE MATERIALIZED VIEW minutes AS SELECT window_end, sum(n) AS n"
+        " FROM TUMBLE(log, at, INTERVAL '1 minute') GROUP BY window_end EMIT ON WINDOW CLOSE"
+    )
+    down.drain()
+    assert down.read("minutes").num_rows == 0
+    up.sql("INSERT INTO log VALUES ('2026-01-01 00:01:05', 5)")
+    up.drain()
+    down.drain()
+    assert [row[1] for row in plain(down.read("minutes"))] == [3]
+    up.close()
+    down.close()
