@@ -68,6 +68,7 @@ from millpond.serve.state_inspection import StateInfo
 from millpond.serve.view_reader import ViewReader
 from millpond.settings import Settings, make_settings
 from millpond.sources.streaming_dataframe import stop_queries
+from millpond.state import request_ids
 from millpond.state.manifest.fork import fork as make_fork
 from millpond.state.manifest.manifest import Manifest
 from millpond.state.store.location import is_local, uri_of
@@ -892,20 +893,20 @@ class Pond:
 
     # -- changing tables ------------------------------------------------------------------
 
-    def insert(self, table: str, rows: Rows, *, request: str | None = None) -> int:
+    def insert(self, table: str, rows: Rows, *, request: str | tuple[str, int] | None = None) -> int:
         """Add rows to a table; they are durable when it returns.  Returns the number of the inbox entry.
 
         With `request`, an id of your own, the same call may be repeated after a failure: it counts once.
-        The pond remembers an id for 100,000 further entries of its inbox.
+        The pond remembers a text for 100,000 further entries of its inbox; a client that numbers its
+        requests, ``request=("shop-1", 17)``, is remembered for ever.
 
         >>> _ = pond.insert("orders", [{"who": "ann", "n": 1}, {"who": "bob", "n": 2}])
         >>> _ = pond.drain()
         >>> pond.lookup("totals", "ann").to_pylist()
         [{'who': 'ann', 'total': 6}]
         """
-        if request is not None:
-            need_text("request", request, '"order-17", for example')
-        return self._inbox.rows(table, held(self.plan, table, rows), 1, request)
+        id = None if request is None else request_ids.checked(request)
+        return self._inbox.rows(table, held(self.plan, table, rows), 1, id)
 
     def delete(self, table: str, rows: Rows) -> int:
         """Delete rows from a table: by key if the table has one, else one equal row for each.

@@ -40,17 +40,22 @@ class InboxClient:
             runner.wake()
         return number
 
-    def rows(self, table: str, rows: rows_of.Rows, weight: int, request: str | None = None) -> int:
+    def rows(
+        self, table: str, rows: rows_of.Rows, weight: int, request: request_ids.Request | None = None
+    ) -> int:
         """Add rows to a table or delete them; the columns have their stored names.
 
-        Of several calls with the same `request`, one counts; its entry is returned.
+        Of several calls with the same `request`, one counts; of a text, its entry is returned.
         """
         args, payload = rows_of.entry(self.driver.plan, table, rows, weight)
         if request is None:
             return self.put("rows", args, payload)
         self.driver.check()
-        known = request_ids.claimed_by(self.components.store, request)
-        return self.put("rows", {**args, request_ids.ARG: request}, payload) if known is None else known
+        if isinstance(request, str):
+            known = request_ids.claimed_by(self.components.store, request)
+            if known is not None:
+                return known
+        return self.put("rows", {**args, **request_ids.args_of(request)}, payload)
 
     def command(
         self,

@@ -22,7 +22,7 @@ from millpond.pond.rows import entry, held
 from millpond.spark_bridge.options import SparkOptions, Use
 from millpond.spark_bridge.pond_location import opened
 from millpond.spark_bridge.spark_types import arrow_schema
-from millpond.state.inbox import BATCH, CLIENT
+from millpond.state.request_ids import NumberedRequest, args_of, is_repeated
 
 TASK_BYTES_MAX = 256 << 20  # of the rows of one task, which travel through the driver
 QUERY_ID = "sql.streaming.queryId"  # Spark sets this property for the tasks of a streaming query
@@ -50,7 +50,8 @@ class TableBatchWriter(DataSourceArrowWriter):
         if client is None:
             self.target.insert(messages, None)
         else:
-            self.target.insert(messages, (client, self.target.options.number("batch", -1, 0)))
+            number = self.target.options.number("batch", -1, 0)
+            self.target.insert(messages, NumberedRequest(client, number))
 
 
 class TableStreamWriter(DataSourceStreamArrowWriter):
@@ -70,7 +71,7 @@ class TableStreamWriter(DataSourceStreamArrowWriter):
             raise UnavailableError(
                 "the tasks of a batch do not know the id of their streaming query", detail=f"ids: {queries}"
             )
-        self.target.insert(messages, (f"spark/{queries.pop()}/{self.target.table}", batchId))
+        self.target.insert(messages, NumberedRequest(f"spark/{queries.pop()}/{self.target.table}", batchId))
 
 
 class Target:
@@ -122,7 +123,7 @@ class Target:
         writer.close()
         return TaskRows(sink.getvalue().to_pybytes(), query)
 
-    def insert(self, messages: Sequence[WriterCommitMessage | None], batch: tuple[str, int] | None) -> None:
+    def insert(self, messages: Sequence[WriterCommitMessage | None], request: NumberedRequest | None) -> None:
         """Append the rows of all tasks as one entry, unless the pond has executed this batch."""
         parts = [
             pa.ipc.open_stream(pa.py_buffer(message.rows)).read_all()
@@ -133,9 +134,8 @@ class Target:
             return
         args, payload = self.encoded(pa.concat_tables(parts))
         with opened(self.options, self.use) as reader:
-            if batch is not None:
-                client, number = batch
-                if reader.head().clients.get(client, -1) >= number:
+            if request is not None:
+                if is_repeated(reader.store, reader.head().clients, request):
                     return
-                args = {**args, CLIENT: client, BATCH: number}
+                args = {**args, **args_of(request)}
             InboxSender(reader.store).append("rows", args, payload)

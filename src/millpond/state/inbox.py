@@ -16,7 +16,7 @@ import json
 import os
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,10 +37,7 @@ COUNTS = "counts"  # in a split: the number of rows that each of its entries cha
 POSITION = "inbox"  # the key in a manifest's positions of the number of the next entry
 # the kind of an entry with a statement that changes rows; its changes are computed when it is executed
 LOGIC = "sql"
-# In the args of an entry with rows whose sender may repeat it: the sender, and the number of the batch.  The
-# numbers of a client rise; an entry whose number is not above the last executed one is not executed again.
-CLIENT, BATCH = "client", "batch"
-DUPLICATE = "duplicate"  # the command that stands for rows whose batch was executed before
+DUPLICATE = "duplicate"  # the command that stands for rows whose request was executed: `state.request_ids`
 
 
 def entry_name(number: int) -> str:
@@ -135,27 +132,6 @@ def _executed(store: Store) -> int:
 def next_entry(manifest: Manifest | None) -> int:
     """The number of the next entry to execute, as of a manifest; None means a pond without epochs."""
     return 0 if manifest is None else int(manifest.positions.get(POSITION, 0))
-
-
-def batch_of(args: Mapping[str, Any]) -> tuple[str, int] | None:
-    """The client of an entry and the number of its batch, if its sender may repeat it.
-
-    >>> batch_of({"table": "t", "client": "spark/1", "batch": 7})
-    ('spark/1', 7)
-    """
-    client, number = args.get(CLIENT), args.get(BATCH)
-    if not isinstance(client, str) or isinstance(number, bool) or not isinstance(number, int):
-        return None
-    return client, number
-
-
-def executed_batches(before: Mapping[str, int], executed: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """The last executed batch of each client, after some more entries.
-
-    >>> executed_batches({"a": 3, "b": 1}, [{"client": "a", "batch": 4}, {"table": "t"}])
-    {'a': 4, 'b': 1}
-    """
-    return {**before, **dict(found for found in map(batch_of, executed) if found is not None)}
 
 
 def executing_epoch(store: Store, head: Manifest, number: int) -> Manifest:

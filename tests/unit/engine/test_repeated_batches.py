@@ -8,12 +8,12 @@ import pyarrow as pa
 
 import millpond
 from millpond.pond.rows import entry
-from millpond.state import inbox
+from millpond.state import inbox, request_ids
 
 
 def send(pond: millpond.Pond, batch: int, n: int, client: str = "a", table: str = "t") -> None:
     args, payload = entry(pond.plan, table, pa.table({"n": [n]}), 1)
-    args = {**args, inbox.CLIENT: client, inbox.BATCH: batch}
+    args = {**args, request_ids.CLIENT: client, request_ids.NUMBER: batch}
     inbox.append(pond.store, "rows", args, payload, start=inbox.next_entry(pond._components.head()))
 
 
@@ -63,7 +63,7 @@ def test_also_after_a_restart_and_a_rollback(tmp_path: Path) -> None:
 def test_a_refused_batch_can_be_sent_again(tmp_path: Path) -> None:
     with opened(tmp_path / "pond") as pond:
         pond.drain()
-        args = {"table": "t", "rows": 1, inbox.CLIENT: "a", inbox.BATCH: 3}
+        args = {"table": "t", "rows": 1, request_ids.CLIENT: "a", request_ids.NUMBER: 3}
         inbox.append(pond.store, "rows", args, b"not rows", start=inbox.next_entry(pond.head()))
         pond.drain()
         assert rows(pond) == []

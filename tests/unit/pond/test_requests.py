@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,9 +38,9 @@ def test_every_request_counts_once_over_crashes() -> None:
             sent.add(k)
             pond.insert("t", [{"k": k}], request=f"r{k}")
             if chance.random() < 0.5:  # a client that does not look first
-                args = {"table": "t", "rows": 1, request_ids.ARG: f"r{k}"}
+                args = {"table": "t", "rows": 1, request_ids.TEXT: f"r{k}"}
                 payload = inbox.read(below, inbox.numbers(below)[-1]).payload
-                if inbox.read(below, inbox.numbers(below)[-1]).args.get(request_ids.ARG) == f"r{k}":
+                if inbox.read(below, inbox.numbers(below)[-1]).args.get(request_ids.TEXT) == f"r{k}":
                     inbox.append(below, "rows", args, payload)
         store.armed_after = None if number == 11 else chance.randrange(4)
         try:
@@ -74,7 +75,7 @@ def test_a_refused_request_does_not_use_its_id_up(tmp_path: Path) -> None:
     with millpond.open(tmp_path, engine="inline", durable=False) as pond:
         pond.table("t", {"k": int})
         pond.drain()
-        inbox.append(pond.store, "rows", {"table": "other", "rows": 1, request_ids.ARG: "a"}, b"")
+        inbox.append(pond.store, "rows", {"table": "other", "rows": 1, request_ids.TEXT: "a"}, b"")
         pond.drain()
         pond.insert("t", {"k": 7}, request="a")
         pond.drain()
@@ -103,3 +104,34 @@ def test_the_collection_forgets_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             pond.drain()
         assert request_ids.claimed_by(pond.store, "r19") is not None
         assert request_ids.claimed_by(pond.store, "r0") is None
+
+
+def test_requests_with_a_number_count_once_and_for_ever(tmp_path: Path) -> None:
+    with millpond.open(tmp_path / "pond", engine="inline", durable=False) as pond:
+        pond.table("t", {"n": int})
+        pond.drain()
+        for number, n in [(0, 1), (0, 1), (1, 2), (0, 1), (1, 2)]:
+            pond.insert("t", {"n": n}, request=("shop", number))
+            pond.insert("t", {"n": n + 100}, request=("other", number))
+        pond.drain()
+        pond.insert("t", {"n": 1}, request=("shop", 1))
+        pond.insert("t", {"n": 3}, request=("shop", 5))
+        pond.drain()
+        assert sorted(pond.read("t")["n"].to_pylist()) == [1, 2, 3, 101, 102]
+        pond.backup(tmp_path / "backup")
+    millpond.restore(tmp_path / "backup", tmp_path / "restored")
+    with millpond.open(tmp_path / "restored", engine="inline", durable=False) as pond:
+        pond.insert("t", {"n": 3}, request=("shop", 5))
+        pond.drain()
+        assert sorted(pond.read("t")["n"].to_pylist()) == [1, 2, 3, 101, 102]
+
+
+@pytest.mark.parametrize(
+    "request_", ["", 7, ("shop",), ("shop", -1), ("shop", True), ("", 1), (1, "shop"), ["a", 1]]
+)
+def test_wrong_ids_are_refused(request_: Any, tmp_path: Path) -> None:
+    with millpond.open(tmp_path / "pond", engine="inline", durable=False) as pond:
+        pond.table("t", {"n": int})
+        pond.drain()
+        with pytest.raises(InvalidError, match="the id of a request is a text"):
+            pond.insert("t", {"n": 1}, request=request_)

@@ -17,8 +17,8 @@ from millpond.engine.coordinator.policy import is_transient
 from millpond.engine.coordinator.pond_state import PondState
 from millpond.engine.coordinator.protocol import EpochOutcome, Halt, Polled, PollSources, RunEpoch
 from millpond.errors import InternalError, MillpondError
-from millpond.state.inbox import executed_batches
 from millpond.state.manifest.manifest import RunId, run_id
+from millpond.state.request_ids import executed_after
 from millpond.state.tables.live_runs import lasting
 
 
@@ -106,7 +106,7 @@ class EpochLoop:
             counts=added_up(head.counts, outcome.counts),
             admitted={step: [dict(s.what) for s in splits] for step, splits in run.admitted.items()},
             arrivals=run.arrivals,
-            clients=executed_batches(head.clients, (s.what for s in run.admitted.get(INBOX, ()))),
+            clients=executed_after(head.clients, (s.what for s in run.admitted.get(INBOX, ()))),
             promised=still_promised(head.promised, run.arrivals, state.program.watermarks, head.watermarks),
             metrics=outcome.metrics,
         )

@@ -67,31 +67,24 @@ def poll_inbox(worker: Worker, program: RunningProgram, head: Manifest, position
             if splits or rejects:
                 break
             return _command(worker, program, head, entry)
-        batch = inbox.batch_of(entry.args)
-        if batch is not None and batch[1] <= executed.get(batch[0], -1):
-            if splits or rejects:
-                break
-            return InboxPoll(command=Command(entry.number, inbox.DUPLICATE, entry.args))
-        reason = _refusal(program, entry)
-        request = entry.args.get(request_ids.ARG)
-        if reason is None and isinstance(request, str) and _is_repeated(worker, request, entry):
+        request = request_ids.request_of(entry.args)
+        counts = request is None or not request_ids.is_repeated(worker.store, executed, request, entry.number)
+        reason = _refusal(program, entry) if counts else None
+        if counts and reason is None and request is not None:
+            counts = request_ids.claim(worker.store, request, entry.number)
+        if not counts:
             if splits or rejects:
                 break
             return InboxPoll(command=Command(entry.number, inbox.DUPLICATE, entry.args))
         if reason is None and not rejects:
             what = {"entry": entry.number, **entry.args}
             splits.append(Split(what, int(entry.args[ROWS_KEY]), len(entry.payload), blob=entry.name))
-            executed = inbox.executed_batches(executed, [entry.args])
+            executed = request_ids.executed_after(executed, [entry.args])
         elif reason is not None and not splits:
             rejects.append((str(entry.number), reason))
         else:
             break
     return InboxPoll(Poll(tuple(splits), tuple(rejects)))
-
-
-def _is_repeated(worker: Worker, request: str, entry: inbox.Entry) -> bool:
-    """Does an earlier entry count for the id of this one's request?"""
-    return not request_ids.claim(worker.store, request, entry.number)
 
 
 def _refusal(program: RunningProgram, entry: inbox.Entry) -> str | None:
