@@ -80,6 +80,15 @@ def require_secrets(text: str) -> None:
         _read("secret", name)
 
 
+def is_reference(text: str) -> bool:
+    """Is a setting nothing but one reference?
+
+    >>> is_reference("${env:A}"), is_reference("${env:A} ${env:B}")
+    (True, False)
+    """
+    return _REFERENCE.fullmatch(text.strip()) is not None
+
+
 def names_in(text: str) -> list[str]:
     """The names of the pond's secrets that a setting refers to.
 
