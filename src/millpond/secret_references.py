@@ -56,7 +56,7 @@ def resolved_address(address: str) -> str:
     >>> resolved_address("postgresql://ann:${env:DOC_WORD}@db/shop")
     'postgresql://ann:a%20b%27c%40@db/shop'
     """
-    if _REFERENCE.fullmatch(address):
+    if is_reference(address):
         return resolved(address)
     if "://" in address:
         return resolved(address, lambda value: quote(value, safe=""))

@@ -14,7 +14,7 @@ import millpond
 from millpond.errors import InvalidError
 from millpond.pond import Pond
 from millpond.sinks.iceberg import IcebergSink
-from millpond.sinks.iceberg_catalog import open_catalog
+from millpond.sources.iceberg_catalog import open_catalog
 from millpond.testing.sinks import CHECKS, Feed, SinkDriver, run_check
 from tests.lakes.iceberg_reader import data_files, metadata_of, read_iceberg
 from tests.lakes.kills import kill_and_compare

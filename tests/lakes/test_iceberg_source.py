@@ -14,8 +14,8 @@ import pytest
 import millpond
 from millpond.errors import DataError, InvalidError
 from millpond.pond import Pond
-from millpond.sinks.iceberg_catalog import open_catalog
 from millpond.sources.iceberg import IcebergSource
+from millpond.sources.iceberg_catalog import open_catalog
 from millpond.testing.sources import CHECKS, SourceCase
 from tests.lakes.targets import IcebergTarget
 

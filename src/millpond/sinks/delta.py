@@ -31,6 +31,7 @@ from millpond.sinks.delivery import Delivery, Part, RefusedRow, SinkBinding, row
 from millpond.sinks.delta_files import add_action, partitions, write_data_file
 from millpond.sinks.lake_types import lake_rows, lake_schema
 from millpond.sinks.row_changes import DELETE, UPSERT
+from millpond.sources.delta_address import delta_address
 from millpond.state.store.store import Store, open_store
 
 ATTEMPTS = 10  # commits of other writers that may come between
@@ -125,31 +126,6 @@ class DeltaSink:
         if found.get("endpoint", "").startswith("http://"):
             found.setdefault("allow_http", "true")
         return found
-
-
-def delta_address(given: str | os.PathLike[str]) -> str:
-    """The address of a table: an absolute folder, or an address without options and credentials in it.
-
-    >>> delta_address("s3://bucket/table")
-    's3://bucket/table'
-    """
-    path = os.fspath(given)
-    if masked(path) != path:
-        raise InvalidError(
-            "the address of a Delta table must not contain credentials",
-            detail=f"got {masked(path)}; addresses are stored in the catalog",
-            hint='pass them as options, for example secret_access_key="${env:KEY}"',
-        )
-    if "://" not in path:
-        path = str(Path(path).expanduser().absolute())
-    odd = [character for character in "?#%" if character in path]
-    if odd:
-        raise InvalidError(
-            f"the address of a Delta table cannot contain {odd[0]!r}",
-            detail=f"got {path}",
-            hint="deltalake would look elsewhere; pass options of the store as options",
-        )
-    return path
 
 
 def prepared_files(sink: DeltaSink, part: Part) -> list[dict[str, Any]]:

@@ -20,9 +20,9 @@ from millpond.errors import InternalError, InvalidError, MillpondError, Unavaila
 from millpond.flow.call_errors import checked
 from millpond.plan.sink_settings import Guarantee, SinkMode, SinkSettings
 from millpond.sinks.delivery import Delivery, Part, SinkBinding, written_schema
-from millpond.sinks.iceberg_catalog import catalog_settings, open_catalog, pyiceberg, unavailable
-from millpond.sinks.iceberg_files import data_file, described
 from millpond.sinks.lake_types import lake_rows, lake_schema
+from millpond.sources.iceberg_catalog import catalog_settings, open_catalog, pyiceberg, unavailable
+from millpond.sources.iceberg_files import data_file, described
 
 ATTEMPTS = 10  # commits of other writers that may come between
 NEW_TABLE = {

@@ -26,8 +26,8 @@ from millpond.masking import masked
 from millpond.operators.source_traits import KeepsHistory, StoredWithSchema
 from millpond.plan.backfill import FROM_NOW
 from millpond.secret_references import check_references, resolved
-from millpond.sinks.delta import delta_address
 from millpond.sources import schema_fit
+from millpond.sources.delta_address import delta_address
 from millpond.sources.delta_log import DeltaLog, TableFile, Version, check_readable, partition_column
 from millpond.sources.lake_positions import LakePosition, advanced, position_of
 from millpond.sources.source import Advance, Poll, Split

@@ -20,9 +20,9 @@ from millpond.flow.call_errors import checked
 from millpond.flow.schemas import schema_of
 from millpond.operators.source_traits import KeepsHistory, StoredWithSchema
 from millpond.plan.backfill import FROM_NOW
-from millpond.sinks.iceberg_catalog import catalog_settings, open_catalog, pyiceberg, unavailable
-from millpond.sinks.iceberg_files import data_file, described
 from millpond.sources import schema_fit
+from millpond.sources.iceberg_catalog import catalog_settings, open_catalog, pyiceberg, unavailable
+from millpond.sources.iceberg_files import data_file, described
 from millpond.sources.lake_positions import LakePosition, advanced, position_of
 from millpond.sources.source import Advance, Poll, Split
 from millpond.state.tables.table_spec import TableSpec

@@ -26,7 +26,8 @@ CALLED_BY_CLASS = {
     "ConstantSource": {"all_rows", "of"},
     "OneRow": {"all_rows"},
     "InboxTable": {"filled", "takes"},
-    "KafkaSource": {"check", "cluster", "place"},
+    "KafkaSource": {"check", "cluster", "place", "splits", "unread"},
+    "KafkaTopicsSource": {"check"},
     "MemorySource": {"push"},
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from millpond.sinks.iceberg_catalog import pyiceberg
+from millpond.sources.iceberg_catalog import pyiceberg
 
 _PLAIN = ("file_path", "record_count", "file_size_in_bytes")
 _COUNTS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
