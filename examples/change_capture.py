@@ -1,7 +1,8 @@
-"""Changes of a PostgreSQL database -> views -> two tables of another database and files, each exactly once.
+"""Changes of a PostgreSQL database -> views -> another database, Kafka, Delta and files, each exactly once.
 
     export SHOP='host=localhost dbname=shop user=ann'       # with wal_level = logical
     export REPORTS='host=localhost dbname=reports user=ann'
+    export BROKERS=localhost:9092
     python examples/change_capture.py FOLDER                # Ctrl-C ends it; start it again, or kill -9 it
 
 The shop has tables customers (id, country) and orders (id, customer, at, amount).
@@ -33,6 +34,9 @@ TARGETS = {
     " table = 'by_country', mode = 'upsert')",
     "reports_by_hour": "by_hour WITH (connector = 'postgres', connection = '${env:REPORTS}',"
     " table = 'by_hour', mode = 'upsert')",
+    "topic": "by_country WITH (connector = 'kafka', brokers = '{brokers}', topic = 'by_country',"
+    " mode = 'upsert')",
+    "lake": "by_hour WITH (connector = 'delta', path = '{folder}/by_hour', mode = 'upsert', every = '200ms')",
     "changes": "by_country WITH (connector = 'files', path = '{folder}/changes', format = 'json',"
     " mode = 'changelog')",
 }
@@ -42,12 +46,13 @@ def opened(folder: Path) -> millpond.Pond:
     pond = millpond.open(folder / "pond", engine="inline", take_over=True)
     pond.sql(SOURCE + VIEWS)
     for name, target in TARGETS.items():
-        pond.sql(f"CREATE SINK IF NOT EXISTS {name} FROM {target.replace('{folder}', str(folder))}")
+        text = target.replace("{folder}", str(folder)).replace("{brokers}", os.environ["BROKERS"])
+        pond.sql(f"CREATE SINK IF NOT EXISTS {name} FROM {text}")
     return pond
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2 or not os.environ.get("SHOP") or not os.environ.get("REPORTS"):
+    if len(sys.argv) < 2 or not all(os.environ.get(name) for name in ("SHOP", "REPORTS", "BROKERS")):
         sys.exit(__doc__)
     with opened(Path(sys.argv[1]).absolute()) as pond:
         pond.on_epoch(lambda epoch: print("epoch", epoch.epoch, flush=True))

@@ -15,8 +15,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import pytest
 
+from tests.kafka.kafka_target import Committed
 from tests.postgres.server import Database, Server
 from tests.sql.fuzz.postgres import Missing
 
@@ -76,6 +78,25 @@ class Shop:
                     con.execute("DELETE FROM orders WHERE id = %s", [one])
 
 
+def newest_of(brokers: str) -> Counter[tuple[Any, ...]]:
+    """The newest committed message of each key of the topic, without those whose newest is a tombstone."""
+    newest: dict[bytes, bytes | None] = {}
+    # The broker's default is one partition, so messages are in the order of the changes.
+    reader = Committed(brokers, "by_country", 1)
+    identities = Counter(dict(message.headers())["millpond-id"] for message in reader.read())
+    assert max(identities.values()) == 1, "a change is there twice"
+    for message in reader.messages:
+        newest[message.key()] = message.value()
+    reader.close()
+    rows = [json.loads(value) for value in newest.values() if value is not None]
+    return Counter((row["country"], row["orders"], row["amount"]) for row in rows)
+
+
+def table_of(folder: Path) -> Counter[tuple[Any, ...]]:
+    rows = deltalake.DeltaTable(str(folder)).to_pyarrow_table().to_pylist()
+    return Counter((row["window_start"].replace(tzinfo=None), row["orders"], row["largest"]) for row in rows)
+
+
 def changes_of(folder: Path) -> Counter[tuple[Any, ...]]:
     """What a changelog in files adds up to."""
     signs = {"insert": 1, "update_after": 1, "delete": -1, "update_before": -1}
@@ -90,14 +111,17 @@ def changes_of(folder: Path) -> Counter[tuple[Any, ...]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kills", [10])
-def test_all_targets_equal_the_batch_answer(kills: int, server: Server, tmp_path: Path) -> None:
+def test_all_targets_equal_the_batch_answer(kills: int, server: Server, brokers: str, tmp_path: Path) -> None:
     shop, reports = Database(server, f"shop{kills}"), Database(server, f"reports{kills}")
     writer, rng = Shop(shop, kills), random.Random(kills)
-    environment = {**os.environ, "SHOP": shop.address, "REPORTS": reports.address, "PYTHONHASHSEED": "0"}
+    addresses = {"SHOP": shop.address, "REPORTS": reports.address, "BROKERS": brokers}
+    environment = {**os.environ, **addresses, "PYTHONHASHSEED": "0"}
     # Each target: what it holds, and the query whose answer that must be.  Another one is one line.
     targets: dict[str, tuple[Callable[[], Counter[Any]], str]] = {
         "reports_by_country": (lambda: Counter(reports.rows("SELECT * FROM by_country")), BY_COUNTRY),
         "reports_by_hour": (lambda: Counter(reports.rows("SELECT * FROM by_hour")), BY_HOUR),
+        "topic": (lambda: newest_of(brokers), BY_COUNTRY),
+        "lake": (lambda: table_of(tmp_path / "by_hour"), BY_HOUR),
         "changes": (lambda: changes_of(tmp_path), BY_COUNTRY),
     }
     assert targets.keys() == runpy.run_path(str(EXAMPLE))["TARGETS"].keys()
