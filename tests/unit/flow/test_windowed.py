@@ -589,3 +589,21 @@ def test_a_row_of_the_same_time_as_the_last_that_left_is_not_late() -> None:
         run.pond.drain()
     assert sorted(run.pond.read("v").column("n").to_pylist()) == [1, 2]
     assert run.pond.late("sorted").column("n").to_pylist() == [3]
+
+
+@pytest.mark.parametrize("mode", ["discarding", "accumulating"])
+def test_a_session_that_merged_with_a_finished_one_makes_no_pane_when_it_expires(mode: Any) -> None:
+    run = Run(1)
+    windowed = run.stream.key_by("k").window(
+        sessions("5s"), trigger=after_count(2), allowed_lateness="30s", mode=mode, panes=True
+    )
+    windowed.aggregate(n="count(*)").view("v")
+    windowed.late().view("late")
+    run.step([row("a", 1, 1), row("a", 2, 2)])
+    run.step([row("a", 3, 8)])  # a session of its own that waits
+    assert [p[:2] for p in run.panes("v", "k", "n")] == [("a", 2)]
+    run.step([row("a", 4, 6), row("b", 5, 8)])  # it merges the two
+    assert sorted(run.pond.read("late").column("n").to_pylist()) == [3, 4]
+    run.panes("v", "k", "n")
+    run.step(mark(60))
+    assert [p[:2] for p in run.panes("v", "k", "n")] == [("b", 1)]
