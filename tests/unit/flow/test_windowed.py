@@ -163,7 +163,7 @@ def test_rows_that_never_fired_are_emitted_when_their_window_expires(trigger: An
     run.step(mark(15))
     assert run.panes("v", "n") == []
     run.step(mark(15.000001))
-    assert run.panes("v", "n", "pane_last") == [(2, True, 1)]
+    assert run.panes("v", "n", "pane_last", "pane_timing") == [(2, True, "on_time", 1)]
 
 
 def test_every_fires_by_the_clock_without_rows() -> None:
