@@ -63,18 +63,22 @@ def test_conforms_in_other_modes(target: Any) -> None:
     run_check("whole epochs", target("append", "changelog", partitions=1, patience_s=0.2))
 
 
-@pytest.mark.parametrize("check", ["adds up", "repeats", "refused rows", "every type", "rollback"])
+def some(*checks: str, slow: tuple[str, ...] = ()) -> list[Any]:
+    return [*checks, *(pytest.param(check, marks=pytest.mark.slow) for check in slow)]
+
+
+@pytest.mark.parametrize("check", some("adds up", "refused rows", "every type", slow=("repeats", "rollback")))
 def test_debezium_conforms(check: str, target: Any) -> None:
     run_check(check, target("changelog", envelope="debezium"))
 
 
-@pytest.mark.parametrize("check", ["adds up", "refused rows", "every type"])
+@pytest.mark.parametrize("check", some("adds up", "every type", slow=("refused rows",)))
 def test_avro_conforms(check: str, target: Any) -> None:
     run_check(check, target("upsert", "append", "changelog", format="avro"))
     run_check(check, target("changelog", format="avro", envelope="debezium"))
 
 
-@pytest.mark.parametrize("check", ["adds up", "refused rows"])
+@pytest.mark.parametrize("check", some("adds up", slow=("refused rows",)))
 def test_protobuf_conforms(check: str, target: Any) -> None:
     run_check(check, target("upsert", "append", "changelog", format="protobuf"))
 
@@ -476,6 +480,22 @@ def test_secrets_are_references_and_are_never_shown(
         pond.insert("orders", {"who": "ann", "n": 1})
         with pytest.raises(InvalidError, match="KAFKA_PASSWORD is not set"):
             pond.drain()
+
+
+def test_a_secret_of_the_pond(make_topic: Any, tmp_path: Path) -> None:
+    topic = make_topic(2)
+    with opened(tmp_path) as pond:
+        pond.sql("CREATE SECRET kafka_password AS 'hunter2'")
+        pond.sql("CREATE TABLE t (k int PRIMARY KEY)")
+        pond.sql(
+            "CREATE SINK out FROM t WITH (connector = 'kafka', brokers = ?, topic = ?,"
+            " client.sasl.password = '${secret:kafka_password}')",
+            params=[topic.brokers, topic.name],
+        )
+        pond.sql("INSERT INTO t VALUES (1)")
+        pond.drain()
+        assert len(seen(topic)) == 1
+        assert "hunter2" not in str(pond.sql("SHOW CREATE SINK out").fetchall()) + pond.explain()
 
 
 def test_without_the_client_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
