@@ -188,6 +188,21 @@ def test_secrets_of_a_source_are_references(
     assert b"hunter2" not in stored and b"${env:KAFKA_PASSWORD}" in stored
 
 
+def test_lag_of_a_source_with_a_secret_of_the_pond(make_topic: Any, tmp_path: Path) -> None:
+    topic = make_topic(1)
+    topic.send([{"n": 1}])
+    with opened(tmp_path) as pond:
+        pond.sql("CREATE SECRET word WITH (value = 'hunter2')")
+        pond.sql(
+            f"CREATE SOURCE s (n BIGINT) WITH (connector = 'kafka', brokers = '{topic.brokers}',"
+            f" topic = '{topic.name}', client.sasl.password = '${{secret:word}}');"
+            "CREATE MATERIALIZED VIEW v AS SELECT * FROM s"
+        )
+        pond.drain()
+    with opened(tmp_path) as pond:  # one that does not run
+        assert pond.source_lag().column("lag").to_pylist() == [0]
+
+
 def test_patterns_that_cannot_be(tmp_path: Path, brokers: str) -> None:
     said = "CREATE SOURCE s (n BIGINT) WITH (connector = 'kafka', brokers = '{}', topic.pattern = '{}'{})"
     with opened(tmp_path) as pond:

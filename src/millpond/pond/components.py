@@ -13,12 +13,14 @@ from millpond.engine.task.worker import Worker
 from millpond.flow.builder import Builder
 from millpond.plan.nodes import Plan
 from millpond.plan.step_versions import versioned
+from millpond.secret_references import secrets_from
 from millpond.serve.reader import Reader
 from millpond.serve.source_lag import source_lag
 from millpond.serve.watermark_progress import watermark_progress
 from millpond.settings import Settings
 from millpond.state.manifest import history
 from millpond.state.manifest.manifest import Manifest
+from millpond.state.secret_files import SecretFiles
 from millpond.state.store.store import Store
 
 
@@ -46,7 +48,8 @@ class Components:
     def source_lag(self, plan: Plan) -> pa.Table:
         """How far sources are behind; `plan` is that of a pond without an epoch."""
         head = self.head()
-        return source_lag(plan if head is None else self.reader.plan_of(head), head)
+        with secrets_from(SecretFiles(self.store).value):
+            return source_lag(plan if head is None else self.reader.plan_of(head), head)
 
     def watermarks(self, plan: Plan) -> pa.Table:
         """How far event time has come; `plan` is that of a pond without an epoch."""

@@ -65,20 +65,23 @@ def library() -> Any:
     return confluent_kafka
 
 
-_admins: dict[tuple[int, Cluster], AdminClient] = {}
+_admins: dict[tuple[int, Cluster], tuple[Mapping[str, Any], AdminClient]] = {}  # with their settings
 _said: dict[tuple[int, Cluster], str] = {}  # the last connection error that the library reported
 
 
 def admin(cluster: Cluster) -> AdminClient:
-    """The client of this process that asks and changes a cluster."""
+    """The client of this process that asks and changes a cluster; another one if a secret has changed."""
     key = os.getpid(), cluster  # a connection does not outlive a fork
-    if key not in _admins:
+    settings = cluster.settings()
+    found = _admins.get(key)
+    if found is None or found[0] != settings:
         kafka = library()
         try:
-            _admins[key] = kafka.admin.AdminClient(cluster.settings(error_cb=error_callback(cluster)))
+            made = kafka.admin.AdminClient({**settings, "error_cb": error_callback(cluster)})
         except kafka.KafkaException as error:
             raise refused(cluster, error) from None
-    return _admins[key]
+        found = _admins[key] = settings, made
+    return found[1]
 
 
 def error_callback(cluster: Cluster) -> Callable[[Any], None]:
@@ -101,7 +104,7 @@ def _reason(cluster: Cluster, otherwise: str) -> str:
     """
     key = os.getpid(), cluster
     if key in _admins:
-        _admins[key].poll(0)  # runs the callbacks
+        _admins[key][1].poll(0)  # runs the callbacks
     said = _said.get(key, otherwise).rpartition("failed: ")[2].partition(" (after ")[0]
     return f"{said[:1].lower()}{said[1:]} ({cluster.brokers})"
 

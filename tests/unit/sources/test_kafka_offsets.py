@@ -153,3 +153,12 @@ def test_a_cluster_that_is_away_is_told_with_the_name_of_the_source(
         with pytest.raises(UnavailableError) as caught:
             pond.drain()
         assert caught.value.message == "source 'orders' is unavailable: connection refused (127.0.0.1:1)"
+
+
+def test_a_secret_that_has_changed_makes_another_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = kafka_client.Cluster("127.0.0.1:1", (("sasl.password", "${env:CHANGED}"),))
+    monkeypatch.setenv("CHANGED", "old")
+    first = kafka_client.admin(cluster)
+    assert kafka_client.admin(cluster) is first
+    monkeypatch.setenv("CHANGED", "new")
+    assert kafka_client.admin(cluster) is not first
