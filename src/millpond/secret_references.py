@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from millpond.errors import InvalidError
 from millpond.masking import mask_value
@@ -25,6 +25,7 @@ from millpond.masking import mask_value
 Lookup = Callable[[str], str]  # the value of a pond's secret by its name; InvalidError if there is none
 
 _REFERENCE = re.compile(r"\$\{(?P<kind>\w+):(?P<name>[^}]*)\}")
+_PASSWORDS = re.compile(r"\bpassword\s*=\s*(?P<pair>'(?:[^'\\]|\\.)*'|\S+)|://[^:/@\s]*:(?P<uri>[^@/\s]+)@")
 _KINDS = ("env", "file", "secret")
 _lookup: ContextVar[Lookup | None] = ContextVar("secrets of the pond", default=None)
 
@@ -57,7 +58,10 @@ def resolved_address(address: str) -> str:
     'postgresql://ann:a%20b%27c%40@db/shop'
     """
     if is_reference(address):
-        return resolved(address)
+        found = resolved(address)
+        for secret in _PASSWORDS.finditer(found):  # a message may repeat a part of the address
+            mask_value(unquote(secret["uri"]) if secret["uri"] else secret["pair"].strip("'"))
+        return found
     if "://" in address:
         return resolved(address, lambda value: quote(value, safe=""))
     return resolved(address, lambda value: re.sub(r"([\\'\s])", r"\\\1", value))

@@ -14,7 +14,7 @@ import millpond
 from millpond import masking
 from millpond.cli.prompt import masked_lines
 from millpond.errors import InvalidError, UnavailableError
-from millpond.secret_references import check_references, resolved, secrets_from
+from millpond.secret_references import check_references, resolved, resolved_address, secrets_from
 from millpond.state.secret_files import SecretFiles
 from millpond.state.store.memory_store import MemoryStore
 from millpond.state.store.store import open_store
@@ -180,6 +180,17 @@ def test_values_that_were_read_are_masked_everywhere(monkeypatch: pytest.MonkeyP
     assert resolved("${env:A_PASSWORD}") == "p w'd/%"
     said = str(InvalidError("no", detail="invalid dsn near p w'd/% or p%20w%27d%2F%25"))
     assert said.count("***") == 2 and "p w" not in said
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["host=db password=hunter2-dsn x", "host=db password='hunter2-dsn'", "postgresql://a:hunter2-dsn@db/x"],
+)
+def test_the_password_of_a_whole_address_is_masked(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AN_ADDRESS", address)
+    assert resolved_address("${env:AN_ADDRESS}") == address
+    said = str(InvalidError("no", detail='missing "=" after "hunter2-dsn"'))
+    assert "hunter2" not in said
 
 
 def test_references_outside_of_a_pond() -> None:

@@ -13,6 +13,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any
 
+from millpond.masking import masked
 from millpond.sinks.delivery import Delivery, Part, RefusedRow, SinkBinding
 from millpond.sinks.sink import Prepared, PreparingSink
 
@@ -66,7 +67,7 @@ class SinkWriters:
         try:
             close()
         except Exception as error:  # it is closed because of another error, or for good
-            log.info("sink %r could not be closed: %s: %s", name, type(error).__name__, error)
+            log.info("sink %r could not be closed: %s: %s", name, type(error).__name__, masked(str(error)))
 
     def close_all(self, busy: Collection[str] = ()) -> None:
         """Close all writers, except those of sinks that are still busy."""

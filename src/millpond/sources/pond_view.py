@@ -356,7 +356,7 @@ class PondSource(KeepsHistory, PollsForReader, RetractsOwnRows, StoredWithSchema
             return table.view.shown(part.changes(table.spec, table.columns)).select(names)
         then = self._snapshot(pond, after)
         was = pond.table(then.manifest, self.view)
-        if was is not None and was.spec.name == table.spec.name and set(was.columns) <= set(table.columns):
+        if was is not None and self._is_same(was, table):
             found = difference(then, now, table.spec, table.columns, *hashes)
             return table.view.shown(found).select(names)
         parts = [_all_rows(now, table, names)]
@@ -365,6 +365,13 @@ class PondSource(KeepsHistory, PollsForReader, RetractsOwnRows, StoredWithSchema
                 raise self._other_columns(was, after)
             parts.append(deltas.negate(_all_rows(then, was, names)))
         return deltas.consolidate(deltas.concat(parts))
+
+    def _is_same(self, was: ViewTable, now: ViewTable) -> bool:
+        """Has the view the same table, perhaps with more columns, and the same columns under our names?"""
+        if was.spec.name != now.spec.name or not set(was.columns) <= set(now.columns):
+            return False
+        stored, stored_now = (dict(zip(shown_schema(t).names, t.columns, strict=True)) for t in (was, now))
+        return all(stored.get(name) == stored_now.get(name) for name in self.schema.names)
 
     def _snapshot(self, pond: UpstreamPond, epoch: int) -> Snapshot:
         manifest = pond.manifest(epoch)

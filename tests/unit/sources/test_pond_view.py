@@ -611,3 +611,85 @@ def test_windows_over_a_view_that_only_grows(tmp_path: Path) -> None:
     assert [row[1] for row in plain(down.read("minutes"))] == [3]
     up.close()
     down.close()
+
+
+def test_columns_that_exchange_their_names(tmp_path: Path) -> None:
+    """No run changes, and all rows do."""
+    up = millpond.open(tmp_path / "up", **QUICK)
+    up.sql(
+        "CREATE TABLE t (k BIGINT PRIMARY KEY, a BIGINT, b BIGINT); INSERT INTO t VALUES (1, 2, 3), (4, 5, 5)"
+    )
+    up.drain()
+    down = reading(tmp_path / "down", PondSource(tmp_path / "up", "t"))
+    down.drain()
+    for old, new in (("a", "c"), ("b", "a"), ("c", "b")):
+        up.sql(f"ALTER TABLE t RENAME COLUMN {old} TO {new}")
+        up.drain()
+    down.drain()
+    shown = sorted((r["k"], r["a"], r["b"]) for r in down.read("copy").to_pylist())
+    assert (
+        shown == sorted((r["k"], r["a"], r["b"]) for r in up.read("t").to_pylist()) == [(1, 3, 2), (4, 5, 5)]
+    )
+    up.close()
+    down.close()
+
+
+def test_a_column_that_is_dropped_and_added_again(tmp_path: Path) -> None:
+    up = millpond.open(tmp_path / "up", **QUICK)
+    up.sql("CREATE TABLE t (k BIGINT PRIMARY KEY, a BIGINT); INSERT INTO t VALUES (1, 2), (4, 5)")
+    up.drain()
+    down = reading(tmp_path / "down", PondSource(tmp_path / "up", "t"))
+    down.drain()
+    up.sql("ALTER TABLE t DROP COLUMN a")
+    up.drain()
+    up.sql("ALTER TABLE t ADD COLUMN a BIGINT DEFAULT 7")
+    up.drain()
+    up.sql("INSERT INTO t VALUES (9, 9)")
+    up.drain()
+    down.drain()
+    assert plain(down.read("copy")) == [(1, 7), (4, 7), (9, 9)]
+    same(down, "copy", up, "t")
+    up.close()
+    down.close()
+
+
+def test_views_that_are_swapped(tmp_path: Path) -> None:
+    up = orders(tmp_path / "up")
+    up.sql(
+        "CREATE MATERIALIZED VIEW other AS SELECT who, count(*) AS orders, max(n)::HUGEINT AS n FROM orders GROUP BY who"
+    )
+    put(up, (1, "ann", 2), (2, "ann", 4), (3, "bob", 1))
+    down = reading(tmp_path / "down", PondSource(tmp_path / "up", "by_who", {"who": str, "orders": int}))
+    down.drain()
+    up.sql("ALTER MATERIALIZED VIEW by_who SWAP WITH other")
+    up.drain()
+    put(up, (4, "cy", 9))
+    down.drain()
+    shown = sorted((r["who"], r["orders"]) for r in up.read("by_who").to_pylist())
+    assert plain(down.read("copy")) == shown
+    up.close()
+    down.close()
+
+
+def test_a_rollback_of_the_reader(tmp_path: Path) -> None:
+    up = orders(tmp_path / "up", retain_epochs=30, collect_every=1)
+    put(up, (1, "ann", 2))
+    down = reading(tmp_path / "down", PondSource(tmp_path / "up", "by_who"))
+    down.drain()
+    back = down.epoch
+    for n in range(3):
+        put(up, (n, "bob", n))
+        down.drain()
+    down.rollback(back)
+    down.drain()
+    same(down, "copy", up, "by_who")
+    for n in range(40):  # the epoch of the older position is gone
+        put(up, (n % 5, "cy", n))
+    up._runner.drain(settle=True)  # type: ignore[union-attr]
+    down.drain()
+    same(down, "copy", up, "by_who")
+    down.rollback(back)
+    with pytest.raises(InvalidError, match="no longer keeps epoch"):
+        down.drain()
+    up.close()
+    down.close()
