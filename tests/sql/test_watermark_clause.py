@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import millpond
@@ -154,3 +156,44 @@ def test_nothing_follows_emit_on_window_close(tmp_path: Path) -> None:
             pond.sql("""CREATE MATERIALIZED VIEW v AS SELECT window_end, count(*) n
                 FROM TUMBLE(t, at, INTERVAL '10 seconds') GROUP BY window_start, window_end
                 EMIT ON WINDOW CLOSE ALLOWED LATENESS INTERVAL '1 minute'""")
+
+
+def by_count(batch: pa.Table, state: Any) -> tuple[Any, Any]:
+    """The watermark is the newest time that three rows have reached."""
+    newest = sorted([*(state or []), *(t.timestamp() for t in batch["at"].to_pylist())])[-3:]
+    bound = None if len(newest) < 3 else datetime.datetime.fromtimestamp(newest[0], datetime.UTC)
+    return None if bound is None else bound.replace(tzinfo=None), newest
+
+
+def test_a_function_of_the_user_is_the_strategy(tmp_path: Path) -> None:
+    source = "CREATE TABLE t (at TIMESTAMP, v INT, WATERMARK FOR at AS by_count()) APPEND ONLY"
+    view = (
+        "CREATE MATERIALIZED VIEW n AS SELECT window_end AS e, count(*) AS n"
+        " FROM TUMBLE(t, at, INTERVAL '10 seconds') GROUP BY window_end EMIT ON WINDOW CLOSE"
+    )
+    with millpond.open(tmp_path / "pond", engine="inline") as pond:
+        with pytest.raises(InvalidError, match="no function named 'by_count'"):
+            pond.sql(source)
+        pond.function("by_count", by_count, kind="watermark")
+        pond.sql(source)
+        pond.sql(view)
+        pond.sql("INSERT INTO t VALUES ('2026-01-01 00:00:01', 1), ('2026-01-01 00:01:00', 2); FLUSH")
+        assert pond.read("n").num_rows == 0, "two rows are not enough"
+    with millpond.open(tmp_path / "pond", engine="inline") as pond:  # the function and its state are stored
+        pond.sql("INSERT INTO t VALUES ('2026-01-01 00:00:20', 3); FLUSH")
+        assert pond.sql("SELECT n FROM n").fetchall() == []
+        pond.sql("INSERT INTO t VALUES ('2026-01-01 00:00:40', 4); FLUSH")
+        assert pond.sql("SELECT n FROM n").fetchall() == [(1,)]
+        assert [row[:2] for row in pond.sql("SHOW FUNCTIONS").fetchall()] == [("by_count", "watermark")]
+
+
+def test_functions_that_are_no_strategy(tmp_path: Path) -> None:
+    with millpond.open(tmp_path / "pond", engine="inline") as pond:
+        pond.function("plus", lambda a: a + 1, arguments=[int], returns=int)
+        with pytest.raises(InvalidError, match="not a function of watermarks"):
+            pond.sql("CREATE TABLE t (at TIMESTAMP, WATERMARK FOR at AS plus()) APPEND ONLY")
+        with pytest.raises(InvalidError, match="leave returns"):
+            pond.function("by_count", by_count, kind="watermark", returns=int)
+        pond.function("by_count", by_count, kind="watermark")
+        with pytest.raises(InvalidError, match="by_count"):
+            pond.sql("SELECT by_count()")

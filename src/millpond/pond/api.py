@@ -389,6 +389,7 @@ class Pond:
         Types come from hints, or from `arguments` and `returns`: Python types, Arrow types or SQL's names.
         A generator is a table function, a class with accumulate() and finish() an aggregate.  A vectorised
         function takes and returns Arrow arrays.  With `nulls` it is also called when an argument is NULL.
+        A function of kind "watermark" is a strategy for WATERMARK FOR: see `millpond.watermarks.custom`.
 
         >>> @pond.function
         ... def shout(text: str, times: int = 1) -> str:

@@ -32,7 +32,7 @@ from millpond.state.store.store import Store
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession
 
-FunctionKind = Literal["scalar", "aggregate", "table"]
+FunctionKind = Literal["scalar", "aggregate", "table", "watermark"]
 
 
 @contextlib.contextmanager

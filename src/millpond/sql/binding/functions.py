@@ -25,7 +25,9 @@ from millpond.sql.refusal import pointing
 from millpond.sql.text.parse import OWN, SqlFragment, closest_name, readable, tokens_of
 
 SCALAR, TABLE, AGGREGATE = "scalar", "table", "aggregate"
+WATERMARK = "watermark"  # the strategy of WATERMARK FOR; expressions cannot call it
 KIND, CALLS, RETURNS, COLUMNS, STRICT = "kind", "calls", "returns", "columns", "strict"  # option names
+STRATEGY = "strategy"
 Options = dict[str, Any]
 
 _ARGUMENT = re.compile(r'"millpond\.argument\.(\d+)"')
@@ -95,7 +97,8 @@ def check_known(sql: str, objects: Iterable[SqlObject]) -> None:
 
 def inlined(sql: str, objects: Mapping[str, SqlObject]) -> Inlined:
     """Replace the calls of functions among these objects with their bodies."""
-    functions = {o.name.lower(): o for o in objects.values() if o.kind == "function"}
+    callable_ = [o for o in objects.values() if o.kind == "function" and o.options[KIND] != WATERMARK]
+    functions = {o.name.lower(): o for o in callable_}
     lower = sql.lower()
     functions = {n: f for n, f in functions.items() if n in lower}
     uses: dict[str, None] = {}

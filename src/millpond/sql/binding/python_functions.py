@@ -14,7 +14,7 @@ import typing
 from collections import abc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import duckdb
 import pyarrow as pa
@@ -25,10 +25,22 @@ from millpond.flow.schemas import arrow_type, is_record, result_schema, schema_o
 from millpond.kernels.expressions import storable_text
 from millpond.kernels.python_function import Kind, PythonFunction, Steps
 from millpond.kernels.user_code import name_of
+from millpond.kernels.watermark_strategies import Custom
 from millpond.plan import codec
 from millpond.plan.objects import SqlColumn, SqlObject
 from millpond.sql.binding.catalog import columns_of
-from millpond.sql.binding.functions import AGGREGATE, CALLS, COLUMNS, KIND, RETURNS, SCALAR, TABLE, argument
+from millpond.sql.binding.functions import (
+    AGGREGATE,
+    CALLS,
+    COLUMNS,
+    KIND,
+    RETURNS,
+    SCALAR,
+    STRATEGY,
+    TABLE,
+    WATERMARK,
+    argument,
+)
 from millpond.sql.binding.types import quoted
 from millpond.sql.session import TRIES, SqlSession
 from millpond.sql.statements.create_function import check_name
@@ -46,7 +58,7 @@ class Registered:
     function: Any  # a callable; for an aggregate, a class or Steps
     returns: Any = None
     arguments: Any = None
-    kind: Kind | None = None
+    kind: Kind | Literal["watermark"] | None = None
     vectorised: bool = False
     nulls: bool = False
 
@@ -76,8 +88,10 @@ def _object(said: Registered) -> SqlObject:
     name, kind = said.name, said.kind or _kind(said.function)
     if not isinstance(name, str) or not name or '"' in name or "#" in name:
         _refuse("a function needs a name without quotes and #", f"got {name!r}", "")
+    if kind == "watermark":
+        return _watermark(said)
     if kind not in (SCALAR, TABLE, AGGREGATE):
-        _refuse(f"no kind of function named {kind!r}", "", "scalar, table or aggregate")
+        _refuse(f"no kind of function named {kind!r}", "", "scalar, table, aggregate or watermark")
     if said.vectorised and kind != SCALAR:
         _refuse("only scalar functions can be vectorised", f"{name}() is of kind {kind}", "")
     _check_callable(said, kind)
@@ -106,6 +120,25 @@ def _object(said: Registered) -> SqlObject:
         options=options,
         said=f'pond.function("{name}", {name_of(shown)})',
     )
+
+
+def _watermark(said: Registered) -> SqlObject:
+    """A function `(batch, state) -> (bound, state)` for WATERMARK FOR."""
+    if said.vectorised or said.nulls or said.returns is not None or said.arguments is not None:
+        _refuse(
+            f"{said.name}() is a function of watermarks",
+            "it takes a batch and its state, and returns a bound and the next state",
+            "leave returns, arguments, vectorised and nulls out",
+        )
+    _check_callable(said, WATERMARK)
+    options: dict[str, Any] = {
+        KIND: WATERMARK,
+        "language": "python",
+        CALLS: (),
+        STRATEGY: Custom(said.function),
+    }
+    shown = f'pond.function("{said.name}", {name_of(said.function)}, kind="watermark")'
+    return SqlObject("function", said.name, (), options=options, said=shown)
 
 
 def _code(function: Any) -> bytes:

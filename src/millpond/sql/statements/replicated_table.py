@@ -62,7 +62,7 @@ def run(session: SqlSession, words: Words, name: str, *, exists: bool, replaces:
     if words.fragment.word(words.at) == "(":
         inner, words.at = words.fragment.bracket(words.at)
         found = read_columns(inner)
-        if found.watermark is not None or any(c.default or c.generated for c in found.columns):
+        if found.clause is not None or any(c.default or c.generated for c in found.columns):
             inner.fail("a copied table has neither defaults nor watermarks", 0, "compute them in a view")
         if not found.key:
             inner.fail("a copied table needs its primary key", 0, "PRIMARY KEY (column, …)")

@@ -11,14 +11,13 @@ import pyarrow as pa
 from millpond.errors import InvalidError
 from millpond.flow.names import check_columns
 from millpond.kernels.expressions import picture, storable_text
-from millpond.operators.watermark import Watermark
 from millpond.plan.objects import SqlColumn
 from millpond.sql.binding.bind import as_user_error
 from millpond.sql.binding.types import quoted, restored
 from millpond.sql.text.angle_types import has_angles, read_type
 from millpond.sql.text.dialects import type_text
 from millpond.sql.text.parse import SqlFragment, Words, closest_name, parser, readable_text
-from millpond.sql.text.watermark_clause import read_watermark
+from millpond.sql.text.watermark_clause import WatermarkClause, read_watermark
 
 _AFTER_TYPE = (
     *("PRIMARY", "NOT", "NULL", "DEFAULT", "GENERATED", "AS", "UNIQUE", "REFERENCES", "CHECK"),
@@ -34,13 +33,12 @@ _INSTANT = "TIMESTAMP WITH TIME ZONE"
 class Definition:
     columns: tuple[SqlColumn, ...]
     key: tuple[str, ...]
-    watermark: Watermark | None = None
-    heartbeats: str | None = None  # the rows whose watermark moves this one
+    clause: WatermarkClause | None = None  # WATERMARK FOR
 
     @property
     def time(self) -> str | None:
         """The column of WATERMARK FOR."""
-        return None if self.watermark is None else self.watermark.time
+        return None if self.clause is None else self.clause.made.time
 
     @property
     def schema(self) -> pa.Schema:
@@ -97,7 +95,7 @@ def read_columns(inner: SqlFragment) -> Definition:
     if mark is None:
         return Definition(made, key)
     time = known[mark[0].lower()]
-    return Definition(made, key, *read_watermark(made, time, mark[1]))
+    return Definition(made, key, read_watermark(made, time, mark[1]))
 
 
 def _one_key(part: SqlFragment, old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ WATERMARK FOR at AS percentile(0.99, INTERVAL '1 hour') IDLE INTERVAL '30 second
 WATERMARK FOR at AS slack(1000) MAX DRIFT INTERVAL '1 minute'
 WATERMARK FOR at AS monotonous() PUNCTUATION (kind = 'heartbeat')
 WATERMARK FOR at AS complete_until
+WATERMARK FOR at AS my_bound()
 WATERMARK FOR at AS at - INTERVAL '1 hour' HEARTBEATS FROM beats
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import duckdb
 
@@ -28,10 +29,15 @@ _OPTIONS = (("IDLE",), ("MAX", "DRIFT"), ("PUNCTUATION",), ("HEARTBEATS", "FROM"
 _STRATEGIES = ("PERCENTILE", "SLACK", "MONOTONOUS")
 
 
-def read_watermark(
-    columns: Sequence[SqlColumn], time: str, fragment: SqlFragment
-) -> tuple[Watermark, str | None]:
-    """The watermark of a column, from what follows AS, and the name of the rows that are its heartbeats."""
+@dataclass(frozen=True)
+class WatermarkClause:
+    made: Watermark
+    heartbeats: str | None = None  # the name of the rows that move it, too
+    function: str | None = None  # the name of the Python function that is its strategy
+
+
+def read_watermark(columns: Sequence[SqlColumn], time: str, fragment: SqlFragment) -> WatermarkClause:
+    """The watermark of a column, from what follows AS."""
     kind = next(c.type for c in columns if c.name == time)
     if not kind.startswith("TIMESTAMP"):
         fragment.fail(
@@ -40,7 +46,9 @@ def read_watermark(
     places = [place for words in _OPTIONS if (place := fragment.find(*words, start=1)) is not None]
     ends = sorted([*places, len(fragment)])
     heartbeats: str | None = None
-    found = _strategy(kind, time, columns, fragment.part(0, ends[0]))
+    strategy = fragment.part(0, ends[0])
+    function = _called(strategy)
+    found = Bounded(0) if function is not None else _strategy(kind, time, columns, strategy)
     delay_us = found.delay_us if isinstance(found, Bounded) else 0
     made = Watermark(time, delay_us, None if isinstance(found, Bounded) else found)
     for start, end in itertools.pairwise(ends):
@@ -56,7 +64,14 @@ def read_watermark(
             made = replace(made, punctuation=sql)
         elif words.take("HEARTBEATS", "FROM"):
             heartbeats = words.only_name()
-    return made, heartbeats
+    return WatermarkClause(made, heartbeats, function)
+
+
+def _called(fragment: SqlFragment) -> str | None:
+    """The name of a function without arguments that is no strategy of ours."""
+    if len(fragment) != 3 or [fragment.word(1), fragment.word(2)] != ["(", ")"]:
+        return None
+    return None if fragment.word(0) in _STRATEGIES else Words(fragment.part(0, 1)).only_name()
 
 
 def _strategy(kind: str, time: str, columns: Sequence[SqlColumn], fragment: SqlFragment) -> Strategy:
