@@ -47,6 +47,7 @@ class Driver:
         self.components = components
         self.listeners = listeners
         self.runner: Runner | None = None  # set while this process holds the pond
+        self.known_epoch = -1  # the newest epoch whose program this process uses
         self.keeper: lease.Keeper | None = None
         self.thread: threading.Thread | None = None  # the background thread
         self.stopping = threading.Event()
@@ -420,6 +421,7 @@ class Driver:
         if runner is not None and known and manifest.kind in ("change", "rollback"):
             builder.reopen(runner.shell.plan)
             builder.seal()
+        self.known_epoch = manifest.epoch
         self.listeners.committed(manifest)
 
 

@@ -150,7 +150,7 @@ class ProgramEditor:
         head, runner = self.components.reader.head(), self.driver.runner
         is_backfilling = head.backfill is not None and head.backfill.entry == number
         # The thread that commits a change starts to run the new program a moment later.
-        is_running = runner is None or head.catalog is None or runner.shell.catalog == head.catalog
+        is_running = runner is None or self.driver.known_epoch >= head.epoch
         return inbox.next_entry(head) > number and not is_backfilling and is_running
 
     def _is_changed_elsewhere(self, number: int) -> bool:
