@@ -1,4 +1,4 @@
-"""What every contender is told: where the bids are, and the topic to write."""
+"""The arguments of every contender: where the bids are, and the topic to write to."""
 
 from __future__ import annotations
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +16,7 @@ from millpond.pond import Pond
 from millpond.sinks.postgres import PostgresSink
 from millpond.testing.sinks import CHECKS, run_check
 from tests.e2e.postgres_target import PostgresTarget
+from tests.killed_workers import kill_workers
 from tests.sql.fuzz.postgres import Missing, Server
 
 pytestmark = pytest.mark.e2e
@@ -179,35 +176,8 @@ def _kills(tmp_path: Path, target: PostgresTarget, kills: int, workers: int, see
     """Kill workers between random steps; several of them take the pond over from each other all the time."""
     rng = random.Random(seed)
 
-    def start() -> subprocess.Popen[str]:
-        command = [
-            sys.executable,
-            "-c",
-            WORKER,
-            str(tmp_path / "pond"),
-            target.address,
-            str(rng.randint(0, 999)),
-        ]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-
-    alive = [start() for _ in range(workers)]
-    try:
-        for number in range(kills):
-            one = alive[number % workers]
-            assert one.stdout is not None
-            while "fed" not in (line := one.stdout.readline()):
-                assert line, "a worker ended"
-            time.sleep(rng.random() * 0.2)
-            os.kill(one.pid, signal.SIGKILL)
-            one.wait()
-            one.stdout.close()
-            alive[number % workers] = start()
-    finally:
-        for one in alive:
-            one.kill()
-            one.wait()
-            if one.stdout is not None:
-                one.stdout.close()
+    places = [str(tmp_path / "pond"), target.address]
+    kill_workers(WORKER, lambda: [*places, str(rng.randint(0, 999))], kills, workers, rng)
     with opened(tmp_path / "pond") as pond:
         pond.drain()
         held = sorted((r["who"], r["n"], r["c"]) for r in pond.read("totals").to_pylist())

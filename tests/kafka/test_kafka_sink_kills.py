@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -23,6 +19,7 @@ from benchmarks.maven import MissingError
 from millpond.errors import MillpondError
 from millpond.sinks import kafka_topics
 from millpond.sinks.kafka import KafkaSink
+from tests.killed_workers import kill_workers
 
 from .kafka_target import Committed
 from .topic import Topic
@@ -80,30 +77,10 @@ def _kills(folder: Path, topic: Topic, log: Topic, kills: int, workers: int, see
     rng = random.Random(seed)
     readers = [Reader(topic), Reader(log)]
 
-    def start() -> subprocess.Popen[str]:
-        arguments = [str(folder / "pond"), topic.brokers, topic.name, log.name, str(rng.randint(0, 999))]
-        return subprocess.Popen([sys.executable, "-c", WORKER, *arguments], stdout=subprocess.PIPE, text=True)
-
     for reader in readers:
         reader.start()
-    alive = [start() for _ in range(workers)]
-    try:
-        for number in range(kills):
-            one = alive[number % workers]
-            assert one.stdout is not None
-            while "fed" not in (line := one.stdout.readline()):
-                assert line, "a worker ended"
-            time.sleep(rng.random() * 0.2)
-            os.kill(one.pid, signal.SIGKILL)
-            one.wait()
-            one.stdout.close()
-            alive[number % workers] = start()
-    finally:
-        for one in alive:
-            one.kill()
-            one.wait()
-            if one.stdout is not None:
-                one.stdout.close()
+    places = [str(folder / "pond"), topic.brokers, topic.name, log.name]
+    kill_workers(WORKER, lambda: [*places, str(rng.randint(0, 999))], kills, workers, rng)
     with millpond.open(folder / "pond", engine="inline", durable=False) as pond:
         pond.drain()
         held = sorted((r["who"], r["n"], r["c"]) for r in pond.read("totals").to_pylist())

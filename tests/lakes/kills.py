@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import subprocess
-import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import millpond
+from tests.killed_workers import kill_workers
 
 Rows = Sequence[dict[str, Any]]
 SIGNS = {"insert": 1, "update_after": 1, "delete": -1, "update_before": -1}
@@ -54,28 +50,7 @@ def kill_and_compare(
     rng = random.Random(seed)
     script = WORKER.format(setup=setup)
 
-    def start() -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", script, str(folder), str(rng.randint(0, 999))]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-
-    alive = [start() for _ in range(workers)]
-    try:
-        for number in range(kills):
-            one = alive[number % workers]
-            assert one.stdout is not None
-            while "fed" not in (line := one.stdout.readline()):
-                assert line, "a worker ended"
-            time.sleep(rng.random() * 0.3)
-            os.kill(one.pid, signal.SIGKILL)
-            one.wait()
-            one.stdout.close()
-            alive[number % workers] = start()
-    finally:
-        for one in alive:
-            one.kill()
-            one.wait()
-            if one.stdout is not None:
-                one.stdout.close()
+    kill_workers(script, lambda: [str(folder), str(rng.randint(0, 999))], kills, workers, rng, pause_s=0.3)
     names: dict[str, Any] = {}
     exec(setup, names)
     with millpond.open(folder / "pond", engine="inline", durable=False, take_over=True) as pond:

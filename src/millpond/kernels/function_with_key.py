@@ -13,6 +13,11 @@ from millpond.kernels.python_rows import Row
 
 @dataclass(frozen=True)
 class FunctionWithKey:
+    """The function and the columns of its key.
+
+    The docstring is needed: without one, `dataclass` of Python 3.11.2 fails on a class with `__wrapped__`.
+    """
+
     function: Callable[[Row, pa.Table], pa.Table]
     key: tuple[str, ...]
 

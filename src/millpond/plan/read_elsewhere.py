@@ -1,7 +1,7 @@
 """Finds the steps that need not run, because what reads them reads a copy of them.
 
 A window reads rows from in front of the watermark step, through copies of the linear steps between the two
-(`flow.window_steps`).  Often nobody reads the originals: running them would call users' functions twice, and
+(`flow.window_steps`).  Often no step reads the originals: running them would call users' functions twice, and
 a row on which they fail would be two error rows (law 9).
 """
 

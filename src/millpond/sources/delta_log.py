@@ -193,7 +193,7 @@ class DeltaLog:
                 f"file {name!r} of the Delta table is gone",
                 detail=f"table {masked(self.path)!r} still needs it for a version that was not read",
                 hint="VACUUM removes files that a source has not read yet: restore it, or read the table "
-                "anew under another name",
+                "again under another name",
             ) from None
         except OSError as error:
             raise self._away(error) from None
@@ -202,7 +202,7 @@ class DeltaLog:
         return DataError(
             f"version {number} of the Delta table is no longer in its log",
             detail=f"table {masked(self.path)!r} has removed old commits that were not read yet",
-            hint="raise delta.logRetentionDuration, and read the table anew under another name",
+            hint="raise delta.logRetentionDuration, and read the table again under another name",
         )
 
     def _away(self, error: Exception) -> UnavailableError:

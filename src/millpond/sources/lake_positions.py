@@ -1,6 +1,7 @@
 """Positions in the history of a lake table: how many files of which version were admitted.
 
-A source begins with the files of one version, and goes on with the changes of each later one.  A version is a
+A source starts with the files of one version and continues with the changes of each later one.
+A version is a
 number of a Delta table or a snapshot of an Iceberg table.
 """
 

@@ -1,4 +1,4 @@
-"""`pond.watermarks()`: what each source and partition is told apart by."""
+"""`pond.watermarks()`: the progress of each source and partition."""
 
 from __future__ import annotations
 
