@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millpond.errors import ConflictError, InvalidError, MillpondError, UnavailableError
-from millpond.sources.kafka_client import Cluster, error_callback, library, refused
+from millpond.sources.kafka_client import Cluster, error_callback, gave_up, library, lost_error, refused
 from millpond.sources.unavailable import away
 
 ANSWER_S = 30.0  # for the calls of transactions
@@ -133,9 +133,23 @@ class KafkaProducer:
         except library().KafkaException as error:
             raise self._error(error.args[0]) from None
         except SystemError as error:  # the library raised inside one of its callbacks
-            if not isinstance(error.__cause__, library().KafkaException):
-                raise
-            raise self._error(error.__cause__.args[0]) from None
+            told = lost_error(error) or self._fatal() or self._failed
+            if told is None:
+                raise gave_up(self._cluster, error) from error
+            raise self._error(told) from None
+
+    def _fatal(self) -> Any:
+        """The error that ended this producer for good; None if there is none.
+
+        Every call of transactions answers with it; that of `begin` runs no callbacks.
+        """
+        if self._settings.transactional_id is None:
+            return None
+        try:
+            self._producer.begin_transaction()
+        except library().KafkaException as error:
+            return error.args[0] if error.args[0].fatal() else None
+        return None
 
     def _too_slow(self) -> MillpondError:
         return away(

@@ -16,7 +16,7 @@ from typing import Any
 
 from millpond.errors import DataError, InvalidError
 from millpond.sinks.delivery import RefusedRow, SinkBinding
-from millpond.sinks.kafka_topics import made_topic
+from millpond.sinks.kafka_topics import KNOWN_S, made_topic
 from millpond.sources.kafka_client import ANSWER_S, Cluster, admin, library, refused
 from millpond.sources.kafka_reader import PartitionReader
 from millpond.sources.unavailable import away
@@ -140,7 +140,23 @@ def _progress(topic: str, value: bytes) -> SinkProgress:
 
 
 def _offsets(cluster: Cluster, topic: str) -> tuple[int, int, int]:
-    """The first offset, the end of the stable messages, and the end of all messages."""
+    """The first offset, the end of the stable messages, and the end of all messages.
+
+    The broker may know a topic that was just created before its partition has a leader.
+    """
+    kafka, give_up = library(), time.monotonic() + KNOWN_S
+    codes = kafka.KafkaError
+    while True:
+        try:
+            return _asked_offsets(cluster, topic)
+        except kafka.KafkaException as error:
+            early = (codes.NOT_LEADER_FOR_PARTITION, codes.LEADER_NOT_AVAILABLE, codes.UNKNOWN_TOPIC_OR_PART)
+            if error.args[0].code() not in early or time.monotonic() > give_up:
+                raise refused(cluster, error, topic) from None
+        time.sleep(0.02)
+
+
+def _asked_offsets(cluster: Cluster, topic: str) -> tuple[int, int, int]:
     kafka = library()
     place = kafka.TopicPartition(topic, 0)
     spec, levels = kafka.admin.OffsetSpec, kafka.IsolationLevel
@@ -149,13 +165,10 @@ def _offsets(cluster: Cluster, topic: str) -> tuple[int, int, int]:
         found = admin(cluster).list_offsets({place: which}, isolation_level=level, request_timeout=ANSWER_S)
         return int(found[place].result().offset)
 
-    try:
-        # The end is asked first: what happens in between can only move the stable end up.
-        end = asked(spec.latest(), levels.READ_UNCOMMITTED)
-        stable = asked(spec.latest(), levels.READ_COMMITTED)
-        first = asked(spec.earliest(), levels.READ_COMMITTED)
-    except kafka.KafkaException as error:
-        raise refused(cluster, error, topic) from None
+    # The end is asked first: what happens in between can only move the stable end up.
+    end = asked(spec.latest(), levels.READ_UNCOMMITTED)
+    stable = asked(spec.latest(), levels.READ_COMMITTED)
+    first = asked(spec.earliest(), levels.READ_COMMITTED)
     if min(first, stable, end) < 0:
         raise away(
             f"the offsets of topic {topic!r} are not known yet",

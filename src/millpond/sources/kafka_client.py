@@ -7,6 +7,7 @@ does not know an offset: librdkafka's special offsets are negative, and never a 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -104,7 +105,8 @@ def _reason(cluster: Cluster, otherwise: str) -> str:
     """
     key = os.getpid(), cluster
     if key in _admins:
-        _admins[key][1].poll(0)  # runs the callbacks
+        with contextlib.suppress(library().KafkaException, SystemError):  # the reason is known without it
+            _admins[key][1].poll(0)  # runs the callbacks
     said = _said.get(key, otherwise).rpartition("failed: ")[2].partition(" (after ")[0]
     return f"{said[:1].lower()}{said[1:]} ({cluster.brokers})"
 
@@ -176,6 +178,42 @@ def _ask_offsets(cluster: Cluster, topic: str, partitions: Sequence[int], spec: 
 
 def _offsets(asked: Mapping[Any, Any]) -> dict[int, int]:
     return {place.partition: int(answer.result().offset) for place, answer in asked.items()}
+
+
+def called(cluster: Cluster, topic: str | None, act: Callable[..., Any], *arguments: Any) -> Any:
+    """Call the library, and turn its errors into ours, also those that it loses (see `lost_error`)."""
+    try:
+        return act(*arguments)
+    except library().KafkaException as error:
+        raise refused(cluster, error, topic) from None
+    except SystemError as error:
+        told = lost_error(error)
+        if told is None:
+            raise gave_up(cluster, error) from error
+        raise refused(cluster, library().KafkaException(told), topic) from None
+
+
+def lost_error(error: SystemError) -> Any:
+    """The Kafka error behind a SystemError of the library; None if it is lost.
+
+    The library raises a fatal error while it runs callbacks, and goes on with the next callback.
+    Python then reports that a call failed without an exception, or with a result and an exception.
+    """
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, library().KafkaException):
+            return found.args[0]
+        found = found.__cause__ or found.__context__
+    return None
+
+
+def gave_up(cluster: Cluster, error: SystemError) -> MillpondError:
+    """The error where the library failed and does not say why: its client is closed and made anew."""
+    return away(
+        "the Kafka client failed",
+        f"it did not say why: {cluster.masked(str(error))} ({cluster.brokers})",
+        hint="it is opened again; nothing that was committed is lost",
+    )
 
 
 def refused(cluster: Cluster, error: Exception, topic: str | None = None) -> MillpondError:

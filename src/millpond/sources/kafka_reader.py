@@ -17,11 +17,20 @@ import threading
 import time
 from bisect import bisect_left
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from millpond.errors import InternalError, MillpondError
 from millpond.sources import kafka_client
-from millpond.sources.kafka_client import Cluster, deleted, error_callback, library, refused, unknown_offset
+from millpond.sources.kafka_client import (
+    Cluster,
+    called,
+    deleted,
+    error_callback,
+    library,
+    refused,
+    unknown_offset,
+)
 from millpond.sources.unavailable import away
 
 if TYPE_CHECKING:
@@ -68,7 +77,8 @@ class PartitionReader:
     def messages(self, topic: str, partition: int, first: int, last: int) -> Iterator[list[Message]]:
         """The messages with offsets in [first, last), in batches."""
         if self.place is None:
-            self._consumer.assign([library().TopicPartition(topic, partition, first)])
+            start = library().TopicPartition(topic, partition, first)
+            called(self.cluster, topic, self._consumer.assign, [start])
         elif self.place != (topic, partition, first):
             raise InternalError("a reader was asked for another offset than its own", detail=repr(self.place))
         self.place = None
@@ -101,10 +111,10 @@ class PartitionReader:
         return []
 
     def _fetch(self, topic: str, partition: int, at: int) -> list[Message]:
-        one = self._consumer.poll(1.0)
+        one = called(self.cluster, topic, self._consumer.poll, 1.0)
         if one is None:
             return []
-        found = [one, *self._consumer.consume(BATCH - 1, 0)]
+        found = [one, *called(self.cluster, topic, self._consumer.consume, BATCH - 1, 0)]
         failed = [message for message in found if message.error() is not None]
         if not failed:
             return found
@@ -122,12 +132,9 @@ class PartitionReader:
 
     def _gone(self, topic: str, partition: int, at: int) -> MillpondError:
         """The error for an offset that cannot be read: it is deleted, or the broker has just started."""
-        kafka = library()
-        place = kafka.TopicPartition(topic, partition)
-        try:
-            found = self._consumer.get_watermark_offsets(place, timeout=kafka_client.ANSWER_S)
-        except kafka.KafkaException as error:
-            return refused(self.cluster, error, topic)
+        place = library().TopicPartition(topic, partition)
+        ask = partial(self._consumer.get_watermark_offsets, place, timeout=kafka_client.ANSWER_S)
+        found = called(self.cluster, topic, ask)
         low = -1 if found is None else found[0]
         if at < low:
             return deleted(topic, partition, at, low)
