@@ -19,14 +19,19 @@ from millpond.plan.sink_check import SinkStatus
 from millpond.pond.components import Components
 from millpond.pond.driver import Driver
 from millpond.pond.inbox_client import InboxClient
+from millpond.secret_references import secrets_from
+from millpond.serve import state_inspection
 from millpond.serve.epoch_summaries import EpochSummary
 from millpond.serve.reader import Delta
+from millpond.serve.system_relations import RELATIONS, Known
 from millpond.settings import Settings
 from millpond.sql.host import EpochOrName, Job
 from millpond.sql.session import SqlSession
 from millpond.state.manifest.manifest import Manifest
 from millpond.state.manifest.snapshot import Snapshot
+from millpond.state.secret_files import SecretFiles
 from millpond.state.store.store import Store
+from millpond.state.tables.table_spec import TableSpec
 
 if TYPE_CHECKING:
     from millpond.pond.api import Pond
@@ -113,6 +118,28 @@ class SqlHost:
 
     def epochs(self) -> Sequence[EpochSummary]:
         return self._pond.epochs()
+
+    def diff(self, view: str, e1: int | str, e2: int | str) -> pa.Table:
+        return self._components.reader.diff(view, e1, e2)
+
+    def system_relations(self) -> Mapping[str, pa.Schema]:
+        return {name: schema for name, (schema, _) in RELATIONS.items()}
+
+    def system_rows(self, name: str, snapshot: Snapshot) -> Iterator[pa.Table]:
+        head = self._components.head()
+        is_newest = head is None or head.epoch <= snapshot.epoch
+        known = Known(snapshot, self.plan_of(snapshot.manifest), is_newest, self._pond.sinks)
+        with secrets_from(SecretFiles(self.store).value):
+            yield from RELATIONS[name][1](known)
+
+    def state_table(self, snapshot: Snapshot, step: str, name: str) -> tuple[TableSpec, list[str]]:
+        return state_inspection.state_table(self.plan_of(snapshot.manifest), step, name)
+
+    def state_batches(self, snapshot: Snapshot, spec: TableSpec, keys: pa.Table | None) -> Iterator[pa.Table]:
+        plan = self.plan_of(snapshot.manifest)
+        if keys is None:
+            return state_inspection.state_batches(snapshot, plan, spec)
+        return iter([state_inspection.rows_of_keys(snapshot, plan, spec, keys)])
 
     def savepoints(self) -> Mapping[str, int]:
         return self._pond.savepoints()

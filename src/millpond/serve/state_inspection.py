@@ -21,6 +21,7 @@ from millpond import moved_names
 from millpond.engine.change.state_rows import EXPIRES, is_pickled, python_rows
 from millpond.errors import InvalidError, UnavailableError
 from millpond.plan.nodes import Plan
+from millpond.plan.step_versions import newest
 from millpond.process.batch_process import BatchProcess
 from millpond.process.keyed_process import KeyedProcess
 from millpond.state.manifest.snapshot import Snapshot
@@ -82,6 +83,16 @@ def find_state(plan: Plan, step: str, name: str) -> TableSpec:
             step=step,
         )
     return tables[name]
+
+
+def state_table(plan: Plan, step: str, name: str) -> tuple[TableSpec, list[str]]:
+    """The table of a state and the columns that users see; SQL writes names in any case."""
+    known = newest(plan.nodes, step)
+    if known not in plan.nodes:
+        known = next((one for one in plan.nodes if one.lower() == step.lower()), known)
+    states = [] if known not in plan.nodes else map(state_name, plan.nodes[known].binding.tables)
+    spec = find_state(plan, known, next((one for one in states if one.lower() == name.lower()), name))
+    return spec, [column for column in spec.schema.names if column != EXPIRES]
 
 
 def state_batches(snapshot: Snapshot, plan: Plan, spec: TableSpec) -> Iterator[pa.Table]:

@@ -21,6 +21,7 @@ from millpond.settings import Settings
 from millpond.state.manifest.manifest import Manifest
 from millpond.state.manifest.snapshot import Snapshot
 from millpond.state.store.store import Store
+from millpond.state.tables.table_spec import TableSpec
 
 EpochOrName = int | str | None  # an epoch, the name of a savepoint, or the newest epoch
 
@@ -155,6 +156,23 @@ class Host(Protocol):
 
     def epochs(self) -> Sequence[EpochFacts]:
         """The newest epochs that can be read, newest last."""
+
+    def diff(self, view: str, e1: int | str, e2: int | str) -> pa.Table:
+        """What changed in a view between two epochs or savepoints, consolidated, with the weight `_w`."""
+
+    # -- what the pond knows about itself ---------------------------------------------
+
+    def system_relations(self) -> Mapping[str, pa.Schema]:
+        """The relations of schema `millpond` that `system_rows` can give, and their columns."""
+
+    def system_rows(self, name: str, snapshot: Snapshot) -> Iterator[pa.Table]:
+        """The rows of one of these relations at an epoch."""
+
+    def state_table(self, snapshot: Snapshot, step: str, name: str) -> tuple[TableSpec, list[str]]:
+        """The table of a state of a step, and the columns that users see; InvalidError if there is none."""
+
+    def state_batches(self, snapshot: Snapshot, spec: TableSpec, keys: pa.Table | None) -> Iterator[pa.Table]:
+        """The live rows of a state, of some keys or of all; untyped values stay pickled."""
 
     # -- savepoints, sinks, jobs ----------------------------------------------------
 

@@ -9,26 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import duckdb
-from sqlglot import TokenType
 
 from millpond.errors import InvalidError
 from millpond.sql.binding.bind import as_user_error
 from millpond.sql.binding.catalog import tree_of
 from millpond.sql.binding.types import quoted
 from millpond.sql.host import EpochOrName, Host
+from millpond.sql.reads.system_names import is_system, path_of
 from millpond.sql.text.parameters import Params, with_literals
-from millpond.sql.text.parse import SqlFragment, Words, ask, parser
+from millpond.sql.text.parse import SqlFragment, Words, ask
+from millpond.sql.text.relation_places import alias_follows, free_name, listed_from
 from millpond.state.manifest import history
 
-# Keywords that begin a clause of a query; FROM and JOIN list relations.
-_PARTS = (
-    *("SELECT", "FROM", "WHERE", "GROUP", "HAVING", "QUALIFY", "WINDOW", "ORDER", "LIMIT", "OFFSET", "FETCH"),
-    *("VALUES", "TABLESAMPLE", "UNION", "EXCEPT", "INTERSECT", "JOIN", "ON", "USING"),
-)
 _HINT = "write it directly after a table or a view, or once at the end of the query"
 
 
@@ -39,6 +34,7 @@ class Read:
     name: str
     when: EpochOrName
     called: str  # its name in the rewritten query
+    path: tuple[str, ...] = ()  # all parts of its name
 
 
 @dataclass(frozen=True)
@@ -85,14 +81,16 @@ def as_of(host: Host, fragment: SqlFragment, params: Params) -> AsOfQuery:
             whole = clause.when
             edits.append((start, end, " " * (end - start)))
             continue
-        name = Words(fragment.part(relation.place, relation.stop)).only_name()
+        path = path_of(fragment, relation.place, relation.stop)
+        named = fragment.part(relation.place, relation.stop)
+        name = ".".join(path) if is_system(path) else Words(named).only_name()
         key = (name.lower(), clause.when)
         if key not in reads:
-            reads[key] = Read(name, clause.when, _free_name(fragment, len(reads)))
+            reads[key] = Read(name, clause.when, free_name(fragment, f"as_of_{len(reads) + 1}"), path)
         first, last = fragment.tokens[relation.place], fragment.tokens[relation.stop - 1]
         edits.append((first.start, last.end + 1, reads[key].called))
         alias = (
-            "" if relation.alias or _alias_follows(fragment, clause.stop) else f" AS {_said(fragment, last)}"
+            "" if relation.alias or alias_follows(fragment, clause.stop) else f" AS {_said(fragment, last)}"
         )
         edits.append((start, end, alias or " "))
     blank = [(fragment.tokens[c.place].start, fragment.tokens[c.stop - 1].end + 1) for c in clauses]
@@ -120,7 +118,7 @@ def _clauses(host: Host, fragment: SqlFragment, params: Params) -> Iterator[_Cla
 
 def _relation(fragment: SqlFragment, place: int) -> _Relation | None:
     """Return the relation that ends before a place; None if no relations are listed there."""
-    start = _listed_from(fragment, place)
+    start = listed_from(fragment, place)
     if start is None:
         return None
     if fragment.word(start) == "LATERAL":
@@ -145,68 +143,8 @@ def _relation(fragment: SqlFragment, place: int) -> _Relation | None:
     return _Relation(start, stop, alias)
 
 
-def _listed_from(fragment: SqlFragment, place: int) -> int | None:
-    """Return the start of the relation that ends before a place; None after WHERE, ON and similar."""
-    depth, comma = 0, None
-    for at in range(place - 1, -1, -1):
-        kind = fragment.tokens[at].token_type
-        if kind in (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE):
-            depth += 1
-        elif kind in (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE):
-            depth -= 1
-            if depth < 0:  # parentheses around joined tables
-                return _listed_in_bracket(fragment, at, comma, place)
-        elif depth == 0 and kind is TokenType.COMMA:
-            comma = at if comma is None else comma
-        elif depth == 0 and fragment.word(at) in _PARTS and fragment.word(at - 1) != ".":
-            word = fragment.word(at)
-            compared = (
-                word == "FROM"
-                and fragment.word(at - 1) == "DISTINCT"
-                and fragment.word(at - 2) in ("IS", "NOT")
-            )
-            if word in ("FROM", "JOIN") and not compared:
-                return at + 1 if comma is None else comma + 1
-            return comma + 1 if word in ("ON", "USING") and comma is not None else None
-    return None
-
-
-def _listed_in_bracket(fragment: SqlFragment, opened: int, comma: int | None, place: int) -> int | None:
-    """Do the same inside parentheses in place of a relation: `FROM (t AS OF EPOCH 1 JOIN u …)`."""
-    if comma is None and fragment.word(opened - 1) in ("FROM", "JOIN", ",", "("):
-        return opened + 1 if opened + 1 < place else None
-    return None
-
-
-def _alias_follows(fragment: SqlFragment, place: int) -> bool:
-    if fragment.word(place) == "AS":
-        return True
-    token = fragment.tokens[place] if place < len(fragment) else None
-    if token is None or token.token_type is TokenType.STRING:
-        return False
-    if token.token_type is TokenType.IDENTIFIER:
-        return True
-    plain = token.text[:1].isalpha() or token.text[:1] == "_"
-    return plain and token.text.lower() not in _no_aliases()
-
-
-@lru_cache(maxsize=1)
-def _no_aliases() -> frozenset[str]:
-    """Return the words that cannot name a relation without quotes."""
-    sql = "select keyword_name from duckdb_keywords() where keyword_category in ('reserved', 'type_function')"
-    return frozenset(row[0] for row in parser().execute(sql).fetchall())
-
-
 def _said(fragment: SqlFragment, token: Any) -> str:
     return fragment.text[token.start : token.end + 1]
-
-
-def _free_name(fragment: SqlFragment, number: int) -> str:
-    """Return a name that does not occur in the query."""
-    name = f"as_of_{number + 1}"
-    while name in fragment.text.lower():
-        name = f"{name}_"
-    return name
 
 
 # -- the texts of plain views --------------------------------------------------------

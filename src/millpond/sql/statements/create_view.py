@@ -11,6 +11,7 @@ from millpond.plan.objects import SqlColumn, SqlObject
 from millpond.sql.binding.functions import inlined
 from millpond.sql.binding.output_columns import check_unique
 from millpond.sql.binding.types import quoted
+from millpond.sql.reads.system_names import system_reads
 from millpond.sql.result import Result
 from millpond.sql.statements.create_object import create
 from millpond.sql.statements.materialize import materialize
@@ -74,6 +75,12 @@ def view_text(words: Words, *, closes: bool) -> tuple[str, Emission]:
         raise InvalidError(f"only a materialized view can {emission.clause}")
     if not body.tokens:
         words.fail("a query should stand here")
+    _, system = system_reads(body, None)
+    if system:
+        raise InvalidError(
+            f"a view cannot read {'.'.join(system[0].path)!r}: it is no input of the pipeline",
+            hint="SELECT can read it, also together with views",
+        )
     text = readable(body)
     if names is not None:
         listed = ", ".join(quoted(n) for n in names)

@@ -8,6 +8,8 @@ import pyarrow as pa
 
 from millpond.plan.objects import SqlColumn
 from millpond.sql.binding.functions import inlined
+from millpond.sql.reads.system_names import SystemRead
+from millpond.sql.reads.system_rows import system_columns
 from millpond.sql.result import Result
 from millpond.sql.statements.show import described_functions
 from millpond.sql.text.parse import Words, readable
@@ -30,6 +32,10 @@ def run(session: SqlSession, words: Words) -> Result:
         words.end()
         return described_functions([made])
     words.take("MATERIALIZED", "VIEW") or words.take("VIEW") or words.take("TABLE") or words.take("SOURCE")
+    if words.take("MILLPOND", "."):
+        read = SystemRead(("millpond", words.name()), "")
+        words.end()
+        return described(list(system_columns(session.host, read)), ())
     found = catalog.get(words.name())
     words.end()
     return described(list(found.columns), found.key)

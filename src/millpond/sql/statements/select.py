@@ -24,6 +24,8 @@ from millpond.sql.reads.key_lookup import Keys, own_names, wanted_keys
 from millpond.sql.reads.lazy_columns import LazyRows
 from millpond.sql.reads.limits import ReadLimits
 from millpond.sql.reads.scratch import SMALL, Relations, Scratch
+from millpond.sql.reads.system_names import SystemRead, is_system, system_reads
+from millpond.sql.reads.system_rows import system_rows, without_epoch
 from millpond.sql.result import Result
 from millpond.sql.text.parameters import Params, for_duckdb
 from millpond.sql.text.parse import SqlFragment, closest_name, readable, reads_only
@@ -41,7 +43,10 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
     if not begun and any(fragment.has(n, "AS", "OF") for n in range(len(fragment))):
         session.require_epoch()
     read = as_of(session.host, fragment, params)
-    asked, values = for_duckdb(read.fragment, params)
+    renamed, system = system_reads(read.fragment, params)
+    system += [SystemRead(one.path, one.called, one.when) for one in read.reads if is_system(one.path)]
+    plain_reads = [one for one in read.reads if not is_system(one.path)]
+    asked, values = for_duckdb(renamed, params)
     sql = readable(asked)
     if not reads_only(sql):
         fragment.fail(
@@ -55,10 +60,13 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
     if not begun:  # the pond has no epoch yet: a query of constants
         catalog = session.catalog
         sql = inlined(sql, catalog.objects).sql
+        nothing = [without_epoch(session, one) for one in system]
         with session.scratch.for_statement() as scratch:
-            names, table = answer(scratch, catalog, (), sql, values, limits=session.read_limits)
+            names, table = answer(
+                scratch, catalog, nothing, sql, values, limits=session.read_limits, bound=not system
+            )
         return Result.of_rows([n for n, _ in names], [t for _, t in names], table)
-    plain = readable(for_duckdb(read.plain, params)[0]) if read.reads else None
+    plain = readable(for_duckdb(read.plain, params)[0]) if read.reads and not system else None
     host = session.host
     with ExitStack() as pins:
         snapshot = pins.enter_context(host.pinned(read.when))
@@ -67,15 +75,21 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
         sql = inlined(sql, now.objects).sql  # the functions of the newest epoch
         plain = None if plain is None else inlined(plain, now.objects).sql
         shown = [*shown_rows(catalog, snapshot, sql, values or {})]
-        epochs = {snapshot.epoch} if shown or not read.reads else set()
-        for when in dict.fromkeys(one.when for one in read.reads):
+        epochs = {snapshot.epoch} if shown or not plain_reads else set()
+        for one in system:
+            then = snapshot if one.when is None else pins.enter_context(host.pinned(one.when))
+            known = session.catalog_of(host.plan_of(then.manifest))
+            shown.append(system_rows(session, known, then, one, sql, values or {}))
+        for when in dict.fromkeys(one.when for one in plain_reads):
             then = snapshot if when == read.when else pins.enter_context(host.pinned(when))
             known = session.catalog_of(host.plan_of(then.manifest))
-            reads = [one for one in read.reads if one.when == when]
+            reads = [one for one in plain_reads if one.when == when]
             shown += rows_then(known, then, sql, values or {}, reads, len(shown))
             epochs.add(then.epoch)
         with session.scratch_for(sql, shown).for_statement() as scratch:
-            names, table = answer(scratch, now, shown, sql, values, plain, session.read_limits)
+            names, table = answer(
+                scratch, now, shown, sql, values, plain, session.read_limits, bound=not system
+            )
     epoch = epochs.pop() if len(epochs) == 1 else snapshot.epoch
     return Result.of_rows([n for n, _ in names], [t for _, t in names], table, epoch)
 
@@ -151,8 +165,12 @@ def answer(
     values: Any,
     plain: str | None = None,
     limits: ReadLimits | None = None,
+    bound: bool = True,
 ) -> tuple[list[tuple[str, str]], pa.Table]:
-    """Return the names and types of a query's columns, and its rows; `plain` is the query as written."""
+    """Return the names and types of a query's columns, and its rows; `plain` is the query as written.
+
+    `bound`: does the binder know all its names, so that it can explain an error?
+    """
     for found, rows in shown:
         if rows is None:
             scratch.view(found.name, found.text)
@@ -162,6 +180,8 @@ def answer(
     try:
         return scratch.query(sql, values, shown=said, limits=limits)
     except InvalidError:
+        if not bound:
+            raise
         catalog.binder.run(
             f"prepare checked as {said}", said, len("prepare checked as ")
         )  # the binder knows all names

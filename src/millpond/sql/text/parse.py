@@ -34,6 +34,7 @@ from millpond.sql.text.with_ties import without_ties
 from millpond.valid_text import require_text
 
 OWN = ("postgres", "duckdb")  # dialects whose text DuckDB tries unchanged
+SYSTEM_SCHEMAS = ("millpond", "state")  # relations that the system provides; see `sql.reads.system_names`
 
 
 @dataclass(frozen=True)
@@ -257,6 +258,9 @@ class Words:
             self.fail(f"the {what} is empty")
         self.at += 1
         if self.fragment.word(self.at) == ".":
+            if token.text.lower() in SYSTEM_SCHEMAS:
+                self.at -= 1
+                self.fail(f"schema {token.text!r} belongs to the system and can only be read by SELECT")
             self.at += 1
             return self.name(what)
         return str(token.text)
