@@ -26,6 +26,8 @@ DEFERRED = {
     "cli/__init__.py -> cli.app": "other processes import cli modules and need no commands",
     "engine/spark/daemon.py -> engine.spark.worker_exits": "Spark's daemon forks before it needs this",
     "engine/spark/engine.py -> engine.task.worker": "runs in a Spark worker only",
+    "pond/api.py -> server.server": "pond.serve(...) is part of the API; serving is loaded where it is used",
+    "pond/api.py -> server.settings": "pond.serve(...) is part of the API; serving is loaded where it is used",
     "pond/driver.py -> engine.spark.engine": "the inline engine works without pyspark",
     "state/store/store.py -> state.store.local_store": "a store imports only the implementation it opens",
     "state/store/store.py -> state.store.disk_cache": "a store imports only the implementation it opens",
@@ -55,6 +57,8 @@ KNOWN_DEFERRED = {
     "sql/text/parse.py -> sql.text.dialects": "sql",
 }
 KNOWN_UPWARD = {
+    "pond/api.py -> server.server": "pond.serve(...) is part of the API",
+    "pond/api.py -> server.settings": "pond.serve(...) is part of the API",
     "flow/keyed_stream.py -> sources.constant": "flow",
 }
 

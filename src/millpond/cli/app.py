@@ -26,6 +26,7 @@ from millpond.cli.commands.explain import explain
 from millpond.cli.commands.fork import fork
 from millpond.cli.commands.replay import replay
 from millpond.cli.commands.run import run
+from millpond.cli.commands.serve import serve
 from millpond.cli.commands.sql import sql
 from millpond.cli.commands.state import diff, export, get, ls
 from millpond.cli.commands.status import status
@@ -52,7 +53,7 @@ EXIT_CODES: dict[type[MillpondError], int] = {
     InternalError: 70,
 }
 COMMANDS: dict[str, tuple[Command, ...]] = {
-    "Run": (demo, run, sql),
+    "Run": (demo, run, serve, sql),
     "Look": (status, epochs, show, views, read, errors, explain, replay),
     "Control": (rescale, advance, finish, savepoint, rollback, fork),
     "Upkeep": (compact, gc, backup, restore),

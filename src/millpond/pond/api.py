@@ -78,6 +78,7 @@ from millpond.state.trust import Trust
 from millpond.table_preview import html_facts
 
 if TYPE_CHECKING:
+    from millpond.server.server import Server
     from millpond.sql.result import Result
     from millpond.sql.session import SqlSession
     from millpond.sql.text.parameters import Params
@@ -425,6 +426,36 @@ class Pond:
             self._session = new_session(self, self._components, self._driver, self._inbox)
         return self._session
 
+    def new_session(self) -> SqlSession:
+        """Another session over this pond, for statements that run beside those of `sql`; close it at the end.
+
+        >>> session = pond.new_session()
+        >>> session.run("SELECT who FROM orders").fetchall()
+        [('ann',)]
+        >>> session.close()
+        """
+        from millpond.pond.sql_host import new_session
+
+        return new_session(self, self._components, self._driver, self._inbox)
+
+    def serve(self, **settings: Any) -> Server:
+        """Serve the pond to clients of other protocols until the returned server is stopped.
+
+        `settings` are the fields of `millpond.server.settings.ServeSettings`; a port of 0 picks a free one.
+        If no process runs the pond, the first statement that needs an epoch starts it in the background.
+
+        >>> pond.serve(host="0.0.0.0")
+        Traceback (most recent call last):
+        millpond.errors.InvalidError: without users it listens only on loopback, not on 0.0.0.0
+          hint: pass a file of users, or listen on 127.0.0.1
+        """
+        from millpond.server.server import Server
+        from millpond.server.settings import ServeSettings
+
+        server = Server(self, ServeSettings(**settings))
+        server.start()
+        return server
+
     # -- changing the program -----------------------------------------------------------
 
     def change(self, plan: Plan, *, on_progress: OnProgress | None = None, base: str | None = None) -> int:
@@ -618,6 +649,15 @@ class Pond:
         """
         need_callable("on_wait", function)
         self._listeners.on_wait = function
+
+    @property
+    def runs_in_background(self) -> bool:
+        """Does the background thread that start() began run epochs?
+
+        >>> pond.runs_in_background
+        False
+        """
+        return self._driver.in_background
 
     @property
     def status(self) -> Status:

@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, NoReturn
 
+from millpond.cancellation import check_cancelled
 from millpond.control import lease
 from millpond.engine.coordinator.protocol import StateRewrite
 from millpond.engine.coordinator.runner import Runner
@@ -265,6 +266,7 @@ class Driver:
         """Wait until the background thread, or another process, has done something; raises if it fails."""
         until = time.monotonic() + timeout_s
         while not done():
+            check_cancelled()
             if time.monotonic() > until:
                 raise UnavailableError(f"{what} took too long", detail=f"waited {timeout_s} s")
             if self.thread is not None:

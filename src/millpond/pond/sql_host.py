@@ -43,6 +43,7 @@ class SqlHost:
         self._components = components
         self._driver = driver
         self._inbox = inbox
+        self.last_written: int | None = None
 
     @property
     def store(self) -> Store:
@@ -78,10 +79,12 @@ class SqlHost:
         self._driver.boot_now()
 
     def insert(self, scan: str, rows: pa.Table) -> int:
-        return self._inbox.rows(scan, rows, 1)
+        self.last_written = self._inbox.rows(scan, rows, 1)
+        return self.last_written
 
     def append(self, kind: str, args: Mapping[str, Any]) -> int:
-        return self._inbox.put(kind, args)
+        self.last_written = self._inbox.put(kind, args)
+        return self.last_written
 
     def wait_executed(self, number: int) -> None:
         self._inbox.wait_executed(number)

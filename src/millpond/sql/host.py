@@ -119,6 +119,10 @@ class Host(Protocol):
     def append(self, kind: str, args: Mapping[str, Any]) -> int:
         """Put an entry into the inbox, durable on return; its number."""
 
+    @property
+    def last_written(self) -> int | None:
+        """The number of the newest inbox entry that statements over this host appended."""
+
     def wait_executed(self, number: int) -> None:
         """Return once an inbox entry has been executed, by this process or by the one that runs the pond."""
 

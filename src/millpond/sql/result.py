@@ -166,6 +166,27 @@ class Result:
             return pa.concat_tables(parts) if parts else self._empty()
         return self._table if self._table is not None else self._empty()
 
+    def tables(self, follow: bool = True) -> Iterator[pa.Table]:
+        """The rows as Arrow tables; a subscription gives one for each epoch, and with `follow` waits for more.
+
+        >>> [table.num_rows for table in result.tables()]
+        [2]
+        """
+        self._settle()
+        if self._more is not None:
+            yield from self._more(follow)
+        elif self._table is not None:
+            yield self._table
+
+    @property
+    def streams(self) -> bool:
+        """Is this a subscription, whose rows come as epochs are committed?
+
+        >>> result.streams
+        False
+        """
+        return self._more is not None
+
     def to_pandas(self, **options: Any) -> Any:
         """All rows as a pandas DataFrame; `options` are those of `pyarrow.Table.to_pandas`.
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import duckdb
 import pyarrow as pa
 
+from millpond.cancellation import check_cancelled, on_cancel
 from millpond.errors import InvalidError
 from millpond.settings import Settings, make_settings
 
@@ -89,13 +90,14 @@ def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
 
 
 def limited(con: duckdb.DuckDBPyConnection, limits: ReadLimits, work: Callable[[], T]) -> T:
-    """Run `work`, which uses a connection, within the time limit; Ctrl-C interrupts it.
+    """Run `work`, which uses a connection, within the time limit; Ctrl-C and cancelling interrupt it.
 
     It runs in another thread: while DuckDB computes, Python does not handle signals.
     """
     given: list[T] = []
     failed: list[BaseException] = []
     done = threading.Event()
+    woken = threading.Event()  # the work is done, or the statement is cancelled
     claim = threading.Lock()  # taken by the thread that begins the work, or by the caller that cancels it
 
     def run() -> None:
@@ -107,10 +109,14 @@ def limited(con: duckdb.DuckDBPyConnection, limits: ReadLimits, work: Callable[[
             failed.append(error)
         finally:
             done.set()
+            woken.set()
 
     try:
-        _start(run)  # Ctrl-C may arrive here, when the thread already uses the connection
-        in_time = done.wait(limits.ms / 1000 if limits.ms else None)
+        with on_cancel(woken.set):
+            check_cancelled()
+            _start(run)  # Ctrl-C may arrive here, when the thread already uses the connection
+            woken.wait(limits.ms / 1000 if limits.ms else None)
+        in_time = done.is_set()
     except BaseException:  # Ctrl-C
         if not claim.acquire(blocking=False):
             _interrupt(con, done)
@@ -119,6 +125,7 @@ def limited(con: duckdb.DuckDBPyConnection, limits: ReadLimits, work: Callable[[
         if not claim.acquire(blocking=False):
             _interrupt(con, done)
         if not given:
+            check_cancelled()
             raise InvalidError(
                 f"the query took longer than {limits.ms / 1000:g} s",
                 hint="ask for less, or raise select_ms_max; 0 is no limit",

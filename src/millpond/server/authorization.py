@@ -1,0 +1,40 @@
+"""What a client may do: one place that every protocol asks before it runs a statement."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from millpond.errors import InvalidError
+from millpond.server.authentication import ServedUser
+from millpond.sql.session import SqlSession
+from millpond.sql.text.parse import SqlFragment
+
+
+class NotAllowedError(InvalidError):
+    """The user lacks the permission for a statement."""
+
+
+class Authorizer(Protocol):
+    """Decides what users may do."""
+
+    def check(self, user: ServedUser, statement: SqlFragment, session: SqlSession) -> None:
+        """Raise NotAllowedError unless the user may run a statement."""
+
+    def check_action(self, user: ServedUser, action: str, target: str | None = None) -> None:
+        """The same for what is no statement: rescale, rollback, fork, savepoint, insert into a table …"""
+
+    def executed(self, user: ServedUser, text: str, error: Exception | None) -> None:
+        """Called after every statement, for the audit; it must not fail."""
+
+
+class AllowAll:
+    """Every user may do everything: on loopback without users."""
+
+    def check(self, user: ServedUser, statement: SqlFragment, session: SqlSession) -> None:
+        pass
+
+    def check_action(self, user: ServedUser, action: str, target: str | None = None) -> None:
+        pass
+
+    def executed(self, user: ServedUser, text: str, error: Exception | None) -> None:
+        pass

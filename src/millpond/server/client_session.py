@@ -1,0 +1,161 @@
+"""One client of a server: runs its statements, reads its own writes, and can be cancelled.
+
+Law: a SELECT sees every change that the same client made before it, unless the client asked otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from millpond.cancellation import Cancellation, cancelled_by
+from millpond.server.authentication import ServedUser
+from millpond.sql.result import Result
+from millpond.sql.session import SqlSession
+from millpond.sql.text.parameters import Params
+from millpond.sql.text.parse import SqlFragment, statements
+
+if TYPE_CHECKING:
+    from millpond.server.statements import StatementPool
+
+OnNotice = Callable[[str], None]
+TIMED_OUT = "the statement took longer than the statement timeout"
+CANCELLED = "the statement was cancelled by its user"
+READS = ("SELECT", "WITH", "VALUES", "FROM", "(")
+PURE = (*READS, "SHOW", "EXPLAIN", "DESCRIBE", "DESC", "SUBSCRIBE")  # never need an epoch that is to come
+
+
+class ClientSession:
+    """Use `await run(...)` on the event loop, or `execute(...)` in a thread of your own."""
+
+    def __init__(self, pool: StatementPool, user: ServedUser) -> None:
+        self.pool = pool
+        self.user = user
+        self.read_your_writes = pool.settings.read_your_writes
+        self.statement_ms_max = pool.settings.statement_ms_max
+        self.limits: dict[str, int] = {}  # settings of reads (`select_…`) for this client
+        if pool.settings.result_rows_max:
+            self.limits["select_rows_max"] = pool.settings.result_rows_max
+        self._written: int | None = None  # the newest inbox entry of this client
+        self._cancellation: Cancellation | None = None
+
+    async def run(
+        self,
+        text: str | SqlFragment,
+        params: Params = None,
+        *,
+        dialect: str = "postgres",
+        limits: Mapping[str, Any] | None = None,
+        on_notice: OnNotice | None = None,
+    ) -> Result:
+        """Run a text in a thread of the pool; the result of its last statement.
+
+        `on_notice` is called in that thread.
+        """
+        return await self.in_thread(
+            lambda: self.execute(text, params, dialect=dialect, limits=limits, on_notice=on_notice)
+        )
+
+    async def in_thread(self, work: Callable[[], Any], *, streaming: bool = False) -> Any:
+        """Run any work of this client in a thread, within its statement timeout; `cancel` ends it."""
+        cancellation = self._cancellation = Cancellation()
+        timer = None
+        if self.statement_ms_max and not streaming:
+            loop = asyncio.get_running_loop()
+            timer = loop.call_later(self.statement_ms_max / 1000, cancellation.cancel, TIMED_OUT)
+        try:
+            return await self.pool.in_thread(work, cancellation, streaming=streaming)
+        except asyncio.CancelledError:
+            cancellation.cancel(CANCELLED)
+            raise
+        finally:
+            self._cancellation = None
+            if timer is not None:
+                timer.cancel()
+
+    def execute(
+        self,
+        text: str | SqlFragment,
+        params: Params = None,
+        *,
+        dialect: str = "postgres",
+        limits: Mapping[str, Any] | None = None,
+        on_notice: OnNotice | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> Result:
+        """Run a text in this thread; the result of its last statement, with the warnings of all."""
+        within = contextlib.nullcontext() if cancellation is None else cancelled_by(cancellation)
+        with within, self._session(on_notice) as session:
+            results = [self._one(session, f, params, limits) for f in _fragments(text, dialect)]
+        last = results[-1] if results else Result.said("")
+        last.warnings = [warning for result in results for warning in result.warnings]
+        return last
+
+    def cancel(self, reason: str = CANCELLED) -> None:
+        """Cancel the statement that runs, if one does; may be called from any thread."""
+        running = self._cancellation
+        if running is not None:
+            running.cancel(reason)
+
+    def close(self) -> None:
+        """Cancel what runs, and release everything."""
+        self.cancel()
+
+    @contextlib.contextmanager
+    def _session(self, on_notice: OnNotice | None) -> Iterator[SqlSession]:
+        with self.pool.lent() as session:
+            if on_notice is not None:
+                session.on_progress = lambda progress: on_notice(_progress_text(progress))
+            yield session
+
+    def _one(
+        self, session: SqlSession, fragment: SqlFragment, params: Params, limits: Mapping[str, Any] | None
+    ) -> Result:
+        failed: Exception | None = None
+        try:
+            self.pool.authorizer.check(self.user, fragment, session)
+            return self._allowed(session, fragment, params, limits)
+        except Exception as error:
+            failed = error
+            raise
+        finally:
+            self.pool.authorizer.executed(self.user, fragment.sql, failed)
+
+    def _allowed(
+        self, session: SqlSession, fragment: SqlFragment, params: Params, limits: Mapping[str, Any] | None
+    ) -> Result:
+        verb = fragment.word(0)
+        if verb in READS:
+            self.wait_for_writes(session)
+        elif verb not in PURE:
+            self.pool.pipeline.ensure()
+        before = session.host.last_written
+        try:
+            result = session.run(
+                fragment.sql, params, fragment.dialect, {**self.limits, **(limits or {})} or None
+            )
+        finally:
+            if session.host.last_written != before:
+                self._written = session.host.last_written
+        if verb not in PURE:
+            self.pool.pipeline.ensure()  # the first definition has made the pond
+            _ = result.rowcount  # a change is over when it was executed
+        return result
+
+    def wait_for_writes(self, session: SqlSession) -> None:
+        """Return when the newest epoch has all that this client wrote."""
+        if self._written is not None and self.read_your_writes:
+            self.pool.pipeline.ensure()
+            session.host.wait_executed(self._written)
+            self._written = None
+
+
+def _fragments(text: str | SqlFragment, dialect: str) -> list[SqlFragment]:
+    return [text] if isinstance(text, SqlFragment) else statements(text, dialect)
+
+
+def _progress_text(progress: Any) -> str:
+    steps = ", ".join(progress.steps)
+    return f"backfilling {steps}: {progress.rows} of about {progress.total} rows"

@@ -1,0 +1,123 @@
+"""A server: the listeners of one pond, on one event loop in a thread.
+
+Law: stopping ends statements that run with an error that says why; a change is written whole or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from millpond.errors import InvalidError, UnavailableError
+from millpond.pond import Pond
+from millpond.server.authentication import Authenticator, authenticator_for
+from millpond.server.authorization import AllowAll, Authorizer
+from millpond.server.listener import Listener
+from millpond.server.listener_table import LISTENERS
+from millpond.server.serving import Serving
+from millpond.server.settings import ServeSettings
+from millpond.server.statements import StatementPool
+from millpond.server.tls import tls_context
+
+T = TypeVar("T")
+
+
+class Server:
+    """Serves a pond that is open; the pond stays open when it stops."""
+
+    def __init__(
+        self,
+        pond: Pond,
+        settings: ServeSettings,
+        *,
+        authenticator: Authenticator | None = None,
+        authorizer: Authorizer | None = None,
+    ) -> None:
+        self.settings = settings
+        self.urls: dict[str, str] = {}  # of each listener, once it has started
+        authorizer = authorizer or AllowAll()
+        self.serving = Serving(
+            pond,
+            settings,
+            StatementPool(pond, settings, authorizer),
+            authenticator or authenticator_for(settings),
+            authorizer,
+            tls_context(settings),
+        )
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run_loop, name="millpond-server", daemon=True)
+        self._listeners: list[Listener] = []
+        self._stopped = False
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    def start(self) -> dict[str, str]:
+        """Begin to listen; returns the URL of each listener."""
+        wanted = [
+            (name, entry, port)
+            for name, entry in LISTENERS.items()
+            if (port := getattr(self.settings, entry.port)) is not None
+        ]
+        if not wanted:
+            raise InvalidError("nothing is to be served", hint=f"give one of {_ports()}")
+        self._thread.start()
+        try:
+            for name, entry, port in wanted:
+                listener = entry.make(self.serving, port)
+                try:
+                    self.urls[name] = self._on_loop(listener.start())
+                except OSError as error:
+                    raise UnavailableError(
+                        f"port {port} of {self.settings.host} cannot be listened on",
+                        detail=f"{type(error).__name__}: {error}",
+                        hint="choose another port; 0 picks a free one",
+                    ) from error
+                self._listeners.append(listener)
+        except BaseException:
+            self.stop()
+            raise
+        return self.urls
+
+    def stop(self) -> None:
+        """Stop listening, end all statements with an error, and close all connections."""
+        if self._stopped:
+            return
+        self._stopped = True
+        statements = self.serving.statements
+        if not self._thread.is_alive():
+            statements.stop()
+            return
+        ending = threading.Thread(target=statements.stop)  # statements report their end on the loop
+        ending.start()
+        for listener in reversed(self._listeners):
+            self._on_loop(listener.stop())
+        ending.join()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def _on_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _run_loop(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            left = asyncio.all_tasks(self._loop)
+            for task in left:
+                task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.close()
+
+
+def _ports() -> str:
+    return ", ".join(entry.port for entry in LISTENERS.values())

@@ -1,0 +1,81 @@
+"""What a server serves, where it listens, and its limits."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from dataclasses import dataclass
+
+from millpond.errors import InvalidError
+
+Path = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class ServeSettings:
+    """The settings of `pond.serve(...)` and `millpond serve`; a port is None where nothing listens.
+
+    >>> ServeSettings(pg_port=0).host
+    '127.0.0.1'
+    """
+
+    host: str = "127.0.0.1"
+    pg_port: int | None = None
+    http_port: int | None = None
+    flight_port: int | None = None
+    users: Path | None = None  # a file with `name:password` or `name:SCRAM verifier` in each line
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    name: str = "pond"  # the database that PostgreSQL clients see
+    connections_max: int = 1000
+    statements_max: int = 8  # statements that run at the same time; others wait
+    statement_ms_max: int = 0  # 0 is no limit
+    idle_ms_max: int = 0  # of a connection without a statement; 0 is no limit
+    login_ms_max: int = 60_000  # until a connection has logged in
+    message_bytes_max: int = 64 << 20
+    result_rows_max: int = 0  # of one SELECT; 0 is no limit
+    read_your_writes: bool = True  # a SELECT waits for the epoch with the client's own changes
+
+    def __post_init__(self) -> None:
+        for name in ("pg_port", "http_port", "flight_port"):
+            port = getattr(self, name)
+            if port is not None and (
+                isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535
+            ):
+                raise InvalidError(f"{name} must be a port", detail=f"got {port!r}", hint="0 picks a free one")
+        for name in (
+            "connections_max",
+            "statements_max",
+            "statement_ms_max",
+            "idle_ms_max",
+            "login_ms_max",
+            "message_bytes_max",
+            "result_rows_max",
+        ):
+            value, least = getattr(self, name), 1 if name in _POSITIVE else 0
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise InvalidError(f"{name} must be a whole number from {least}", detail=f"got {value!r}")
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise InvalidError("TLS needs both a certificate and a key", hint="pass tls_cert and tls_key")
+        if self.users is None and not is_loopback(self.host):
+            raise InvalidError(
+                f"without users it listens only on loopback, not on {self.host}",
+                hint="pass a file of users, or listen on 127.0.0.1",
+            )
+
+
+_POSITIVE = ("connections_max", "statements_max", "login_ms_max", "message_bytes_max")
+
+
+def is_loopback(host: str) -> bool:
+    """Can only programs on this machine reach an address?
+
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, True, False)
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,110 @@
+"""Runs the statements of all clients, in a bounded number of threads.
+
+Law: a client never waits for another one's statement longer than the pool is full, and 1,000 idle
+clients cost no thread and no database: sessions are lent for one statement.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from millpond.cancellation import Cancellation, StatementCancelledError, cancelled_by
+from millpond.pond import Pond
+from millpond.server.authentication import ServedUser
+from millpond.server.authorization import Authorizer
+from millpond.server.client_session import ClientSession
+from millpond.server.pipeline_starter import PipelineStarter
+from millpond.server.settings import ServeSettings
+from millpond.sql.session import SqlSession
+
+T = TypeVar("T")
+STOPPED = "the server is shutting down"
+
+
+class StatementPool:
+    def __init__(self, pond: Pond, settings: ServeSettings, authorizer: Authorizer) -> None:
+        self.pond = pond
+        self.settings = settings
+        self.authorizer = authorizer
+        self.pipeline = PipelineStarter(pond)
+        self._threads = ThreadPoolExecutor(settings.statements_max, "millpond-statement")
+        self._streams = ThreadPoolExecutor(settings.connections_max, "millpond-stream")
+        self._lock = threading.Lock()
+        self._idle: list[SqlSession] = []
+        self._running: set[Cancellation] = set()
+        self._stopped = False
+
+    def client(self, user: ServedUser) -> ClientSession:
+        """A client: its statements run one after the other, and it reads its own writes."""
+        return ClientSession(self, user)
+
+    async def in_thread(
+        self, work: Callable[[], T], cancellation: Cancellation, *, streaming: bool = False
+    ) -> T:
+        """Run blocking work in a thread of the pool; `streaming` work may last and has its own threads."""
+
+        def run() -> T:
+            with self._tracked(cancellation), cancelled_by(cancellation):
+                cancellation.check()
+                return work()
+
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._streams if streaming else self._threads, run)
+
+    @contextlib.contextmanager
+    def _tracked(self, cancellation: Cancellation) -> Iterator[None]:
+        with self._lock:
+            if self._stopped:
+                raise StatementCancelledError(STOPPED)
+            self._running.add(cancellation)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running.discard(cancellation)
+
+    # -- sessions ---------------------------------------------------------------------
+
+    def lend(self) -> SqlSession:
+        """A session for one statement or one transaction; give it back afterwards."""
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+        return self.pond.new_session()
+
+    def give_back(self, session: SqlSession) -> None:
+        with self._lock:
+            keep = not self._stopped and len(self._idle) < self.settings.statements_max
+            if keep:
+                self._idle.append(session)
+        if not keep:
+            session.close()
+
+    @contextlib.contextmanager
+    def lent(self) -> Iterator[SqlSession]:
+        session = self.lend()
+        try:
+            yield session
+        finally:
+            session.on_progress = None
+            self.give_back(session)
+
+    def stop(self) -> None:
+        """Cancel all statements, and wait until they have ended."""
+        with self._lock:
+            self._stopped = True
+            running = list(self._running)
+        for cancellation in running:
+            cancellation.cancel(STOPPED)
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        self._streams.shutdown(wait=True, cancel_futures=True)
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for session in idle:
+            session.close()
+        self.pipeline.stop()
