@@ -6,7 +6,7 @@
 | `server.py` | starts and stops the listeners of one pond |
 | `listener.py`, `listener_table.py` | what a protocol must offer, and which protocols there are |
 | `serving.py` | what every listener is given |
-| `statements.py`, `client_session.py` | runs the statements of all clients within a bounded number of threads |
+| `statements.py`, `client_session.py` | runs the statements of all clients in a bounded number of threads |
 | `pipeline_starter.py` | starts the pipeline if a statement needs an epoch and no process runs the pond |
 | `authentication.py`, `authorization.py`, `scram.py`, `tls.py` | who a client is, and what it may do |
 | `pgwire/`, `pg_catalog/` | the PostgreSQL protocol, and the catalog that its clients read |

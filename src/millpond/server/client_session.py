@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from millpond.cancellation import Cancellation, cancelled_by
 from millpond.server.authentication import ServedUser
@@ -20,6 +20,7 @@ from millpond.sql.text.parse import SqlFragment, statements
 if TYPE_CHECKING:
     from millpond.server.statements import StatementPool
 
+T = TypeVar("T")
 OnNotice = Callable[[str], None]
 TIMED_OUT = "the statement took longer than the statement timeout"
 CANCELLED = "the statement was cancelled by its user"
@@ -58,7 +59,7 @@ class ClientSession:
             lambda: self.execute(text, params, dialect=dialect, limits=limits, on_notice=on_notice)
         )
 
-    async def in_thread(self, work: Callable[[], Any], *, streaming: bool = False) -> Any:
+    async def in_thread(self, work: Callable[[], T], *, streaming: bool = False) -> T:
         """Run any work of this client in a thread, within its statement timeout; `cancel` ends it."""
         cancellation = self._cancellation = Cancellation()
         timer = None

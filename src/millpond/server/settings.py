@@ -42,7 +42,9 @@ class ServeSettings:
             if port is not None and (
                 isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535
             ):
-                raise InvalidError(f"{name} must be a port", detail=f"got {port!r}", hint="0 picks a free one")
+                raise InvalidError(
+                    f"{name} must be a port", detail=f"got {port!r}", hint="0 picks a free one"
+                )
         for name in (
             "connections_max",
             "statements_max",

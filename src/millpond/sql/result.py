@@ -167,7 +167,7 @@ class Result:
         return self._table if self._table is not None else self._empty()
 
     def tables(self, follow: bool = True) -> Iterator[pa.Table]:
-        """The rows as Arrow tables; a subscription gives one for each epoch, and with `follow` waits for more.
+        """The rows as Arrow tables; a subscription gives one for each epoch, with `follow` for ever.
 
         >>> [table.num_rows for table in result.tables()]
         [2]

@@ -27,9 +27,7 @@ def serve(
     pond: PondArgument,
     run: Annotated[
         str | None,
-        typer.Option(
-            "--run", metavar="FILE", help="Also run this pipeline file here.", show_default=False
-        ),
+        typer.Option("--run", metavar="FILE", help="Also run this pipeline file here.", show_default=False),
     ] = None,
     pg: Annotated[
         int | None,
