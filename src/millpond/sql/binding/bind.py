@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import json
 import re
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import duckdb
 
 from millpond.errors import InvalidError
-from millpond.kernels.duck import Equipment, connect, stop_if_asked, without_wrapping
+from millpond.kernels import spare_databases
+from millpond.kernels.duck import connect, stop_if_asked, without_wrapping
 from millpond.sql.binding.now import macros
 from millpond.sql.binding.types import CLOSED, Json, quoted
 from millpond.sql.lowering.expressions import CLOCK, CLOCK_HINT, STAMP, StepColumn
@@ -26,18 +28,23 @@ _NO_NUMBER = re.compile(
 )  # not valid JSON, but DuckDB writes them unquoted
 
 
+def _connect() -> duckdb.DuckDBPyConnection:
+    con = connect(CLOSED)
+    for setting in ("set errors_as_json = true", "pragma disable_optimizer", "set timezone = 'UTC'"):
+        con.execute(setting)
+    con.execute("set lock_configuration = true")
+    return con
+
+
 class Binder:
     """A DuckDB database with the relations that queries are bound to."""
 
     def __init__(self) -> None:
-        self._con = connect(CLOSED)
-        self._con.execute("set errors_as_json = true")
-        self._con.execute("pragma disable_optimizer")
-        self._con.execute("set timezone = 'UTC'")
-        self._con.execute("set lock_configuration = true")
+        database = spare_databases.take("binder", _connect)
+        weakref.finalize(self, database.give_back).atexit = False
+        self._con, self._equipment = database.con, database.equipment
         for statement in macros():  # DuckDB's own clock must not get into a plan
             self._con.execute(statement)
-        self._equipment = Equipment(self._con)
 
     def table(self, name: str, columns: Sequence[StepColumn]) -> None:
         self.drop(name)

@@ -16,12 +16,13 @@ import duckdb
 import pyarrow as pa
 
 from millpond.clock import Clock, SystemClock
-from millpond.kernels.duck import Equipment, connect, handed, stop_if_asked
+from millpond.kernels import spare_databases
+from millpond.kernels.duck import connect, handed, stop_if_asked
 from millpond.kernels.expressions import storable_text
 from millpond.plan.objects import SqlColumn, SqlObject
 from millpond.sql.binding.bind import as_user_error
 from millpond.sql.binding.now import macros, may_read_clock
-from millpond.sql.binding.types import quoted, restored
+from millpond.sql.binding.types import CLOSED, quoted, restored
 from millpond.sql.lowering.expressions import StepColumn
 from millpond.sql.reads.lazy_columns import LazyRows
 from millpond.sql.reads.limits import BATCH_ROWS, ReadLimits, limited, out_of_memory, taken
@@ -58,24 +59,23 @@ class ReplaceableRows:
         return self._rows.schema.__arrow_c_schema__()
 
 
+def _connect(threads: int, limits: ReadLimits | None) -> duckdb.DuckDBPyConnection:
+    con = connect({**CLOSED, "threads": threads})
+    con.execute("set errors_as_json = true")
+    con.execute("set timezone = 'UTC'")
+    if limits is not None:
+        limits.set_for(con)
+    con.execute("set lock_configuration = true")
+    return con
+
+
 class Scratch:
     def __init__(
         self, threads: int = 1, clock: Clock | None = None, limits: ReadLimits | None = None
     ) -> None:
-        self._con = connect(
-            {
-                "threads": threads,
-                "autoinstall_known_extensions": False,
-                "autoload_known_extensions": False,
-                "enable_external_access": False,
-                "python_enable_replacements": False,
-            }
-        )
-        self._con.execute("set errors_as_json = true")
-        self._con.execute("set timezone = 'UTC'")
-        if limits is not None:
-            limits.set_for(self._con)
-        self._con.execute("set lock_configuration = true")
+        space = None if limits is None else (limits.memory_bytes, limits.spill_bytes)
+        self._database = spare_databases.take(("scratch", threads, space), lambda: _connect(threads, limits))
+        self._con, self._equipment = self._database.con, self._database.equipment
         self._con.execute("create macro proctime() as now()")
         self._clock = clock or SystemClock()
         self._now_us: int | None = None  # the statement's time, if it is fixed
@@ -83,7 +83,6 @@ class Scratch:
         self._lock = threading.RLock()
         self._made: list[tuple[str, str]] = []
         self._named = 0
-        self._equipment = Equipment(self._con)
         self._lazy: list[LazyRows] = []
 
     @contextmanager
@@ -98,9 +97,17 @@ class Scratch:
                 self._end()
 
     def close(self) -> None:
+        """Let another session use the database, if nothing of this one can be left in it."""
         with self._lock:
-            self._equipment.release()
-            self._con.close()
+            try:
+                self._drop_all()
+            except duckdb.Error:  # it was interrupted, or has failed
+                self._database.close()
+            else:
+                self._database.give_back()
+
+    def _drop_all(self) -> None:
+        self._end()
 
     def _end(self) -> None:
         self._drop(self._made)
@@ -282,6 +289,11 @@ class CachedScratch(Scratch):
         finally:
             self._made = []
         return kept
+
+    def _drop_all(self) -> None:
+        super()._drop_all()
+        for name in list(self._kept):
+            self._let_go(name)
 
     def _let_go(self, name: str) -> None:
         self._drop(self._kept.pop(name).made)
