@@ -14,6 +14,8 @@ from typing import Any
 import cloudpickle
 import pytest
 
+from tests.jdbc_driver import jdbc_jars
+
 CLUSTER = "local-cluster[2,1,1024]"
 
 
@@ -37,7 +39,8 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The one Spark session of this test run."""
     from millpond.engine.spark.session import make_session
 
-    made = make_session("local[2]", extra={"spark.local.dir": str(tmp_path_factory.mktemp("spark"))})
+    extra = {"spark.local.dir": str(tmp_path_factory.mktemp("spark"))}
+    made = make_session("local[2]", extra={**extra, "spark.jars": ",".join(map(str, jdbc_jars()))})
     yield made
     made.stop()
 

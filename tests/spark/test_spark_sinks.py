@@ -11,14 +11,13 @@ import pytest
 
 import millpond
 from millpond.errors import InvalidError, UnavailableError
-from millpond.sinks import jdbc as jdbc_sinks
 from millpond.sinks.foreach_batch import ForeachBatchSink
 from millpond.sinks.jdbc import JdbcSink
 from millpond.testing.sinks import Feed, SinkDriver, run_check
+from tests.jdbc_driver import jdbc_jars
 from tests.sampling import first
 
 DOCS = Path(__file__).parents[2] / "docs" / "connectors"
-DRIVER = "org.postgresql:postgresql:42.7.7"
 
 
 # -- foreach_batch -------------------------------------------------------------------------------
@@ -102,8 +101,8 @@ class JdbcTarget:
     whole = False
     modes = ("complete",)
 
-    def __init__(self, url: str, con: Any, jars: Sequence[Path]) -> None:
-        self.url, self.con, self.jars = url, con, jars
+    def __init__(self, url: str, con: Any) -> None:
+        self.url, self.con = url, con
 
     def sink(self) -> JdbcSink:
         return JdbcSink(self.url, "target", {"driver": "org.postgresql.Driver", "user": "fuzz"})  # type: ignore[arg-type]
@@ -124,15 +123,10 @@ class JdbcTarget:
 
 @pytest.fixture(scope="module")
 def jdbc(session: Any) -> Iterator[JdbcTarget]:
-    from benchmarks.maven import MissingError, dependencies
     from tests.sql.fuzz import postgres
 
-    try:
-        folder = dependencies("postgresql-jdbc", DRIVER)
-    except MissingError as error:
-        pytest.skip(str(error))
-    for jar in folder.glob("*.jar"):
-        session.sql(f"ADD JAR '{jar}'")
+    if not jdbc_jars():
+        pytest.skip("Maven did not bring the JDBC driver of PostgreSQL")
     port = str(_free_port())
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("PGPORT", port)
@@ -143,9 +137,7 @@ def jdbc(session: Any) -> Iterator[JdbcTarget]:
         except postgres.Missing as error:
             pytest.skip(str(error))
     try:
-        yield JdbcTarget(
-            f"jdbc:postgresql://127.0.0.1:{port}/postgres", server.con, list(folder.glob("*.jar"))
-        )
+        yield JdbcTarget(f"jdbc:postgresql://127.0.0.1:{port}/postgres", server.con)
     finally:
         server.close()
 
@@ -178,15 +170,7 @@ def test_jdbc_is_at_least_once(jdbc: JdbcTarget) -> None:
     assert JdbcSink.guarantee == "at_least_once"
 
 
-def test_jdbc_through_sql_with_a_secret(
-    jdbc: JdbcTarget, session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def with_driver() -> Any:  # ADD JAR counts for one thread of the JVM; spark.jars counts for all
-        for jar in jdbc.jars:
-            session.sql(f"ADD JAR '{jar}'")
-        return session
-
-    monkeypatch.setattr(jdbc_sinks, "running_session", with_driver)
+def test_jdbc_through_sql_with_a_secret(jdbc: JdbcTarget, session: Any, tmp_path: Path) -> None:
     jdbc.reset()
     with millpond.open(tmp_path / "pond", spark=session, durable=False) as pond:
         pond.sql("CREATE SECRET db WITH (value = 'jdbc-hunter2')")
@@ -203,6 +187,32 @@ def test_jdbc_through_sql_with_a_secret(
         pond.drain()
         assert jdbc.con.execute("SELECT who, n FROM totals").fetchall() == [("ann", 6)]
         assert "jdbc-hunter2" not in pond.explain()
+
+
+@pytest.mark.parametrize("mode", first(1, ["complete", "append"]))
+def test_rows_that_jdbc_refuses_are_error_rows(
+    mode: str, jdbc: JdbcTarget, session: Any, tmp_path: Path
+) -> None:
+    """They do not hold the sink back, and the others arrive."""
+    jdbc.reset()
+    jdbc.con.execute("CREATE TABLE totals (who text NOT NULL, n bigint CHECK (n < 100))")
+    with millpond.open(tmp_path / "pond", spark=session, durable=False) as pond:
+        pond.sql(f"""
+            CREATE TABLE orders (who TEXT, n BIGINT) APPEND ONLY;
+            CREATE SINK db AS SELECT who, n FROM orders WITH (connector = 'jdbc', url = '{jdbc.url}',
+                table = 'totals', user = 'fuzz', driver = 'org.postgresql.Driver', mode = '{mode}');
+            INSERT INTO orders VALUES ('ann', 6), ('bob', 300), (NULL, 1), ('cid', 7), ('dan', 8);
+        """)
+        pond.drain()
+        found = sorted(jdbc.con.execute("SELECT who, n FROM totals").fetchall())
+        assert found == [("ann", 6), ("cid", 7), ("dan", 8)]
+        told = {error["row"]: error["reason"] for error in pond.errors().to_pylist()}
+        assert len(told) == 2
+        assert "violates check constraint" in told['{"who": "bob", "n": 300}']
+        assert "violates not-null constraint" in told['{"who": null, "n": 1}']
+        pond.sql("INSERT INTO orders VALUES ('eve', 9)")
+        pond.drain()
+        assert ("eve", 9) in jdbc.con.execute("SELECT who, n FROM totals").fetchall()
 
 
 def test_errors_of_jdbc_are_short_and_show_no_password(

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from millpond.errors import InvalidError, nearest
 from millpond.plan.compatibility import check_compatible, same_meaning, with_expiry_of
 from millpond.plan.nodes import Plan, View, upstream
+from millpond.plan.sink_check import shown_schema
+from millpond.plan.sink_settings import columns_by_name
 from millpond.plan.tables import table_specs
 from millpond.state.retention import ERRORS
 from millpond.valid_text import require_text
@@ -126,6 +128,14 @@ def renamed(plan: Plan, name: str, to: str) -> Plan:
 def swapped(plan: Plan, one: str, other: str) -> Plan:
     """The plan in which two views have swapped their names; sinks keep reading the same name."""
     a, b = require_view(plan, one), require_view(plan, other)
+    columns, others = shown_schema(plan, one).names, shown_schema(plan, other).names
+    for sink in plan.sinks.values():
+        if sink.view in (one, other) and columns != others and columns_by_name(sink.sink):
+            raise InvalidError(
+                f"views {one!r} and {other!r} cannot be swapped, sink {sink.name!r} writes columns by name",
+                detail=f"they are {', '.join(columns)} and {', '.join(others)}",
+                hint="drop the sink first, or give both views the same columns",
+            )
     return replace(plan, views={**plan.views, one: replace(b, name=one), other: replace(a, name=other)})
 
 

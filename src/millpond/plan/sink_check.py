@@ -44,12 +44,12 @@ def checked_sink(plan: Plan, name: str, view: str, sink: Any, asked: SinkSetting
     key, append_only = view_facts(plan, view)
     found = settled(name, sink, asked, key=key, append_only=append_only)
     if callable(getattr(sink, "check_view", None)):
-        sink.check_view(_shown_schema(plan, view), found)
+        sink.check_view(shown_schema(plan, view), found)
     keeps_open = asked == DEFAULT and callable(getattr(sink, "deliver", None))
     return SinkNode(name, view, sink, asked if keeps_open else found)
 
 
-def _shown_schema(plan: Plan, name: str) -> pa.Schema:
+def shown_schema(plan: Plan, name: str) -> pa.Schema:
     """The columns that a view shows."""
     view = plan.views[name]
     schema = plan.shape(view.step).schema

@@ -61,6 +61,11 @@ def modes_of(sink: Any) -> tuple[SinkMode, ...]:
     return ("append",) if getattr(sink, "append_only", False) else ("changes",)
 
 
+def columns_by_name(sink: Any) -> bool:
+    """Does the target hold rows under the names of their columns, so that these cannot change?"""
+    return bool(getattr(sink, "columns_by_name", False))
+
+
 def check_settings(name: str, settings: SinkSettings) -> None:
     """Refuse settings that no sink has."""
     _one_of(f"sink {name!r}: no guarantee is", settings.guarantee, GUARANTEES)

@@ -61,6 +61,7 @@ class DeltaSink:
 
     guarantee: ClassVar[Guarantee] = "exactly_once"
     modes: ClassVar[tuple[SinkMode, ...]] = ("changelog", "append", "upsert")
+    columns_by_name: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, str | os.PathLike) or not os.fspath(self.path):

@@ -56,6 +56,7 @@ class FilesSink:
 
     guarantee: ClassVar[Guarantee] = "exactly_once"
     modes: ClassVar[tuple[SinkMode, ...]] = ("changes", "append", "changelog")
+    columns_by_name: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, str | os.PathLike) or not os.fspath(self.path):

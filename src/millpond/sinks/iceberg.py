@@ -50,6 +50,7 @@ class IcebergSink:
 
     guarantee: ClassVar[Guarantee] = "exactly_once"
     modes: ClassVar[tuple[SinkMode, ...]] = ("changelog", "append")
+    columns_by_name: ClassVar[bool] = True
     mode_hints: ClassVar[Mapping[str, str]] = {
         "upsert": "write a changelog and merge it with Spark, or use Delta Lake or PostgreSQL: "
         "pyiceberg rewrites a table of a million keys in minutes"

@@ -8,8 +8,11 @@ twice; `complete` replaces the table, so repeating it changes nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
+
+import pyarrow as pa
 
 from millpond.errors import InvalidError, UnavailableError
 from millpond.flow.call_errors import checked
@@ -17,7 +20,10 @@ from millpond.masking import masked
 from millpond.plan.sink_settings import Guarantee, SinkMode
 from millpond.secret_references import check_references, resolved
 from millpond.sinks.dataframes import running_session, to_spark
-from millpond.sinks.delivery import Delivery, SinkBinding
+from millpond.sinks.delivery import Delivery, RefusedRow, SinkBinding, row_text
+
+REFUSED = ("22", "23")  # classes of SQLSTATE: wrong values, broken constraints
+_CAUSES_MAX = 20
 
 
 @checked
@@ -36,6 +42,7 @@ class JdbcSink:
 
     guarantee: ClassVar[Guarantee] = "at_least_once"
     modes: ClassVar[tuple[SinkMode, ...]] = ("changelog", "append", "complete")
+    columns_by_name: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.url, str) or not self.url.startswith("jdbc:"):
@@ -62,17 +69,48 @@ class JdbcWriter:
         self._options = {name: resolved(value) for name, value in sink.options}
         self._table, self._mode = sink.table, binding.mode
 
-    def write(self, delivery: Delivery) -> None:
-        complete = self._mode == "complete"
-        if not delivery.rows.num_rows and not complete:
-            return
-        rows = to_spark(delivery.rows, running_session())
-        writer: Any = rows.write.format("jdbc").option("url", self._url).option("dbtable", self._table)
+    def write(self, delivery: Delivery) -> Sequence[RefusedRow]:
+        rows, complete = delivery.rows, self._mode == "complete"
+        if not rows.num_rows and not complete:
+            return ()
+        try:
+            self._save(rows, "overwrite" if complete else "append")
+            return ()
+        except _RefusedError:
+            if complete:
+                self._save(rows.slice(0, 0), "overwrite")
+        refused = self._append(rows)
+        return [RefusedRow(row_text(row.to_pylist()[0]), reason) for row, reason in refused]
+
+    def _append(self, rows: pa.Table) -> list[tuple[pa.Table, str]]:
+        """Append rows; those that the target refuses are found in smaller and smaller parts of them."""
+        try:
+            self._save(rows, "append", together=True)
+            return []
+        except _RefusedError as error:
+            if rows.num_rows == 1:
+                return [(rows, error.reason)]
+        half = rows.num_rows // 2
+        return [*self._append(rows.slice(0, half)), *self._append(rows.slice(half))]
+
+    def _save(self, rows: pa.Table, how: str, *, together: bool = False) -> None:
+        """Write rows; `together` in one transaction."""
+        frame = to_spark(rows, running_session())
+        frame = frame.coalesce(1) if together else frame
+        writer: Any = frame.write.format("jdbc").option("url", self._url).option("dbtable", self._table)
         writer = writer.options(**{"truncate": "true", **self._options})
         try:
-            writer.mode("overwrite" if complete else "append").save()
+            writer.mode(how).save()
         except Exception as error:  # pyspark raises its own kinds, which differ between versions
             raise _failed(error) from None
+
+
+class _RefusedError(Exception):
+    """The database refuses a row: its values are wrong, or it breaks a constraint."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 def _failed(error: Exception) -> Exception:
@@ -87,4 +125,24 @@ def _failed(error: Exception) -> Exception:
         )
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     said = causes[-1] if causes else (lines[0] if lines else type(error).__name__)
+    state, told = _sql_state(getattr(error, "java_exception", None) or getattr(error, "_origin", None))
+    if state[:2] in REFUSED:
+        return _RefusedError(masked(told or said)[:500])
     return UnavailableError("the JDBC target failed", detail=said[:500])
+
+
+def _sql_state(thrown: Any) -> tuple[str, str]:
+    """The SQLSTATE and the message of the database's own error, the innermost one; empty if there is none."""
+    from py4j.java_gateway import is_instance_of
+
+    state, told = "", ""
+    for _ in range(_CAUSES_MAX):
+        if thrown is None:
+            break
+        following = None
+        if is_instance_of(running_session()._sc._gateway, thrown, "java.sql.SQLException"):
+            if thrown.getSQLState():
+                state, told = str(thrown.getSQLState()), " ".join(str(thrown.getMessage()).split())
+            following = thrown.getNextException()
+        thrown = following or thrown.getCause()
+    return state, told

@@ -79,6 +79,7 @@ class KafkaSink:
 
     guarantee: ClassVar[Guarantee] = "exactly_once"
     modes: ClassVar[tuple[SinkMode, ...]] = ("upsert", "append", "changelog")
+    columns_by_name: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("brokers", "topic"):

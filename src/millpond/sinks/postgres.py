@@ -46,6 +46,7 @@ class PostgresSink:
 
     guarantee: ClassVar[Guarantee] = "exactly_once"
     modes: ClassVar[tuple[SinkMode, ...]] = ("upsert", "append", "changelog", "complete")
+    columns_by_name: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.table, str) or not self.table:

@@ -140,7 +140,7 @@ def test_names_and_new_sinks(tmp_path: Path, make: Make, out: Path) -> None:
         fork.sql(f"CREATE SINK mine FROM t WITH (connector = 'files', path = '{other}')")
         put(fork, 3)
         if make is sql:
-            with pytest.raises(InvalidError, match="is detached, and cannot be renamed"):
+            with pytest.raises(InvalidError, match="sink 'out' cannot be renamed, its target knows it"):
                 fork.sql("ALTER SINK out RENAME TO away")
         assert {s.name: s.state for s in fork.status.sinks} == {"out": "detached", "mine": "current"}
     assert (3, 1) in shown(other)

@@ -45,9 +45,9 @@ def run(session: SqlSession, words: Words) -> Result:
     if words.take("RENAME", "TO"):
         to = words.name("new name")
         words.end()
-        _rename(session, catalog, found, to)
         if kind == "sink":
-            return _renamed_sink(to)
+            _refuse_renaming_sink(found.name)
+        _rename(session, catalog, found, to)
     elif words.take("SWAP", "WITH"):
         other = catalog.get(words.name("name of the other view"), "materialized view")
         words.end()
@@ -70,13 +70,14 @@ def run(session: SqlSession, words: Words) -> Result:
     return Result.said(f"ALTER_{kind.upper().replace(' ', '_')}")
 
 
-def _renamed_sink(name: str) -> Result:
-    """The name of a sink is its identity at the target, so a renamed sink is a new one there."""
-    result = Result.said("ALTER_SINK")
-    result.warnings = [
-        f"sink {name!r} is new to its target under this name: it receives all rows of its view again"
-    ]
-    return result
+def _refuse_renaming_sink(name: str) -> None:
+    """A sink is known by its name at its target: under another one it would deliver all rows again."""
+    raise InvalidError(
+        f"sink {name!r} cannot be renamed, its target knows it by its name",
+        detail="the target stores under the name of the sink which epochs it has",
+        hint=f"DROP SINK {name}, then CREATE SINK with the new name; with snapshot = 'false' it receives "
+        "only later changes",
+    )
 
 
 def _switch_sink(session: SqlSession, words: Words, name: str, exists: bool) -> Result:
@@ -127,24 +128,11 @@ def _rename(session: SqlSession, catalog: Catalog, found: SqlObject, to: str) ->
             hint="drop these first",
         )
 
-    head = session.host.find_head() if found.kind == "sink" else None
-    if head is not None and found.name in head.detached:
-        raise InvalidError(
-            f"sink {found.name!r} is detached, and cannot be renamed",
-            hint=f"attach it first (ALTER SINK {found.name} ATTACH), or drop it and create another",
-        )
-
     def edit(plan: Plan) -> Plan:
         if found.name in plan.views:
             plan = renamed(plan, found.name, to)
-        sinks = {
-            (to if n == found.name and found.kind == "sink" else n): (
-                replace(s, name=to) if n == found.name and found.kind == "sink" else s
-            )
-            for n, s in plan.sinks.items()
-        }
         objects = {**plan.objects, found.name: found}
-        return replace(plan, sinks=sinks, objects=_called(objects, {found.name: to}))
+        return replace(plan, objects=_called(objects, {found.name: to}))
 
     session.edit(edit)
 

@@ -19,6 +19,7 @@ from millpond.flow.names import check_columns
 from millpond.plan.added_columns import may_lack, views_reading, with_column
 from millpond.plan.nodes import Plan, upstream
 from millpond.plan.objects import SqlColumn, SqlObject, dependants
+from millpond.plan.sink_settings import columns_by_name
 from millpond.sql.binding.bind import Binder
 from millpond.sql.binding.catalog import all_objects
 from millpond.sql.binding.types import quoted
@@ -147,6 +148,7 @@ def _rename(plan: Plan, name: str, old: str, new: str) -> Plan:
     assert column is not None
     if any(c is not column and c.name.lower() == new.lower() for c in found.columns):
         raise InvalidError(f"table {name!r} has a column {new!r} already")
+    plan = _renamed_for_sinks(plan, name, column.name, new)
     columns = tuple(
         replace(c, name=new, stored=c.held)
         if c is column
@@ -155,6 +157,24 @@ def _rename(plan: Plan, name: str, old: str, new: str) -> Plan:
     )
     check_expressions(columns)
     return _with_columns(plan, found, columns, tuple(new if k == column.name else k for k in found.key))
+
+
+def _renamed_for_sinks(plan: Plan, table: str, old: str, new: str) -> Plan:
+    """Rename a column in the keys of sinks; refused if a target holds rows under the old name."""
+    sinks = dict(plan.sinks)
+    for sink in plan.sinks.values():
+        if sink.view != table:
+            continue
+        if columns_by_name(sink.sink) or sink.settings.every_us:
+            raise InvalidError(
+                f"column {old!r} of table {table!r} cannot be renamed, sink {sink.name!r} writes it by name",
+                detail="its target has rows, or it has gathered changes, under the old name",
+                hint=f"create the sink again with the names of its target: CREATE SINK … AS SELECT …, {new} "
+                f"AS {old} FROM {table}",
+            )
+        key = tuple(new if k == old else k for k in sink.settings.key)
+        sinks[sink.name] = replace(sink, settings=replace(sink.settings, key=key))
+    return replace(plan, sinks=sinks)
 
 
 # -- the table ---------------------------------------------------------------------------------
