@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -319,9 +320,42 @@ def test_rows_are_given_once_the_watermark_has_passed_them(tmp_path: Path) -> No
     for name in FINAL:
         epochs = [(e, w) for e, w, *_ in streams.pond.sql(f"SUBSCRIBE {name}").fetchall()]
         assert all(weight > 0 for _, weight in epochs), f"{name} changed a row"
-    given = [(row[0], row[3]) for row in streams.pond.sql("SUBSCRIBE rows").fetchall()]
-    latest = [max(at for e, at in given if e == epoch) for epoch in sorted({e for e, _ in given})]
-    assert latest == sorted(latest)
+    streams.close()
+
+
+def test_rows_come_out_in_the_order_of_their_time(tmp_path: Path) -> None:
+    """EMIT ON WINDOW CLOSE: within an epoch too, for readers of changes and for sinks."""
+    closed = {
+        "counted": "select k, window_end, count(*) n from Ta group by k, window_start, window_end",
+        "sliding": "select window_end, k, window_start, sum(v) s from Ha group by window_start, window_end, k",
+    }
+    asked = {**{name: FINAL[name] for name in ("rows", "sums")}, **closed}
+    streams = Streams(tmp_path / "pond", 11, {}, asked)
+    folders = {name: tmp_path / name for name in ("rows", "counted", "sliding")}
+    for name, folder in folders.items():
+        streams.pond.sql(
+            f"CREATE SINK {name}_out FROM {name} WITH (connector = 'files', path = '{folder}', format = 'json',"
+            " mode = 'append')"
+        )
+    first = streams.pond.head().epoch
+    for seconds in (3, 3, 25, 3, 3, 25):
+        streams.push(40)
+        streams.now += seconds
+    for name in asked:
+        time = "window_end" if name in closed else "ts"
+        columns = streams.pond.view(name).arrow().column_names
+        place = columns.index(time)
+        since = streams.pond.sql(f"SUBSCRIBE {name} SINCE EPOCH {first}").fetchall()
+        given = [row[2 + place] for row in since]
+        assert len({row[0] for row in since}) < len(set(given)), "no epoch has several times"
+        assert given == sorted(given), f"{name} since {first}"
+        whole = [row[2 + place] for row in streams.pond.sql(f"SUBSCRIBE {name}").fetchall()]
+        assert whole == sorted(given), f"{name} from its first row"
+        if name in folders:
+            files = sorted(p for p in folders[name].iterdir() if p.suffix == ".json")
+            written = [json.loads(line)[time] for file in files for line in file.read_text().splitlines()]
+            rows = sum(weight for _, weight, *_ in since)
+            assert len(written) == rows and written == sorted(written), f"the sink of {name}"
     streams.close()
 
 

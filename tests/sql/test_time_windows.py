@@ -47,6 +47,8 @@ CASES = [
      HOP.format("c")),
     ("select a, window_start, window_end, count(*), min(id) from {} group by all",
      "session(t, ts, interval 3 hour, a)", SESSION.format(key="a,", by="partition by a", rows="t")),
+    ("select id, window_start, window_end from {}",
+     "session(t, ts, interval 3 hour, a, interval 20 minute)", SESSION.format(key="a,", by="partition by a", rows="t")),
     ("select id, window_start, window_end from {}", "session(t, ts, interval 3 hour)",
      SESSION.format(key="", by="", rows="t")),
     ("select id, m, window_end from {}", "session((select *, a % 2 m from t), ts, interval 3 hour, m, b)",
@@ -127,6 +129,16 @@ def tumbled(rows: list[dict[str, Any]], bound: datetime.datetime) -> set[tuple[A
         end = row["at"].replace(second=second) + datetime.timedelta(seconds=10)
         groups.setdefault((end, row["k"]), []).append(row["v"])
     return {(end, k, len(v), max(v)) for (end, k), v in groups.items() if end <= bound}
+
+
+def test_the_offset_of_a_session_must_be_an_interval_of_days(tmp_path: Path) -> None:
+    with millpond.open(tmp_path / "pond", engine="inline") as pond:
+        pond.sql("CREATE TABLE t (k int, at timestamp, WATERMARK FOR at AS at) APPEND ONLY")
+        with pytest.raises(InvalidError, match="the offset of a window must be of days or less"):
+            pond.sql(
+                "CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n"
+                " FROM SESSION(t, at, INTERVAL '1 hour', k, INTERVAL '1 month') GROUP BY k, window_start, window_end"
+            )
 
 
 @pytest.mark.parametrize(

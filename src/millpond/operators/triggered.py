@@ -14,9 +14,8 @@ window by the allowed lateness.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -25,24 +24,22 @@ import pyarrow as pa
 from millpond.delta import HASH, WEIGHT, consolidate, negate, weights, with_weights
 from millpond.errors import InvalidError
 from millpond.identity import one_chunk
-from millpond.kernels.bounds import Bound, among, bucketed_by
+from millpond.kernels.bounds import Bound, among
 from millpond.kernels.event_time import micros
-from millpond.kernels.open_windows import Firing, OpenWindows
-from millpond.kernels.trigger_deadlines import (
-    DueHints,
-    due_column,
-    is_due,
-    placed_hints,
-    state_fields,
-    wheel,
-    wheel_clocks,
-    wheel_tables,
-    written_hints,
+from millpond.kernels.open_windows import OpenWindows
+from millpond.kernels.trigger_deadlines import due_column, placed_hints, written_hints
+from millpond.kernels.triggers import NEVER, Bools, Clock, Ints, Trigger, TriggerTime
+from millpond.operators.held_for_trigger import (
+    HoldsForTrigger,
+    changed,
+    due_hints,
+    expiries,
+    firing_rows,
+    marks_after,
+    marks_before,
 )
-from millpond.kernels.triggers import NEVER, PROCESSING, WATERMARK, Bools, Clock, Ints, Trigger, TriggerTime
-from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult, Wake, by_key
-from millpond.operators.panes import FIRING, LAST, LATE, PANE, ROWS, TIMING, of_kind, with_panes
-from millpond.operators.traits import DependsOnArrival, EndsState
+from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult
+from millpond.operators.panes import LATE, PANE, ROWS, of_kind, with_panes
 from millpond.operators.window import END, START
 from millpond.state.tables.stored_schema import stored
 from millpond.state.tables.table import KeySet
@@ -50,7 +47,7 @@ from millpond.state.tables.table_spec import TableSpec
 
 
 @dataclass(frozen=True)
-class Triggered(EndsState, DependsOnArrival):
+class Triggered(HoldsForTrigger):
     """Inputs have the columns of their window; windows are those of `key`, START and END."""
 
     key: tuple[str, ...]
@@ -71,29 +68,8 @@ class Triggered(EndsState, DependsOnArrival):
         if not shape.append_only:
             self._check_retractions(step)
         schema = stored(shape.schema)
-        clocks = wheel_clocks(self.trigger, self.until)
-        own = [schema.field(name) for name in self._window_key]
-        kept = bucketed_by(self.until)
-        tables = [
-            TableSpec(
-                f"{step}/windows",
-                pa.schema([*own, *state_fields(self.trigger, clocks)]),
-                self._window_key,
-                **kept,
-            ),
-            TableSpec(f"{step}/rows", schema, self._window_key, rule="weights", **kept),
-            TableSpec(f"{step}/late", schema, self._window_key, rule="weights"),
-        ]
-        tables += wheel_tables(step, clocks, own, self._window_key, START)
         given = Shape(with_panes(schema), shape.append_only, bounds=among(shape.bounds, schema.names))
-        return Binding(
-            given,
-            (by_key(*self._window_key),),
-            tuple(tables),
-            placed_by=self._window_key,
-            extra=clocks,
-            wakes=wakes(step, clocks),
-        )
+        return self.binding(step, given, schema, self._window_key)
 
     def _check_retractions(self, step: str) -> None:
         """A retraction must find its row among those that were released."""
@@ -115,14 +91,6 @@ class Triggered(EndsState, DependsOnArrival):
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (frozenset(binding.tables[1].schema.names),)
 
-    def due(
-        self, binding: Binding, earliest: Mapping[str, int], watermarks: Mapping[str, int], now_us: int
-    ) -> bool:
-        return has_work(binding, self.watermark, self.until, earliest, watermarks, now_us)
-
-    def ends(self, binding: Binding) -> tuple[tuple[str, Bound], ...]:
-        return () if self.until is None else tuple((t.name, self.until) for t in binding.tables[:2])
-
     # -- one epoch ---------------------------------------------------------------------
 
     def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
@@ -140,8 +108,8 @@ class Triggered(EndsState, DependsOnArrival):
             return StepResult(changes=changed(hints.moved), drops=(*drops, *hints.drops))
         every = pa.concat_tables(touched, promote_options="permissive")
         keys = KeySet.of(every, self._window_key, one_chunk(every.column(HASH)).to_numpy())
-        found, held = ctx.table(states.name).lookup_one(keys)
-        windows = self._windows(keys, held)
+        found, stored_states = ctx.table(states.name).lookup_one(keys)
+        windows = self._windows(keys, stored_states)
         of_row = keys.inverse[: 0 if delta is None else delta.num_rows]
         accepted = ~windows.finished[of_row]
         w = np.zeros(0, np.int64) if delta is None else weights(delta)
@@ -157,7 +125,7 @@ class Triggered(EndsState, DependsOnArrival):
             windows.on_expiry(self.until.passed(windows.ends, limit))
         changes, released = self._release(ctx, binding, windows, keys, delta, of_row, accepted, waited)
         live = found | got  # a hint may name a window that is gone
-        changes += self._write(ctx, binding, windows, keys, held, found, live, after, hints.moved)
+        changes += self._write(ctx, binding, windows, keys, stored_states, found, live, after, hints.moved)
         out = [*released, *self._told(binding, windows, keys)]
         if not accepted.all():
             assert delta is not None
@@ -171,10 +139,10 @@ class Triggered(EndsState, DependsOnArrival):
             counts={} if accepted.all() else {"late": int(np.count_nonzero(~accepted))},
         )
 
-    def _windows(self, keys: KeySet, held: pa.Table) -> OpenWindows:
+    def _windows(self, keys: KeySet, stored_states: pa.Table) -> OpenWindows:
         state = {
-            name: one_chunk(held.column(name)).to_numpy()
-            for name in held.column_names
+            name: one_chunk(stored_states.column(name)).to_numpy()
+            for name in stored_states.column_names
             if name not in self._window_key
         }
         starts, ends = (micros(keys.columns.column(c))[0] for c in (START, END))
@@ -231,7 +199,7 @@ class Triggered(EndsState, DependsOnArrival):
         binding: Binding,
         windows: OpenWindows,
         keys: KeySet,
-        held: pa.Table,
+        stored_states: pa.Table,
         found: Bools,
         live: Bools,
         at: TriggerTime,
@@ -246,7 +214,7 @@ class Triggered(EndsState, DependsOnArrival):
         hints = list(moved)
         for clock in clocks:
             due = windows.deadlines(at, clock, expiry)
-            known = np.where(found, one_chunk(held.column(due_column(clock))).to_numpy(), NEVER + 1)
+            known = np.where(found, one_chunk(stored_states.column(due_column(clock))).to_numpy(), NEVER + 1)
             columns[due_column(clock)] = due
             fresh = np.flatnonzero((due != known) & live)
             hints += placed_hints(ctx.step, clock, named, fresh, due, at.time_of(clock))
@@ -261,68 +229,3 @@ class Triggered(EndsState, DependsOnArrival):
         rows = with_weights(table, np.ones(len(keys), np.int64)).filter(pa.array(live))
         states = [Change(spec.name, rows)] if rows.num_rows else []
         return [*states, *changed(written_hints(hints))]
-
-
-def wakes(step: str, clocks: tuple[Clock, ...]) -> tuple[Wake, ...]:
-    """Make an epoch due when a deadline on the clock comes, even without input."""
-    if PROCESSING not in clocks:
-        return ()
-    return tuple(Wake(name, width, 0) for name, width in wheel(step, PROCESSING).names)
-
-
-def changed(written: Iterable[tuple[str, pa.Table]]) -> tuple[Change, ...]:
-    return tuple(Change(name, rows) for name, rows in written)
-
-
-def marks_before(ctx: Context, watermark: Bound | None) -> dict[Clock, int | None]:
-    return {WATERMARK: None if watermark is None else watermark.limit(ctx.watermark_before)}
-
-
-def marks_after(ctx: Context, watermark: Bound | None, clocks: tuple[Clock, ...]) -> dict[Clock, int | None]:
-    """The watermark after this epoch's rows, on each clock."""
-    found: dict[Clock, int | None] = {
-        WATERMARK: None if watermark is None else watermark.limit(ctx.watermark)
-    }
-    for clock in clocks:
-        if isinstance(clock, float) and clock != WATERMARK and watermark is not None:
-            found[clock] = watermark.limit(partial(ctx.watermark_at, share=clock))
-    return found
-
-
-def due_hints(ctx: Context, clocks: tuple[Clock, ...], watermark: Bound | None) -> DueHints:
-    marks = marks_after(ctx, watermark, clocks)
-    reached = {clock: ctx.now_us if clock == PROCESSING else marks.get(clock) for clock in clocks}
-    return DueHints.open(ctx.step, lambda name, end: ctx.table(name, below_bucket=end), reached)
-
-
-def has_work(
-    binding: Binding,
-    watermark: Bound | None,
-    until: Bound | None,
-    earliest: Mapping[str, int],
-    watermarks: Mapping[str, int],
-    now_us: int,
-) -> bool:
-    """Whether a deadline has passed, or state has expired."""
-    states = binding.tables[0].name
-    step = states.rpartition("/")[0]
-    if is_due(step, binding.extra, watermark, earliest, watermarks, now_us):
-        return True
-    return until is not None and until.is_due(states, earliest, watermarks)
-
-
-def expiries(ends: Ints, until: Bound | None, watermark: Bound | None) -> Ints | None:
-    """The watermark at which each window expires."""
-    if until is None or watermark is None:
-        return None
-    found: Ints = until.passed_at(ends, watermark)
-    return found
-
-
-def firing_rows(schema: pa.Schema, windows: pa.Table, firing: Firing) -> pa.Table:
-    """One row for each window that fires."""
-    rows = windows.take(pa.array(firing.window))
-    rows = rows.append_column(PANE, pa.array(firing.pane))
-    rows = rows.append_column(TIMING, pa.array(firing.timing.tolist(), pa.string()))
-    rows = rows.append_column(LAST, pa.array(firing.last))
-    return of_kind(schema, rows, FIRING)

@@ -13,7 +13,7 @@ what they have emitted.  Only over append-only input.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -23,17 +23,10 @@ import pyarrow as pa
 from millpond.delta import HASH, WEIGHT, concat, negate, weights, with_weights
 from millpond.errors import InvalidError
 from millpond.identity import one_chunk, take
-from millpond.kernels.bounds import Bound, among, bucketed_by
+from millpond.kernels.bounds import Bound, among
 from millpond.kernels.event_time import micros
 from millpond.kernels.open_windows import CELLS, ENDED, FINISHED, FIRED, WAITING, OpenWindows
-from millpond.kernels.trigger_deadlines import (
-    due_column,
-    placed_hints,
-    state_fields,
-    wheel_clocks,
-    wheel_tables,
-    written_hints,
-)
+from millpond.kernels.trigger_deadlines import due_column, placed_hints, written_hints
 from millpond.kernels.triggers import (
     NEVER,
     WATERMARK,
@@ -46,20 +39,18 @@ from millpond.kernels.triggers import (
     merged,
 )
 from millpond.kernels.window_merging import Merge, MergedWindows, merge_by
-from millpond.operators.merge_windows import open_rows
-from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult, by_key
-from millpond.operators.panes import KIND, LATE, PANE, ROWS, of_kind, with_panes
-from millpond.operators.traits import DependsOnArrival, EndsState
-from millpond.operators.triggered import (
+from millpond.operators.held_for_trigger import (
+    HoldsForTrigger,
     changed,
     due_hints,
     expiries,
     firing_rows,
-    has_work,
     marks_after,
     marks_before,
-    wakes,
 )
+from millpond.operators.merge_windows import open_rows
+from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult
+from millpond.operators.panes import KIND, LATE, PANE, ROWS, of_kind, with_panes
 from millpond.operators.window import END, START
 from millpond.ordering import Order
 from millpond.state.tables.stored_schema import stored
@@ -72,7 +63,7 @@ NOWHERE = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True)
-class TriggeredSessions(EndsState, DependsOnArrival):
+class TriggeredSessions(HoldsForTrigger):
     """Inputs have the columns of the window that each row has by itself."""
 
     key: tuple[str, ...]
@@ -95,33 +86,20 @@ class TriggeredSessions(EndsState, DependsOnArrival):
                 step=step,
             )
         schema = stored(shape.schema)
-        clocks = wheel_clocks(self.trigger, self.until)
         kind = schema.field(START).type
-        own = [*(schema.field(name) for name in self.key), pa.field(START, kind), pa.field(END, kind)]
-        kept = bucketed_by(self.until)
-        states = pa.schema([*own, *state_fields(self.trigger, clocks), pa.field(OLDEST, pa.int64())])
-        shown = pa.schema([*schema, pa.field(SHOWN_START, kind), pa.field(SHOWN_END, kind)])
-        tables = (
-            TableSpec(f"{step}/windows", states, self.key, (Order(START),), **kept),
-            TableSpec(f"{step}/rows", shown, self.key, rule="weights", **kept),
-            TableSpec(f"{step}/late", schema, self.key, rule="weights"),
-            *wheel_tables(step, clocks, own, self.key, START),
-        )
         given = Shape(with_panes(schema), self.discards, bounds=among(shape.bounds, (END,)))
-        return Binding(
-            given, (by_key(*self.key),), tables, placed_by=self.key, extra=clocks, wakes=wakes(step, clocks)
+        return self.binding(
+            step,
+            given,
+            schema,
+            self.key,
+            (Order(START),),
+            of_window=(pa.field(OLDEST, pa.int64()),),
+            of_row=(pa.field(SHOWN_START, kind), pa.field(SHOWN_END, kind)),
         )
 
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (frozenset(binding.tables[1].schema.names) - {SHOWN_START, SHOWN_END},)
-
-    def due(
-        self, binding: Binding, earliest: Mapping[str, int], watermarks: Mapping[str, int], now_us: int
-    ) -> bool:
-        return has_work(binding, self.watermark, self.until, earliest, watermarks, now_us)
-
-    def ends(self, binding: Binding) -> tuple[tuple[str, Bound], ...]:
-        return () if self.until is None else tuple((t.name, self.until) for t in binding.tables[:2])
 
     # -- one epoch ---------------------------------------------------------------------
 
@@ -172,14 +150,18 @@ class TriggeredSessions(EndsState, DependsOnArrival):
             counts={"late": late} if late else {},
         )
 
-    def _windows(self, work: _Merging, held: pa.Table) -> OpenWindows:
+    def _windows(self, work: _Merging, stored_windows: pa.Table) -> OpenWindows:
         """The merged windows with the states of their parts."""
         count = len(work.merged.key)
-        into = work.merged.into[: held.num_rows]
+        into = work.merged.into[: stored_windows.num_rows]
         own = (*self.key, START, END)
-        state = {f: one_chunk(held.column(f)).to_numpy() for f in held.column_names if f not in own}
-        cells = Cells(held.num_rows, {c.name: state[c.name] for c in self.trigger.cells(CELLS)})
-        at_end = micros(held.column(END))[0] == work.merged.end[into]
+        state = {
+            f: one_chunk(stored_windows.column(f)).to_numpy()
+            for f in stored_windows.column_names
+            if f not in own
+        }
+        cells = Cells(stored_windows.num_rows, {c.name: state[c.name] for c in self.trigger.cells(CELLS)})
+        at_end = micros(stored_windows.column(END))[0] == work.merged.end[into]
         found = dict(merged(self.trigger, CELLS, cells, into, count, at_end).columns)
         same = work.same
         for name in (FIRED, ENDED):
@@ -189,15 +171,15 @@ class TriggeredSessions(EndsState, DependsOnArrival):
             found[name] = np.bincount(into, state[name], count).astype(np.int64)
         return OpenWindows(self.trigger, count, work.merged.start, work.merged.end, found)
 
-    def _oldest(self, work: _Merging, held: pa.Table, windows: OpenWindows, dead: Bools) -> Ints:
+    def _oldest(self, work: _Merging, stored_windows: pa.Table, windows: OpenWindows, dead: Bools) -> Ints:
         """Of each window the least end of a part whose rows are still emitted in the window of the part."""
         found = np.full(windows.count, NEVER)
-        if self.discards or not held.num_rows:
+        if self.discards or not stored_windows.num_rows:
             return found
-        into = work.merged.into[: held.num_rows]
-        before = one_chunk(held.column(OLDEST)).to_numpy()
-        ends = micros(held.column(END))[0]
-        emitted = ~work.same & (one_chunk(held.column(FIRED)).to_numpy() > 0)
+        into = work.merged.into[: stored_windows.num_rows]
+        before = one_chunk(stored_windows.column(OLDEST)).to_numpy()
+        ends = micros(stored_windows.column(END))[0]
+        emitted = ~work.same & (one_chunk(stored_windows.column(FIRED)).to_numpy() > 0)
         np.minimum.at(found, into, np.where(emitted, np.minimum(ends, before), before))
         return np.where(windows.released | dead, NEVER, found)
 
@@ -215,11 +197,11 @@ class TriggeredSessions(EndsState, DependsOnArrival):
         spec = binding.tables[1]
         parts: list[pa.Table] = []  # rows as they are stored, before this epoch
         numbers: list[Ints] = []  # of the window of each, after it
-        held = work.held_rows(ctx, spec, self.key, windows.released | recalls)
-        if held is not None:
-            parts.append(held[0])
-            numbers.append(held[1])
-        old = 0 if held is None else held[0].num_rows
+        waiting = work.stored_rows(ctx, spec, self.key, windows.released | recalls)
+        if waiting is not None:
+            parts.append(waiting[0])
+            numbers.append(waiting[1])
+        old = 0 if waiting is None else waiting[0].num_rows
         if delta is not None:
             fresh = with_weights(delta, weights(delta))
             nowhere = pa.nulls(delta.num_rows, spec.schema.field(SHOWN_START).type)
@@ -250,7 +232,7 @@ class TriggeredSessions(EndsState, DependsOnArrival):
         keeps = ~late & ~(fires if self.discards else np.zeros(len(fires), np.bool_))
         seen_start = np.where(fires, start, np.where(back, NOWHERE, was[0]))
         seen_end = np.where(fires, end, np.where(back, NOWHERE, was[1]))
-        after = _placed(spec, rows, start, end, seen_start, seen_end).filter(pa.array(keeps))
+        after = _in_windows(spec, rows, start, end, seen_start, seen_end).filter(pa.array(keeps))
         before = rows.slice(0, old)
         change = [after, *([negate(before)] if old else [])]
         return [t for t in out if t.num_rows], [Change(spec.name, t) for t in change if t.num_rows]
@@ -267,7 +249,7 @@ class TriggeredSessions(EndsState, DependsOnArrival):
         pane: Ints | None = None,
     ) -> pa.Table:
         some = rows.take(pa.array(which))
-        some = _placed(spec, some, start[which], end[which])
+        some = _in_windows(spec, some, start[which], end[which])
         if pane is not None and self.discards:
             some = some.append_column(PANE, pa.array(pane[which]))
         return of_kind(_plain(spec), some, kind, sign * weights(some))
@@ -278,7 +260,7 @@ class TriggeredSessions(EndsState, DependsOnArrival):
         binding: Binding,
         work: _Merging,
         windows: OpenWindows,
-        held: pa.Table,
+        stored_windows: pa.Table,
         at: TriggerTime,
         moved: Iterable[tuple[str, pa.Table]],
         oldest: Ints,
@@ -296,7 +278,9 @@ class TriggeredSessions(EndsState, DependsOnArrival):
                 due = np.minimum(due, np.where(oldest < NEVER, oldest + self.until.marks[0][1], NEVER))
             known = np.full(windows.count, NEVER + 1)
             same = np.flatnonzero(work.same)
-            known[work.merged.into[same]] = one_chunk(held.column(due_column(clock))).to_numpy()[same]
+            known[work.merged.into[same]] = one_chunk(stored_windows.column(due_column(clock))).to_numpy()[
+                same
+            ]
             columns[due_column(clock)] = due
             fresh = np.flatnonzero(due != known)
             hints += placed_hints(ctx.step, clock, named, fresh, due, at.time_of(clock))
@@ -308,14 +292,14 @@ class TriggeredSessions(EndsState, DependsOnArrival):
         written = [with_weights(table, np.ones(windows.count, np.int64))]
         gone = np.flatnonzero(~work.same)
         if len(gone):
-            ended = held.take(pa.array(gone)).select(spec.schema.names)
-            ended = ended.append_column(HASH, pa.array(work.keys.hashes[work.held_key[gone]]))
+            ended = stored_windows.take(pa.array(gone)).select(spec.schema.names)
+            ended = ended.append_column(HASH, pa.array(work.keys.hashes[work.known_key[gone]]))
             # A row is replaced only by one with its key and start, in its bucket.
-            old = [work.held_key[gone], work.held_start[gone]]
+            old = [work.known_key[gone], work.known_start[gone]]
             new = [work.merged.key, windows.starts]
             if spec.time is not None:
                 old, new = [*old, spec.buckets(ended)], [*new, spec.buckets(table)]
-            replaced = _places(np.column_stack(old), np.column_stack(new)) >= 0
+            replaced = _positions(np.column_stack(old), np.column_stack(new)) >= 0
             tombs = ended.filter(pa.array(~replaced))
             if tombs.num_rows:
                 written.append(with_weights(tombs, np.zeros(tombs.num_rows, np.int64)))
@@ -327,8 +311,8 @@ class _Merging:
     """The open windows of some keys, and the windows of new rows, merged."""
 
     keys: KeySet
-    held_key: Ints  # of each window that was there: its key and start
-    held_start: Ints
+    known_key: Ints  # of each window that was there: its key and start
+    known_start: Ints
     merged: MergedWindows  # of those that were there, then those of new rows
     same: Bools  # of each window that was there: has it the bounds of its merged window?
     of_row: Ints  # the merged window of each new row
@@ -337,39 +321,44 @@ class _Merging:
     def of(
         keys: KeySet, found: RowsByKey, delta: pa.Table | None, key_of_row: Ints, merge: Merge | None
     ) -> _Merging:
-        held = found.table
-        starts, ends = (micros(held.column(c))[0] for c in (START, END))
+        stored_windows = found.table
+        starts, ends = (micros(stored_windows.column(c))[0] for c in (START, END))
         key, start, end = found.key_index.astype(np.int64), starts, ends
         if delta is not None:
             key = np.concatenate([key, key_of_row])
             start = np.concatenate([start, micros(delta.column(START))[0]])
             end = np.concatenate([end, micros(delta.column(END))[0]])
         merged_windows = merge_by(merge, key, start, end)
-        into = merged_windows.into[: held.num_rows]
+        into = merged_windows.into[: stored_windows.num_rows]
         same = (starts == merged_windows.start[into]) & (ends == merged_windows.end[into])
         return _Merging(
-            keys, key[: held.num_rows], starts, merged_windows, same, merged_windows.into[held.num_rows :]
+            keys,
+            key[: stored_windows.num_rows],
+            starts,
+            merged_windows,
+            same,
+            merged_windows.into[stored_windows.num_rows :],
         )
 
-    def held_rows(
+    def stored_rows(
         self, ctx: Context, spec: TableSpec, key: tuple[str, ...], released: Bools
     ) -> tuple[pa.Table, Ints] | None:
         """Stored rows whose window merged or fires, and the numbers of their windows."""
-        into = self.merged.into[: len(self.held_key)]
+        into = self.merged.into[: len(self.known_key)]
         changes = ~self.same | released[into]
         if not changes.any():
             return None
-        which = np.unique(self.held_key[changes])
+        which = np.unique(self.known_key[changes])
         some = KeySet(self.keys.hashes[which], self.keys.columns.take(pa.array(which)), np.empty(0, np.int64))
         found = ctx.table(spec.name).lookup(some)
         if not found.table.num_rows:
             return None
         mine = np.column_stack([which[found.key_index], micros(found.table.column(START))[0]])
-        windows = np.column_stack([self.held_key, self.held_start])
-        place = _places(mine, windows)
-        moved = (place >= 0) & changes[place]
+        windows = np.column_stack([self.known_key, self.known_start])
+        position = _positions(mine, windows)
+        moved = (position >= 0) & changes[position]
         rows = found.table.select([*spec.schema.names, WEIGHT]).filter(pa.array(moved))
-        return (rows, into[place[moved]]) if rows.num_rows else None
+        return (rows, into[position[moved]]) if rows.num_rows else None
 
     def table(self, key: tuple[str, ...], spec: TableSpec) -> pa.Table:
         """The merged windows as rows: key, start, end."""
@@ -393,7 +382,7 @@ def _shown(rows: pa.Table) -> tuple[Ints, Ints]:
     return found[0], found[1]
 
 
-def _placed(
+def _in_windows(
     spec: TableSpec,
     rows: pa.Table,
     start: Ints,
@@ -411,10 +400,10 @@ def _placed(
     return rows
 
 
-def _places(rows: Ints, windows: Ints) -> Ints:
+def _positions(rows: Ints, windows: Ints) -> Ints:
     """Of each row the number of the equal window, or -1."""
     both, inverse = np.unique(np.concatenate([windows, rows]), axis=0, return_inverse=True)
     inverse = inverse.reshape(-1)
-    place = np.full(len(both), -1, np.int64)
-    place[inverse[: len(windows)]] = np.arange(len(windows))
-    return place[inverse[len(windows) :]]
+    position = np.full(len(both), -1, np.int64)
+    position[inverse[: len(windows)]] = np.arange(len(windows))
+    return position[inverse[len(windows) :]]

@@ -10,7 +10,7 @@ A task of level k runs every node of that level, for all views, for its range of
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from millpond.delta import ORIGIN
@@ -142,6 +142,15 @@ def cut(plan: Plan, full_rows: bool = False, local_lookups: LocalLookups = NO_LO
     )
 
 
+def with_unheard(plan: Plan) -> WatermarkSteps:
+    """The watermark steps, with those of which steps that wait for them hear in the next epoch."""
+    marks = watermark_steps(plan)
+    waits = _waits(plan, marks)
+    level_of = _levels(plan, NO_LOCAL_LOOKUPS, marks) if waits else {}
+    late = [(step, mark) for step, mark in waits if level_of[step] <= level_of[mark]]
+    return replace(marks, unheard=tuple((mark, marks.heard_by[step]) for step, mark in late))
+
+
 def _levels(plan: Plan, local_lookups: LocalLookups, marks: WatermarkSteps) -> dict[str, int]:
     """The level of each step: behind its exchanges, and behind the watermarks that it waits for.
 
@@ -149,12 +158,7 @@ def _levels(plan: Plan, local_lookups: LocalLookups, marks: WatermarkSteps) -> d
     in later levels than the windows that it closes; these would close an epoch late (law 1).
     """
     found = first = _behind_exchanges(plan, local_lookups, {})
-    waits = [
-        (node.step, mark)
-        for node in plan.nodes.values()
-        if isinstance(node.operator, FiresByTime)
-        for mark in marks.heard_by.get(node.step, ())
-    ]
+    waits = _waits(plan, marks)
     least: dict[str, int] = {}
     for _ in range(len(marks.steps) + 1):
         early = [(step, mark) for step, mark in waits if found[step] <= found[mark]]
@@ -165,6 +169,16 @@ def _levels(plan: Plan, local_lookups: LocalLookups, marks: WatermarkSteps) -> d
             least[step] = max(least.get(step, 0), found[mark] + 1)
         found = _behind_exchanges(plan, local_lookups, least)
     return first  # steps that wait for each other hear each other in the next epoch
+
+
+def _waits(plan: Plan, marks: WatermarkSteps) -> list[tuple[str, str]]:
+    """The steps that do something when time passes, each with a watermark that may move its time."""
+    return [
+        (node.step, mark)
+        for node in plan.nodes.values()
+        if isinstance(node.operator, FiresByTime)
+        for mark in marks.heard_by.get(node.step, ())
+    ]
 
 
 def _behind_exchanges(plan: Plan, local_lookups: LocalLookups, least: Mapping[str, int]) -> dict[str, int]:

@@ -4,6 +4,8 @@ Law 2: a program belongs to its epoch.  So the change of a view is the differenc
 before and what it means now: a new view starts with all its rows, a dropped one retracts them.  For a sink it
 is the difference between what the sink read before and what it reads now; so all changes that it received add
 up to the rows of its view (law 7).
+
+Rows that were emitted by time come in the order of that time (`emission_order`).
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from millpond import delta as deltas
+from millpond.ordering import Order, sort_indices
+from millpond.plan.emission_order import emission_order
 from millpond.plan.nodes import Plan, View
 from millpond.plan.tables import table_specs
 from millpond.state.manifest.manifest import Manifest
@@ -32,14 +36,22 @@ class ViewTable:
     spec: TableSpec
     columns: list[str]  # the table's columns that the view shows
     feed: TableSpec | None = None  # the table whose changes readers receive, if it is another one
+    order: tuple[str, ...] = ()  # of `columns`: those by which rows are sorted
 
     def changes(self, snapshot: Snapshot) -> pa.Table:
         """The delta of one epoch.  A feed holds what the epoch added; a rollback takes nothing of it back."""
         if self.feed is None:
-            return self.view.shown(snapshot.changes(self.spec, self.columns))
+            return self.shown(snapshot.changes(self.spec, self.columns))
         if snapshot.manifest.kind == "rollback":
-            return self.view.shown(empty_delta(self.feed, self.columns))
-        return self.view.shown(snapshot.changes(self.feed, self.columns))
+            return self.shown(empty_delta(self.feed, self.columns))
+        return self.shown(snapshot.changes(self.feed, self.columns))
+
+    def shown(self, rows: pa.Table) -> pa.Table:
+        """Rows of the table as readers of changes receive them."""
+        if self.order and rows.num_rows > 1:
+            by = [Order(column) for column in self.order]
+            rows = rows.take(pa.array(sort_indices([rows.column(o.column) for o in by], by)))
+        return self.view.shown(rows)
 
 
 def view_changes(snapshot: Snapshot, view: str, plan_of: PlanOf) -> pa.Table | None:
@@ -71,7 +83,8 @@ def view_table(plan: Plan, view: str) -> ViewTable | None:
         return None
     specs = table_specs(plan)
     columns = found.held(plan.shape(found.step).schema.names)
-    return ViewTable(found, specs[found.table], columns, None if found.feed is None else specs[found.feed])
+    feed = None if found.feed is None else specs[found.feed]
+    return ViewTable(found, specs[found.table], columns, feed, emission_order(plan, found.step, columns))
 
 
 def sink_table(plan: Plan, sink: str) -> ViewTable | None:
@@ -82,7 +95,7 @@ def sink_table(plan: Plan, sink: str) -> ViewTable | None:
 
 def all_rows(snapshot: Snapshot, held: ViewTable) -> pa.Table:
     rows = snapshot.table(held.spec).scan(held.columns).select([*held.columns, "_w"])
-    return held.view.shown(rows)
+    return held.shown(rows)
 
 
 def _changes(snapshot: Snapshot, held: Callable[[Manifest], ViewTable | None]) -> pa.Table | None:
@@ -105,7 +118,7 @@ def _between(
         # Older rows get the defaults of columns that the table gained since.
         if after.epoch == before.epoch + 1:
             return now.changes(after)
-        return now.view.shown(difference(before, after, now.spec, now.columns))
+        return now.shown(difference(before, after, now.spec, now.columns))
     parts = []
     if was is not None:
         parts.append(deltas.negate(all_rows(before, was)))

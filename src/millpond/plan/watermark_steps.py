@@ -45,6 +45,9 @@ class WatermarkSteps:
     heard_by: Mapping[str, frozenset[str]] = field(
         default_factory=dict
     )  # by step: all that may move its time
+    # Watermarks of which steps that wait for them hear in the next epoch, as they are set behind these steps;
+    # each with all that such a step hears (`plan.levels.with_unheard`).
+    unheard: tuple[tuple[str, frozenset[str]], ...] = ()
 
     def named(self, step: str) -> WatermarkStep | None:
         return next((s for s in self.steps if s.step == step), None)

@@ -22,10 +22,11 @@ from millpond.engine.coordinator.append_sinks import behind_what_was_shown, refu
 from millpond.engine.task.worker import Worker
 from millpond.errors import DataError, InvalidError, UnavailableError, nearest
 from millpond.integer_casts import require_integers
+from millpond.plan.emission_order import emission_order
 from millpond.plan.nodes import Plan, View
 from millpond.plan.step_versions import newest
 from millpond.plan.tables import table_specs
-from millpond.plan.view_changes import view_changes, view_difference
+from millpond.plan.view_changes import ViewTable, all_rows, view_changes, view_difference
 from millpond.serve import state_inspection
 from millpond.serve.pinned_epochs import PinnedEpochs
 from millpond.serve.state_inspection import StateInfo
@@ -266,9 +267,10 @@ class Reader:
         if since is None:
             with self.pinned() as snapshot:
                 found_view, spec, columns = self._view(snapshot.manifest, view)
-                rows = snapshot.table(spec).scan()
+                order = emission_order(self.plan_of(snapshot.manifest), found_view.step, columns)
+                rows = all_rows(snapshot, ViewTable(found_view, spec, columns, order=order))
                 at = snapshot.epoch
-            yield Delta(at, found_view.shown(rows.select([*columns, WEIGHT])))
+            yield Delta(at, rows)
         else:
             at = self._resolve(self.head(), since)
         while True:

@@ -145,6 +145,53 @@ def test_windows_hear_a_watermark_that_is_set_in_a_later_level(tmp_path: Path) -
         assert pond.replay(pond.head().epoch).same
 
 
+def test_idle_watermarks_follow_each_other_over_several_unions(tmp_path: Path) -> None:
+    """The third source meets only the second one, which is idle and follows the first, in the same epoch."""
+    sources, clock = [MemorySource(SCHEMA) for _ in range(4)], ManualClock(0)
+    with opened(tmp_path, clock, parallelism=2) as pond:
+        streams = [
+            pond.stream(f"s{n}", source, event_time="at", delay="0s", idle="30s")
+            for n, source in enumerate(sources)
+        ]
+        for n in (2, 1, 0):  # not in the order in which they follow
+            streams[n].union(streams[n + 1]).view(f"both_{n}")
+        windows(streams[3])
+        for source in sources:
+            source.push(rows(5))
+        pond.drain()
+        clock.advance(30 * SECOND)
+        sources[0].push(rows(70))
+        epoch = pond.head().epoch
+        pond.drain()
+        assert pond.head().epoch == epoch + 1
+        assert [bound(pond, f"s{n}.watermark") for n in range(4)] == [70] * 4
+        assert closed(pond) == [1]
+        assert pond.replay(pond.head().epoch).same
+
+
+def test_a_watermark_behind_windows_that_wait_for_it_is_heard_an_epoch_later(tmp_path: Path) -> None:
+    """The windows of the first source are computed before the rows that move the watermark behind them."""
+    one, two, clock = MemorySource(SCHEMA), MemorySource(SCHEMA), ManualClock(0)
+    with opened(tmp_path, clock, parallelism=2) as pond:
+        first = pond.stream("one", one, event_time="at", delay="0s", idle="30s")
+        ended = first.tumble("10s").key_by("window_end").aggregate(on_close=True, n="count(*)")
+        ended.view("closed")
+        both = ended.select(at="window_end", v="n").union(pond.stream("two", two).select(at="at", v="v"))
+        first.union(both.watermark("at", "0s", idle="30s", id="behind")).view("all")
+        one.push(rows(5))
+        two.push(rows(5))
+        pond.drain()
+        clock.advance(30 * SECOND)
+        two.push(rows(70))
+        epoch = pond.head().epoch
+        pond.drain()
+        assert pond.head().epoch == epoch + 2  # the second one is due without a row
+        shown = [pond.read("closed", epoch=epoch + n).column("n").to_pylist() for n in (1, 2)]
+        assert (bound(pond, "one.watermark"), shown) == (70, [[], [1]])
+        assert late(pond, "behind") == 1  # what the idle source missed
+        assert all(pond.replay(epoch + n).same for n in (1, 2))
+
+
 def test_an_idle_source_of_a_union_before_the_watermark(tmp_path: Path) -> None:
     one, two, clock = MemorySource(SCHEMA), MemorySource(SCHEMA), ManualClock(0)
     with opened(tmp_path, clock) as pond:

@@ -497,6 +497,19 @@ def test_rows_leave_in_order() -> None:
     assert run.pond.late("sorted").column("n").to_pylist() == [5]
 
 
+def test_readers_of_changes_receive_rows_in_order() -> None:
+    """Also where several rows leave in one epoch, from several tasks and under another name."""
+    run = Run(parallelism=3)
+    ordered = run.stream.key_by("k").in_order().stream
+    ordered.filter("n > 0").select("k", happened="at", twice="2 * n").view("renamed")
+    run.step([row("abcdefg"[n % 7], n, 97 * n % 50) for n in range(50)], mark(30))
+    run.step(mark(60))
+    given = [r["happened"] for delta in run.pond.changes("renamed", since=0) for r in delta.table.to_pylist()]
+    assert given == [at(second) for second in range(1, 50)]
+    (whole,) = run.pond.changes("renamed")
+    assert whole.table.column("happened").to_pylist() == given
+
+
 def test_joins_of_windows() -> None:
     run = Run()
     other = MemorySource({"k": str, "m": int, "at": datetime.datetime})

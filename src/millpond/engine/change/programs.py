@@ -15,10 +15,10 @@ from millpond.errors import UnavailableError
 from millpond.operators.scan import Scan
 from millpond.plan import codec
 from millpond.plan.backfill import is_constant, is_filled_from_tables
+from millpond.plan.levels import with_unheard
 from millpond.plan.nodes import Node, Plan
 from millpond.plan.sink_settings import DEFAULT
 from millpond.plan.tables import late_steps, table_specs, table_wakes
-from millpond.plan.watermark_steps import watermark_steps
 from millpond.state.manifest.pins import pin_plan, unpin
 from millpond.state.plan_file import fresh_name, is_named
 from millpond.state.retention import LATE
@@ -60,7 +60,7 @@ def program_of(catalog: str, plan: Plan) -> ProgramSummary:
         any(is_constant(node) for node in plan.nodes.values()),
         frozenset(f"{step}{LATE}" for step in late_steps(plan)),
         frozenset(f"{step}{LATE}" for step in late_steps(plan) if is_filled_from_tables(plan, step)),
-        watermark_steps(plan),
+        with_unheard(plan),
         {name: sink.settings for name, sink in plan.sinks.items() if sink.settings != DEFAULT},
     )
 

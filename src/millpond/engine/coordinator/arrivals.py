@@ -3,8 +3,8 @@
 By scan: `read`, the partitions with admitted rows; `ended`, those that end with them; `waiting`, those with
 rows that were not admitted; `held`, if a source gets to know partitions before it reads them, or has read
 all; `unread`, by column the least time of such partitions, if the source knows it; `reach`, a time before
-which nothing will come; `clock`, if time alone moves its watermarks; `partitions`, those of the admitted
-splits.
+which nothing will come; `clock`, if time alone moves its watermarks, or steps hear of a move of the last
+epoch; `partitions`, those of the admitted splits.
 
 Law 3: all of it is in the manifest, so that a replay settles the same watermarks.
 """
@@ -30,16 +30,21 @@ def arrivals(
     steps: WatermarkSteps,
     marks: Mapping[str, Any],
     now_us: int,
+    unheard: bool = False,
 ) -> dict[str, dict[str, Any]]:
     """The arrivals of an epoch; empty if it has none that a watermark needs to know.
 
-    `read` are the sources that are `caught_up`.  A promise speaks of what a source sends from now on, so it
-    counts when all that was sent before is read.  Commands come in turn with the rows of the inbox.
+    With `unheard` the last epoch moved a watermark of which steps hear only now.  `read` are the sources that
+    are `caught_up`.  A promise speaks of what a source sends from now on, so it counts when all that was sent
+    before is read.  Commands come in turn with the rows of the inbox.
     """
     if not steps.steps:
         return {}
     taken, offered = by_scan(admitted), by_scan({step: poll.splits for step, poll in polls.items()})
     by_clock = {scan for each in idle_steps(marks, now_us, steps) for scan in each.scans}
+    if unheard:
+        waiting = {step for mark, heard in steps.unheard for step in (mark, *heard)}
+        by_clock |= {scan for each in steps.steps if each.step in waiting for scan in each.scans}
     found: dict[str, dict[str, Any]] = {}
     for scan in sorted({scan for each in steps.steps for scan in each.scans}):
         mine = taken.get(scan, [])
@@ -57,6 +62,15 @@ def arrivals(
         if told:
             found[scan] = told
     return found
+
+
+def moved_unheard(steps: WatermarkSteps, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Did an epoch move a watermark that an idle one follows, behind the steps that wait for both?"""
+    for mark, heard in steps.unheard:
+        moved = bound(after, mark) not in (None, bound(before, mark))
+        if moved and any(after.get(step, {}).get("idle") for step in heard):
+            return True
+    return False
 
 
 def caught_up(

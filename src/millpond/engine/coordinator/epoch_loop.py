@@ -9,7 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from millpond.control.admission import Pace, admit, budget_rows
-from millpond.engine.coordinator.arrivals import arrivals, caught_up, moves, offers, still_promised, withheld
+from millpond.engine.coordinator.arrivals import (
+    arrivals,
+    caught_up,
+    moved_unheard,
+    moves,
+    offers,
+    still_promised,
+    withheld,
+)
 from millpond.engine.coordinator.inbox_polling import INBOX
 from millpond.engine.coordinator.log_retention import open_buckets
 from millpond.engine.coordinator.planned_commit import PlannedCommit
@@ -41,6 +49,9 @@ class EpochLoop:
         self._tries = 0
         self._last_timer_epoch: TimerEpoch | None = None
         self._asked_rows = 0  # by the last poll
+        # Did the last epoch move a watermark of which steps hear in the next one?  A new coordinator
+        # cannot know.
+        self._unheard = True
 
     def poll(self) -> PollSources:
         self._asked_rows = self._budget_rows()
@@ -71,7 +82,7 @@ class EpochLoop:
         self.had_input = bool(admitted or rejects)
         due = state.due(now_us)
         read = caught_up(event.polls, admitted, self._asked_rows)
-        told = arrivals(event.polls, admitted, head.promised, read, steps, marks, now_us)
+        told = arrivals(event.polls, admitted, head.promised, read, steps, marks, now_us, self._unheard)
         if not admitted and not rejects:
             if not due and not moves(told):
                 return None
@@ -99,10 +110,12 @@ class EpochLoop:
         rows = int(outcome.metrics.get("rows", 0))
         self._pace = self._pace.measured(rows, float(outcome.metrics.get("ms", 0)))
         self.backlog_rows = max(0, self.backlog_rows - rows)
+        marks = {**head.watermarks, **outcome.watermarks}
+        self._unheard = moved_unheard(state.program.watermarks, head.watermarks, marks)
         child = replace(
             state.child("epoch", run.now_us),
             positions={**head.positions, **{step: a.position for step, a in outcome.advances.items()}},
-            watermarks={**head.watermarks, **outcome.watermarks},
+            watermarks=marks,
             counts=added_up(head.counts, outcome.counts),
             admitted={step: [dict(s.what) for s in splits] for step, splits in run.admitted.items()},
             arrivals=run.arrivals,

@@ -4,7 +4,7 @@
     HOP(rows, time, slide, size [, offset])
     CUMULATE(rows, time, step, size [, offset])
     CALENDAR(rows, time, unit [, zone])
-    SESSION(rows, time, gap [, key, ...])
+    SESSION(rows, time, gap [, key, ...] [, offset])
 
 `rows` is a table, a view, a common table expression or a query in parentheses.
 Each returns the columns of its rows and `window_start` and `window_end`.  They become

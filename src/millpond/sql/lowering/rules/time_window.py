@@ -87,7 +87,7 @@ def lower(
         for n, p in zip(names, places, strict=True)
     ]
     used = []
-    for node in [time, *(marks[name] for name in sorted(marks) if name.startswith(KEY))]:
+    for node in [time, *_keys(low, marks)]:
         if node["expression_class"] == "BOUND_REF" and int(node["index"]) in places:
             # use the column itself: the watermark may bound it
             used.append(names[places.index(int(node["index"]))])
@@ -119,6 +119,21 @@ def lower(
         else:
             out.append(StepColumn(WINDOW_END if alias == END else WINDOW_START, type_of(time)))
     return Relation(step, tuple(out))
+
+
+def _keys(low: Lowering, marks: Mapping[str, Json]) -> list[Json]:
+    """Return the keys of SESSION.
+
+    A constant interval among them is an offset, as of other windows.  A session begins with its first row
+    wherever windows are aligned, so it changes nothing.
+    """
+    found = []
+    for name in sorted(marks):
+        if name.startswith(KEY) and type_of(marks[name]) == "INTERVAL" and not list(references(marks[name])):
+            _micros(low, marks[name], "the offset of a window")
+        elif name.startswith(KEY):
+            found.append(marks[name])
+    return found
 
 
 def _assigner(low: Lowering, kind: str, marks: Mapping[str, Json]) -> WindowAssigner:
