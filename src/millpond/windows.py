@@ -42,8 +42,10 @@ def tumbling(size: Duration, offset: Duration = 0) -> WindowAssigner:
 
     >>> tumbling("10s", offset="2s")
     Tumbling(size_us=10000000, offset_us=2000000)
+    >>> tumbling("1d", offset="-8h")  # days of UTC+8
+    Tumbling(size_us=86400000000, offset_us=-28800000000)
     """
-    return Tumbling(_positive("the size", size), microseconds(offset))
+    return Tumbling(_positive("the size", size), _offset(offset))
 
 
 def sliding(size: Duration, slide: Duration, offset: Duration = 0) -> WindowAssigner:
@@ -54,7 +56,7 @@ def sliding(size: Duration, slide: Duration, offset: Duration = 0) -> WindowAssi
     >>> sliding("1h", "5m")
     Sliding(size_us=3600000000, slide_us=300000000, offset_us=0)
     """
-    windows = Sliding(_positive("the size", size), _positive("the slide", slide), microseconds(offset))
+    windows = Sliding(_positive("the size", size), _positive("the slide", slide), _offset(offset))
     check_windows_per_row(windows, None, sliced=True)
     return windows
 
@@ -140,6 +142,13 @@ def everything() -> WindowAssigner:
     Everything()
     """
     return Everything()
+
+
+def _offset(duration: Duration) -> int:
+    """An offset in microseconds; it may be negative, also as a text."""
+    if isinstance(duration, str) and duration.strip().startswith("-"):
+        return -microseconds(duration.strip().removeprefix("-"))
+    return microseconds(duration)
 
 
 def _positive(what: str, duration: Duration) -> int:

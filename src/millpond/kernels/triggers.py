@@ -23,6 +23,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from millpond.errors import InvalidError
+
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Clock = Literal["processing"] | float  # or the share of rows for which a watermark is complete: 1.0 for all
@@ -132,6 +134,11 @@ class Trigger(ABC):
         >>> repeatedly(after_count(2)).or_finally(after_count(5)).may_fire
         True
         """
+        if not isinstance(other, Trigger):
+            raise InvalidError(
+                f"{other!r} is no trigger"[:200],
+                hint="call one of millpond.triggers, such as after_count(10)",
+            )
         return AfterAny((self, other))
 
 

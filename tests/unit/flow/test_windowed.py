@@ -242,7 +242,9 @@ def test_times_at_the_ends_of_the_calendar_are_error_rows() -> None:
         (lambda s: calendar("decade"), "no calendar unit"),  # type: ignore[arg-type]
         (lambda s: calendar("day", "Europe/Berln"), "no time zone"),
         (lambda s: custom(None), "is no function"),  # type: ignore[arg-type]
+        (lambda s: tumbling("1d", offset="--8h"), "not a duration"),
         (lambda s: after_count(0), "number of rows"),
+        (lambda s: always().or_finally(3), "is no trigger"),  # type: ignore[arg-type]
         (lambda s: s.key_by("k").window(everything(), trigger=never(), time="at"), "never fires"),
         (
             lambda s: s.key_by("k").window(tumbling("1s"), trigger=after_watermark(), time="at"),

@@ -4,13 +4,14 @@
     HOP(rows, time, slide, size [, offset])
     CUMULATE(rows, time, step, size [, offset])
     CALENDAR(rows, time, unit [, zone])
-    SESSION(rows, time, gap [, key, ...] [, offset])
+    SESSION(rows, time, gap [, key, ...] [, offset]), or SESSION(rows PARTITION BY key, time, gap [, offset])
 
 `rows` is a table, a view, a common table expression or a query in parentheses.
 Each returns the columns of its rows and `window_start` and `window_end`.  They become
 a projection whose columns are marked by their names; the projection rule recognizes
 the marks and adds the operator (`rules/time_window.py`).  Where the rows have a name and the call
-has none, the name stays usable: `SELECT bid.price FROM TUMBLE(bid, …)`.
+has none, the name stays usable: `SELECT bid.price FROM TUMBLE(bid, …)`.  Flink's forms mean the same:
+`TABLE(TUMBLE(TABLE bid, DESCRIPTOR(time), …))`.
 """
 
 from __future__ import annotations
@@ -65,8 +66,12 @@ def as_plain_sql(sql: str) -> str:
         is_name = not quoted_one and token.text.lower() in _USAGE
         if is_name and tokens[number + 1].token_type == TokenType.L_PAREN:
             parts, end = _arguments(sql, tokens, number)
-            written = _written(sql, token, parts) + _named_like(tokens, number, parts[0], end)
-            return as_plain_sql(sql[: token.start] + written + sql[end:])
+            keys: list[str] = []
+            if token.text.lower() == "session":
+                parts[0], keys = _partitioned(parts[0])
+            begin, after = _in_table(tokens, number, token.start, end)
+            written = _written(sql, token, [*parts, *keys]) + _named_like(tokens, number, parts[0], after)
+            return as_plain_sql(sql[:begin] + written + sql[after:])
     return sql
 
 
@@ -86,6 +91,37 @@ def _arguments(sql: str, tokens: list[Token], number: int) -> tuple[list[str], i
             found.append(sql[begin : token.start].strip())
             begin = token.end + 1
     raise _wrong(sql, tokens[number], "its parenthesis is not closed")
+
+
+def _in_table(tokens: list[Token], number: int, begin: int, end: int) -> tuple[int, int]:
+    """The place of a call, with the TABLE(…) of Flink around it."""
+    after = next((t for t in tokens if t.start >= end), None)
+    before = tokens[number - 2 : number] if number > 1 else []
+    if after is None or after.token_type != TokenType.R_PAREN:
+        return begin, end
+    if [t.text.upper() for t in before] != ["TABLE", "("]:
+        return begin, end
+    return before[0].start, after.end + 1
+
+
+def _partitioned(rows: str) -> tuple[str, list[str]]:
+    """The rows of SESSION and its keys, if they are written as in Flink.
+
+    >>> _partitioned("TABLE bid PARTITION BY (bidder, auction)")
+    ('TABLE bid', ['bidder', 'auction'])
+    >>> _partitioned("(select 1)")
+    ('(select 1)', [])
+    """
+    tokens = tokenize(rows, read="duckdb")
+    depth = 0
+    for token in tokens:
+        depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(token.token_type, 0)
+        if not depth and token.token_type == TokenType.PARTITION_BY:
+            listed = rows[token.end + 1 :].strip()
+            if listed.startswith("(") and listed.endswith(")"):
+                listed = listed[1:-1]
+            return rows[: token.start].strip(), [key.strip() for key in listed.split(",")]
+    return rows, []
 
 
 def _written(sql: str, call: Token, parts: list[str]) -> str:
