@@ -5,7 +5,7 @@ STAMP := .venv/.millpond-dev
 RUN_STAMP := .venv/.millpond-run
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock check test slow coverage sim chaos fuzz python-versions docs demo bench bench-nexmark bench-latency bench-recovery bench-soak clean
+.PHONY: help setup lock check test slow coverage sim chaos cluster fuzz python-versions docs demo bench bench-nexmark bench-latency bench-recovery bench-soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ sim: $(STAMP) ## the seeded crash simulator over 2000 seeds
 
 chaos: $(STAMP) ## workers, executors and the driver killed on a small real cluster, 20 times in a row
 	MILLPOND_CHAOS_ROUNDS=20 $(PY) -m pytest -q -s tests/chaos
+
+cluster: $(STAMP) ## a Spark standalone cluster with an S3 server: run a pipeline, break things, compare with batch
+	$(PY) -m tests.chaos.standalone
 
 fuzz: $(STAMP) ## random tests with fresh seeds: properties against oracles, thousands of queries (FIRST=seed repeats a run)
 	@first=$${FIRST:-$$(( $$(date +%s) % 1000000 * 1000 ))}; echo "seeds from $$first on (repeat with: make fuzz FIRST=$$first)"; \

@@ -41,6 +41,7 @@ class Settings:
     lease_ms: int = 4_000  # a standby considers a coordinator dead after this time of silence
     sink_close_ms: int = 10_000  # how long close() waits for a sink that is still delivering
     reader_ms: int = 600_000  # how long a reader's pin holds before it must be renewed
+    store_wait_ms: int = 300_000  # how long a call waits for a bucket that does not answer
     cache_bytes: int = 10 << 30  # local disk space for the cache of a remote pond
 
 

@@ -8,6 +8,8 @@ input is the same in every process: the items are made from their number.
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 import time
 from collections.abc import Iterable
@@ -90,11 +92,21 @@ def main(path: str, items: int, master: str) -> None:
     def tell(manifest: Any) -> None:
         print(f"epoch {manifest.epoch} position {manifest.positions.get('in', 0)}", flush=True)
 
-    session = make_session(master, extra={"spark.speculation": "true", "spark.task.maxFailures": "20"})
+    conf = json.loads(os.environ.get("MILLPOND_CHAOS_CONF", "{}"))
+    store = json.loads(os.environ.get("MILLPOND_CHAOS_STORE", "{}"))
+    extra = {"spark.speculation": "true", "spark.task.maxFailures": "20", **conf}
+    session = make_session(master, extra=extra)
     print("session", flush=True)
     with millpond.open(
-        path, spark=session, parallelism=3, epoch_rows_max=2 * ROWS, on_epoch=tell, lease_ms=2000
+        path,
+        spark=session,
+        parallelism=3,
+        epoch_rows_max=2 * ROWS,
+        on_epoch=tell,
+        lease_ms=2000,
+        store_options=store,
     ) as pond:
+        pond.on_wait(lambda what: print("waiting:", what, flush=True))
         build(pond, items)
         pond.drain()
     print("done", flush=True)

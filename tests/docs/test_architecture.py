@@ -33,6 +33,7 @@ DEFERRED = {
     "state/store/store.py -> state.store.disk_cache": "a store imports only the implementation it opens",
     "state/store/store.py -> state.store.memory_store": "a store imports only the implementation it opens",
     "state/store/store.py -> state.store.object_store": "a store imports only the implementation it opens",
+    "state/store/store.py -> state.store.waiting_store": "a store imports only the implementation it opens",
 }
 
 # To be removed: import cycles inside a package, and imports that point the wrong way.

@@ -24,6 +24,7 @@ from millpond.cli.commands.demo import demo
 from millpond.cli.commands.epochs import epochs, show
 from millpond.cli.commands.explain import explain
 from millpond.cli.commands.fork import fork
+from millpond.cli.commands.package import package
 from millpond.cli.commands.replay import replay
 from millpond.cli.commands.run import run
 from millpond.cli.commands.serve import serve
@@ -34,6 +35,7 @@ from millpond.cli.commands.upkeep import compact, gc
 from millpond.cli.commands.version import version
 from millpond.cli.commands.views import errors, read, views
 from millpond.cli.output import CommandOutput
+from millpond.cli.store_arguments import giving, with_store_options
 from millpond.errors import (
     ConflictError,
     DataError,
@@ -57,7 +59,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
     "Look": (status, epochs, show, views, read, errors, explain, replay),
     "Control": (rescale, advance, finish, savepoint, rollback, fork),
     "Upkeep": (compact, gc, backup, restore),
-    "Other": (bench, version),
+    "Other": (package, bench, version),
 }
 GROUPS: dict[str, tuple[str, str, tuple[Command, ...]]] = {  # name: panel, help, commands
     "state": (
@@ -86,9 +88,10 @@ def guarded(command: Command) -> Command:
     """The command, with its errors written to its output and turned into exit codes."""
 
     @functools.wraps(command)
-    def run(*args: Any, output: CommandOutput, **kwargs: Any) -> None:
+    def run(*args: Any, output: CommandOutput, store_option: list[str] | None = None, **kwargs: Any) -> None:
         try:
-            command(*args, output=output, **kwargs)
+            with giving(store_option):
+                command(*args, output=output, **kwargs)
         except MillpondError as error:
             output.error(error)
             raise typer.Exit(exit_code(error)) from None
@@ -110,6 +113,7 @@ def guarded(command: Command) -> Command:
                 traceback.print_exception(error)
             raise typer.Exit(exit_code(unexpected)) from error
 
+    with_store_options(command, run)
     return run
 
 

@@ -9,6 +9,7 @@ import typer
 import millpond
 from millpond.cli.output import CommandOutput
 from millpond.cli.output_formats import make_output
+from millpond.cli.store_arguments import PAIRS, store_options_for
 from millpond.engine.task.worker import Worker
 from millpond.errors import InvalidError
 from millpond.serve.reader import Reader
@@ -36,6 +37,22 @@ TrustOption = Annotated[
     bool,
     typer.Option(
         "--trust", help="Run code that is stored in the pond, even if somebody else may have written it."
+    ),
+]
+MasterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--master",
+        metavar="URL",
+        help="Master of the Spark cluster, such as spark://host:7077 or yarn; by default the cores of this "
+        "machine, or the master of spark-submit.",
+        show_default=False,
+    ),
+]
+ConfOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--conf", metavar=PAIRS, help="A setting of the Spark session; may be repeated.", show_default=False
     ),
 ]
 TEXT: CommandOutput = make_output("text")
@@ -75,8 +92,8 @@ def parse_epoch(text: str | None) -> int | str | None:
 def open_reader(pond: str, trust: bool = False) -> Reader:
     """Open a pond for reading; nothing is started."""
     store = open_store_of(pond)
-    return Reader(Worker(store, trust=Trust(store, trust)))
+    return Reader(Worker(store, trust=Trust(store, trust), options=store_options_for(pond)))
 
 
 def open_store_of(pond: str) -> Store:
-    return millpond.open(pond).store
+    return millpond.open(pond, store_options=store_options_for(pond)).store

@@ -12,7 +12,7 @@ import re
 import sys
 import traceback
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 import cloudpickle
 
 import millpond
+from millpond.cli.store_arguments import store_options_for
 from millpond.errors import InvalidError, MillpondError
 from millpond.plan.nodes import Plan
 from millpond.pond import Pond
@@ -94,12 +95,15 @@ def open_for(
     standby: bool = False,
     trust: bool = False,
     take_over: bool = False,
+    *,
+    master: str | None = None,
+    spark_conf: Mapping[str, str] | None = None,
     **settings: Any,
 ) -> Pond:
     """Open the pond and define the pipeline in it."""
     if loaded.define is None:
         assert loaded.pond is not None
-        options = (path, engine, parallelism)
+        options = (path, engine, parallelism, master, spark_conf or None)
         if any(o is not None for o in options) or standby or trust or take_over:
             raise InvalidError(
                 f"{loaded.path.name} opens its own pond",
@@ -120,6 +124,9 @@ def open_for(
         standby=standby,
         trust=trust,
         take_over=take_over,
+        master=master,
+        spark_conf=spark_conf,
+        store_options=store_options_for(path),
         **settings,
     )
     loaded.apply(pond)

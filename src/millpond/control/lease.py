@@ -10,6 +10,7 @@ is only shown to people.
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 import threading
@@ -21,11 +22,13 @@ from datetime import UTC, datetime
 from millpond.control import process_name
 from millpond.errors import UnavailableError
 from millpond.state.checksummed_json import sealed, unsealed
-from millpond.state.store.store import MissingError, Store
+from millpond.state.store.store import MissingError, Put, Store
+from millpond.state.store.waiting_store import at_once
 
 PREFIX = "lease/"
+CHECK_EVERY = 4  # renewals after which a keeper also reads the newest one
 FORMAT = 2  # of a renewal; version 1 has neither this number nor a checksum
-_OPTIONAL_FIELDS = ("since_us", "at_us", "lease_ms", "token", "error")
+_OPTIONAL_FIELDS = ("since_us", "at_us", "lease_ms", "token", "error", "instance")
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,7 @@ class Beat:
     lease_ms: int | None = None  # silence after which the holder may be taken for dead
     token: int | None = None  # of the holder's reign, once it has one
     error: str | None = None  # why the holder stopped, where it failed
+    instance: str | None = None  # of the holder: random, so no two processes have the same
 
     @property
     def over(self) -> bool:
@@ -47,7 +51,9 @@ class Beat:
 
     @property
     def is_ours(self) -> bool:
-        """Is the holder this very process?"""
+        """Is the holder this very process?  Two containers may have one host name and one process number."""
+        if self.instance is not None:
+            return self.instance == process_name.instance()
         own = process_name.own()
         if self.process is not None and own is not None:
             return self.process == own
@@ -115,13 +121,33 @@ def beat(
 
     `fields` are further fields of `Beat`.
     """
+    return renewed(store, number, holder, released=released, process=process, **fields)[1]
+
+
+def renewed(
+    store: Store,
+    number: int,
+    holder: str,
+    *,
+    released: bool = False,
+    process: str | None = None,
+    **fields: int | str | None,
+) -> tuple[bool, int]:
+    """Was the number free, and the next free number; a renewal whose number is free makes two requests."""
     data = {"format": FORMAT, "holder": holder, "released": released, "process": process, **fields}
-    store.put_new(f"{PREFIX}{number:016d}", sealed(data))
+    if store.put_new(f"{PREFIX}{number:016d}", sealed(data)) is Put.WON:
+        if number > 2:
+            store.delete(f"{PREFIX}{number - 3:016d}")
+        return True, number + 1
     numbers = [int(name[len(PREFIX) :]) for name in _names(store)]
-    for old in numbers:
-        if old < number - 2:
-            store.delete(f"{PREFIX}{old:016d}")
-    return max([number, *numbers]) + 1
+    return False, max([number, *numbers]) + 1
+
+
+def sweep(store: Store, number: int) -> None:
+    """Delete all renewals but the last few before this one: those that a killed holder left, too."""
+    for name in _names(store):
+        if int(name[len(PREFIX) :]) < number - 2:
+            store.delete(name)
 
 
 def silent_for(
@@ -139,9 +165,12 @@ def silent_for(
         if last is None or last.over or monotonic() - since > last.silence_s(silence_s):
             return True
         sleep(min(0.25, silence_s / 4))
+        asked = monotonic()
         now = latest(store)
         if now != last:
             last, since = now, monotonic()
+        elif monotonic() - asked > silence_s / 2:  # the storage was unavailable, to the holder perhaps, too
+            since = monotonic()
     return False
 
 
@@ -165,7 +194,8 @@ class Keeper:
     """Renews a lease in the background, at a quarter of its silence."""
 
     def __init__(self, store: Store, lease_ms: int) -> None:
-        self._store = store
+        # A renewal that fails is made again soon anyway, and release() must not wait for the storage.
+        self._store = at_once(store)
         self._lease_ms = lease_ms
         self._every_s = lease_ms / 4000
         self._holder = holder_name()
@@ -175,12 +205,15 @@ class Keeper:
         self.token: int | None = None  # of our reign, once the pond is taken over
         last = latest(store)
         self._next = 0 if last is None else last.number + 1
+        self._renewed_s = time.monotonic()
         self._beat()
+        sweep(self._store, self._next - 1)
         self._thread = threading.Thread(target=self._run, name="millpond-lease", daemon=True)
         self._thread.start()
 
-    def _beat(self, *, released: bool = False, error: str | None = None) -> None:
-        self._next = beat(
+    def _beat(self, *, released: bool = False, error: str | None = None) -> bool:
+        """Renew; False if another process took the number."""
+        was_free, self._next = renewed(
             self._store,
             self._next,
             self._holder,
@@ -191,14 +224,23 @@ class Keeper:
             lease_ms=self._lease_ms,
             token=self.token,
             error=error,
+            instance=process_name.instance(),
         )
+        self._renewed_s = time.monotonic()
+        return was_free
 
     def _run(self) -> None:
-        while not self._stop.wait(self._every_s):
+        for count in itertools.count():
+            if self._stop.wait(self._every_s):
+                return
             try:
-                if self._is_lost():
+                # Another holder takes the number after ours, so a free one says that there is none; unless
+                # this process was asleep for so long that the other one's renewals were swept already.
+                slept = time.monotonic() - self._renewed_s > 2 * self._every_s
+                if (slept or count % CHECK_EVERY == 0) and self._is_lost():
                     return
-                self._beat()
+                if not self._beat() and self._is_lost():
+                    return
             except UnavailableError:
                 continue  # a standby may take over now; that is what the lease is for
 
@@ -221,7 +263,7 @@ class Keeper:
         self.stop()
         try:
             if not self._is_lost():
-                self._beat(released=True, error=error)
+                _ = self._beat(released=True, error=error) or self._beat(released=True, error=error)
         except UnavailableError:
             return  # the lease expires
 

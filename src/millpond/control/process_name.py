@@ -9,6 +9,7 @@ taken for dead.
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 
 _PROC = Path("/proc")
@@ -16,12 +17,22 @@ _BOOT = _PROC / "sys/kernel/random/boot_id"
 _STATE, _BEGAN = 0, 19  # in a process's stat, counted from behind its command
 _DEAD = ("Z", "X")  # ended, and waiting for its parent to ask how
 
+_instance: tuple[int, str] | None = None  # (process number, id)
+
 
 def own() -> str | None:
     """The name of this process."""
     here = _machine()
     facts = _facts(os.getpid())
     return None if here is None or facts is None else f"{here}/{os.getpid()}/{facts[_BEGAN]}"
+
+
+def instance() -> str:
+    """A random id of this process; a forked process has another one."""
+    global _instance
+    if _instance is None or _instance[0] != os.getpid():
+        _instance = (os.getpid(), secrets.token_hex(8))
+    return _instance[1]
 
 
 def is_gone(name: str | None) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from millpond.engine.task import frames
 from millpond.engine.task.spec import EpochSpec, Report
@@ -11,7 +11,10 @@ from millpond.errors import InternalError
 
 
 class Engine(Protocol):
-    default_parallelism: int
+    @property
+    def default_parallelism(self) -> int:
+        """The number of tasks that can run at the same time now."""
+
     single_task_rows_max: (
         int  # an epoch with at most this many rows is one task; 0: always as many tasks as requested
     )
@@ -26,6 +29,14 @@ class Engine(Protocol):
         """Stop running jobs soon."""
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class RemoteEngine(Protocol):
+    """An engine whose tasks run in other processes, perhaps on other hosts."""
+
+    def shared(self, uri: str, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The options with which tasks open the store, without secrets; checks that they can."""
 
 
 def collect_reports(spec: EpochSpec, raw: Sequence[frames.Raw]) -> list[Report]:

@@ -71,7 +71,7 @@ from millpond.sources.streaming_dataframe import stop_queries
 from millpond.state import request_ids
 from millpond.state.manifest.fork import fork as make_fork
 from millpond.state.manifest.manifest import Manifest
-from millpond.state.store.location import is_local, uri_of
+from millpond.state.store.location import is_local, options_for, uri_of
 from millpond.state.store.location import store_options as options_of
 from millpond.state.store.store import Store, open_store
 from millpond.state.trust import Trust
@@ -96,12 +96,16 @@ def open(  # the name people type: millpond.open(...)
     take_over: bool = False,
     trust: bool = False,
     store_options: Mapping[str, Any] | None = None,
+    master: str | None = None,
+    spark_conf: Mapping[str, str] | None = None,
     **settings: Any,
 ) -> Pond:
     """Open a pond, or make one.  Nothing runs and no Spark starts before it is needed.
 
     `engine="inline"` runs everything in this process, without a JVM.  `spark` takes your own
-    session.  With `standby` the first drain(), start() or run() waits while another process runs the pond,
+    session.  Without one, a session is started on the cluster `master` (by default on the master of
+    spark-submit, or else on the cores of this machine) with the settings `spark_conf`.
+    With `standby` the first drain(), start() or run() waits while another process runs the pond,
     and takes over when that process goes silent; stop() or close() end the wait.  The log (`millpond.pond`,
     level INFO) names the process it waits for.  Without `standby`, running a pond that another process, or
     another Pond of this process, holds is refused with a ConflictError; with `take_over` the pond is taken
@@ -114,6 +118,11 @@ def open(  # the name people type: millpond.open(...)
     """
     if engine not in ("spark", "inline"):
         raise InvalidError(f"no engine named {engine!r}", hint='"spark" or "inline"')
+    if spark is not None and (master is not None or spark_conf):
+        raise InvalidError(
+            "a session was passed, and master or spark_conf for another one",
+            hint="leave one of them out; the settings of a session are those with which it was started",
+        )
     if parallelism is not None:
         require_parallelism(parallelism)
     if on_epoch is not None:
@@ -143,6 +152,7 @@ def open(  # the name people type: millpond.open(...)
         take_over=take_over,
         trust=trust,
         store_options=options,
+        session_options={"master": master, "extra": dict(spark_conf or {})},
     )
 
 
@@ -204,11 +214,12 @@ class Pond:
         take_over: bool = False,
         trust: bool = False,
         store_options: Mapping[str, Any] | None = None,
+        session_options: Mapping[str, Any] | None = None,
     ) -> None:
         self.store = store
         self.settings = settings or Settings()
         self._clock = clock or SystemClock()
-        self._worker = Worker(store, trust=Trust(store, trust))
+        self._worker = Worker(store, trust=Trust(store, trust), options=store_options)
         self._builder = Builder()
         self._reader = Reader(
             self._worker,
@@ -229,7 +240,7 @@ class Pond:
             take_over,
         )
         self._listeners = Listeners(on_epoch)
-        self._driver = Driver(self._components, self._listeners, engine, spark)
+        self._driver = Driver(self._components, self._listeners, engine, spark, session_options)
         self._inbox = InboxClient(self._components, self._driver)
         self._program = ProgramEditor(self._components, self._driver, self._inbox, self._listeners)
         self._session: SqlSession | None = None
@@ -643,9 +654,13 @@ class Pond:
         self._listeners.on_epoch(function)
 
     def on_wait(self, function: Callable[[str], None]) -> None:
-        """Call a function with the description of the process that a standby begins to wait for.
+        """Call a function with what the pond waits for, as text.
 
-        >>> pond.on_wait(lambda holder: print("waiting for", holder))
+        That is the process that runs the pond when a standby begins to wait for it, and every few seconds a
+        storage that does not answer or a cluster without executors: `kind` of the text is "holder",
+        "storage" or "executors".
+
+        >>> pond.on_wait(lambda what: print("waiting for", what))
         """
         need_callable("on_wait", function)
         self._listeners.on_wait = function
@@ -846,8 +861,17 @@ class Pond:
         """
         return state_migration.bootstrap(self._components, self._driver, step, state, rows, replace=replace)
 
-    def fork(self, path: str | os.PathLike[str], *, epoch: int | str | None = None) -> int:
+    def fork(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        epoch: int | str | None = None,
+        store_options: Mapping[str, Any] | None = None,
+    ) -> int:
         """Start a new pond at `path` with the state of this one, without copying; returns its first epoch.
+
+        `store_options` are for the bucket of the fork; without them, those of this pond apply if both are
+        buckets of the same kind.
 
         The fork has its own id and history, and its sinks are detached: nothing it does reaches a target of
         this pond before attach_sink().
@@ -862,7 +886,10 @@ class Pond:
         ['t']
         """
         uri = uri_of(path)
-        child = open_store(uri, **options_of(uri, self.settings, {}))
+        given = store_options
+        if given is None:
+            given = options_for(uri, self.store.uri, self._components.options)
+        child = open_store(uri, **options_of(uri, self.settings, given))
         with self._reader.pinned(epoch) as snapshot:
             plan = self._reader.plan_of(snapshot.manifest)
             require_for_fork(plan, self._worker.trust)

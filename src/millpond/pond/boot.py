@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from millpond.control.admission import Bounds
 from millpond.engine.change.backfill import OnProgress
@@ -19,7 +20,7 @@ from millpond.engine.coordinator.policy import Policy
 from millpond.engine.coordinator.protocol import StateRewrite
 from millpond.engine.coordinator.runner import Runner
 from millpond.engine.coordinator.shell import Shell
-from millpond.engine.engine import Engine
+from millpond.engine.engine import Engine, RemoteEngine
 from millpond.errors import InvalidError
 from millpond.flow.builder import Builder
 from millpond.plan.backfill import backfill_plan
@@ -122,12 +123,16 @@ def new_runner(
 ) -> Runner:
     plan, wanted = plans.plan, plans.wanted
     settings = components.settings
+    options: Mapping[str, Any] = components.options
+    if isinstance(engine, RemoteEngine):
+        options = engine.shared(components.store.uri, options)
     current = None if head is None else head.catalog
     program = program_of(save_plan(components.worker, plan, current), plan)
     coordinator = Coordinator(
         pond=uuid.uuid4().hex,
         program=program,
-        parallelism=components.parallelism or (None if head else engine.default_parallelism),
+        parallelism=components.parallelism,
+        cores=engine.default_parallelism,
         policy=_policy(settings),
         ids=lambda: uuid.uuid4().hex,
         now_us=components.clock.now_us(),
@@ -141,7 +146,7 @@ def new_runner(
         bytes_max=settings.epoch_bytes_max,
         checks=settings.checks,
         vectorize_user_code=settings.vectorize_user_code,
-        options=components.options,
+        options=options,
         on_progress=on_progress,
         stopped=stopped,
         from_now=plans.from_now,
@@ -155,7 +160,7 @@ def new_runner(
         components.clock,
         checks=settings.checks,
         vectorize_user_code=settings.vectorize_user_code,
-        options=components.options,
+        options=options,
         changer=changer,
     )
     return Runner(coordinator, shell, on_commit=on_commit)

@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, NoReturn
 
 from millpond.cancellation import check_cancelled
@@ -31,6 +31,7 @@ from millpond.pond.listeners import Listeners
 from millpond.state.backup_record import refuse_backup
 from millpond.state.manifest.manifest import Manifest
 from millpond.state.store.store import prove_put_new
+from millpond.state.store.waiting_store import waiting_store
 
 EngineName = Literal["spark", "inline"]
 WAIT_S = 600.0  # how long a call waits for the background thread
@@ -43,7 +44,12 @@ class StandbyStoppedError(UnavailableError):
 
 class Driver:
     def __init__(
-        self, components: Components, listeners: Listeners, engine: EngineName | Engine, spark: Any
+        self,
+        components: Components,
+        listeners: Listeners,
+        engine: EngineName | Engine,
+        spark: Any,
+        session_options: Mapping[str, Any] | None = None,
     ) -> None:
         self.components = components
         self.listeners = listeners
@@ -58,11 +64,15 @@ class Driver:
         self.standing_by = False
         self.closed = False
         self.place = open_ponds.location_of(components.store.uri)
+        self._waiting_store = waiting_store(components.store)
+        if self._waiting_store is not None:
+            self._waiting_store.on_outage = listeners.waits_for_storage
         self._failure_raised = False  # has a call raised the failure?
         self._take_over = components.take_over  # once
         self._keeper_end: weakref.finalize[..., Any] | None = None
         self._asked = engine
         self._spark = spark
+        self._session_options = dict(session_options or {})  # of the session that is started without one
         self._engine: Engine | None = None
         self._lock = threading.RLock()  # held by the thread that drives in the foreground
         self._driving: int | None = None  # the id of that thread
@@ -80,7 +90,9 @@ class Driver:
             else:
                 from millpond.engine.spark.engine import SparkEngine
 
-                self._engine = SparkEngine(self._spark)
+                self._engine = SparkEngine(
+                    self._spark, on_wait=self.listeners.waits_for_executors, **self._session_options
+                )
         return self._engine
 
     @property
@@ -140,7 +152,7 @@ class Driver:
             self.wait_until(lambda: runner.idle_polls >= polls + 2 and runner.quiet, WAIT_S, "a drain")
             _raise_failed_sinks(runner)
             return self.components.reader.head().epoch
-        self.stopping.clear()
+        self._may_wait()
         try:
             with self.exclusive() as runner:
                 runner.drain(until=self.stopping.is_set)
@@ -155,11 +167,12 @@ class Driver:
             if self.thread is not None and self.failure is None:
                 return
             self.stop()
+            self._may_wait()
             try:
                 runner = self.boot()
             except StandbyStoppedError:
                 return
-            self.stopping.clear()
+            self._may_wait()
             self.thread = threading.Thread(
                 target=self._background, args=(runner,), name="millpond-chain", daemon=True
             )
@@ -185,6 +198,8 @@ class Driver:
     def _end_thread(self) -> None:
         thread = self.thread
         self.stopping.set()
+        if self._waiting_store is not None:
+            self._waiting_store.hurry(True)
         if self.runner is not None:
             self.runner.wake()
         if thread is not None:
@@ -193,11 +208,17 @@ class Driver:
             thread.join()
             self.thread = None
 
+    def _may_wait(self) -> None:
+        """Begin to run: until the next stop(), calls may wait for the storage."""
+        self.stopping.clear()
+        if self._waiting_store is not None:
+            self._waiting_store.hurry(False)
+
     def run(self) -> None:
         self.check()
         if self.thread is not None:
             raise InvalidError("the pipeline runs in the background already", hint="stop() it first")
-        self.stopping.clear()
+        self._may_wait()
         try:
             with self.exclusive() as runner:
                 runner.run(self.stopping, self.components.settings.poll_ms)
@@ -374,7 +395,7 @@ class Driver:
             if last is None or last.over or (last.is_ours and other is None):
                 return
             self.listeners.waits_for(last.holder)
-            self.stopping.clear()
+            self._may_wait()
             self.standing_by = True
             try:
                 free = lease.silent_for(store, silence_s, stop=lambda: self.closed or self.stopping.is_set())

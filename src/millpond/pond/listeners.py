@@ -1,4 +1,4 @@
-"""Reports what a running pond does: epochs, backfill progress, error rows, and whom a standby waits for.
+"""Reports what a running pond does: epochs, backfill progress, error rows, and what it waits for.
 
 Law: every epoch that this process commits is passed to all listeners, in the order in which they were added,
 and logged (INFO) in one line; that a step has error rows is logged once.
@@ -8,14 +8,28 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from collections.abc import Callable
+from typing import Literal
 
 from millpond.engine.change.backfill import OnProgress, Progress
 from millpond.serve.epoch_summaries import note
 from millpond.state.manifest.manifest import Manifest
+from millpond.state.store.waiting_store import Outage
 
 OnEpoch = Callable[[Manifest], None]
 log = logging.getLogger("millpond.pond")
+
+
+class WaitReason(str):
+    """Why a pond waits, as text; `kind` is what it waits for."""
+
+    kind: Literal["holder", "storage", "executors"] = "holder"
+
+    def __new__(cls, text: str, kind: Literal["holder", "storage", "executors"] = "holder") -> WaitReason:
+        made = super().__new__(cls, text)
+        made.kind = kind
+        return made
 
 
 class Listeners:
@@ -25,6 +39,7 @@ class Listeners:
         self.progress: Progress | None = None  # the progress of the running backfill
         self.on_progress: OnProgress | None = None
         self.on_wait: Callable[[str], None] | None = None
+        self.executors: str | None = None  # while there are none: since when
         self._on_epoch: tuple[OnEpoch, ...] = () if on_epoch is None else (on_epoch,)
         self._logged_counts: dict[str, int] = {}  # errors/<step> -> error rows that are already logged
 
@@ -57,7 +72,18 @@ class Listeners:
         """Report that this standby waits for the holder of the pond."""
         log.info("%s runs this pond; it is taken over when it falls silent", holder)
         if self.on_wait is not None:
-            self.on_wait(holder)
+            self.on_wait(WaitReason(holder))
+
+    def waits_for_storage(self, outage: Outage) -> None:
+        """Report that the storage is unavailable; the store logs it."""
+        if self.on_wait is not None:
+            self.on_wait(WaitReason(outage.described(time.monotonic()), "storage"))
+
+    def waits_for_executors(self, text: str) -> None:
+        """Report that there is no executor to run tasks; the engine logs it.  Called with "" at the end."""
+        self.executors = text or None
+        if text and self.on_wait is not None:
+            self.on_wait(WaitReason(text, "executors"))
 
     def progressed(self, progress: Progress) -> None:
         self.progress = progress

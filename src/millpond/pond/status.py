@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,7 +11,9 @@ from millpond.errors import UnavailableError
 from millpond.plan.sink_check import SinkState, SinkStatus, connector_of, promise_of
 from millpond.pond.driver import Driver
 from millpond.serve.sink_lag import epochs_behind
+from millpond.state.manifest import history
 from millpond.state.manifest.manifest import Manifest
+from millpond.state.store.waiting_store import at_once, waiting_store
 
 State = Literal["new", "running", "stopped", "failed", "standby"]
 
@@ -30,12 +33,16 @@ class Status:
     last_error: BaseException | None  # the error that ended the run; None once it runs again
     sinks: tuple[SinkStatus, ...] = ()
     holder: str | None = None  # the process that holds the pond, and since when
+    waiting: str | None = (
+        None  # while the storage does not answer or there are no executors: which, since when
+    )
 
 
 def status_of(driver: Driver) -> Status:
     runner = driver.runner
     try:
-        head, beat = driver.components.head(), lease.latest(driver.components.store)
+        store = at_once(driver.components.store)
+        head, beat = history.read_head(store), lease.latest(store)
     except UnavailableError:  # perhaps the cause of the failure: report what this process knows
         head, beat = (None if runner is None else runner.coordinator.head), None
     return Status(
@@ -45,7 +52,15 @@ def status_of(driver: Driver) -> Status:
         driver.last_error,
         sinks_of(driver, head),
         None if beat is None or beat.over else beat.described(),
+        _waiting(driver),
     )
+
+
+def _waiting(driver: Driver) -> str | None:
+    store = waiting_store(driver.components.store)
+    if store is not None and store.outage is not None:
+        return store.outage.described(time.monotonic())
+    return driver.listeners.executors
 
 
 def sinks_of(driver: Driver, head: Manifest | None) -> tuple[SinkStatus, ...]:
@@ -60,11 +75,7 @@ def sinks_of(driver: Driver, head: Manifest | None) -> tuple[SinkStatus, ...]:
     defined = driver.components.builder.plan  # without reading the storage, if this process knows
     for name in defined.sinks if defined.nodes or head is None else driver.plan.sinks:
         epoch = cursors.get(name)
-        behind = (
-            0
-            if head is None
-            else epochs_behind(driver.components.store, head, -1 if epoch is None else epoch)
-        )
+        behind = 0 if head is None else _behind(driver, head, -1 if epoch is None else epoch)
         state: SinkState = "behind" if behind else "current"
         if name in stopped:
             state, epoch = stopped[name], None
@@ -84,6 +95,13 @@ def sinks_of(driver: Driver, head: Manifest | None) -> tuple[SinkStatus, ...]:
             )
         )
     return tuple(found)
+
+
+def _behind(driver: Driver, head: Manifest, cursor: int) -> int:
+    try:
+        return epochs_behind(at_once(driver.components.store), head, cursor)
+    except UnavailableError:  # count all of them
+        return head.epoch - cursor
 
 
 def _state(driver: Driver, is_new: bool) -> State:

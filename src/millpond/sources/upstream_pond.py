@@ -191,7 +191,11 @@ def upstream(uri: str, options: Mapping[str, Any]) -> UpstreamPond:
 
 @functools.lru_cache(maxsize=16)
 def _upstream(pid: int, uri: str, options: tuple[tuple[str, Any], ...]) -> UpstreamPond:
-    return UpstreamPond(open_store(uri, **store_options(uri, Settings(), dict(options))))
+    given = store_options(uri, Settings(), dict(options))
+    given.pop(
+        "wait_ms", None
+    )  # a source that does not answer is polled again; it must not hold up the others
+    return UpstreamPond(open_store(uri, **given))
 
 
 def unavailable(uri: str, error: StoreError) -> AwayError:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
-from millpond.control import lease
+from millpond.control import lease, process_name
 from millpond.control.lease import Beat, Keeper, beat, latest, silent_for
 from millpond.state.store.memory_store import MemoryStore
 from millpond.state.store.store import Data, Put, StoreError
@@ -132,3 +134,59 @@ def test_waiting_for_silence_can_be_stopped() -> None:
     beat(store, 0, "a:1")
     turns = iter([False, False, True])
     assert not silent_for(store, 1000, stop=lambda: next(turns), sleep=lambda s: None)
+
+
+def test_two_containers_with_one_host_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system names no process, host name and number can be the same in two containers."""
+    store = MemoryStore()
+    monkeypatch.setattr(process_name, "own", lambda: None)
+    monkeypatch.setattr(lease, "holder_name", lambda: "app:1")
+    keeper = lease.Keeper(store, 60_000)
+    assert lease.latest(store).is_ours  # type: ignore[union-attr]
+    monkeypatch.setattr(process_name, "instance", lambda: "of another container")
+    found = lease.latest(store)
+    assert found is not None
+    assert not found.is_ours
+    keeper.stop()
+
+
+def test_a_forked_process_is_another_instance() -> None:
+    ours = process_name.instance()
+    assert ours == process_name.instance()
+    reads, writes = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writes, process_name.instance().encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(reads, 100).decode() != ours
+
+
+def test_a_renewal_makes_two_requests() -> None:
+    """Lists are the dearest requests of a bucket, and a lease is renewed every second."""
+    calls: list[str] = []
+
+    class Counting(MemoryStore):
+        def list(self, prefix: str, after: str | None = None) -> list[str]:
+            calls.append("list")
+            return super().list(prefix, after)
+
+        def put_new(self, name: str, data: Data) -> Put:
+            calls.append("put")
+            return super().put_new(name, data)
+
+        def delete(self, name: str) -> None:
+            calls.append("delete")
+            super().delete(name)
+
+        def get(self, name: str) -> bytes:
+            calls.append("get")
+            return super().get(name)
+
+    store = Counting()
+    keeper = Keeper(store, 20)
+    until(lambda: calls.count("put") >= 43)
+    keeper.stop()
+    puts = calls.count("put")
+    assert len(calls) <= 2 * puts + 2 * (puts // lease.CHECK_EVERY + 1) + 8
+    assert len(store.list(lease.PREFIX)) == 3

@@ -15,6 +15,7 @@ from millpond.cli.arguments import (
     parse_epoch,
 )
 from millpond.cli.output import MessagePart, Screen
+from millpond.cli.store_arguments import store_options_for
 from millpond.cli.values import count, size
 from millpond.pond.location import backup_store
 from millpond.serve.backup import CopyProgress, back_up
@@ -35,7 +36,7 @@ def backup(
 ) -> None:
     """Copy one epoch to another place, while the pond runs; only what is not there yet is copied."""
     reader = open_reader(pond)
-    store = backup_store(target, Settings(), {})
+    store = backup_store(target, Settings(), store_options_for(target))
     with output.screen() as screen:
         made = back_up(
             reader, store, parse_epoch(epoch), verify=verify, on_progress=lambda p: _show(screen, p)
@@ -86,8 +87,8 @@ def restore(
     """
     with output.screen() as screen:
         made = make_restore(
-            backup_store(backup, Settings(), {}),
-            backup_store(pond, Settings(), {}),
+            backup_store(backup, Settings(), store_options_for(backup)),
+            backup_store(pond, Settings(), store_options_for(pond)),
             epoch,
             new_id=new_id,
             on_progress=lambda p: _show(screen, p),

@@ -13,9 +13,10 @@ from typing import Annotated, Any
 
 import typer
 
-from millpond.cli.arguments import TEXT, OutputOption, TrustOption
+from millpond.cli.arguments import TEXT, ConfOption, MasterOption, OutputOption, TrustOption
 from millpond.cli.loading import load, open_for
 from millpond.cli.output import MessagePart, Screen
+from millpond.cli.store_arguments import parse_pairs
 from millpond.cli.values import count, milliseconds
 from millpond.pond import Pond
 from millpond.state.manifest.manifest import Manifest
@@ -49,8 +50,11 @@ class RunProgress:
         if self.epochs_max is not None and self.epochs >= self.epochs_max:
             self.end("epochs")
 
-    def waits_for(self, holder: str) -> None:
-        self.screen.waiting(f"standby: {holder} runs this pond; waiting until it stops")
+    def waits_for(self, what: str) -> None:
+        if getattr(what, "kind", "holder") == "holder":
+            self.screen.waiting(f"standby: {what} runs this pond; waiting until it stops")
+        else:
+            self.screen.waiting(what)
 
     def done(self) -> float | None:
         """The fraction of the known input that was processed; None if the sources have no end."""
@@ -95,6 +99,8 @@ def run(
         int | None,
         typer.Option("--parallelism", metavar="N", help="Tasks of each level.", show_default=False),
     ] = None,
+    master: MasterOption = None,
+    conf: ConfOption = None,
     standby: Annotated[
         bool,
         typer.Option("--standby", help="If another process runs the pond, wait and take over from it."),
@@ -131,7 +137,17 @@ def run(
     output: OutputOption = TEXT,
 ) -> None:
     """Run a pipeline file; Ctrl-C ends it after the current epoch."""
-    opened = open_for(load(file), pond, engine, parallelism, standby, trust, take_over)
+    opened = open_for(
+        load(file),
+        pond,
+        engine,
+        parallelism,
+        standby,
+        trust,
+        take_over,
+        master=master,
+        spark_conf=parse_pairs(conf, "--conf"),
+    )
     if replace:
         opened.replace(*replace, backfill=backfill)
     with output.screen() as screen, opened:

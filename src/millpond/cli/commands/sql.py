@@ -11,11 +11,12 @@ from typing import Annotated, Any
 import typer
 
 import millpond
-from millpond.cli.arguments import TEXT, PondArgument, TrustOption
+from millpond.cli.arguments import TEXT, ConfOption, MasterOption, PondArgument, TrustOption
 from millpond.cli.csv_output import CsvOutput
 from millpond.cli.output import CommandOutput, MessagePart, OutputColumn, TablePart
 from millpond.cli.output_formats import make_output
 from millpond.cli.prompt import history, texts
+from millpond.cli.store_arguments import parse_pairs, store_options_for
 from millpond.engine.change.backfill import Progress
 from millpond.errors import InvalidError, MillpondError
 from millpond.pond import Pond
@@ -70,6 +71,8 @@ def sql(
         str,
         typer.Option("--engine", metavar="inline|spark", help="The engine, if this process runs the epochs."),
     ] = "inline",
+    master: MasterOption = None,
+    conf: ConfOption = None,
     trust: TrustOption = False,
     select_memory_bytes_max: Annotated[
         int | None,
@@ -110,7 +113,7 @@ def sql(
     output: SqlOutputOption = TEXT,
 ) -> None:
     """Run SQL on a pond: interactively, or statements from -c, -f or a pipe."""
-    kind: Any = engine
+    kind: Any = "spark" if master is not None else engine
     limits = {
         "select_memory_bytes_max": select_memory_bytes_max,
         "select_spill_bytes_max": select_spill_bytes_max,
@@ -118,7 +121,15 @@ def sql(
         "select_rows_max": select_rows_max,
     }
     given_limits: dict[str, Any] = {name: value for name, value in limits.items() if value is not None}
-    with millpond.open(pond, engine=kind, trust=trust, **given_limits) as opened:
+    with millpond.open(
+        pond,
+        engine=kind,
+        master=master,
+        spark_conf=parse_pairs(conf, "--conf"),
+        trust=trust,
+        store_options=store_options_for(pond),
+        **given_limits,
+    ) as opened:
         given = [*(command or []), *(_read(f) for f in file or [])]
         if not given and not sys.stdin.isatty():
             given = [sys.stdin.read()]

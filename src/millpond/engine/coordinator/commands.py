@@ -80,7 +80,7 @@ class Commands:
             parallelism = require_parallelism(_args(event).get("parallelism"))
         except InvalidError as error:
             return Refused(f"{error.message}, {error.detail}")
-        return PlannedCommit(replace(child, parallelism=parallelism))
+        return PlannedCommit(replace(child, parallelism=parallelism, parallelism_fixed=True))
 
     def _advance(self, event: Polled, child: Manifest) -> Next | Refused:
         """Promise that a source will send nothing older; the next epoch raises the watermarks."""

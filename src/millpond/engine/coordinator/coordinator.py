@@ -76,6 +76,7 @@ class Coordinator:
         pond: str,
         program: ProgramSummary,
         parallelism: int | None,
+        cores: int | None = None,
         policy: Policy,
         ids: Callable[[], str],
         now_us: int = 0,
@@ -83,7 +84,9 @@ class Coordinator:
         change: str | None = None,
         based_on: str | None = None,
     ) -> None:
-        """`change` is the catalog of the plan to change to after the takeover of the pond.
+        """`parallelism` is the number that the user chose; without one, it is the number of `cores`.
+
+        `change` is the catalog of the plan to change to after the takeover of the pond.
 
         `based_on` is the catalog of the head against which these arguments were checked, if they were.
         """
@@ -99,7 +102,13 @@ class Coordinator:
             state, self._changes, self._deliveries, self._compactions, self._collections
         )
         self._takeover = Takeover(
-            state, self._changes, pond=pond, parallelism=parallelism, rewrite=rewrite, based_on=based_on
+            state,
+            self._changes,
+            pond=pond,
+            parallelism=parallelism,
+            cores=cores,
+            rewrite=rewrite,
+            based_on=based_on,
         )
         self._unanswered = 0
 

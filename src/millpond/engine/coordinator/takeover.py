@@ -30,6 +30,7 @@ class Takeover:
         *,
         pond: str,
         parallelism: int | None,
+        cores: int | None = None,
         rewrite: StateRewrite | None,
         based_on: str | None,
     ) -> None:
@@ -37,7 +38,8 @@ class Takeover:
         self._state = state
         self._changes = changes
         self._pond = pond
-        self._parallelism = parallelism
+        self._parallelism = parallelism  # chosen by the user
+        self._cores = cores
         self._rewrite = rewrite
         self._based_on = based_on
         self._races_lost = 0
@@ -67,7 +69,8 @@ class Takeover:
             now_us=state.now_us,
             kind="create",
             catalog=state.program.catalog,
-            parallelism=self._parallelism or 1,
+            parallelism=self._parallelism or self._cores or 1,
+            parallelism_fixed=self._parallelism is not None,
         )
         if state.program.constant:  # law 1 holds for epoch 0, too
             return self._changes.create(first)
@@ -79,7 +82,8 @@ class Takeover:
         child = replace(
             state.child("takeover", state.time_without_steps(max(state.now_us, head.now_us))),
             catalog=state.program.catalog,
-            parallelism=self._parallelism or head.parallelism,
+            parallelism=self._parallelism or self._found(head),
+            parallelism_fixed=head.parallelism_fixed or self._parallelism is not None,
         )
         rewrite = self._rewrite
         ended: tuple[RunId, ...] = ()
@@ -96,6 +100,10 @@ class Takeover:
             )
         child = replace(child, metrics={**child.metrics, "rewrote": list(rewrite.tables)})
         return PlannedCommit(child, rewrite.added, (*rewrite.removed, *ended))
+
+    def _found(self, head: Manifest) -> int:
+        """The parallelism if the user chose none now: the one chosen before, or the cores that there are."""
+        return head.parallelism if head.parallelism_fixed else self._cores or head.parallelism
 
     def on_won(self) -> None:
         self.owner = True

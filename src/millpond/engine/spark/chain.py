@@ -38,11 +38,13 @@ import cloudpickle
 from pyspark.serializers import Serializer, SpecialLengths
 
 from millpond import tuning
-from millpond.engine.spark import breadcrumb, worker_exits
+from millpond.engine.spark import breadcrumb, credential_files, worker_exits
+from millpond.engine.spark.masters import is_local_master
 from millpond.engine.spark.served_results import Served
 from millpond.engine.task.frame_files import Shelf, fetch, is_ticket
 from millpond.engine.task.frames import Raw
 from millpond.errors import InternalError, InvalidError, MillpondError, UnavailableError
+from millpond.state.store.shared_credentials import find_with
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -132,6 +134,7 @@ class Task:
     def __call__(self, task: int, incoming: Iterator[bytes]) -> Iterator[Any]:
         shelf = None if self.depot is None else Shelf(self.depot)
         breadcrumb.enable()
+        find_with(credential_files.read)
         try:
             frames = self._drained(incoming) if self.first else self._fetched(incoming)
             sent = 0
@@ -222,7 +225,7 @@ class SparkChain:
         for name, value in context.environment.items():
             self._environment.put(name, value)
         # In local mode tasks run on this machine and exchange large frames as files.
-        self._depot = context._temp_dir if _on_this_machine(context.master) else None
+        self._depot = context._temp_dir if is_local_master(context.master) else None
         # In local mode the daemon can also tell the driver how a worker ended.
         self._ends = None if self._depot is None else os.path.join(self._depot, "worker-ends")
         if self._ends is not None:
@@ -258,6 +261,10 @@ class SparkChain:
         if len(found) != len(items):
             raise InternalError("a stage lost results", detail=f"{len(found)} results of {len(items)} items")
         return found
+
+    def is_busy(self) -> bool:
+        """Is a job running?"""
+        return self._running > 0
 
     def cancel(self) -> None:
         """Cancel every running job of this chain and wait until none runs."""
@@ -370,14 +377,6 @@ def _check_shape(levels: Sequence[Any], parallelism: Sequence[int]) -> None:
                 "the parallelism of a level is out of range",
                 detail=f"got {tasks}, allowed is 1 to {TASKS_MAX}",
             )
-
-
-def _on_this_machine(master: str) -> bool:
-    """
-    >>> _on_this_machine("local[2]"), _on_this_machine("local-cluster[2,1,1024]")
-    (True, False)
-    """
-    return master == "local" or master.startswith("local[")
 
 
 def _command(level: LevelFn, number: int, parallelism: Sequence[int], depot: str | None) -> bytes:

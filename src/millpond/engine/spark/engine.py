@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from millpond import tuning
 from millpond.engine.engine import collect_reports
+from millpond.engine.spark import credential_files
 from millpond.engine.spark.chain import SparkChain
+from millpond.engine.spark.executors import ExecutorWatch, OnWait, core_count, executor_count
+from millpond.engine.spark.masters import is_local_master
 from millpond.engine.spark.session import check_session, make_session
+from millpond.engine.spark.store_access import check_store_access
 from millpond.engine.spark.warm_up import Rehearsal, warm
 from millpond.engine.task.frames import Raw
 from millpond.engine.task.level import LevelTask
 from millpond.engine.task.single_task import run_all_levels
 from millpond.engine.task.spec import EpochSpec, Report
+from millpond.state.store import shared_credentials
+from millpond.state.store.shared_credentials import by_reference
 
 REHEARSE_MAX = 64  # the most tasks of the rehearsal: one per core, or some of the cores of a large cluster
 
@@ -42,19 +48,41 @@ class SingleTaskJob:
 class SparkEngine:
     single_task_rows_max = tuning.ROWS_PER_TASK
 
-    def __init__(self, session: Any = None, **options: Any) -> None:
+    def __init__(self, session: Any = None, *, on_wait: OnWait | None = None, **options: Any) -> None:
         self._own = session is None
         if session is None:
             session = make_session(**options)
         self.session = session
-        self.default_parallelism = max(1, int(session.sparkContext.defaultParallelism))
-        if session.sparkContext not in _ready:
-            for advice in check_session(session):
+        self._context = session.sparkContext
+        self._on_cluster = not is_local_master(self._context.master)
+        if self._context not in _ready:
+            for advice in check_session(session, on_wait):
                 warnings.warn(advice, stacklevel=3)
+        # On a cluster it is asked again at every use: executors come and go.
+        self._cores = core_count(self._context)
         self.chain = SparkChain(session)
-        if session.sparkContext not in _ready:
+        self._watch = ExecutorWatch(self._context, self.chain.is_busy, on_wait) if self._on_cluster else None
+        self._checked: set[str] = set()  # stores that the executors have opened
+        if self._context not in _ready:
             self._rehearse()
-            _ready.add(session.sparkContext)
+            _ready.add(self._context)
+
+    @property
+    def default_parallelism(self) -> int:
+        """The number of cores; on a cluster, those of the executors that are registered now."""
+        if self._on_cluster and executor_count(self._context):
+            self._cores = core_count(self._context)
+        return self._cores
+
+    def shared(self, uri: str, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The options with which tasks open the store; InvalidError if an executor cannot read it."""
+        given = by_reference(options)
+        if shared_credentials.OPTION in given:
+            credential_files.share(self._context, given[shared_credentials.OPTION])
+        if self._on_cluster and uri not in self._checked:
+            check_store_access(self.chain, uri, given, self.default_parallelism)
+            self._checked.add(uri)
+        return given
 
     def _rehearse(self) -> None:
         """Run an exchange between all cores, so that workers and JVM are warm for the first epoch."""
@@ -80,5 +108,7 @@ class SparkEngine:
         self.chain.cancel()
 
     def close(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
         if self._own:
             self.session.stop()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millpond.engine.spark.daemon import ENVIRONMENT
+from millpond.engine.spark.executors import wait_for_executors
+from millpond.engine.spark.masters import is_local_master
 from millpond.errors import InvalidError
 
 if TYPE_CHECKING:
@@ -76,6 +79,33 @@ SETTINGS: Mapping[str, str] = {
     **{f"spark.executorEnv.{name}": value for name, value in ENVIRONMENT.items()},
 }
 
+# Settings for a master other than local[…], where the user states nothing else.  With Spark's defaults a
+# worker that was killed costs 5 to 14 s, and one whose link stays down 103 s: every fetch from it is tried
+# four times, five seconds apart, and each attempt waits two minutes for a connection that is gone.
+CLUSTER_SETTINGS: Mapping[str, str] = {
+    "spark.shuffle.io.retryWait": "500ms",
+    "spark.shuffle.io.maxRetries": "3",
+    "spark.shuffle.io.connectionTimeout": "10s",
+    "spark.shuffle.io.connectionCreationTimeout": "3s",
+    "spark.rpc.io.connectionCreationTimeout": "10s",
+    # A lost executor is noticed by its heartbeats.
+    "spark.executor.heartbeatInterval": "2s",
+    "spark.network.timeout": "30s",
+    "spark.network.timeoutInterval": "2s",
+    # A fetch that failed tells that all outputs of that host are gone: they are made again in one attempt.
+    "spark.files.fetchFailure.unRegisterOutputOnHost": "true",
+    "spark.stage.maxConsecutiveAttempts": "10",
+    "spark.task.maxFailures": "8",
+    # A task that takes much longer than its siblings is started elsewhere, too; the first one counts (law 3).
+    "spark.speculation": "true",
+    "spark.speculation.interval": "200ms",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.multiplier": "3",
+    "spark.speculation.minTaskRuntime": "2s",
+    # The file with a store's credentials must never be taken for another one.
+    "spark.files.overwrite": "false",
+}
+
 # Failed tasks reach the caller as errors; Spark would also print each of them with its stack.
 # The gateway's level equals the root's, else it prints that it changes the root's.
 _LOG4J = """\
@@ -93,6 +123,9 @@ logger.tasks.level = off
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = error
 """
+
+
+_SUBMITTED = {"--master": "spark.master", "--name": "spark.app.name"}
 
 
 def make_session(
@@ -117,8 +150,11 @@ def make_session(
         return SparkSession.builder.getOrCreate()
     if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
         check_java()
-    chosen = master or f"local[{_cores()}]"
-    settings = settings_for(chosen, extra or {})
+    submitted = submitted_settings()
+    chosen = master or submitted.get("spark.master") or f"local[{_cores()}]"
+    settings = settings_for(chosen, {**submitted, **(extra or {})})
+    settings.pop("spark.master", None)
+    app_name = settings.pop("spark.app.name", app_name)
     if chosen.startswith("local"):
         os.environ["PYSPARK_PYTHON"] = sys.executable
     else:
@@ -132,6 +168,36 @@ def make_session(
         for name, value in settings.items():
             builder = builder.config(name, value)
         return builder.getOrCreate()
+
+
+def submitted_settings() -> dict[str, str]:
+    """What `spark-submit` was told: its master and settings.
+
+    In client mode they are in the JVM that started this process, else in PYSPARK_SUBMIT_ARGS.
+    """
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        from pyspark import SparkConf, SparkContext
+
+        SparkContext._ensure_initialized()
+        return dict(SparkConf().getAll())
+    return parsed_submit_arguments(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
+
+
+def parsed_submit_arguments(text: str) -> dict[str, str]:
+    """
+    >>> parsed_submit_arguments("--master spark://h:7077 --conf spark.a=1 --conf 'spark.b=x y' pyspark-shell")
+    {'spark.master': 'spark://h:7077', 'spark.a': '1', 'spark.b': 'x y'}
+    """
+    found: dict[str, str] = {}
+    words = iter(shlex.split(text))
+    for word in words:
+        option, _, value = word.partition("=")
+        if option in ("--master", "--name", "--conf", "-c"):
+            value = value or next(words, "")
+            if option in ("--conf", "-c"):
+                option, _, value = value.partition("=")
+            found[_SUBMITTED.get(option, option)] = value
+    return found
 
 
 def _cores() -> int:
@@ -171,6 +237,8 @@ def local_cores(master: str) -> float:
 def settings_for(master: str, extra: Mapping[str, str]) -> dict[str, str]:
     """All settings of a session on this master; the user's own come last."""
     settings = dict(SETTINGS)
+    if not is_local_master(master):
+        settings.update(CLUSTER_SETTINGS)
     source = Path(__file__).resolve().parents[2]
     if master.startswith("local") and source.name not in ("site-packages", "dist-packages"):
         # Run from a source tree: the workers must import the same tree.
@@ -183,10 +251,10 @@ def settings_for(master: str, extra: Mapping[str, str]) -> dict[str, str]:
 # -- checks -------------------------------------------------------------------
 
 
-def check_session(session: SparkSession) -> list[str]:
+def check_session(session: SparkSession, on_wait: Callable[[str], None] | None = None) -> list[str]:
     """Refuse a session on which Millpond cannot run; returns advice on what makes it slow.
 
-    Runs a small task for each core, to check the executors' Python.
+    Waits for executors (`on_wait` is told), and runs a small task for each core, to check their Python.
     """
     _refuse_connect(session)
     context = session.sparkContext
@@ -205,8 +273,11 @@ def check_session(session: SparkSession) -> list[str]:
             detail=f"got {conf[PYSPARK_MEMORY]}",
             hint=f"remove {PYSPARK_MEMORY}; give the executors memoryOverhead instead",
         )
+    on_cluster = not is_local_master(str(context.master))
+    if on_cluster:
+        wait_for_executors(context, on_wait)
     _probe(context)
-    return advice(conf)
+    return [*advice(conf), *(cluster_advice(context._jsc.sc().conf()) if on_cluster else [])]
 
 
 def _judged(context: Any) -> dict[str, str]:
@@ -232,6 +303,15 @@ def advice(conf: Mapping[str, str]) -> list[str]:
     if conf.get(CLEANER, "true") != "true":
         found.append(f"set {CLEANER}=true: without it shuffle files stay on disk until the session ends")
     return found
+
+
+def cluster_advice(conf: Any) -> list[str]:
+    """Advice on timeouts of a session on a cluster that somebody else started."""
+    names = ("spark.shuffle.io.retryWait", "spark.network.timeout", "spark.speculation")
+    missing = [f"{name}={CLUSTER_SETTINGS[name]}" for name in names if not conf.contains(name)]
+    if not missing:
+        return []
+    return [f"set {', '.join(missing)}: with Spark's defaults a lost worker costs up to two minutes"]
 
 
 def _refuse_connect(session: Any) -> None:

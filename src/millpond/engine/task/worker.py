@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from millpond.engine.task.optimizer import optimize
@@ -27,7 +28,9 @@ from millpond.state.plan_file import read_plan
 from millpond.state.runs import run_names
 from millpond.state.runs.open_files import OpenFiles
 from millpond.state.runs.packed import PackedFile
+from millpond.state.store.disk_cache import folder_of_host
 from millpond.state.store.store import Store, open_store
+from millpond.state.store.waiting_store import waiting_store
 from millpond.state.trust import Trust
 
 PLANS_MAX = 64  # programs in the cache
@@ -37,12 +40,16 @@ class Worker:
     """The caches of one process for one store; thread-safe."""
 
     def __init__(
-        self, store: Store, roots: dict[str, Store] | None = None, trust: Trust | None = None
+        self,
+        store: Store,
+        roots: dict[str, Store] | None = None,
+        trust: Trust | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
         self.store = store
         self.trust = trust or Trust(store)  # in code that is stored in the pond
         self.pages = PageCache(store)
-        self._files = OpenFiles(store, roots)
+        self._files = OpenFiles(store, roots, options)
         # As read from the store, or as this process defined them; the most recently used are last.
         self._plans: OrderedDict[str, Plan] = OrderedDict()
         self._runnable: dict[str, Plan] = {}
@@ -148,7 +155,20 @@ def worker_for(uri: str, make: Callable[[], Store] | None = None, **options: Any
     key = (os.getpid(), uri)
     found = _workers.get(key)
     if found is None:
-        store = make() if make else open_store(uri, **options)
-        found = Worker(store, trust=Trust(store, given=True))  # the sender was asked to confirm trust
+        store = make() if make else open_store_here(uri, options)
+        # The sender was asked to confirm trust.
+        found = Worker(store, trust=Trust(store, given=True), options=options)
         _workers[key] = found
     return found
+
+
+def open_store_here(uri: str, options: Mapping[str, Any]) -> Store:
+    """Open the store of a task: with the cache folder of this host, and waiting for it from the start on."""
+    given = dict(options)
+    if "cache" in given:
+        given["cache"] = str(folder_of_host(Path(str(given["cache"]))))
+    store = open_store(uri, **given)
+    waiting = waiting_store(store)
+    if waiting is not None:
+        waiting.answered = True  # to the driver: the address is right
+    return store

@@ -59,6 +59,7 @@ class Manifest:
     kind: Kind = "epoch"
     catalog: str | None = None
     parallelism: int = 1
+    parallelism_fixed: bool = False  # did a user choose it?  Else it follows the cores that there are
     positions: Mapping[str, Any] = field(default_factory=dict)
     watermarks: Mapping[str, Any] = field(default_factory=dict)
     pages: tuple[Page, ...] = ()

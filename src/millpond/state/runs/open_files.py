@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from millpond.state.runs import run_names
 from millpond.state.runs.packed import PackedFile
+from millpond.state.store.location import options_for
 from millpond.state.store.store import Store, open_store
 
 FILES_OPEN = 2048
@@ -21,8 +23,16 @@ FILES_SPARE = 64  # open files that the newest epoch may not need
 class OpenFiles:
     """Thread-safe."""
 
-    def __init__(self, store: Store, roots: dict[str, Store] | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        roots: dict[str, Store] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
         self.store = store
+        self._options = dict(
+            options or {}
+        )  # with which the store was opened; a parent is opened with them, too
         self._roots = roots or {}
         self._files: OrderedDict[str, PackedFile] = OrderedDict()
         self._room = FILES_SPARE  # more open files than this trigger a trim
@@ -65,5 +75,5 @@ class OpenFiles:
         if not uri:
             return self.store
         if uri not in self._roots:
-            self._roots[uri] = open_store(uri)
+            self._roots[uri] = open_store(uri, **options_for(uri, self.store.uri, self._options))
         return self._roots[uri]

@@ -13,6 +13,7 @@ import errno
 import fcntl
 import os
 import secrets
+import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,6 +43,7 @@ _SCAN_SHARE = 64  # a process scans the folder each time it has added this share
 _TMP_LIFE_S = 60 * 60
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+FOLDER_VARIABLE = "MILLPOND_CACHE_DIR"  # an environment variable: the folder for the disk caches of this host
 
 
 @dataclass
@@ -52,6 +54,24 @@ class CacheCounts:
     misses: int = 0
     skipped: int = 0
     reason: str | None = None
+
+
+def folder_of_host(given: Path) -> Path:
+    """The folder of a cache on this host, if another host suggests one: its own setting, or a writable one.
+
+    >>> os.environ[FOLDER_VARIABLE] = "/tmp/doc-cache"
+    >>> str(folder_of_host(Path("/home/ann/.cache/millpond/a1b2")))
+    '/tmp/doc-cache/a1b2'
+    >>> del os.environ[FOLDER_VARIABLE]
+    """
+    chosen = os.environ.get(FOLDER_VARIABLE)
+    if chosen:
+        return Path(chosen).expanduser() / given.name
+    try:
+        given.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return Path(tempfile.gettempdir()) / f"millpond-cache-{os.getuid()}" / given.name
+    return given if os.access(given, os.W_OK) else Path(tempfile.gettempdir()) / given.name
 
 
 class DiskCache:
@@ -80,14 +100,21 @@ class DiskCache:
         self._lock = threading.Lock()
         self.counts = CacheCounts()
         try:
-            for made in (self._home / "tmp", self._locks):
-                made.mkdir(parents=True, exist_ok=True)
+            self._make_folders()
         except OSError as error:
             raise InvalidError(
                 f"cannot make the disk cache in {self._folder}",
                 detail=str(error),
-                hint="name a folder that this user may write to",
+                hint=f"name a folder that this user may write to, also with {FOLDER_VARIABLE}",
             ) from error
+
+    def _make_folders(self) -> None:
+        for made in (self._home / "tmp", self._locks):
+            made.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def below(self) -> Store:
+        return self._store
 
     @property
     def uri(self) -> str:
@@ -112,12 +139,13 @@ class DiskCache:
 
     def delete(self, name: str) -> None:
         self._store.delete(name)
-        self._path(name).unlink(missing_ok=True)
+        with suppress(NotADirectoryError):
+            self._path(name).unlink(missing_ok=True)
 
     def map(self, name: str) -> pa.Buffer:
         found = self._held(name)
         if found is None:
-            with _locked(self._locks / self._digest(name)[:2], wait=True):
+            with self._locked(self._digest(name)[:2], wait=True):
                 found = self._held(name)  # another process or thread may have fetched it meanwhile
                 if found is None:
                     return self._fetch(name)
@@ -140,7 +168,7 @@ class DiskCache:
             buffer = map_file(path)
             with suppress(FileNotFoundError):  # evicted meanwhile; the mapping stays valid
                 os.utime(path, ns=(now, now))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise StoreError(
@@ -173,13 +201,16 @@ class DiskCache:
     def _copy(self, name: str, pieces: Iterable[memoryview]) -> pa.Buffer:
         path = self._path(name)
         temp = self._home / "tmp" / f"{os.getpid()}-{secrets.token_hex(8)}"
+        if not temp.parent.is_dir():  # somebody deleted the cache while it was in use
+            self._make_folders()
         try:
             # mapped before it is renamed: after that, any process may evict it
             buffer = self._write(temp, pieces)
             path.parent.mkdir(exist_ok=True)
             os.replace(temp, path)
         except OSError as error:
-            temp.unlink(missing_ok=True)
+            with suppress(NotADirectoryError):
+                temp.unlink(missing_ok=True)
             if error.errno in _FULL:
                 self._evict(disk_full=True)
             raise
@@ -208,7 +239,7 @@ class DiskCache:
 
     def _evict(self, disk_full: bool = False) -> None:
         """Unlink the least recently used copies when they exceed the limit or the disk is full."""
-        with _locked(self._locks / "evict", wait=False) as mine:
+        with self._locked("evict", wait=False) as mine:
             if not mine:
                 return  # another process evicts; our count stays, so the next copy tries again
             with self._lock:
@@ -234,7 +265,7 @@ class DiskCache:
                 continue
             for folder in _folders(boot):
                 busy_after = (time.time() - _TMP_LIFE_S) * 1e9 if folder.endswith("/tmp") else float("inf")
-                with os.scandir(folder) as entries:
+                with _scanned(folder) as entries:
                     for entry in entries:
                         try:
                             status = entry.stat()
@@ -242,6 +273,26 @@ class DiskCache:
                             continue  # deleted or renamed since the listing
                         if status.st_mtime_ns < busy_after:
                             yield status.st_mtime_ns, status.st_size, entry.path
+
+    @contextmanager
+    def _locked(self, name: str, wait: bool) -> Iterator[bool]:
+        """An advisory lock of this host; without it, two processes may fetch a file twice: that is all."""
+        try:
+            held = _locked(self._locks / name, wait)
+            mine = held.__enter__()
+        except OSError:
+            try:
+                self._make_folders()
+                held = _locked(self._locks / name, wait)
+                mine = held.__enter__()
+            except OSError as error:
+                self._count(skipped=1, reason=str(error))
+                yield True
+                return
+        try:
+            yield mine
+        finally:
+            held.__exit__(None, None, None)
 
     def _digest(self, name: str) -> str:
         return xxhash.xxh3_128_hexdigest(f"{self._store.uri}\0{check_name(name)}".encode())
@@ -259,8 +310,20 @@ class DiskCache:
 
 
 def _folders(path: Path | str) -> Sequence[str]:
-    with os.scandir(path) as entries:
+    with _scanned(path) as entries:
         return [entry.path for entry in entries if entry.is_dir()]
+
+
+@contextmanager
+def _scanned(path: Path | str) -> Iterator[Iterator[os.DirEntry[str]]]:
+    """The entries of a folder; none if somebody deleted it."""
+    try:
+        found = os.scandir(path)
+    except (FileNotFoundError, NotADirectoryError):
+        yield iter(())
+        return
+    with found:
+        yield found
 
 
 @contextmanager

@@ -7,9 +7,11 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 from millpond.errors import InvalidError
 from millpond.settings import Settings
+from millpond.state.store.disk_cache import FOLDER_VARIABLE, folder_of_host
 from millpond.state.store.local_store import make_private
 from millpond.valid_text import require_text
 
@@ -45,12 +47,37 @@ def store_options(uri: str, settings: Settings, given: Mapping[str, Any]) -> dic
     if uri.startswith("memory:"):
         return dict(given)
     name = hashlib.blake2b(uri.encode(), digest_size=8).hexdigest()
+    waits = {"wait_ms": settings.store_wait_ms}
     folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "millpond" / name
+    if FOLDER_VARIABLE in os.environ:
+        folder = folder_of_host(folder)
     try:
         make_private(folder)
     except OSError:  # the home folder is not writable: without a cache, files are fetched each time
-        return dict(given)
-    return {"cache": str(folder), "cache_bytes": settings.cache_bytes, **given}
+        return {**waits, **given}
+    return {**waits, "cache": str(folder), "cache_bytes": settings.cache_bytes, **given}
+
+
+def options_for(uri: str, known: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a store that also open another one: those of a bucket for a bucket of the same kind.
+
+    Options that the other uri states itself are not repeated.
+
+    >>> options_for("s3://b/fork", "s3://b/pond", {"region": "eu", "cache": "/c", "secret_access_key": "x"})
+    {'region': 'eu', 'secret_access_key': 'x'}
+    >>> options_for("file:///fork", "s3://b/pond", {"region": "eu"})
+    {}
+    """
+    scheme, _, rest = uri.partition("://")
+    if scheme in ("file", "memory") or known.partition("://")[0].removesuffix("a") != scheme.removesuffix(
+        "a"
+    ):
+        return {}
+    stated = {name for name, _ in parse_qsl(rest.partition("?")[2])}
+    given = {name: value for name, value in options.items() if name not in stated}
+    for name in ("cache", "cache_bytes"):
+        given.pop(name, None)
+    return given
 
 
 def is_local(uri: str) -> bool:

@@ -27,6 +27,7 @@ from millpond.state.store.store import (
     Put,
     PutUnknownError,
     ReadOnlyError,
+    RefusedError,
     StoreError,
     buffers_of,
     check_name,
@@ -42,6 +43,10 @@ if TYPE_CHECKING:
 SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss")
 CHUNK_BYTES = 8 * 1024 * 1024
 _LIST_CHUNK = 1000
+_TIMEOUT = "2m"  # of a request with all its bytes
+# A small request that takes this long has stalled: it is better made again.  A put is in doubt then.
+_SMALL_BYTES_MAX = 1 << 20
+_SMALL_TIMEOUT = "20s"
 _CLIENT = ("timeout", "connect_timeout")
 _FLAGS = ("allow_http", "virtual_hosted_style_request", "skip_signature")
 # Options that are allowed in a uri.  Uris are printed, logged and sent to workers, so keys and tokens are
@@ -52,11 +57,25 @@ _CREDENTIALS = "check the credentials in the environment and their rights on the
 
 
 class ObjectStore:
-    """Objects below one prefix; `writer` must not retry, `reader` should."""
+    """Objects below one prefix; `writer` must not retry, `reader` should.
 
-    def __init__(self, reader: Client, writer: Client, uri: str, *, has_credentials: bool = True) -> None:
+    `small_reader` and `small_writer` are for small requests, which time out sooner.
+    """
+
+    def __init__(
+        self,
+        reader: Client,
+        writer: Client,
+        uri: str,
+        *,
+        small_reader: Client | None = None,
+        small_writer: Client | None = None,
+        has_credentials: bool = True,
+    ) -> None:
         self._reader = reader
         self._writer = writer
+        self._small_reader = small_reader or reader
+        self._small_writer = small_writer or writer
         self._uri = uri
         self._has_credentials = has_credentials  # or was it checked that the machine has a role?
 
@@ -73,21 +92,20 @@ class ObjectStore:
         flags = {name: flag(config, name, False) for name in _FLAGS if name in config}
         public = {k: str(config[k]) for k in sorted(_PUBLIC & config.keys())}
         public |= {name: str(value).lower() for name, value in flags.items()}
-        client: dict[str, object] = {"timeout": "2m"}
-        client |= {name: str(config.pop(name)) for name in _CLIENT if name in config}
+        client: dict[str, object] = {name: str(config.pop(name)) for name in _CLIENT if name in config}
         plain_http = str(config.get("endpoint", "")).startswith("http://")
         if "allow_http" in flags or plain_http:
             client["allow_http"] = flags.pop("allow_http", plain_http)
         retries = int(str(config.pop("retries", 5)))
         url = f"{scheme}://{body}"
 
-        def connect(max_retries: int) -> Client:
+        def connect(max_retries: int, timeout: str) -> Client:
             make = cast(Any, from_url)
             try:
                 made = make(
                     url,
                     config={**config, **flags},
-                    client_options=client,
+                    client_options={"timeout": timeout, **client},
                     retry_config={"max_retries": max_retries},
                 )
             except (raised.BaseError, ValueError) as error:
@@ -96,7 +114,14 @@ class ObjectStore:
 
         known = {**config, **{name: value for name, value in flags.items() if value}}
         found = scheme not in ("s3", "s3a") or has_credentials(known)
-        return cls(connect(retries), connect(0), with_options(url, public), has_credentials=found)
+        return cls(
+            connect(retries, _TIMEOUT),
+            connect(0, _TIMEOUT),
+            with_options(url, public),
+            small_reader=connect(retries, _SMALL_TIMEOUT),
+            small_writer=connect(0, _SMALL_TIMEOUT),
+            has_credentials=found,
+        )
 
     @property
     def uri(self) -> str:
@@ -106,8 +131,11 @@ class ObjectStore:
         _claim_process()
         self._require_credentials()
         check_name(name)
+        pieces = buffers_of(data)
+        is_small = sum(piece.nbytes for piece in pieces) <= _SMALL_BYTES_MAX
         try:
-            obstore.put(self._writer, name, buffers_of(data), mode="create", use_multipart=False)
+            writer = self._small_writer if is_small else self._writer
+            obstore.put(writer, name, pieces, mode="create", use_multipart=False)
         except raised.AlreadyExistsError as error:
             # S3 returns the same status (409) when two puts run concurrently and neither has finished,
             # so LOST requires that the other object exists.
@@ -115,7 +143,7 @@ class ObjectStore:
                 raise self._doubt(name, error) from error
             return Put.LOST
         except FileNotFoundError as error:
-            raise StoreError(
+            raise RefusedError(
                 f"cannot write {name}: no such bucket or container",
                 detail=_said(error),
                 hint=f"create it, or correct {self._uri}",
@@ -145,11 +173,14 @@ class ObjectStore:
             self._check_length(name, result.meta["size"], len(body))
             return pa.py_buffer(body)
 
-    def chunks(self, name: str) -> Iterator[memoryview]:
+    def chunks(self, name: str, start: int = 0) -> Iterator[memoryview]:
         check_name(name)
         with self._reading(name):
-            result = obstore.get(self._reader, name)
-            seen = 0
+            if start:
+                result = obstore.get(self._reader, name, options={"range": {"offset": start}})
+            else:
+                result = obstore.get(self._reader, name)
+            seen = start
             for chunk in result.stream(min_chunk_size=CHUNK_BYTES):
                 view = memoryview(chunk)
                 seen += view.nbytes
@@ -159,7 +190,7 @@ class ObjectStore:
     def list(self, prefix: str, after: str | None = None) -> Names:
         folder = check_prefix(prefix)
         with self._reading(folder):
-            pages = obstore.list(self._reader, folder or None, offset=after, chunk_size=_LIST_CHUNK)
+            pages = obstore.list(self._small_reader, folder or None, offset=after, chunk_size=_LIST_CHUNK)
             # We guarantee the order and the bound; not every storage does.
             return sorted(o["path"] for page in pages for o in page if after is None or o["path"] > after)
 
@@ -167,13 +198,13 @@ class ObjectStore:
         check_name(name)
         # Most storages do not report whether the object existed; a missing one is fine.
         with suppress(MissingError), self._reading(name):
-            obstore.delete(self._reader, name)
+            obstore.delete(self._small_reader, name)
 
     def size(self, name: str) -> int | None:
         check_name(name)
         try:
             with self._reading(name):
-                return obstore.head(self._reader, name)["size"]
+                return obstore.head(self._small_reader, name)["size"]
         except MissingError:
             return None
 
@@ -186,7 +217,7 @@ class ObjectStore:
         except FileNotFoundError as error:
             raise missing(name, self._uri) from error
         except _REFUSED as error:
-            raise StoreError(f"may not read {name}", detail=_said(error), hint=_CREDENTIALS) from error
+            raise RefusedError(f"may not read {name}", detail=_said(error), hint=_CREDENTIALS) from error
         except raised.BaseError as error:
             self._refuse_without_credentials(error)
             raise StoreError(f"the store did not answer for {name}", detail=_said(error)) from error

@@ -19,6 +19,7 @@ from urllib.parse import parse_qsl, unquote, urlencode
 import pyarrow as pa
 
 from millpond.errors import InvalidError, UnavailableError
+from millpond.state.store.shared_credentials import with_values
 
 Chunk: TypeAlias = bytes | memoryview | pa.Buffer
 Data: TypeAlias = Chunk | Sequence[Chunk]
@@ -52,6 +53,10 @@ class NotWritableError(StoreError):
 
 class ReadOnlyError(NotWritableError):
     """The storage is read-only, or this user may not write: a retry does not help."""
+
+
+class RefusedError(StoreError):
+    """The storage answered, and refused: the credentials, or a bucket that does not exist."""
 
 
 class PutUnknownError(StoreError):
@@ -153,7 +158,8 @@ def open_store(uri: str, **options: object) -> Store:
     """Open `file://`, `memory://`, `s3://`, `gs://`, `az://` or a plain path.
 
     Options come from the uri's query and from keywords; keywords take precedence.  With `cache=<folder>` (and
-    `cache_bytes`) maps go through a disk cache.
+    `cache_bytes`) maps go through a disk cache.  With `wait_ms` calls wait while a remote storage is
+    unavailable, at most that long.
 
     >>> open_store("memory://doc").put_new("a/b", b"x")
     <Put.WON: 'won'>
@@ -173,8 +179,10 @@ def open_store(uri: str, **options: object) -> Store:
             body = unquote(body.removeprefix("localhost"))
             if not body.startswith("/"):
                 raise InvalidError("a file uri needs an absolute path", detail=f"got {uri!r}")
+    merged = with_values(merged)
     cache = merged.pop("cache", None)
     cache_bytes = _whole(merged.pop("cache_bytes", CACHE_BYTES), "cache_bytes")
+    wait_ms = _whole(merged.pop("wait_ms"), "wait_ms") if "wait_ms" in merged else 0
 
     store: Store
     if scheme == "file":
@@ -194,6 +202,10 @@ def open_store(uri: str, **options: object) -> Store:
                 hint=f"use a path or file, memory, {', '.join(SCHEMES)}",
             )
         store = ObjectStore.open(scheme, body, merged, in_uri=set(written) & set(merged))
+    if wait_ms and scheme not in ("file", "memory"):
+        from millpond.state.store.waiting_store import WaitingStore
+
+        store = WaitingStore(store, wait_ms / 1000)
     if cache is None:
         return store
     from millpond.state.store.disk_cache import DiskCache
@@ -242,5 +254,6 @@ def _refuse(options: dict[str, object], scheme: str) -> None:
 def _whole(value: object, name: str) -> int:
     text = str(value)
     if not text.isdecimal() or int(text) < 1:
-        raise InvalidError(f"the store option {name} is a whole number of bytes", detail=f"got {text!r}")
+        unit = "milliseconds" if name.endswith("_ms") else "bytes"
+        raise InvalidError(f"the store option {name} is a whole number of {unit}", detail=f"got {text!r}")
     return int(text)

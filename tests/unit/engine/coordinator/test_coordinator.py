@@ -158,6 +158,25 @@ def test_taking_over_is_a_commit_with_the_next_token() -> None:
     assert list(coordinator.live) == [run_id(ref(3))]
 
 
+@pytest.mark.parametrize(
+    ("fixed", "chosen", "cores", "then"),
+    [
+        (False, None, 8, (8, False)),
+        (True, None, 8, (3, True)),
+        (False, 5, 8, (5, True)),
+        (True, 5, 8, (5, True)),
+    ],
+)
+def test_the_parallelism_follows_the_cores_unless_a_user_chose_it(
+    fixed: bool, chosen: int | None, cores: int, then: tuple[int, bool]
+) -> None:
+    coordinator = made(parallelism=chosen, cores=cores)
+    coordinator.start()
+    head = replace(OLD, parallelism=3, parallelism_fixed=fixed)
+    taken = one(coordinator.handle(HeadRead(head, ())), PutManifest).manifest
+    assert (taken.parallelism, taken.parallelism_fixed) == then
+
+
 def test_losing_the_race_to_take_over_looks_again() -> None:
     coordinator = made()
     coordinator.start()

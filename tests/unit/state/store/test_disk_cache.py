@@ -305,3 +305,31 @@ def test_processes_share_a_cache_that_is_too_small(tmp_path: Path) -> None:
     # Every copy is 1/12 of the limit, so each process looks after each: at most one over per process.
     assert 0 < held_bytes(tmp_path / "cache") <= 60_000 + 6 * 5_000
     assert leftovers(tmp_path / "cache") == []
+
+
+def test_a_cache_that_was_deleted_is_made_again(tmp_path: Path) -> None:
+    import shutil
+
+    below = MemoryStore()
+    cache = DiskCache(below, tmp_path / "cache", 1 << 20)
+    cache.put_new("runs/1/a", b"abc")
+    shutil.rmtree(tmp_path / "cache")
+    assert bytes(memoryview(cache.map("runs/1/a"))) == b"abc"
+    assert cache.put_new("runs/1/b", b"def") is Put.WON
+    shutil.rmtree(tmp_path / "cache")
+    cache._evict()
+    assert bytes(memoryview(cache.map("runs/1/b"))) == b"def"
+    assert cache.counts.skipped == 0
+
+
+def test_without_a_folder_files_are_read_from_the_store(tmp_path: Path) -> None:
+    import shutil
+
+    below = MemoryStore()
+    below.put_new("runs/1/a", b"abc")
+    cache = DiskCache(below, tmp_path / "cache", 1 << 20)
+    shutil.rmtree(tmp_path / "cache")
+    (tmp_path / "cache").write_text("a file now")
+    assert bytes(memoryview(cache.map("runs/1/a"))) == b"abc"
+    assert cache.put_new("runs/1/b", b"def") is Put.WON
+    assert cache.counts.skipped > 0

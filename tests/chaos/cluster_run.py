@@ -1,0 +1,147 @@
+"""Runs the chaos pipeline on a standalone cluster with its pond on S3, and breaks things while it runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import millpond
+from tests.chaos.pipeline import check
+from tests.chaos.standalone import BUCKET, ROOT, WORKERS, StandaloneCluster
+from tests.waiting import until
+
+ITEMS_A_ROUND = 24
+FAULTS = ("executor", "worker", "s3 outage", "s3 killed", "cut link", "cache", "driver")
+
+
+class Driver:
+    """The pipeline in a process of its own."""
+
+    def __init__(self, cluster: StandaloneCluster, items: int) -> None:
+        self.cluster = cluster
+        self.path = cluster.folder / "driver.log"
+        self.start = self.path.stat().st_size if self.path.exists() else 0
+        environment = {
+            **os.environ,
+            **cluster.keys,
+            "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
+            "MILLPOND_CHAOS_CONF": json.dumps(cluster.conf()),
+            "MILLPOND_CHAOS_STORE": json.dumps(options_of(cluster)),
+            "MILLPOND_CACHE_DIR": str(cluster.folder / "driver-cache"),
+        }
+        command = [sys.executable, "-m", "tests.chaos.pipeline", f"s3://{BUCKET}/chaos", str(items)]
+        with self.path.open("ab") as out:
+            self.process = subprocess.Popen(
+                [*command, cluster.master],
+                cwd=ROOT,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=environment,
+            )
+
+    def text(self) -> str:
+        return self.path.read_bytes()[self.start :].decode(errors="replace")
+
+    def position(self) -> int:
+        found = re.findall(r"position (\d+)", self.text())
+        return int(found[-1]) if found else 0
+
+    @property
+    def is_done(self) -> bool:
+        return "\ndone" in self.text()
+
+    def wait_until(self, done: Callable[[], bool], seconds: float) -> None:
+        def ended() -> bool:
+            assert done() or self.process.poll() is None, f"the pipeline ended:\n{self.text()[-4000:]}"
+            return done()
+
+        try:
+            until(ended, seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; the log ends:\n{self.text()[-4000:]}") from None
+
+    def kill(self) -> None:
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def options_of(cluster: StandaloneCluster) -> dict[str, Any]:
+    return {"endpoint": cluster.endpoint, "region": "us-east-1"}
+
+
+def run(
+    cluster: StandaloneCluster, rounds: int, say: Callable[[str], None], faults: tuple[str, ...] = FAULTS
+) -> dict[str, list[float]]:
+    """Break each thing once a round; returns how long each took until the next commit, in seconds."""
+    rng = random.Random(0)
+    items = ITEMS_A_ROUND * len(faults) * rounds
+    recovered: dict[str, list[float]] = {}
+    driver = Driver(cluster, items)
+    driver.wait_until(lambda: driver.position() > 0, 240)
+    for _ in range(rounds):
+        for fault in faults:
+            if driver.is_done or (fault == "cut link" and cluster.network.reason):
+                continue
+            at = driver.position()
+            driver.wait_until(lambda: driver.position() > at or driver.is_done, 240)  # noqa: B023
+            before = driver.position()
+            time.sleep(rng.random())
+            began = time.monotonic()
+            if fault == "driver":
+                driver.kill()
+                driver = Driver(cluster, items)
+            else:
+                inject(cluster, fault, rng)
+            ended = time.monotonic()
+            driver.wait_until(lambda: driver.position() > before or driver.is_done, 300)  # noqa: B023
+            took = time.monotonic() - (began if fault not in ("s3 outage", "s3 killed") else ended)
+            recovered.setdefault(fault, []).append(round(took, 1))
+            say(f"{fault}: the next commit {took:.1f} s after it, position {driver.position()} of {items}")
+    driver.wait_until(lambda: driver.is_done, 900)
+    driver.process.wait(60)
+    assert driver.process.returncode == 0, driver.text()[-3000:]
+    os.environ.update(cluster.keys)
+    with millpond.open(f"s3://{BUCKET}/chaos", store_options=options_of(cluster)) as reader:
+        check(reader, items)
+    say("all views equal the batch queries")
+    return recovered
+
+
+def inject(cluster: StandaloneCluster, fault: str, rng: random.Random) -> None:
+    """Break one thing, and mend it where nothing else would."""
+    host = rng.choice(WORKERS)
+    match fault:
+        case "executor":
+            for pid in cluster.executors(host):
+                os.kill(pid, signal.SIGKILL)
+        case "worker":
+            cluster.kill(f"worker-{host}")
+            cluster.start_worker(host)
+        case "s3 outage":  # stopped for half a minute: connections are accepted, and nothing is answered
+            group = cluster.processes["s3"].pid
+            os.killpg(group, signal.SIGSTOP)
+            time.sleep(30)
+            os.killpg(group, signal.SIGCONT)
+        case "s3 killed":
+            if cluster.server == "moto":
+                return  # it keeps everything in memory
+            cluster.kill("s3")
+            time.sleep(30)
+            cluster.start_s3()
+        case "cut link":
+            cluster.network.link(host, up=False)
+            time.sleep(20)
+            cluster.network.link(host, up=True)
+        case "cache":
+            for folder in cluster.folder.glob("*cache"):
+                subprocess.run(["rm", "-rf", str(folder)], check=True)
+            subprocess.run(["rm", "-rf", str(cluster.folder / f"host-{host}" / "cache")], check=True)
