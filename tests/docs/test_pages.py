@@ -28,6 +28,7 @@ PAGES = {  # with how many blocks there are at least
     "process.md": 9,
     "sql.md": 8,
     "state.md": 6,
+    "synopses.md": 2,
     "testing.md": 5,
     "time-machine.md": 6,
     "watermarks.md": 7,

@@ -8,12 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import sqlglot
 from sqlglot import expressions as exp
 
 from millpond.errors import InvalidError
 from millpond.kernels.accumulators import EXTREMES, LINEAR
+from millpond.kernels.duck import quoted
+from millpond.kernels.synopses.sketch_accumulators import (
+    OF_HASHES,
+    PARAMETERS,
+    STATED_ERROR,
+    is_synopsis,
+    needs_inserts,
+    with_parameter,
+)
+from millpond.kernels.synopses.sql_functions import item_hash
 from millpond.operators.aggregate import Agg
 
 _NAMES = {
@@ -27,7 +38,11 @@ _NAMES = {
     "Stddev": "stddev_samp",
     "StddevSamp": "stddev_samp",
     "StddevPop": "stddev_pop",
+    "ApproxDistinct": "approx_count_distinct",
+    "ApproxQuantile": "approx_quantile",
+    "ApproxTopK": "approx_top_k",
 }
+_ALIASES = {"approx_percentile": "approx_quantile"}
 
 
 @dataclass(frozen=True)
@@ -36,18 +51,25 @@ class Parsed:
     computed: tuple[tuple[str, str], ...]  # (column, expression) needed in front
 
 
-def parse_aggregates(aggregates: Mapping[str, str], columns: list[str], *, step: str) -> Parsed:
+def parse_aggregates(
+    aggregates: Mapping[str, str], columns: list[str], *, step: str, append_only: bool = True
+) -> Parsed:
     """
     >>> parse_aggregates({"n": "count(*)", "s": "sum(price * 2)"}, ["price"], step="g").computed
     (('s.argument', 'price * 2'),)
     """
     aggs = []
     computed: dict[str, str] = {}
-    for name, text in aggregates.items():
-        function, argument, distinct, where = _parse(name, text, step)
+    read = {name: _parse(name, text, step) for name, text in aggregates.items()}
+    from_rows = not append_only and any(
+        needs_inserts(f) and f != "approx_count_distinct" for f, _, _, _ in read.values()
+    )
+    for name, (function, argument, distinct, where) in read.items():
         column = None
         if where is not None:
             argument = f"CASE WHEN {where} THEN {argument or '1'} END"
+        if argument is not None and function in OF_HASHES and not from_rows:
+            argument = item_hash(argument if argument not in columns else quoted(argument))
         if argument is not None:
             column = argument if argument in columns else computed.setdefault(argument, f"{name}.argument")
         aggs.append(Agg(name, function, column, distinct))
@@ -65,9 +87,11 @@ def _parse(name: str, text: str, step: str) -> tuple[str, str | None, bool, str 
     if isinstance(tree, exp.Filter):
         where = tree.expression.this.sql("duckdb")
         tree = tree.this
-    function = _NAMES.get(type(tree).__name__)
+    function = _function(tree)
+    if function is not None and is_synopsis(function):
+        return _approximate(name, text, tree, function, where, step)
     if function is None:
-        known = ", ".join(sorted({*LINEAR, *EXTREMES}))
+        known = ", ".join(sorted({*LINEAR, *EXTREMES, *STATED_ERROR}))
         raise InvalidError(
             f"aggregate {name!r} is not one that can be kept by accumulators",
             detail=f"got {text!r}",
@@ -88,3 +112,27 @@ def _parse(name: str, text: str, step: str) -> tuple[str, str | None, bool, str 
     if isinstance(argument, exp.Column) and not argument.table:
         return function, argument.name, distinct, where
     return function, argument.sql("duckdb"), distinct, where
+
+
+def _function(tree: Any) -> str | None:
+    if isinstance(tree, exp.Anonymous):
+        name = str(tree.this).lower()
+        return _ALIASES.get(name, name) if _ALIASES.get(name, name) in STATED_ERROR else None
+    return _NAMES.get(type(tree).__name__)
+
+
+def _approximate(
+    name: str, text: str, tree: Any, function: str, where: str | None, step: str
+) -> tuple[str, str | None, bool, str | None]:
+    """An approximate aggregate: its argument, and a constant if it takes one."""
+    given = list(tree.expressions) if isinstance(tree, exp.Anonymous) else list(tree.iter_expressions())
+    wanted = 2 if function in PARAMETERS else 1
+    if len(given) != wanted or any(isinstance(g, exp.Distinct | exp.Star) for g in given):
+        takes = "a column and a constant" if wanted == 2 else "one argument"
+        raise InvalidError(f"aggregate {name!r} takes {takes}", detail=f"got {text!r}", step=step)
+    if wanted == 2:
+        function = with_parameter(function, given[1].sql("duckdb"))
+    argument = given[0]
+    if isinstance(argument, exp.Column) and not argument.table:
+        return function, argument.name, False, where
+    return function, argument.sql("duckdb"), False, where

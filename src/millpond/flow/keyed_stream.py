@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from millpond.flow.aggregates import parse_aggregates
 from millpond.flow.call_errors import check_expressions, checked, need_number, need_text, no_method
 from millpond.flow.descriptions import html_description, text_description
 from millpond.flow.durations import Duration
+from millpond.flow.exact_aggregates import counted_exactly, query_of_rows
 from millpond.flow.process import Target, process_batch_step, process_step
 from millpond.flow.schemas import Like, check_parameters, schema_of
 from millpond.flow.shared_slices import SharedSlices
@@ -176,7 +178,10 @@ class KeyedStream:
             raise InvalidError("aggregate needs at least one aggregate", hint='for example n="count(*)"')
         slices = self._closes if isinstance(self._closes, SharedSlices) else None
         base = id or (slices.default if slices else f"{stream.step}.by-{'-'.join(self.key) or 'all'}")
-        parsed = parse_aggregates(aggregates, stream.columns, step=base)
+        append_only = stream.shape.append_only
+        parsed = parse_aggregates(aggregates, stream.columns, step=base, append_only=append_only)
+        if not append_only:
+            parsed = replace(parsed, aggs=counted_exactly(parsed.aggs))
         source = stream
         if parsed.computed:
             used = {a.argument for a in parsed.aggs if a.argument in stream.columns}
@@ -186,6 +191,11 @@ class KeyedStream:
             source = self._over(arguments)
         if slices is not None:
             return self._over(builder.add(id, slices.aggregate(parsed.aggs), (source.step,), base))
+        if not source.shape.append_only:
+            query = query_of_rows(self.key, parsed.aggs, source.schema, base)
+            if query is not None:
+                per_key = builder.ended(PerKey(self.key, sql=query, passes=self.key), (source.step,))
+                return self._over(builder.add(id, per_key, (source.step,), base))
         spread = buckets or (None if self.key else GLOBAL_BUCKETS)
         feeds = feeds_for(parsed.aggs, source.shape.append_only, staged=spread is not None)
         inputs = []

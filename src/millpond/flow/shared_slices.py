@@ -11,6 +11,7 @@ from millpond import tuning
 from millpond.kernels.accumulators import EXTREMES
 from millpond.kernels.bounds import Bound
 from millpond.kernels.slices import slicing_of, windows_per_row
+from millpond.kernels.synopses.sketch_accumulators import needs_inserts
 from millpond.kernels.window_assigners import WindowAssigner
 from millpond.operators.aggregate import Agg
 from millpond.operators.sliding_aggregate import SlidingAggregate
@@ -45,6 +46,10 @@ def worth_slices(windows: WindowAssigner) -> bool:
 def can_share(aggs: Sequence[Agg], append_only: bool) -> bool:
     """Can the aggregates of windows be computed from those of slices?
 
-    DISTINCT needs the values, and the extremes of rows that can be retracted need an index of them.
+    DISTINCT needs the values, a sketch that is no sum cannot lose a slice, and the extremes of rows that
+    can be retracted need an index of them.
     """
-    return all(not a.distinct and (append_only or a.function not in EXTREMES) for a in aggs)
+    return all(
+        not a.distinct and not needs_inserts(a.function) and (append_only or a.function not in EXTREMES)
+        for a in aggs
+    )

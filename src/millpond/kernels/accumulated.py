@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from millpond.errors import InternalError
 from millpond.identity import one_chunk, take
-from millpond.kernels.accumulators import Accumulator, Fields, Invertible, is_number
+from millpond.kernels.accumulators import Accumulator, Fields, Invertible, bounded, is_number
 
 Ints = npt.NDArray[np.int64]
 ROWS = "_n"
@@ -81,6 +81,14 @@ class Accumulated:
         )
         rows = np.add.reduceat(self.rows, starts) if len(starts) else self.rows[:0]
         return replace(self, rows=rows, fields=fields)
+
+    def bounded(self) -> Accumulated:
+        """The groups as they are stored: see `accumulators.BoundsState`."""
+        fields = tuple(
+            one if kind is None or not one else bounded(kind, one)
+            for kind, one in zip(self.kinds, self.fields, strict=True)
+        )
+        return replace(self, fields=fields)
 
     def negated(self) -> Accumulated:
         fields: list[Fields] = []

@@ -75,6 +75,19 @@ class Invertible(ABC):
     def negate(self, fields: Fields) -> Fields: ...
 
 
+class BoundsState(ABC):
+    """An accumulator whose combined fields can grow: their owner bounds them once per epoch."""
+
+    @abstractmethod
+    def bounded(self, fields: Fields) -> Fields:
+        """The same groups in bounded space; fields that are small enough stay as they are."""
+
+
+def bounded(kind: Accumulator, fields: Fields) -> Fields:
+    """Fields as they are stored."""
+    return kind.bounded(fields) if isinstance(kind, BoundsState) else fields
+
+
 class _Always:
     """Every group has a value."""
 

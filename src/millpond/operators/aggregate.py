@@ -44,9 +44,9 @@ from millpond.kernels.accumulators import (
     Count,
     Fields,
     SumsDenseKeys,
-    accumulator,
     is_number,
 )
+from millpond.kernels.aggregate_functions import aggregate_function, is_insert_only
 from millpond.kernels.bounds import Bound, among, bucketed_by, buckets_of, closed
 from millpond.kernels.expression_kernel import error_rows, join_errors
 from millpond.kernels.grouping import few_groups, grouped, grouped_in_order, keys_of, placed
@@ -237,7 +237,13 @@ class Aggregate(UsesHashOrder, PreAggregatesByBatch, EndsState):
             for i in feed.aggs:
                 agg = self.aggs[i]
                 kind = None if agg.argument is None else shape.schema.field(agg.argument).type
-                found[i] = accumulator(agg.function, kind, step=step)
+                found[i] = aggregate_function(agg.function, kind, step=step)
+                if not shape.append_only and feed.kind == "rows" and is_insert_only(agg.function):
+                    raise InvalidError(
+                        f"{agg.function.partition('(')[0]} needs rows that are never retracted",
+                        hint="use an exact aggregate",
+                        step=step,
+                    )
         return [found[i] for i in range(len(self.aggs))]
 
     # -- the sender's side -------------------------------------------------------------

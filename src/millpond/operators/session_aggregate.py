@@ -21,7 +21,8 @@ import pyarrow as pa
 from millpond.delta import HASH, WEIGHT, concat, negate, weights, with_weights
 from millpond.errors import InvalidError
 from millpond.identity import one_chunk, take
-from millpond.kernels.accumulators import Accumulator, Fields, accumulator, is_number
+from millpond.kernels.accumulators import Accumulator, Fields, bounded, is_number
+from millpond.kernels.aggregate_functions import aggregate_function
 from millpond.kernels.bounds import Bound, bucketed_by
 from millpond.kernels.event_time import check_time, micros
 from millpond.kernels.expression_kernel import error_rows, join_errors
@@ -84,7 +85,9 @@ class SessionAggregate(PreparesInput, EndsState):
         if bound is None or not shape.append_only:
             raise InvalidError("aggregates of sessions need append-only rows with a watermark", step=step)
         kinds = tuple(
-            accumulator(a.function, None if a.argument is None else schema.field(a.argument).type, step=step)
+            aggregate_function(
+                a.function, None if a.argument is None else schema.field(a.argument).type, step=step
+            )
             for a in self.aggs
         )
         own = [*(schema.field(k) for k in self.key), pa.field(START, at), pa.field(END, at)]
@@ -190,7 +193,7 @@ class SessionAggregate(PreparesInput, EndsState):
             both.first[starts],
             reach[stops],
             np.add.reduceat(both.rows, starts),
-            tuple(kind.combine(f, starts) for kind, f in zip(kinds, both.fields, strict=True)),
+            tuple(bounded(kind, kind.combine(f, starts)) for kind, f in zip(kinds, both.fields, strict=True)),
         )
         touched = np.repeat(came, stops - starts + 1) & (order < len(held.key))
         return both.some(np.flatnonzero(touched)), new.some(np.flatnonzero(came))

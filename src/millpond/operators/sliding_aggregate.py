@@ -34,7 +34,8 @@ from millpond.delta import HASH, WEIGHT
 from millpond.errors import InternalError, InvalidError
 from millpond.identity import one_chunk, take
 from millpond.kernels.accumulated import Accumulated, joined, stored_fields
-from millpond.kernels.accumulators import Accumulator, Extremum, accumulator
+from millpond.kernels.accumulators import Accumulator, Extremum
+from millpond.kernels.aggregate_functions import aggregate_function
 from millpond.kernels.bounds import Bound
 from millpond.kernels.closing_windows import NEVER, ClosedWindows, KeySlices, closed_windows
 from millpond.kernels.expression_kernel import error_rows, join_errors
@@ -121,7 +122,9 @@ class SlidingAggregate(PreAggregatesByBatch, EndsState):
 
     def _kinds(self, step: str, schema: pa.Schema) -> tuple[Accumulator, ...]:
         return tuple(
-            accumulator(a.function, None if a.argument is None else schema.field(a.argument).type, step=step)
+            aggregate_function(
+                a.function, None if a.argument is None else schema.field(a.argument).type, step=step
+            )
             for a in self.aggs
         )
 
@@ -498,7 +501,7 @@ def _merged(ctx: Context, spec: TableSpec, key: Sequence[str], fresh: pa.Table, 
     fresh_pair[1:] = (place[1:] != place[:-1]) | (start[1:] != start[:-1])
     starts = np.flatnonzero(fresh_pair)
     group = np.cumsum(fresh_pair) - 1
-    total = sums.take(order).combined(starts)
+    total = sums.take(order).combined(starts).bounded()
     touched = np.zeros(len(starts), np.bool_)
     touched[group[order >= len(before)]] = True
     known = np.zeros(len(starts), np.bool_)

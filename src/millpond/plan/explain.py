@@ -10,6 +10,7 @@ from typing import Any, cast
 import pyarrow as pa
 
 from millpond.kernels.bounds import Bound
+from millpond.kernels.synopses.sketch_accumulators import stated_error
 from millpond.kernels.user_code import name_of
 from millpond.kernels.watermark_strategies import (
     Bounded,
@@ -21,10 +22,13 @@ from millpond.kernels.watermark_strategies import (
     Strategy,
 )
 from millpond.kernels.window_assigners import Sliding
+from millpond.operators.aggregate import Aggregate
 from millpond.operators.assign_windows import AssignWindows
 from millpond.operators.flat_map import FlatMap
 from millpond.operators.iterate import Iterate
 from millpond.operators.operator import Operator
+from millpond.operators.session_aggregate import SessionAggregate
+from millpond.operators.sliding_aggregate import SlidingAggregate
 from millpond.operators.traits import EndsState
 from millpond.operators.window import Hop
 from millpond.plan.levels import Edge, Levels, cut
@@ -61,6 +65,7 @@ def explain_text(plan: Plan, levels: Levels, stopped: Mapping[str, str] = NONE_S
                 ]
             if leaves_gaps(node.operator):
                 lines.append("    note: rows between two windows are in none, and are counted as no_window")
+            lines += _error_lines(node.operator)
             lines += _state_lines(node)
             lines += _watermark_lines(node, levels)
             if used[step]:
@@ -130,6 +135,14 @@ def leaves_gaps(operator: Operator) -> bool:
     """Do windows of one size start at longer intervals?"""
     windows = operator.windows if isinstance(operator, AssignWindows) else operator
     return isinstance(windows, Hop | Sliding) and windows.slide_us > windows.size_us
+
+
+def _error_lines(operator: Operator) -> list[str]:
+    """A line for each approximate aggregate: its stated error."""
+    if not isinstance(operator, Aggregate | SlidingAggregate | SessionAggregate):
+        return []
+    stated = ((agg.name, stated_error(agg.function)) for agg in operator.aggs)
+    return [f"    approximate {name}: {error}" for name, error in stated if error is not None]
 
 
 def _state_lines(node: Node) -> list[str]:

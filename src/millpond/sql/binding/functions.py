@@ -20,6 +20,7 @@ from sqlglot import TokenType
 from millpond.errors import InvalidError
 from millpond.kernels.python_function import PythonFunction
 from millpond.plan.objects import SqlColumn, SqlObject
+from millpond.sql.binding.synopsis_functions import is_built_in, mentioned
 from millpond.sql.binding.types import quoted
 from millpond.sql.refusal import pointing
 from millpond.sql.text.parse import OWN, SqlFragment, closest_name, readable, tokens_of
@@ -90,29 +91,29 @@ def called_in(text: str, known: Mapping[str, PythonFunction]) -> tuple[PythonFun
 
 def check_known(sql: str, objects: Iterable[SqlObject]) -> None:
     """Refuse a text that calls a Python function which none of these objects has (any more)."""
-    called = set(_PYTHON.findall(sql))
+    called = {name for name in _PYTHON.findall(sql) if not is_built_in(name)}
     if called and (lost := called - calls_of(objects).keys()):
         raise InvalidError(f"the function {min(lost).rpartition('#')[0]}() was replaced or dropped meanwhile")
 
 
 def inlined(sql: str, objects: Mapping[str, SqlObject]) -> Inlined:
     """Replace the calls of functions among these objects with their bodies."""
-    callable_ = [o for o in objects.values() if o.kind == "function" and o.options[KIND] != WATERMARK]
+    known = {**mentioned(sql.lower()), **{o.name.lower(): o for o in objects.values()}}
+    callable_ = [o for o in known.values() if o.kind == "function" and o.options[KIND] != WATERMARK]
     functions = {o.name.lower(): o for o in callable_}
     lower = sql.lower()
     functions = {n: f for n, f in functions.items() if n in lower}
     uses: dict[str, None] = {}
     text = _without_calls(sql, functions, uses) if functions else sql
-    return Inlined(text, tuple(uses), called_in(text, calls_of(objects.values())))
+    made = tuple(name for name in uses if name in objects)
+    return Inlined(text, made, called_in(text, calls_of(known.values())))
 
 
 def inlined_fragment(fragment: SqlFragment, objects: Mapping[str, SqlObject]) -> SqlFragment:
     """Do the same for a statement that is not parsed yet."""
-    if not any(o.kind == "function" for o in objects.values()):
-        return fragment
     sql = fragment.sql if fragment.dialect in OWN else readable(fragment)
     found = inlined(sql, objects)
-    if not found.uses:
+    if found.sql == sql:
         return fragment
     dialect = fragment.dialect if fragment.dialect in OWN else "duckdb"
     return SqlFragment(found.sql, tokens_of(found.sql, dialect), dialect)

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from millpond.flow.exact_aggregates import most_frequent
 from millpond.kernels.accumulators import WIDE_SUM
 from millpond.kernels.expressions import compile_expressions
+from millpond.kernels.synopses.sketch_accumulators import OF_HASHES, needs_inserts
+from millpond.kernels.synopses.sql_functions import item_hash
 from millpond.operators.aggregate import Agg, Aggregate, feeds_for
 from millpond.operators.distinct import Distinct
 from millpond.operators.filter import Filter
@@ -25,6 +28,7 @@ from millpond.sql.lowering.rules import (
     python_aggregate,
     session_groups,
     sliced_groups,
+    synopsis_aggregate,
     time_window,
 )
 from millpond.sql.lowering.rules.values import constant
@@ -160,11 +164,16 @@ def _grouped(low: Lowering, source: Relation, groups: Sequence[Json], calls: Seq
     if groups and not calls:
         made = low.project(source, groups, _names(groups, "group"))
         return distinct_rows(low, made, "groups")
+    append_only = low.shape(source).append_only
+    if not append_only:
+        calls = [synopsis_aggregate.exact(call) for call in calls]
     if any(map(python_aggregate.is_python, calls)):
         return python_aggregate.lower(low, source, groups, calls, _grouped)
-    fast = [_fast(call) for call in calls]
+    fast = [_fast(call, append_only) for call in calls]
     if all(f is not None for f in fast):
         return _by_accumulators(low, source, groups, calls, [f for f in fast if f is not None])
+    if any(map(python_aggregate.is_lifted, calls)):
+        return python_aggregate.lower(low, source, groups, calls, _grouped)
     return _by_query(low, source, groups, calls)
 
 
@@ -182,13 +191,15 @@ def _names(nodes: Sequence[Json], base: str) -> list[str]:
     return [node.get("alias") or f"{base}_{n}" for n, node in enumerate(nodes)]
 
 
-def _fast(call: Json) -> str | None:
-    """Return the accumulator for an aggregate, if one computes it exactly."""
+def _fast(call: Json, append_only: bool) -> str | None:
+    """Return the accumulator for an aggregate, if one computes it exactly or as well as the call promises."""
     name = call["qname"]["path"][-1]
     if (call.get("order_bys") or {}).get("orders"):
         return None
     if name in _ANY and len(call["children"]) == 1:
         return "min" if _ordered_as_stored(type_of(call["children"][0])) else None
+    if (sketch := synopsis_aggregate.accumulated(call)) is not None:
+        return sketch if append_only or not needs_inserts(sketch) else None
     found = _FAST.get(name)
     if found in ("sum", "avg", "var_samp", "var_pop", "stddev_samp", "stddev_pop"):
         kind = type_of(call["children"][0]).split("(")[0]
@@ -229,6 +240,8 @@ def _by_accumulators(
             aggs.append(Agg(out, function, together.argument_of[number], True))
             continue
         text = render(call["children"][0], source.columns) if call["children"] else None
+        if function in OF_HASHES and text is not None:
+            text = item_hash(text)
         if call.get("filter"):
             condition = render(call["filter"], source.columns)
             text = f"CASE WHEN {condition} THEN {text if text is not None else '1'} END"
@@ -240,6 +253,7 @@ def _by_accumulators(
             taken.append(name)
             arguments[text] = name
             kind = type_of(call["children"][0]) if call["children"] else "INTEGER"
+            kind = "UBIGINT" if function in OF_HASHES else kind
             wanted.append((name, text, kind))
         aggs.append(Agg(out, function, arguments[text], distinct_values.is_distinct(call, function)))
     read = {n for call in calls for n in _read_by(call)}
@@ -365,6 +379,8 @@ def _call(call: Json, column: Callable[[Json, str], StepColumn], live: str) -> s
     by = ""
     if orders:
         by = " ORDER BY " + ", ".join(f"{column(o['expression'], 'by').sql} {direction(o)}" for o in orders)
+    if name == "approx_top_k":
+        return most_frequent(parts[0], parts[1], f"FILTER (WHERE {' AND '.join(filters)})")
     inner = "*" if name == "count_star" else ", ".join(parts)
     shown = "count" if name == "count_star" else name
     return f"{quoted(shown)}({word}{inner}{by}) FILTER (WHERE {' AND '.join(filters)})"

@@ -16,6 +16,7 @@ from millpond.sql.binding.types import Json, quoted, type_text
 from millpond.sql.lowering.expressions import StepColumn, children, render, type_of
 from millpond.sql.lowering.lowering import Lowering, bare
 from millpond.sql.lowering.relation import Relation, fresh_names
+from millpond.sql.lowering.rules import synopsis_aggregate
 
 Grouped = Callable[[Lowering, Relation, Sequence[Json], Sequence[Json]], Relation]
 
@@ -83,7 +84,7 @@ def _readers(node: Json, place: int, found: list[Json]) -> bool:
     """Collect the calls of Python aggregates over a column; return whether nothing else reads it."""
     if node["expression_class"] == "BOUND_REF":
         return int(node["index"]) != place
-    if node["expression_class"] == "BOUND_FUNCTION" and _function(node) is not None:
+    if node["expression_class"] == "BOUND_FUNCTION" and is_lifted(node):
         (inner,) = node["children"]
         if inner["expression_class"] == "BOUND_REF" and int(inner["index"]) == place:
             found.append(node)
@@ -96,6 +97,11 @@ def _function(node: Json) -> PythonFunction | None:
     name = ((node.get("qname") or {}).get("path") or [""])[-1]
     found = duck.provided().get(name) if "#" in name else None
     return found if isinstance(found, PythonFunction) and found.kind == "aggregate" else None
+
+
+def is_lifted(call: Json) -> bool:
+    """Is this a function of the list of a group's rows: a Python aggregate or a sketch?"""
+    return _function(call) is not None or synopsis_aggregate.list_function(call) is not None
 
 
 def is_python(call: Json) -> bool:
@@ -152,7 +158,7 @@ def _by_lists(
     """Compute the functions over lists of their rows."""
     plain = [
         call
-        if not is_python(call)
+        if not is_lifted(call)
         else {
             **call,
             "qname": {"path": ["list"]},
@@ -162,12 +168,12 @@ def _by_lists(
         for call in calls
     ]
     found = grouped(low, source, groups, plain)
-    if not any(map(is_python, calls)):
+    if not any(map(is_lifted, calls)):
         return found
     width = len(groups)
     wanted = [(c.name, quoted(c.name), c.type) for c in found.columns[:width]]
     for column, call in zip(found.columns[width:], calls, strict=True):
-        if is_python(call):
+        if is_lifted(call):
             text = f"{quoted(call['qname']['path'][-1])}({column.sql})"
             wanted.append((column.name, text, type_text(call["return_type"])))
         else:
