@@ -16,6 +16,7 @@ from millpond.flow.keyed_stream import KeyedStream
 from millpond.flow.stream import ProcessedStream, Stream, ViewHandle
 from millpond.flow.windowed import WindowedStream
 from millpond.pond import Pond
+from millpond.pond.transaction import Transaction
 from millpond.serve.epoch_view import Moment
 from millpond.serve.view_reader import ViewReader
 from millpond.sql.result import Result
@@ -23,6 +24,7 @@ from millpond.testing import Harness
 
 CLASSES: tuple[type, ...] = (
     Pond,
+    Transaction,
     Stream,
     ViewHandle,
     ProcessedStream,

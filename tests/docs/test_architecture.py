@@ -42,6 +42,7 @@ KNOWN_DEFERRED = {
     "engine/task/level.py -> engine.task.worker": "engine",
     "flow/keyed_stream.py -> sources.constant": "flow",
     "pond/api.py -> pond.sql_host": "pond",
+    "pond/api.py -> pond.transaction": "pond",
     "pond/definitions.py -> kernels.python_function": "pond",
     "pond/definitions.py -> sql.binding.catalog": "pond",
     "pond/definitions.py -> sql.binding.python_functions": "pond",

@@ -59,8 +59,6 @@ STATEMENTS = [
     "COPY orders FROM 'x.csv'",
     "REFRESH MATERIALIZED VIEW totals",
     "VACUUM",
-    "BEGIN",
-    "ROLLBACK",
     "PREPARE p AS SELECT 1",
     "CALL f()",
     "SET x = 1",

@@ -55,7 +55,7 @@ def test_what_waits_in_the_inbox_is_told_by_any_process(pond: Pond, tmp_path: Pa
     pond.sql("UPDATE t SET x = 0")
     inbox.append(pond.store, "rescale", {"parallelism": 3})
     wanted = [
-        ("rows", "t", "waiting", 0, 2, "entries", None),
+        ("rows", "t", "waiting", 0, 1, "entries", None),
         ("change of rows", "t", "waiting", 0, 1, "entries", None),
         ("rescale", "parallelism 3", "waiting", 0, 1, "entries", None),
     ]

@@ -173,9 +173,8 @@ def test_a_change_that_fails_is_refused_whole_and_told(pond: Pond) -> None:
     pond.sql(
         "CREATE TABLE t (id int PRIMARY KEY, x tinyint NOT NULL); INSERT INTO t VALUES (1, 1), (2, 100); FLUSH"
     )
-    pond.sql(
-        "UPDATE t SET x = x + 100; UPDATE t SET x = x + 1; UPDATE t SET id = 9; UPDATE t SET x = nullif(x, 2)"
-    )
+    for sql in ("SET x = x + 100", "SET x = x + 1", "SET id = 9", "SET x = nullif(x, 2)"):
+        pond.sql(f"UPDATE t {sql}")
     pond.sql("FLUSH")
     assert rows(pond, "SELECT * FROM t ORDER BY id") == [(1, 2), (2, 101)]
     reasons = sorted(pond.errors().column("reason").to_pylist())

@@ -78,6 +78,7 @@ from millpond.state.trust import Trust
 from millpond.table_preview import html_facts
 
 if TYPE_CHECKING:
+    from millpond.pond.transaction import Transaction
     from millpond.server.server import Server
     from millpond.sql.result import Result
     from millpond.sql.session import SqlSession
@@ -244,6 +245,7 @@ class Pond:
         self._inbox = InboxClient(self._components, self._driver)
         self._program = ProgramEditor(self._components, self._driver, self._inbox, self._listeners)
         self._session: SqlSession | None = None
+        self._idle_sessions: list[SqlSession] = []  # of transactions that have ended
 
     def __enter__(self) -> Pond:
         return self
@@ -423,6 +425,37 @@ class Pond:
             retract=retract,
             finish=finish,
         )
+
+    @contextlib.contextmanager
+    def transaction(self, *, read_only: bool = False) -> Iterator[Transaction]:
+        """All changes of a block in one epoch, or none of them.
+
+        Reads inside see one epoch and the block's own changes.  The block ends when the epoch is committed,
+        or with ConflictError if something that it has read was changed meanwhile: then run it again.
+
+        >>> _ = pond.sql("CREATE TABLE t (id int PRIMARY KEY, n int)")
+        >>> _ = pond.sql("INSERT INTO t VALUES (1, 5), (2, 0); FLUSH")
+        >>> with pond.transaction() as tx:
+        ...     _ = tx.sql("UPDATE t SET n = n - 1 WHERE id = 1")
+        ...     _ = tx.sql("UPDATE t SET n = n + 1 WHERE id = 2")
+        >>> tx.epoch == pond.epoch
+        True
+        """
+        from millpond.pond.sql_host import new_session  # SQL is loaded where it is used
+        from millpond.pond.transaction import Transaction
+
+        self._driver.require_open()
+        try:
+            session = self._idle_sessions.pop()
+        except IndexError:
+            session = new_session(self, self._components, self._driver, self._inbox)
+        try:
+            with Transaction(session, read_only=read_only) as block:
+                yield block
+        finally:
+            if session.in_transaction:
+                session.rollback()
+            self._idle_sessions.append(session)
 
     @property
     def session(self) -> SqlSession:
@@ -639,8 +672,9 @@ class Pond:
         finally:
             if is_local(self.store.uri):
                 stop_queries(folder_of(self.store, ""))
-            if self._session is not None:
-                self._session.close()
+            for session in (self._session, *self._idle_sessions):
+                if session is not None:
+                    session.close()
 
     def on_epoch(self, function: OnEpoch) -> None:
         """Call a function with the manifest of every epoch that this process commits.

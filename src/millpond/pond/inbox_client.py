@@ -57,6 +57,10 @@ class InboxClient:
                 return known
         return self.put("rows", {**args, **request_ids.args_of(request)}, payload)
 
+    def row_entry(self, table: str, rows: rows_of.Rows) -> tuple[dict[str, Any], bytes]:
+        """The entry that `rows` would add."""
+        return rows_of.entry(self.driver.plan, table, rows, 1)
+
     def command(
         self,
         kind: str,

@@ -82,8 +82,11 @@ class SqlHost:
         self.last_written = self._inbox.rows(scan, rows, 1)
         return self.last_written
 
-    def append(self, kind: str, args: Mapping[str, Any]) -> int:
-        self.last_written = self._inbox.put(kind, args)
+    def row_entry(self, scan: str, rows: pa.Table) -> tuple[dict[str, Any], bytes]:
+        return self._inbox.row_entry(scan, rows)
+
+    def append(self, kind: str, args: Mapping[str, Any], payload: bytes = b"") -> int:
+        self.last_written = self._inbox.put(kind, args, payload)
         return self.last_written
 
     def wait_executed(self, number: int) -> None:

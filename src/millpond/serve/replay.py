@@ -211,11 +211,12 @@ def _entry(reader: Reader, what: Mapping[str, Any], base: Manifest, stored: Plan
     name = entry_name(int(what["entry"]))
     size = reader.store.size(name)
     if size is not None and FIRST_ENTRY in what:
-        from millpond.engine.coordinator.inbox_changes import made_split  # SQL is loaded where it is used
+        from millpond.engine.coordinator.inbox_changes import made_splits  # SQL is loaded where it is used
 
         before = Snapshot(reader.store, base, reader.worker.pages, reader.worker.open_file)
         numbers = range(int(what[FIRST_ENTRY]), int(what["entry"]) + 1)
-        return made_split(stored, before, [read_entry(reader.store, n) for n in numbers])[0]
+        made, _ = made_splits(stored, before, [read_entry(reader.store, n) for n in numbers])
+        return next((split for split in made if split.what[TABLE_KEY] == what[TABLE_KEY]), None)
     return None if size is None else Split(what, int(what["rows"]), size, blob=name)
 
 

@@ -116,7 +116,10 @@ class Host(Protocol):
     def insert(self, scan: str, rows: pa.Table) -> int:
         """Put rows for a table into the inbox under their stored names; the number of the entry."""
 
-    def append(self, kind: str, args: Mapping[str, Any]) -> int:
+    def row_entry(self, scan: str, rows: pa.Table) -> tuple[dict[str, Any], bytes]:
+        """The args and the payload of an entry that inserts rows, which is not yet in the inbox."""
+
+    def append(self, kind: str, args: Mapping[str, Any], payload: bytes = b"") -> int:
         """Put an entry into the inbox, durable on return; its number."""
 
     @property

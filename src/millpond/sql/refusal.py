@@ -12,7 +12,6 @@ from millpond.errors import InvalidError
 from millpond.kernels.expressions import picture
 
 NOWHERE = 2**64 - 1
-_ALONE = "each statement is its own transaction; the definitions of one text are one commit"
 _SETTINGS = "settings are given to millpond.open(…)"
 _FOLDER = "access to the folder of the pond is access to the pond"
 OTHER_VERBS = {  # of other databases: what to do instead
@@ -23,12 +22,6 @@ OTHER_VERBS = {  # of other databases: what to do instead
     "REFRESH": "a materialized view is always up to date; FLUSH waits for what was sent",
     "VACUUM": "compaction is automatic; pond.compact() runs it now",
     "ANALYZE": "there are no statistics to collect; EXPLAIN ANALYZE view shows the cost of each step",
-    "BEGIN": _ALONE,
-    "START": _ALONE,
-    "COMMIT": _ALONE,
-    "END": _ALONE,
-    "ROLLBACK": f"{_ALONE}; pond.rollback(epoch) goes back in time",
-    "SAVEPOINT": "CREATE SAVEPOINT name names an epoch",
     "LOCK": "changes are executed one after the other, in the order in which they came",
     "PREPARE": "pass parameters: pond.sql(text, params=[…])",
     "EXECUTE": "pass parameters: pond.sql(text, params=[…])",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,6 +18,8 @@ from millpond.plan.nodes import Plan
 from millpond.secret_references import secrets_from
 from millpond.sql.binding.catalog import Catalog, Shown, table_names
 from millpond.sql.binding.functions import suggesting
+from millpond.sql.dml.change_outcome import wait_for_outcome
+from millpond.sql.dml.text_changes import SessionChange, TextChanges
 from millpond.sql.host import Host
 from millpond.sql.reads.limits import ReadLimits
 from millpond.sql.reads.scratch import CachedScratch, Relations, Scratch, may_cache
@@ -26,6 +28,7 @@ from millpond.sql.statements.registry import find
 from millpond.sql.text.parameters import Params
 from millpond.sql.text.parse import SqlFragment, statements
 from millpond.sql.text.user_errors import in_user_words
+from millpond.sql.transaction import SqlTransaction
 from millpond.state.secret_files import SecretFiles
 
 TRIES = 10  # to change a plan that others change as well
@@ -45,9 +48,10 @@ class SqlSession:
         self._catalogs: list[Catalog] = []
         self._scratch: Scratch | None = None
         self._cached_scratch: CachedScratch | None = None
+        self.transaction: SqlTransaction | None = None
         self.lock = threading.RLock()
         self._limits = self._made_for = ReadLimits.of(host.settings, {})
-        self._asked = threading.local()  # limits that the call of this thread gave
+        self._asked = threading.local()  # of the call of this thread: its limits, the changes of its text
 
     @property
     def read_limits(self) -> ReadLimits:
@@ -80,28 +84,55 @@ class SqlSession:
     def run_each(self, text: str, params: Params = None, dialect: str = "postgres") -> Iterator[Result]:
         """Run the statements of a text one by one, and give the result of each.
 
-        Definitions are committed together, before the next other statement or at the end.  The result of a
-        definition is given after that commit, so nothing is reported as done that was not.
+        Definitions are committed together, before the next other statement or at the end.  Changes of rows
+        are sent together, before the next statement that is neither a change nor a query, or at the end; if a
+        statement fails before that, none is sent.  Results are given after that, so nothing is reported as
+        done that was not.
         """
         if not isinstance(text, str):
             raise InvalidError("SQL is text", detail=f"got {type(text).__name__}")
         fragments = statements(text, dialect)
-        uncommitted: list[Result] = []
+        results: list[Result] = []  # not given yet
+        changes: TextChanges | None = None  # of this text, not sent yet
+        sure = 0  # how many results do not depend on them
         for fragment in fragments:
             statement, commits = find(fragment), self._commits
+            if changes is not None and not statement.joins_text:
+                changes.send()
+                changes = None
+                yield from results
+                results.clear()
+            fresh = changes is None and statement.joins_text and len(fragments) > 1
+            gathered = TextChanges(self.host) if fresh else changes
             try:
-                uncommitted.append(self.run_one(fragment, params))
+                with self._gathering(gathered):
+                    result = self.run_one(fragment, params)
             except BaseException:
                 if self._commits > commits:  # what was defined before it
-                    yield from uncommitted
+                    yield from results if changes is None else results[:sure]
                 raise
-            if not (statement.defines or (statement.independent and len(uncommitted) > 1)):
-                yield from uncommitted
-                uncommitted.clear()
-        if not all(find(fragment).independent for fragment in fragments):
+            if changes is None and gathered:
+                changes, sure = gathered, len(results)
+            results.append(result)
+            held = statement.defines or changes is not None
+            if not (held or (statement.independent and len(results) > 1)):
+                yield from results
+                results.clear()
+        if changes is not None:
+            changes.send()
+        if self.transaction is None and not all(find(fragment).independent for fragment in fragments):
             with self.lock:
                 self.commit()
-        yield from uncommitted
+        yield from results
+
+    @contextmanager
+    def _gathering(self, changes: TextChanges | None) -> Iterator[None]:
+        """Gather the changes that this thread makes inside, instead of sending each."""
+        self._asked.changes = changes
+        try:
+            yield
+        finally:
+            self._asked.changes = None
 
     def define_all(self, text: str, dialect: str = "postgres") -> None:
         """Run a text that has only definitions; those that the plan has with the same text are skipped."""
@@ -117,10 +148,40 @@ class SqlSession:
             self.commit()
 
     def run_one(self, fragment: SqlFragment, params: Params = None) -> Result:
+        block = self.transaction
         try:
-            return self._run_one(fragment, params)
+            return self._run_one(fragment, params) if block is None else self._run_in(block, fragment, params)
         except InvalidError as error:
             in_user_words(error, fragment.sql, self.catalog.objects)
+            raise
+
+    def _run_in(self, block: SqlTransaction, fragment: SqlFragment, params: Params) -> Result:
+        """Run a statement of a transaction; after one that fails, only its end can follow."""
+        statement = find(fragment)
+        if statement.controls and fragment.word(0) not in ("SAVEPOINT", "RELEASE"):
+            return statement.run(self, fragment, params)
+        if block.failed:
+            raise InvalidError(
+                "the transaction has failed, and waits for its end", hint="ROLLBACK, and run it again"
+            )
+        try:
+            if statement.controls:
+                return statement.run(self, fragment, params)
+            if statement.alone or (statement.defines and not block.is_empty):
+                raise InvalidError(
+                    f"{fragment.word(0)} cannot follow other statements in a transaction"
+                    if statement.defines
+                    else f"{fragment.word(0)} {fragment.word(1)} cannot be part of a transaction",
+                    hint="COMMIT first",
+                )
+            early = self._pending is not None and not statement.defines
+            result = self._run_one(fragment, params)
+            if early:
+                block.unpin()
+                result.warnings.append("the definitions of this transaction are committed already")
+            return result
+        except BaseException:
+            block.failed = True
             raise
 
     def _run_one(self, fragment: SqlFragment, params: Params) -> Result:
@@ -130,20 +191,86 @@ class SqlSession:
         with self.lock:
             if not statement.defines:
                 self.commit()
-                if not statement.outside_lock:
+                if not (statement.outside_lock or statement.controls):
                     with suggesting(lambda: self.catalog.objects):
                         return statement.run(self, fragment, params)
-        if statement.outside_lock:
+        if statement.outside_lock or statement.controls:
             return statement.run(self, fragment, params)
         with self.lock:
             try:
                 with suggesting(lambda: self.catalog.objects), secrets_from(self.secrets.value):
                     result = statement.run(self, fragment, params)
             except BaseException:
-                self.commit()
+                if self.transaction is None:
+                    self.commit()
                 raise
             self._uncommitted.append((fragment, params))
             return result
+
+    # -- transactions -----------------------------------------------------------------
+
+    @property
+    def in_transaction(self) -> bool:
+        return self.transaction is not None
+
+    def begin(self, *, read_only: bool = False) -> SqlTransaction:
+        """Begin a transaction: the statements that follow are part of it until it ends."""
+        with self.lock:
+            if self.transaction is not None:
+                raise InvalidError("there is already a transaction in progress", hint="COMMIT or ROLLBACK it")
+            self.commit()
+            self.transaction = SqlTransaction(self, read_only=read_only)
+            return self.transaction
+
+    def require_transaction(self, what: str) -> SqlTransaction:
+        if self.transaction is None:
+            raise InvalidError(f"{what} can only be used in a transaction", hint="BEGIN one first")
+        return self.transaction
+
+    def commit_transaction(self) -> int | None:
+        """Execute the transaction in one epoch, and wait for it; returns the epoch, None if nothing changed.
+
+        Raises ConflictError if it was aborted because of another one: nothing is applied then.
+        The transaction has ended when this returns or raises.
+        """
+        block = self.require_transaction("COMMIT")
+        if block.failed:
+            self.rollback()
+            raise InvalidError("the transaction has failed, and was rolled back")
+        self.transaction = None
+        try:
+            with self.lock:
+                self.commit()
+        except BaseException:
+            block.close()
+            raise
+        return block.commit()
+
+    def rollback(self) -> None:
+        """End the transaction without changing anything."""
+        block, self.transaction = self.require_transaction("ROLLBACK"), None
+        with self.lock:
+            self._pending, self._base, self._uncommitted, self._dropped = None, None, [], False
+        block.close()
+
+    def now_us(self) -> int:
+        """The time of the running statement, which is that of its transaction."""
+        return self.host.clock.now_us() if self.transaction is None else self.transaction.now_us
+
+    def send_change(self, change: SessionChange, names: Sequence[tuple[str, str]]) -> Result:
+        """Send a change of rows, or add it to the transaction or the text that it is part of."""
+        verb = "INSERT" if change.rows is not None else str(change.args["verb"]).upper()
+        if self.transaction is not None:
+            applied = self.transaction.change(change)
+            return Result.changed(verb, applied.count, names, applied.rows)
+        gathered: TextChanges | None = getattr(self._asked, "changes", None)
+        changes = TextChanges(self.host) if gathered is None else gathered
+        place = changes.add(change)
+        if gathered is None:
+            changes.send()
+        return Result.changed(
+            verb, None, names, later=lambda: wait_for_outcome(self.host, *changes.sent(place))
+        )
 
     @property
     def secrets(self) -> SecretFiles:

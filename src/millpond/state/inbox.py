@@ -37,6 +37,9 @@ COUNTS = "counts"  # in a split: the number of rows that each of its entries cha
 POSITION = "inbox"  # the key in a manifest's positions of the number of the next entry
 # the kind of an entry with a statement that changes rows; its changes are computed when it is executed
 LOGIC = "sql"
+# the kind of an entry with the changes of a transaction, executed in one epoch or not at all
+TRANSACTION = "transaction"
+ABORTED = "aborted"  # in a split: by entry, why a transaction was not executed although it is valid
 DUPLICATE = "duplicate"  # the command that stands for rows whose request was executed: `state.request_ids`
 
 

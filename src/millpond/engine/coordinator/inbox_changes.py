@@ -1,4 +1,4 @@
-"""Turns SQL changes of the inbox (UPDATE, DELETE, INSERT … SELECT) into rows, when they are first in it.
+"""Turns changes of the inbox (UPDATE, DELETE, INSERT … SELECT, transactions) into rows, when they are next.
 
 A replay does the same.
 """
@@ -6,14 +6,20 @@ A replay does the same.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
 from millpond.errors import InvalidError, MillpondError
+from millpond.operators.scan import Scan
+from millpond.operators.source_traits import ReadsInbox
 from millpond.plan.nodes import Plan
 from millpond.sources.source import Split
 from millpond.sql.dml.change_rows import ENTRIES_MAX, changed_rows, goes_with
-from millpond.state.inbox import COUNTS, FIRST_ENTRY, LOGIC, Entry
+from millpond.sql.dml.transaction_entry import CHANGES, items_of
+from millpond.sql.dml.transaction_rows import ExecutedTransactions, execute_transactions, in_one_epoch
+from millpond.state.inbox import ABORTED, COUNTS, FIRST_ENTRY, LOGIC, TRANSACTION, Entry
 from millpond.state.manifest.snapshot import Snapshot
 
 Rejects = tuple[tuple[str, str], ...]
@@ -21,6 +27,8 @@ Rejects = tuple[tuple[str, str], ...]
 
 def executed_in_one_epoch(entries: Sequence[Entry]) -> list[Entry]:
     """The first entry, and those after it that can be executed in the same epoch."""
+    if entries[0].kind == TRANSACTION:
+        return in_one_epoch(entries, TRANSACTION)
     found = [entries[0]]
     for entry in entries[1:ENTRIES_MAX]:
         if entry.kind != LOGIC or not _well_formed(found[0]) or not _well_formed(entry):
@@ -36,11 +44,62 @@ def _well_formed(entry: Entry) -> bool:
     return all(isinstance(text, str) for text in texts) and isinstance(entry.args.get("reads"), list)
 
 
-def made_split(plan: Plan, before: Snapshot, entries: Sequence[Entry]) -> tuple[Split | None, Rejects]:
-    """The rows that some changes delete and insert, in the form of an entry with rows.
+def made_splits(plan: Plan, before: Snapshot, entries: Sequence[Entry]) -> tuple[tuple[Split, ...], Rejects]:
+    """The rows that some changes delete and insert, one split per table; they are admitted together.
 
     A change that cannot be executed is refused with the reason, and has no effect.
     """
+    if entries[0].kind != TRANSACTION:
+        made, rejects = made_split(plan, before, entries)
+        return (() if made is None else (made,)), rejects
+    done = execute_transactions(plan, before, entries)
+    rejects = tuple((str(number), f"transaction: {reason}") for number, reason in done.refused.items())
+    if not done.counts and not done.aborted:
+        return (), rejects
+    shared = {"entry": entries[-1].number, FIRST_ENTRY: entries[0].number}
+    splits = [_split({**shared, "table": scan, COUNTS: {}}, rows) for scan, rows in done.rows.items()]
+    if not splits:
+        found = _any_table(plan, entries)
+        if found is None:
+            more = tuple((str(n), f"transaction: {reason}") for n, reason in done.aborted.items())
+            return (), (*rejects, *more)
+        scan, columns = found
+        empty = columns.append(pa.field("_w", pa.int64())).empty_table()
+        splits = [_split({**shared, "table": scan, COUNTS: {}}, empty)]
+    first = splits[0]
+    splits[0] = replace(first, what={**first.what, **_outcomes(done)})
+    return (*(replace(split, with_next=True) for split in splits[:-1]), splits[-1]), rejects
+
+
+def _outcomes(done: ExecutedTransactions) -> dict[str, Any]:
+    found: dict[str, Any] = {COUNTS: {str(number): counts for number, counts in done.counts.items()}}
+    if done.aborted:
+        found[ABORTED] = {str(number): reason for number, reason in done.aborted.items()}
+    return found
+
+
+def _any_table(plan: Plan, entries: Sequence[Entry]) -> tuple[str, pa.Schema] | None:
+    """A table of some transactions that change nothing: their outcome needs a split."""
+    for entry in entries:
+        for item in items_of(entry.args) or ():
+            node = plan.nodes.get(item["table"]) if item["verb"] in CHANGES else None
+            if node is not None and isinstance(node.operator, Scan):
+                source = node.operator.source
+                if isinstance(source, ReadsInbox):
+                    return node.step, source.columns
+    return None
+
+
+def _split(what: dict[str, Any], rows: pa.Table) -> Split:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    payload = b'{"kind": "rows", "args": {}}\n' + sink.getvalue().to_pybytes()
+    return Split({**what, "rows": rows.num_rows}, rows.num_rows, len(payload), data=payload)
+
+
+def made_split(plan: Plan, before: Snapshot, entries: Sequence[Entry]) -> tuple[Split | None, Rejects]:
+    """The rows of changes of one table, in the form of an entry with rows."""
     first, last = entries[0], entries[-1]
     if not _well_formed(first):
         return None, ((str(first.number), "it is no change that this version knows"),)
@@ -55,15 +114,9 @@ def made_split(plan: Plan, before: Snapshot, entries: Sequence[Entry]) -> tuple[
         reason = str(error) if isinstance(error, InvalidError) else f"{type(error).__name__}: {error}"
         return None, (_rejected(first, reason),)
     rejects = tuple(_rejected(entries[n], reason) for n, reason in changed.refused.items())
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, changed.rows.schema) as writer:
-        writer.write_table(changed.rows)
-    payload = b'{"kind": "rows", "args": {}}\n' + sink.getvalue().to_pybytes()
-    rows = changed.rows.num_rows
     counts = {str(entries[n].number): count for n, count in changed.counts.items()}
-    what = {"entry": last.number, "table": first.args["table"], "rows": rows, FIRST_ENTRY: first.number}
-    what[COUNTS] = counts
-    return Split(what, rows, len(payload), data=payload), rejects
+    what = {"entry": last.number, "table": first.args["table"], FIRST_ENTRY: first.number, COUNTS: counts}
+    return _split(what, changed.rows), rejects
 
 
 def _rejected(entry: Entry, reason: str) -> tuple[str, str]:

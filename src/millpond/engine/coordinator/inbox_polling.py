@@ -50,17 +50,17 @@ def poll_inbox(worker: Worker, program: RunningProgram, head: Manifest, position
     executed: Mapping[str, int] = head.clients
     entries = inbox.beyond(worker.store, position)
     for entry in entries:
-        if entry.kind == inbox.LOGIC:
+        if entry.kind in (inbox.LOGIC, inbox.TRANSACTION):
             if not splits and not rejects:  # it is computed from the state after all earlier entries
                 from millpond.engine.coordinator.inbox_changes import (  # SQL is imported only if needed
                     executed_in_one_epoch,
-                    made_split,
+                    made_splits,
                 )
 
-                made, refused = made_split(
+                made, refused = made_splits(
                     program.plan, _snapshot(worker, head), executed_in_one_epoch(entries)
                 )
-                splits += [] if made is None else [made]
+                splits += made
                 rejects += refused
             break
         if entry.kind != "rows":

@@ -22,18 +22,9 @@ GIVEN = "__given"  # a table for the rows of a statement
 
 def check_given(scratch: Scratch, target: SqlObject, sql: str) -> None:
     """Refuse an INSERT … ON CONFLICT DO UPDATE whose rows share a key; its relations must be registered."""
-    fragment = SqlFragment(sql, tokens_of(sql, "duckdb"), "duckdb")
-    at = fragment.find("ON", "CONFLICT")
-    if at is None or fragment.find("DO", "UPDATE", start=at) is None:
+    if not updates_on_conflict(sql):
         return
-    words = Words(fragment, 2)  # INSERT INTO
-    words.name("name of the table")
-    name = (fragment.tokens[2].start, fragment.tokens[words.at - 1].end + 1)
-    given = fragment.part(0, at).rewritten([(*name, GIVEN)]).sql
-    held_by = {c.name: c.held for c in target.columns}
-    held = [held_by[k] for k in target.key]
-    scratch.table(replace(target, name=GIVEN))
-    rows = scratch.arrow(f"{given} RETURNING {returned(target.columns)}", shown=sql).select(held)
+    rows = given_rows(scratch, target, sql).select(_held_key(target))
     twice = shared_key(rows)
     if twice is not None:
         raise InvalidError(
@@ -41,6 +32,28 @@ def check_given(scratch: Scratch, target: SqlObject, sql: str) -> None:
             detail=f"two rows of the statement have the key {shown_key(target, twice)}",
             hint=f"give one row for each key: use DISTINCT ON ({', '.join(target.key)}) or GROUP BY",
         )
+
+
+def updates_on_conflict(sql: str) -> bool:
+    fragment = SqlFragment(sql, tokens_of(sql, "duckdb"), "duckdb")
+    at = fragment.find("ON", "CONFLICT")
+    return at is not None and fragment.find("DO", "UPDATE", start=at) is not None
+
+
+def given_rows(scratch: Scratch, target: SqlObject, sql: str) -> pa.Table:
+    """Return the rows that an INSERT gives, before any conflict; its relations must be registered."""
+    fragment = SqlFragment(sql, tokens_of(sql, "duckdb"), "duckdb")
+    words = Words(fragment, 2)  # INSERT INTO
+    words.name("name of the table")
+    name = (fragment.tokens[2].start, fragment.tokens[words.at - 1].end + 1)
+    given = fragment.part(0, fragment.find("ON", "CONFLICT")).rewritten([(*name, GIVEN)]).sql
+    scratch.table(replace(target, name=GIVEN))
+    return scratch.arrow(f"{given} RETURNING {returned(target.columns)}", shown=sql)
+
+
+def _held_key(target: SqlObject) -> list[str]:
+    held_by = {c.name: c.held for c in target.columns}
+    return [held_by[k] for k in target.key]
 
 
 def shared_key(keys: pa.Table) -> tuple[object, ...] | None:

@@ -12,22 +12,21 @@ from millpond.errors import InvalidError
 from millpond.plan.objects import SqlObject
 from millpond.sql.binding.catalog import Catalog
 from millpond.sql.binding.types import quoted
-from millpond.sql.dml.change_outcome import wait_for_outcome
 from millpond.sql.dml.change_rows import answer
+from millpond.sql.dml.text_changes import SessionChange
+from millpond.sql.dml.volatile import CHANCE
 from millpond.sql.reads.key_lookup import constant_keys
 from millpond.sql.reads.scratch import PLACE, returned, thread_scratch
 from millpond.sql.result import Result
 from millpond.sql.text.column_definitions import stored_schema
 from millpond.sql.text.parameters import literal_of
 from millpond.sql.text.parse import SqlFragment, readable_text
-from millpond.state.inbox import LOGIC
 
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession
 
 _NOW = ("NOW", "PROCTIME", "CURRENT_TIMESTAMP", "TRANSACTION_TIMESTAMP", "GET_CURRENT_TIMESTAMP")
 _TODAY = ("CURRENT_DATE", "TODAY")
-_CHANCE = ("RANDOM", "UUID", "GEN_RANDOM_UUID", "UUIDV4", "UUIDV7", "SETSEED", "NEXTVAL", "CURRVAL")
 _CLOCKS = ("LOCALTIME", "LOCALTIMESTAMP", "CURRENT_TIME", "CLOCK_TIMESTAMP")
 
 
@@ -83,7 +82,7 @@ def with_current_time(session: SqlSession, fragment: SqlFragment) -> SqlFragment
     now = literal_of(_now(session))
     for n in range(len(tokens)):
         word, call = fragment.word(n), fragment.word(n + 1) == "("
-        if word in _CHANCE and call:
+        if word in CHANCE and call:
             hint = "make the value where the statement is made, and pass it as a parameter"
             fragment.fail(
                 f"{word.lower()}() gives another value each time, and cannot be part of a change", n, hint
@@ -98,7 +97,7 @@ def with_current_time(session: SqlSession, fragment: SqlFragment) -> SqlFragment
 
 
 def _now(session: SqlSession) -> Any:
-    return datetime.datetime.fromtimestamp(session.host.clock.now_us() / 1e6, datetime.UTC)
+    return datetime.datetime.fromtimestamp(session.now_us() / 1e6, datetime.UTC)
 
 
 def dry_run(
@@ -143,14 +142,14 @@ def defer_change(
     returning: Sequence[str] | None = None,
     names: Sequence[tuple[str, str]] = (),
 ) -> Result:
-    """Append a change to the inbox: durable on return, executed after all earlier entries."""
+    """Send a change: executed after all earlier entries, or as part of the session's transaction."""
     args: dict[str, Any] = {
         "table": found.scan,
         "name": found.name,
         "verb": verb,
         "sql": sql,
         "reads": [o.name for o in reads],
-        "now_us": session.host.clock.now_us(),  # for defaults
+        "now_us": session.now_us(),  # for defaults
         "columns": [[c.name, c.held] for c in found.columns],
     }
     if keys is not None:
@@ -161,8 +160,8 @@ def defer_change(
         args["moves"] = True  # the change can give rows other keys
     if returning is not None:
         args["returning"] = list(returning)
-    number = session.host.append(LOGIC, args)
-    return Result.changed(verb.upper(), None, names, later=lambda: wait_for_outcome(session.host, number))
+    views = any(o.kind not in ("table", "view") for o in session.catalog.expanded(reads))
+    return session.send_change(SessionChange(args, reads_views=views), names)
 
 
 def keys_of(catalog: Catalog, found: SqlObject, fragment: SqlFragment, alias: str | None) -> list[Any] | None:

@@ -15,6 +15,7 @@ from millpond.sql.dml.deferred_change import (
     target,
     with_current_time,
 )
+from millpond.sql.dml.text_changes import SessionChange
 from millpond.sql.reads.scratch import returned, thread_scratch
 from millpond.sql.result import Result
 from millpond.sql.text.column_definitions import stored_schema
@@ -56,18 +57,19 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
         sql = readable(fragment)
         names = dry_run(catalog, found, reads, "insert", sql, returning)
         if not reads:  # all rows are known now; those of a query only when the change is executed
-            with thread_scratch().for_statement(session.host.clock.now_us()) as scratch:
+            with thread_scratch().for_statement(session.now_us()) as scratch:
                 check_given(scratch, found, sql)
         return defer_change(
             session, found, "insert", sql, reads, conflict=conflict, returning=returning, names=names
         )
     fragment, returning = cut_returning(fragment, alias)
     sql = readable(fragment)
-    with thread_scratch().for_statement(session.host.clock.now_us()) as scratch:
+    with thread_scratch().for_statement(session.now_us()) as scratch:
         scratch.table(found)
         rows = scratch.arrow(f"{sql} RETURNING {returned(found.columns)}", shown=sql)
         rows = rows.cast(stored_schema(found.columns))
         names, given = ([], None) if returning is None else answer(scratch, found, rows, returning)
     assert found.scan is not None
-    session.host.insert(found.scan, rows)
+    args = {"table": found.scan, "name": found.name, "columns": [[c.name, c.held] for c in found.columns]}
+    session.send_change(SessionChange(args | {"verb": "rows"}, rows), names)
     return Result.changed("INSERT", rows.num_rows, names, given)

@@ -28,7 +28,12 @@ JOBS = pa.schema(
         ("note", pa.string()),
     ]
 )
-_KINDS = {"change": "change of the program", inbox.LOGIC: "change of rows", "rows": "rows"}
+_KINDS = {
+    "change": "change of the program",
+    inbox.LOGIC: "change of rows",
+    inbox.TRANSACTION: "transaction",
+    "rows": "rows",
+}
 
 
 def jobs_table(host: Host) -> pa.Table:

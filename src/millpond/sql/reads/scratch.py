@@ -82,6 +82,7 @@ class Scratch:
         self._clock_set = False  # are the clock functions defined for this statement?
         self._lock = threading.RLock()
         self._made: list[tuple[str, str]] = []
+        self._lasting: list[tuple[str, str]] = []  # what `registered_for_now` does not drop
         self._named = 0
         self._lazy: list[LazyRows] = []
 
@@ -95,6 +96,18 @@ class Scratch:
                 yield self
             finally:
                 self._end()
+
+    def at(self, now_us: int) -> None:
+        """Let the clock functions of the next statement return this time."""
+        self._now_us, self._clock_set = now_us, False
+
+    @contextmanager
+    def registered_for_now(self) -> Iterator[None]:
+        """Drop what is registered inside when the block ends, if no exception leaves it."""
+        mark = len(self._made)
+        yield
+        self._drop(self._made[mark:])
+        del self._made[mark:]
 
     def close(self) -> None:
         """Let another session use the database, if nothing of this one can be left in it."""
@@ -110,8 +123,8 @@ class Scratch:
         self._end()
 
     def _end(self) -> None:
-        self._drop(self._made)
-        self._made, self._lazy = [], []
+        self._drop([*self._lasting, *self._made])
+        self._made, self._lasting, self._lazy = [], [], []
 
     def _drop(self, made: Sequence[tuple[str, str]]) -> None:
         for kind, name in reversed(made):
@@ -223,6 +236,7 @@ class Scratch:
         key: bool = False,
         places: bool = False,
         defaults: bool = True,
+        lasting: bool = False,
     ) -> None:
         """Create a table that can be changed; with `places` each row has its position in `rows`."""
         listed = [_defined(c, defaults) for c in found.columns if c.generated != PROCTIME]
@@ -232,16 +246,21 @@ class Scratch:
             listed.append(f"PRIMARY KEY ({', '.join(quoted(k) for k in found.key)})")
         self._set_clock(" ".join(listed))
         self.run(f"create table {quoted(found.name)} ({', '.join(listed)})")
-        self._made.append(("table", found.name))
+        (self._lasting if lasting else self._made).append(("table", found.name))
         if rows is not None and rows.num_rows:
-            held = [c for c in found.columns if c.generated is None]
-            wanted = ", ".join(StepColumn(c.held, c.type).sql for c in held)
-            place = ""
-            if places:
-                rows = rows.append_column(PLACE, pa.array(range(rows.num_rows), pa.int64()))
-                place = f", {quoted(PLACE)}"
-            into = f"{quoted(found.name)} ({', '.join(quoted(c.name) for c in held)}{place})"
-            self.run(f"insert into {into} select {wanted}{place} from {self.rows(rows)}")
+            given = pa.array(range(rows.num_rows), pa.int64()) if places else None
+            self.insert_rows(found, rows, given)
+
+    def insert_rows(self, found: SqlObject, rows: pa.Table, places: pa.Array | None = None) -> None:
+        """Insert stored rows into a table that can be changed, in their logical types."""
+        held = [c for c in found.columns if c.generated is None]
+        wanted = ", ".join(StepColumn(c.held, c.type).sql for c in held)
+        place = ""
+        if places is not None:
+            rows = rows.append_column(PLACE, places)
+            place = f", {quoted(PLACE)}"
+        into = f"{quoted(found.name)} ({', '.join(quoted(c.name) for c in held)}{place})"
+        self.run(f"insert into {into} select {wanted}{place} from {self.rows(rows)}")
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from millpond.sql.statements import (
     show_connectors,
     show_jobs,
     subscribe,
+    transaction_control,
 )
 from millpond.sql.statements.statement import Statement, defining, reading
 from millpond.sql.text.parse import SqlFragment, closest_name
@@ -49,20 +50,21 @@ _DROP = {
     ("MACRO",): "function",
 }
 _OTHERS = {
-    "SELECT": Statement(select.run),
-    "WITH": Statement(select.run),
-    "VALUES": Statement(select.run),
-    "FROM": Statement(select.run),
-    "(": Statement(select.run),
-    "INSERT": Statement(insert.run),
-    "UPDATE": Statement(update.run),
-    "DELETE": Statement(delete.run),
+    "SELECT": Statement(select.run, joins_text=True),
+    "WITH": Statement(select.run, joins_text=True),
+    "VALUES": Statement(select.run, joins_text=True),
+    "FROM": Statement(select.run, joins_text=True),
+    "(": Statement(select.run, joins_text=True),
+    "INSERT": Statement(insert.run, joins_text=True),
+    "UPDATE": Statement(update.run, joins_text=True),
+    "DELETE": Statement(delete.run, joins_text=True),
     "FLUSH": reading(1, flush.run, outside_lock=True),
     "SUBSCRIBE": reading(1, subscribe.run),
     "EXPLAIN": reading(1, explain.run),
     "DESCRIBE": reading(1, describe.run),
     "DESC": reading(1, describe.run),
     "SHOW": reading(1, show.run),
+    **dict.fromkeys(transaction_control.VERBS, Statement(transaction_control.run, controls=True)),
 }
 VERBS = ("CREATE", "DROP", "ALTER", *(v for v in _OTHERS if v.isalpha()))
 
@@ -74,9 +76,9 @@ def find(fragment: SqlFragment) -> Statement:
         return _create(fragment)
     if first == "DROP":
         if fragment.has(1, "SAVEPOINT"):
-            return reading(2, create_savepoint.run_drop)
+            return reading(2, create_savepoint.run_drop, alone=True)
         if fragment.has(1, "SECRET"):
-            return reading(2, create_secret.run_drop)
+            return reading(2, create_secret.run_drop, alone=True)
         for words, kind in _DROP.items():
             if fragment.has(1, *words):
                 return defining(1 + len(words), drop.run_for(kind))
@@ -111,9 +113,9 @@ def _create(fragment: SqlFragment) -> Statement:
     replace = fragment.has(1, "OR", "REPLACE")
     at = 3 if replace else 1
     if fragment.has(at, "SAVEPOINT"):
-        return reading(at + 1, create_savepoint.run)
+        return reading(at + 1, create_savepoint.run, alone=True)
     if fragment.has(at, "SECRET"):
-        return reading(at + 1, create_secret.run(replace))
+        return reading(at + 1, create_secret.run(replace), alone=True)
     for words, run in _CREATE.items():
         if fragment.has(at, *words):
             return defining(at + len(words), run(replace))

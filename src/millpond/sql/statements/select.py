@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -27,7 +28,7 @@ from millpond.sql.reads.scratch import SMALL, Relations, Scratch
 from millpond.sql.reads.system_names import SystemRead, is_system, system_reads
 from millpond.sql.reads.system_rows import system_rows, without_epoch
 from millpond.sql.result import Result
-from millpond.sql.text.parameters import Params, for_duckdb
+from millpond.sql.text.parameters import Params, for_duckdb, with_literals
 from millpond.sql.text.parse import SqlFragment, closest_name, readable, reads_only
 from millpond.sql.text.time_windows import MARK, as_plain_sql
 from millpond.state.manifest.snapshot import Snapshot
@@ -36,6 +37,7 @@ from millpond.state.tables.table_spec import TableSpec
 
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession
+    from millpond.sql.transaction import SqlTransaction
 
 
 def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
@@ -69,11 +71,19 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
     plain = readable(for_duckdb(read.plain, params)[0]) if read.reads and not system else None
     host = session.host
     with ExitStack() as pins:
-        snapshot = pins.enter_context(host.pinned(read.when))
+        block = session.transaction if read.when is None else None
+        snapshot = pins.enter_context(host.pinned(read.when)) if block is None else block.snapshot
         catalog = session.catalog_of(host.plan_of(snapshot.manifest))
         now = catalog if read.when is None else session.catalog_of(host.plan_of(host.head()))
         sql = inlined(sql, now.objects).sql  # the functions of the newest epoch
         plain = None if plain is None else inlined(plain, now.objects).sql
+        if block is not None and catalog.read_by(sql) and not (system and block.read_only):
+            if read.reads or system:
+                raise InvalidError(
+                    "a query of a transaction reads tables of its epoch, and nothing else",
+                    hint="read older epochs and what the pond knows about itself in queries of their own",
+                )
+            return _in_transaction(session, block, read.fragment, params, now)
         shown = [*shown_rows(catalog, snapshot, sql, values or {})]
         epochs = {snapshot.epoch} if shown or not plain_reads else set()
         for one in system:
@@ -94,9 +104,25 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
     return Result.of_rows([n for n, _ in names], [t for _, t in names], table, epoch)
 
 
+def _in_transaction(
+    session: SqlSession, block: SqlTransaction, fragment: SqlFragment, params: Params, now: Catalog
+) -> Result:
+    """Answer a query from the epoch of a transaction and its own changes."""
+    sql = inlined(readable(with_literals(fragment, params)), now.objects).sql
+    snapshot = block.snapshot
+    if block.sees_own_changes(sql):
+        names, table = block.read(sql)
+    else:
+        shown = shown_rows(block.catalog, snapshot, sql, {})
+        with session.scratch_for(sql, shown).for_statement(block.now_us) as scratch:
+            names, table = answer(scratch, now, shown, sql, None, None, session.read_limits)
+    block.note_read(sql, names, table)
+    return Result.of_rows([n for n, _ in names], [t for _, t in names], table, snapshot.epoch)
+
+
 def shown_rows(catalog: Catalog, snapshot: Snapshot, sql: str, values: Any) -> Relations:
     """Return the relations that a query names, with the rows of each that it can need."""
-    return _needed(catalog, snapshot, sql, values, catalog.expanded(catalog.read_by(sql)), {})
+    return needed_rows(catalog, snapshot, sql, values, catalog.expanded(catalog.read_by(sql)))
 
 
 def rows_then(
@@ -123,16 +149,16 @@ def rows_then(
     named = catalog.expanded([catalog.objects[name] for name in called])
     for found in named:  # relations that plain views among them read
         called.setdefault(found.name, f"{reads[0].called}_{taken}_{len(called)}")
-    return _needed(catalog, snapshot, sql, values, named, called)
+    return needed_rows(catalog, snapshot, sql, values, named, called)
 
 
-def _needed(
+def needed_rows(
     catalog: Catalog,
     snapshot: Snapshot,
     sql: str,
     values: Any,
     named: Sequence[SqlObject],
-    called: Mapping[str, str],
+    called: Mapping[str, str] = MappingProxyType({}),
 ) -> Relations:
     """Return relations with the rows of each that a query can need, some under other names."""
     behind = {name for o in named if o.kind == "view" for name in o.uses}  # a view may need other rows

@@ -21,12 +21,18 @@ class Statement:
     `defines`: it only changes the plan; it is committed together with the definitions that follow it.
     `outside_lock`: it may wait for a long time, so other threads can run statements meanwhile.
     `independent`: it only reads, and waits neither for other threads nor for a commit.
+    `controls`: it begins or ends a transaction.
+    `joins_text`: changes of rows before and after it in one text are sent together.
+    `alone`: it cannot be part of a transaction.
     """
 
     run: Callable[[SqlSession, SqlFragment, Params], Result]
     defines: bool = False
     outside_lock: bool = False
     independent: bool = False
+    controls: bool = False
+    joins_text: bool = False
+    alone: bool = False
 
 
 def defining(words_at: int, run: Callable[[SqlSession, Words], Result]) -> Statement:
@@ -44,10 +50,11 @@ def reading(
     *,
     outside_lock: bool = False,
     independent: bool = False,
+    alone: bool = False,
 ) -> Statement:
-    """A statement that only reads."""
+    """A statement that changes neither the plan nor rows."""
 
     def call(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
         return run(session, Words(with_literals(fragment, params), words_at))
 
-    return Statement(call, outside_lock=outside_lock, independent=independent)
+    return Statement(call, outside_lock=outside_lock, independent=independent, alone=alone)
