@@ -88,6 +88,24 @@ def test_epochs_are_those_of_the_manifests(pond: Pond) -> None:
     assert skews and all(s is None or s >= 1 for s in skews)
 
 
+def test_levels_of_an_epoch_have_times_and_skew(pond: Pond) -> None:
+    found = rows(pond, "SELECT level_ms, level_skew, ms FROM millpond.epochs WHERE ms IS NOT NULL")
+    assert found
+    for levels, skews, ms in found:
+        assert len(levels) == len(skews) > 1 and 0 < max(levels) <= ms
+        assert all(skew is None or skew >= 1 for skew in skews)
+
+
+def test_a_definition_is_shown_without_its_secrets() -> None:
+    with millpond.open("memory://", engine="inline") as made:
+        made.sql("CREATE TABLE t (k int PRIMARY KEY)")
+        made.sql("CREATE SINK s FROM t WITH (connector = 'http', url = 'http://a/b', header.x = 'hush')")
+        ((shown,),) = rows(made, "SELECT definition FROM millpond.objects WHERE name = 's'")
+        assert shown.startswith("CREATE SINK s") and "hush" not in shown
+        told = "SELECT key, definition FROM millpond.objects WHERE name = 't'"
+        assert rows(made, told) == [("k", "CREATE TABLE t (k int PRIMARY KEY)")]
+
+
 def test_relations_are_filtered_joined_and_aliased(pond: Pond) -> None:
     sql = "SELECT count(*) FROM millpond.epochs e JOIN millpond.savepoints s ON s.epoch = e.epoch WHERE s.name = 'monday'"
     assert rows(pond, sql) == [(1,)]

@@ -134,7 +134,8 @@ class SqlHost:
     def system_rows(self, name: str, snapshot: Snapshot) -> Iterator[pa.Table]:
         head = self._components.head()
         is_newest = head is None or head.epoch <= snapshot.epoch
-        known = Known(snapshot, self.plan_of(snapshot.manifest), is_newest, self._pond.sinks)
+        plan, seen = self.plan_of(snapshot.manifest), self._components.reader.epoch_rows
+        known = Known(snapshot, plan, is_newest, self._pond.sinks, seen)
         with secrets_from(SecretFiles(self.store).value):
             yield from RELATIONS[name][1](known)
 

@@ -28,17 +28,26 @@ def level_ms(metrics: Mapping[str, Any]) -> list[float]:
     return [max(times, default=0) / 1000 for times in level_times(metrics)]
 
 
+def level_skew(metrics: Mapping[str, Any]) -> list[float | None]:
+    """The slowest task of each level as a multiple of the mean of the level; 1 is even.
+
+    >>> level_skew({"tasks": [1, 2], "tasks_us": [5, 10, 30]})
+    [1.0, 1.5]
+    """
+    return [
+        round(max(times) * len(times) / sum(times), 3) if sum(times) else None
+        for times in level_times(metrics)
+    ]
+
+
 def skew(metrics: Mapping[str, Any]) -> float | None:
     """The slowest task of the slowest level, as a multiple of the mean of its level; 1 is even.
 
     >>> skew({"tasks": [1, 2], "tasks_us": [5, 10, 30]})
     1.5
     """
-    levels = [times for times in level_times(metrics) if times and max(times) > 0]
-    if not levels:
-        return None
-    slowest = max(levels, key=max)
-    return round(max(slowest) * len(slowest) / sum(slowest), 3)
+    levels = list(zip(level_ms(metrics), level_skew(metrics), strict=True))
+    return max(levels, key=lambda level: level[0])[1] if levels else None
 
 
 def phase_ms(metrics: Mapping[str, Any], phase: str) -> float | None:

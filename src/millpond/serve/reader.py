@@ -70,6 +70,7 @@ class Reader:
         self._pinned = PinnedEpochs(self.store, self._clock, self._reader_us)
         self._newest: Manifest | None = None
         self._specs: dict[str, dict[str, TableSpec]] = {}
+        self.epoch_rows: dict[int, dict[str, Any]] = {}  # a cache of `serve.system_relations`
 
     # -- epochs -------------------------------------------------------------------
 

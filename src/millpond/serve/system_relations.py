@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ import pyarrow as pa
 from millpond.delta import WEIGHT
 from millpond.errors import UnavailableError
 from millpond.kernels.duck import connect, handed
+from millpond.masking import masked_options
 from millpond.operators.scan import Scan
 from millpond.operators.source_traits import ConstantRows, ReadsInbox, ReportsLag
 from millpond.plan.nodes import Plan
@@ -23,7 +24,7 @@ from millpond.plan.sink_check import SinkStatus, connector_of, promise_of
 from millpond.plan.tables import table_specs
 from millpond.plan.tags import tag_of
 from millpond.serve.epoch_summaries import summary
-from millpond.serve.epoch_times import level_ms, phase_ms, skew
+from millpond.serve.epoch_times import level_ms, level_skew, phase_ms, skew
 from millpond.serve.sink_lag import epochs_behind
 from millpond.serve.source_lag import source_lag
 from millpond.serve.step_activity import STEPS, step_rows
@@ -48,6 +49,8 @@ class Known:
     plan: Plan
     is_newest: bool
     sinks: Callable[[], list[SinkStatus]]  # as the runner of this process knows them
+    # Rows of `epochs` that were read before: manifests never change, and there may be thousands of them.
+    epoch_rows: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def relations(self) -> dict[str, str]:
@@ -68,6 +71,7 @@ EPOCHS = pa.schema(
         ("commit_ms", REAL),  # of the commit before
         ("deliver_ms", REAL),  # of the deliveries to sinks since the epoch before
         ("level_ms", pa.list_(REAL)),  # of the slowest task of each level
+        ("level_skew", pa.list_(REAL)),  # of which that is a multiple of the mean of its level
         ("parallelism", WHOLE),
         ("tasks", WHOLE),
         ("skew", REAL),  # the slowest task of the slowest level, as a multiple of the mean of that level
@@ -84,35 +88,44 @@ EPOCHS = pa.schema(
 def _epochs(known: Known) -> Iterator[pa.Table]:
     store, head = known.snapshot.store, known.snapshot.manifest
     kept = [e for e in history.epochs(store) if is_retained(head, e) and e <= head.epoch]
+    for old in [epoch for epoch in list(known.epoch_rows) if epoch < head.floor]:
+        known.epoch_rows.pop(old, None)
     rows = []
     for epoch in kept:
-        manifest = head if epoch == head.epoch else history.find_manifest(store, epoch)
-        if manifest is None:  # collected meanwhile
-            continue
-        found, metrics = summary(manifest, head.savepoints), manifest.metrics
-        rows.append(
-            {
-                "epoch": found.epoch,
-                "kind": found.kind,
-                "at": found.when.replace(tzinfo=None),
-                "rows": found.rows,
-                "ms": found.ms,
-                "admit_ms": phase_ms(metrics, "admit"),
-                "commit_ms": phase_ms(metrics, "commit"),
-                "deliver_ms": phase_ms(metrics, "deliver"),
-                "level_ms": level_ms(metrics) if "tasks" in metrics else None,
-                "parallelism": found.parallelism,
-                "tasks": sum(found.tasks) if found.tasks else None,
-                "skew": skew(metrics),
-                "backlog_rows": sum(metrics["backlog"].values()) if "backlog" in metrics else None,
-                "late_rows": _counted(manifest, "late/"),
-                "error_rows": _counted(manifest, "errors/"),
-                "changed_rows": sum(found.changed.values()),
-                "bytes": found.bytes,
-                "note": found.note,
-            }
-        )
+        row = known.epoch_rows.get(epoch)
+        if row is None:
+            manifest = head if epoch == head.epoch else history.find_manifest(store, epoch)
+            if manifest is None:  # collected meanwhile
+                continue
+            row = known.epoch_rows[epoch] = _epoch_row(manifest)
+        named = [f"savepoint {name}" for name, e in head.savepoints.items() if e == epoch]
+        rows.append({**row, "note": ", ".join([*named, *([row["note"]] if row["note"] else [])]) or None})
     yield pa.Table.from_pylist(rows, schema=EPOCHS)
+
+
+def _epoch_row(manifest: Manifest) -> dict[str, Any]:
+    found, metrics = summary(manifest, {}), manifest.metrics
+    return {
+        "epoch": found.epoch,
+        "kind": found.kind,
+        "at": found.when.replace(tzinfo=None),
+        "rows": found.rows,
+        "ms": found.ms,
+        "admit_ms": phase_ms(metrics, "admit"),
+        "commit_ms": phase_ms(metrics, "commit"),
+        "deliver_ms": phase_ms(metrics, "deliver"),
+        "level_ms": level_ms(metrics) if "tasks" in metrics else None,
+        "level_skew": level_skew(metrics) if "tasks" in metrics else None,
+        "parallelism": found.parallelism,
+        "tasks": sum(found.tasks) if found.tasks else None,
+        "skew": skew(metrics),
+        "backlog_rows": sum(metrics["backlog"].values()) if "backlog" in metrics else None,
+        "late_rows": _counted(manifest, "late/"),
+        "error_rows": _counted(manifest, "errors/"),
+        "changed_rows": sum(found.changed.values()),
+        "bytes": found.bytes,
+        "note": found.note,
+    }
 
 
 def _counted(manifest: Manifest, prefix: str) -> int:
@@ -326,7 +339,16 @@ def _savepoints(known: Known) -> Iterator[pa.Table]:
     yield pa.Table.from_pylist([{"name": n, "epoch": e} for n, e in found], schema=SAVEPOINTS)
 
 
-OBJECTS = pa.schema([("name", TEXT), ("kind", TEXT), ("columns", TEXT), ("key", TEXT), ("uses", TEXT)])
+OBJECTS = pa.schema(
+    [
+        ("name", TEXT),
+        ("kind", TEXT),
+        ("columns", TEXT),
+        ("key", TEXT),
+        ("uses", TEXT),
+        ("definition", TEXT),  # as it was written, without secrets; NULL if Python defined it
+    ]
+)
 
 
 def _objects(known: Known) -> Iterator[pa.Table]:
@@ -335,12 +357,26 @@ def _objects(known: Known) -> Iterator[pa.Table]:
             "name": o.name,
             "kind": o.kind,
             "columns": ", ".join(f"{c.name} {c.type}" for c in o.columns),
-            "key": ", ".join(o.key) or None,
+            "key": ", ".join(o.key or _lookup_key(known.plan, o.name)) or None,
             "uses": ", ".join(o.uses) or None,
+            "definition": masked_options(";\n".join([o.said, *o.options.get("altered", ())]))
+            if o.said
+            else None,
         }
         for o in all_objects(known.plan).values()
     ]
     yield pa.Table.from_pylist(rows, schema=OBJECTS)
+
+
+def _lookup_key(plan: Plan, name: str) -> tuple[str, ...]:
+    """The columns that a view is looked up by, in the names that it shows."""
+    view = plan.views.get(name)
+    if view is None:
+        return ()
+    spec = next(t for t in plan.nodes[view.step].binding.tables if t.name == view.table)
+    shown = {held: shown for shown, held in view.columns}
+    names = view.held(plan.shape(view.step).schema.names)
+    return tuple(shown.get(k, k) for k in spec.key) if set(spec.key) <= set(names) else ()
 
 
 RELATIONS: Mapping[str, tuple[pa.Schema, Rows]] = {
