@@ -5,7 +5,7 @@ Law: if an epoch without input changes none of the tables for which it ran, no o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from millpond.control.admission import Pace, admit, budget_rows
@@ -25,6 +25,7 @@ from millpond.engine.coordinator.policy import is_transient
 from millpond.engine.coordinator.pond_state import PondState
 from millpond.engine.coordinator.protocol import EpochOutcome, Halt, Polled, PollSources, RunEpoch
 from millpond.errors import InternalError, MillpondError
+from millpond.sources.source import Poll, Split
 from millpond.state.manifest.manifest import RunId, run_id
 from millpond.state.request_ids import executed_after
 from millpond.state.tables.live_runs import lasting
@@ -52,6 +53,7 @@ class EpochLoop:
         # Did the last epoch move a watermark of which steps hear in the next one?  A new coordinator
         # cannot know.
         self._unheard = True
+        self._left_rows: dict[str, int] = {}  # by source: rows after those that the epoch admits
 
     def poll(self) -> PollSources:
         self._asked_rows = self._budget_rows()
@@ -80,6 +82,7 @@ class EpochLoop:
         admitted = admit(offered, self._budget_rows(), state.policy.bounds.bytes_max)
         rejects = {step: p.rejects for step, p in event.polls.items() if p.rejects}
         self.had_input = bool(admitted or rejects)
+        self._left_rows = rows_left(event.polls, admitted)
         due = state.due(now_us)
         read = caught_up(event.polls, admitted, self._asked_rows)
         told = arrivals(event.polls, admitted, head.promised, read, steps, marks, now_us, self._unheard)
@@ -121,7 +124,7 @@ class EpochLoop:
             arrivals=run.arrivals,
             clients=executed_after(head.clients, (s.what for s in run.admitted.get(INBOX, ()))),
             promised=still_promised(head.promised, run.arrivals, state.program.watermarks, head.watermarks),
-            metrics=outcome.metrics,
+            metrics={**outcome.metrics, "backlog": self._left_rows},
         )
         return PlannedCommit(
             child, lasting(outcome.runs, outcome.drops), state.live.runs_below(outcome.drops)
@@ -167,3 +170,13 @@ def added_up(before: Mapping[str, int], more: Mapping[str, int]) -> dict[str, in
     for name, count in more.items():
         found[name] = found.get(name, 0) + count
     return found
+
+
+def rows_left(polls: Mapping[str, Poll], admitted: Mapping[str, Sequence[Split]]) -> dict[str, int]:
+    """By source: the rows that it has and an epoch does not admit, as far as the source knows."""
+    return {
+        step: (poll.backlog_rows or 0)
+        + sum(s.rows for s in poll.splits)
+        - sum(s.rows for s in admitted.get(step, ()))
+        for step, poll in polls.items()
+    }

@@ -215,6 +215,11 @@ class EpochRunner:
             "ran": ran,
             **({"passes_off": sorted(spec.passes_off)} if spec.passes_off else {}),
             "tasks_us": [r.metrics["us"] for r in reports],
+            "levels_us": _levels_us(reports),
+            "sources": {
+                step: [sum(s.rows for s in splits), sum(s.bytes for s in splits)]
+                for step, splits in by_scan(ask.admitted).items()
+            },
         }
         marks = settled(
             ask.base.watermarks, observed, ask.arrivals, ask.now_us, self._program.levels.watermarks
@@ -253,3 +258,11 @@ class EpochRunner:
         held = Listing.of(ask.base, self._worker.pages).runs(ERRORS)
         found = settled_errors(self._worker, fresh, held, ask.log_buckets.get(ERRORS))
         return write_errors(self._worker, found, ask.token, ask.epoch, task=SETTLED)
+
+
+def _levels_us(reports: Sequence[Report]) -> list[list[int]]:
+    """By level: how long its slowest task took, and all its tasks together."""
+    took: dict[int, list[int]] = {}
+    for report in reports:
+        took.setdefault(report.level, []).append(report.metrics["us"])
+    return [[max(took[level]), sum(took[level])] for level in sorted(took)]

@@ -314,6 +314,8 @@ class Delivered:
     epoch: int
     refused: tuple[RunRef, ...] = ()  # error rows: what the target refused
     refused_rows: int = 0  # how many; equal ones are stored once
+    rows: int = 0  # changes that the sink received
+    bytes: int = 0
 
 
 @dataclass(frozen=True)

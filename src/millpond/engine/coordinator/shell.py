@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from millpond.clock import Clock
@@ -18,6 +20,7 @@ from millpond.engine.change.programs import release_plan
 from millpond.engine.coordinator.compactor import compact, merge_small
 from millpond.engine.coordinator.epoch_runner import EpochRunner
 from millpond.engine.coordinator.inbox_polling import open_epoch
+from millpond.engine.coordinator.phase_times import PhaseTimes
 from millpond.engine.coordinator.polling import Polling
 from millpond.engine.coordinator.protocol import (
     ChangePlan,
@@ -27,6 +30,7 @@ from millpond.engine.coordinator.protocol import (
     Compacted,
     CompactFailed,
     Deliver,
+    Delivered,
     Event,
     HeadRead,
     Instruction,
@@ -35,6 +39,7 @@ from millpond.engine.coordinator.protocol import (
     PutManifest,
     PutUnknown,
     PutWon,
+    Ran,
     ReadBack,
     ReadBackDone,
     ReadHead,
@@ -90,6 +95,7 @@ class Shell:
         self._polling = Polling(worker, clock)
         self._epochs = Epochs(engine)
         self._writers = SinkWriters()
+        self._times = PhaseTimes()
         self._preparing = WorkerPreparing(worker, engine, self.options)
         self._use(RunningProgram.of(catalog, plan, levels))
         self._head: Manifest | None = None
@@ -116,6 +122,25 @@ class Shell:
         return self._program.catalog
 
     def perform(self, instruction: Instruction) -> Event:
+        started = time.perf_counter()
+        event = self._perform(instruction)
+        self._measure(instruction, event, time.perf_counter() - started)
+        if isinstance(event, Ran):
+            metrics = {**event.outcome.metrics, **self._times.take()}
+            return Ran(replace(event.outcome, metrics=metrics))
+        return event
+
+    def _measure(self, instruction: Instruction, event: Event, seconds: float) -> None:
+        match instruction, event:
+            case PollSources(), _:
+                self._times.restart("admit")
+                self._times.add("admit", seconds)
+            case PutManifest(), _:
+                self._times.add("commit", seconds)
+            case Deliver(), Delivered():
+                self._times.delivered(event.sink, seconds, event.rows, event.bytes)
+
+    def _perform(self, instruction: Instruction) -> Event:
         match instruction:
             case ReadHead() | PollSources() | ReadBack():
                 return self._ask(instruction)

@@ -71,7 +71,14 @@ def deliver(
             raise
         return DeliverFailed(ask.sink, ask.epoch, _named(ask, error))
     try:
-        return Delivered(ask.sink, ask.epoch, _error_rows(ask, refused, worker), len(refused))
+        return Delivered(
+            ask.sink,
+            ask.epoch,
+            _error_rows(ask, refused, worker),
+            len(refused),
+            rows=sum(part.delta.num_rows for part in delivery.parts),
+            bytes=sum(part.delta.nbytes for part in delivery.parts),
+        )
     except MillpondError as error:
         return DeliverFailed(ask.sink, ask.epoch, error)
 
