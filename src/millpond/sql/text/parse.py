@@ -132,7 +132,9 @@ class SqlFragment:
         else:
             last = self.tokens[-1].end + 1 if self.tokens else len(self.text)
             at = (len(self.text[:last].encode()), 1)
-        raise InvalidError(message, detail="in the statement\n" + picture(self.text, at), hint=hint)
+        error = InvalidError(message, detail="in the statement\n" + picture(self.text, at), hint=hint)
+        error.place = (self.text, at)
+        raise error
 
 
 _NESTED = ("STRUCT", "ROW", "ARRAY", "LIST", "MAP")  # types that may have angle brackets

@@ -45,6 +45,7 @@ def in_user_words(error: InvalidError, said: str, names: Iterable[str]) -> None:
         if "^" not in (error.detail or "") and (at := _guessed(error.message, said)) is not None:
             shown = "in the statement\n" + picture(said, at)
             error.detail = shown if error.detail is None else f"{error.detail}; {shown}"
+            error.place = (said, at)
         return
     sql, at = error.place
     if at is not None and sql in said:
@@ -54,6 +55,7 @@ def in_user_words(error: InvalidError, said: str, names: Iterable[str]) -> None:
     if place is None and at is not None:
         place = between(sql, said, at)
     error.detail = "in the statement\n" + picture(said, place)
+    error.place = (said, place)
 
 
 def aligned(sql: str, said: str, at: TextRange) -> TextRange | None:
