@@ -34,7 +34,7 @@ tests() { # tests <pytest arguments ...>
 }
 
 servers() { # Spark, Kafka, PostgreSQL and S3: one test at a time, because they start servers and wait for them most of the time
-    suite servers tests -m "not slow" tests/spark tests/kafka tests/postgres tests/e2e tests/chaos
+    suite servers tests -m "not slow" tests/spark tests/kafka tests/postgres tests/e2e tests/serving tests/chaos
     suite examples tests -m "spark and not slow" tests/examples
 }
 

@@ -9,5 +9,8 @@
 | `statements.py`, `client_session.py` | runs the statements of all clients in a bounded number of threads |
 | `pipeline_starter.py` | starts the pipeline if a statement needs an epoch and no process runs the pond |
 | `authentication.py`, `authorization.py`, `scram.py`, `tls.py` | who a client is, and what it may do |
+| `http_credentials.py`, `readable_objects.py` | who a header names; what a client may read |
+| `epoch_watch.py` | tells clients that wait about new epochs |
+| `http/`, `flight/`, `metrics/` | HTTP, Arrow Flight SQL, and what Prometheus reads |
 | `pgwire/`, `pg_catalog/` | the PostgreSQL protocol, and the catalog that its clients read |
 """

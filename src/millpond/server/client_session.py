@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from millpond.cancellation import Cancellation, cancelled_by
 from millpond.server.authentication import ServedUser
+from millpond.server.metrics.activity import outcome_of, verb_of
 from millpond.sql.result import Result
 from millpond.sql.session import SqlSession
 from millpond.sql.text.parameters import Params
@@ -31,9 +33,10 @@ PURE = (*READS, "SHOW", "EXPLAIN", "DESCRIBE", "DESC", "SUBSCRIBE")  # never nee
 class ClientSession:
     """Use `await run(...)` on the event loop, or `execute(...)` in a thread of your own."""
 
-    def __init__(self, pool: StatementPool, user: ServedUser) -> None:
+    def __init__(self, pool: StatementPool, user: ServedUser, protocol: str) -> None:
         self.pool = pool
         self.user = user
+        self.protocol = protocol
         self.read_your_writes = pool.settings.read_your_writes
         self.statement_ms_max = pool.settings.statement_ms_max
         self.limits: dict[str, int] = {}  # settings of reads (`select_…`) for this client
@@ -115,6 +118,7 @@ class ClientSession:
         self, session: SqlSession, fragment: SqlFragment, params: Params, limits: Mapping[str, Any] | None
     ) -> Result:
         failed: Exception | None = None
+        started = time.perf_counter()
         try:
             self.pool.authorizer.check(self.user, fragment, session)
             return self._allowed(session, fragment, params, limits)
@@ -123,6 +127,8 @@ class ClientSession:
             raise
         finally:
             self.pool.authorizer.executed(self.user, fragment.sql, failed)
+            outcome, seconds = outcome_of(failed), time.perf_counter() - started
+            self.pool.activity.ran(self.protocol, verb_of(fragment.sql), outcome, seconds)
 
     def _allowed(
         self, session: SqlSession, fragment: SqlFragment, params: Params, limits: Mapping[str, Any] | None
@@ -145,12 +151,14 @@ class ClientSession:
             _ = result.rowcount  # a change is over when it was executed
         return result
 
-    def wait_for_writes(self, session: SqlSession) -> None:
-        """Return when the newest epoch has all that this client wrote."""
-        if self._written is not None and self.read_your_writes:
-            self.pool.pipeline.ensure()
-            session.host.wait_executed(self._written)
-            self._written = None
+    def wait_for_writes(self, session: SqlSession) -> int | None:
+        """Return when the newest epoch has all that this client wrote: the epoch of the last change."""
+        if self._written is None or not self.read_your_writes:
+            return None
+        self.pool.pipeline.ensure()
+        session.host.wait_executed(self._written)
+        entry, self._written = self._written, None
+        return session.host.epoch_of(entry)
 
 
 def _fragments(text: str | SqlFragment, dialect: str) -> list[SqlFragment]:

@@ -35,4 +35,7 @@ class ListenerEntry:
         return make(serving, port)
 
 
-LISTENERS: dict[str, ListenerEntry] = {}
+LISTENERS: dict[str, ListenerEntry] = {
+    "http": ListenerEntry("http_port", "millpond.server.http.http_listener:HttpListener", "serve"),
+    "flight": ListenerEntry("flight_port", "millpond.server.flight.flight_listener:FlightListener", "serve"),
+}

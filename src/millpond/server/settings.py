@@ -33,6 +33,7 @@ class ServeSettings:
     idle_ms_max: int = 0  # of a connection without a statement; 0 is no limit
     login_ms_max: int = 60_000  # until a connection has logged in
     message_bytes_max: int = 64 << 20
+    inbox_entries_max: int = 10_000  # writes over HTTP are refused while more wait for an epoch
     result_rows_max: int = 0  # of one SELECT; 0 is no limit
     read_your_writes: bool = True  # a SELECT waits for the epoch with the client's own changes
 
@@ -52,6 +53,7 @@ class ServeSettings:
             "idle_ms_max",
             "login_ms_max",
             "message_bytes_max",
+            "inbox_entries_max",
             "result_rows_max",
         ):
             value, least = getattr(self, name), 1 if name in _POSITIVE else 0
@@ -66,7 +68,7 @@ class ServeSettings:
             )
 
 
-_POSITIVE = ("connections_max", "statements_max", "login_ms_max", "message_bytes_max")
+_POSITIVE = ("connections_max", "statements_max", "login_ms_max", "message_bytes_max", "inbox_entries_max")
 
 
 def is_loopback(host: str) -> bool:

@@ -18,6 +18,7 @@ from millpond.pond import Pond
 from millpond.server.authentication import ServedUser
 from millpond.server.authorization import Authorizer
 from millpond.server.client_session import ClientSession
+from millpond.server.metrics.activity import ServerActivity
 from millpond.server.pipeline_starter import PipelineStarter
 from millpond.server.settings import ServeSettings
 from millpond.sql.session import SqlSession
@@ -32,6 +33,7 @@ class StatementPool:
         self.settings = settings
         self.authorizer = authorizer
         self.pipeline = PipelineStarter(pond)
+        self.activity = ServerActivity()
         self._threads = ThreadPoolExecutor(settings.statements_max, "millpond-statement")
         self._streams = ThreadPoolExecutor(settings.connections_max, "millpond-stream")
         self._lock = threading.Lock()
@@ -39,9 +41,9 @@ class StatementPool:
         self._running: set[Cancellation] = set()
         self._stopped = False
 
-    def client(self, user: ServedUser) -> ClientSession:
+    def client(self, user: ServedUser, protocol: str = "pg") -> ClientSession:
         """A client: its statements run one after the other, and it reads its own writes."""
-        return ClientSession(self, user)
+        return ClientSession(self, user, protocol)
 
     async def in_thread(
         self, work: Callable[[], T], cancellation: Cancellation, *, streaming: bool = False

@@ -1,0 +1,30 @@
+"""The user that an Authorization header names, for HTTP and Flight."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+from millpond.server.authentication import Authenticator, ServedUser, refused
+
+ANONYMOUS = "anonymous"  # a client on this machine that needs no password
+
+
+def user_of(authenticator: Authenticator, header: str | None) -> ServedUser:
+    """`Basic` has a name and a password, `Bearer` a token; raises LoginError."""
+    if not header:
+        if authenticator.needs_password:
+            raise refused()
+        return authenticator.logged_in(ANONYMOUS)
+    scheme, _, rest = header.partition(" ")
+    if scheme.lower() == "bearer":
+        return authenticator.by_token(rest.strip())
+    if scheme.lower() != "basic":
+        raise refused()
+    try:
+        name, colon, password = base64.b64decode(rest.strip(), validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        raise refused() from None
+    if not colon:
+        raise refused()
+    return authenticator.by_password(name, password)

@@ -1,0 +1,1 @@
+"""Prometheus metrics of a pond and its server, and traces for OpenTelemetry."""
