@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -31,6 +31,10 @@ def jars() -> Path:
     )
 
 
+def free_port() -> int:
+    return _free_ports()[0]
+
+
 def _free_ports() -> tuple[int, int]:
     with socket.socket() as one, socket.socket() as other:
         for probe in (one, other):
@@ -38,7 +42,7 @@ def _free_ports() -> tuple[int, int]:
         return int(one.getsockname()[1]), int(other.getsockname()[1])
 
 
-def _properties(folder: Path, port: int, voters: int) -> str:
+def _properties(folder: Path, port: int, voters: int, more: Mapping[str, str]) -> str:
     return "\n".join(
         f"{name}={value}"
         for name, value in {
@@ -58,6 +62,7 @@ def _properties(folder: Path, port: int, voters: int) -> str:
             "transaction.state.log.num.partitions": "1",
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",  # a test waits for it
             "log.retention.ms": "-1",
+            **more,
         }.items()
     )
 
@@ -73,15 +78,24 @@ def _answers(port: int) -> bool:
 class Broker:
     """A node whose data stays in its folder, so that it can be stopped and started again."""
 
-    def __init__(self, folder: Path, java: tuple[str, ...] = ("-Xmx1g",)) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        java: tuple[str, ...] = ("-Xmx1g",),
+        properties: Callable[[int, int], Mapping[str, str]] = lambda port, voters: {},
+        formatting: tuple[str, ...] = (),
+    ) -> None:
+        """`properties` gives further settings, by the ports of the broker and of its controller."""
         self._folder = folder
         self._command = ["java", *java, "-cp", f"{jars()}/*"]
         self._port, voters = _free_ports()
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "server.properties").write_text(_properties(folder, self._port, voters))
+        (folder / "server.properties").write_text(
+            _properties(folder, self._port, voters, properties(self._port, voters))
+        )
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        self._run("kafka.tools.StorageTool", "format", "-t", cluster, "-c")
+        self._run("kafka.tools.StorageTool", "format", "-t", cluster, *formatting, "-c")
 
     @property
     def address(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-from millpond.sources import postgres_connection, postgres_copy
+from millpond.sources import postgres_cdc, postgres_connection, postgres_copy
 from tests.sql.fuzz import postgres
 
 SETTINGS = {
@@ -65,7 +65,8 @@ class Database:
         return found
 
     def forget(self) -> None:
-        """What a new process does not have: connections, and a copy in progress."""
+        """What a new process does not have: connections, a copy in progress, and what was peeked."""
+        postgres_cdc._peeked.clear()
         for key in [k for k in postgres_copy._copies if k[1] == self.address]:
             postgres_copy.end(key[1], key[2])
         postgres_connection.forget(self.address)

@@ -596,6 +596,33 @@ def test_conformance(check: Callable[[SourceCase], None], database: Database) ->
     check(CdcCase(database))
 
 
+def test_changes_that_were_offered_and_not_admitted_are_not_fetched_again(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An epoch may admit less than a poll offers; the next poll gives the rest, as the server would."""
+    case = CdcCase(database)
+    for first in range(0, 40, 10):
+        database.run(f"INSERT INTO t SELECT i, 'w' || i FROM generate_series({first}, {first + 9}) i")
+    offered = case.source.poll(case.start, None, 40).splits
+    assert len(offered) > 2
+    position = case.source.advance(case.start, offered[:2], ()).position
+    with monkeypatch.context() as patched:
+        patched.setattr(postgres_cdc, "_PEEK", "SELECT 'peeked again' / 0 WHERE %s <> %s AND %s <> ''")
+        rest = case.source.poll(position, None, 40).splits
+    assert rest == offered[2:]
+    database.forget()  # as another process
+    anew = case.source.poll(position, None, 40).splits
+
+    def logged(splits: Any) -> list[Any]:
+        read = [case.source.read(split, case.source.schema.names) for split in splits]
+        return [row for tables in read for table in tables for row in table.to_pylist()]
+
+    assert logged(rest) == logged(anew) and len(logged(rest)) == 40 - sum(s.rows for s in offered[:2])
+    last = case.source.advance(position, rest, ()).position
+    assert not case.source.poll(last, None, 40).splits
+    assert not postgres_cdc._peeked
+
+
 # -- real kills ----------------------------------------------------------------------------------
 
 CHILD = """

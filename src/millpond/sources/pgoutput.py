@@ -55,11 +55,6 @@ def commit_end(message: bytes) -> int:
     return int(_COMMIT.unpack_from(message)[2])
 
 
-def relation_of(message: bytes) -> int:
-    """The OID of the table of an insert, update or delete."""
-    return int(_U32.unpack_from(message, 1)[0])
-
-
 def truncated(message: bytes) -> tuple[int, ...]:
     """The OIDs of the tables that a TRUNCATE empties."""
     (count,) = _U32.unpack_from(message, 1)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from struct import Struct
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -26,6 +25,7 @@ from millpond.operators.decode_changes import CHANGE_LOG, DELETE_OP, PUT_OP, TRU
 from millpond.operators.source_traits import RestoresSplits
 from millpond.sources import pgoutput, postgres_connection, postgres_copy
 from millpond.sources.pgoutput import UNCHANGED, Row
+from millpond.sources.pgoutput_columns import BYTES_MAX, LoggedMessages, LoggedTable, decoded
 from millpond.sources.postgres_copy import identifier, lsn_number, lsn_text
 from millpond.sources.postgres_schema import PostgresTable, places_of
 from millpond.sources.source import Advance, Poll, Split
@@ -34,8 +34,9 @@ from millpond.state.tables.table_spec import TableSpec
 
 IDLE_BYTES = 16 << 20  # of log without changes for us, after which the slot advances all the same
 _PIECE_ROWS = 50_000
-_SIZE = Struct(">I")
 _NUMBERS = 2  # sequence numbers of a change: an update of a key deletes and puts
+
+_peeked: dict[tuple[str, str], tuple[Split, ...]] = {}  # by connection and slot: of the last peek
 
 _SLOT = """
 SELECT confirmed_flush_lsn::text, coalesce(wal_status, 'reserved'), active,
@@ -135,14 +136,25 @@ class PostgresSource(RestoresSplits):
         if confirmed < reached <= flushed:
             server.execute("SELECT pg_replication_slot_advance(%s, %s)", [self.slot, lsn_text(reached)])
         if flushed <= reached:
+            _peeked.pop((self.connection, self.slot), None)
             return Poll(backlog_rows=0)
+        left = self._left(position)
+        if sum(split.rows for split in left) >= max(1, max_rows // 4):
+            return Poll(left, backlog_rows=max_rows)
         cursor = server.cursor(binary=True)
         names = identifier(self.publication)
-        messages = [bytes(row[0]) for row in cursor.execute(_PEEK, [self.slot, max(1, max_rows), names])]
+        messages = [row[0] for row in cursor.execute(_PEEK, [self.slot, max(1, max_rows), names]).fetchall()]
         splits, changes = self._transactions(messages, reached, int(position["seq"]), max_rows)
+        _peeked[self.connection, self.slot] = tuple(splits)
         if not splits and flushed - reached > IDLE_BYTES:
             splits = [self._split({"lsn": lsn_text(flushed), "seq": position["seq"]}, 0, {}, b"")]
         return Poll(tuple(splits), backlog_rows=max_rows if changes >= max_rows else 0)
+
+    def _left(self, position: Mapping[str, Any]) -> tuple[Split, ...]:
+        """What the last peek gave after this position: an epoch may admit less than was offered."""
+        found = _peeked.get((self.connection, self.slot), ())
+        ends = [number for number, split in enumerate(found) if split.what["to"] == position]
+        return found[ends[-1] + 1 :] if ends else ()
 
     def _transactions(
         self, messages: Sequence[bytes], reached: int, sequence: int, max_rows: int
@@ -151,6 +163,7 @@ class PostgresSource(RestoresSplits):
         wanted = max(1, min(_PIECE_ROWS, max_rows // 4))
         mine = {table.relation: number for number, table in enumerate(self.tables)}
         relations: dict[int, tuple[int, list[int]]] = {}  # by OID: our table, and the places of its columns
+        known: set[bytes] = set()  # their OIDs, as in messages
         splits: list[Split] = []
         waiting: list[bytes] = []  # of a transaction that has not ended yet, or of several
         first = sequence
@@ -159,7 +172,7 @@ class PostgresSource(RestoresSplits):
         def flush(to: Mapping[str, Any] | None) -> None:
             nonlocal waiting, first
             header = {"seq": first, "relations": {str(oid): found for oid, found in relations.items()}}
-            body = b"".join(_SIZE.pack(len(m)) + m for m in waiting)
+            body = b"".join([np.array([*map(len, waiting)], np.uint32).tobytes(), *waiting])
             splits.append(self._split(to, len(waiting), header, body, with_next=to is None))
             waiting, first = [], sequence
 
@@ -167,12 +180,11 @@ class PostgresSource(RestoresSplits):
         for message in messages:
             kind = message[0]
             if kind in pgoutput.CHANGES:
-                of = (
-                    pgoutput.truncated(message)
-                    if kind == pgoutput.TRUNCATE
-                    else (pgoutput.relation_of(message),)
-                )
-                if any(oid in relations for oid in of):
+                if kind == pgoutput.TRUNCATE:
+                    is_mine = any(oid in relations for oid in pgoutput.truncated(message))
+                else:
+                    is_mine = message[1:5] in known
+                if is_mine:
                     waiting.append(message)
                     sequence += _NUMBERS
                     total += 1
@@ -183,11 +195,13 @@ class PostgresSource(RestoresSplits):
                 number = mine.get(f"{relation.schema}.{relation.name}")
                 if number is None:
                     relations.pop(relation.oid, None)
+                    known.discard(message[1:5])
                     continue
                 places = places_of(relation, self.tables[number])
                 if waiting and relations.get(relation.oid, (number, places)) != (number, places):
                     flush(None)  # the rows before it have the columns before
                 relations[relation.oid] = number, places
+                known.add(message[1:5])
             elif kind == pgoutput.COMMIT:
                 end = pgoutput.commit_end(message)
                 if end <= reached:
@@ -253,14 +267,32 @@ class PostgresSource(RestoresSplits):
             yield _copied(self.tables[header["table"]], header["seq"], body).select(list(columns))
         else:
             relations = {int(oid): (number, places) for oid, (number, places) in header["relations"].items()}
-            sequence, at = int(header["seq"]), 0
-            while at < len(body):
-                (size,) = _SIZE.unpack_from(body, at)
-                message = body[at + 4 : at + 4 + size]
-                at += 4 + size
-                log.message(message, sequence, relations)
-                sequence += _NUMBERS
-            yield log.rows().select(list(columns))
+            yield self._logged(body, split.rows, int(header["seq"]), relations).select(list(columns))
+
+    def _logged(
+        self, body: bytes, count: int, first: int, relations: Mapping[int, tuple[int, list[int]]]
+    ) -> pa.Table:
+        """Rows of the log, in the order of their numbers; unusual messages are decoded one by one."""
+        sizes = np.frombuffer(body, np.uint32, count)
+        messages = LoggedMessages(body[sizes.nbytes :], sizes)
+        sequences = first + _NUMBERS * np.arange(count, dtype=np.int64)
+        found: list[pa.Table] = []
+        left = np.arange(count)
+        if len(messages.data) <= BYTES_MAX:
+            tables = {oid: self._logged_table(*of) for oid, of in relations.items()}
+            found, left = decoded(messages, sequences, tables)
+        if len(left):
+            log = _Log(self.tables)
+            for number in left.tolist():
+                data = messages.data[messages.starts[number] : messages.ends[number]]
+                log.message(data, int(sequences[number]), relations)
+            found = [*found, log.rows()]
+        rows = pa.concat_tables(found or [CHANGE_LOG.empty_table()])
+        return rows.sort_by("seq") if len(found) > 1 else rows
+
+    def _logged_table(self, number: int, places: Sequence[int]) -> LoggedTable:
+        table = self.tables[number]
+        return LoggedTable(table.relation, places, [table.schema.names.index(k) for k in table.key])
 
 
 class _Log:
