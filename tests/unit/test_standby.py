@@ -21,6 +21,7 @@ from millpond.errors import ConflictError, InvalidError
 from millpond.pond import Pond
 from millpond.state.manifest import history
 from millpond.state.store.store import open_store
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
@@ -324,3 +325,19 @@ def test_a_holder_of_another_machine_that_renews_is_named(tmp_path: Path) -> Non
     assert caught.value.detail == (
         "process 77 on far, since 2023-11-14 22:13:20 UTC, lease last renewed at 2023-11-14 22:13:21 UTC"
     )
+
+
+def test_a_standby_starts_its_engine_while_it_waits(tmp_path: Path) -> None:
+    """A takeover must not wait for a Spark session."""
+    path = str(tmp_path / "p")
+    with millpond.open(path, engine="inline", durable=False, lease_ms=600_000) as pond:
+        pond.table("t", {"a": int})
+        pond.drain()
+        with millpond.open(path, engine="inline", durable=False, lease_ms=600_000, standby=True) as standby:
+            driver = standby._driver
+            waiting = threading.Thread(target=standby.drain)
+            waiting.start()
+            until(lambda: driver.standing_by and driver._engine is not None)
+            assert driver.runner is None
+            standby.stop()
+            waiting.join(60)

@@ -18,9 +18,10 @@ from typing import Any, Literal, NoReturn
 
 from millpond.cancellation import check_cancelled
 from millpond.control import lease
+from millpond.engine.coordinator.inbox_polling import open_epoch
 from millpond.engine.coordinator.protocol import StateRewrite
 from millpond.engine.coordinator.runner import Runner
-from millpond.engine.engine import Engine
+from millpond.engine.engine import Engine, RemoteEngine
 from millpond.engine.inline import InlineEngine
 from millpond.errors import ConflictError, InternalError, InvalidError, MillpondError, UnavailableError
 from millpond.plan.nodes import Plan
@@ -74,6 +75,8 @@ class Driver:
         self._spark = spark
         self._session_options = dict(session_options or {})  # of the session that is started without one
         self._engine: Engine | None = None
+        self._engine_lock = threading.Lock()
+        self._warming: threading.Thread | None = None  # starts the engine of a standby while it waits
         self._lock = threading.RLock()  # held by the thread that drives in the foreground
         self._driving: int | None = None  # the id of that thread
 
@@ -82,6 +85,10 @@ class Driver:
     @property
     def engine(self) -> Engine:
         """The engine, started on first use."""
+        with self._engine_lock:
+            return self._started_engine()
+
+    def _started_engine(self) -> Engine:
         if self._engine is None:
             if not isinstance(self._asked, str):
                 self._engine = self._asked
@@ -247,6 +254,8 @@ class Driver:
             self._end_thread()
         finally:
             self._let_go()
+            if self._warming is not None:
+                self._warming.join(WAIT_S)
             self.components.reader.close()
             if self._engine is not None:
                 self._engine.close()
@@ -397,6 +406,7 @@ class Driver:
             self.listeners.waits_for(last.holder)
             self._may_wait()
             self.standing_by = True
+            self._warm_up()
             try:
                 free = lease.silent_for(store, silence_s, stop=lambda: self.closed or self.stopping.is_set())
             finally:
@@ -415,6 +425,30 @@ class Driver:
                 hint="stop that process first; open with standby=True (--standby) to wait until it is gone, "
                 "or with take_over=True (--take-over) to take the pond from it",
             )
+
+    def _warm_up(self) -> None:
+        """Start the engine and read the program in a thread, so that a takeover need not.
+
+        On a cluster whose cores are all in use, executors come only when the other process has ended; the
+        thread waits for them, and the takeover for the thread.
+        """
+        if self._warming is None:
+            self._warming = threading.Thread(target=self._warm, name="millpond-standby", daemon=True)
+            self._warming.start()
+
+    def _warm(self) -> None:
+        components = self.components
+        try:
+            engine = self.engine
+            if isinstance(engine, RemoteEngine):
+                engine.shared(components.store.uri, components.options)
+            head = components.head()
+            if head is not None:
+                components.reader.plan_of(head)
+                open_epoch(components.worker, head)
+            log.info("this standby is ready to take over")
+        except MillpondError as error:  # the takeover tries again, and raises what is still wrong then
+            log.warning("this standby is not ready to take over: %s", error.message)
 
     @property
     def _sinks_s(self) -> float:

@@ -42,6 +42,14 @@ from millpond.state.store.store import MissingError
 from millpond.state.tables.error_rows import ERRORS_SPEC
 
 
+def cache_totals(reports: Sequence[Report]) -> dict[str, dict[str, int]]:
+    """What the disk caches of all tasks did: files found, files fetched and their bytes."""
+    found = [r.metrics["cache"] for r in reports if "cache" in r.metrics]
+    if not found:
+        return {}
+    return {"cache": {name: sum(one[name] for one in found) for name in found[0]}}
+
+
 class EpochRunner:
     """Runs the epochs of one program."""
 
@@ -220,6 +228,7 @@ class EpochRunner:
                 step: [sum(s.rows for s in splits), sum(s.bytes for s in splits)]
                 for step, splits in by_scan(ask.admitted).items()
             },
+            **cache_totals(reports),
         }
         marks = settled(
             ask.base.watermarks, observed, ask.arrivals, ask.now_us, self._program.levels.watermarks

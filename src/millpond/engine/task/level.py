@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 
 from millpond.engine.task import frames
+from millpond.engine.task.prefetching import cache_metrics, prefetch
 from millpond.engine.task.spec import EpochSpec, Report
 from millpond.engine.task.task_run import TaskRun
 from millpond.engine.task.worker import Worker
@@ -35,6 +36,7 @@ def run_task(
 ) -> Iterator[tuple[int, frames.Raw]]:
     """Run one task; yields its frames for the next level as (target task, frame), reports last."""
     run = TaskRun(spec, level, task, worker)
+    prefetch(run, (level,))
     depth = len(spec.parallelism)
     sources = [(k, t) for k in header_senders(run.levels, level, depth) for t in range(spec.parallelism[k])]
     received = frames.receive(level, task, incoming, sources)
@@ -81,6 +83,7 @@ def written_report(run: TaskRun, task: int, headers: Mapping[tuple[int, int], fr
             "ran": run.ran,
             "rows_in": run.rows_in,
             "bytes_written": written,
+            **cache_metrics(run.worker.store, run.cache_before),
             **({"needs_full_rows": True} if run.needs_full_rows else {}),
             **({"errors_ended": True} if run.errors_ended else {}),
         },

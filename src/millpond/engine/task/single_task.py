@@ -14,6 +14,7 @@ from millpond.engine.task import frames
 from millpond.engine.task.level import header_senders, written_report
 from millpond.engine.task.partitioning import plain
 from millpond.engine.task.picked_rows import Picked
+from millpond.engine.task.prefetching import prefetch
 from millpond.engine.task.spec import EpochSpec
 from millpond.engine.task.task_run import TaskRun
 from millpond.engine.task.worker import Worker
@@ -32,6 +33,8 @@ def run_all_levels(spec: EpochSpec, worker: Worker, task: int = 0) -> list[bytes
     for level in range(depth):
         run = TaskRun(own, level, 0, worker, listing, part, single_task=True)
         listing = run.listing
+        if level == 0:
+            prefetch(run, range(depth))
         received = {(k, task): headers[k] for k in header_senders(run.levels, level, depth)}
         run.receive_headers(received)
         run.run(waiting[level])

@@ -25,6 +25,7 @@ from millpond.engine.task.items.fused_scan import Batches
 from millpond.engine.task.partitioning import OWN_COLUMNS, concat, placed, received_rows
 from millpond.engine.task.picked_rows import Picked
 from millpond.engine.task.plan_parts import PlanPart
+from millpond.engine.task.prefetching import cache_counts
 from millpond.engine.task.settled_watermarks import settled, with_least
 from millpond.engine.task.source_reading import ReadRows, read
 from millpond.engine.task.spec import EpochSpec
@@ -138,6 +139,7 @@ class TaskRun:
         With `single_task` the levels before and after this one run in this process, too, as its only task.
         """
         self.started = time.perf_counter_ns()
+        self.cache_before = cache_counts(worker.store)
         self.spec = spec
         self.level = level
         self.task = task

@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import queue
 import secrets
 import tempfile
 import threading
@@ -19,7 +20,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -41,6 +42,7 @@ from millpond.state.store.store import (
 
 _SCAN_SHARE = 64  # a process scans the folder each time it has added this share of the limit
 _TMP_LIFE_S = 60 * 60
+PREFETCH_THREADS = 16
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 FOLDER_VARIABLE = "MILLPOND_CACHE_DIR"  # an environment variable: the folder for the disk caches of this host
@@ -54,6 +56,10 @@ class CacheCounts:
     misses: int = 0
     skipped: int = 0
     reason: str | None = None
+    fetched_bytes: int = 0  # of the misses
+
+    def copy(self) -> CacheCounts:
+        return replace(self)
 
 
 def folder_of_host(given: Path) -> Path:
@@ -161,6 +167,21 @@ class DiskCache:
             for _ in pool.map(self.map, absent):
                 pass
 
+    def prefetch_soon(self, names: Iterable[str]) -> None:
+        """Begin to fetch the files that are not cached yet, and return; a failure is left to the reader."""
+        absent = queue.SimpleQueue[str]()
+        for name in names:
+            if not self._path(name).exists():
+                absent.put(name)
+        for _ in range(min(PREFETCH_THREADS, absent.qsize())):
+            # A daemon, so that a process can end while a bucket does not answer.
+            threading.Thread(target=self._fetch_all, args=(absent,), name="prefetch", daemon=True).start()
+
+    def _fetch_all(self, absent: queue.SimpleQueue[str]) -> None:
+        with suppress(queue.Empty, StoreError):
+            while True:
+                self.map(absent.get(block=False))
+
     def _held(self, name: str) -> pa.Buffer | None:
         path = self._path(name)
         now = time.time_ns()
@@ -184,7 +205,9 @@ class DiskCache:
             kept = self._keep(name, self._store.chunks(name))
         else:
             kept = self._keep(name, buffers_of(self._store.map(name)))
-        return self._store.map(name) if kept is None else kept
+        found = self._store.map(name) if kept is None else kept
+        self._count(fetched_bytes=found.size)
+        return found
 
     def _keep(self, name: str, pieces: Iterable[memoryview]) -> pa.Buffer | None:
         """Cache a copy and map it; None, and counted, if the disk refuses it.
@@ -301,8 +324,16 @@ class DiskCache:
         digest = self._digest(name)
         return self._home / digest[:2] / digest[2:]
 
-    def _count(self, hits: int = 0, misses: int = 0, skipped: int = 0, reason: str | None = None) -> None:
+    def _count(
+        self,
+        hits: int = 0,
+        misses: int = 0,
+        skipped: int = 0,
+        reason: str | None = None,
+        fetched_bytes: int = 0,
+    ) -> None:
         with self._lock:
+            self.counts.fetched_bytes += fetched_bytes
             self.counts.hits += hits
             self.counts.misses += misses
             self.counts.skipped += skipped

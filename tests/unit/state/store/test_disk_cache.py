@@ -333,3 +333,30 @@ def test_without_a_folder_files_are_read_from_the_store(tmp_path: Path) -> None:
     assert bytes(memoryview(cache.map("runs/1/a"))) == b"abc"
     assert cache.put_new("runs/1/b", b"def") is Put.WON
     assert cache.counts.skipped > 0
+
+
+def test_files_are_fetched_ahead_in_parallel(tmp_path: Path) -> None:
+    """All requests are under way at the same time: one slow answer does not delay the others."""
+    together = threading.Barrier(4)
+
+    class Slow(MemoryStore):
+        def map(self, name: str) -> pa.Buffer:
+            together.wait(30)
+            return super().map(name)
+
+    below = Slow()
+    names = [f"runs/1/{n}" for n in range(4)]
+    for name in names:
+        below.put_new(name, name.encode())
+    cache = DiskCache(below, tmp_path, 1 << 20)
+    cache.prefetch_soon(names)
+    assert [bytes(memoryview(cache.map(name))) for name in names] == [name.encode() for name in names]
+    assert cache.counts.misses == 4
+    assert cache.counts.fetched_bytes == sum(map(len, names))
+
+
+def test_a_failure_ahead_is_left_to_the_reader(tmp_path: Path) -> None:
+    cache = DiskCache(MemoryStore(), tmp_path, 1 << 20)
+    cache.prefetch_soon(["runs/1/none"])
+    with pytest.raises(MissingError):
+        cache.map("runs/1/none")
