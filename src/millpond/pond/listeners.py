@@ -64,7 +64,7 @@ class Listeners:
                 )
         for sink, why in manifest.metrics.get("paused_sinks", {}).items():
             log.warning("sink %r is paused: %s; ALTER SINK … RESUME continues there", sink, why)
-        log.info("%s", line_of(manifest))
+        log.info("%s", line_of(manifest), extra={"facts": facts_of(manifest)})
         for function in self._on_epoch:
             function(manifest)
 
@@ -101,3 +101,14 @@ def line_of(manifest: Manifest) -> str:
     made = f"{int(metrics.get('rows', 0))} rows in {metrics.get('ms', 0):.1f} ms"
     text = note(manifest, {})
     return f"epoch {manifest.epoch}: {made if text is None else f'{made}, {text}'}"
+
+
+def facts_of(manifest: Manifest) -> dict[str, int | float | str]:
+    """The same as data, for logs that programs read.
+
+    >>> facts_of(Manifest("p", 7, 1, "n", 0, metrics={"rows": 1200, "ms": 31.25}))
+    {'pond': 'p', 'epoch': 7, 'kind': 'epoch', 'rows': 1200, 'ms': 31.25}
+    """
+    metrics = manifest.metrics.get("backfill", manifest.metrics)
+    about = {"pond": manifest.pond, "epoch": manifest.epoch, "kind": manifest.kind}
+    return {**about, "rows": int(metrics.get("rows", 0)), "ms": metrics.get("ms", 0)}

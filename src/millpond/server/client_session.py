@@ -118,17 +118,20 @@ class ClientSession:
         self, session: SqlSession, fragment: SqlFragment, params: Params, limits: Mapping[str, Any] | None
     ) -> Result:
         failed: Exception | None = None
-        started = time.perf_counter()
+        verb, started = verb_of(fragment.sql), time.perf_counter()
         try:
-            self.pool.authorizer.check(self.user, fragment, session)
-            return self._allowed(session, fragment, params, limits)
+            with self.pool.traced(self, verb, fragment.sql) as facts:
+                self.pool.authorizer.check(self.user, fragment, session)
+                result = self._allowed(session, fragment, params, limits)
+                facts["millpond.epoch"] = result.epoch
+                return result
         except Exception as error:
             failed = error
             raise
         finally:
             self.pool.authorizer.executed(self.user, fragment.sql, failed)
-            outcome, seconds = outcome_of(failed), time.perf_counter() - started
-            self.pool.activity.ran(self.protocol, verb_of(fragment.sql), outcome, seconds)
+            seconds = time.perf_counter() - started
+            self.pool.activity.ran(self.protocol, verb, outcome_of(failed), seconds)
 
     def _allowed(
         self, session: SqlSession, fragment: SqlFragment, params: Params, limits: Mapping[str, Any] | None

@@ -21,8 +21,10 @@ def user_of(authenticator: Authenticator, header: str | None) -> ServedUser:
         return authenticator.by_token(rest.strip())
     if scheme.lower() != "basic":
         raise refused()
+    text = rest.strip()
+    text += "=" * (-len(text) % 4)  # Flight clients in Go leave the padding out
     try:
-        name, colon, password = base64.b64decode(rest.strip(), validate=True).decode().partition(":")
+        name, colon, password = base64.b64decode(text, validate=True).decode().partition(":")
     except (binascii.Error, UnicodeDecodeError):
         raise refused() from None
     if not colon:

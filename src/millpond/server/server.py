@@ -68,6 +68,9 @@ class Server:
         if not wanted:
             raise InvalidError("nothing is to be served", hint=f"give one of {_ports()}")
         self._thread.start()
+        traces = self.serving.statements.traces
+        if traces is not None:
+            self.serving.pond.on_epoch(traces.committed)
         try:
             for name, entry, port in wanted:
                 listener = entry.make(self.serving, port)

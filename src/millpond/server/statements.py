@@ -11,7 +11,8 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
 
 from millpond.cancellation import Cancellation, StatementCancelledError, cancelled_by
 from millpond.pond import Pond
@@ -21,6 +22,7 @@ from millpond.server.client_session import ClientSession
 from millpond.server.metrics.activity import ServerActivity
 from millpond.server.pipeline_starter import PipelineStarter
 from millpond.server.settings import ServeSettings
+from millpond.server.telemetry.traces import configured_traces
 from millpond.sql.session import SqlSession
 
 T = TypeVar("T")
@@ -34,6 +36,7 @@ class StatementPool:
         self.authorizer = authorizer
         self.pipeline = PipelineStarter(pond)
         self.activity = ServerActivity()
+        self.traces = configured_traces()
         self._threads = ThreadPoolExecutor(settings.statements_max, "millpond-statement")
         self._streams = ThreadPoolExecutor(settings.connections_max, "millpond-stream")
         self._lock = threading.Lock()
@@ -44,6 +47,12 @@ class StatementPool:
     def client(self, user: ServedUser, protocol: str = "pg") -> ClientSession:
         """A client: its statements run one after the other, and it reads its own writes."""
         return ClientSession(self, user, protocol)
+
+    def traced(self, client: ClientSession, verb: str, text: str) -> AbstractContextManager[dict[str, Any]]:
+        """A span around a statement, if traces are exported; what is added to the mapping is shown there."""
+        if self.traces is None:
+            return contextlib.nullcontext({})
+        return self.traces.statement(client.protocol, verb, text, client.user.name)
 
     async def in_thread(
         self, work: Callable[[], T], cancellation: Cancellation, *, streaming: bool = False
@@ -110,3 +119,5 @@ class StatementPool:
         for session in idle:
             session.close()
         self.pipeline.stop()
+        if self.traces is not None:
+            self.traces.stop()

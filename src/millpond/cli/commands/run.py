@@ -15,10 +15,12 @@ import typer
 
 from millpond.cli.arguments import TEXT, ConfOption, MasterOption, OutputOption, TrustOption
 from millpond.cli.loading import load, open_for
+from millpond.cli.log_lines import LogOption, log_to_stderr
 from millpond.cli.output import MessagePart, Screen
 from millpond.cli.store_arguments import parse_pairs
 from millpond.cli.values import count, milliseconds
 from millpond.pond import Pond
+from millpond.server.telemetry.traces import configured_traces
 from millpond.state.manifest.manifest import Manifest
 
 FORCED = 130  # the exit code after a second Ctrl-C
@@ -133,10 +135,12 @@ def run(
             help="With --replace: backfill the view, or start it empty with the next rows.",
         ),
     ] = True,
+    log: LogOption = None,
     trust: TrustOption = False,
     output: OutputOption = TEXT,
 ) -> None:
     """Run a pipeline file; Ctrl-C ends it after the current epoch."""
+    log_to_stderr(log)
     opened = open_for(
         load(file),
         pond,
@@ -155,7 +159,7 @@ def run(
         opened.on_epoch(made.committed)
         opened.on_wait(made.waits_for)
         screen.waiting("starting")
-        with interrupts(made), contextlib.suppress(KeyboardInterrupt):
+        with traced(opened), interrupts(made), contextlib.suppress(KeyboardInterrupt):
             if until_idle:
                 opened.drain()
             else:
@@ -182,6 +186,20 @@ def run(
     output.write(MessagePart(f"{some}, now at epoch {last}: {reason}", facts))
     if why == "forced":
         raise typer.Exit(FORCED)
+
+
+@contextlib.contextmanager
+def traced(pond: Pond) -> Iterator[None]:
+    """Send a span for each epoch, if an exporter of traces is configured."""
+    traces = configured_traces()
+    if traces is None:
+        yield
+        return
+    pond.on_epoch(traces.committed)
+    try:
+        yield
+    finally:
+        traces.stop()
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ import typer
 import millpond
 from millpond.cli.arguments import TEXT, OutputOption, PondArgument, TrustOption
 from millpond.cli.loading import load, open_for
+from millpond.cli.log_lines import LogOption, log_to_stderr
 from millpond.cli.output import MessagePart
 from millpond.pond import Pond
 from millpond.server.server import Server
@@ -87,10 +88,12 @@ def serve(
             "--idle-timeout", metavar="MS", min=0, help="Close connections idle for this long; 0 is never."
         ),
     ] = 0,
+    log: LogOption = None,
     trust: TrustOption = False,
     output: OutputOption = TEXT,
 ) -> None:
     """Serve a pond: each listener prints its URL; Ctrl-C ends it."""
+    log_to_stderr(log)
     settings = ServeSettings(
         host=host,
         pg_port=pg,

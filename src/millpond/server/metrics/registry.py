@@ -149,7 +149,12 @@ METRICS: tuple[Metric, ...] = (
     ),
     *_group(
         "State",
-        Metric("millpond_table_rows", "gauge", "An upper bound of the rows of a state table.", ("table",)),
+        Metric(
+            "millpond_table_rows",
+            "gauge",
+            "Stored rows of a state table, also those that newer runs replace.",
+            ("table",),
+        ),
         Metric("millpond_table_bytes", "gauge", "Bytes of the runs of a state table.", ("table",)),
         Metric("millpond_table_runs", "gauge", "Runs of a state table.", ("table",)),
         Metric(
