@@ -27,6 +27,7 @@ PAGES = {  # with how many blocks there are at least
     "serving/http.md": 4,
     "event-time.md": 13,
     "guide.md": 5,
+    "load-shedding.md": 2,
     "process.md": 9,
     "sql.md": 8,
     "state.md": 6,

@@ -522,8 +522,10 @@ class Stream:
 
     # -- views ------------------------------------------------------------------------
 
-    def view(self, name: str, *, key: str | Sequence[str] | None = None) -> ViewHandle:
+    def view(self, name: str, *, key: str | Sequence[str] | None = None, exact: bool = False) -> ViewHandle:
         """Keep the rows under a name that any process can read, at any retained epoch.
+
+        With `exact`, no row that the view reads may be shed (`pond.shed`).
 
         >>> orders.filter("n > 2").view("large", key="who").name
         'large'
@@ -549,7 +551,7 @@ class Stream:
             step = self._builder.add(None, Materialize(lookup), (self.step,), f"{name}.view")
             table = self._builder.plan.nodes[step].binding.view
         assert table is not None
-        view = View(name, step, table, feed=feed_of(self._builder.plan.nodes[step]))
+        view = View(name, step, table, feed=feed_of(self._builder.plan.nodes[step]), exact=exact)
         self._builder.change(lambda plan: plan.with_view(view))
         return ViewHandle(self._builder, step, name)
 

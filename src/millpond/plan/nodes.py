@@ -40,6 +40,7 @@ class View:
     table: str
     columns: tuple[tuple[str, str], ...] = ()  # (shown, stored); empty if all are shown as they are stored
     feed: str | None = None  # the table whose changes readers receive, if it is not the view's own
+    exact: bool = False  # no row that it reads may be shed
 
     def held(self, names: Iterable[str]) -> list[str]:
         """The columns of the table that the view shows."""

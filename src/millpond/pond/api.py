@@ -46,7 +46,7 @@ from millpond.plan.side_effects import require_for_fork
 from millpond.plan.sink_check import SinkStatus
 from millpond.plan.tables import late_steps
 from millpond.plan.watermark_steps import watermark_steps
-from millpond.pond import definitions, state_migration
+from millpond.pond import definitions, load_shedding, state_migration
 from millpond.pond.components import Components
 from millpond.pond.driver import Driver, EngineName
 from millpond.pond.inbox_client import InboxClient
@@ -747,6 +747,63 @@ class Pond:
         """
         require_parallelism(n)
         self._inbox.command("rescale", {"parallelism": n})
+
+    def shed(
+        self,
+        source: str,
+        target_lag: Duration | None = "2s",
+        *,
+        by: Literal["row", "key"] = "row",
+        key: str | Sequence[str] = (),
+        floor: float = 0.05,
+        recover: bool = True,
+    ) -> None:
+        """Let a source shed rows while it is further behind than `target_lag`; None switches that off.
+
+        At most 1 - `floor` of the rows are shed, by their place in the input, or by the key.  Counts, sums
+        and averages are scaled: see `bounds`.  Shed rows are read again when there is no backlog, unless
+        `recover` is false.  A source with a view that is exact, or has no error bound, is refused.
+
+        >>> readings = MemorySource({"city": str, "kwh": float})
+        >>> with pond.changing():
+        ...     _ = pond.stream("meters", readings).key_by("city").aggregate(n="count(*)").view("by_city")
+        >>> pond.shed("meters", "2s", floor=0.1)
+        >>> pond.shedding().select(["source", "view", "rate"]).to_pylist()
+        [{'source': 'meters', 'view': 'by_city', 'rate': 1.0}]
+        >>> pond.shed("meters", None)
+        """
+        need_text("source", source, "the name of a source")
+        columns = (key,) if isinstance(key, str) else tuple(key)
+        plan = self._running_plan()
+        settings = load_shedding.checked_settings(plan, source, target_lag, by, columns, floor, recover)
+        self._inbox.command("shed", {"source": source, "settings": settings})
+
+    def shedding(self) -> pa.Table:
+        """For every view of a source that may shed rows: the share of rows that it was computed from.
+
+        >>> pond.shedding().column_names[:4]
+        ['source', 'view', 'by', 'state']
+        """
+        return load_shedding.bill(self._running_plan(), self._components.head())
+
+    def _running_plan(self) -> Plan:
+        head = self._components.head()
+        return self._driver.plan if head is None else self._components.reader.plan_of(head)
+
+    def bounds(
+        self, view: str, *, counts: str | Sequence[str] = (), sums: Mapping[str, str] | None = None
+    ) -> pa.Table:
+        """A view's rows with 95 % bounds of its estimates, as `n_low` and `n_high` beside `n`.
+
+        `sums` names for each sum the column that has the sum of squares.  With one count, averages follow as
+        `x_avg`, `x_avg_low` and `x_avg_high`.  If nothing is shed, the bounds are the values themselves.
+        """
+        listed = (counts,) if isinstance(counts, str) else tuple(counts)
+        with self._components.reader.pinned(None) as snapshot:
+            head = snapshot.manifest
+            rows = self.read(view, epoch=head.epoch)
+        plan = self._components.reader.plan_of(head)
+        return load_shedding.with_bounds(plan, head, view, rows, sums or {}, listed)
 
     def advance(self, source: str, time: datetime.datetime | int) -> None:
         """Promise that a source will send nothing before this time: the watermarks that it feeds rise to it.

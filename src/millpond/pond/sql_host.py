@@ -110,6 +110,12 @@ class SqlHost:
     def source_lag(self) -> pa.Table:
         return self._pond.source_lag()
 
+    def shedding(self) -> pa.Table:
+        return self._pond.shedding()
+
+    def shed(self, source: str, target_lag: str | None, **options: Any) -> None:
+        self._pond.shed(source, target_lag, **options)
+
     def plan_of(self, manifest: Manifest) -> Plan:
         return self._components.reader.plan_of(manifest)
 

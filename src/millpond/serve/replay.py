@@ -20,6 +20,7 @@ import pyarrow as pa
 from millpond import delta as deltas
 from millpond.control.admission import spread
 from millpond.engine.coordinator.inbox_polling import INBOX, TABLE_KEY
+from millpond.engine.coordinator.shed_decisions import unrecorded
 from millpond.engine.error_rows import SETTLED
 from millpond.engine.inline import InlineEngine
 from millpond.engine.task import settled_watermarks, watermarks
@@ -170,7 +171,8 @@ def _splits(
     found: dict[str, list[Split]] = {}
     for step, whats in manifest.admitted.items():
         partitions = manifest.arrivals.get(step, {}).get("partitions", ())
-        for number, what in enumerate(whats):
+        for number, recorded in enumerate(whats):
+            what, shed = unrecorded(recorded)
             scan = str(what[TABLE_KEY]) if step == INBOX else step
             node = plan.nodes.get(scan)
             if node is None or not isinstance(node.operator, Scan):
@@ -185,6 +187,7 @@ def _splits(
                 split = _split(manifest.epoch, scan, node.operator.source, what)
                 if partitions:
                     split = replace(split, partition=partitions[number])
+                split = replace(split, **shed)
             if split is None:
                 raise _missing(
                     manifest.epoch,

@@ -34,6 +34,9 @@ class Split:
     blob: str | None = None  # or: a name in the pond's store whose bytes become `data` in the task
     ends: bool = False  # the partition has no rows after this split, and never will
     more: bool = False  # the source knows partitions after this split that hold watermarks back
+    keeps: int = 1  # the epoch keeps one of so many rows, and sheds the others
+    keep_by: tuple[str, ...] = ()  # columns: rows are kept by their key instead of their place
+    recovers: bool = False  # the split was read before: read only what it shed then
     more_from: Mapping[str, int] | None = None  # by column: no row of these partitions is older, in us
 
 

@@ -149,6 +149,12 @@ class Host(Protocol):
     def source_lag(self) -> pa.Table:
         """How far each partition of the sources is behind its end."""
 
+    def shedding(self) -> pa.Table:
+        """The share of rows that each view of a source that may shed rows was computed from."""
+
+    def shed(self, source: str, target_lag: str | None, **options: Any) -> None:
+        """Set when a source sheds rows; without a target it does not."""
+
     def plan_of(self, manifest: Manifest) -> Plan:
         """The plan that an epoch ran."""
 

@@ -192,6 +192,7 @@ def test_a_renamed_class_is_found_under_its_tag(monkeypatch: pytest.MonkeyPatch)
         table: str
         columns: tuple[tuple[str, str], ...] = ()
         feed: str | None = None
+        exact: bool = False
 
     module.Shown = Shown  # type: ignore[attr-defined]
     monkeypatch.setitem(__import__("sys").modules, "millpond_moved", module)

@@ -48,6 +48,7 @@ class Commands:
         self._execute: dict[str, Callable[[Polled, Manifest], Next | Refused]] = {
             "advance": self._advance,
             "rescale": self._rescale,
+            "shed": self._shed,
             "savepoint": self._savepoint,
             "drop_savepoint": self._drop_savepoint,
             "compact": self._compact,
@@ -81,6 +82,22 @@ class Commands:
         except InvalidError as error:
             return Refused(f"{error.message}, {error.detail}")
         return PlannedCommit(replace(child, parallelism=parallelism, parallelism_fixed=True))
+
+    def _shed(self, event: Polled, child: Manifest) -> Next | Refused:
+        """Set or remove the settings of a source that may shed rows; what it owes stays owed."""
+        args, state = _args(event), self._state
+        source, given = args.get("source"), args.get("settings")
+        if not isinstance(source, str) or source not in state.program.sources:
+            return Refused(f"there is no source {source!r}")
+        before = state.head.shedding.get(source)
+        if given is None:
+            kept = {**before, "target_lag_us": None} if before and before.get("owed") else None
+        elif source not in state.program.sheddable:
+            return Refused(f"the rows of source {source!r} cannot be shed")
+        else:
+            kept = {**(before or {}), **given}
+        rest = {name: one for name, one in state.head.shedding.items() if name != source}
+        return PlannedCommit(replace(child, shedding=rest if kept is None else {**rest, source: kept}))
 
     def _advance(self, event: Polled, child: Manifest) -> Next | Refused:
         """Promise that a source will send nothing older; the next epoch raises the watermarks."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from millpond.control.admission import Pace, admit, budget_rows
+from millpond.control.shedding import Shedding
 from millpond.engine.coordinator.arrivals import (
     arrivals,
     caught_up,
@@ -24,6 +25,7 @@ from millpond.engine.coordinator.planned_commit import PlannedCommit
 from millpond.engine.coordinator.policy import is_transient
 from millpond.engine.coordinator.pond_state import PondState
 from millpond.engine.coordinator.protocol import EpochOutcome, Halt, Polled, PollSources, RunEpoch
+from millpond.engine.coordinator.shed_decisions import decided, owed_splits, record, recorded_after, thinned
 from millpond.errors import InternalError, MillpondError
 from millpond.sources.source import Poll, Split
 from millpond.state.manifest.manifest import RunId, run_id
@@ -50,6 +52,7 @@ class EpochLoop:
         self._tries = 0
         self._last_timer_epoch: TimerEpoch | None = None
         self._asked_rows = 0  # by the last poll
+        self._shedding: dict[str, Shedding] = {}  # of the epoch that runs
         # Did the last epoch move a watermark of which steps hear in the next one?  A new coordinator
         # cannot know.
         self._unheard = True
@@ -79,7 +82,13 @@ class EpochLoop:
             return None
         marks, steps = head.watermarks, state.program.watermarks
         offered = offers(event.polls, withheld(event.polls, steps, marks))
+        self._shedding = (
+            decided(head.shedding, state.program.sheddable, event.polls, self._pace.rows_per_ms)
+            if head.shedding
+            else {}
+        )
         admitted = admit(offered, self._budget_rows(), state.policy.bounds.bytes_max)
+        admitted = thinned(admitted, self._shedding) if self._shedding else admitted
         rejects = {step: p.rejects for step, p in event.polls.items() if p.rejects}
         self.had_input = bool(admitted or rejects)
         self._left_rows = rows_left(event.polls, admitted)
@@ -87,7 +96,9 @@ class EpochLoop:
         read = caught_up(event.polls, admitted, self._asked_rows)
         told = arrivals(event.polls, admitted, head.promised, read, steps, marks, now_us, self._unheard)
         if not admitted and not rejects:
-            if not due and not moves(told):
+            if not due and self._shedding and self.backlog_rows == 0:
+                admitted = owed_splits(self._shedding, state.program.sheddable, self._budget_rows())
+            if not due and not moves(told) and not admitted:
                 return None
             if due:
                 self._last_timer_epoch = self._timer_epoch(due, last)
@@ -120,7 +131,8 @@ class EpochLoop:
             positions={**head.positions, **{step: a.position for step, a in outcome.advances.items()}},
             watermarks=marks,
             counts=added_up(head.counts, outcome.counts),
-            admitted={step: [dict(s.what) for s in splits] for step, splits in run.admitted.items()},
+            admitted={step: [record(s) for s in splits] for step, splits in run.admitted.items()},
+            shedding=recorded_after(self._shedding, run.admitted),
             arrivals=run.arrivals,
             clients=executed_after(head.clients, (s.what for s in run.admitted.get(INBOX, ()))),
             promised=still_promised(head.promised, run.arrivals, state.program.watermarks, head.watermarks),
@@ -137,7 +149,9 @@ class EpochLoop:
         return self._running()
 
     def _budget_rows(self) -> int:
-        return budget_rows(self._state.policy.bounds, self._pace, self.backlog_rows)
+        rows = budget_rows(self._state.policy.bounds, self._pace, self.backlog_rows)
+        most = max((int(s.get("divisor", 1)) for s in self._state.head.shedding.values()), default=1)
+        return min(self._state.policy.bounds.rows_max, rows * most)
 
     def _running(self) -> RunEpoch:
         if self._run is None:

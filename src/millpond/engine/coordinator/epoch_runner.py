@@ -29,10 +29,11 @@ from millpond.engine.task.settled_watermarks import settled
 from millpond.engine.task.spec import EpochSpec, Report
 from millpond.engine.task.worker import Worker
 from millpond.errors import InternalError, MillpondError, UnavailableError
+from millpond.operators.source_traits import RestoresSplits
 from millpond.plan.local_lookup import NO_LOCAL_LOOKUPS, LocalLookups, find_local_lookups
 from millpond.plan.moved_steps import moved_by
 from millpond.plan.user_code import user_codes
-from millpond.sources.source import Advance
+from millpond.sources.source import Advance, Split
 from millpond.state.manifest.listing import Listing
 from millpond.state.retention import ERRORS
 from millpond.state.runs import run_names
@@ -94,7 +95,7 @@ class EpochRunner:
         return Ran(replace(outcome, metrics=metrics))
 
     def _spec(self, ask: RunEpoch) -> EpochSpec:
-        by_step = by_scan(ask.admitted)
+        by_step = by_scan({step: self._restored(step, splits) for step, splits in ask.admitted.items()})
         rows = {step: sum(s.rows for s in given) for step, given in by_step.items()}
         tasks = self._tasks(ask, sum(rows.values()))
         off = passes_off()
@@ -129,6 +130,18 @@ class EpochRunner:
             vectorize_user_code=self._vectorize_user_code,
             log_buckets=ask.log_buckets,
             arrivals=ask.arrivals,
+        )
+
+    def _restored(self, step: str, splits: tuple[Split, ...]) -> tuple[Split, ...]:
+        """The splits; the source makes those that are read again if they carried data."""
+        source = self._program.sources.get(step)
+        if not isinstance(source, RestoresSplits):
+            return splits
+        return tuple(
+            replace(source.again(s.what), keeps=s.keeps, keep_by=s.keep_by, recovers=True)
+            if s.recovers
+            else s
+            for s in splits
         )
 
     def _parts(self, ask: RunEpoch) -> int:
@@ -204,6 +217,8 @@ class EpochRunner:
         advances: dict[str, Advance] = {}
         for step in sorted({*ask.admitted, *ask.rejects}):
             splits, bad = ask.admitted.get(step, ()), ask.rejects.get(step, ())
+            if any(s.recovers for s in splits):
+                continue  # the position is past these splits already
             if step == INBOX:
                 numbers = [int(s.what["entry"]) for s in splits] + [int(number) for number, _ in bad]
                 advances[step] = Advance(max(numbers) + 1)

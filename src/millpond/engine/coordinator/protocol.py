@@ -193,6 +193,7 @@ class ProgramSummary:
     late: frozenset[str] = frozenset()  # tables of late rows
     late_needed: frozenset[str] = frozenset()  # of these, the ones that backfills of new views read
     watermarks: WatermarkSteps = field(default_factory=WatermarkSteps)
+    sheddable: Mapping[str, bool] = field(default_factory=dict)  # sources, and whether rows can be recovered
     sink_settings: Mapping[str, SinkSettings] = field(default_factory=dict)  # of sinks that have some
 
 

@@ -35,6 +35,7 @@ def roll_back(
         watermarks=old.watermarks,
         counts=old.counts,
         cleared=old.cleared,
+        shedding=old.shedding,
         catalog=child.catalog if program is None else program.catalog,
     )
     added = tuple(r for i, r in restored.items() if i not in state.live)

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from millpond.delta import WEIGHT
 from millpond.engine.task.partitioning import concat, one_chunk_if_few
+from millpond.engine.task.shed_rows import with_key, without_shed_rows
 from millpond.operators.scan import with_origin
 from millpond.secret_references import secrets_from
 from millpond.sources.file_format import ERROR
@@ -30,6 +31,7 @@ class ReadRows:
     rows: pa.Table | None
     bad: tuple[pa.Table, ...]
     bounds: tuple[tuple[str, int], ...]  # (partition, time)
+    shed: int = 0  # rows that were left out, less those that were read again
 
 
 def read(
@@ -45,22 +47,28 @@ def read(
     parts: list[pa.Table] = []
     bad: list[pa.Table] = []
     bounds: list[tuple[str, int]] = []
+    shed = 0
     for number, split in splits:
         before = 0
         if split.blob is not None and split.data is None:
             split = replace(split, data=store.get(split.blob))
-        for table in _tables(step, source, split, columns, texts, store):
+        asked = with_key(columns, split)
+        for table in _tables(step, source, split, asked, texts, store):
             if ERROR in table.column_names:  # input that the source could not read
                 told = [pa.array([step] * table.num_rows, pa.string()), table["_row"], table[ERROR]]
                 bad.append(pa.table(told, schema=ERRORS_SPEC.schema))
             elif BOUND in table.column_names:  # event time that advances without rows
                 bounds += [(split.partition, at_us) for at_us in table[BOUND].to_pylist()]
             elif table.num_rows:
+                length = table.num_rows
+                if split.keeps > 1:
+                    table, left_out = without_shed_rows(table, columns, split, before)
+                    shed += left_out
                 if not table.num_columns:  # no column is read: the weights preserve the number of rows
                     table = table.append_column(WEIGHT, pa.array(np.ones(table.num_rows, np.int64)))
                 parts.append(with_origin(table, number, before) if numbered else table)
-                before += table.num_rows
-    return ReadRows(one_chunk_if_few(concat(parts)) if parts else None, tuple(bad), tuple(bounds))
+                before += length
+    return ReadRows(one_chunk_if_few(concat(parts)) if parts else None, tuple(bad), tuple(bounds), shed)
 
 
 def _tables(

@@ -295,8 +295,11 @@ class TaskRun:
                 self._count(f"errors/{node.step}", bad.num_rows)
             rows = 0 if found.rows is None else found.rows.num_rows
             self.rows_in += rows
+            if found.shed < 0:  # read again: of these rows, only those that were shed are new
+                rows = -found.shed
             if not is_constant(node):  # constants are part of the program, not input
                 self._count(f"rows/{node.step}", rows)
+                self._count(f"shed/{node.step}", found.shed)
         return found.rows
 
     def _wants_full_rows(self, scan: str, rows: pa.Table) -> bool:

@@ -13,7 +13,7 @@ from millpond.plan.objects import SqlObject, in_order
 from millpond.sql.binding.catalog import Catalog, all_objects
 from millpond.sql.lowering.renamed_columns import NAMED, calling, reread
 from millpond.sql.result import Result
-from millpond.sql.statements import alter_columns
+from millpond.sql.statements import alter_columns, shed_options
 from millpond.sql.text.parse import Words
 
 if TYPE_CHECKING:
@@ -39,6 +39,9 @@ def run(session: SqlSession, words: Words) -> Result:
     if kind == "sink" and any(words.take(verb) for verb in ("ATTACH", "DETACH", "PAUSE", "RESUME")):
         return _switch_sink(session, words, name, exists)
     catalog = session.catalog
+    if kind == "source" and words.take("SET"):
+        shed_options.alter(session, words, name)
+        return Result.said("ALTER_SOURCE")
     if exists and catalog.find(name) is None:
         return Result.said(f"ALTER_{kind.upper().replace(' ', '_')}: not there")
     found = catalog.get(name, kind)
@@ -61,7 +64,7 @@ def run(session: SqlSession, words: Words) -> Result:
         _alter_columns(session, words, found)
     else:
         hints = (
-            "RENAME TO, SWAP WITH, for sinks ATTACH, DETACH, PAUSE and RESUME, "
+            "RENAME TO, SWAP WITH, for sinks ATTACH, DETACH, PAUSE and RESUME, for sources SET (shed = …), "
             "for tables ADD, DROP and RENAME COLUMN are"
         )
         words.fail(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from millpond.errors import InvalidError
@@ -16,7 +17,7 @@ from millpond.sql.result import Result
 from millpond.sql.statements.create_object import create
 from millpond.sql.statements.materialize import materialize
 from millpond.sql.text.emit_clause import BEFORE_THEY_CLOSE, Emission, take_emission
-from millpond.sql.text.options import no_options
+from millpond.sql.text.options import no_options, only, read_options
 from millpond.sql.text.parse import Words, readable
 from millpond.sql.text.time_windows import as_plain_sql
 
@@ -51,17 +52,34 @@ def run_materialized(replaces: bool) -> Callable[[SqlSession, Words], Result]:
     def called(session: SqlSession, words: Words) -> Result:
         exists = words.if_not_exists()
         name = words.name("name of the view")
+        exact = take_exact(words)
         text, emission = view_text(words, closes=True)
 
         def make(builder: Builder) -> SqlObject:
             catalog = session.catalog
             made = materialize(session, builder, name, text, emission, words.fragment.sql, catalog)
+            if exact:
+                marked = {name: replace(builder.plan.views[name], exact=True)}
+                builder.change(lambda plan: replace(plan, views={**plan.views, **marked}))
             check_unique(catalog, as_plain_sql(made.text))
             return made
 
         return create(session, name, "materialized view", exists=exists, replaces=replaces, make=make)
 
     return called
+
+
+def take_exact(words: Words) -> bool:
+    """Read WITH (exact = true): no row that the view reads may be shed."""
+    if not words.fragment.has(words.at, "WITH", "("):
+        return False
+    words.at += 1
+    given = read_options(words)
+    only(given, ("exact",), "a materialized view")
+    value = given.get("exact", "false").lower()
+    if value not in ("true", "false"):
+        given.parts["exact"].fail("exact is true or false", 0, "write WITH (exact = true)")
+    return value == "true"
 
 
 def view_text(words: Words, *, closes: bool) -> tuple[str, Emission]:

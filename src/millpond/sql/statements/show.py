@@ -30,6 +30,7 @@ _SQL_TYPES = {
     pa.string(): "VARCHAR",
     pa.int64(): "BIGINT",
     pa.float64(): "DOUBLE",
+    pa.bool_(): "BOOLEAN",
     pa.timestamp("us"): "TIMESTAMP",
 }
 _SINKS = pa.schema(
@@ -75,6 +76,9 @@ def run(session: SqlSession, words: Words) -> Result:
     if what in ("WATERMARKS", "LAG"):
         table = session.host.watermarks() if what == "WATERMARKS" else session.host.source_lag()
         return Result.of_rows(table.column_names, [_SQL_TYPES[f.type] for f in table.schema], table)
+    if what == "SHEDDING":
+        table = session.host.shedding()
+        return Result.of_rows(table.column_names, [_SQL_TYPES[f.type] for f in table.schema], table)
     if what == "SAVEPOINTS":
         savepoints = session.host.savepoints() if session.has_epoch() else {}
         rows = [[n, str(e)] for n, e in sorted(savepoints.items())]
@@ -86,6 +90,7 @@ def run(session: SqlSession, words: Words) -> Result:
             "SAVEPOINTS",
             "WATERMARKS",
             "LAG",
+            "SHEDDING",
             "CONNECTORS",
             "SECRETS",
             "JOBS",

@@ -87,6 +87,8 @@ class Manifest:
     cleared: Mapping[str, int] = field(default_factory=dict)
     # Clients that number their batches, and the last batch of each that was executed: see `state.inbox`.
     clients: Mapping[str, int] = field(default_factory=dict)
+    # By source that may shed rows: the settings, what was decided last, and the splits that owe rows.
+    shedding: Mapping[str, Any] = field(default_factory=dict)
     backfill: BackfillProgress | None = None  # the running backfill of new views
     format: int = FORMAT
 

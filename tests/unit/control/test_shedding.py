@@ -1,0 +1,140 @@
+"""Load shedding: the loop keeps lag below its target, and bounds cover the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from millpond.control.shedding import (
+    OWED_MAX,
+    Shedding,
+    bounds_of_average,
+    bounds_of_count,
+    bounds_of_sum,
+    next_divisor,
+)
+from millpond.engine.task.shed_rows import with_key, without_shed_rows
+from millpond.sources.source import Split
+
+TARGET_MS = 2_000
+
+
+def lags(
+    rates: Sequence[float], *, sustained: float = 100.0, reading: float = 0.1
+) -> list[tuple[float, int]]:
+    """(lag in ms, divisor) after each epoch, for rows that arrive per ms; reading a row costs a tenth."""
+    shedding, backlog, found = Shedding(TARGET_MS * 1000), 0.0, []
+    for rate in rates:
+        m = next_divisor(shedding, sustained, int(backlog))
+        shedding = replace(shedding, divisor=m)
+        taken = min(backlog, 500 * sustained * m)
+        ms = 150 + taken * reading / sustained + taken / m / sustained
+        backlog += rate * ms - taken
+        found.append((backlog / rate, m))
+    return found
+
+
+def test_lag_stays_below_the_target_at_twice_the_sustainable_rate() -> None:
+    found = lags([200.0] * 300)
+    assert max(lag for lag, _ in found) < TARGET_MS
+    assert max(m for _, m in found) <= 6
+
+
+def test_nothing_is_shed_below_the_sustainable_rate_or_when_load_falls() -> None:
+    assert {m for _, m in lags([50.0] * 100)} == {1}
+    after = lags([300.0] * 100 + [30.0] * 60)
+    assert max(m for _, m in after) > 1 and after[-1][1] == 1
+
+
+def test_the_floor_limits_what_is_shed() -> None:
+    assert next_divisor(Shedding(1, floor=0.25), 1.0, 10**9) == 4
+    assert next_divisor(Shedding(1, floor=1.0), 1.0, 10**9) == 1
+    assert next_divisor(Shedding(None, divisor=4), 1.0, 10**9) == 1
+
+
+def test_settings_survive_the_manifest() -> None:
+    made = Shedding(5, 0.5, "key", ("a",), divisor=2, owed=({"what": {"n": 1}},))
+    assert Shedding.from_json(made.to_json()) == made
+
+
+def test_owed_splits_are_bounded_and_counted() -> None:
+    made = Shedding(5, divisor=3).shed(tuple({"what": {"n": n}} for n in range(OWED_MAX + 7)))
+    assert (len(made.owed), made.lost, made.divisor_max) == (OWED_MAX, 7, 3)
+    assert made.recovered(OWED_MAX).divisor_max == 3  # what was lost is never recovered
+    assert replace(made, lost=0).recovered(OWED_MAX).divisor_max == 1
+
+
+# -- rows --------------------------------------------------------------------------------------
+
+
+def test_a_split_keeps_the_same_rows_however_it_is_cut() -> None:
+    table = pa.table({"x": range(1_000)})
+    split = Split({"n": 1}, 1_000, 0, keeps=4)
+    whole, left_out = without_shed_rows(table, ["x"], split, 0)
+    parts = [without_shed_rows(table.slice(a, 100), ["x"], split, a)[0] for a in range(0, 1_000, 100)]
+    assert pa.concat_tables(parts).combine_chunks() == whole.combine_chunks()
+    assert left_out == 1_000 - whole.num_rows and 180 < whole.num_rows < 320
+    other, _ = without_shed_rows(table, ["x"], replace(split, what={"n": 2}), 0)
+    assert other != whole
+
+
+@pytest.mark.parametrize("by", [(), ("k",)])
+def test_a_recovery_makes_every_row_count_once(by: tuple[str, ...]) -> None:
+    table = pa.table({"k": [n % 50 for n in range(2_000)], "x": range(2_000)})
+    split = Split({"n": 1}, 2_000, 0, keeps=5, keep_by=by)
+    assert with_key(["x"], split) == ("x", *by)
+    first, shed = without_shed_rows(table, ["x"], split, 0)
+    again, back = without_shed_rows(table, ["x"], replace(split, recovers=True), 0)
+    assert shed > 0 and back == -shed
+    total = np.bincount(
+        pa.concat_tables([first, again])["x"].to_numpy(),
+        weights=np.concatenate([first["_w"].to_numpy(), again["_w"].to_numpy()]),
+    )
+    assert (total == 1).all()
+
+
+def test_keys_that_are_kept_are_whole() -> None:
+    table = pa.table({"k": [n % 50 for n in range(2_000)]})
+    kept, _ = without_shed_rows(table, ["k"], Split({}, 0, 0, keeps=4, keep_by=("k",)), 0)
+    counts = np.bincount(kept["k"].to_numpy(), weights=kept["_w"].to_numpy(), minlength=50)
+    assert set(counts.tolist()) == {0.0, 40.0}
+    fewer, _ = without_shed_rows(table, ["k"], Split({}, 0, 0, keeps=8, keep_by=("k",)), 0)
+    assert set(fewer["k"].to_pylist()) <= set(kept["k"].to_pylist())  # more shedding keeps a subset
+
+
+# -- bounds --------------------------------------------------------------------------------------
+
+
+def covered(seed: int) -> tuple[bool, bool, bool]:
+    """Do the 95 % bounds of a count, a sum and an average cover the truth?"""
+    rng = np.random.default_rng(seed)
+    x = rng.gamma(2.0, 10.0, 4_000)
+    keys = rng.integers(0, 2, len(x))
+    m = int(rng.integers(2, 11))
+    table = pa.table({"k": keys, "x": x})
+    kept, _ = without_shed_rows(table, ["k", "x"], Split({"seed": seed}, 0, 0, keeps=m), 0)
+    mine = kept.filter(pa.array(kept["k"].to_numpy() == 1))
+    w, v = mine["_w"].to_numpy().astype(float), mine["x"].to_numpy()
+    n, s, q = np.array([w.sum()]), np.array([(w * v).sum()]), np.array([(w * v * v).sum()])
+    true = x[keys == 1]
+    _, low, high = bounds_of_average(s, q, n, m)
+    ends = [bounds_of_count(n, m), bounds_of_sum(s, q, m), (low, high)]
+    truth = (len(true), true.sum(), true.mean())
+    a, b, c = (bool(lo[0] <= t <= hi[0]) for (lo, hi), t in zip(ends, truth, strict=True))
+    return a, b, c
+
+
+def test_bounds_cover_the_truth() -> None:
+    rates = np.mean([covered(seed) for seed in range(200)], axis=0)
+    assert ((rates > 0.90) & (rates < 0.99)).all(), rates
+
+
+@pytest.mark.slow
+def test_bounds_cover_the_truth_in_a_thousand_runs() -> None:
+    rates = np.mean([covered(seed) for seed in range(1_000)], axis=0)
+    print("coverage of count, sum, average:", rates)
+    assert ((rates >= 0.93) & (rates <= 0.97)).all(), rates
