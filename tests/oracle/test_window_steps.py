@@ -253,8 +253,9 @@ def joined(
     left: list[Row], right: list[Row], window_of: Callable[..., Any], kind: str
 ) -> Counter[tuple[Any, ...]]:
     found: Counter[tuple[Any, ...]] = Counter()
+    both = [*left, *right]
     for one in left:
-        met = [two for two in right if two["k"] == one["k"] and window_of(two, right) == window_of(one, left)]
+        met = [two for two in right if two["k"] == one["k"] and window_of(two, both) == window_of(one, both)]
         for two in met:
             found[one["id"], two["id"]] += 1
         if kind == "left" and not met:
@@ -267,7 +268,7 @@ def tumbled(row: Row, rows: list[Row]) -> Any:
 
 
 def session(row: Row, rows: list[Row]) -> Any:
-    """The bounds of a row's session among the rows of its own side."""
+    """The bounds of a row's session among the rows of both sides."""
     times = sorted(r["at"] for r in rows if r["k"] == row["k"])
     chains = in_chains(
         [(t, t + datetime.timedelta(seconds=3) - datetime.timedelta(microseconds=1)) for t in times]

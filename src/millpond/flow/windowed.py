@@ -19,6 +19,7 @@ from millpond.flow.call_errors import checked, no_method
 from millpond.flow.durations import Duration, microseconds
 from millpond.flow.process import Target
 from millpond.flow.schemas import Like
+from millpond.flow.session_join import merged_together
 from millpond.flow.shared_slices import SharedSlices, can_share, worth_slices
 from millpond.flow.stream_watermarks import passed_on_bound
 from millpond.flow.window_apply import with_key_columns
@@ -375,7 +376,7 @@ class WindowedStream:
         """Join with another windowed stream: rows with equal keys in the same window.
 
         Keys and windows must be the same.  With `on_close` on both sides a pair is emitted when its window
-        closes.
+        closes.  Sessions are those of the rows of both sides together.
 
         >>> payments = MemorySource({"who": str, "paid": int, "at": datetime.datetime})
         >>> paid = pond.stream("payments", payments).watermark("at", "0s").key_by("who")
@@ -401,8 +402,27 @@ class WindowedStream:
                 "both sides of a join need the same key and the same windows",
                 detail=f"{self._spec.windows} by {self._key}, {other._spec.windows} by {other._key}",
             )
-        left, right = (side._keyed_stream._over(side._rows()) for side in (self, other))
+        if not isinstance(self._spec.windows, Counting) and self._assigner.merges:
+            steps = self._sessions_with(other)
+        else:
+            steps = self._rows(), other._rows()
+        left, right = (
+            side._keyed_stream._over(step) for side, step in zip((self, other), steps, strict=True)
+        )
         return left.join(right, list(self._window_key), kind, where=where, suffix=suffix, id=id)
+
+    def _sessions_with(self, other: WindowedStream) -> tuple[str, str]:
+        """The steps with the rows of both sides, in the sessions that they make together."""
+        if self._spec.closes != other._spec.closes:
+            raise InvalidError(
+                "sessions of two sides close together",
+                hint="pass on_close=True on both sides, or on none",
+                step=self._step,
+            )
+        merge = merge_of(self._assigner)
+        return merged_together(
+            self._builder, (self._step, other._step), self._key, merge, closes=self._spec.closes
+        )
 
     def late(self, *, id: str | None = None) -> Stream:
         """The rows that came too late for their window, with that window.

@@ -269,13 +269,14 @@ class TriggeredSessions(HoldsForTrigger):
         clocks: tuple[Clock, ...] = binding.extra
         spec = binding.tables[0]
         expiry = expiries(windows.ends, self.until, self.watermark)
+        recall = expiries(oldest, self.until, self.watermark)
         named = work.table(self.key, spec).append_column(HASH, pa.array(work.keys.hashes[work.merged.key]))
         columns = {**dict(windows.state()), OLDEST: oldest}
         hints = list(moved)
         for clock in clocks:
             due = windows.deadlines(at, clock, expiry)
-            if clock == WATERMARK and self.until is not None:
-                due = np.minimum(due, np.where(oldest < NEVER, oldest + self.until.marks[0][1], NEVER))
+            if clock == WATERMARK and recall is not None:
+                due = np.minimum(due, np.where(oldest < NEVER, recall, NEVER))
             known = np.full(windows.count, NEVER + 1)
             same = np.flatnonzero(work.same)
             known[work.merged.into[same]] = one_chunk(stored_windows.column(due_column(clock))).to_numpy()[

@@ -84,6 +84,7 @@ _STEPS = {
     "materialize": "operators.materialize:Materialize",
     "on_time": "operators.exclude_late:ExcludeLate",
     "packed_rows": "kernels.packed_rows:PackedRows",
+    "pad_columns": "operators.pad_columns:PadColumns",
     "pane_view": "operators.pane_view:PaneView",
     "panes.pick": "operators.panes:PickPanes",
     "per_key": "operators.per_key:PerKey",

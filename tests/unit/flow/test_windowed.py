@@ -622,3 +622,44 @@ def test_a_session_that_merged_with_a_finished_one_makes_no_pane_when_it_expires
     run.panes("v", "k", "n")
     run.step(mark(60))
     assert [p[:2] for p in run.panes("v", "k", "n")] == [("b", 1)]
+
+
+def test_what_a_session_emitted_stays_when_it_merges_with_a_finished_one() -> None:
+    """Its rows are not taken back when the window in which they were emitted expires."""
+    run = Run()
+    windowed = run.stream.key_by("k").window(
+        sessions("5s"), trigger=after_watermark(early=after_count(1)), allowed_lateness="20s"
+    )
+    windowed.aggregate(n="count(*)", total="sum(n)").view("v")
+    windowed.late().view("late")
+    run.step([row("a", 1, 0)])
+    run.step(mark(6))  # the first session has finished
+    run.step([row("a", 2, 8)])
+    run.step([row("a", 4, 4)])  # between the two
+    run.step(mark(30), [row("b", 8, 30)])
+    run.step(mark(80))
+    shown = sorted((r["k"], r["window_start"], r["total"]) for r in run.pond.read("v").to_pylist())
+    assert shown == [("a", at(0), 1), ("a", at(8), 2), ("b", at(30), 8)]
+    assert run.pond.read("late").column("n").to_pylist() == [4]
+    assert not run.pond.errors().num_rows
+
+
+@pytest.mark.parametrize("lateness", ["0s", "3s"])
+def test_what_a_part_of_a_session_emitted_is_taken_back_when_the_part_expires(lateness: str) -> None:
+    """No row of the session comes; later steps drop the state of the window in which it was emitted."""
+    run = Run()
+    windowed = run.stream.key_by("k").window(
+        sessions("5s"), trigger=repeatedly(after_count(2)), allowed_lateness=lateness
+    )
+    windowed.aggregate(n="count(*)").view("v")
+    more = int(lateness[:-1])
+    run.step([row("a", 1, 1), row("a", 1, 2)])
+    run.step([row("a", 1, 6)])  # the session is longer now, and has not fired
+    shown = lambda: [(r["window_end"], r["n"]) for r in run.pond.read("v").to_pylist()]  # noqa: E731
+    run.step(mark(7 + more))
+    assert shown() == [(at(7), 2)]
+    run.step(mark(7.000001 + more))
+    assert shown() == []
+    run.step(mark(60))
+    assert shown() == [(at(11), 3)]
+    assert not run.pond.errors().num_rows

@@ -12,7 +12,7 @@ from millpond.errors import InvalidError
 from millpond.sources.memory import MemorySource
 from millpond.triggers import after_all, after_any, after_count, always, every, never, repeatedly
 from millpond.windows import Windows, calendar, sessions, sliding, tumbling
-from tests.unit.flow.test_windowed import SCHEMA, Run, mark, row
+from tests.unit.flow.test_windowed import SCHEMA, Run, at, mark, row
 
 DAY = 86_400
 
@@ -138,6 +138,43 @@ def test_a_row_that_comes_and_goes_within_an_epoch_does_not_count() -> None:
     pond.insert("t", [row("a", 3, 1)])
     pond.drain()
     assert pond.read("v").column("c").to_pylist() == [2]
+
+
+@pytest.mark.parametrize("on_close", [False, True])
+def test_sessions_of_both_sides_are_joined(on_close: bool) -> None:
+    """Rows are in one session if they follow each other within the gap, whichever side they are on."""
+    run = Run()
+    other = MemorySource({"k": str, "mark": str, "at": datetime.datetime})
+    clicks = run.pond.stream("clicks", other).watermark("at", "0s").select("k", "at", side="mark")
+    left = run.stream.key_by("k").window(sessions("5s"), on_close=on_close)
+    right = clicks.key_by("k").window(sessions("5s"), on_close=on_close)
+    left.join(right, "left").view("pairs")
+    other.push([{"k": "a", "mark": "x", "at": at(4)}, {"k": "a", "mark": "y", "at": at(30)}])
+    run.step([row("a", 1, 0), row("a", 2, 8), row("b", 3, 5), row("a", 4, 20)])
+    other.push([{"k": "c", "mark": "z", "at": at(100)}])
+    run.step([row("c", 9, 100)])
+    found = [
+        (r["k"], r["n"], r["side"], (r["window_end"] - r["window_start"]).seconds)
+        for r in run.pond.read("pairs").to_pylist()
+    ]
+    open_yet = [] if on_close else [("c", 9, "z", 5)]
+    assert sorted(found, key=str) == sorted(
+        [
+            ("a", 1, "x", 13),
+            ("a", 2, "x", 13),
+            ("a", 4, None, 5),
+            ("b", 3, None, 5),
+            *open_yet,
+        ],
+        key=str,
+    )
+
+
+def test_sessions_close_on_both_sides_or_on_none() -> None:
+    run = Run()
+    by_key = run.stream.key_by("k")
+    with pytest.raises(InvalidError, match="close together"):
+        by_key.window(sessions("5s"), on_close=True).join(by_key.window(sessions("5s")))
 
 
 def test_sessions_with_different_gaps_cannot_be_joined() -> None:
