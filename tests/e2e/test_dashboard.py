@@ -19,7 +19,6 @@ from millpond.server.authentication import ServedUser
 from millpond.server.authorization import AllowAll, NotAllowedError
 from millpond.server.server import Server
 from millpond.server.settings import ServeSettings
-
 from tests.e2e.chromium import AUDIT, Watched, browser
 from tests.e2e.dashboard_world import Shop, thousand_steps
 

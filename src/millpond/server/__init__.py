@@ -12,5 +12,6 @@
 | `http_credentials.py`, `readable_objects.py` | who a header names; what a client may read |
 | `epoch_watch.py` | tells clients that wait about new epochs |
 | `http/`, `flight/`, `metrics/` | HTTP, Arrow Flight SQL, and what Prometheus reads |
+| `dashboard/` | the page at `/` of the HTTP server |
 | `pgwire/`, `pg_catalog/` | the PostgreSQL protocol, and the catalog that its clients read |
 """

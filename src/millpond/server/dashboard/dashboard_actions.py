@@ -9,11 +9,10 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from millpond.server.authorization import NotAllowedError
-from millpond.server.client_session import ClientSession
-
 from millpond.errors import InvalidError, nearest
 from millpond.pond import Pond
+from millpond.server.authorization import NotAllowedError
+from millpond.server.client_session import ClientSession
 
 Fields = Mapping[str, Any]
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-from millpond.server.http.http_errors import NotFoundError
 from starlette.requests import Request
 from starlette.responses import Response
+
+from millpond.server.http.http_errors import NotFoundError
 
 BYTES_MAX = 200_000  # of all files together
 MEDIA_TYPES = {

@@ -7,7 +7,6 @@ import socket
 from typing import Any
 
 from millpond.server.client_session import ClientSession
-
 from millpond.server.dashboard.dashboard_actions import allowed
 from millpond.version import __version__
 

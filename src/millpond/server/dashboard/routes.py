@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from millpond.server.epoch_watch import EpochWatch
-from millpond.server.http.caller import body_of, client_of, content_type, parsed_json
-from millpond.server.serving import Serving
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
@@ -16,6 +13,9 @@ from millpond.errors import InvalidError
 from millpond.server.dashboard.dashboard_actions import act
 from millpond.server.dashboard.dashboard_assets import PAGE, asset_response
 from millpond.server.dashboard.pond_info import pond_info
+from millpond.server.epoch_watch import EpochWatch
+from millpond.server.http.caller import body_of, client_of, content_type, parsed_json
+from millpond.server.serving import Serving
 
 EVENT_S_MIN = 0.2  # between two events: a page needs no more
 SILENCE_S_MAX = 10.0  # then a comment is sent, so that a connection that is gone is noticed

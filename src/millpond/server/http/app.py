@@ -23,7 +23,7 @@ from millpond.server.metrics.collector import PondCollector
 from millpond.server.serving import Serving
 
 # Further routes: "module:function", where function(serving) returns routes.  They come after the endpoints.
-MOUNTS: tuple[str, ...] = ()
+MOUNTS: tuple[str, ...] = ("millpond.server.dashboard.routes:dashboard_routes",)
 MakeRoutes = Callable[[Serving], Sequence[BaseRoute]]
 
 
