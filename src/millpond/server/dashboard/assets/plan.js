@@ -5,7 +5,7 @@ import { bytes, clock, h, ms, number, plural, replace, s } from "./dom.js";
 
 const WIDTH = 236, HEIGHT = 74, GAP_X = 84, GAP_Y = 14, HEAD = 58, PAD = 14;
 const COLLAPSE_FROM = 60; // steps: from here on the steps of one object in a level are one box
-const FOLD_FROM = 9, FOLD_TO = 5; // boxes of a level: from here on only the slowest are drawn, the others are one box
+const FOLD_FROM = 8, FOLD_TO = 4; // boxes of a level: from here on only the slowest are drawn, the others are one box
 
 export async function plan(place, pond, [wanted]) {
   const search = h("input", { type: "search", placeholder: "Find a step  ( / )", "aria-label": "Find a step", size: 26 });
@@ -126,7 +126,7 @@ export async function plan(place, pond, [wanted]) {
       s("title", {}, label),
       s("rect", { class: "box", width: WIDTH, height: HEIGHT, rx: 7 }),
       s("text", { class: "title", x: 10, y: 19 }, cut(box.title, Number.isFinite(mark) ? 21 : 29)),
-      s("text", { class: "sub", x: 10, y: 35 }, cut(many ? `${plural(box.steps.length, "step")} ▸` : first.operator, 38)),
+      s("text", { class: "sub", x: 10, y: 35 }, cut(many ? `${plural(box.steps.length, "step")} ▸` : first.operator, 35)),
       s("text", { class: "sub", x: 10, y: 51 }, cut(`${ms(box.ms || null)} · ${number(gave)} rows${state === null ? "" : " · " + bytes(state)}`, 40)),
       Number.isFinite(mark) ? s("text", { class: "sub mark", x: WIDTH - 10, y: 19, "text-anchor": "end" }, new Date(mark).toISOString().slice(11, 19)) : null,
       s("rect", { class: "track", x: 10, y: 60, width: WIDTH - 20, height: 6, rx: 3 }),
