@@ -58,6 +58,10 @@ class Shedding:
         most = max(self.divisor_max, self.divisor if owed else 1)
         return replace(self, owed=kept, lost=self.lost + len(every) - len(kept), divisor_max=most)
 
+    def without(self, kept: tuple[Mapping[str, Any], ...]) -> Shedding:
+        """Only these splits still owe rows; the rows of the others are lost."""
+        return replace(self, owed=kept, lost=self.lost + len(self.owed) - len(kept))
+
     def recovered(self, count: int) -> Shedding:
         """After an epoch that read the shed rows of the first `count` splits again."""
         rest = self.owed[count:]
@@ -68,7 +72,7 @@ def next_divisor(shedding: Shedding, rows_per_ms: float | None, backlog_rows: in
     """One of how many rows the next epoch keeps.
 
     It rises at once to what brings the backlog below half of the target, and falls by half steps when that is
-    enough as well, so that it does not oscillate.
+    enough as well, so that it does not oscillate.  Below a quarter of the target nothing is shed.
 
     >>> two_seconds = Shedding(2_000_000)
     >>> next_divisor(two_seconds, 10.0, 9_000)
@@ -77,14 +81,18 @@ def next_divisor(shedding: Shedding, rows_per_ms: float | None, backlog_rows: in
     4
     >>> next_divisor(two_seconds, 10.0, 10**9)
     20
-    >>> next_divisor(Shedding(2_000_000, divisor=4), 10.0, 100)
+    >>> next_divisor(Shedding(2_000_000, divisor=4), 10.0, 9_000)
     2
+    >>> next_divisor(Shedding(2_000_000, divisor=4), 10.0, 100)
+    1
     """
     if shedding.target_lag_us is None:
         return 1
     if rows_per_ms is None or rows_per_ms <= 0:
         return shedding.divisor
     half_target_rows = max(1.0, rows_per_ms * shedding.target_lag_us / 2_000)
+    if 2 * backlog_rows <= half_target_rows:
+        return 1
     needed = max(1, int(np.ceil(backlog_rows / half_target_rows)))
     if needed >= shedding.divisor:
         return min(shedding.divisor_limit, needed)

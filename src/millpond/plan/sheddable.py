@@ -6,6 +6,8 @@ known (count, sum, average), and none of them was defined as exact.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from millpond.kernels.accumulators import LINEAR
 from millpond.operators.aggregate import Aggregate
 from millpond.operators.assign_windows import AssignWindows
@@ -59,21 +61,33 @@ def why_not_shed(plan: Plan, source: str) -> str | None:
     return None
 
 
-def can_recover(plan: Plan, source: str) -> bool:
-    """Can shed rows be added later?  Not where a watermark has passed them."""
+@dataclass(frozen=True)
+class SheddableSource:
+    """A source whose rows may be shed."""
+
+    readers: frozenset[str]  # the aggregates that its rows reach
+    recovers: bool  # can shed rows be added later?  Not where a watermark has passed them
+
+
+def sheddable_source(plan: Plan, source: str) -> SheddableSource | None:
+    if why_not_shed(plan, source) is not None:
+        return None
     consumers, waiting, seen = plan.consumers(), [source], {source}
+    readers: set[str] = set()
+    recovers = True
     while waiting:
         for reader, _ in consumers[waiting.pop()]:
             operator = plan.nodes[reader].operator
-            if isinstance(operator, _TIME_STEPS):
-                return False
-            if not isinstance(operator, Aggregate) and reader not in seen:
+            recovers &= not isinstance(operator, _TIME_STEPS)
+            if isinstance(operator, Aggregate):
+                readers.add(reader)
+            elif reader not in seen:
                 seen.add(reader)
                 waiting.append(reader)
-    return True
+    return SheddableSource(frozenset(readers), recovers)
 
 
-def sheddable(plan: Plan) -> dict[str, bool]:
-    """The sources whose rows may be shed, and whether they can be recovered."""
+def sheddable(plan: Plan) -> dict[str, SheddableSource]:
+    """The sources whose rows may be shed."""
     scans = [n.step for n in plan.nodes.values() if isinstance(n.operator, Scan)]
-    return {step: can_recover(plan, step) for step in scans if why_not_shed(plan, step) is None}
+    return {step: found for step in scans if (found := sheddable_source(plan, step)) is not None}

@@ -17,7 +17,7 @@ from millpond.control.shedding import (
 from millpond.errors import InvalidError
 from millpond.flow.durations import Duration, microseconds
 from millpond.plan.nodes import Plan, upstream
-from millpond.plan.sheddable import can_recover, why_not_shed
+from millpond.plan.sheddable import sheddable_source, why_not_shed
 from millpond.state.manifest.manifest import Manifest
 
 BILL = pa.schema(
@@ -80,6 +80,7 @@ def bill(plan: Plan, head: Manifest | None) -> pa.Table:
         shedding = Shedding.from_json(data)
         shed = head.counts.get(f"shed/{source}", 0)
         kept = head.counts.get(f"rows/{source}", 0)
+        allowed = sheddable_source(plan, source)
         state = "off" if shedding.target_lag_us is None else "shedding" if shedding.divisor > 1 else "idle"
         for view in sorted(v.name for v in plan.views.values() if source in upstream(plan, [v.step])):
             rows.append(
@@ -92,7 +93,7 @@ def bill(plan: Plan, head: Manifest | None) -> pa.Table:
                     "lowest_rate": 1 / shedding.divisor_max,
                     "kept": kept,
                     "shed": shed,
-                    "recovers": shedding.recover and can_recover(plan, source),
+                    "recovers": shedding.recover and allowed is not None and allowed.recovers,
                 }
             )
     return pa.Table.from_pylist(rows, schema=BILL)

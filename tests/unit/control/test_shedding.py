@@ -106,6 +106,12 @@ def test_keys_that_are_kept_are_whole() -> None:
     assert set(fewer["k"].to_pylist()) <= set(kept["k"].to_pylist())  # more shedding keeps a subset
 
 
+def test_rows_without_columns_are_counted() -> None:
+    nothing = pa.table({"k": range(1_000)}).select([])
+    kept, left_out = without_shed_rows(nothing, [], Split({}, 0, 0, keeps=4), 0)
+    assert kept.column_names == ["_w"] and kept.num_rows == 1_000 - left_out > 0
+
+
 # -- bounds --------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ import pytest
 import millpond
 from millpond.errors import InvalidError
 from millpond.sources.memory import MemorySource
+from millpond.sources.source import Split
 
 AGGREGATES = {"n": "count(*)", "total": "sum(x)", "squares": "sum(x * x)"}
 
@@ -79,6 +80,54 @@ def test_what_is_owed_survives_a_restart_and_rescaling(tmp_path: Path) -> None:
     with opened(tmp_path / "pond", source) as pond:
         pond.rescale(3)
         pond.drain()
+        pond.shed("bids", "1h", recover=True)
+        pond.drain()
+        assert sums(pond) == 24_000
+
+
+def test_rows_are_not_recovered_for_a_view_that_missed_the_others(tmp_path: Path) -> None:
+    source = MemorySource({"k": int, "x": int})
+    with opened(tmp_path / "pond", source) as pond:
+        behind(pond, source, recover=False)
+        before = sums(pond)
+        with pond.changing():
+            pond.stream("bids", source).key_by("x").aggregate(n="count(*)").view("w")
+        pond.shed("bids", "1h", recover=True)
+        source.push(rows(70))
+        pond.drain()
+        assert sums(pond) == before + 70
+        shedding = pond.head().shedding["bids"]
+        assert shedding["owed"] == [] and shedding["lost"] > 0 and shedding["divisor_max"] > 1
+
+
+def test_a_source_that_lost_its_input_leaves_estimates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = MemorySource({"k": int, "x": int})
+    with opened(tmp_path / "pond", source) as pond:
+        behind(pond, source, recover=False)
+        before = sums(pond)
+        plain = MemorySource.read
+
+        def read(self: MemorySource, split: Split, columns: Any) -> Any:
+            if split.recovers:
+                raise InvalidError("these rows were deleted")
+            return plain(self, split, columns)
+
+        monkeypatch.setattr(MemorySource, "read", read)
+        pond.shed("bids", "1h", recover=True)
+        pond.drain()
+        source.push(rows(70))
+        pond.drain()
+        assert sums(pond) == before + 70 and pond.head().shedding["bids"]["lost"] > 0
+
+
+def test_a_count_of_all_rows(tmp_path: Path) -> None:
+    source = MemorySource({"k": int, "x": int})
+    with millpond.open(tmp_path / "pond", engine="inline") as pond:
+        pond.stream("bids", source).key_by().aggregate(n="count(*)").view("v")
+        behind(pond, source, recover=False)
+        assert 20_000 < sums(pond) < 28_000 and sums(pond) != 24_000
         pond.shed("bids", "1h", recover=True)
         pond.drain()
         assert sums(pond) == 24_000

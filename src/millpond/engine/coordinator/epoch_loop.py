@@ -25,7 +25,14 @@ from millpond.engine.coordinator.planned_commit import PlannedCommit
 from millpond.engine.coordinator.policy import is_transient
 from millpond.engine.coordinator.pond_state import PondState
 from millpond.engine.coordinator.protocol import EpochOutcome, Halt, Polled, PollSources, RunEpoch
-from millpond.engine.coordinator.shed_decisions import decided, owed_splits, record, recorded_after, thinned
+from millpond.engine.coordinator.shed_decisions import (
+    decided,
+    owed_splits,
+    record,
+    recorded_after,
+    thinned,
+    without_owed,
+)
 from millpond.errors import InternalError, MillpondError
 from millpond.sources.source import Poll, Split
 from millpond.state.manifest.manifest import RunId, run_id
@@ -132,7 +139,7 @@ class EpochLoop:
             watermarks=marks,
             counts=added_up(head.counts, outcome.counts),
             admitted={step: [record(s) for s in splits] for step, splits in run.admitted.items()},
-            shedding=recorded_after(self._shedding, run.admitted),
+            shedding=recorded_after(self._shedding, state.program.sheddable, run.admitted),
             arrivals=run.arrivals,
             clients=executed_after(head.clients, (s.what for s in run.admitted.get(INBOX, ()))),
             promised=still_promised(head.promised, run.arrivals, state.program.watermarks, head.watermarks),
@@ -144,9 +151,15 @@ class EpochLoop:
 
     def on_run_failed(self, error: MillpondError) -> RunEpoch | Halt:
         self._tries += 1
+        run = self._running()
         if not is_transient(error) or self._tries >= self._state.policy.tries:
-            return Halt(error)
-        return self._running()
+            if not any(s.recovers for splits in run.admitted.values() for s in splits):
+                return Halt(error)
+            # The source no longer has what was shed: the views stay estimates, and the pond continues.
+            self._shedding = without_owed(self._shedding, run.admitted)
+            self._tries = 0
+            self._run = run = replace(run, admitted={})
+        return run
 
     def _budget_rows(self) -> int:
         rows = budget_rows(self._state.policy.bounds, self._pace, self.backlog_rows)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from millpond.control.shedding import Shedding, next_divisor
+from millpond.plan.sheddable import SheddableSource
 from millpond.sources.source import Poll, Split
 
 SHED = "_shed"  # in the record of an admitted split: how many rows it kept
@@ -20,23 +21,25 @@ Splits = Mapping[str, Sequence[Split]]
 
 def decided(
     recorded: Mapping[str, Any],
-    sheddable: Mapping[str, bool],
+    sheddable: Mapping[str, SheddableSource],
     polls: Mapping[str, Poll],
     rows_per_ms: float | None,
 ) -> dict[str, Shedding]:
     """The settings of each source, with the divisor of the next epoch.
 
-    A source that a new view made exact is not shed, whatever its settings say.
+    A source that a new view made exact is not shed, whatever its settings say.  Rows are not read again for a
+    view that did not see the others: what was owed before it was defined is lost.
     """
     found = {}
     for step, data in recorded.items():
         shedding = Shedding.from_json(data)
         poll = polls.get(step)
         backlog = 0 if poll is None else (poll.backlog_rows or 0) + sum(s.rows for s in poll.splits)
-        allowed = step in sheddable
-        found[step] = replace(
-            shedding, divisor=next_divisor(shedding, rows_per_ms, backlog) if allowed else 1
-        )
+        allowed = sheddable.get(step)
+        readers = frozenset[str]() if allowed is None else allowed.readers
+        shedding = shedding.without(tuple(o for o in shedding.owed if readers <= {*o["readers"]}))
+        divisor = 1 if allowed is None else next_divisor(shedding, rows_per_ms, backlog)
+        found[step] = replace(shedding, divisor=divisor)
     return found
 
 
@@ -54,13 +57,14 @@ def thinned(admitted: Splits, shedding: Mapping[str, Shedding]) -> dict[str, lis
 
 
 def owed_splits(
-    shedding: Mapping[str, Shedding], sheddable: Mapping[str, bool], rows_max: int
+    shedding: Mapping[str, Shedding], sheddable: Mapping[str, SheddableSource], rows_max: int
 ) -> dict[str, list[Split]]:
     """Splits to read again, the oldest first, with about `rows_max` rows."""
     found: dict[str, list[Split]] = {}
     left = rows_max
     for step, mine in sorted(shedding.items()):
-        for owed in mine.owed if mine.recover and sheddable.get(step) else ():
+        allowed = sheddable.get(step)
+        for owed in mine.owed if mine.recover and allowed is not None and allowed.recovers else ():
             if left <= 0:
                 break
             found.setdefault(step, []).append(
@@ -78,7 +82,9 @@ def owed_splits(
     return found
 
 
-def recorded_after(shedding: Mapping[str, Shedding], admitted: Splits) -> dict[str, Any]:
+def recorded_after(
+    shedding: Mapping[str, Shedding], sheddable: Mapping[str, SheddableSource], admitted: Splits
+) -> dict[str, Any]:
     """What the manifest records after an epoch that read these splits."""
     found = {}
     for step, mine in shedding.items():
@@ -91,12 +97,21 @@ def recorded_after(shedding: Mapping[str, Shedding], admitted: Splits) -> dict[s
                 "partition": s.partition,
                 "keeps": s.keeps,
                 "by": list(s.keep_by),
+                "readers": sorted(sheddable[step].readers),
             }
             for s in splits
             if s.keeps > 1 and not s.recovers
         )
         found[step] = (mine.recovered(again) if again else mine.shed(owed)).to_json()
     return found
+
+
+def without_owed(shedding: Mapping[str, Shedding], admitted: Splits) -> dict[str, Shedding]:
+    """The settings after a recovery that failed: what these splits shed is lost."""
+    return {
+        step: mine.without(mine.owed[sum(s.recovers for s in admitted.get(step, ())) :])
+        for step, mine in shedding.items()
+    }
 
 
 def record(split: Split) -> dict[str, Any]:

@@ -38,12 +38,13 @@ def without_shed_rows(
     weights = np.where(kept, 1 if split.keep_by else split.keeps, 0)
     if split.recovers:
         weights = 1 - weights
-    taken = np.flatnonzero(weights)
-    rows = table.select([c for c in table.column_names if c in columns])
-    if len(taken) < table.num_rows:
-        rows = rows.take(pa.array(taken))
-    rows = rows.append_column(WEIGHT, pa.array(weights[taken].astype(np.int64)))
+    taken = pa.array(np.flatnonzero(weights))
     left_out = int((~kept).sum())
+    read = [name for name in table.column_names if name in columns]
+    rows = pa.table(
+        [*(table.column(name).take(taken) for name in read), pa.array(weights[weights != 0], pa.int64())],
+        schema=pa.schema([*(table.schema.field(name) for name in read), pa.field(WEIGHT, pa.int64())]),
+    )
     return rows, -left_out if split.recovers else left_out
 
 
