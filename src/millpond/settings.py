@@ -15,6 +15,12 @@ class Settings:
     epoch_bytes_max: int = 1 << 30  # bytes that one epoch may admit
     target_ms: int = 1_000  # how long an epoch should take
     catch_up_ms: int = 4_000  # how long it may take when behind
+    # the number of tasks is as it was set ("off"), follows the load ("on"), or is only recommended ("advise")
+    autoscale: str = "off"
+    tasks_min: int = 1  # with autoscale
+    tasks_max: int = 0  # with autoscale; 0: as many as there are cores
+    backlog_ms_max: int = 60_000  # with autoscale: how long it may take until no row waits
+    scaling_pause_ms: int = 30_000  # with autoscale: between two changes
     poll_ms: int = 100  # how often sources are polled when there was nothing to read
     retain_epochs: int = 1_000  # how many epochs stay readable
     error_rows_max: int = 100_000  # how many error rows are retained, over all steps
@@ -47,9 +53,13 @@ class Settings:
 
 LEAST = {
     "fan_in": 2,
+    "tasks_max": 0,
     "select_ms_max": 0,
     "select_rows_max": 0,
 }  # merging a single run would never end; all other settings start at 1
+
+
+CHOICES = {"autoscale": ("off", "advise", "on")}
 
 
 def make_settings(**given: Any) -> Settings:
@@ -68,12 +78,16 @@ def make_settings(**given: Any) -> Settings:
                 f"no setting named {name!r}",
                 hint=f"did you mean {near[0]!r}?" if near else f"known settings: {', '.join(known)}",
             )
-        wants_bool, least = known[name] == "bool", LEAST.get(name, 1)
-        if wants_bool:
+        wants_bool, least, choices = known[name] == "bool", LEAST.get(name, 1), CHOICES.get(name)
+        if choices is not None:
+            good = value in choices
+        elif wants_bool:
             good = isinstance(value, bool)
         else:
             good = isinstance(value, int) and not isinstance(value, bool) and value >= least
         if not good:
             takes = "True or False" if wants_bool else f"a whole number, at least {least}"
+            if choices is not None:
+                takes = " or ".join(repr(choice) for choice in choices)
             raise InvalidError(f"setting {name!r} cannot be {value!r}", hint=f"it takes {takes}")
     return Settings(**given)

@@ -403,7 +403,7 @@ CASES: dict[str, list[Case]] = {
 # Calls that take nothing that could be wrong, or that the engine makes.
 NOTHING_TO_GET_WRONG = {
     *("Pond.stop", "Pond.close", "Pond.head", "Pond.views", "Pond.states", "Pond.savepoints", "Pond.sinks"),
-    "Pond.source_lag",
+    *("Pond.source_lag", "Pond.scaling"),
     *("Harness.close", "Harness.epoch", "Harness.crash", "Harness.compact", "Harness.errors"),
     *(f"MemorySource.{n}" for n in ("table", "poll", "advance", "again", "history", "read")),
     *(f"FileSource.{n}" for n in ("table", "poll", "advance", "history", "read", "read_encoded")),

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from millpond.clock import Clock, SystemClock
+from millpond.control.inbox_sender import InboxSender
 from millpond.engine.change.backfill import OnProgress
 from millpond.engine.change.bootstrap import Rows as StateRows
 from millpond.engine.change.migration import Functions
@@ -47,6 +48,7 @@ from millpond.plan.sink_check import SinkStatus
 from millpond.plan.tables import late_steps
 from millpond.plan.watermark_steps import watermark_steps
 from millpond.pond import definitions, load_shedding, state_migration
+from millpond.pond.autoscaler import Autoscaler
 from millpond.pond.components import Components
 from millpond.pond.driver import Driver, EngineName
 from millpond.pond.inbox_client import InboxClient
@@ -64,6 +66,7 @@ from millpond.serve.replay import Replay
 from millpond.serve.replay import replay as run_again
 from millpond.serve.restore import Restored
 from millpond.serve.restore import restore as make_restored
+from millpond.serve.scaling_decisions import scaling_decisions
 from millpond.serve.state_inspection import StateInfo
 from millpond.serve.view_reader import ViewReader
 from millpond.settings import Settings, make_settings
@@ -243,6 +246,9 @@ class Pond:
         self._listeners = Listeners(on_epoch)
         self._driver = Driver(self._components, self._listeners, engine, spark, session_options)
         self._inbox = InboxClient(self._components, self._driver)
+        if self.settings.autoscale != "off":
+            cores = lambda: self._driver.engine.default_parallelism  # noqa: E731
+            self._listeners.on_epoch(Autoscaler(self.settings, InboxSender(store), cores))
         self._program = ProgramEditor(self._components, self._driver, self._inbox, self._listeners)
         self._session: SqlSession | None = None
         self._idle_sessions: list[SqlSession] = []  # of transactions that have ended
@@ -1292,6 +1298,14 @@ class Pond:
         ['source', 'partition', 'position', 'end', 'lag']
         """
         return self._components.source_lag(self._driver.plan)
+
+    def scaling(self) -> pa.Table:
+        """The decisions of `autoscale`, with their reasons, in the epochs that can be read.
+
+        >>> pond.scaling().column_names
+        ['epoch', 'at', 'mode', 'before', 'tasks', 'rows_per_s', 'levels', 'reason']
+        """
+        return scaling_decisions(self._reader)
 
     def savepoints(self) -> dict[str, int]:
         """The savepoints: the epoch of each name.

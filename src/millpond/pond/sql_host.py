@@ -43,7 +43,7 @@ class SqlHost:
         self._components = components
         self._driver = driver
         self._inbox = inbox
-        self.last_written: int | None = None
+        self._last_written: int | None = None
 
     @property
     def store(self) -> Store:
@@ -79,15 +79,19 @@ class SqlHost:
         self._driver.boot_now()
 
     def insert(self, scan: str, rows: pa.Table) -> int:
-        self.last_written = self._inbox.rows(scan, rows, 1)
-        return self.last_written
+        self._last_written = number = self._inbox.rows(scan, rows, 1)
+        return number
 
     def row_entry(self, scan: str, rows: pa.Table) -> tuple[dict[str, Any], bytes]:
         return self._inbox.row_entry(scan, rows)
 
     def append(self, kind: str, args: Mapping[str, Any], payload: bytes = b"") -> int:
-        self.last_written = self._inbox.put(kind, args, payload)
-        return self.last_written
+        self._last_written = number = self._inbox.put(kind, args, payload)
+        return number
+
+    @property
+    def last_written(self) -> int | None:
+        return self._last_written
 
     def wait_executed(self, number: int) -> None:
         self._inbox.wait_executed(number)
@@ -115,6 +119,9 @@ class SqlHost:
 
     def shed(self, source: str, target_lag: str | None, **options: Any) -> None:
         self._pond.shed(source, target_lag, **options)
+
+    def scaling(self) -> pa.Table:
+        return self._pond.scaling()
 
     def plan_of(self, manifest: Manifest) -> Plan:
         return self._components.reader.plan_of(manifest)

@@ -155,6 +155,9 @@ class Host(Protocol):
     def shed(self, source: str, target_lag: str | None, **options: Any) -> None:
         """Set when a source sheds rows; without a target it does not."""
 
+    def scaling(self) -> pa.Table:
+        """The decisions of the autoscaler, with their reasons."""
+
     def plan_of(self, manifest: Manifest) -> Plan:
         """The plan that an epoch ran."""
 

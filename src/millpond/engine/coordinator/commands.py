@@ -77,11 +77,19 @@ class Commands:
         return PlannedCommit(replace(child, metrics={"refused": reason}))
 
     def _rescale(self, event: Polled, child: Manifest) -> Next | Refused:
+        args = _args(event)
         try:
-            parallelism = require_parallelism(_args(event).get("parallelism"))
+            parallelism = require_parallelism(args.get("parallelism"))
         except InvalidError as error:
             return Refused(f"{error.message}, {error.detail}")
-        return PlannedCommit(replace(child, parallelism=parallelism, parallelism_fixed=True))
+        scaling = args.get("scaling")  # the reason of the autoscaler
+        if isinstance(scaling, dict):
+            told = {**scaling, "tasks": parallelism}
+            child = replace(child, metrics={**child.metrics, "scaling": told})
+            if scaling.get("mode") != "on":
+                return PlannedCommit(child)
+        fixed = child.parallelism_fixed or scaling is None
+        return PlannedCommit(replace(child, parallelism=parallelism, parallelism_fixed=fixed))
 
     def _shed(self, event: Polled, child: Manifest) -> Next | Refused:
         """Set or remove the settings of a source that may shed rows; what it owes stays owed."""

@@ -1,4 +1,4 @@
-"""SHOW: lists objects, epochs, savepoints, watermarks, lag and late rows, or the text of a definition."""
+"""SHOW: lists objects, epochs, savepoints, watermarks, lag, scaling and late rows, or shows a definition."""
 
 from __future__ import annotations
 
@@ -76,8 +76,10 @@ def run(session: SqlSession, words: Words) -> Result:
     if what in ("WATERMARKS", "LAG"):
         table = session.host.watermarks() if what == "WATERMARKS" else session.host.source_lag()
         return Result.of_rows(table.column_names, [_SQL_TYPES[f.type] for f in table.schema], table)
-    if what == "SHEDDING":
-        table = session.host.shedding()
+    if what in ("SHEDDING", "SCALING"):
+        if what == "SCALING":
+            session.require_epoch()
+        table = session.host.shedding() if what == "SHEDDING" else session.host.scaling()
         return Result.of_rows(table.column_names, [_SQL_TYPES[f.type] for f in table.schema], table)
     if what == "SAVEPOINTS":
         savepoints = session.host.savepoints() if session.has_epoch() else {}
@@ -91,6 +93,7 @@ def run(session: SqlSession, words: Words) -> Result:
             "WATERMARKS",
             "LAG",
             "SHEDDING",
+            "SCALING",
             "CONNECTORS",
             "SECRETS",
             "JOBS",

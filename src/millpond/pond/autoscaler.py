@@ -1,0 +1,78 @@
+"""Changes the number of tasks of a running pond as its load asks for, or says what it would do.
+
+Law: a decision is a function of manifests alone (`control/scaling.py`).
+It is an entry of the inbox, so a manifest has it, with its reason, before it has an effect.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from millpond.control.inbox_sender import InboxSender
+from millpond.control.scaling import EpochLoad, ScalingDecision, ScalingPolicy, decide
+from millpond.settings import Settings
+from millpond.state.manifest.manifest import Manifest
+
+HISTORY_EPOCHS = 300
+
+
+def load_of(manifest: Manifest) -> EpochLoad | None:
+    """What an epoch says about the load; None if it ran no tasks.
+
+    >>> metrics = {"rows": 90, "ms": 12.5, "tasks": [1, 2], "tasks_us": [5, 7, 9], "backlog": {"orders": 40}}
+    >>> load_of(Manifest("p", 7, 1, "n", 1_000, metrics=metrics))
+    EpochLoad(at_us=1000, rows=90, ms=12.5, backlog_rows=40, tasks=(1, 2), useful_us=(5, 16))
+    """
+    metrics = manifest.metrics
+    if "tasks" not in metrics or not metrics.get("tasks_us"):
+        return None
+    times, useful, first = list(metrics["tasks_us"]), [], 0
+    for count in metrics["tasks"]:
+        useful.append(sum(times[first : first + count]))
+        first += count
+    backlog = sum(metrics.get("backlog", {}).values())
+    tasks = tuple(int(n) for n in metrics["tasks"])
+    return EpochLoad(
+        manifest.now_us, int(metrics["rows"]), float(metrics["ms"]), backlog, tasks, tuple(useful)
+    )
+
+
+class Autoscaler:
+    """Hears every epoch that this process commits, and sends a rescale when one is worth it."""
+
+    def __init__(self, settings: Settings, sender: InboxSender, cores: Callable[[], int]) -> None:
+        self._settings, self._sender, self._cores = settings, sender, cores
+        self._history: deque[EpochLoad] = deque(maxlen=HISTORY_EPOCHS)
+        self._decided_us: int | None = None
+
+    def __call__(self, manifest: Manifest) -> None:
+        load = load_of(manifest)
+        if load is None:
+            return
+        self._history.append(load)
+        found = decide(list(self._history), manifest.parallelism, self._decided_us, self._policy())
+        if found is not None:
+            self._decided_us = load.at_us
+            self._sender.append("rescale", {"parallelism": found.tasks, "scaling": self._told(found)})
+
+    def _policy(self) -> ScalingPolicy:
+        settings = self._settings
+        most = settings.tasks_max or self._cores()
+        return ScalingPolicy(
+            tasks_min=min(settings.tasks_min, most),
+            tasks_max=most,
+            target_ms=settings.target_ms,
+            catch_up_s=settings.backlog_ms_max / 1000,
+            cool_down_us=settings.scaling_pause_ms * 1000,
+            hold_us=4 * settings.scaling_pause_ms * 1000,
+        )
+
+    def _told(self, found: ScalingDecision) -> dict[str, object]:
+        return {
+            "mode": self._settings.autoscale,
+            "before": found.before,
+            "levels": list(found.levels),
+            "rows_per_s": round(found.rows_per_s, 1),
+            "reason": found.reason,
+        }

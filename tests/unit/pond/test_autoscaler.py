@@ -1,0 +1,87 @@
+"""A pond whose number of tasks follows its load: decisions are commits, with a reason."""
+
+from __future__ import annotations
+
+import pytest
+
+import millpond
+from millpond.clock import ManualClock
+from millpond.control.inbox_sender import InboxSender
+from millpond.errors import InvalidError
+from millpond.pond.api import Pond
+from millpond.pond.autoscaler import Autoscaler
+from millpond.settings import make_settings
+from millpond.sources.memory import MemorySource
+from millpond.state.manifest.manifest import Manifest
+
+
+def busy(epoch: int, tasks: int) -> Manifest:
+    """An epoch of a second in which every task worked all the time, with much left to read."""
+    metrics = {
+        "rows": 10_000 + epoch,
+        "ms": 1000.0,
+        "tasks": [tasks, tasks],
+        "tasks_us": [500_000] * 2 * tasks,
+        "backlog": {"orders": 5_000_000},
+    }
+    return Manifest("p", epoch, 1, "n", epoch * 1_000_000, parallelism=tasks, metrics=metrics)
+
+
+def opened(mode: str) -> tuple[Pond, MemorySource]:
+    pond = millpond.open("memory://", engine="inline", parallelism=1, autoscale=mode, tasks_max=8)
+    orders = MemorySource({"n": int})
+    pond.stream("orders", orders).key_by("n").aggregate(c="count(*)").view("counts")
+    orders.push([{"n": 1}])
+    pond.drain()
+    return pond, orders
+
+
+@pytest.mark.parametrize(("mode", "then"), [("on", 8), ("advise", 1)])
+def test_a_decision_is_committed_with_its_reason(mode: str, then: int) -> None:
+    pond, orders = opened(mode)
+    settings = make_settings(autoscale=mode, tasks_max=8)
+    scaler = Autoscaler(settings, InboxSender(pond.store), lambda: 2)
+    for epoch in range(1, 6):
+        scaler(busy(epoch, 1))
+    orders.push([{"n": 2}])
+    pond.drain()
+    assert pond.head().parallelism == then
+    (row,) = pond.sql("SHOW SCALING").arrow().to_pylist()
+    assert (row["mode"], row["before"], row["tasks"]) == (mode, 1, 8)
+    assert "rows/s arrive" in row["reason"] and "8 are allowed" in row["reason"]
+    assert pond.read("counts").num_rows == 2
+    pond.close()
+
+
+def test_one_decision_then_a_pause() -> None:
+    pond, _ = opened("on")
+    sender = InboxSender(pond.store)
+    scaler = Autoscaler(make_settings(autoscale="on", tasks_max=8), sender, lambda: 2)
+    before = sender.next_entry()
+    for epoch in range(1, 20):
+        scaler(busy(epoch, 1))
+    pond.drain()
+    assert sender.next_entry() == before + 1
+    pond.close()
+
+
+def test_it_hears_the_epochs_of_its_pond() -> None:
+    clock = ManualClock(0)
+    pond = millpond.open(
+        "memory://", engine="inline", parallelism=6, autoscale="on", tasks_max=8, clock=clock
+    )
+    orders = MemorySource({"n": int})
+    pond.stream("orders", orders).key_by("n").aggregate(c="count(*)").view("counts")
+    for n in range(200):
+        orders.push([{"n": n}])
+        clock.advance(1_000_000)
+        pond.drain()
+    assert pond.head().parallelism == 1, "six tasks for one row a second are too many"
+    assert pond.scaling().num_rows >= 1
+    pond.close()
+
+
+def test_unknown_modes_are_refused() -> None:
+    with pytest.raises(InvalidError, match="cannot be 'sometimes'") as caught:
+        make_settings(autoscale="sometimes")
+    assert caught.value.hint == "it takes 'off' or 'advise' or 'on'"
