@@ -663,3 +663,16 @@ def test_what_a_part_of_a_session_emitted_is_taken_back_when_the_part_expires(la
     run.step(mark(60))
     assert shown() == [(at(11), 3)]
     assert not run.pond.errors().num_rows
+
+
+@pytest.mark.parametrize("seconds", [(5, 2, 3, 4), (1, 4, 8, 12)])
+def test_a_session_that_grows_counts_its_rows_once(seconds: tuple[int, ...]) -> None:
+    run = Run()
+    by_four = run.stream.key_by("k").window(sessions("5s"), trigger=repeatedly(after_count(4)))
+    by_four.aggregate(n="count(*)").view("v")
+    for second in seconds[:3]:
+        run.step([row("a", 1, second)])
+        assert run.pond.read("v").num_rows == 0, second
+    run.step([row("a", 1, seconds[3])])
+    found = [(r["window_start"], r["window_end"], r["n"]) for r in run.pond.read("v").to_pylist()]
+    assert found == [(at(min(seconds)), at(max(seconds) + 5), 4)]
