@@ -38,7 +38,7 @@ class HoldsForTrigger(EndsState, DependsOnArrival):
     watermark: Bound | None
     until: Bound | None
 
-    def binding(
+    def _binding(
         self,
         step: str,
         given: Shape,

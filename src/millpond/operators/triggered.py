@@ -69,7 +69,7 @@ class Triggered(HoldsForTrigger):
             self._check_retractions(step)
         schema = stored(shape.schema)
         given = Shape(with_panes(schema), shape.append_only, bounds=among(shape.bounds, schema.names))
-        return self.binding(step, given, schema, self._window_key)
+        return self._binding(step, given, schema, self._window_key)
 
     def _check_retractions(self, step: str) -> None:
         """A retraction must find its row among those that were released."""

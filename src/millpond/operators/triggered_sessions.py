@@ -88,7 +88,7 @@ class TriggeredSessions(HoldsForTrigger):
         schema = stored(shape.schema)
         kind = schema.field(START).type
         given = Shape(with_panes(schema), self.discards, bounds=among(shape.bounds, (END,)))
-        return self.binding(
+        return self._binding(
             step,
             given,
             schema,
