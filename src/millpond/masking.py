@@ -73,6 +73,15 @@ _OPTION = re.compile(
 _STRING_OR_BRACKET = re.compile(rf"{_LITERAL.format('inner')}|[()]", re.DOTALL)
 
 
+def is_secret_name(name: str) -> bool:
+    """Is the value of an option with this name a secret?
+
+    >>> is_secret_name("secret_access_key"), is_secret_name("s3.session-token"), is_secret_name("region")
+    (True, True, False)
+    """
+    return re.fullmatch(_SECRET, name, re.IGNORECASE) is not None
+
+
 def mask_value(secret: str) -> None:
     """Mask a secret in all texts from now on, also as a part of an address.
 

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import millpond
@@ -20,7 +21,8 @@ from tests.chaos.standalone import BUCKET, ROOT, WORKERS, StandaloneCluster
 from tests.waiting import until
 
 ITEMS_A_ROUND = 24
-FAULTS = ("executor", "worker", "s3 outage", "s3 killed", "cut link", "cache", "driver")
+FAULTS = ("executor", "worker", "straggler", "s3 outage", "s3 killed", "cut link", "cache", "driver")
+STALL_S = 60.0  # how long a straggler and a cut link last; a commit must not wait for it
 
 
 class Driver:
@@ -117,6 +119,12 @@ def run(
     return recovered
 
 
+def _signal(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
 def inject(cluster: StandaloneCluster, fault: str, rng: random.Random) -> None:
     """Break one thing, and mend it where nothing else would."""
     host = rng.choice(WORKERS)
@@ -140,7 +148,11 @@ def inject(cluster: StandaloneCluster, fault: str, rng: random.Random) -> None:
             cluster.start_s3()
         case "cut link":  # mended after a minute, while the pipeline goes on without that host
             cluster.network.link(host, up=False)
-            threading.Timer(60, cluster.network.link, (host, True)).start()
+            threading.Timer(STALL_S, cluster.network.link, (host, True)).start()
+        case "straggler":  # speculation runs its tasks elsewhere
+            stalled = cluster.python_workers(host)
+            _signal(stalled, signal.SIGSTOP)
+            threading.Timer(STALL_S, _signal, (stalled, signal.SIGCONT)).start()
         case "cache":
             for folder in cluster.folder.glob("*cache"):
                 subprocess.run(["rm", "-rf", str(folder)], check=True)

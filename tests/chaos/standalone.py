@@ -206,6 +206,24 @@ class StandaloneCluster:
                         found.append(int(entry.name))
         return found
 
+    def python_workers(self, host: int) -> list[int]:
+        """The Python processes below the executors of a host."""
+        parents: dict[int, int] = {}
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                with suppress(OSError):
+                    status = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+                    parents[int(entry.name)] = int(status[1])
+        executors = set(self.executors(host))
+        found = []
+        for pid in parents:
+            at = parents[pid]
+            while at in parents and at not in executors:
+                at = parents[at]
+            if at in executors:
+                found.append(pid)
+        return found
+
     def close(self) -> None:
         for name in list(self.processes):
             self.kill(name)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from millpond.pond import location
 from millpond.settings import Settings
+from millpond.state.store.location import options_for
 
 S3, OTHER = "s3://bucket/backup", "s3://other/pond"
 
@@ -41,3 +43,13 @@ def test_options_of_a_backup_in_a_bucket_do_not_reach_a_folder(
         {"region": "us"},
         {"durable": True},
     ]
+
+
+def test_a_pond_of_another_host_is_cached_in_a_folder_of_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fork names the address of its parent as the host that forked it knew it."""
+    monkeypatch.setenv("MILLPOND_CACHE_DIR", str(tmp_path))
+    parent = "s3://b/parent?cache=%2Fhome%2Fann%2Fa1b2&region=eu"
+    found = options_for(parent, "s3://b/child", {"region": "us", "secret_access_key": "x", "cache": "/c"})
+    assert found == {"secret_access_key": "x", "cache": str(tmp_path / "a1b2")}

@@ -6,6 +6,7 @@ The process that defined a plan has its live objects; other processes read it.
 from __future__ import annotations
 
 import contextlib
+import logging
 from dataclasses import replace
 
 from millpond.clock import SystemClock
@@ -15,6 +16,7 @@ from millpond.errors import UnavailableError
 from millpond.operators.scan import Scan
 from millpond.plan import codec
 from millpond.plan.backfill import is_constant, is_filled_from_tables
+from millpond.plan.clear_secrets import clear_secrets
 from millpond.plan.levels import with_unheard
 from millpond.plan.nodes import Node, Plan
 from millpond.plan.sheddable import sheddable
@@ -24,6 +26,7 @@ from millpond.state.manifest.pins import pin_plan, unpin
 from millpond.state.plan_file import fresh_name, is_named
 from millpond.state.retention import LATE
 
+log = logging.getLogger("millpond.pond")
 PIN_US = 3_600_000_000  # by then an inbox entry or a manifest names a saved plan, or it may be collected
 
 
@@ -36,6 +39,12 @@ def save_plan(worker: Worker, plan: Plan, current: str | None = None) -> str:
     if current is not None and is_named(current, raw):
         worker.know_plan(current, plan)
         return current
+    for found in clear_secrets(plan):
+        log.warning(
+            "%s is stored in clear in the catalog, where everybody who can read the pond can read it; "
+            "write ${env:NAME}, ${file:/path} or ${secret:name} instead",
+            found,
+        )
     name = fresh_name(raw)
     worker.plan_pins[name] = pin_plan(worker.store, name, SystemClock().now_us() + PIN_US)
     worker.store.put_new(name, raw)

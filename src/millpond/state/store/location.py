@@ -61,7 +61,7 @@ def store_options(uri: str, settings: Settings, given: Mapping[str, Any]) -> dic
 def options_for(uri: str, known: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a store that also open another one: those of a bucket for a bucket of the same kind.
 
-    Options that the other uri states itself are not repeated.
+    Options that the other uri states itself are not repeated; its cache is in a folder of this host.
 
     >>> options_for("s3://b/fork", "s3://b/pond", {"region": "eu", "cache": "/c", "secret_access_key": "x"})
     {'region': 'eu', 'secret_access_key': 'x'}
@@ -73,10 +73,12 @@ def options_for(uri: str, known: str, options: Mapping[str, Any]) -> dict[str, A
         "a"
     ):
         return {}
-    stated = {name for name, _ in parse_qsl(rest.partition("?")[2])}
+    stated = dict(parse_qsl(rest.partition("?")[2]))
     given = {name: value for name, value in options.items() if name not in stated}
     for name in ("cache", "cache_bytes"):
         given.pop(name, None)
+    if "cache" in stated:
+        given["cache"] = str(folder_of_host(Path(stated["cache"])))
     return given
 
 
