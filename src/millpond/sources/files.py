@@ -16,9 +16,9 @@ not
 read again.
 Put complete files into the folder, by renaming them.
 
-The cost of a poll follows the number of new files (`local_listing.py`): with 100,000 files that were read, it
-is one stat of the folder.
-A file that is rewritten in place is then noticed within a minute.
+The cost of a poll follows the number of new files: with 100,000 files that were read, it is one stat of a
+local folder (`local_listing.py`), and one request to S3, for names after the last one (`remote_listing.py`).
+A file that is rewritten in place, or has an older name in S3, is then noticed within a minute.
 """
 
 from __future__ import annotations

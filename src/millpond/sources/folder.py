@@ -11,12 +11,14 @@ import fnmatch
 import functools
 from collections.abc import Iterator
 from operator import attrgetter
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import fs
 
 from millpond.errors import InvalidError, UnavailableError
 from millpond.sources.local_listing import Found, LocalListing
+from millpond.sources.remote_listing import RemoteListing
 
 __all__ = ["Folder", "Found", "open_folder"]
 
@@ -38,6 +40,7 @@ class Folder:
             self._fs, self._root = fs.LocalFileSystem(), uri
         self.local = isinstance(self._fs, fs.LocalFileSystem)
         self._listing = LocalListing(self._root, _hidden) if self.local else None
+        self._remote = RemoteListing.of(_s3_options(self._fs), self._root) if _is_s3(self._fs) else None
         self._sorted: dict[str | None, tuple[list[Found], list[Found]]] = {}  # by pattern: of which, and what
 
     def check(self) -> None:
@@ -54,13 +57,21 @@ class Folder:
         if kind == fs.FileType.NotFound:
             raise InvalidError(f"there is no folder {self.uri!r}", hint="create it first; it may be empty")
 
+    def _files(self) -> list[Found]:
+        if self._listing is not None:
+            return self._listing.files()
+        if self._remote is not None:
+            return self._remote.files(lambda: [*self._select()], _hidden)
+        return [*self._select()]
+
     def list(self, pattern: str | None) -> list[Found]:
         """All files, ordered by time, then name; the same list object as before if nothing seems new.
 
         On this machine an entry may be out of date for a while; `now` looks at the file.
+        In a large bucket only names after the last one are new at once (`remote_listing`).
         """
         try:
-            found = list(self._select()) if self._listing is None else self._listing.files()
+            found = self._files()
         except OSError as error:
             raise self._unavailable(error) from error
         held = self._sorted.get(pattern)
@@ -68,7 +79,7 @@ class Folder:
             return held[1]
         chosen = found if pattern is None else [f for f in found if fnmatch.fnmatchcase(f.path, pattern)]
         chosen = sorted(chosen, key=attrgetter("mtime_us", "path"))
-        if self.local:
+        if self._listing is not None or self._remote is not None:
             self._sorted[pattern] = found, chosen
         return chosen
 
@@ -112,11 +123,20 @@ def _with_few_retries(found: fs.FileSystem) -> fs.FileSystem:
     Arrow repeats a request for seven seconds, and the coordinator repeats the poll: together, a statement
     that waits for an epoch took minutes to fail.
     """
-    if found.type_name != "s3":
+    if not _is_s3(found):
         return found
-    _, (options,) = found.__reduce__()  # what a pickle of it contains
     retries = fs.AwsStandardS3RetryStrategy(max_attempts=2)
-    return fs.S3FileSystem(**{**options, "retry_strategy": retries, "connect_timeout": CONNECT_S})
+    return fs.S3FileSystem(**{**_s3_options(found), "retry_strategy": retries, "connect_timeout": CONNECT_S})
+
+
+def _is_s3(found: fs.FileSystem) -> bool:
+    return bool(found.type_name == "s3")
+
+
+def _s3_options(found: fs.FileSystem) -> dict[str, Any]:
+    """The options of an S3 file system: what a pickle of it contains."""
+    _, (options,) = found.__reduce__()
+    return dict(options)
 
 
 @functools.lru_cache(maxsize=64)
