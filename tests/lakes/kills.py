@@ -33,7 +33,7 @@ while True:
                 print("fed", flush=True)
     except MillpondError as error:
         print("lost", type(error).__name__, flush=True)
-        time.sleep(0.01)
+        time.sleep(rng.random() * {away_s})  # so that the other can finish an epoch
 """
 
 
@@ -45,10 +45,14 @@ def kill_and_compare(
     kills: int,
     workers: int,
     seed: int,
+    away_s: float = 0.02,
 ) -> None:
-    """Kill workers, which take the pond over from each other; then compare (changelog, upserts) with the view."""
+    """Kill workers, which take the pond over from each other; then compare (changelog, upserts) with the view.
+
+    A worker that lost the pond takes it back after a pause of at most `away_s`: about as long as a delivery takes.
+    """
     rng = random.Random(seed)
-    script = WORKER.format(setup=setup)
+    script = WORKER.format(setup=setup, away_s=away_s)
 
     kill_workers(script, lambda: [str(folder), str(rng.randint(0, 999))], kills, workers, rng, pause_s=0.3)
     names: dict[str, Any] = {}
