@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Route
 from millpond.errors import InvalidError, MillpondError
 from millpond.server.epoch_watch import EpochWatch
 from millpond.server.http.endpoints import ENDPOINTS
-from millpond.server.http.guards import OriginGuard, SlowReaderGuard
+from millpond.server.http.guards import OriginGuard
 from millpond.server.http.http_errors import NotFoundError, error_response, on_error
 from millpond.server.http.openapi import PATH, openapi
 from millpond.server.http.table_endpoint import InboxGauge
@@ -31,10 +31,7 @@ def make_app(serving: Serving) -> Starlette:
     """An app over one pond; `app.state` has what handlers share."""
     app = Starlette(
         routes=[*routes(), *mounted(serving)],
-        middleware=[
-            Middleware(SlowReaderGuard),
-            Middleware(OriginGuard, loopback_only=not serving.authenticator.needs_password),
-        ],
+        middleware=[Middleware(OriginGuard, loopback_only=not serving.authenticator.needs_password)],
         exception_handlers={
             MillpondError: on_error,
             HTTPException: _on_http_exception,

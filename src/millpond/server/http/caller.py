@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 
@@ -17,6 +18,8 @@ from millpond.server.http.http_errors import TooLargeError
 from millpond.server.http_credentials import user_of
 from millpond.server.serving import Serving
 
+LEFT = "the client closed the connection before the answer"
+T = TypeVar("T")
 BODY_S_MAX = 60.0  # to receive a body
 
 
@@ -30,6 +33,25 @@ async def client_of(request: Request) -> ClientSession:
     serving = serving_of(request)
     user = await asyncio.to_thread(user_of, serving.authenticator, request.headers.get("authorization"))
     return serving.statements.client(user, "http")
+
+
+async def answered(request: Request, client: ClientSession, work: Callable[[], T]) -> T:
+    """Run work for a request in a thread of the pool; it is cancelled if the client leaves."""
+    working = asyncio.ensure_future(client.in_thread(work))
+    leaving = asyncio.ensure_future(_disconnected(request))
+    try:
+        done, _ = await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if working not in done:
+            client.cancel(LEFT)
+        return await working
+    finally:
+        leaving.cancel()
+        working.cancel()
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def body_of(request: Request) -> bytes:

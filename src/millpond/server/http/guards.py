@@ -1,23 +1,19 @@
-"""What every request passes before it reaches a handler, and every response on its way out.
+"""What every request passes before it reaches a handler.
 
-Law: a page of another site cannot use the browser of a person on this machine to talk to the server, and a
-client that does not read its response is cut off.
+Law: a page of another site cannot use the browser of a person on this machine to talk to the server.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from millpond.server.authorization import NotAllowedError
 from millpond.server.http.http_errors import error_response
 from millpond.server.settings import is_loopback
-
-SEND_S_MAX = 60.0  # for one piece of a response
 
 
 class OriginGuard:
@@ -52,18 +48,3 @@ def foreign(headers: Mapping[str, str], loopback_only: bool) -> str | None:
     if origin is not None and urlsplit(origin).netloc != host:
         return f"the origin {origin[:100]!r} is another site"
     return None
-
-
-class SlowReaderGuard:
-    """Ends a response whose client does not read it."""
-
-    def __init__(self, app: ASGIApp, seconds: float = SEND_S_MAX) -> None:
-        self.app = app
-        self.seconds = seconds
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def sent(message: Message) -> None:
-            async with asyncio.timeout(self.seconds):
-                await send(message)
-
-        await self.app(scope, receive, sent)

@@ -1,6 +1,7 @@
 """Listens for HTTP, with uvicorn on the event loop of the server.
 
-Law: a connection that sends no request in time is closed, and a server that stops ends event streams.
+Law: a connection that sends no request in time is closed, as is one that does not read its response; a server
+that stops ends event streams.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from millpond.server.serving import Serving
 
 STOP_S = 5  # for responses that are being sent
 KEEP_ALIVE_S = 30
+STALL_S_MAX = 60.0  # that a client may leave a response unread
 
 
 class HttpListener:
@@ -76,7 +78,9 @@ class HttpListener:
         activity, patience_s = self._serving.statements.activity, self._serving.settings.login_ms_max / 1000
 
         class CountedConnection(H11Protocol):
-            """Counts the connection, and closes it if no request comes."""
+            """Counts the connection, and closes it if no request comes or no response is read."""
+
+            _stalled: asyncio.TimerHandle | None = None
 
             def connection_made(self, transport: Any) -> None:
                 super().connection_made(transport)
@@ -85,8 +89,21 @@ class HttpListener:
 
             def connection_lost(self, exc: Exception | None) -> None:
                 self._impatient.cancel()
+                self._reads_again()
                 activity.closed("http")
                 super().connection_lost(exc)
+
+            def pause_writing(self) -> None:
+                super().pause_writing()
+                self._stalled = self.loop.call_later(STALL_S_MAX, self.transport.abort)
+
+            def resume_writing(self) -> None:
+                self._reads_again()
+                super().resume_writing()
+
+            def _reads_again(self) -> None:
+                if self._stalled is not None:
+                    self._stalled.cancel()
 
             def _close_silent(self) -> None:
                 if self.cycle is None:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from millpond.errors import InvalidError, nearest
 from millpond.server.client_session import ClientSession
-from millpond.server.http.caller import body_of, client_of, content_type, parsed_json
+from millpond.server.http.caller import answered, body_of, client_of, content_type, parsed_json
 from millpond.server.http.response_formats import JSON, accepted, response_of
 from millpond.sql.result import Result
 from millpond.sql.text.parse import statements
@@ -34,7 +34,7 @@ async def run_sql(request: Request) -> Response:
             hint=f'send Content-Type: {JSON} and {{"sql": "SELECT …"}}',
         )
     asked = parsed_json(await body_of(request))
-    result: Result = await client.in_thread(lambda: _run(client, asked))
+    result: Result = await answered(request, client, lambda: _run(client, asked))
     return response_of(result, media)
 
 

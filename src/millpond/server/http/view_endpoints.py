@@ -17,7 +17,7 @@ from starlette.responses import Response
 from millpond.errors import InvalidError, nearest
 from millpond.plan.objects import SqlObject
 from millpond.server.client_session import ClientSession
-from millpond.server.http.caller import client_of, whole_number
+from millpond.server.http.caller import answered, client_of, whole_number
 from millpond.server.http.http_errors import NotFoundError
 from millpond.server.http.response_formats import JSON, accepted, response_of
 from millpond.server.http.sql_endpoint import as_of_clause
@@ -67,7 +67,7 @@ async def read_view(request: Request) -> Response:
     def run() -> tuple[Result, str | None]:
         return _page(client, name, wanted, epoch, limit, offset)
 
-    result, following = await client.in_thread(run)
+    result, following = await answered(request, client, run)
     response = response_of(result, media, {"view": name, "next": following})
     if following is not None:
         response.headers["Link"] = f'<{following}>; rel="next"'
@@ -128,7 +128,7 @@ async def look_up(request: Request) -> Response:
     media = accepted(request.headers.get("accept"))
     name, key = request.path_params["view"], request.path_params["key"]
     epoch = epoch_param(request)
-    result: Result = await client.in_thread(lambda: _row(client, name, key.split("/"), epoch))
+    result: Result = await answered(request, client, lambda: _row(client, name, key.split("/"), epoch))
     return response_of(result, media, {"view": name})
 
 
