@@ -19,6 +19,8 @@ from millpond.server.authentication import ServedUser
 from millpond.server.authorization import AllowAll, NotAllowedError
 from millpond.server.server import Server
 from millpond.server.settings import ServeSettings
+from millpond.sql.session import SqlSession
+from millpond.sql.text.parse import SqlFragment
 from tests.e2e.chromium import AUDIT, Watched, browser
 from tests.e2e.dashboard_world import Shop, thousand_steps
 
@@ -196,6 +198,10 @@ def test_savepoint_rescale_rollback_and_fork(shop: Shop, watched: Watched, tmp_p
 
 
 class ReadOnly(AllowAll):
+    def check(self, user: ServedUser, statement: SqlFragment, session: SqlSession) -> None:
+        if "ERRORS" in statement.words:
+            raise NotAllowedError(f"{user.name} may not see rows that failed")
+
     def check_action(self, user: ServedUser, action: str, target: str | None = None) -> None:
         raise NotAllowedError(f"{user.name} may not {action}")
 
@@ -212,6 +218,9 @@ def test_a_reader_sees_no_actions_and_cannot_do_them(chrome: Any, shop: Shop) ->
         watched.expected.append("Failed to load resource: the server responded with a status of 403")
         assert page.evaluate(status) == 403
         assert shop.pond.head().parallelism != 9
+        page = watched.open("flow")
+        page.get_by_text("anonymous may not see rows that failed").wait_for()
+        assert "mail" in text(page, "section[aria-labelledby=t-sinks]"), "the others are shown"
         watched.close()
         watched.behaved()
 

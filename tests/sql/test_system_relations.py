@@ -212,6 +212,7 @@ def test_difference_of_a_view_between_two_epochs(pond: Pond) -> None:
         ("SELECT nope FROM millpond.epochs", "nope"),
         ("SELECT * FROM DIFF(orders, 1)", "DIFF needs a view and two epochs"),
         ("SELECT * FROM DIFF(order, 1, 2)", "order"),
+        ("SELECT * FROM DIFF('orders', 1, 2)", "DIFF begins with the name of a view"),
         ("SELECT * FROM DIFF(orders, 1, 99)", "there is no epoch 99 yet"),
         ("CREATE TABLE millpond.mine (a int)", "belongs to the system"),
         ("CREATE TABLE state.mine (a int)", "belongs to the system"),
@@ -243,3 +244,9 @@ def test_a_pond_without_epochs_has_empty_relations() -> None:
             assert rows(made, f"SELECT * FROM millpond.{name}") == []
         with pytest.raises(InvalidError, match="no epochs yet"):
             made.sql("SELECT * FROM DIFF(orders, 0, 1)")
+
+
+def test_a_parameter_cannot_name_the_view_of_a_difference(pond: Pond) -> None:
+    """Access is checked by the names in a statement."""
+    with pytest.raises(InvalidError, match="DIFF begins with the name of a view"):
+        pond.sql("SELECT * FROM DIFF($1, 0, 1)", params=["orders"])

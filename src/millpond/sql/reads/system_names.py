@@ -123,7 +123,9 @@ def _arguments(
     if len(parts) != 3 or not all(part.tokens for part in parts):
         fragment.fail("DIFF needs a view and two epochs", place, "for example DIFF(totals, 3, 5)")
     first = parts[0].tokens
-    if len(first) % 2 == 0 or any(token.text != "." for token in first[1::2]):
+    # Access is checked by the names in a statement, so a text or a parameter cannot name the view.
+    is_name = len(first) % 2 == 1 and all(token.text == "." for token in first[1::2])
+    if not is_name or any(token.token_type is TokenType.STRING for token in first):
         fragment.fail("DIFF begins with the name of a view", place, "for example DIFF(totals, 3, 5)")
     one, other = (_epoch(fragment, place, part) for part in parts[1:])
     return str(first[-1].text), (one, other)

@@ -15,8 +15,8 @@ export async function flow(place) {
       rows("SELECT * FROM millpond.sources ORDER BY source, partition"),
       rows("SELECT * FROM millpond.sinks ORDER BY name"),
       rows("SELECT * FROM millpond.watermarks ORDER BY step, source NULLS FIRST, partition NULLS FIRST"),
-      rows(`SELECT step, reason, row, weight FROM millpond.errors LIMIT ${SHOWN + 1}`),
-      rows(`SELECT step, relation, row FROM millpond.late LIMIT ${SHOWN + 1}`),
+      permitted(`SELECT step, reason, row, weight FROM millpond.errors LIMIT ${SHOWN + 1}`),
+      permitted(`SELECT step, relation, row FROM millpond.late LIMIT ${SHOWN + 1}`),
     ]);
     const text = (v) => v ?? "";
     replace(parts.sources, table([{ name: "source" }, { name: "connector" }, { name: "partition", show: text }, { name: "position", wrap: true, show: text }, { name: "end_position", title: "end", show: text }, { name: "lag", type: "BIGINT", title: "rows behind", show: (v) => (v === null ? "–" : number(v)) }, { name: "error", wrap: true, show: (v) => (v ? h("span", { class: "badge bad" }, v) : "") }], sources, { label: "Sources", empty: "The pond has no sources." }));
@@ -25,7 +25,14 @@ export async function flow(place) {
     list(parts.errors, errors, [{ name: "step" }, { name: "reason", wrap: true }, { name: "row", wrap: true }, { name: "weight", type: "BIGINT", title: "times" }], "Error rows", "No row failed.");
     list(parts.late, late, [{ name: "step" }, { name: "row", wrap: true }], "Late rows", "No late rows are kept.");
   }
+  let refused = {}; // rows of users need more rights than facts about them: asked once
+  async function permitted(query) {
+    if (refused[query]) return refused[query];
+    try { return await rows(query); }
+    catch (error) { if (error.status !== 403) throw error; return (refused[query] = error); }
+  }
   function list(target, found, columns, label, empty) {
+    if (found instanceof Error) { replace(target, h("p", { class: "muted" }, found.message)); return; }
     replace(target, table(columns, found.slice(0, SHOWN), { label, empty }), found.length > SHOWN && h("p", { class: "muted" }, `The first ${plural(SHOWN, "row")}; SQL reads all of them from millpond.${label === "Late rows" ? "late" : "errors"}.`));
   }
   return { update };
