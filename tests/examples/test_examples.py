@@ -114,6 +114,11 @@ INLINE = {
         "- Anthem 105",
         "+ Etude 131",
     ],
+    "load_shedding": ["60% of the rows were shed", "exact again: [30000, 30000, 30000]"],
+    "synopses": [
+        "minute 0: about 1467 people, 99 % of the requests took at most 194 ms",
+        "all minutes: about 2634 people, 191 ms",
+    ],
     "deduplicate": [
         "1500 rows, 1245 messages",
         "7479 rows, 6001 messages",

@@ -803,6 +803,12 @@ class Pond:
 
         `sums` names for each sum the column that has the sum of squares.  With one count, averages follow as
         `x_avg`, `x_avg_low` and `x_avg_high`.  If nothing is shed, the bounds are the values themselves.
+
+        >>> with pond.changing():
+        ...     counted = pond.stream("parcels", MemorySource({"city": str})).key_by("city")
+        ...     _ = counted.aggregate(n="count(*)").view("parcels_by_city")
+        >>> pond.bounds("parcels_by_city", counts="n").column_names
+        ['city', 'n', 'n_low', 'n_high']
         """
         listed = (counts,) if isinstance(counts, str) else tuple(counts)
         with self._components.reader.pinned(None) as snapshot:
