@@ -89,6 +89,17 @@ def test_sql_at_an_epoch_and_own_writes(client: httpx.Client) -> None:
     error(client.post("/v1/sql", json={"sql": "SELECT 1 FROM plain", "epoch": "nosuch"}), 400)
 
 
+def test_a_transaction_ends_with_its_request(client: httpx.Client) -> None:
+    before = sql(client, "SELECT count(*) AS n FROM plain")["rows"][0]["n"]  # type: ignore[index]
+    open_ended = "BEGIN; INSERT INTO plain VALUES ('never', 0)"
+    client.post("/v1/sql", json={"sql": open_ended})
+    error(client.post("/v1/sql", json={"sql": f"{open_ended}; SELECT nope"}), 400)
+    made = sql(client, "BEGIN; INSERT INTO plain VALUES ('a', 0); INSERT INTO plain VALUES ('b', 0); COMMIT")
+    assert made["status"] == "COMMIT"
+    after = sql(client, "SELECT count(*) AS n, count(*) FILTER (a = 'never') AS never FROM plain")["rows"]
+    assert after == [{"n": before + 2, "never": 0}]
+
+
 def test_errors_have_one_shape(client: httpx.Client) -> None:
     found = error(client.post("/v1/sql", json={"sql": "SELECT nope FROM totals"}), 400)
     assert found["kind"] == "InvalidError" and found["position"] == 8
@@ -99,6 +110,14 @@ def test_errors_have_one_shape(client: httpx.Client) -> None:
     )
     error(client.post("/v1/sql", content=b"{", headers={"Content-Type": "application/json"}), 400)
     error(client.post("/v1/sql", json=["SELECT 1"]), 400)
+    for field, value in (
+        ("dialect", 5),
+        ("dialect", "klingon"),
+        ("wait", "no"),
+        ("epoch", [1]),
+        ("limits", 7),
+    ):
+        error(client.post("/v1/sql", json={"sql": "SELECT 1", field: value}), 400)
     error(client.post("/v1/sql", json={"sql": "SELECT $2", "params": [1]}), 400)
     error(client.get("/nothing"), 404)
     answer = client.delete("/v1/sql")

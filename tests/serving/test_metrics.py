@@ -7,7 +7,6 @@ import subprocess
 from pathlib import Path
 
 import httpx
-import pyarrow as pa
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -16,8 +15,8 @@ from millpond.server.metrics.activity import ServerActivity
 from millpond.server.metrics.collector import PondCollector
 from millpond.server.metrics.registry import BY_NAME
 from millpond.sinks.callback import CallbackSink
-
-DELIVERED: list[pa.Table] = []
+from millpond.sources.memory import MemorySource
+from tests.waiting import until
 
 
 def values(text: str) -> dict[tuple[str, tuple[str, ...]], float]:
@@ -38,13 +37,17 @@ def pond() -> millpond.Pond:
 
 
 def test_promtool_and_a_moving_pond(pond: millpond.Pond) -> None:
+    clicks = MemorySource({"page": str})
+    delivered: list[object] = []
     with pond.changing():
-        pond.stream("clicks", millpond.sources.memory.MemorySource({"page": str})).view("all_clicks").sink(
-            "out", CallbackSink(lambda id, changes: DELIVERED.append(changes))
-        )
+        sink = CallbackSink(lambda id, changes: delivered.append(changes))
+        pond.stream("clicks", clicks).view("all_clicks").sink("out", sink)
     with pond.serve(http_port=0) as server:
         url = server.urls["http"]
         before = values(httpx.get(f"{url}/metrics", timeout=60).text)
+        clicks.push([{"page": "home"}, {"page": "cart"}])
+        pond.start()
+        until(lambda: delivered)
         for n in range(3):
             sent = httpx.post(f"{url}/v1/tables/orders?wait=true", json={"id": n, "who": "ann"}, timeout=60)
             assert sent.status_code == 200, sent.text
@@ -62,6 +65,9 @@ def test_promtool_and_a_moving_pond(pond: millpond.Pond) -> None:
     assert after["millpond_state", ("state=running",)] == 1
     assert after["millpond_scrape_error", ()] == 0
     assert ("millpond_sink_behind_epochs", ("sink=out",)) in after
+    assert after["millpond_sink_rows_total", ("sink=out",)] == 2
+    assert after["millpond_epoch_phase_seconds_total", ("phase=deliver",)] > 0
+    assert after["millpond_source_rows_total", ("source=clicks",)] == 2
     names = {name for name, _ in after}
     for part in ("_bucket", "_count", "_sum"):
         names = {name.removesuffix(part) if name.removesuffix(part) in BY_NAME else name for name in names}

@@ -10,6 +10,7 @@
 | `pipeline_starter.py` | starts the pipeline if a statement needs an epoch and no process runs the pond |
 | `authentication.py`, `authorization.py`, `scram.py`, `tls.py` | who a client is, and what it may do |
 | `http_credentials.py`, `readable_objects.py` | who a header names; what a client may read |
+| `request_transactions.py` | a transaction over HTTP or Flight SQL lasts at most one request |
 | `epoch_watch.py` | tells clients that wait about new epochs |
 | `http/`, `flight/`, `metrics/` | HTTP, Arrow Flight SQL, and what Prometheus reads |
 | `dashboard/` | the page at `/` of the HTTP server |

@@ -89,6 +89,8 @@ class StatementPool:
         return self.pond.new_session()
 
     def give_back(self, session: SqlSession) -> None:
+        if session.in_transaction:
+            session.rollback()  # nobody can end it any more, and the next client must not be part of it
         with self._lock:
             keep = not self._stopped and len(self._idle) < self.settings.statements_max
             if keep:

@@ -26,6 +26,7 @@ from millpond.server.flight.prepared_statements import (
     bound_rows,
     parameter_schema,
 )
+from millpond.server.request_transactions import one_request
 from millpond.server.serving import Serving
 from millpond.sql.result import Result
 from millpond.sql.text.parse import statements
@@ -181,7 +182,8 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
 
 def _run_all(client: ClientSession, prepared: PreparedText) -> list[Result]:
     """Run a statement once for each row of parameters; then other calls of the client see what it changed."""
-    results = [client.execute(prepared.text, values) for values in prepared.runs()]
+    with one_request(client):
+        results = [client.execute(prepared.text, values) for values in prepared.runs()]
     with client.pool.lent() as session:
         client.wait_for_writes(session)
     return results

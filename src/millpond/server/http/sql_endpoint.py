@@ -12,6 +12,7 @@ from millpond.errors import InvalidError, nearest
 from millpond.server.client_session import ClientSession
 from millpond.server.http.caller import answered, body_of, client_of, content_type, parsed_json
 from millpond.server.http.response_formats import JSON, accepted, response_of
+from millpond.server.request_transactions import one_request
 from millpond.sql.result import Result
 from millpond.sql.text.parse import statements
 
@@ -43,7 +44,8 @@ def _run(client: ClientSession, asked: Any) -> Result:
     if asked.get("epoch") is not None:
         text = at_epoch(text, asked["epoch"])
     limits = _limits(client, asked.get("limits") or {})
-    result = client.execute(text, params, dialect=asked.get("dialect", "postgres"), limits=limits)
+    with one_request(client):
+        result = client.execute(text, params, dialect=asked.get("dialect", "postgres"), limits=limits)
     if asked.get("wait", True) and client.read_your_writes:
         with client.pool.lent() as session:
             epoch = client.wait_for_writes(session)  # the next request sees what this one changed
@@ -60,6 +62,9 @@ def _checked(asked: Any) -> tuple[str, Any]:
             raise InvalidError(
                 f"no field named {name!r}", hint=nearest(name, FIELDS, f"fields are {', '.join(FIELDS)}")
             )
+    for name, kind, said in (("dialect", str, "a text"), ("wait", bool, "true or false")):
+        if name in asked and not isinstance(asked[name], kind):
+            raise InvalidError(f"{name} must be {said}", detail=f"got {asked[name]!r}"[:100])
     params = asked.get("params")
     if params is not None and not isinstance(params, list | dict):
         raise InvalidError("params are a list of values or an object of them")
