@@ -19,6 +19,7 @@ from benchmarks import (
     reads,
     spark_reads,
     tpch,
+    transactions,
     views,
     windows,
 )
@@ -129,6 +130,16 @@ def run_reads(rows: Rows = 5_000_000, cores: Cores = 2) -> None:
     """Scans of a view against DuckDB over the same rows in Parquet; lookups from several processes."""
     with headline.alone():
         reads.run(rows, cores, _console())
+
+
+@app.command("transactions")
+def run_transactions(
+    clients: Annotated[str, typer.Option(help="clients at once, comma-separated")] = "1,4,16",
+    seconds: Annotated[float, typer.Option(min=1, help="what each turn takes")] = 10,
+) -> None:
+    """Transactions per second, by the number of clients."""
+    with headline.alone():
+        transactions.run(_console(), [int(n) for n in clients.split(",")], seconds)
 
 
 @app.command("spark-read")
