@@ -62,7 +62,6 @@ STATEMENTS = [
     "PREPARE p AS SELECT 1",
     "CALL f()",
     "SET x = 1",
-    "GRANT SELECT ON orders TO ann",
 ]
 QUERIES = [  # of materialized views
     "SELECT id, random() FROM orders",

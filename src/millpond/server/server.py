@@ -13,6 +13,9 @@ from typing import Any, TypeVar
 
 from millpond.errors import InvalidError, UnavailableError
 from millpond.pond import Pond
+from millpond.server.access.cached_rules import CachedRules
+from millpond.server.access.granted_access import GrantedAccess
+from millpond.server.access.pond_users import PondUsers
 from millpond.server.authentication import Authenticator, authenticator_for
 from millpond.server.authorization import AllowAll, Authorizer
 from millpond.server.listener import Listener
@@ -23,6 +26,7 @@ from millpond.server.statements import StatementPool
 from millpond.server.tls import tls_context
 
 T = TypeVar("T")
+USERS_OF_POND = "pond"  # instead of a file of users: those that SQL created
 
 
 class Server:
@@ -38,6 +42,13 @@ class Server:
     ) -> None:
         self.settings = settings
         self.urls: dict[str, str] = {}  # of each listener, once it has started
+        rules = CachedRules(pond.store)
+        asked = str(settings.users) == USERS_OF_POND
+        if asked and not rules.now().roles:
+            raise InvalidError("the pond has no users", hint="CREATE USER name PASSWORD '…' ADMIN")
+        if asked or (settings.users is None and rules.now().roles):
+            authenticator = authenticator or PondUsers(rules)
+            authorizer = authorizer or GrantedAccess(rules)
         authorizer = authorizer or AllowAll()
         self.serving = Serving(
             pond,

@@ -13,7 +13,6 @@ from millpond.kernels.expressions import picture
 
 NOWHERE = 2**64 - 1
 _SETTINGS = "settings are given to millpond.open(…)"
-_FOLDER = "access to the folder of the pond is access to the pond"
 OTHER_VERBS = {  # of other databases: what to do instead
     "TRUNCATE": "DELETE FROM the table",
     "MERGE": "INSERT … ON CONFLICT DO UPDATE, or UPDATE … FROM",
@@ -36,8 +35,6 @@ OTHER_VERBS = {  # of other databases: what to do instead
     "ATTACH": "open another pond: millpond.open(path)",
     "INSTALL": "what DuckDB has built in is there",
     "LOAD": "what DuckDB has built in is there",
-    "GRANT": _FOLDER,
-    "REVOKE": _FOLDER,
     "COMMENT": "write it into the text of the definition: SHOW CREATE shows it",
 }
 

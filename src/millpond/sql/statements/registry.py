@@ -6,6 +6,7 @@ from millpond.errors import InvalidError
 from millpond.sql.dml import delete, insert, update
 from millpond.sql.refusal import OTHER_VERBS
 from millpond.sql.statements import (
+    access_control,
     alter,
     create_function,
     create_index,
@@ -66,7 +67,7 @@ _OTHERS = {
     "SHOW": reading(1, show.run),
     **dict.fromkeys(transaction_control.VERBS, Statement(transaction_control.run, controls=True)),
 }
-VERBS = ("CREATE", "DROP", "ALTER", *(v for v in _OTHERS if v.isalpha()))
+VERBS = ("CREATE", "DROP", "ALTER", "GRANT", "REVOKE", *(v for v in _OTHERS if v.isalpha()))
 
 
 def find(fragment: SqlFragment) -> Statement:
@@ -79,16 +80,26 @@ def find(fragment: SqlFragment) -> Statement:
             return reading(2, create_savepoint.run_drop, alone=True)
         if fragment.has(1, "SECRET"):
             return reading(2, create_secret.run_drop, alone=True)
+        if fragment.word(1) in access_control.KINDS:
+            return reading(2, access_control.drop, alone=True)
+        if fragment.has(1, "TOKENS"):
+            return reading(2, access_control.drop_tokens, alone=True)
         for words, kind in _DROP.items():
             if fragment.has(1, *words):
                 return defining(1 + len(words), drop.run_for(kind))
         fragment.fail(
             "DROP of what?", 1, f"one of {', '.join(' '.join(w) for w in _DROP)}, SAVEPOINT or SECRET"
         )
+    if first in ("GRANT", "REVOKE"):
+        return reading(1, access_control.grant if first == "GRANT" else access_control.revoke, alone=True)
+    if first == "ALTER" and fragment.word(1) in access_control.KINDS:
+        return reading(2, access_control.alter, alone=True)
     if first == "ALTER":
         return defining(1, alter.run)
     if fragment.has(0, "SHOW", "CONNECTORS"):
         return reading(2, show_connectors.run)
+    if fragment.has(0, "SHOW", "GRANTS"):
+        return reading(2, access_control.show)
     if fragment.has(0, "SHOW", "SECRETS"):
         return reading(2, create_secret.run_show)
     if fragment.has(0, "SHOW", "JOBS"):
@@ -114,6 +125,10 @@ def _create(fragment: SqlFragment) -> Statement:
     at = 3 if replace else 1
     if fragment.has(at, "SAVEPOINT"):
         return reading(at + 1, create_savepoint.run, alone=True)
+    if fragment.word(at) in access_control.KINDS and at == 1:
+        return reading(2, access_control.create, alone=True)
+    if fragment.has(1, "TOKEN"):
+        return reading(2, access_control.create_token, alone=True)
     if fragment.has(at, "SECRET"):
         return reading(at + 1, create_secret.run(replace), alone=True)
     for words, run in _CREATE.items():

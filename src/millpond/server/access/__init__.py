@@ -1,0 +1,1 @@
+"""Access control: the users of a pond, and what each may do."""
