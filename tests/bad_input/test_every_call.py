@@ -118,6 +118,7 @@ CASES: dict[str, list[Case]] = {
     "Pond.function": [(lambda w: w.ran.function(5), "needs a name")],
     "Pond.change": [(lambda w: w.ran.change(5), "needs a plan")],
     "Pond.changing": [(lambda w: w.ran.changing(5), "call it as changing(")],
+    "Pond.transaction": [(lambda w: w.ran.transaction(5), "call it as transaction(")],
     "Pond.replace": [(lambda w: w.p.replace("by_ctiy"), "did you mean 'by_city'?")],
     "Pond.drop_view": [(lambda w: w.ran.drop_view("by_ctiy"), "did you mean 'by_city'?")],
     "Pond.rename_view": [
