@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from millpond.cancellation import Cancellation, cancelled_by
@@ -27,6 +27,7 @@ OnNotice = Callable[[str], None]
 TIMED_OUT = "the statement took longer than the statement timeout"
 CANCELLED = "the statement was cancelled by its user"
 READS = ("SELECT", "WITH", "VALUES", "FROM", "(")
+CONTROL = ("BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT")
 PURE = (*READS, "SHOW", "EXPLAIN", "DESCRIBE", "DESC", "SUBSCRIBE")  # never need an epoch that is to come
 
 
@@ -39,11 +40,35 @@ class ClientSession:
         self.protocol = protocol
         self.read_your_writes = pool.settings.read_your_writes
         self.statement_ms_max = pool.settings.statement_ms_max
+        self.backend_pid = 0  # the number of the connection, where the protocol has one
         self.limits: dict[str, int] = {}  # settings of reads (`select_…`) for this client
         if pool.settings.result_rows_max:
             self.limits["select_rows_max"] = pool.settings.result_rows_max
         self._written: int | None = None  # the newest inbox entry of this client
         self._cancellation: Cancellation | None = None
+        self._held: SqlSession | None = None  # of a transaction
+        self._block: _Block | None = None  # a transaction of a session that has none of its own
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._held is not None or self._block is not None
+
+    @property
+    def has_failed(self) -> bool:
+        """Has a statement of the transaction failed, so that only its end can follow?"""
+        block = self._block if self._held is None else transaction_of(self._held)
+        return block is not None and bool(block.failed)
+
+    def fail_transaction(self) -> None:
+        """A statement of the transaction failed, perhaps before it reached SQL."""
+        block = self._block if self._held is None else transaction_of(self._held)
+        if block is not None:
+            block.failed = True
+
+    @property
+    def is_running(self) -> bool:
+        """Does a statement of this client run?"""
+        return self._cancellation is not None
 
     async def run(
         self,
@@ -104,25 +129,74 @@ class ClientSession:
             running.cancel(reason)
 
     def close(self) -> None:
-        """Cancel what runs, and release everything."""
+        """Cancel what runs, and roll back the transaction that is open."""
         self.cancel()
+        session, self._held = self._held, None
+        if session is not None:
+            if transaction_of(session) is not None:
+                session.run("ROLLBACK")
+            self.pool.give_back(session)
+
+    async def cancellable(self, work: Awaitable[T], stop: Callable[[str], None]) -> T:
+        """Wait for something that `stop` ends, so that `cancel` and the statement timeout end it, too."""
+        cancellation = self._cancellation = Cancellation()
+        loop = asyncio.get_running_loop()
+
+        def ended() -> None:
+            stop(cancellation.reason or CANCELLED)
+
+        timer = None
+        if self.statement_ms_max:
+            timer = loop.call_later(self.statement_ms_max / 1000, cancellation.cancel, TIMED_OUT)
+        try:
+            with cancellation.calling(ended):
+                return await work
+        finally:
+            self._cancellation = None
+            if timer is not None:
+                timer.cancel()
+
+    def with_session(self, work: Callable[[SqlSession], T]) -> T:
+        """Do some work with the session of this client's statements, in this thread."""
+        with self._session(None) as session:
+            return work(session)
+
+    def change(self, text: str, work: Callable[[SqlSession], Result]) -> Result:
+        """Make a change that is no statement of SQL itself, such as COPY."""
+        with self._session(None) as session:
+            (fragment,) = statements(text, "postgres")
+            return self._checked(session, fragment, lambda: self._written_by(session, "COPY", work))
 
     @contextlib.contextmanager
     def _session(self, on_notice: OnNotice | None) -> Iterator[SqlSession]:
-        with self.pool.lent() as session:
-            if on_notice is not None:
-                session.on_progress = lambda progress: on_notice(_progress_text(progress))
+        """The session of the transaction, or one for this statement; kept if a transaction begins."""
+        session = self.pool.lend() if self._held is None else self._held
+        if on_notice is not None:
+            session.on_progress = lambda progress: on_notice(_progress_text(progress))
+        try:
             yield session
+        finally:
+            session.on_progress = None
+            self._held = session if transaction_of(session) is not None else None
+            if self._held is None:
+                self.pool.give_back(session)
 
     def _one(
         self, session: SqlSession, fragment: SqlFragment, params: Params, limits: Mapping[str, Any] | None
     ) -> Result:
+        def run(session: SqlSession) -> Result:
+            wanted = {**self.limits, **(limits or {})}
+            return session.run(fragment.sql, params, fragment.dialect, wanted or None)
+
+        return self._checked(session, fragment, lambda: self._written_by(session, fragment.word(0), run))
+
+    def _checked(self, session: SqlSession, fragment: SqlFragment, work: Callable[[], Result]) -> Result:
         failed: Exception | None = None
         verb, started = verb_of(fragment.sql), time.perf_counter()
         try:
             with self.pool.traced(self, verb, fragment.sql) as facts:
                 self.pool.authorizer.check(self.user, fragment, session)
-                result = self._allowed(session, fragment, params, limits)
+                result = work()
                 facts["millpond.epoch"] = result.epoch
                 return result
         except Exception as error:
@@ -133,25 +207,28 @@ class ClientSession:
             seconds = time.perf_counter() - started
             self.pool.activity.ran(self.protocol, verb, outcome_of(failed), seconds)
 
-    def _allowed(
-        self, session: SqlSession, fragment: SqlFragment, params: Params, limits: Mapping[str, Any] | None
-    ) -> Result:
-        verb = fragment.word(0)
+    def _written_by(self, session: SqlSession, verb: str, work: Callable[[SqlSession], Result]) -> Result:
+        """Run a statement, and remember what it wrote; a change is over when it was executed."""
+        if verb in CONTROL and not hasattr(session, "begin"):
+            self._block = _Block() if verb in ("BEGIN", "START") else None
+            return Result.said(verb)
         if verb in READS:
+            if transaction_of(session) is None:
+                self.wait_for_writes(session)
+            return work(session)
+        if verb in PURE:
+            return work(session)
+        if verb in ("BEGIN", "START"):
             self.wait_for_writes(session)
-        elif verb not in PURE:
-            self.pool.pipeline.ensure()
+        self.pool.pipeline.ensure()
         before = session.host.last_written
         try:
-            result = session.run(
-                fragment.sql, params, fragment.dialect, {**self.limits, **(limits or {})} or None
-            )
+            result = work(session)
         finally:
             if session.host.last_written != before:
                 self._written = session.host.last_written
-        if verb not in PURE:
-            self.pool.pipeline.ensure()  # the first definition has made the pond
-            _ = result.rowcount  # a change is over when it was executed
+        self.pool.pipeline.ensure()  # the first definition has made the pond
+        _ = result.rowcount
         return result
 
     def wait_for_writes(self, session: SqlSession) -> int | None:
@@ -162,6 +239,17 @@ class ClientSession:
         session.host.wait_executed(self._written)
         entry, self._written = self._written, None
         return session.host.epoch_of(entry)
+
+
+def transaction_of(session: SqlSession) -> Any:
+    """The transaction that a session is in; None outside of one."""
+    return getattr(session, "transaction", None)
+
+
+class _Block:
+    """A transaction without effect: each of its statements is its own."""
+
+    failed = False
 
 
 def _fragments(text: str | SqlFragment, dialect: str) -> list[SqlFragment]:

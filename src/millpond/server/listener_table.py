@@ -38,4 +38,5 @@ class ListenerEntry:
 LISTENERS: dict[str, ListenerEntry] = {
     "http": ListenerEntry("http_port", "millpond.server.http.http_listener:HttpListener", "serve"),
     "flight": ListenerEntry("flight_port", "millpond.server.flight.flight_listener:FlightListener", "serve"),
+    "pg": ListenerEntry("pg_port", "millpond.server.pgwire.pg_listener:PgListener"),
 }

@@ -190,14 +190,18 @@ def _array(values: pa.Array, kind: str, shown: ColumnType) -> pa.Array:
     )
     if pc.any(special).as_py():
         escaped = pc.replace_substring(pc.replace_substring(text, "\\", "\\\\"), '"', '\\"')
-        text = pc.if_else(special, pc.binary_join_element_wise('"', escaped, '"', ""), text)
+        text = pc.if_else(special, around('"', escaped, '"'), text)
     text = pc.fill_null(text, "NULL")
     lists = pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), pc.cast(text, pa.large_string()))
-    found = pc.binary_join_element_wise(
-        "{", pc.binary_join(lists, pa.scalar(",", pa.large_string())), "}", ""
-    )
+    found = around("{", pc.binary_join(lists, pa.scalar(",", pa.large_string())), "}")
     found = pc.cast(found, _PLAIN)
     return found if valid is None else pc.if_else(valid, found, pa.scalar(None, _PLAIN))
+
+
+def around(before: str, text: pa.Array, after: str) -> pa.Array:
+    """Each text between two others."""
+    sides = [pa.scalar(side, text.type) for side in (before, after, "")]
+    return pc.binary_join_element_wise(sides[0], text, sides[1], sides[2])
 
 
 def flattened(values: pa.Array) -> tuple[np.ndarray, pa.Array, pa.Array | None]:

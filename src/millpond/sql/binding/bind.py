@@ -105,6 +105,16 @@ class Binder:
             raise
         return [(n, str(t)) for n, t in zip(relation.columns, relation.types, strict=True)]
 
+    def columns(self, sql: str) -> list[tuple[str, str]]:
+        """Return the names and logical types of a query's columns as written; a name can occur twice."""
+        self._equipment.refresh()
+        try:
+            relation = self._con.sql(sql)
+        except duckdb.Error as error:
+            stop_if_asked(error)
+            raise as_user_error(error, sql) from error
+        return [(n, str(t)) for n, t in zip(relation.columns, relation.types, strict=True)]
+
     def names(self, sql: str) -> list[str]:
         """Return the names of a query's columns as written; a name can occur twice."""
         self._equipment.refresh()

@@ -164,7 +164,7 @@ def tokens_of(text: str, dialect: str) -> tuple[Token, ...]:
     sqlglot does not tokenize what follows some verbs, and joins words that belong together; both are undone.
     """
     try:
-        found = list(sqlglot.tokenize(text, read=dialect))
+        found = _tokenized(text, dialect)
     except ValueError as error:
         if isinstance(error, SqlglotError):
             raise InvalidError("this is not SQL", detail=_where(text)) from None
@@ -187,6 +187,28 @@ def tokens_of(text: str, dialect: str) -> tuple[Token, ...]:
             found = [*found[: n + 1], *(_moved(t, behind - 1) for t in rest)]
             break
     return tuple(w for token in found for w in ((token,) if " " not in token.text else _single(token, text)))
+
+
+def _tokenized(text: str, dialect: str) -> list[Token]:
+    """sqlglot takes `$1,$` for the begin of a text in dollar quotes; `@1` is a parameter, too."""
+    if dialect not in OWN or _NUMBERED.search(text) is None:
+        return list(sqlglot.tokenize(text, read=dialect))
+    masked = _PARAMETER.sub(lambda found: "@" if found[0] == "$" else found[0], text)
+    return [
+        Token(TokenType.PARAMETER, "$", t.line, t.col, t.start, t.end)
+        if t.text == "@" and text[t.start] == "$"
+        else t
+        for t in sqlglot.tokenize(masked, read=dialect)
+    ]
+
+
+_NUMBERED = re.compile(r"\$\d")
+# Quoted text and comments, which stay as they are, or the sign of a numbered parameter.
+_PARAMETER = re.compile(
+    r"""--[^\n]*|/\*.*?\*/|[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|\$((?:[A-Za-z_]\w*)?)\$.*?\$\1\$"""
+    r"""|\$(?=\d)""",
+    re.DOTALL,
+)
 
 
 def _where(text: str) -> str:

@@ -1,0 +1,278 @@
+"""The rows of the catalog's relations, from the tables, views and indexes of a pond.
+
+Law: an object keeps its oid as long as it keeps its name, in every server of the pond.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from millpond.plan.objects import SqlColumn, SqlObject
+from millpond.server.pgwire.types import BY_OID, TYPES, ColumnType, column_type
+from millpond.sql.binding.catalog import Catalog
+
+FIRST_OID = 16_384
+PUBLIC, PG_CATALOG, INFORMATION_SCHEMA = 2200, 11, 13_183
+OWNER = 10
+HEAP, BTREE = 2, 403
+KINDS = {"table": "r", "materialized view": "m", "view": "v", "source": "f", "late rows": "r"}
+NAMES = {
+    "bool": "boolean", "int2": "smallint", "int4": "integer", "int8": "bigint", "float4": "real",
+    "float8": "double precision", "timestamp": "timestamp without time zone",
+    "timestamptz": "timestamp with time zone", "time": "time without time zone",
+    "timetz": "time with time zone", "varbit": "bit varying", "varchar": "character varying",
+    "bpchar": "character",
+}  # fmt: skip
+Row = dict[str, Any]
+
+
+@dataclass
+class CatalogRows:
+    """The rows of each relation; columns that are not named are NULL."""
+
+    rows: dict[str, list[Row]] = field(default_factory=dict)
+
+    def add(self, relation: str, **row: Any) -> None:
+        self.rows.setdefault(relation, []).append(row)
+
+
+def oids(names: list[str]) -> dict[str, int]:
+    """A number for each name, the same at every call unless names collide.
+
+    >>> oids(["t", "u"])["t"] == oids(["t"])["t"]
+    True
+    """
+    found: dict[str, int] = {}
+    taken: set[int] = set()
+    for name in sorted(names):
+        oid = FIRST_OID + zlib.crc32(name.encode()) % (1 << 30)
+        while oid in taken:
+            oid += 1
+        taken.add(oid)
+        found[name] = oid
+    return found
+
+
+def type_name(shown: ColumnType) -> str:
+    """As format_type writes it."""
+    name = NAMES.get(shown.type.name, shown.type.name)
+    if shown.modifier >= 4 and shown.type.name == "numeric":
+        name = f"numeric({(shown.modifier - 4) >> 16},{(shown.modifier - 4) & 0xFFFF})"
+    return f"{name}[]" if shown.is_array else name
+
+
+def catalog_rows(
+    catalog: Catalog, database: str, users: list[str], settings: Mapping[str, str]
+) -> CatalogRows:
+    """All rows that depend on the program of a pond."""
+    made = CatalogRows()
+    for name, value in settings.items():
+        made.add("pg_settings", name=name, setting=value, vartype="string", context="user", source="default")
+    _fixed(made, database, users)
+    shown = [o for o in catalog.objects.values() if o.kind in KINDS and o.columns]
+    indexes = [o for o in catalog.objects.values() if o.kind == "index" and o.uses]
+    keyed = {o.name: keys for o in shown if (keys := _key(catalog, o))}
+    names = (
+        [o.name for o in shown] + [i.name for i in indexes] + [_key_name(o) for o in shown if o.name in keyed]
+    )
+    numbers = oids(names)
+    for found in shown:
+        _relation(made, found, numbers, found.name in keyed or any(i.uses[0] == found.name for i in indexes))
+    for found in shown:
+        if found.name in keyed:
+            _index(
+                made, found, _key_name(found), keyed[found.name], numbers, found.kind == "table", unique=True
+            )
+    by_name = {o.name: o for o in shown}
+    for index in indexes:
+        base = by_name.get(index.uses[0])
+        if base is not None and index.key:
+            held = {c.held: c.name for c in base.columns}
+            columns = [held.get(k, k) for k in index.key]
+            known = {c.name for c in base.columns}
+            _index(made, base, index.name, [c for c in columns if c in known], numbers, False, unique=False)
+    return made
+
+
+def _key(catalog: Catalog, found: SqlObject) -> list[str]:
+    """The columns of a key that are shown."""
+    if found.kind == "table":
+        return list(found.key)
+    if found.kind != "materialized view":
+        return []
+    spec = catalog.stored(found)
+    held = {c.held: c.name for c in found.columns}
+    if spec is None or spec.rule != "latest" or not spec.key or any(k not in held for k in spec.key):
+        return []
+    return [held[k] for k in spec.key]
+
+
+def _key_name(found: SqlObject) -> str:
+    return f"{found.name}_pkey" if found.kind == "table" else f"{found.name}_key"
+
+
+def _fixed(made: CatalogRows, database: str, users: list[str]) -> None:
+    for oid, name in (
+        (PUBLIC, "public"),
+        (PG_CATALOG, "pg_catalog"),
+        (INFORMATION_SCHEMA, "information_schema"),
+    ):
+        made.add("pg_namespace", oid=oid, nspname=name, nspowner=OWNER)
+        made.add(
+            "information_schema.schemata", catalog_name=database, schema_name=name, schema_owner=users[0]
+        )
+    made.add(
+        "pg_database", oid=1, datname=database, datdba=OWNER, encoding=6, datlocprovider="c",
+        datistemplate=False, datallowconn=True, datconnlimit=-1, datcollate="C", datctype="C",
+        dattablespace=1663,
+    )  # fmt: skip
+    made.add("pg_tablespace", oid=1663, spcname="pg_default", spcowner=OWNER)
+    for number, name in enumerate(users):
+        facts = {
+            "rolname": name, "rolsuper": number == 0, "rolinherit": True, "rolcreaterole": number == 0,
+            "rolcreatedb": number == 0, "rolcanlogin": True, "rolreplication": False, "rolconnlimit": -1,
+            "rolbypassrls": number == 0,
+        }  # fmt: skip
+        for relation in ("pg_roles", "pg_authid"):
+            made.add(relation, oid=OWNER + number, **facts)
+        made.add("pg_user", usename=name, usesysid=OWNER + number, usesuper=number == 0)
+
+
+def _relation(
+    made: CatalogRows,
+    found: SqlObject,
+    numbers: Mapping[str, int],
+    indexed: bool,
+) -> None:
+    oid, kind, stored = numbers[found.name], KINDS[found.kind], found.kind != "view"
+    made.add(
+        "pg_class", oid=oid, relname=found.name, relnamespace=PUBLIC, reltype=0, reloftype=0, relowner=OWNER,
+        relam=HEAP if kind in "rm" else 0, relfilenode=oid if stored else 0, reltablespace=0, relpages=0,
+        reltuples=-1.0, relallvisible=0, reltoastrelid=0, relhasindex=indexed,
+        relisshared=False, relpersistence="p", relkind=kind, relnatts=len(found.columns), relchecks=0,
+        relhasrules=kind in "mv", relhastriggers=False, relhassubclass=False, relrowsecurity=False,
+        relforcerowsecurity=False, relispopulated=True, relreplident="d", relispartition=False, relrewrite=0,
+        relfrozenxid=0, relminmxid=0,
+    )  # fmt: skip
+    for number, column in enumerate(found.columns, 1):
+        _column(made, found, oid, number, column)
+    text = found.text or found.said
+    made.add("millpond_definitions", oid=oid, definition=f" {text.rstrip(';')};" if text else None)
+    common = {"schemaname": "public", "definition": text}
+    if found.kind == "view":
+        made.add("pg_views", viewname=found.name, viewowner="millpond", **common)
+        made.add("information_schema.views", table_catalog="pond", table_schema="public",
+                 table_name=found.name, view_definition=text, check_option="NONE", is_updatable="NO",
+                 is_insertable_into="NO")  # fmt: skip
+    elif found.kind == "materialized view":
+        made.add("pg_matviews", matviewname=found.name, matviewowner="millpond", hasindexes=indexed,
+                 ispopulated=True, **common)  # fmt: skip
+    else:
+        made.add("pg_tables", schemaname="public", tablename=found.name, tableowner="millpond",
+                 hasindexes=indexed, hasrules=False, hastriggers=False, rowsecurity=False)  # fmt: skip
+        made.add("pg_stat_user_tables", relid=oid, schemaname="public", relname=found.name,
+                 n_live_tup=0)  # fmt: skip
+    kinds = {"r": "BASE TABLE", "m": "VIEW", "v": "VIEW", "f": "FOREIGN"}
+    made.add("information_schema.tables", table_catalog="pond", table_schema="public", table_name=found.name,
+             table_type=kinds[kind], is_insertable_into="YES" if found.kind == "table" else "NO",
+             is_typed="NO")  # fmt: skip
+
+
+def _column(made: CatalogRows, found: SqlObject, oid: int, number: int, column: SqlColumn) -> None:
+    shown = column_type(column.type)
+    has_default = column.default is not None or column.generated is not None
+    required = column.required or (found.kind == "table" and column.name in found.key)
+    made.add(
+        "pg_attribute", attrelid=oid, attname=column.name, atttypid=shown.oid, attstattarget=-1,
+        attlen=shown.size, attnum=number, attndims=int(shown.is_array), attcacheoff=-1,
+        atttypmod=shown.modifier,
+        attbyval=False, attalign="i", attstorage="p", attcompression="", attnotnull=required,
+        atthasdef=has_default, atthasmissing=False, attidentity="",
+        attgenerated="s" if column.generated is not None else "", attisdropped=False, attislocal=True,
+        attinhcount=0, attcollation=100 if shown.type.name in ("text", "varchar") else 0,
+    )  # fmt: skip
+    if has_default:
+        text = column.default if column.default is not None else column.generated
+        made.add("pg_attrdef", oid=oid + number, adrelid=oid, adnum=number, adbin=text)
+    numeric = shown.type.name in ("int2", "int4", "int8")
+    bits = {"int2": 16, "int4": 32, "int8": 64}.get(shown.type.name)
+    decimal = shown.modifier >= 4 and shown.type.name == "numeric"
+    made.add(
+        "information_schema.columns", table_catalog="pond", table_schema="public", table_name=found.name,
+        column_name=column.name, ordinal_position=number, column_default=column.default,
+        is_nullable="NO" if required else "YES",
+        data_type="ARRAY" if shown.is_array else NAMES.get(shown.type.name, shown.type.name),
+        numeric_precision=bits if numeric else (shown.modifier - 4) >> 16 if decimal else None,
+        numeric_precision_radix=2 if numeric else 10 if decimal else None,
+        numeric_scale=0 if numeric else (shown.modifier - 4) & 0xFFFF if decimal else None,
+        udt_catalog="pond", udt_schema="pg_catalog",
+        udt_name=("_" if shown.is_array else "") + shown.type.name, dtd_identifier=str(number),
+        is_self_referencing="NO", is_identity="NO", identity_cycle="NO",
+        is_generated="NEVER" if column.generated is None else "ALWAYS",
+        generation_expression=column.generated, is_updatable="YES" if found.kind == "table" else "NO",
+    )  # fmt: skip
+
+
+def _index(
+    made: CatalogRows, found: SqlObject, name: str, columns: list[str], numbers: Mapping[str, int],
+    primary: bool, *, unique: bool,
+) -> None:  # fmt: skip
+    oid, base = numbers[name], numbers[found.name]
+    places = {c.name: n for n, c in enumerate(found.columns, 1)}
+    keys = [places[c] for c in columns]
+    listed = ", ".join(columns)
+    made.add(
+        "pg_class", oid=oid, relname=name, relnamespace=PUBLIC, reltype=0, reloftype=0, relowner=OWNER,
+        relam=BTREE, relfilenode=oid, reltablespace=0, relpages=0, reltuples=-1.0, relallvisible=0,
+        reltoastrelid=0, relhasindex=False, relisshared=False, relpersistence="p", relkind="i",
+        relnatts=len(keys), relchecks=0, relhasrules=False, relhastriggers=False, relhassubclass=False,
+        relrowsecurity=False, relforcerowsecurity=False, relispopulated=True, relreplident="n",
+        relispartition=False, relrewrite=0, relfrozenxid=0, relminmxid=0,
+    )  # fmt: skip
+    for number, column in enumerate(columns, 1):
+        shown = column_type(found.columns[places[column] - 1].type)
+        made.add(
+            "pg_attribute", attrelid=oid, attname=column, atttypid=shown.oid, attlen=shown.size,
+            attnum=number, attndims=0, atttypmod=shown.modifier, attnotnull=False, atthasdef=False,
+            attidentity="", attgenerated="", attisdropped=False, attislocal=True, attinhcount=0,
+            attcollation=0, attstorage="p",
+        )  # fmt: skip
+    made.add(
+        "pg_index", indexrelid=oid, indrelid=base, indnatts=len(keys), indnkeyatts=len(keys),
+        indisunique=unique, indnullsnotdistinct=False, indisprimary=primary, indisexclusion=False,
+        indimmediate=True, indisclustered=False, indisvalid=True, indcheckxmin=False, indisready=True,
+        indislive=True, indisreplident=False, indkey=keys, indcollation=[0] * len(keys),
+        indclass=[1978] * len(keys), indoption=[0] * len(keys),
+    )  # fmt: skip
+    word = "UNIQUE INDEX" if unique else "INDEX"
+    text = f"CREATE {word} {name} ON public.{found.name} USING btree ({listed})"
+    made.add("millpond_definitions", oid=oid, definition=text)
+    made.add("pg_indexes", schemaname="public", tablename=found.name, indexname=name, indexdef=text)
+    if not primary:
+        return
+    constraint = oid + 1
+    made.add(
+        "pg_constraint", oid=constraint, conname=name, connamespace=PUBLIC, contype="p", condeferrable=False,
+        condeferred=False, convalidated=True, conrelid=base, contypid=0, conindid=oid, conparentid=0,
+        confrelid=0, confupdtype="", confdeltype="", confmatchtype="", conislocal=True, coninhcount=0,
+        connoinherit=True, conkey=keys,
+    )  # fmt: skip
+    made.add("millpond_definitions", oid=constraint, definition=f"PRIMARY KEY ({listed})")
+    common = {
+        "constraint_catalog": "pond", "constraint_schema": "public", "constraint_name": name,
+        "table_catalog": "pond", "table_schema": "public", "table_name": found.name,
+    }  # fmt: skip
+    made.add("information_schema.table_constraints", **common, constraint_type="PRIMARY KEY",
+             is_deferrable="NO", initially_deferred="NO", enforced="YES")  # fmt: skip
+    for number, column in enumerate(columns, 1):
+        made.add("information_schema.key_column_usage", **common, column_name=column, ordinal_position=number)
+        made.add("information_schema.constraint_column_usage", **common, column_name=column)
+
+
+def known_types() -> dict[int, str]:
+    """The names of the types that columns can have, as format_type writes them."""
+    found = {t.oid: NAMES.get(t.name, t.name) for t in TYPES}
+    return found | {t.array: f"{NAMES.get(t.name, t.name)}[]" for t in BY_OID.values()}

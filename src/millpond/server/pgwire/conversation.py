@@ -1,0 +1,308 @@
+"""One connection after its login: turns messages into statements, and outcomes into messages.
+
+Law: after an error in the extended protocol every message is ignored until Sync.  After each Query and each
+Sync the client is told, exactly once, that the server is ready.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pyarrow as pa
+
+from millpond.errors import MillpondError
+from millpond.server.pgwire import messages as m
+from millpond.server.pgwire.copy_in import receive_copy
+from millpond.server.pgwire.copy_out import send_copy
+from millpond.server.pgwire.copy_statement import CopyStatement, parse_copy
+from millpond.server.pgwire.data_rows import RowEncoder
+from millpond.server.pgwire.error_reports import PgError, error_response, notice
+from millpond.server.pgwire.outcome import (
+    Outcome,
+    PgPortal,
+    PreparedText,
+    expanded,
+    fields_of,
+)
+from millpond.server.pgwire.parameter_values import value_of
+from millpond.server.pgwire.result_types import as_described
+from millpond.server.pgwire.statement_runner import ENDS, StatementRunner
+from millpond.server.pgwire.subscription import SubscriptionPump
+from millpond.server.pgwire.transport import GoneError, PgTransport
+from millpond.sql.text.parse import SqlFragment, statements
+
+PARAMS_MAX = 65_535
+NextMessage = Callable[[], Awaitable[m.ClientMessage]]
+
+
+class Conversation:
+    def __init__(self, runner: StatementRunner, transport: PgTransport, next_message: NextMessage) -> None:
+        self.runner = runner
+        self.transport = transport
+        self._next = next_message
+        self._portals: dict[str, PgPortal] = {}
+        self._skipping = False  # after an error, until Sync
+        self._loop = asyncio.get_running_loop()
+
+    async def handle(self, message: m.ClientMessage) -> None:
+        """Answer one message."""
+        if self._skipping and not isinstance(message, m.Sync | m.SimpleQuery | m.Terminate):
+            return
+        match message:
+            case m.SimpleQuery():
+                self._skipping = False
+                await self._simple(message.text)
+            case m.Sync():
+                self._skipping = False
+                if self.runner.status == "I":
+                    self._portals.clear()
+                await self._ready()
+            case m.Flush():
+                await self.transport.flush()
+            case m.CopyDataIn() | m.CopyDone() | m.CopyFail():
+                pass  # of a COPY that has failed already
+            case _:
+                try:
+                    await self._extended(message)
+                except GoneError:
+                    raise
+                except (MillpondError, Exception) as error:
+                    self._skipping = True
+                    self.runner.client.fail_transaction()
+                    self.transport.put(error_response(error))
+                    await self.transport.flush()  # clients wait for it before they send Sync
+
+    async def _ready(self) -> None:
+        self.transport.put(m.ready(self.runner.status))
+        await self.transport.flush()
+
+    def _notice(self, text: str) -> None:
+        """Called in the thread of a statement: tells the client how far it is."""
+
+        def tell() -> None:
+            self.transport.put(notice(text))
+            self.transport.send()
+
+        self._loop.call_soon_threadsafe(tell)
+
+    # -- simple queries -----------------------------------------------------------------
+
+    async def _simple(self, text: str) -> None:
+        start = 0
+        try:
+            fragments = statements(text, "postgres")
+            if not fragments:
+                self.transport.put(m.EMPTY_QUERY)
+            for fragment in fragments:
+                start = fragment.start
+                own = _own_text(fragment)
+                if own.word(0) == "COPY":
+                    await self._copy(parse_copy(own))
+                    continue
+                outcome = await self.runner.run(own, (), self._notice)
+                self._told(outcome)
+                if outcome.columns is not None:
+                    self.transport.put(m.row_description(fields_of(outcome.columns, ())))
+                await self._all_rows(outcome, ())
+        except GoneError:
+            raise
+        except (MillpondError, Exception) as error:
+            self.runner.client.fail_transaction()
+            self.transport.put(error_response(error, start=start))
+        await self._ready()
+
+    def _told(self, outcome: Outcome) -> None:
+        for text in outcome.notices:
+            self.transport.put(notice(text))
+        for name, value in outcome.reports:
+            self.transport.put(m.parameter_status(name, value))
+
+    async def _all_rows(self, outcome: Outcome, formats: tuple[int, ...]) -> None:
+        if outcome.stream is not None:
+            await self._stream(outcome, formats)
+        elif outcome.table is not None and outcome.columns is not None:
+            await self._rows(outcome, formats, outcome.table)
+        self.transport.put(m.command_complete(outcome.tag))
+
+    async def _rows(self, outcome: Outcome, formats: tuple[int, ...], table: pa.Table) -> None:
+        encoder = RowEncoder(outcome.types, expanded(formats, table.num_columns))
+        for data in encoder.messages(table):
+            self.transport.put(data)
+            await self.transport.flush_if_large()
+
+    async def _stream(self, outcome: Outcome, formats: tuple[int, ...]) -> None:
+        """The rows of a subscription as they come, until it is cancelled or the client goes."""
+        assert outcome.stream is not None
+        pump = SubscriptionPump(self.runner.client, outcome.stream)
+        try:
+            await self.transport.flush()
+            while (table := await self.runner.client.cancellable(pump.next(), pump.cancel)) is not None:
+                await self._rows(outcome, formats, table)
+                await self.transport.flush()
+        finally:
+            await pump.close()
+
+    # -- the extended protocol ------------------------------------------------------------
+
+    async def _extended(self, message: m.ClientMessage) -> None:
+        match message:
+            case m.Parse():
+                self._parse(message)
+            case m.Bind():
+                await self._bind(message)
+            case m.Describe():
+                await self._describe(message)
+            case m.ExecutePortal():
+                await self._execute(message)
+            case m.CloseNamed():
+                (self._portals if message.kind == "P" else self.runner.prepared).pop(message.name, None)
+                self.transport.put(m.CLOSE_COMPLETE)
+            case m.FunctionCall():
+                raise PgError("0A000", "function calls by message are not supported", hint="use SELECT")
+            case _:
+                raise m.ProtocolError("this message is not expected here")
+
+    def _parse(self, message: m.Parse) -> None:
+        if message.name and message.name in self.runner.prepared:
+            raise PgError("42P05", f'prepared statement "{message.name}" already exists')
+        fragments = statements(message.text, "postgres")
+        if len(fragments) > 1:
+            raise PgError("42601", "cannot insert multiple commands into a prepared statement")
+        fragment = _own_text(fragments[0]) if fragments else None
+        if self.runner.status == "E" and fragment is not None and fragment.word(0) not in ENDS:
+            raise PgError(
+                "25P02", "current transaction is aborted, commands ignored until end of transaction block"
+            )
+        self.runner.prepared[message.name] = PreparedText(fragment, message.types)
+        self.transport.put(m.PARSE_COMPLETE)
+
+    def _prepared(self, name: str) -> PreparedText:
+        found = self.runner.prepared.get(name)
+        if found is None:
+            raise PgError("26000", f'prepared statement "{name}" does not exist')
+        return found
+
+    async def _bind(self, message: m.Bind) -> None:
+        prepared = self._prepared(message.statement)
+        if message.portal and message.portal in self._portals:
+            raise PgError("42P03", f'cursor "{message.portal}" already exists')
+        types = prepared.declared
+        if len(types) < len(message.values) or any(oid in (0, 705) for oid in types):
+            types = (await self.runner.describe(prepared)).params
+        if len(types) != len(message.values):
+            raise PgError(
+                "08P01",
+                f"bind message supplies {len(message.values)} parameters, "
+                f'but prepared statement "{message.statement}" requires {len(types)}',
+            )
+        formats = expanded(message.formats, len(message.values))
+        params = [
+            value_of(data, oid, form) for data, oid, form in zip(message.values, types, formats, strict=True)
+        ]
+        self._portals[message.portal] = PgPortal(prepared, params, message.result_formats)
+        self.transport.put(m.BIND_COMPLETE)
+
+    def _portal(self, name: str) -> PgPortal:
+        found = self._portals.get(name)
+        if found is None:
+            raise PgError("34000", f'portal "{name}" does not exist')
+        return found
+
+    async def _describe(self, message: m.Describe) -> None:
+        if message.kind == "S":
+            prepared = self._prepared(message.name)
+            shape = await self.runner.describe(prepared)
+            self.transport.put(m.parameter_description(shape.params))
+            columns: Any = shape.columns
+            formats: tuple[int, ...] = ()
+        else:
+            portal = self._portal(message.name)
+            fragment = portal.statement.fragment
+            shape_known = portal.statement.shape
+            if shape_known is not None:
+                columns = shape_known.columns
+            elif fragment is not None and fragment.word(0) in _ONLY_READ:
+                columns = (await self._outcome(portal)).columns
+            else:
+                columns = (await self.runner.describe(portal.statement)).columns
+            formats = portal.formats
+        if columns is None:
+            self.transport.put(m.NO_DATA)
+        else:
+            self._check_formats(formats, len(columns))
+            self.transport.put(m.row_description(fields_of(columns, formats)))
+
+    @staticmethod
+    def _check_formats(formats: tuple[int, ...], count: int) -> None:
+        if len(formats) not in (0, 1, count):
+            raise PgError("08P01", f"there are {len(formats)} result formats for {count} columns")
+
+    async def _outcome(self, portal: PgPortal) -> Outcome:
+        """Run the statement of a portal, once."""
+        if portal.outcome is None:
+            assert portal.statement.fragment is not None
+            made = await self.runner.run(portal.statement.fragment, portal.params, self._notice)
+            shape = portal.statement.shape
+            if shape is not None and shape.columns is not None and made.columns is not None:
+                made = as_described(made, shape.columns)
+            portal.outcome = made
+            self._told(made)
+        return portal.outcome
+
+    async def _execute(self, message: m.ExecutePortal) -> None:
+        portal = self._portal(message.portal)
+        fragment = portal.statement.fragment
+        if fragment is None:
+            self.transport.put(m.EMPTY_QUERY)
+            return
+        if fragment.word(0) == "COPY":
+            await self._copy(parse_copy(fragment))
+            return
+        outcome = await self._outcome(portal)
+        if outcome.columns is not None:
+            self._check_formats(portal.formats, len(outcome.columns))
+        if outcome.stream is not None:
+            await self._all_rows(outcome, portal.formats)
+            return
+        if outcome.table is None:
+            if portal.done:
+                raise PgError("55000", f'portal "{message.portal}" cannot be run')
+            portal.done = True
+            self.transport.put(m.command_complete(outcome.tag))
+            return
+        left = outcome.table.num_rows - portal.at
+        count = left if not message.rows_max else min(left, message.rows_max)
+        await self._rows(outcome, portal.formats, outcome.table.slice(portal.at, count))
+        portal.at += count
+        if message.rows_max and count == message.rows_max:
+            self.transport.put(m.PORTAL_SUSPENDED)
+        else:
+            tag = f"SELECT {count}" if outcome.tag.startswith("SELECT") else outcome.tag
+            self.transport.put(m.command_complete(tag))
+
+    # -- COPY ---------------------------------------------------------------------------
+
+    async def _copy(self, copy: CopyStatement) -> None:
+        if self.runner.status == "E":
+            raise PgError("25P02", "current transaction is aborted, commands ignored until its end")
+        if copy.into:
+            count = await receive_copy(self.runner, self.transport, copy, self._next)
+        else:
+            count = await send_copy(self.runner, self.transport, copy, self._notice)
+        self.transport.put(m.command_complete(f"COPY {count}"))
+
+    async def close(self) -> None:
+        with contextlib.suppress(MillpondError):
+            await self.runner.close()
+
+
+_ONLY_READ = ("SELECT", "WITH", "VALUES", "FROM", "(", "SHOW", "DESCRIBE", "DESC", "SUBSCRIBE", "EXPLAIN")
+
+
+def _own_text(fragment: SqlFragment) -> SqlFragment:
+    """The fragment alone, so that positions count from its own begin."""
+    (found,) = statements(fragment.sql, "postgres")
+    return found

@@ -1,0 +1,125 @@
+"""Errors and notices as clients of PostgreSQL expect them: SQLSTATE, message, detail, hint and position."""
+
+from __future__ import annotations
+
+import re
+
+from millpond.cancellation import StatementCancelledError
+from millpond.errors import (
+    ConflictError,
+    DataError,
+    InternalError,
+    InvalidError,
+    MillpondError,
+    UnavailableError,
+)
+from millpond.server.authentication import LoginError
+from millpond.server.authorization import NotAllowedError
+from millpond.server.pgwire.messages import ProtocolError, report
+from millpond.server.pgwire.parameter_values import InvalidValueError
+from millpond.server.statements import STOPPED
+
+
+class PgError(InvalidError):
+    """An error with an SQLSTATE of its own."""
+
+    def __init__(
+        self, state: str, message: str, *, detail: str | None = None, hint: str | None = None
+    ) -> None:
+        super().__init__(message, detail=detail, hint=hint)
+        self.state = state
+
+
+KINDS: tuple[tuple[type[MillpondError], str], ...] = (
+    (LoginError, "28P01"),
+    (NotAllowedError, "42501"),
+    (ProtocolError, "08P01"),
+    (InvalidValueError, "22P02"),
+    (StatementCancelledError, "57014"),
+    (ConflictError, "40001"),
+    (UnavailableError, "58000"),
+    (DataError, "XX001"),
+    (InternalError, "XX000"),
+)
+
+# What an InvalidError says -> its SQLSTATE; the first that matches counts.
+PATTERNS: tuple[tuple[str, str], ...] = (
+    (r"syntax error|no statement begins with|should stand here|is never closed|this is not SQL", "42601"),
+    (r"there is no value for parameter|prepared statement", "42P02"),
+    (
+        r"^no \S.* named|table with name|there is no table or view|does not exist.*table|no such table",
+        "42P01",
+    ),
+    (r"(referenced )?column .*(not found|does not exist)|has no column|no column named", "42703"),
+    (r"(function|macro|aggregate).*(does not exist|not found)|no function matches", "42883"),
+    (r"ambiguous", "42702"),
+    (r"must appear in the group by|cannot be used in .*aggregate|aggregates? (cannot|not)", "42803"),
+    (r"there is a .* already|already exists", "42P07"),
+    (r"cannot be null|not null constraint", "23502"),
+    (r"duplicate key|primary key or unique constraint|there twice", "23505"),
+    (r"check constraint", "23514"),
+    (r"division by zero|divide by zero", "22012"),
+    (r"out of range|overflow", "22003"),
+    (r"could not convert|conversion error|invalid input|unable to cast|malformed", "22P02"),
+    (r"cannot compare|type mismatch|cannot cast|no operator matches|cannot mix", "42804"),
+    (r"schema with name|no schema", "3F000"),
+    (r"took longer than", "57014"),
+    (r"more than .* (of memory|of disk)|is larger than", "53200"),
+    (r"gives more than|at most|too many", "54000"),
+    (r"read-only", "25006"),
+    (r"not supported|cannot be a materialized view|are for materialized views|only a query", "0A000"),
+)
+_COMPILED = tuple((re.compile(pattern, re.I), state) for pattern, state in PATTERNS)
+
+
+def sqlstate(error: BaseException) -> str:
+    """The SQLSTATE of an error.
+
+    >>> sqlstate(InvalidError("no table or view named 'x'")), sqlstate(ConflictError("lost"))
+    ('42P01', '40001')
+    """
+    if isinstance(error, PgError):
+        return error.state
+    if isinstance(error, StatementCancelledError) and error.message == STOPPED:
+        return "57P01"
+    for kind, state in KINDS:
+        if isinstance(error, kind):
+            return state
+    if isinstance(error, InvalidError):
+        return next((state for pattern, state in _COMPILED if pattern.search(error.message)), "42000")
+    return "XX000"
+
+
+def error_response(error: BaseException, *, start: int = 0, severity: str = "ERROR") -> bytes:
+    """An ErrorResponse; `start` is where the statement begins in the text that the client sent."""
+    fields = [("S", severity), ("V", severity), ("C", sqlstate(error))]
+    if not isinstance(error, MillpondError):
+        return report(
+            b"E", [*fields, ("M", "an unexpected error occurred"), ("D", f"{type(error).__name__}: {error}")]
+        )
+    fields.append(("M", error.message))
+    position = _position(error)
+    detail = error.detail
+    if position is not None and detail is not None:
+        detail = re.sub(r"(; )?in the (statement|query)\n.*", "", detail, flags=re.S) or None
+    if error.step is not None:
+        detail = f"step {error.step!r}" + ("" if detail is None else f": {detail}")
+    if detail:
+        fields.append(("D", detail))
+    if error.hint:
+        fields.append(("H", error.hint))
+    if position is not None:
+        fields.append(("P", str(start + position + 1)))
+    return report(b"E", fields)
+
+
+def _position(error: MillpondError) -> int | None:
+    """Where the error is in its statement, in characters."""
+    if error.place is None or error.place[1] is None:
+        return None
+    text, (begin, _) = error.place
+    return len(text.encode()[:begin].decode(errors="ignore"))
+
+
+def notice(message: str, *, severity: str = "NOTICE", state: str = "00000") -> bytes:
+    return report(b"N", [("S", severity), ("V", severity), ("C", state), ("M", message)])

@@ -1,0 +1,98 @@
+"""What a statement gave, and the statements and portals that a client has named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from millpond.server.pgwire.messages import FieldInfo
+from millpond.server.pgwire.types import column_type
+from millpond.sql.result import Result
+from millpond.sql.text.parse import SqlFragment
+
+
+@dataclass
+class Outcome:
+    """The result of one statement; `columns` is None if it gives no rows."""
+
+    tag: str
+    columns: list[tuple[str, str]] | None = None  # names and logical types
+    table: pa.Table | None = None
+    stream: Result | None = None  # a subscription: its rows come as epochs are committed
+    notices: list[str] = field(default_factory=list)
+    reports: list[tuple[str, str]] = field(default_factory=list)  # settings that the client must be told
+
+    @property
+    def types(self) -> list[str]:
+        return [kind for _, kind in self.columns or ()]
+
+
+def of_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], tag: str) -> Outcome:
+    """A result of texts."""
+    arrays = [pa.array([row[n] for row in rows], pa.string()) for n in range(len(columns))]
+    table = pa.Table.from_arrays(arrays, names=[f"c{n}" for n in range(len(columns))])
+    return Outcome(tag, [(name, "VARCHAR") for name in columns], table)
+
+
+def fields_of(columns: Sequence[tuple[str, str]], formats: Sequence[int]) -> list[FieldInfo]:
+    """The columns as a RowDescription shows them."""
+    found = []
+    for (name, kind), form in zip(columns, expanded(formats, len(columns)), strict=True):
+        shown = column_type(kind)
+        found.append(FieldInfo(name, shown.oid, shown.size, shown.modifier, form))
+    return found
+
+
+def expanded(formats: Sequence[int], count: int) -> list[int]:
+    """One format for each column: none means text, one is for all.
+
+    >>> expanded((), 2), expanded((1,), 2)
+    ([0, 0], [1, 1])
+    """
+    if not formats:
+        return [0] * count
+    return [formats[0]] * count if len(formats) == 1 else list(formats)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The types of a statement's parameters, and its columns; None if it gives no rows."""
+
+    params: tuple[int, ...]
+    columns: tuple[tuple[str, str], ...] | None
+
+
+@dataclass
+class PreparedText:
+    """A statement that a client has parsed; `fragment` is None for an empty query."""
+
+    fragment: SqlFragment | None
+    declared: tuple[int, ...]
+    shape: Shape | None = None
+
+
+@dataclass
+class PgPortal:
+    """A statement with its parameters; it runs when it is first described or executed."""
+
+    statement: PreparedText
+    params: list[Any]
+    formats: tuple[int, ...]
+    outcome: Outcome | None = None
+    at: int = 0  # rows that were sent
+    done: bool = False
+
+
+@dataclass
+class PgCursor:
+    """A result that FETCH reads piece by piece."""
+
+    columns: list[tuple[str, str]]
+    table: pa.Table | None
+    subscription: Any = None  # a SubscriptionPump
+    at: int = 0
+    held: bool = False
+    binary: bool = False
