@@ -146,6 +146,11 @@ class Driver:
             self._failure_raised = True
             _raise(self.failure)
 
+    def check_waiting(self) -> None:
+        """Raise if what a call waits for can no longer come, or if the call was cancelled."""
+        check_cancelled()
+        self.check()
+
     def require_open(self) -> None:
         if self.closed:
             raise InvalidError("this pond is closed", hint="open it again with millpond.open(...)")

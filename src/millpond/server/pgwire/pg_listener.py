@@ -178,7 +178,8 @@ class PgListener:
     async def _run(self, connection: PgConnection) -> None:
         self._connections[connection.pid] = connection
         try:
-            await connection.run()
+            with self.serving.statements.activity.connected("pg"):
+                await connection.run()
         finally:
             del self._connections[connection.pid]
 

@@ -1,0 +1,176 @@
+"""psycopg 3: values in text and binary, pipelines, cursors, COPY, errors, cancelling and subscriptions."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import threading
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.serving.served import ServedPond
+
+FOREVER = "SELECT count(*) FROM range(1000000) a, range(1000000) b"
+COLUMNS = {
+    "id": ("bigint", 7),
+    "s": ("text", "héllo"),
+    "d": ("date", datetime.date(2024, 1, 2)),
+    "ts": ("timestamp", datetime.datetime(2024, 1, 2, 3, 4, 5, 678)),
+    "tz": ("timestamptz", datetime.datetime(2024, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)),
+    "n": ("decimal(12,3)", decimal.Decimal("-1.500")),
+    "f": ("double", 2.5),
+    "r": ("real", 0.5),
+    "b": ("boolean", True),
+    "by": ("blob", b"\x00\x01\xff"),
+    "u": ("uuid", uuid.UUID(int=5)),
+    "a": ("int[]", [1, 2, None]),
+    "ta": ("text[]", ["x", "y z", None, 'q"uote', ""]),
+    "i": ("interval", datetime.timedelta(days=1, seconds=5)),
+    "t": ("time", datetime.time(1, 2, 3)),
+    "sm": ("smallint", -3),
+}
+
+
+@pytest.fixture
+def con(server: ServedPond) -> Iterator[Any]:
+    with psycopg.connect(server.address(), autocommit=True) as found:
+        yield found
+
+
+def test_values_of_every_type(con: Any) -> None:
+    listed = ", ".join(f"{name} {kind}" for name, (kind, _) in COLUMNS.items())
+    row = tuple(value for _, value in COLUMNS.values())
+    con.execute(f"CREATE TABLE kinds ({listed}, PRIMARY KEY (id))")
+    con.execute(f"INSERT INTO kinds VALUES ({','.join(['%s'] * len(row))})", row)
+    con.execute("INSERT INTO kinds (id) VALUES (8)")
+    for binary in (False, True):
+        cursor = con.cursor(binary=binary)
+        assert cursor.execute("SELECT * FROM kinds WHERE id = %s", [7]).fetchone() == row
+        assert cursor.execute("SELECT * FROM kinds WHERE s = %s", ["héllo"]).fetchone() == row
+        assert cursor.execute("SELECT * FROM kinds WHERE id = 8").fetchone() == (8, *[None] * (len(row) - 1))
+        assert cursor.execute("SELECT {'k': [1]} AS s, MAP {'a': 2} AS m").fetchone() == (
+            {"k": [1]},
+            {"a": 2},
+        )
+
+
+def test_statements_by_name_and_pipelines(con: Any) -> None:
+    for n in range(8):  # prepared after five
+        assert con.execute("SELECT name FROM t WHERE id = %s", [1 + n % 2]).fetchone() == (
+            ("ann", "bob")[n % 2],
+        )
+    with con.pipeline():
+        one, two = con.execute("SELECT 1"), con.execute("SELECT 2")
+        assert (one.fetchone(), two.fetchone()) == ((1,), (2,))
+    with pytest.raises(psycopg.errors.UndefinedColumn), con.pipeline() as pipeline:
+        con.execute("SELECT 1")
+        con.execute("SELECT nope FROM t")
+        con.execute("SELECT 3")
+        pipeline.sync()
+    assert con.execute("SELECT 5").fetchone() == (5,)
+
+
+def test_a_connection_reads_its_own_writes(con: Any) -> None:
+    con.execute("CREATE TABLE own (id int PRIMARY KEY, n int)")
+    for n in range(5):
+        con.execute("INSERT INTO own VALUES (1, %s)", [n])
+        assert con.execute("SELECT n FROM own WHERE id = 1").fetchone() == (n,)
+    assert con.execute("UPDATE own SET n = 9 WHERE id = 1").rowcount == 1
+    assert con.execute("SELECT n FROM own").fetchone() == (9,)
+
+
+def test_copy(con: Any) -> None:
+    con.execute("CREATE TABLE copied (a int, b text)")
+    cursor = con.cursor()
+    with cursor.copy("COPY copied (a, b) FROM STDIN") as copy:
+        for n in range(1000):
+            copy.write_row((n, f"row\t{n}\\"))
+    assert cursor.rowcount == 1000
+    with cursor.copy("COPY copied FROM STDIN (FORMAT binary)") as copy:
+        copy.set_types(["int4", "text"])
+        copy.write_row((5000, None))
+    with cursor.copy("COPY copied FROM STDIN (FORMAT csv)") as copy:
+        copy.write('6000,"a ""quoted"", text"\n6001,\n')
+    query = "(SELECT * FROM copied WHERE a IN (1, 5000, 6000) ORDER BY a)"
+    wanted = [(1, "row\t1\\"), (5000, None), (6000, 'a "quoted", text')]
+    with cursor.copy(f"COPY {query} TO STDOUT (FORMAT binary)") as copy:
+        copy.set_types(["int4", "text"])
+        assert list(copy.rows()) == wanted
+    with cursor.copy(f"COPY {query} TO STDOUT") as copy:
+        copy.set_types(["int4", "text"])
+        assert list(copy.rows()) == wanted
+    with cursor.copy(f"COPY {query} TO STDOUT (FORMAT csv, HEADER)") as copy:
+        assert b"".join(copy).decode() == 'a,b\n1,row\t1\\\n5000,\n6000,"a ""quoted"", text"\n'
+
+
+def test_a_copy_that_fails_writes_nothing(con: Any) -> None:
+    con.execute("CREATE TABLE whole_or_not (a int)")
+    with pytest.raises(psycopg.Error), con.cursor().copy("COPY whole_or_not FROM STDIN") as copy:
+        copy.write("1\n2\nthree\n")
+    with pytest.raises(ZeroDivisionError), con.cursor().copy("COPY whole_or_not FROM STDIN") as copy:
+        copy.write("1\n")
+        raise ZeroDivisionError
+    assert con.execute("SELECT count(*) FROM whole_or_not").fetchone() == (0,)
+
+
+def test_errors_have_a_state_and_a_position(con: Any) -> None:
+    for sql, state, position in [
+        ("SELECT * FROM nosuch", "42P01", "15"),
+        ("SELECT nope FROM t", "42703", "8"),
+        ("SELEC 1", "42601", "1"),
+        ("SELECT nosuch(1)", "42883", "8"),
+        ("CREATE TABLE t (a int)", "42P07", None),
+        ("SET client_encoding = latin1", "22023", None),
+        ("LISTEN x", "0A000", None),
+    ]:
+        with pytest.raises(psycopg.Error) as caught:
+            con.execute(sql)
+        assert caught.value.sqlstate == state, sql
+        if position is not None:
+            assert caught.value.diag.statement_position == position, sql
+
+
+def test_cancel_and_timeout(con: Any) -> None:
+    timer = threading.Timer(0.5, con.cancel)
+    timer.start()
+    with pytest.raises(psycopg.errors.QueryCanceled):
+        con.execute(FOREVER)
+    timer.join()
+    con.execute("SET statement_timeout = '200ms'")
+    with pytest.raises(psycopg.errors.QueryCanceled):
+        con.execute(FOREVER)
+    con.execute("RESET statement_timeout")
+    assert con.execute("SHOW statement_timeout").fetchone() == ("0",)
+
+
+def test_subscriptions(server: ServedPond, con: Any) -> None:
+    con.execute("CREATE TABLE followed (id int PRIMARY KEY, n int)")
+    con.execute("INSERT INTO followed VALUES (1, 10)")
+    con.execute("SELECT 1 FROM followed").fetchall()
+    con.execute("DECLARE c CURSOR FOR SUBSCRIBE followed")
+    assert [row[1:] for row in con.execute("FETCH ALL c").fetchall()] == [(1, 1, 10)]
+    assert con.execute("FETCH ALL c WITH (timeout = '100ms')").fetchall() == []
+    with psycopg.connect(server.address(), autocommit=True) as other:
+        other.execute("UPDATE followed SET n = 11")
+    assert sorted(row[1:] for row in con.execute("FETCH ALL c").fetchall()) == [(-1, 1, 10), (1, 1, 11)]
+    con.execute("CLOSE c")
+    stream = con.cursor().stream("SUBSCRIBE followed")
+    assert next(stream)[1:] == (1, 1, 11)
+    stream.close()  # cancels it
+    assert con.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_settings(con: Any) -> None:
+    assert con.execute("SHOW server_version").fetchone() == ("15.8",)
+    con.execute("SET application_name = 'a test'")
+    assert con.info.parameter_status("application_name") == "a test"
+    notices: list[str] = []
+    con.add_notice_handler(lambda found: notices.append(str(found.message_primary)))
+    con.execute("SET work_mem = '4MB'")
+    assert notices == ["the setting work_mem has no effect here"]
+    con.execute("DISCARD ALL")
+    assert con.execute("SHOW application_name").fetchone() == ("",)
