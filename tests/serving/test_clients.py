@@ -12,7 +12,10 @@ import pytest
 
 from tests.serving.served import ServedPond
 
-COMMANDS = r"\d \dt \dt+ \dm \dv \di \di+ \dn \dn+ \l \l+ \du \dg \df \dT \do \da \dD \dp \db \dx \des \dC \dL \ds \dE \dP \dF \dy \dO \dA \drds"
+COMMANDS = (
+    r"\d \dt \dt+ \dm \dv \di \di+ \dn \dn+ \l \l+ \du \dg \df \dT \do \da \dD \dp \db \dx \des"
+    r" \dC \dL \ds \dE \dP \dF \dy \dO \dA \drds"
+)
 
 
 def psql(server: ServedPond, *commands: str) -> tuple[str, str]:

@@ -1176,7 +1176,9 @@ class Pond:
         1 [{'who': 'ann', 'total': 5, '_w': 1}]
         """
         poll_s = 0.01 if is_local(self.store.uri) else 0.1
-        return self._reader.changes(view, since, follow=follow, poll_s=poll_s, check=self._driver.check_waiting)
+        return self._reader.changes(
+            view, since, follow=follow, poll_s=poll_s, check=self._driver.check_waiting
+        )
 
     def states(self) -> list[StateInfo]:
         """The state tables of all steps at the newest epoch: step, state, an upper bound of the rows, bytes.

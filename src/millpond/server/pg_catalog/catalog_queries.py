@@ -15,7 +15,7 @@ from millpond.server.pg_catalog.catalog_rewrite import CatalogQuery, parse_query
 from millpond.server.pg_catalog.catalog_rows import catalog_rows
 from millpond.server.pgwire.describe import inferred, oids, typed_null, with_params
 from millpond.server.pgwire.error_reports import PgError
-from millpond.server.pgwire.outcome import Shape
+from millpond.server.pgwire.outcome import StatementShape
 from millpond.server.pgwire.session_settings import DEFAULTS, VERSION_TEXT, SessionSettings
 from millpond.sql.session import SqlSession
 from millpond.sql.text.parameters import for_duckdb
@@ -65,7 +65,7 @@ class CatalogQueries:
 
     def describe(
         self, client: ClientSession, settings: SessionSettings, fragment: SqlFragment, declared: Sequence[int]
-    ) -> Shape:
+    ) -> StatementShape:
         def ask(name: str, given: list[Any]) -> Any:
             return self._of_connection(client, settings, name, given, really=False)
 
@@ -82,7 +82,7 @@ class CatalogQueries:
             columns, _ = database.query(f"select * from ({sql_of(text)}) limit 0", None, fragment.sql)
         query = parse_query(text.sql)
         assert query is not None
-        return Shape(oids(types, declared), tuple(_in_pg_types(query, columns)))
+        return StatementShape(oids(types, declared), tuple(_in_pg_types(query, columns)))
 
     # -- rows -----------------------------------------------------------------------------
 

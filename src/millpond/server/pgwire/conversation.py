@@ -23,7 +23,7 @@ from millpond.server.pgwire.error_reports import PgError, error_response, notice
 from millpond.server.pgwire.outcome import (
     Outcome,
     PgPortal,
-    PreparedText,
+    PgStatement,
     expanded,
     fields_of,
 )
@@ -31,7 +31,7 @@ from millpond.server.pgwire.parameter_values import value_of
 from millpond.server.pgwire.result_types import as_described
 from millpond.server.pgwire.statement_runner import ENDS, StatementRunner
 from millpond.server.pgwire.subscription import SubscriptionPump
-from millpond.server.pgwire.transport import GoneError, PgTransport
+from millpond.server.pgwire.transport import ClientGoneError, PgTransport
 from millpond.sql.text.parse import SqlFragment, statements
 
 PARAMS_MAX = 65_535
@@ -67,7 +67,7 @@ class Conversation:
             case _:
                 try:
                     await self._extended(message)
-                except GoneError:
+                except ClientGoneError:
                     raise
                 except (MillpondError, Exception) as error:
                     self._skipping = True
@@ -107,7 +107,7 @@ class Conversation:
                 if outcome.columns is not None:
                     self.transport.put(m.row_description(fields_of(outcome.columns, ())))
                 await self._all_rows(outcome, ())
-        except GoneError:
+        except ClientGoneError:
             raise
         except (MillpondError, Exception) as error:
             self.runner.client.fail_transaction()
@@ -176,10 +176,10 @@ class Conversation:
             raise PgError(
                 "25P02", "current transaction is aborted, commands ignored until end of transaction block"
             )
-        self.runner.prepared[message.name] = PreparedText(fragment, message.types)
+        self.runner.prepared[message.name] = PgStatement(fragment, message.types)
         self.transport.put(m.PARSE_COMPLETE)
 
-    def _prepared(self, name: str) -> PreparedText:
+    def _prepared(self, name: str) -> PgStatement:
         found = self.runner.prepared.get(name)
         if found is None:
             raise PgError("26000", f'prepared statement "{name}" does not exist')

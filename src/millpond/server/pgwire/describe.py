@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from millpond.server.pgwire.outcome import Shape
+from millpond.server.pgwire.outcome import StatementShape
 from millpond.server.pgwire.parameter_types import ColumnTypes, parameter_types
 from millpond.server.pgwire.types import TEXT, column_type, sql_type
 from millpond.sql.binding.functions import inlined
@@ -37,7 +37,7 @@ def typed_null(kind: str | None) -> str:
     return "NULL" if kind is None else f"CAST(NULL AS {kind})"
 
 
-def describe(session: SqlSession, fragment: SqlFragment, declared: Sequence[int]) -> Shape:
+def describe(session: SqlSession, fragment: SqlFragment, declared: Sequence[int]) -> StatementShape:
     """The shape of a query or a change; other statements have neither parameters nor known columns."""
     verb = fragment.word(0)
     binder, objects = session.catalog.binder, session.catalog.objects
@@ -57,7 +57,7 @@ def describe(session: SqlSession, fragment: SqlFragment, declared: Sequence[int]
         listed = with_params(fragment, nulls)
         listed = listed.part((listed.find("RETURNING") or at) + 1)
         columns = binder.columns(f'select {listed.sql} from "{table.text}"')
-    return Shape(oids(types, declared), None if columns is None else tuple(columns))
+    return StatementShape(oids(types, declared), None if columns is None else tuple(columns))
 
 
 def oids(types: Sequence[str], declared: Sequence[int]) -> tuple[int, ...]:

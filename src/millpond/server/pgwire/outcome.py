@@ -58,7 +58,7 @@ def expanded(formats: Sequence[int], count: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Shape:
+class StatementShape:
     """The types of a statement's parameters, and its columns; None if it gives no rows."""
 
     params: tuple[int, ...]
@@ -66,19 +66,19 @@ class Shape:
 
 
 @dataclass
-class PreparedText:
+class PgStatement:
     """A statement that a client has parsed; `fragment` is None for an empty query."""
 
     fragment: SqlFragment | None
     declared: tuple[int, ...]
-    shape: Shape | None = None
+    shape: StatementShape | None = None
 
 
 @dataclass
 class PgPortal:
     """A statement with its parameters; it runs when it is first described or executed."""
 
-    statement: PreparedText
+    statement: PgStatement
     params: list[Any]
     formats: tuple[int, ...]
     outcome: Outcome | None = None

@@ -21,7 +21,7 @@ from millpond.server.pgwire.login import log_in
 from millpond.server.pgwire.session_settings import SessionSettings
 from millpond.server.pgwire.shape_cache import ShapeCache
 from millpond.server.pgwire.statement_runner import StatementRunner
-from millpond.server.pgwire.transport import GoneError, PgTransport
+from millpond.server.pgwire.transport import ClientGoneError, PgTransport
 from millpond.server.serving import Serving
 from millpond.server.statements import STOPPED
 
@@ -44,7 +44,7 @@ class PgConnection:
     async def run(self) -> None:
         try:
             await self._serve()
-        except (GoneError, ConnectionError, asyncio.CancelledError):
+        except (ClientGoneError, ConnectionError, asyncio.CancelledError):
             pass
         except MillpondError as error:
             self.transport.put(error_response(error, severity="FATAL"))

@@ -9,7 +9,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-from millpond.server.pgwire.outcome import Shape
+from millpond.server.pgwire.outcome import StatementShape
 from millpond.sql.session import SqlSession
 from millpond.sql.text.parse import SqlFragment
 
@@ -19,7 +19,7 @@ Key = tuple[str | None, str, tuple[int, ...]]
 
 class ShapeCache:
     def __init__(self) -> None:
-        self._shapes: OrderedDict[Key, Shape] = OrderedDict()
+        self._shapes: OrderedDict[Key, StatementShape] = OrderedDict()
         self._lock = threading.Lock()
 
     def of(
@@ -27,8 +27,8 @@ class ShapeCache:
         session: SqlSession,
         fragment: SqlFragment,
         declared: tuple[int, ...],
-        make: Callable[[SqlSession, SqlFragment, Sequence[int]], Shape],
-    ) -> Shape:
+        make: Callable[[SqlSession, SqlFragment, Sequence[int]], StatementShape],
+    ) -> StatementShape:
         key = session.host.program()[1], fragment.sql, declared
         with self._lock:
             found = self._shapes.get(key)

@@ -14,7 +14,7 @@ from millpond.server.pg_catalog.catalog_queries import CatalogQueries
 from millpond.server.pgwire.cursors import Cursors
 from millpond.server.pgwire.describe import QUERIES, describe, parameter_count, text_params
 from millpond.server.pgwire.error_reports import PgError
-from millpond.server.pgwire.outcome import Outcome, PreparedText, Shape, of_rows
+from millpond.server.pgwire.outcome import Outcome, PgStatement, StatementShape, of_rows
 from millpond.server.pgwire.session_settings import SessionSettings
 from millpond.server.pgwire.shape_cache import ShapeCache
 from millpond.sql.result import Result
@@ -35,7 +35,7 @@ class StatementRunner:
         self.settings = settings
         self.catalog = catalog
         self.cursors = Cursors(client)
-        self.prepared: dict[str, PreparedText] = {}  # by PREPARE and by Parse
+        self.prepared: dict[str, PgStatement] = {}  # by PREPARE and by Parse
         self._shapes = shapes
 
     @property
@@ -187,7 +187,7 @@ class StatementRunner:
         if name in self.prepared:
             raise PgError("42P05", f'prepared statement "{name}" already exists')
         (inner,) = statements(fragment.part(at + 1).sql, "postgres")
-        self.prepared[name] = PreparedText(inner, ())
+        self.prepared[name] = PgStatement(inner, ())
         return Outcome("PREPARE")
 
     async def _execute(self, fragment: SqlFragment, on_notice: OnNotice) -> Outcome:
@@ -220,16 +220,16 @@ class StatementRunner:
 
     # -- describing ---------------------------------------------------------------------
 
-    async def describe(self, prepared: PreparedText) -> Shape:
+    async def describe(self, prepared: PgStatement) -> StatementShape:
         """The parameters and columns of a statement."""
         if prepared.shape is None:
             prepared.shape = await self._describe(prepared)
         return prepared.shape
 
-    async def _describe(self, prepared: PreparedText) -> Shape:
+    async def _describe(self, prepared: PgStatement) -> StatementShape:
         fragment, declared = prepared.fragment, prepared.declared
         if fragment is None:
-            return Shape(tuple(declared), None)
+            return StatementShape(tuple(declared), None)
         verb = fragment.word(0)
         if verb in QUERIES and self.catalog.answers(fragment):
             return await self.client.in_thread(
@@ -239,18 +239,18 @@ class StatementRunner:
         if verb in (*QUERIES, "INSERT", "UPDATE", "DELETE"):
             return await self.client.in_thread(lambda: self._described(fragment, declared))
         if verb == "FETCH":
-            return Shape(params, tuple(self.cursors.named(fragment).columns))
+            return StatementShape(params, tuple(self.cursors.named(fragment).columns))
         if verb == "EXPLAIN":
-            return Shape(params, (("plan", "VARCHAR"),))
+            return StatementShape(params, (("plan", "VARCHAR"),))
         if verb in ("SHOW", "DESCRIBE", "DESC", "SUBSCRIBE"):  # they only read: running shows the columns
             made = await self._run(verb, fragment, [None] * len(params), lambda text: None)
-            return Shape(params, None if made.columns is None else tuple(made.columns))
+            return StatementShape(params, None if made.columns is None else tuple(made.columns))
         if verb == "EXECUTE" and (known := self.prepared.get(fragment.tokens[1].text)) is not None:
-            return Shape(params, (await self.describe(known)).columns)
-        return Shape(params, None)
+            return StatementShape(params, (await self.describe(known)).columns)
+        return StatementShape(params, None)
 
-    def _described(self, fragment: SqlFragment, declared: tuple[int, ...]) -> Shape:
-        def make(session: SqlSession) -> Shape:
+    def _described(self, fragment: SqlFragment, declared: tuple[int, ...]) -> StatementShape:
+        def make(session: SqlSession) -> StatementShape:
             return self._shapes.of(session, fragment, declared, describe)
 
         return self.client.with_session(make)

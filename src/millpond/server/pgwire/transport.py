@@ -26,7 +26,7 @@ READ_AHEAD = 256 << 10  # bytes of further messages that are buffered while a st
 SEND_AT = 64 << 10  # bytes that are collected before they are sent
 
 
-class GoneError(ConnectionError):
+class ClientGoneError(ConnectionError):
     """The client has closed the connection."""
 
 
@@ -97,7 +97,7 @@ class PgTransport(asyncio.Protocol):
     async def _take(self, count: int) -> bytes:
         while len(self._in) < count:
             if self.gone:
-                raise GoneError("the client has closed the connection")
+                raise ClientGoneError("the client has closed the connection")
             self._wanted = count
             if self._paused and self._transport is not None:
                 self._paused = False
@@ -122,7 +122,7 @@ class PgTransport(asyncio.Protocol):
 
     async def message(self, bytes_max: int) -> ClientMessage:
         if self.gone_soon:
-            raise GoneError("the server stops")
+            raise ClientGoneError("the server stops")
         head = await self._take(5)
         kind, (size,) = head[:1], struct.unpack("!i", head[1:])
         if kind[0] not in KINDS:
@@ -148,7 +148,7 @@ class PgTransport(asyncio.Protocol):
         if not self._may_write.is_set():
             await self._may_write.wait()
         if self.gone:
-            raise GoneError("the client has closed the connection")
+            raise ClientGoneError("the client has closed the connection")
 
     async def flush_if_large(self) -> None:
         if self._out_size >= SEND_AT:
@@ -169,7 +169,7 @@ class PgTransport(asyncio.Protocol):
             raise ProtocolError("data came before the TLS handshake")
         made = await asyncio.get_running_loop().start_tls(self._transport, self, context, server_side=True)
         if made is None:
-            raise GoneError("the TLS handshake was not completed")
+            raise ClientGoneError("the TLS handshake was not completed")
         self._transport = made
 
     def stop_reading(self) -> None:
