@@ -206,7 +206,7 @@ def private_attributes() -> dict[str, set[str]]:
     for file in source_files():
         for node in ast.walk(file.tree):
             match node:
-                case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                     owners[name].add(file.package)
                 case ast.Attribute(attr=name, ctx=ast.Store()) | ast.Name(id=name, ctx=ast.Store()):
                     owners[name].add(file.package)

@@ -115,10 +115,10 @@ def error_response(error: BaseException, *, start: int = 0, severity: str = "ERR
 
 def _position(error: MillpondError) -> int | None:
     """Where the error is in its statement, in characters."""
-    if error.place is None or error.place[1] is None:
+    if error.place is None:
         return None
-    text, (begin, _) = error.place
-    return len(text.encode()[:begin].decode(errors="ignore"))
+    text, at = error.place
+    return None if at is None else len(text.encode()[: at[0]].decode(errors="ignore"))
 
 
 def notice(message: str, *, severity: str = "NOTICE", state: str = "00000") -> bytes:
