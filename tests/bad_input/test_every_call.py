@@ -119,6 +119,20 @@ CASES: dict[str, list[Case]] = {
     "Pond.change": [(lambda w: w.ran.change(5), "needs a plan")],
     "Pond.changing": [(lambda w: w.ran.changing(5), "call it as changing(")],
     "Pond.transaction": [(lambda w: w.ran.transaction(5), "call it as transaction(")],
+    "Pond.serve": [
+        (lambda w: w.ran.serve(host="0.0.0.0"), "listens only on loopback"),
+        (lambda w: w.ran.serve(http=8080), "did you mean 'http_port'?"),
+    ],
+    "Pond.shed": [
+        (lambda w: w.ran.shed("nope"), "nope"),
+        (lambda w: w.ran.shed("clicks", "soon"), "not a duration"),
+        (lambda w: w.ran.shed("clicks", floor=2), "floor"),
+        (lambda w: w.ran.shed("clicks", by="luck"), "by"),
+    ],
+    "Pond.bounds": [
+        (lambda w: w.ran.bounds("by_ctiy", counts="n"), "did you mean 'by_city'?"),
+        (lambda w: w.ran.bounds("by_city", counts="nn"), "nn"),
+    ],
     "Pond.replace": [(lambda w: w.p.replace("by_ctiy"), "did you mean 'by_city'?")],
     "Pond.drop_view": [(lambda w: w.ran.drop_view("by_ctiy"), "did you mean 'by_city'?")],
     "Pond.rename_view": [
@@ -404,7 +418,7 @@ CASES: dict[str, list[Case]] = {
 # Calls that take nothing that could be wrong, or that the engine makes.
 NOTHING_TO_GET_WRONG = {
     *("Pond.stop", "Pond.close", "Pond.head", "Pond.views", "Pond.states", "Pond.savepoints", "Pond.sinks"),
-    *("Pond.source_lag", "Pond.scaling"),
+    *("Pond.source_lag", "Pond.scaling", "Pond.shedding", "Pond.new_session"),
     *("Harness.close", "Harness.epoch", "Harness.crash", "Harness.compact", "Harness.errors"),
     *(f"MemorySource.{n}" for n in ("table", "poll", "advance", "again", "history", "read")),
     *(f"FileSource.{n}" for n in ("table", "poll", "advance", "history", "read", "read_encoded")),

@@ -26,6 +26,7 @@ PAGES = {  # with how many blocks there are at least
     "functions.md": 8,
     "serving/flight.md": 1,
     "serving/http.md": 4,
+    "serving/security.md": 1,
     "event-time.md": 13,
     "guide.md": 5,
     "load-shedding.md": 2,
@@ -35,6 +36,7 @@ PAGES = {  # with how many blocks there are at least
     "synopses.md": 2,
     "testing.md": 5,
     "time-machine.md": 6,
+    "transactions.md": 3,
     "watermarks.md": 7,
 }
 # A file for the commands of the page; a name that is made up; servers that tests/kafka and tests/e2e start.

@@ -500,9 +500,9 @@ class Pond:
           hint: pass a file of users, or listen on 127.0.0.1
         """
         from millpond.server.server import Server
-        from millpond.server.settings import ServeSettings
+        from millpond.server.settings import serve_settings
 
-        server = Server(self, ServeSettings(**settings))
+        server = Server(self, serve_settings(**settings))
         server.start()
         return server
 

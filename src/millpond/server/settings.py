@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import ipaddress
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from millpond.errors import InvalidError
 
@@ -66,6 +68,23 @@ class ServeSettings:
                 f"without users it listens only on loopback, not on {self.host}",
                 hint="pass a file of users, or listen on 127.0.0.1",
             )
+
+
+def serve_settings(**given: Any) -> ServeSettings:
+    """Settings from keyword arguments; unknown names are refused with the closest known one.
+
+    >>> serve_settings(pg_port=0).statements_max
+    8
+    """
+    known = [f.name for f in fields(ServeSettings)]
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            raise InvalidError(
+                f"a server has no setting named {name!r}",
+                hint=f"did you mean {near[0]!r}?" if near else f"known settings: {', '.join(known)}",
+            )
+    return ServeSettings(**given)
 
 
 _POSITIVE = ("connections_max", "statements_max", "login_ms_max", "message_bytes_max", "inbox_entries_max")
