@@ -27,7 +27,6 @@ OnNotice = Callable[[str], None]
 TIMED_OUT = "the statement took longer than the statement timeout"
 CANCELLED = "the statement was cancelled by its user"
 READS = ("SELECT", "WITH", "VALUES", "FROM", "(")
-CONTROL = ("BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT")
 PURE = (*READS, "SHOW", "EXPLAIN", "DESCRIBE", "DESC", "SUBSCRIBE")  # never need an epoch that is to come
 
 
@@ -47,21 +46,20 @@ class ClientSession:
         self._written: int | None = None  # the newest inbox entry of this client
         self._cancellation: Cancellation | None = None
         self._held: SqlSession | None = None  # of a transaction
-        self._block: _Block | None = None  # a transaction of a session that has none of its own
 
     @property
     def in_transaction(self) -> bool:
-        return self._held is not None or self._block is not None
+        return self._held is not None
 
     @property
     def has_failed(self) -> bool:
         """Has a statement of the transaction failed, so that only its end can follow?"""
-        block = self._block if self._held is None else transaction_of(self._held)
+        block = None if self._held is None else self._held.transaction
         return block is not None and bool(block.failed)
 
     def fail_transaction(self) -> None:
         """A statement of the transaction failed, perhaps before it reached SQL."""
-        block = self._block if self._held is None else transaction_of(self._held)
+        block = None if self._held is None else self._held.transaction
         if block is not None:
             block.failed = True
 
@@ -133,8 +131,8 @@ class ClientSession:
         self.cancel()
         session, self._held = self._held, None
         if session is not None:
-            if transaction_of(session) is not None:
-                session.run("ROLLBACK")
+            if session.in_transaction:
+                session.rollback()
             self.pool.give_back(session)
 
     async def cancellable(self, work: Awaitable[T], stop: Callable[[str], None]) -> T:
@@ -177,7 +175,7 @@ class ClientSession:
             yield session
         finally:
             session.on_progress = None
-            self._held = session if transaction_of(session) is not None else None
+            self._held = session if session.in_transaction else None
             if self._held is None:
                 self.pool.give_back(session)
 
@@ -209,11 +207,8 @@ class ClientSession:
 
     def _written_by(self, session: SqlSession, verb: str, work: Callable[[SqlSession], Result]) -> Result:
         """Run a statement, and remember what it wrote; a change is over when it was executed."""
-        if verb in CONTROL and not hasattr(session, "begin"):
-            self._block = _Block() if verb in ("BEGIN", "START") else None
-            return Result.said(verb)
         if verb in READS:
-            if transaction_of(session) is None:
+            if not session.in_transaction:
                 self.wait_for_writes(session)
             return work(session)
         if verb in PURE:
@@ -239,17 +234,6 @@ class ClientSession:
         session.host.wait_executed(self._written)
         entry, self._written = self._written, None
         return session.host.epoch_of(entry)
-
-
-def transaction_of(session: SqlSession) -> Any:
-    """The transaction that a session is in; None outside of one."""
-    return getattr(session, "transaction", None)
-
-
-class _Block:
-    """A transaction without effect: each of its statements is its own."""
-
-    failed = False
 
 
 def _fragments(text: str | SqlFragment, dialect: str) -> list[SqlFragment]:

@@ -10,6 +10,7 @@ from millpond.errors import InvalidError
 from millpond.plan.objects import SqlColumn
 from millpond.sql.binding.types import quoted
 from millpond.sql.dml.deferred_change import target
+from millpond.sql.dml.text_changes import SessionChange
 from millpond.sql.reads.scratch import returned, thread_scratch
 from millpond.sql.result import Result
 from millpond.sql.text.column_definitions import stored_schema
@@ -25,7 +26,7 @@ def insert_texts(session: SqlSession, table: str, given: pa.Table) -> Result:
     names = [f"c{n}" for n in range(given.num_columns)]
     casts = ", ".join(_cast(n, columns[c]) for n, c in zip(names, given.column_names, strict=True))
     into = ", ".join(quoted(c) for c in given.column_names)
-    with thread_scratch().for_statement(session.host.clock.now_us()) as scratch:
+    with thread_scratch().for_statement(session.now_us()) as scratch:
         scratch.table(found)
         rows_name = scratch.rows(given.rename_columns(names))
         sql = f"insert into {quoted(found.name)} ({into}) select {casts} from {rows_name}"
@@ -34,8 +35,8 @@ def insert_texts(session: SqlSession, table: str, given: pa.Table) -> Result:
         except InvalidError as error:
             raise InvalidError(error.message, hint=error.hint) from error
         rows = rows.cast(stored_schema(found.columns))
-    assert found.scan is not None
-    session.host.insert(found.scan, rows)
+    args = {"table": found.scan, "name": found.name, "columns": [[c.name, c.held] for c in found.columns]}
+    session.send_change(SessionChange(args | {"verb": "rows"}, rows), ())
     return Result.changed("INSERT", rows.num_rows)
 
 
