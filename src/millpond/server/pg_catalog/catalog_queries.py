@@ -82,7 +82,8 @@ class CatalogQueries:
             columns, _ = database.query(f"select * from ({sql_of(text)}) limit 0", None, fragment.sql)
         query = parse_query(text.sql)
         assert query is not None
-        return StatementShape(oids(types, declared), tuple(_in_pg_types(query, columns)))
+        shown_types = ["PG_OID[]" if kind == "BIGINT[]" else kind for kind in types]
+        return StatementShape(oids(shown_types, declared), tuple(_in_pg_types(query, columns)))
 
     # -- rows -----------------------------------------------------------------------------
 
@@ -165,6 +166,7 @@ FITTING = {
     "PG_NAME": ("VARCHAR",),
     "PG_CHAR": ("VARCHAR",),
     "PG_VECTOR": ("SMALLINT[]", "BIGINT[]"),
+    "PG_OID[]": ("BIGINT[]",),
 }
 
 
@@ -173,6 +175,8 @@ def _in_pg_types(query: CatalogQuery, columns: list[tuple[str, str]]) -> list[tu
     found = []
     for name, kind in columns:
         wanted = query.kinds.get(name.lower())
+        if wanted is None and kind == "BIGINT[]":  # asyncpg knows oid[] by itself, and asks for others
+            wanted = "PG_OID[]"
         found.append((name, wanted if wanted is not None and kind in FITTING[wanted] else kind))
     return found
 

@@ -6,7 +6,6 @@ Five things differ: the schema `pg_catalog` is DuckDB's own, casts to `regclass`
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,6 +18,7 @@ from sqlglot.errors import SqlglotError
 from millpond.errors import InvalidError
 from millpond.server.pg_catalog.catalog_database import SCHEMAS, relations
 from millpond.server.pg_catalog.catalog_functions import FUNCTIONS, OF_CONNECTION
+from millpond.server.pgwire.parameter_types import with_known_arrays
 
 _REG = {"regclass", "regtype", "regnamespace", "regrole"}
 _AS_TEXT = {"name", '"char"', "char", "regproc", "regprocedure", "regoper", "regoperator", "unknown",
@@ -47,7 +47,7 @@ class CatalogQuery:
 def parse_query(text: str) -> CatalogQuery | None:
     """A query over the catalog alone; None if it is about something else."""
     try:
-        trees = [t for t in sqlglot.parse(_with_known_arrays(text), read="postgres") if t is not None]
+        trees = [t for t in sqlglot.parse(with_known_arrays(text), read="postgres") if t is not None]
     except (SqlglotError, RecursionError):
         return None
     if len(trees) != 1 or not isinstance(trees[0], exp.Query):
@@ -69,12 +69,6 @@ def parse_query(text: str) -> CatalogQuery | None:
     if not asked and not any(name in FUNCTIONS for name in _called(tree)) and not any(named):
         return None
     return CatalogQuery(tree, _kinds(tree))
-
-
-def _with_known_arrays(text: str) -> str:
-    """sqlglot cannot read arrays of some types."""
-    text = re.sub(r"::\s*(?:pg_catalog\.)?(?:oid|regclass|regtype)\s*\[\s*\]", "::bigint[]", text, flags=re.I)
-    return re.sub(r"::\s*(?:pg_catalog\.)?(?:name|regproc)\s*\[\s*\]", "::text[]", text, flags=re.I)
 
 
 def _called(tree: exp.Expr) -> Iterator[str]:

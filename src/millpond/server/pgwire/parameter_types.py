@@ -6,6 +6,7 @@ the column that it is compared with, inserted into or assigned to, or that it is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import sqlglot
@@ -27,7 +28,7 @@ def parameter_types(text: str, column_type: ColumnTypes) -> dict[int, str]:
     {1: 'INTEGER', 2: 'DATE', 3: 'DATE', 4: 'BIGINT'}
     """
     try:
-        tree = sqlglot.parse_one(text, read="postgres")
+        tree = sqlglot.parse_one(with_known_arrays(text), read="postgres")
     except (SqlglotError, RecursionError):
         return {}
     found: dict[int, str] = {}
@@ -121,3 +122,9 @@ def _inserted(tree: exp.Insert, place: int, column_type: ColumnTypes) -> str | N
             return None
         return column_type(into.this.name, into.expressions[place].name)
     return column_type(into.name, f"#{place}") if isinstance(into, exp.Table) else None
+
+
+def with_known_arrays(text: str) -> str:
+    """sqlglot cannot read arrays of some types."""
+    text = re.sub(r"::\s*(?:pg_catalog\.)?(?:oid|regclass|regtype)\s*\[\s*\]", "::bigint[]", text, flags=re.I)
+    return re.sub(r"::\s*(?:pg_catalog\.)?(?:name|regproc)\s*\[\s*\]", "::text[]", text, flags=re.I)
