@@ -68,7 +68,7 @@ def _kills(endpoint: str, tmp_path: Path, kills: int) -> None:
         return [json.loads(line) for name in names for line in store.get(name).splitlines()], None
 
     setup = SETUP.format(path=target.path, options=options)
-    kill_and_compare(tmp_path, setup, read, kills=kills, workers=2, seed=3)
+    kill_and_compare(tmp_path, setup, read, kills=kills, workers=2, seed=3, away_s=1)
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ import millpond
 from millpond.errors import MillpondError
 {setup}
 folder, seed = sys.argv[1:]
-rng, lost = random.Random(int(seed)), 0
+rng = random.Random(int(seed))
 while True:
     try:
         with millpond.open(folder + "/pond", engine="inline", durable=False, take_over=True) as pond:
@@ -31,11 +31,9 @@ while True:
                 pond.insert("orders", rows)
                 pond.drain()
                 print("fed", flush=True)
-                lost = 0
     except MillpondError as error:
         print("lost", type(error).__name__, flush=True)
-        lost += 1  # the pause grows, so that the other can finish an epoch however busy the machine is
-        time.sleep(rng.random() * min(30, 0.02 * 2**lost))
+        time.sleep(rng.random() * {away_s})  # so that the other can finish an epoch
 """
 
 
@@ -47,10 +45,14 @@ def kill_and_compare(
     kills: int,
     workers: int,
     seed: int,
+    away_s: float = 0.02,
 ) -> None:
-    """Kill workers, which take the pond over from each other; then compare (changelog, upserts) with the view."""
+    """Kill workers, which take the pond over from each other; then compare (changelog, upserts) with the view.
+
+    A worker that lost the pond takes it back after a pause of at most `away_s`: about as long as a delivery takes.
+    """
     rng = random.Random(seed)
-    script = WORKER.format(setup=setup)
+    script = WORKER.format(setup=setup, away_s=away_s)
 
     kill_workers(script, lambda: [str(folder), str(rng.randint(0, 999))], kills, workers, rng, pause_s=0.3)
     names: dict[str, Any] = {}

@@ -248,4 +248,4 @@ def test_kills_between_steps(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_fifty_kills_with_two_coordinators(tmp_path: Path) -> None:
-    kill_and_compare(tmp_path, SETUP, _read, kills=50, workers=2, seed=2)
+    kill_and_compare(tmp_path, SETUP, _read, kills=50, workers=2, seed=2, away_s=6)
