@@ -2,39 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
 import ssl
-import subprocess
 from pathlib import Path
 
 import httpx
 import pytest
 
 import millpond
+from tests.serving.certificates import made_certificate
 
 dbapi = pytest.importorskip("adbc_driver_flightsql.dbapi")
 
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> tuple[Path, Path]:
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
-    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=localhost",
-    ]
-    more = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-out", str(cert), "-keyout", str(key)]
-    subprocess.run([*command, *more], check=True, capture_output=True)
-    return cert, key
+    return made_certificate(tmp_path)
 
 
 def test_http_and_flight_over_tls(certificate: tuple[Path, Path]) -> None:

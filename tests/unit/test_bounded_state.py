@@ -54,6 +54,7 @@ STATELESS = {
     "LateRows": "passes rows on",
     "Map": "computes rows from one row",
     "MapBatches": "computes rows from the rows of a batch",
+    "PadColumns": "computes rows from one row",
     "Pick": "passes rows on",
     "Scan": "a source keeps its position, in the manifest",
     "Shard": "computes rows from one row",

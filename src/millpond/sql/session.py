@@ -128,11 +128,11 @@ class SqlSession:
     @contextmanager
     def _gathering(self, changes: TextChanges | None) -> Iterator[None]:
         """Gather the changes that this thread makes inside, instead of sending each."""
-        self._asked.changes = changes
+        self._asked.gathered = changes
         try:
             yield
         finally:
-            self._asked.changes = None
+            self._asked.gathered = None
 
     def define_all(self, text: str, dialect: str = "postgres") -> None:
         """Run a text that has only definitions; those that the plan has with the same text are skipped."""
@@ -263,7 +263,7 @@ class SqlSession:
         if self.transaction is not None:
             applied = self.transaction.change(change)
             return Result.changed(verb, applied.count, names, applied.rows)
-        gathered: TextChanges | None = getattr(self._asked, "changes", None)
+        gathered: TextChanges | None = getattr(self._asked, "gathered", None)
         changes = TextChanges(self.host) if gathered is None else gathered
         place = changes.add(change)
         if gathered is None:

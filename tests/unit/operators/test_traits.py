@@ -33,6 +33,7 @@ CALLED_BY_CLASS = {
 
 
 ALLOWED_BY_NAME = {
+    "plan/clear_secrets.py: options",  # of any source or sink, also a user's own
     "plan/sink_settings.py: append_only",  # of a sink of the older interface
 }
 

@@ -107,6 +107,7 @@ NEVER = {
         "writing:_Opened",
         "postgres_types:PostgresType",
     ),
+    *("pgoutput_columns:LoggedTable", "pgoutput_columns:_Cells", "pgoutput_columns:_ChangesOfTable"),
     *("delta_log:TableFile", "delta_log:Version", "lake_positions:LakePosition"),
     *(
         "accumulated:Accumulated",

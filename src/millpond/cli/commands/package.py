@@ -7,6 +7,7 @@ version of Python.  Spark itself is left out: the cluster has it.
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import re
 import tarfile
 from collections.abc import Iterator
@@ -15,8 +16,6 @@ from typing import Annotated
 
 import typer
 
-import millpond
-import pyspark_millpond
 from millpond.cli.arguments import TEXT, OutputOption
 from millpond.cli.output import MessagePart
 from millpond.errors import InvalidError
@@ -80,8 +79,10 @@ def contents(files: list[Path], include: list[str]) -> Iterator[tuple[str, Path]
     for distribution in sorted(distributions(["millpond", *include])):
         if distribution != "millpond":
             yield from _of_distribution(distribution)
-    for module in (millpond, pyspark_millpond):
-        folder = Path(str(module.__file__)).parent
+    for name in ("millpond", "pyspark_millpond"):  # found, not imported: the second one would import Spark
+        found = importlib.util.find_spec(name)
+        assert found is not None and found.origin is not None
+        folder = Path(found.origin).parent
         yield from _below(folder, folder.parent)
     for path in files:
         if not path.exists():
