@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from millpond.server.authentication import Authenticator, ServedUser, refused
+from millpond.server.authentication import Authenticator, ServedUser
 from millpond.server.pgwire import messages as m
 from millpond.server.pgwire.error_reports import PgError
 from millpond.server.pgwire.transport import PgTransport
@@ -17,7 +17,7 @@ async def log_in(
     transport: PgTransport,
     next_message: Callable[[], Awaitable[m.ClientMessage]],
 ) -> ServedUser:
-    """Check the password of a client; raises LoginError."""
+    """Check the password of a client."""
     transport.put(m.authentication_sasl(MECHANISM))
     await transport.flush()
     first = m.sasl_first((await _password(next_message)).data)
@@ -30,7 +30,7 @@ async def log_in(
     await transport.flush()
     signature = exchange.proof(m.decoded((await _password(next_message)).data))
     if signature is None:
-        raise refused()
+        raise PgError("28P01", f'password authentication failed for user "{name}"')
     user = authenticator.logged_in(name)
     transport.put(m.authentication_final(signature))
     transport.put(m.authentication_ok())
