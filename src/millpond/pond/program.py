@@ -132,7 +132,7 @@ class ProgramEditor:
         number = self.inbox.command("change", args, wait_s=math.inf, done=self._is_changed)
         if driver.runner is None:  # another process makes the change
             driver.wait_until(lambda: self._is_changed_elsewhere(number), math.inf, f"inbox entry {number}")
-        elif not self._is_changed(number):
+        elif not self._is_settled(number):  # `_is_changed` is false again while a later epoch is passed on
             if not driver.is_this_thread:
                 raise UnavailableError(
                     "the pond was stopped before its program changed",
@@ -146,12 +146,17 @@ class ProgramEditor:
         return epoch
 
     def _is_changed(self, number: int) -> bool:
-        """Is a change of the program done or refused, and does this process run what came of it?"""
+        """Is a change of the program settled, and does this process run what came of it?"""
         head, runner = self.components.reader.head(), self.driver.runner
-        is_backfilling = head.backfill is not None and head.backfill.entry == number
         # The thread that commits a change starts to run the new program a moment later.
         is_running = runner is None or self.driver.known_epoch >= head.epoch
-        return inbox.next_entry(head) > number and not is_backfilling and is_running
+        return is_running and self._is_settled(number, head)
+
+    def _is_settled(self, number: int, head: Manifest | None = None) -> bool:
+        """Is a change of the program done or refused?"""
+        head = self.components.reader.head() if head is None else head
+        is_backfilling = head.backfill is not None and head.backfill.entry == number
+        return inbox.next_entry(head) > number and not is_backfilling
 
     def _is_changed_elsewhere(self, number: int) -> bool:
         """The same if another process makes the change; reports the progress found in the manifests."""
