@@ -1,6 +1,8 @@
-"""Checks the names of output columns."""
+"""Checks the names of output columns, and makes them distinct."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from millpond.errors import InvalidError
 
@@ -23,3 +25,18 @@ def check_names(names: list[str], step: str) -> None:
             hint="give one of them another name",
             step=step,
         )
+
+
+def distinct_names(names: Sequence[str]) -> list[str]:
+    """The names of columns, numbered where one is used twice.
+
+    >>> distinct_names(["a", "b", "a"])
+    ['a', 'b', 'a_2']
+    """
+    found: list[str] = []
+    for name in names:
+        free, number = name, 2
+        while free in found:
+            free, number = f"{name}_{number}", number + 1
+        found.append(free)
+    return found

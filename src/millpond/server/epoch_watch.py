@@ -1,6 +1,6 @@
 """Tells the event loop when an epoch has been committed, by this process or by another one.
 
-Law: however many clients wait, one task looks for the next manifest, and only while somebody waits.
+Law: however many clients wait, one task looks for the next manifest, and only while a client waits.
 """
 
 from __future__ import annotations

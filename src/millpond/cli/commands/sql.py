@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +17,7 @@ from millpond.cli.output import CommandOutput, MessagePart, OutputColumn, TableP
 from millpond.cli.output_formats import make_output
 from millpond.cli.prompt import history, texts
 from millpond.cli.store_arguments import parse_pairs, store_options_for
+from millpond.column_names import distinct_names
 from millpond.engine.change.backfill import Progress
 from millpond.errors import InvalidError, MillpondError
 from millpond.pond import Pond
@@ -157,7 +158,7 @@ def show(result: Result, output: CommandOutput, ms: float | None = None) -> None
             lines = [result.status + took, *(f"warning: {text}" for text in result.warnings)]
             output.write(MessagePart("\n".join(lines), {"status": result.status, **more}))
         return
-    names = _distinct_names(result.columns)
+    names = distinct_names(result.columns)
     columns = [
         OutputColumn(name, title, right=_is_number(kind))
         for name, title, kind in zip(names, result.columns, result.types, strict=True)
@@ -171,20 +172,6 @@ def show(result: Result, output: CommandOutput, ms: float | None = None) -> None
     output.write(
         TablePart("rows", columns, found, note, {} if result.epoch is None else {"epoch": result.epoch})
     )
-
-
-def _distinct_names(names: Sequence[str]) -> list[str]:
-    """
-    >>> _distinct_names(["a", "b", "a"])
-    ['a', 'b', 'a_2']
-    """
-    found: list[str] = []
-    for name in names:
-        free, number = name, 2
-        while free in found:
-            free, number = f"{name}_{number}", number + 1
-        found.append(free)
-    return found
 
 
 def _is_number(kind: str) -> bool:

@@ -254,7 +254,7 @@ def settings_for(master: str, extra: Mapping[str, str]) -> dict[str, str]:
 def check_session(session: SparkSession, on_wait: Callable[[str], None] | None = None) -> list[str]:
     """Refuse a session on which Millpond cannot run; returns advice on what makes it slow.
 
-    Waits for executors (`on_wait` is told), and runs a small task for each core, to check their Python.
+    Waits for executors, reports that to `on_wait`, and checks their Python with a small task on each core.
     """
     _refuse_connect(session)
     context = session.sparkContext
@@ -306,7 +306,7 @@ def advice(conf: Mapping[str, str]) -> list[str]:
 
 
 def cluster_advice(conf: Any) -> list[str]:
-    """Advice on timeouts of a session on a cluster that somebody else started."""
+    """Recommended timeouts for a cluster session that the user started."""
     names = ("spark.shuffle.io.retryWait", "spark.network.timeout", "spark.speculation")
     missing = [f"{name}={CLUSTER_SETTINGS[name]}" for name in names if not conf.contains(name)]
     if not missing:

@@ -126,7 +126,7 @@ class GrantedAccess:
         self._check_reads(user, statement, catalog, besides)
 
     def _check_copy(self, user: ServedUser, statement: SqlFragment, catalog: Catalog) -> None:
-        """Rows through the client; files are for nobody."""
+        """COPY may exchange rows with the client, but never read or write files."""
         words = Words(statement, 1)
         if statement.word(1) != "(":
             name = words.name("name of the table")

@@ -21,8 +21,8 @@ log = logging.getLogger("millpond.server")
 class InvalidCallError(pa.ArrowInvalid):  # type: ignore[misc]
     """INVALID_ARGUMENT, for which Flight has no error of its own.
 
-    Arrow adds the formatted stack of any other exception to what it sends.  The stack is no business of a
-    client, and formatting it fails here, so that Arrow adds only the name of this class.
+    Arrow adds the formatted stack of any other exception to what it sends.  Clients must not see the stack,
+    so formatting it fails here, and Arrow adds only the name of this class.
     """
 
     @property

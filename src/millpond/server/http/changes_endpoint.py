@@ -83,7 +83,7 @@ def _events(client: ClientSession, name: str, since: int | None) -> Events:
         raise GoneError(
             f"the changes after epoch {since} are no longer kept",
             detail=f"the oldest epoch that can be read is {head.floor}",
-            hint="begin anew without Last-Event-ID: the first event has all rows",
+            hint="reconnect without Last-Event-ID: the first event has all rows",
             epoch=since,
         )
     after = "" if since is None else f" SINCE EPOCH {since}"

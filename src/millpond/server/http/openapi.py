@@ -20,7 +20,7 @@ STATUS_TEXTS = {
     403: "The user lacks the permission.",
     404: "There is no such view, table or key.",
     409: "Another writer won: read again and decide.",
-    410: "The epoch is no longer kept: begin anew.",
+    410: "The epoch is no longer retained: start over.",
     413: "The body is too large.",
     429: "Backpressure: repeat the request after Retry-After seconds.",
     500: "Stored data is wrong, or it is a bug.",

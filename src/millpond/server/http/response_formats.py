@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 from starlette.responses import Response, StreamingResponse
 
+from millpond.column_names import distinct_names
 from millpond.errors import InvalidError
 from millpond.sinks.json_encoding import column_texts
 from millpond.sinks.json_rows import json_text
@@ -194,18 +195,3 @@ class _Pieces(io.RawIOBase):
     def taken(self) -> bytes:
         parts, self._parts = self._parts, []
         return b"".join(parts)
-
-
-def distinct_names(names: Sequence[str]) -> list[str]:
-    """The names of columns, numbered where one is used twice.
-
-    >>> distinct_names(["a", "b", "a"])
-    ['a', 'b', 'a_2']
-    """
-    found: list[str] = []
-    for name in names:
-        free, number = name, 2
-        while free in found:
-            free, number = f"{name}_{number}", number + 1
-        found.append(free)
-    return found
