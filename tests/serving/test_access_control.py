@@ -86,6 +86,7 @@ WRITES = [
     "UPDATE open SET x = 'y'",
     "DELETE FROM open",
     "COPY open FROM STDIN",
+    "TRUNCATE open",
 ]
 ADMIN = [
     "CREATE SOURCE s WITH (connector = 'files', path = '/etc')",
@@ -108,7 +109,6 @@ ADMIN = [
     "SHOW CREATE TABLE open",
     "COPY open FROM '/etc/passwd'",
     "COPY open TO '/tmp/x'",
-    "TRUNCATE open",
     "ATTACH 'x'",
     "VACUUM",
 ]
@@ -137,14 +137,23 @@ def test_changes_and_transactions(pond: Pond) -> None:
         "INSERT INTO secret VALUES (1, 'x')",
         "UPDATE open SET x = s.x FROM secret s",
         "EXPLAIN INSERT INTO secret VALUES (1, 'x')",
+        "TRUNCATE open, secret",
+        "TRUNCATE nope",
+        "MERGE INTO open USING (VALUES (1)) v(i) ON true WHEN MATCHED THEN DELETE",
     ):
         assert not allowed(pond, "writer", sql), sql
+    merge = "MERGE INTO open AS o USING (VALUES (1)) v(i) ON o.id = i WHEN MATCHED THEN"
+    assert allowed(pond, "ann", f"{merge} DO NOTHING") and not allowed(pond, "ann", f"{merge} DELETE")
     for sql in ("BEGIN", "COMMIT", "ROLLBACK TO s", "SET TimeZone = 'UTC'", "FLUSH", "SHOW TABLES"):
         assert allowed(pond, "none", sql), sql
 
 
 def test_definitions_and_administration(pond: Pond) -> None:
-    for sql in ("CREATE TABLE n (id int)", "CREATE MATERIALIZED VIEW m AS SELECT * FROM open"):
+    for sql in (
+        "CREATE TABLE n (id int)",
+        "SELECT * INTO n FROM open",
+        "CREATE MATERIALIZED VIEW m AS SELECT * FROM open",
+    ):
         assert (
             allowed(pond, "maker", sql) and not allowed(pond, "ann", sql) and not allowed(pond, "writer", sql)
         )

@@ -5,6 +5,8 @@ A file of tests/sql/scripts is made of records, parted by empty lines:
     statement                    what follows is run; `statement error TEXT`: it is refused with this text
     query                        what follows `----` are its rows, in any order; `query sorted`: in this order
 
+The scripts `pg_*.test` mean the same in PostgreSQL: a real server runs them, too, and refuses in the same words.
+
 Cells are parted by " | ".  `{folder}` is a folder of the test's own.  MILLPOND_SCRIPTS_WRITE=1 writes the rows that
 come: read them before you keep them.
 """
@@ -22,8 +24,10 @@ import pytest
 
 import millpond
 from millpond.errors import MillpondError
+from tests.sql.fuzz import postgres
 
 SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.test"))
+SHARED = [path for path in SCRIPTS if path.stem.startswith("pg_")]
 WRITE = bool(os.environ.get("MILLPOND_SCRIPTS_WRITE"))
 
 
@@ -79,7 +83,7 @@ class Runner:
         word, _, rest = record.head.partition(" ")
         if word == "statement" and rest.startswith("error"):
             with pytest.raises(MillpondError) as told:
-                self.pond.sql(sql)
+                _ = self.pond.sql(sql).rowcount  # waits until a change is executed
             assert rest.removeprefix("error").strip() in str(told.value), str(told.value)
             return []
         found = self.pond.sql(sql)
@@ -128,6 +132,46 @@ def test_a_script_gives_its_rows(path: Path, shaken: bool, tmp_path: Path) -> No
         for record, given in reversed(written):
             lines[record.start : record.end] = [record.head, *record.sql.splitlines(), "----", *given]
         path.write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[postgres.Server]:
+    try:
+        found = postgres.Server()
+    except postgres.Missing as error:
+        pytest.skip(str(error))
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize("path", SHARED, ids=[p.stem for p in SHARED])
+def test_a_shared_script_gives_the_same_in_postgresql(path: Path, server: postgres.Server) -> None:
+    import psycopg
+
+    con = server.con
+    con.execute("DROP SCHEMA IF EXISTS script CASCADE; CREATE SCHEMA script; SET search_path = script")
+    for record in records(path.read_text()):
+        sql = in_postgresql(record.sql)
+        where = f"{path.name}, line {record.line}: {record.sql}"
+        if record.head.startswith("statement error"):
+            with pytest.raises(psycopg.Error) as told:
+                con.execute(sql)
+            told_text = str(told.value)
+            assert record.head.removeprefix("statement error").strip() in told_text, f"{where}: {told_text}"
+            continue
+        found = con.execute(sql)
+        if record.head.startswith("query"):
+            given = [" | ".join(cell(v) for v in row) for row in found.fetchall()]
+            wanted = list(record.rows)
+            assert (given if record.head == "query sorted" else sorted(given)) == (
+                wanted if record.head == "query sorted" else sorted(wanted)
+            ), where
+
+
+def in_postgresql(sql: str) -> str:
+    """The statements as PostgreSQL has them: there a materialized view would not follow its tables."""
+    sql = sql.replace("CREATE MATERIALIZED VIEW", "CREATE VIEW")
+    return ";".join(part for part in sql.split(";") if part.strip() != "FLUSH")
 
 
 def test_a_wrong_row_is_told(tmp_path: Path) -> None:

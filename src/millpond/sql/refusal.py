@@ -14,8 +14,6 @@ from millpond.kernels.expressions import picture
 NOWHERE = 2**64 - 1
 _SETTINGS = "settings are given to millpond.open(…)"
 OTHER_VERBS = {  # of other databases: what to do instead
-    "TRUNCATE": "DELETE FROM the table",
-    "MERGE": "INSERT … ON CONFLICT DO UPDATE, or UPDATE … FROM",
     "REPLACE": "INSERT replaces the row with the same primary key",
     "COPY": "CREATE SOURCE … WITH (connector = 'files', path = '…')",
     "REFRESH": "a materialized view is always up to date; FLUSH waits for what was sent",

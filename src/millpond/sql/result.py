@@ -21,7 +21,7 @@ Row = tuple[Any, ...]
 Convert = Callable[[Any], Any]
 Later = Callable[[], tuple[int, int, pa.Table | None]]  # waits: the epoch, the count, the rows
 
-_CHANGES = ("INSERT", "UPDATE", "DELETE")
+_CHANGES = ("INSERT", "UPDATE", "DELETE", "MERGE")
 
 
 class Result:
@@ -82,7 +82,7 @@ class Result:
         table: pa.Table | None = None,
         later: Later | None = None,
     ) -> Result:
-        """The result of INSERT, UPDATE or DELETE; without a count, `later` waits for it.
+        """The result of INSERT, UPDATE, DELETE or MERGE; without a count, `later` waits for it.
 
         >>> Result.changed("DELETE", 3).status
         'DELETE 3'

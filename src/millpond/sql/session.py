@@ -272,6 +272,19 @@ class SqlSession:
             verb, None, names, later=lambda: wait_for_outcome(self.host, *changes.sent(place))
         )
 
+    def send_changes(self, changes: Sequence[SessionChange]) -> None:
+        """Send the changes of one statement, which are executed in one epoch."""
+        if self.transaction is not None:
+            for change in changes:
+                self.transaction.change(change)
+            return
+        gathered: TextChanges | None = getattr(self._asked, "gathered", None)
+        together = TextChanges(self.host) if gathered is None else gathered
+        for change in changes:
+            together.add(change)
+        if gathered is None:
+            together.send()
+
     @property
     def secrets(self) -> SecretFiles:
         """The secrets of the pond."""

@@ -121,7 +121,7 @@ class SqlTransaction:
         with tables.all_or_nothing():
             applied = tables.apply(change.args, change.rows)
         args = dict(change.args)
-        if change.rows is None:
+        if change.rows is None and not args.get("untold"):
             args["count"] = applied.count
             digest = None if applied.rows is None else answer_digest(applied.names, applied.rows)
             if digest is not None:

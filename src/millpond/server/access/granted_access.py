@@ -18,6 +18,7 @@ from millpond.server.authentication import ServedUser
 from millpond.server.authorization import NotAllowedError
 from millpond.sql.binding.catalog import Catalog
 from millpond.sql.session import SqlSession
+from millpond.sql.statements.create_table_as import is_select_into
 from millpond.sql.text.parse import SqlFragment, Words
 from millpond.state.access_rules import POND
 
@@ -69,6 +70,8 @@ class GrantedAccess:
         verb = statement.word(0)
         match verb:
             case _ if verb in READS:
+                if is_select_into(statement):
+                    self._need(user, "CREATE", POND)
                 self._check_reads(user, statement, catalog)
             case _ if verb in FREE:
                 return
@@ -77,6 +80,10 @@ class GrantedAccess:
                     self._need(user, "ADMIN", POND)
             case "INSERT" | "UPDATE" | "DELETE":
                 self._check_change(user, statement, catalog)
+            case "MERGE":
+                self._check_merge(user, statement, catalog)
+            case "TRUNCATE":
+                self._check_truncate(user, statement, catalog)
             case "EXPLAIN" | "PREPARE" | "DECLARE":
                 self._check_reads(user, statement, catalog)
                 inner = _inner(statement)
@@ -125,6 +132,23 @@ class GrantedAccess:
         besides = None if reads_target or again else target
         self._check_reads(user, statement, catalog, besides)
 
+    def _check_merge(self, user: ServedUser, statement: SqlFragment, catalog: Catalog) -> None:
+        """MERGE reads its table and its source, and needs what its WHEN clauses do."""
+        words = Words(statement, 2)
+        words.take("ONLY")
+        found = catalog.find(words.name("name of the table"))
+        for n in range(words.at, len(statement) - 1):
+            if statement.word(n) == "THEN" and statement.word(n + 1) in ("INSERT", "UPDATE", "DELETE"):
+                self._need(user, statement.word(n + 1), POND if found is None else found.name)
+        self._check_reads(user, statement, catalog)
+
+    def _check_truncate(self, user: ServedUser, statement: SqlFragment, catalog: Catalog) -> None:
+        """TRUNCATE needs DELETE on everything that it names."""
+        named = {t.text.lower() for t in statement.tokens[1:]}
+        tables = [o.name for o in catalog.objects.values() if o.name.lower() in named]
+        for name in tables or [POND]:
+            self._need(user, "DELETE" if tables else "ADMIN", name)
+
     def _check_copy(self, user: ServedUser, statement: SqlFragment, catalog: Catalog) -> None:
         """COPY may exchange rows with the client, but never read or write files."""
         words = Words(statement, 1)
@@ -165,7 +189,7 @@ _NO_ROWS = ("sink", "index", "function")
 
 def _inner(statement: SqlFragment) -> SqlFragment | None:
     """The statement inside EXPLAIN, PREPARE … AS and DECLARE … FOR."""
-    verbs = (*READS, "INSERT", "UPDATE", "DELETE", "CREATE")
+    verbs = (*READS, "INSERT", "UPDATE", "DELETE", "MERGE", "CREATE")
     for place in range(1, len(statement)):
         if statement.word(place) in verbs and statement.word(place) != "(":
             return statement.part(place)

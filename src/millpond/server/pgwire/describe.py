@@ -9,14 +9,16 @@ from millpond.server.pgwire.outcome import StatementShape
 from millpond.server.pgwire.parameter_types import ColumnTypes, parameter_types
 from millpond.server.pgwire.types import TEXT, column_type, sql_type
 from millpond.sql.binding.functions import inlined
+from millpond.sql.binding.types import quoted
+from millpond.sql.dml.merged_rows import MERGE_ACTION, action_as_column
 from millpond.sql.reads.as_of_epoch import as_of
 from millpond.sql.session import SqlSession
 from millpond.sql.text.parameters import marks
 from millpond.sql.text.parse import SqlFragment, readable
 
 QUERIES = ("SELECT", "WITH", "VALUES", "FROM", "(")
-CHANGES = ("INSERT", "UPDATE", "DELETE")
-_TARGET = {"INSERT": 2, "UPDATE": 1, "DELETE": 2}  # where the name of the table is
+CHANGES = ("INSERT", "UPDATE", "DELETE", "MERGE")
+_TARGET = {"INSERT": 2, "UPDATE": 1, "DELETE": 2, "MERGE": 2}  # where the name of the table is
 
 
 def parameter_count(fragment: SqlFragment) -> int:
@@ -56,8 +58,16 @@ def describe(session: SqlSession, fragment: SqlFragment, declared: Sequence[int]
         table = fragment.tokens[_TARGET[verb]]
         listed = with_params(fragment, nulls)
         listed = listed.part((listed.find("RETURNING") or at) + 1)
-        columns = binder.columns(f'select {listed.sql} from "{table.text}"')
+        columns = binder.columns(_returning(verb, listed.sql, table.text))
     return StatementShape(oids(types, declared), None if columns is None else tuple(columns))
+
+
+def _returning(verb: str, listed: str, table: str) -> str:
+    """The query whose columns RETURNING gives."""
+    if verb != "MERGE":
+        return f"select {listed} from {quoted(table)}"
+    rows = f"(select *, CAST(NULL AS VARCHAR) AS {MERGE_ACTION} from {quoted(table)})"
+    return f"select {action_as_column(listed)} from {rows} AS {quoted(table)}"
 
 
 def oids(types: Sequence[str], declared: Sequence[int]) -> tuple[int, ...]:

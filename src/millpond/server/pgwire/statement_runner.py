@@ -12,7 +12,7 @@ from typing import Any
 from millpond.server.client_session import ClientSession
 from millpond.server.pg_catalog.catalog_queries import CatalogQueries
 from millpond.server.pgwire.cursors import Cursors
-from millpond.server.pgwire.describe import QUERIES, describe, parameter_count, text_params
+from millpond.server.pgwire.describe import CHANGES, QUERIES, describe, parameter_count, text_params
 from millpond.server.pgwire.error_reports import PgError
 from millpond.server.pgwire.outcome import Outcome, PgStatement, StatementShape, of_rows
 from millpond.server.pgwire.session_settings import SessionSettings
@@ -236,7 +236,7 @@ class StatementRunner:
                 lambda: self.catalog.describe(self.client, self.settings, fragment, declared)
             )
         params = text_params(parameter_count(fragment), declared)
-        if verb in (*QUERIES, "INSERT", "UPDATE", "DELETE"):
+        if verb in (*QUERIES, *CHANGES):
             return await self.client.in_thread(lambda: self._described(fragment, declared))
         if verb == "FETCH":
             return StatementShape(params, tuple(self.cursors.named(fragment).columns))
@@ -261,7 +261,7 @@ def outcome_of(result: Result, fragment: SqlFragment) -> Outcome:
     tag = re.sub(r"[: ].*", "", result.status).replace("_", " ") if not result.columns else result.status
     verb = fragment.word(0)
     notices = list(result.warnings)
-    if not result.columns and result.status.startswith(("INSERT", "UPDATE", "DELETE")):
+    if not result.columns and result.status.startswith(CHANGES):
         tag = result.status
     elif not result.columns and ":" in result.status:
         notices.append(result.status.replace("_", " "))

@@ -26,7 +26,7 @@ from millpond.plan.objects import SqlObject
 from millpond.sql.binding.catalog import Catalog
 from millpond.sql.binding.functions import check_known
 from millpond.sql.binding.types import quoted
-from millpond.sql.dml.conflicts import check_given, shared_key, shown_key
+from millpond.sql.dml.conflicts import check_given, same_key, shared_key
 from millpond.sql.reads.scratch import PLACE, Scratch, returned, thread_scratch
 from millpond.state.manifest.snapshot import Snapshot
 from millpond.state.tables.table_spec import TableSpec
@@ -218,7 +218,4 @@ def _check_keys(
         met = snapshot.lookup(spec, keys, names).join(left, names, join_type="left anti").slice(0, 1)
         twice = next((tuple(row.values()) for row in met.to_pylist()), None)
     if twice is not None:
-        raise InvalidError(
-            f"two rows of {target.name!r} would get the same key {', '.join(target.key)}",
-            detail=f"the key {shown_key(target, twice)}",
-        )
+        raise same_key(target, twice)

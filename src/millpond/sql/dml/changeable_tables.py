@@ -24,7 +24,8 @@ from millpond.plan.objects import SqlObject
 from millpond.sql.binding.catalog import Catalog
 from millpond.sql.binding.types import quoted
 from millpond.sql.dml.change_rows import Args, answer
-from millpond.sql.dml.conflicts import given_rows, shared_key, shown_key, updates_on_conflict
+from millpond.sql.dml.conflicts import given_rows, same_key, shared_key, shown_key, updates_on_conflict
+from millpond.sql.dml.merged_rows import MERGE_ACTION, twice_affected, with_action
 from millpond.sql.reads.limits import ReadLimits
 from millpond.sql.reads.scratch import PLACE, Scratch, returned
 from millpond.sql.statements.select import needed_rows
@@ -123,6 +124,8 @@ class ChangeableTables:
                 return self._put(target, given)
             if args["verb"] == "insert":
                 return self._insert(target, args)
+            if args["verb"] == "merge":
+                return self._merge(target, args)
             return self._touch(target, args)
 
     def _target(self, args: Args) -> SqlObject:
@@ -164,10 +167,36 @@ class ChangeableTables:
         )
         twice = shared_key(found)
         if twice is not None:
-            raise InvalidError(
-                f"two rows of {target.name!r} would get the same key {', '.join(target.key)}",
-                detail=f"the key {shown_key(target, twice)}",
-            )
+            raise same_key(target, twice)
+
+    def _merge(self, target: SqlObject, args: Args) -> Applied:
+        """MERGE: its new rows have no position yet, so they are taken out and added again with one."""
+        self._show(args, target)
+        keys: list[Key] | None = None
+        if args.get("source_keys") is not None:
+            found = self._scratch.arrow(args["source_keys"], shown=args["sql"])
+            keys = [k for k in _keys(found, found.column_names) if None not in k]
+        table = self._load(target, keys)
+        sql = _retargeted(args["sql"], 2, table.loaded_name, target.name)
+        listed = f"{returned(target.columns)}, {quoted(PLACE)}, {MERGE_ACTION}"
+        try:
+            rows = self._scratch.arrow(f"{sql} RETURNING {listed}", shown=args["sql"])
+        except InvalidError as error:
+            raise twice_affected(error) from error
+        is_new = pa.compute.equal(rows[MERGE_ACTION], "INSERT")
+        if target.key:
+            self._check_moved(table, rows.filter(pa.compute.not_equal(rows[MERGE_ACTION], "DELETE")))
+            table = self._tables[target.name]
+        old, fresh = rows.filter(pa.compute.invert(is_new)), rows.filter(is_new)
+        if old.num_rows:
+            table = replace(table, touched=(*table.touched, old.column(PLACE)), changed=True)
+            self._tables[target.name] = table
+        if fresh.num_rows:
+            self._scratch.run(f"delete from {quoted(table.loaded_name)} where {quoted(PLACE)} = -1")
+            names = [c.held for c in target.columns]
+            schema = pa.schema([table.spec.schema.field(n) for n in names])
+            self._add(table, fresh.select(names).cast(schema))
+        return self._applied(target, rows, args)
 
     def _insert(self, target: SqlObject, args: Args) -> Applied:
         self._show(args, target)
@@ -265,6 +294,8 @@ class ChangeableTables:
         spec = self.catalog.stored(target)
         assert spec is not None
         whole = rows.select(names).cast(pa.schema([spec.schema.field(n) for n in names]))
+        if args["verb"] == "merge":
+            target, whole = with_action(target), whole.append_column(MERGE_ACTION, rows[MERGE_ACTION])
         columns, answered = answer(self._scratch, target, whole, args["returning"])
         return Applied(rows.num_rows, tuple(columns), answered)
 
@@ -361,13 +392,15 @@ class ChangeableTables:
     def _show(self, args: Args, target: SqlObject) -> None:
         """Show the relations that a change reads."""
         named = self.catalog.expanded([self.catalog.get(n) for n in args["reads"]])
-        again = args["verb"] != "insert" and args["sql"].lower().count(target.name.lower()) > 1
+        again = args["verb"] in ("update", "delete") and args["sql"].lower().count(target.name.lower()) > 1
         if again and all(o.name != target.name for o in named):
             named = [target, *named]
         for found in named:
             if found.kind == "view":
                 self._scratch.view(found.name, found.text)
-            elif self._has_own_rows(found) or (found.name == target.name and args["verb"] != "insert"):
+            elif self._has_own_rows(found) or (
+                found.name == target.name and args["verb"] in ("update", "delete")
+            ):
                 if found.append_only:
                     self._show_own([found])
                 else:
@@ -435,6 +468,8 @@ def _retargeted(sql: str, skip: int, fresh: str, called: str) -> str:
             has_alias = after != "SET"
         case "DELETE":
             has_alias = not words.over and after not in ("WHERE", "USING")
+        case "MERGE":
+            has_alias = after != "USING"
         case _:
             has_alias = after == "AS"
     alias = "" if has_alias else f" AS {quoted(called)}"

@@ -67,3 +67,12 @@ def shared_key(keys: pa.Table) -> tuple[object, ...] | None:
 def shown_key(target: SqlObject, key: tuple[object, ...]) -> str:
     """Format a key as PostgreSQL does: (a, b)=(1, x)."""
     return f"({', '.join(target.key)})=({', '.join(map(str, key))})"
+
+
+def same_key(target: SqlObject, key: tuple[object, ...]) -> InvalidError:
+    """The error for two rows with the same primary key, in PostgreSQL's words."""
+    name = f"{target.name}_pkey"
+    return InvalidError(
+        f'duplicate key value violates unique constraint "{name}"',
+        detail=f"two rows of {target.name!r} would get the same key: {shown_key(target, key)}",
+    )

@@ -1,4 +1,4 @@
-"""Shared by INSERT, UPDATE and DELETE: a change stored in the inbox as text until it is executed."""
+"""Shared by INSERT, UPDATE, DELETE and MERGE: a change stored in the inbox as text until it is executed."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from millpond.plan.objects import SqlObject
 from millpond.sql.binding.catalog import Catalog
 from millpond.sql.binding.types import quoted
 from millpond.sql.dml.change_rows import answer
+from millpond.sql.dml.merged_rows import MERGE_ACTION, with_action
 from millpond.sql.dml.text_changes import SessionChange
 from millpond.sql.dml.volatile import CHANCE
 from millpond.sql.reads.key_lookup import constant_keys
-from millpond.sql.reads.scratch import PLACE, returned, thread_scratch
+from millpond.sql.reads.scratch import PLACE, Scratch, returned, thread_scratch
 from millpond.sql.result import Result
 from millpond.sql.text.column_definitions import stored_schema
 from millpond.sql.text.parameters import literal_of
@@ -111,22 +112,27 @@ def dry_run(
     """Run the statement over empty tables to find its errors now; return the columns of RETURNING."""
     with thread_scratch().for_statement() as scratch:
         scratch.table(found, places=verb != "insert", key=verb == "insert")
-        for one in catalog.expanded(reads):
-            if one.name == found.name:
-                continue
-            if one.kind == "view":
-                scratch.view(one.name, one.text)
-            else:
-                spec = catalog.stored(one)
-                if spec is None:
-                    raise InvalidError(f"the rows of {one.kind} {one.name!r} are not kept")
-                scratch.relation(one, spec.schema.empty_table())
+        show_empty(scratch, catalog, [o for o in reads if o.name != found.name])
         listed = [] if verb == "delete" else [returned(found.columns)]
         listed += [] if verb == "insert" else [quoted(PLACE)]
+        if verb == "merge":
+            found, listed = with_action(found), [*listed, MERGE_ACTION]
         scratch.arrow(f"{sql} RETURNING {', '.join(listed)}", shown=sql)
         if returning is None:
             return []
         return answer(scratch, found, stored_schema(found.columns).empty_table(), returning)[0]
+
+
+def show_empty(scratch: Scratch, catalog: Catalog, reads: Sequence[SqlObject]) -> None:
+    """Show relations without rows, so that a statement over them can be checked."""
+    for one in catalog.expanded(reads):
+        if one.kind == "view":
+            scratch.view(one.name, one.text)
+        else:
+            spec = catalog.stored(one)
+            if spec is None:
+                raise InvalidError(f"the rows of {one.kind} {one.name!r} are not kept")
+            scratch.relation(one, spec.schema.empty_table())
 
 
 def defer_change(
@@ -136,13 +142,28 @@ def defer_change(
     sql: str,
     reads: Sequence[SqlObject],
     *,
+    names: Sequence[tuple[str, str]] = (),
+    **more: Any,
+) -> Result:
+    """Send a change: executed after all earlier entries, or as part of the session's transaction."""
+    return session.send_change(change_of(session, found, verb, sql, reads, **more), names)
+
+
+def change_of(
+    session: SqlSession,
+    found: SqlObject,
+    verb: str,
+    sql: str,
+    reads: Sequence[SqlObject] = (),
+    *,
     keys: list[Any] | None = None,
     conflict: bool = False,
     moves: bool = False,
     returning: Sequence[str] | None = None,
-    names: Sequence[tuple[str, str]] = (),
-) -> Result:
-    """Send a change: executed after all earlier entries, or as part of the session's transaction."""
+    source_keys: str | None = None,
+    untold: bool = False,
+) -> SessionChange:
+    """A change as text, with what its execution needs to know."""
     args: dict[str, Any] = {
         "table": found.scan,
         "name": found.name,
@@ -160,8 +181,12 @@ def defer_change(
         args["moves"] = True  # the change can give rows other keys
     if returning is not None:
         args["returning"] = list(returning)
+    if source_keys is not None:
+        args["source_keys"] = source_keys  # a query for the keys that a MERGE can touch
+    if untold:
+        args["untold"] = True  # the client does not learn how many rows it changes
     views = any(o.kind not in ("table", "view") for o in session.catalog.expanded(reads))
-    return session.send_change(SessionChange(args, reads_views=views), names)
+    return SessionChange(args, reads_views=views)
 
 
 def keys_of(catalog: Catalog, found: SqlObject, fragment: SqlFragment, alias: str | None) -> list[Any] | None:

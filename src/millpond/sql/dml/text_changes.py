@@ -1,7 +1,7 @@
 """The changes of one text: one inbox entry, sent when the text ends.
 
-Law: the changes of one text are executed in one epoch or not at all.  A single change is an entry of its own
-kind, and rows for one table are one entry with rows; anything else is a transaction.
+Law: the changes of one text are executed in one epoch or not at all.  A single INSERT, UPDATE or DELETE is an
+entry of its own kind, and rows for one table are one entry with rows; anything else is a transaction.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import pyarrow as pa
 from millpond.sql.dml.transaction_entry import ROWS, encoded
 from millpond.sql.host import Host
 from millpond.state.inbox import LOGIC, TRANSACTION
+
+_ALONE = ("insert", "update", "delete")  # changes that can be entries of their own kind
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class TextChanges:
         if not changes:
             return
         first = changes[0]
-        if len(changes) == 1 and first.rows is None:
+        if len(changes) == 1 and first.rows is None and first.args["verb"] in _ALONE:
             self._number = self._host.append(LOGIC, first.args)
             return
         whole = _one_table(changes)

@@ -1,7 +1,7 @@
 """A transaction as an inbox entry: its statements in order, and what the client was told about them.
 
-An item is a change (`verb` insert, update, delete or rows), a query that the client has read (`read`), or a
-condition (`require`).  A change has the number of rows that the client was told, and a query a digest of
+An item is a change (`verb` insert, update, delete, merge or rows), a query that the client has read
+(`read`), or a condition (`require`).  A change has the number of rows that the client was told, and a query a digest of
 its answer: when the entry is executed, both must still be so.  The rows of `rows` items are sections of the
 payload.
 """
@@ -24,7 +24,7 @@ Item = Mapping[str, Any]
 ITEMS_MAX = 10_000
 BYTES_MAX = 64 << 20  # of an entry
 DIGEST_ROWS_MAX = 10_000  # a larger answer counts as changed as soon as a table that it reads has changed
-CHANGES = ("insert", "update", "delete", "rows")
+CHANGES = ("insert", "update", "delete", "merge", "rows")
 READ, REQUIRE, ROWS = "read", "require", "rows"
 
 

@@ -11,6 +11,8 @@ from millpond.flow.stream import Stream
 from millpond.plan.objects import SqlObject
 from millpond.sql.result import Result
 from millpond.sql.statements.create_object import create
+from millpond.sql.text.options import no_options
+from millpond.sql.text.other_systems import refuse_options
 from millpond.sql.text.parse import Words, closest_name
 
 if TYPE_CHECKING:
@@ -19,18 +21,24 @@ if TYPE_CHECKING:
 
 def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
     def called(session: SqlSession, words: Words) -> Result:
+        refuse_options(words, "an index")
         exists = words.if_not_exists()
         name = words.name("name of the index")
         words.need("ON")
         on = words.name("name of the table or view")
+        if words.take("USING") and not words.take("BTREE"):
+            words.fail("an index finds rows by key, as BTREE does", "leave out USING")
         named = words.names()
+        included = words.names() if words.take("INCLUDE") else []  # an index has all columns
+        refuse_options(words, "an index")
+        no_options(words, "an index")
         words.end()
 
         def make(builder: Builder) -> SqlObject:
             found = session.catalog.get(on, "table", "materialized view")
             known = {c.name.lower(): c.name for c in found.columns}
             held = {c.name.lower(): c.held for c in found.columns}
-            odd = [n for n in named if n.lower() not in known]
+            odd = [n for n in (*named, *included) if n.lower() not in known]
             if odd:
                 raise InvalidError(
                     f"{found.name!r} has no column {odd[0]!r}",

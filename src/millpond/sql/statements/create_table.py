@@ -28,6 +28,7 @@ from millpond.sql.statements.create_object import create
 from millpond.sql.statements.event_time import with_watermark
 from millpond.sql.text.column_definitions import Definition, read_columns
 from millpond.sql.text.options import no_options
+from millpond.sql.text.other_systems import refuse_options
 from millpond.sql.text.parse import Words
 
 if TYPE_CHECKING:
@@ -38,14 +39,14 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
     def called(session: SqlSession, words: Words) -> Result:
         exists = words.if_not_exists()
         name = words.name("name of the table")
-        if words.fragment.word(words.at) == "AS":
-            words.fail("CREATE TABLE … AS is not supported", "CREATE TABLE name (…), then INSERT … SELECT")
         if replicated_table.is_replicated(words):
             return replicated_table.run(session, words, name, exists=exists, replaces=replaces)
         if words.fragment.word(words.at) != "(":
+            refuse_options(words, "a table")
             words.fail("the columns should stand here", "CREATE TABLE name (column type, …)")
         inner, words.at = words.fragment.bracket(words.at)
         append_only = words.take("APPEND", "ONLY")
+        refuse_options(words, "a table")
         no_options(words, "a table")
         words.end()
         found = read_columns(inner)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millpond.errors import InvalidError
-from millpond.sql.dml import delete, insert, update
+from millpond.sql.dml import delete, insert, merge, truncate, update
 from millpond.sql.refusal import OTHER_VERBS
 from millpond.sql.statements import (
     access_control,
@@ -15,6 +15,7 @@ from millpond.sql.statements import (
     create_sink,
     create_source,
     create_table,
+    create_table_as,
     create_view,
     describe,
     drop,
@@ -59,6 +60,8 @@ _OTHERS = {
     "INSERT": Statement(insert.run, joins_text=True),
     "UPDATE": Statement(update.run, joins_text=True),
     "DELETE": Statement(delete.run, joins_text=True),
+    "MERGE": Statement(merge.run, joins_text=True),
+    "TRUNCATE": Statement(truncate.run, joins_text=True),
     "FLUSH": reading(1, flush.run, outside_lock=True),
     "SUBSCRIBE": reading(1, subscribe.run),
     "EXPLAIN": reading(1, explain.run),
@@ -104,6 +107,8 @@ def find(fragment: SqlFragment) -> Statement:
         return reading(2, create_secret.run_show)
     if fragment.has(0, "SHOW", "JOBS"):
         return reading(2, show_jobs.run, independent=True)
+    if create_table_as.is_select_into(fragment):
+        return Statement(create_table_as.run_select_into, outside_lock=True, alone=True)
     known = _OTHERS.get(first)
     if known is not None:
         return known
@@ -131,6 +136,8 @@ def _create(fragment: SqlFragment) -> Statement:
         return reading(2, access_control.create_token, alone=True)
     if fragment.has(at, "SECRET"):
         return reading(at + 1, create_secret.run(replace), alone=True)
+    if fragment.has(at, "TABLE") and create_table_as.is_create_as(fragment, at + 1):
+        return Statement(create_table_as.run, outside_lock=True, alone=True)
     for words, run in _CREATE.items():
         if fragment.has(at, *words):
             return defining(at + len(words), run(replace))
