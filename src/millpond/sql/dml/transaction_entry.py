@@ -1,9 +1,9 @@
 """A transaction as an inbox entry: its statements in order, and what the client was told about them.
 
 An item is a change (`verb` insert, update, delete, merge or rows), a query that the client has read
-(`read`), or a condition (`require`).  A change has the number of rows that the client was told, and a query a digest of
-its answer: when the entry is executed, both must still be so.  The rows of `rows` items are sections of the
-payload.
+(`read`), or a condition (`require`).  A change has the number of rows that the client was told, and a query
+a digest of its answer: when the entry is executed, both must still be so.  The rows of `rows` items are
+sections of the payload.
 """
 
 from __future__ import annotations
