@@ -32,9 +32,10 @@ from millpond.serve.pinned_epochs import PinnedEpochs
 from millpond.serve.state_inspection import StateInfo
 from millpond.state.backup_record import refuse_backup
 from millpond.state.manifest import history
-from millpond.state.manifest.manifest import Manifest, is_retained
+from millpond.state.manifest.manifest import Manifest, is_retained, manifest_name
 from millpond.state.manifest.pins import Pin, let_go, protects, try_pin
 from millpond.state.manifest.snapshot import Snapshot
+from millpond.state.store.location import is_local
 from millpond.state.store.store import MissingError
 from millpond.state.tables.error_rows import ERRORS_SPEC
 from millpond.state.tables.table_spec import TableSpec
@@ -69,6 +70,7 @@ class Reader:
         self._reader_us = reader_ms * 1000
         self._pinned = PinnedEpochs(self.store, self._clock, self._reader_us)
         self._newest: Manifest | None = None
+        self._is_local = is_local(self.store.uri)
         self._specs: dict[str, dict[str, TableSpec]] = {}
         self.epoch_rows: dict[int, dict[str, Any]] = {}  # a cache of `serve.system_relations`
 
@@ -82,6 +84,8 @@ class Reader:
         seen = known = self._newest
         if known is not None and not self._pinned.has(known.epoch):
             known = None
+        if known is not None and self._is_local and self._is_newest(known):
+            return known
         found = history.newer_head(self.store, known)
         if found is None:
             refuse_backup(self.store)
@@ -91,6 +95,11 @@ class Reader:
         history.require_not_older(self.store, found, seen)
         self._newest = found
         return found
+
+    def _is_newest(self, known: Manifest) -> bool:
+        """Is a manifest still there, and none after it?  Asking for names is quicker than reading nothing."""
+        following, own = manifest_name(known.epoch + 1), manifest_name(known.epoch)
+        return self.store.size(following) is None and self.store.size(own) is not None
 
     @contextlib.contextmanager
     def pinned(self, epoch: int | str | None = None, *, by: Pin | None = None) -> Iterator[Snapshot]:

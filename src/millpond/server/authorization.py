@@ -20,6 +20,9 @@ class Authorizer(Protocol):
     def check(self, user: ServedUser, statement: SqlFragment, session: SqlSession) -> None:
         """Raise NotAllowedError unless the user may run a statement."""
 
+    def rules_now(self) -> object:
+        """What decisions depend on: one that `check` made stands while this is the same object."""
+
     def check_action(self, user: ServedUser, action: str, target: str | None = None) -> None:
         """The same for what is no statement: rescale, rollback, fork, savepoint, insert into a table …"""
 
@@ -32,6 +35,9 @@ class AllowAll:
 
     def check(self, user: ServedUser, statement: SqlFragment, session: SqlSession) -> None:
         pass
+
+    def rules_now(self) -> object:
+        return AllowAll
 
     def check_action(self, user: ServedUser, action: str, target: str | None = None) -> None:
         pass

@@ -8,12 +8,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from millpond.cancellation import Cancellation, cancelled_by
 from millpond.server.authentication import ServedUser
 from millpond.server.metrics.activity import outcome_of, verb_of
+from millpond.server.point_reads import PlannedRead, PointRow
 from millpond.sql.result import Result
 from millpond.sql.session import SqlSession
 from millpond.sql.text.parameters import Params
@@ -22,12 +25,23 @@ from millpond.sql.text.parse import SqlFragment, statements
 if TYPE_CHECKING:
     from millpond.server.statements import StatementPool
 
+READS_MAX = 256  # statements of a client that are known to read one key
+
 T = TypeVar("T")
 OnNotice = Callable[[str], None]
 TIMED_OUT = "the statement took longer than the statement timeout"
 CANCELLED = "the statement was cancelled by its user"
 READS = ("SELECT", "WITH", "VALUES", "FROM", "(")
 PURE = (*READS, "SHOW", "EXPLAIN", "DESCRIBE", "DESC", "SUBSCRIBE")  # never need an epoch that is to come
+
+
+@dataclass(frozen=True)
+class AllowedRead:
+    """A statement that reads one key, and the rules by which the client may run it."""
+
+    text: str
+    planned: PlannedRead
+    rules: object
 
 
 class ClientSession:
@@ -46,6 +60,7 @@ class ClientSession:
         self._written: int | None = None  # the newest inbox entry of this client
         self._cancellation: Cancellation | None = None
         self._held: SqlSession | None = None  # of a transaction
+        self._reads: OrderedDict[str, AllowedRead] = OrderedDict()  # by text
 
     @property
     def in_transaction(self) -> bool:
@@ -76,14 +91,20 @@ class ClientSession:
         dialect: str = "postgres",
         limits: Mapping[str, Any] | None = None,
         on_notice: OnNotice | None = None,
+        learn: bool = False,
     ) -> Result:
         """Run a text in a thread of the pool; the result of its last statement.
 
-        `on_notice` is called in that thread.
+        `on_notice` is called in that thread.  `learn` finds out whether the statement reads one key.
         """
-        return await self.in_thread(
-            lambda: self.execute(text, params, dialect=dialect, limits=limits, on_notice=on_notice)
-        )
+
+        def work() -> Result:
+            made = self.execute(text, params, dialect=dialect, limits=limits, on_notice=on_notice)
+            if learn and isinstance(text, SqlFragment) and text.word(0) == "SELECT":
+                self.learn(text)
+            return made
+
+        return await self.in_thread(work)
 
     async def in_thread(self, work: Callable[[], T], *, streaming: bool = False) -> T:
         """Run any work of this client in a thread, within its statement timeout; `cancel` ends it."""
@@ -119,6 +140,46 @@ class ClientSession:
         last = results[-1] if results else Result.said("")
         last.warnings = [warning for result in results for warning in result.warnings]
         return last
+
+    # -- reads of one key ---------------------------------------------------------------
+
+    def allowed_read(self, text: str) -> AllowedRead | None:
+        """A statement that this client has run before and that reads one key."""
+        return self._reads.get(text)
+
+    def learn(self, fragment: SqlFragment) -> None:
+        """Find out whether a statement reads one key, after it was run; in a thread."""
+        if self.in_transaction:
+            return
+        with self._session(None) as session:
+            rules = self.pool.authorizer.rules_now()
+            self.pool.authorizer.check(self.user, fragment, session)
+            planned = self.pool.point_reads.planned(session, fragment)
+        if planned.plan is not None:
+            self._reads[fragment.sql] = AllowedRead(fragment.sql, planned, rules)
+            while len(self._reads) > READS_MAX:
+                self._reads.popitem(last=False)
+
+    def point_row(self, read: AllowedRead, params: Sequence[Any]) -> PointRow | None:
+        """The row that a statement reads; None if it must run as any other, because something has changed."""
+        if self.in_transaction or (self._written is not None and self.read_your_writes):
+            return None
+        if self.pool.authorizer.rules_now() is not read.rules:
+            self._reads.pop(read.text, None)
+            return None
+        started = time.perf_counter()
+        with self.pool.traced(self, "SELECT", read.text) as facts:
+            found = self.pool.point_reads.read(read.planned, params)
+            if found is not None:
+                facts["millpond.epoch"] = found.epoch
+        if found is None:
+            self._reads.pop(read.text, None)
+            return None
+        self.pool.authorizer.executed(self.user, read.text, None)
+        self.pool.activity.ran(self.protocol, "SELECT", "ok", time.perf_counter() - started)
+        return found
+
+    # -- the end ------------------------------------------------------------------------
 
     def cancel(self, reason: str = CANCELLED) -> None:
         """Cancel the statement that runs, if one does; may be called from any thread."""

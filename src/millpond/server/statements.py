@@ -21,6 +21,7 @@ from millpond.server.authorization import Authorizer
 from millpond.server.client_session import ClientSession
 from millpond.server.metrics.activity import ServerActivity
 from millpond.server.pipeline_starter import PipelineStarter
+from millpond.server.point_reads import PointReads
 from millpond.server.settings import ServeSettings
 from millpond.server.telemetry.traces import configured_traces
 from millpond.sql.session import SqlSession
@@ -37,6 +38,7 @@ class StatementPool:
         self.pipeline = PipelineStarter(pond)
         self.activity = ServerActivity()
         self.traces = configured_traces()
+        self.point_reads = PointReads(pond.store.uri)
         self._threads = ThreadPoolExecutor(settings.statements_max, "millpond-statement")
         self._streams = ThreadPoolExecutor(settings.connections_max, "millpond-stream")
         self._lock = threading.Lock()

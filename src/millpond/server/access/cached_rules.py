@@ -24,5 +24,8 @@ class CachedRules:
         with self._lock:
             at = self._monotonic()
             if self._rules is None or at - self._read_at > FRESH_S:
-                self._rules, self._read_at = read_rules(self._store), at
+                read = read_rules(self._store)
+                if read != self._rules:  # equal rules stay the same object: decisions made with them stand
+                    self._rules = read
+                self._read_at = at
             return self._rules

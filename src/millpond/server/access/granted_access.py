@@ -56,6 +56,9 @@ class GrantedAccess:
             raise NotAllowedError("a comment inside a comment is not allowed", hint="leave it out")
         self._check(user, statement, session.catalog)
 
+    def rules_now(self) -> object:
+        return self._rules.now()
+
     def check_action(self, user: ServedUser, action: str, target: str | None = None) -> None:
         """The same for what is no statement: inserting rows needs INSERT, all else ADMIN."""
         if action == "insert" and target is not None:

@@ -19,6 +19,7 @@ from millpond.server.pgwire.copy_in import receive_copy
 from millpond.server.pgwire.copy_out import send_copy
 from millpond.server.pgwire.copy_statement import CopyStatement, parse_copy
 from millpond.server.pgwire.data_rows import RowEncoder
+from millpond.server.pgwire.describe import oids
 from millpond.server.pgwire.error_reports import PgError, error_response, notice
 from millpond.server.pgwire.outcome import (
     Outcome,
@@ -32,6 +33,7 @@ from millpond.server.pgwire.result_types import as_described
 from millpond.server.pgwire.statement_runner import ENDS, StatementRunner
 from millpond.server.pgwire.subscription import SubscriptionPump
 from millpond.server.pgwire.transport import ClientGoneError, PgTransport
+from millpond.server.point_reads import PointRow
 from millpond.sql.text.parse import SqlFragment, statements
 
 PARAMS_MAX = 65_535
@@ -176,7 +178,11 @@ class Conversation:
             raise PgError(
                 "25P02", "current transaction is aborted, commands ignored until end of transaction block"
             )
-        self.runner.prepared[message.name] = PgStatement(fragment, message.types)
+        made = PgStatement(fragment, message.types)
+        if fragment is not None:
+            made.text = fragment.sql
+            made.read = self.runner.client.allowed_read(made.text)
+        self.runner.prepared[message.name] = made
         self.transport.put(m.PARSE_COMPLETE)
 
     def _prepared(self, name: str) -> PgStatement:
@@ -191,7 +197,10 @@ class Conversation:
             raise PgError("42P03", f'cursor "{message.portal}" already exists')
         types = prepared.declared
         if len(types) < len(message.values) or any(oid in (0, 705) for oid in types):
-            types = (await self.runner.describe(prepared)).params
+            if prepared.read is not None and prepared.read.planned.plan is not None:
+                types = oids(prepared.read.planned.plan.parameter_types, types)
+            else:
+                types = (await self.runner.describe(prepared)).params
         if len(types) != len(message.values):
             raise PgError(
                 "08P01",
@@ -222,7 +231,9 @@ class Conversation:
             portal = self._portal(message.name)
             fragment = portal.statement.fragment
             shape_known = portal.statement.shape
-            if shape_known is not None:
+            if (row := await self._point_row(portal)) is not None:
+                columns = list(zip(row.plan.names, row.plan.types, strict=True))
+            elif shape_known is not None:
                 columns = shape_known.columns
             elif fragment is not None and fragment.word(0) in _ONLY_READ:
                 columns = (await self._outcome(portal)).columns
@@ -233,7 +244,16 @@ class Conversation:
             self.transport.put(m.NO_DATA)
         else:
             self._check_formats(formats, len(columns))
-            self.transport.put(m.row_description(fields_of(columns, formats)))
+            if message.kind == "P" and portal.row is not None:
+                self.transport.put(portal.statement.row_description(columns, formats))
+            else:
+                self.transport.put(m.row_description(fields_of(columns, formats)))
+
+    async def _point_row(self, portal: PgPortal) -> PointRow | None:
+        """The row of a portal whose statement reads one key, if it can be read at once."""
+        if portal.row is None and portal.outcome is None and portal.statement.read is not None:
+            portal.row = await self.runner.point_row(portal.statement, portal.params)
+        return portal.row
 
     @staticmethod
     def _check_formats(formats: tuple[int, ...], count: int) -> None:
@@ -244,7 +264,7 @@ class Conversation:
         """Run the statement of a portal, once."""
         if portal.outcome is None:
             assert portal.statement.fragment is not None
-            made = await self.runner.run(portal.statement.fragment, portal.params, self._notice)
+            made = await self.runner.run_prepared(portal.statement, portal.params, self._notice)
             shape = portal.statement.shape
             if shape is not None and shape.columns is not None and made.columns is not None:
                 made = as_described(made, shape.columns)
@@ -260,6 +280,9 @@ class Conversation:
             return
         if fragment.word(0) == "COPY":
             await self._copy(parse_copy(fragment))
+            return
+        if (row := await self._point_row(portal)) is not None:
+            self._one_row(portal, row, message.rows_max)
             return
         outcome = await self._outcome(portal)
         if outcome.columns is not None:
@@ -282,6 +305,16 @@ class Conversation:
         else:
             tag = f"SELECT {count}" if outcome.tag.startswith("SELECT") else outcome.tag
             self.transport.put(m.command_complete(tag))
+
+    def _one_row(self, portal: PgPortal, row: PointRow, rows_max: int) -> None:
+        self._check_formats(portal.formats, len(row.plan.types))
+        count = 0 if row.columns is None or portal.at else 1
+        if count and row.columns is not None:
+            encoder = portal.statement.encoder(row.plan, portal.formats)
+            self.transport.put(encoder.message(row.columns))
+            portal.at = 1
+        suspended = count and rows_max == 1
+        self.transport.put(m.PORTAL_SUSPENDED if suspended else m.command_complete(f"SELECT {count}"))
 
     # -- COPY ---------------------------------------------------------------------------
 

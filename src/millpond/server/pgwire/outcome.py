@@ -8,8 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from millpond.server.pgwire.messages import FieldInfo
+from millpond.server.client_session import AllowedRead
+from millpond.server.pgwire.messages import FieldInfo, row_description
+from millpond.server.pgwire.single_row import SingleRowEncoder
 from millpond.server.pgwire.types import column_type
+from millpond.server.point_reads import PointRow
+from millpond.sql.reads.point_plan import PointPlan
 from millpond.sql.result import Result
 from millpond.sql.text.parse import SqlFragment
 
@@ -72,6 +76,21 @@ class PgStatement:
     fragment: SqlFragment | None
     declared: tuple[int, ...]
     shape: StatementShape | None = None
+    text: str = ""
+    read: AllowedRead | None = None  # if it reads one key
+    described: dict[tuple[int, ...], bytes] = field(default_factory=dict)  # RowDescription by formats
+    encoders: dict[tuple[int, ...], SingleRowEncoder] = field(default_factory=dict)
+
+    def row_description(self, columns: Sequence[tuple[str, str]], formats: tuple[int, ...]) -> bytes:
+        """The RowDescription of a statement whose columns are known."""
+        if formats not in self.described:
+            self.described[formats] = row_description(fields_of(columns, formats))
+        return self.described[formats]
+
+    def encoder(self, plan: PointPlan, formats: tuple[int, ...]) -> SingleRowEncoder:
+        if formats not in self.encoders:
+            self.encoders[formats] = SingleRowEncoder(plan.types, expanded(formats, len(plan.types)))
+        return self.encoders[formats]
 
 
 @dataclass
@@ -82,6 +101,7 @@ class PgPortal:
     params: list[Any]
     formats: tuple[int, ...]
     outcome: Outcome | None = None
+    row: PointRow | None = None  # instead of an outcome, if the statement reads one key
     at: int = 0  # rows that were sent
     done: bool = False
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+import itertools
 import logging
 import secrets
 
@@ -27,6 +28,7 @@ from millpond.server.statements import STOPPED
 
 log = logging.getLogger("millpond.server")
 PROTOCOL_MINOR = 0
+TURN_MESSAGES = 64  # messages of a pipelining client that are answered before others have their turn
 STOP_S = 5.0  # how long a connection may take to end when the server stops
 
 
@@ -81,8 +83,11 @@ class PgConnection:
         self.transport.put(m.ready("I"))
         await self.transport.flush()
         conversation = Conversation(runner, self.transport, self._next)
-        while True:
-            message = await self._next_command(runner)
+        bytes_max = self.listener.serving.settings.message_bytes_max
+        for number in itertools.count():
+            if number % TURN_MESSAGES == 0:
+                await asyncio.sleep(0)
+            message = self.transport.message_now(bytes_max) or await self._next_command(runner)
             if isinstance(message, m.Terminate):
                 return
             await conversation.handle(message)

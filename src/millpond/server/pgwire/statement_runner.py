@@ -17,6 +17,7 @@ from millpond.server.pgwire.error_reports import PgError
 from millpond.server.pgwire.outcome import Outcome, PgStatement, StatementShape, of_rows
 from millpond.server.pgwire.session_settings import SessionSettings
 from millpond.server.pgwire.shape_cache import ShapeCache
+from millpond.server.point_reads import PointRow
 from millpond.sql.result import Result
 from millpond.sql.session import SqlSession
 from millpond.sql.text.parse import SqlFragment, statements
@@ -51,7 +52,9 @@ class StatementRunner:
 
     # -- running ------------------------------------------------------------------------
 
-    async def run(self, fragment: SqlFragment, params: Sequence[Any], on_notice: OnNotice) -> Outcome:
+    async def run(
+        self, fragment: SqlFragment, params: Sequence[Any], on_notice: OnNotice, *, learn: bool = False
+    ) -> Outcome:
         verb = fragment.word(0)
         if self.status == "E" and verb not in (*ENDS, "SAVEPOINT", "RELEASE"):
             raise PgError(
@@ -60,13 +63,43 @@ class StatementRunner:
                 hint="ROLLBACK, and run it again",
             )
         try:
-            return await self._run(verb, fragment, params, on_notice)
+            return await self._run(verb, fragment, params, on_notice, learn)
         except BaseException:
             self.client.fail_transaction()
             raise
 
+    async def point_row(self, prepared: PgStatement, params: Sequence[Any]) -> PointRow | None:
+        """The row of a statement that reads one key; None if the statement must run as any other."""
+        read = prepared.read
+        if read is None:
+            return None
+        shape = prepared.shape
+        if shape is not None and [kind for _, kind in shape.columns or ()] != list(read.planned.plan_types):
+            return None
+        if self.client.pool.point_reads.in_loop:
+            found = self.client.point_row(read, params)
+        else:
+            found = await self.client.in_thread(lambda: self.client.point_row(read, params))
+        if found is None:
+            prepared.read = None
+        return found
+
+    async def run_prepared(
+        self, prepared: PgStatement, params: Sequence[Any], on_notice: OnNotice
+    ) -> Outcome:
+        """Run a statement of the extended protocol; the next time it may be known to read one key."""
+        assert prepared.fragment is not None
+        made = await self.run(prepared.fragment, params, on_notice, learn=bool(params))
+        prepared.read = self.client.allowed_read(prepared.text)
+        return made
+
     async def _run(
-        self, verb: str, fragment: SqlFragment, params: Sequence[Any], on_notice: OnNotice
+        self,
+        verb: str,
+        fragment: SqlFragment,
+        params: Sequence[Any],
+        on_notice: OnNotice,
+        learn: bool = False,
     ) -> Outcome:
         match verb:
             case "SET":
@@ -101,7 +134,7 @@ class StatementRunner:
                 lambda: self.catalog.run(self.client, self.settings, fragment, params)
             )
             return Outcome(f"SELECT {table.num_rows}", columns, table)
-        result = await self.client.run(fragment, list(params) or None, on_notice=on_notice)
+        result = await self.client.run(fragment, list(params) or None, on_notice=on_notice, learn=learn)
         return outcome_of(result, fragment)
 
     async def _control(self, verb: str, fragment: SqlFragment) -> Outcome:

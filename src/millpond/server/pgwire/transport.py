@@ -120,6 +120,18 @@ class PgTransport(asyncio.Protocol):
             raise ProtocolError("this is not the PostgreSQL protocol", detail=f"a length of {size}")
         return startup_message(await self._take(size - 4))
 
+    def message_now(self, bytes_max: int) -> ClientMessage | None:
+        """The next message, if it has arrived as a whole; most clients send several at once."""
+        data = self._in
+        if self.gone_soon or self._paused or len(data) < 5:
+            return None
+        size = int.from_bytes(data[1:5], "big", signed=True)
+        if data[0] not in KINDS or not 4 <= size <= bytes_max + 4 or len(data) <= size:
+            return None  # `message` waits for it, or refuses it
+        kind, body = bytes(data[:1]), bytes(data[5 : size + 1])
+        del data[: size + 1]
+        return client_message(kind, body)
+
     async def message(self, bytes_max: int) -> ClientMessage:
         if self.gone_soon:
             raise ClientGoneError("the server stops")

@@ -6,6 +6,8 @@ key is used only where SQL compares it in the key's own type.
 
 from __future__ import annotations
 
+import datetime
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import product
@@ -121,12 +123,30 @@ def _equalities(part: Json) -> Iterator[tuple[Json, Sequence[Json]]]:
 
 
 def _value(node: Json, kind: str, params: Mapping[str, Any]) -> tuple[Any] | None:
+    """Convert a constant or a parameter to the column's type; None if SQL would compare it in another."""
+    if node.get("class") != "PARAMETER":
+        return key_constant(node, kind)
+    value = params.get(str(node["identifier"]))
+    if kind == "VARCHAR":
+        return (value,) if isinstance(value, str) else None
+    if kind == "DATE":
+        return (value,) if type(value) is datetime.date else None
+    if kind == "UUID":
+        return (str(value),) if isinstance(value, uuid.UUID) else None
+    return _whole(value, kind) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def type_bounds(kind: str) -> tuple[int, int] | None:
+    """The least and the greatest value of an integer type; None for other types.
+
+    >>> type_bounds("TINYINT"), type_bounds("VARCHAR")
+    ((-128, 127), None)
+    """
+    return _BOUNDS.get(kind)
+
+
+def key_constant(node: Json, kind: str) -> tuple[Any] | None:
     """Convert a constant to the column's type; None if SQL would compare it in another type."""
-    if node.get("class") == "PARAMETER":
-        value = params.get(str(node["identifier"]))
-        if kind == "VARCHAR":
-            return (value,) if isinstance(value, str) else None
-        return _whole(value, kind) if isinstance(value, int) and not isinstance(value, bool) else None
     if node.get("class") != "CONSTANT" or "literal" not in node:
         return None
     literal = node["literal"]

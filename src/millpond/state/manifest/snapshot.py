@@ -20,6 +20,7 @@ from millpond.state.manifest.manifest import Manifest
 from millpond.state.runs.packed import PackedFile
 from millpond.state.runs.run_ref import RunRef
 from millpond.state.store.store import Store
+from millpond.state.tables.key_rows import KeyRows
 from millpond.state.tables.repeat_by_weight import check_size, repeat_by_weight, repeat_in_batches
 from millpond.state.tables.table import KeySet, Table
 from millpond.state.tables.table_scan import TableScan
@@ -110,6 +111,10 @@ class Snapshot:
     def lookup_counted(self, spec: TableSpec, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
         """The rows of some keys with their weights; equal rows are returned once."""
         return self.table(spec).lookup(KeySet.of(keys, spec.key), columns).table
+
+    def key_rows(self, spec: TableSpec) -> KeyRows:
+        """The rows of a table with a unique key, for lookups of one key at a time; this opens its files."""
+        return KeyRows(spec, self.runs(spec.name), self._open_file)
 
     def changes(self, spec: TableSpec, columns: Sequence[str]) -> pa.Table:
         """The changes of this epoch in a table: a consolidated delta of these columns."""

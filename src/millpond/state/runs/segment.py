@@ -250,6 +250,22 @@ class Segment:
                 return None
         return hit, rows
 
+    def rows_of(self, wanted: np.uint64) -> range:
+        """The rows with one hash; without the arrays that a search for many hashes makes."""
+        if self._hashes_verified:
+            first = int(self._hashes.searchsorted(wanted))
+        else:
+            start = max(int(self.entry.fences.searchsorted(wanted)) - 1, 0) * FENCE_ROWS
+            self._check_hash_rows(start, min(start + FENCE_ROWS, self.rows))
+            first = start + int(self._hashes[start : start + FENCE_ROWS].searchsorted(wanted))
+        stop = first
+        while stop < self.rows:
+            self._check_hash_rows(stop, stop + 1)
+            if self._hashes[stop] != wanted:
+                break
+            stop += 1
+        return range(first, stop)
+
     def all_distinct(self) -> bool:
         """Is it known that no two rows share a hash?  Only small segments are checked."""
         if self._distinct is None:

@@ -1,0 +1,64 @@
+"""Finds the row of one key in a *latest* table at one epoch.
+
+Law: it finds what `Table.lookup` finds for the same key.  It exists for servers that look up one key at a
+time: searching for a single hash needs no arrays, so a lookup costs a binary search in each run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millpond import hashing
+from millpond.delta import WEIGHT
+from millpond.state.runs.merge import OpenFile, newest_first
+from millpond.state.runs.run_ref import RunRef
+from millpond.state.runs.segment import Segment
+from millpond.state.tables.table_spec import TableSpec
+
+
+def has_key_rows(spec: TableSpec) -> bool:
+    """Has a table at most one row for each key, and no time buckets?"""
+    return (
+        spec.rule == "latest" and not spec.order_within_key and spec.bucket_width is None and bool(spec.key)
+    )
+
+
+class KeyRows:
+    """The rows of a table by key; all files are opened when it is made."""
+
+    def __init__(self, spec: TableSpec, runs: Sequence[RunRef], open_file: OpenFile) -> None:
+        self._spec = spec
+        self._fill = spec.fill
+        self._key_types = [spec.schema.field(name).type for name in spec.key]
+        self._runs = [
+            (ref.h_min, ref.h_max, open_file(ref.file).segment(ref.segment))
+            for ref in newest_first(runs)
+            if ref.rows
+        ]
+
+    def find(self, key: Sequence[Any], columns: Sequence[str]) -> list[pa.Array] | None:
+        """The columns of a key's row, one value each; None if there is no such row.
+
+        The values of the key are Python's for the types of the key columns, and not NULL.
+        """
+        values = [pa.array([value], kind) for value, kind in zip(key, self._key_types, strict=True)]
+        wanted: np.uint64 = hashing.hash_columns(values, 1)[0]
+        asked = dict(zip(self._spec.key, values, strict=True))
+        number = int(wanted)
+        for h_min, h_max, segment in self._runs:
+            if not h_min <= number <= h_max:
+                continue
+            for row in segment.rows_of(wanted):
+                if self._has_key(segment, row, asked):
+                    if segment.slice(WEIGHT, row, row + 1)[0].as_py() == 0:  # it was deleted
+                        return None
+                    return [segment.slice(name, row, row + 1, self._fill.get(name)) for name in columns]
+        return None
+
+    @staticmethod
+    def _has_key(segment: Segment, row: int, asked: Mapping[str, pa.Array]) -> bool:
+        return all(segment.slice(name, row, row + 1).equals(value) for name, value in asked.items())
