@@ -65,6 +65,10 @@ _SECRET_STATEMENT = re.compile(
     r"\s*(?P<value>[^\s;].*)?",
     re.IGNORECASE | re.DOTALL,
 )
+# CREATE USER … PASSWORD '…': the literal behind the word
+_PASSWORD = re.compile(
+    rf"\b(?:USER|ROLE)\b.*?\bPASSWORD\s+(?P<value>{_LITERAL.format('password')})", re.IGNORECASE | re.DOTALL
+)
 _OPTION = re.compile(
     rf"(?P<key>\"[^\"]*\"|'[^']*'|[\w.\-]+)\s*(?:=>|[=:])\s*(?P<secret>secret\s+)?"
     rf"(?P<value>{_LITERAL.format('option')}|\"[^\"]*\"|-?[^\s,()'\"]+)|(?P<alone>{_LITERAL.format('other')})",
@@ -139,6 +143,8 @@ def _secret_values(sql: str) -> list[tuple[int, int, str]]:
     stated = _SECRET_STATEMENT.search(sql)
     if stated is not None and stated["value"] is not None:
         return [(*stated.span("value"), MASK)]
+    for stated in _PASSWORD.finditer(sql):
+        found[stated.span("value")] = MASK
     for start, end in _option_lists(sql):
         for pair in _OPTION.finditer(sql, start, end):
             if pair["alone"] is not None:

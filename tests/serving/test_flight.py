@@ -33,7 +33,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedPond]:
     users.write_text("ann:secret\n")
     with millpond.open(folder / "pond", engine="inline") as opened:
         opened.sql(SETUP)
-    with served(folder / "pond", "--flight", "0", "--users", str(users)) as found:
+    with served(folder / "pond", "--flight", "0", "--users", str(users), "--admin", "ann") as found:
         yield found
 
 

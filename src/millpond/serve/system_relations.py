@@ -31,6 +31,7 @@ from millpond.serve.step_activity import STEPS, step_rows
 from millpond.serve.watermark_progress import COLUMNS as WATERMARKS
 from millpond.serve.watermark_progress import watermark_progress
 from millpond.sql.binding.catalog import all_objects
+from millpond.state.audit_log import read_audit
 from millpond.state.manifest import history
 from millpond.state.manifest.manifest import Manifest, is_retained
 from millpond.state.manifest.snapshot import Snapshot
@@ -379,6 +380,43 @@ def _lookup_key(plan: Plan, name: str) -> tuple[str, ...]:
     return tuple(shown.get(k, k) for k in spec.key) if set(spec.key) <= set(names) else ()
 
 
+AUDIT = pa.schema(
+    [
+        ("at", TIME),
+        ("last_at", TIME),  # equal statements within about a second are one row
+        ("user_name", TEXT),
+        ("protocol", TEXT),  # pg, http, flight
+        ("address", TEXT),
+        ("kind", TEXT),  # the verb, LOGIN, or an action of the dashboard
+        ("statement", TEXT),  # without secrets
+        ("outcome", TEXT),  # ok, or the kind of the error
+        ("error", TEXT),
+        ("count", WHOLE),
+        ("ms", REAL),  # of all of them
+    ]
+)
+
+
+def _audit(known: Known) -> Iterator[pa.Table]:
+    rows = [
+        {
+            "at": one.at_us,
+            "last_at": one.last_us,
+            "user_name": one.user,
+            "protocol": one.protocol,
+            "address": one.address,
+            "kind": one.kind,
+            "statement": one.statement,
+            "outcome": one.outcome,
+            "error": one.error,
+            "count": one.count,
+            "ms": one.ms,
+        }
+        for one in read_audit(known.snapshot.store)
+    ]
+    yield pa.Table.from_pylist(rows, schema=AUDIT)
+
+
 RELATIONS: Mapping[str, tuple[pa.Schema, Rows]] = {
     "epochs": (EPOCHS, _epochs),
     "watermarks": (WATERMARKS, _watermarks),
@@ -389,5 +427,6 @@ RELATIONS: Mapping[str, tuple[pa.Schema, Rows]] = {
     "errors": (ERRORS, _errors),
     "late": (LATE_ROWS, _late),
     "savepoints": (SAVEPOINTS, _savepoints),
+    "audit": (AUDIT, _audit),
     "objects": (OBJECTS, _objects),
 }

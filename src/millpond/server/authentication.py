@@ -6,14 +6,14 @@ Law: a login that fails says the same whether the user exists or not, and costs 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Protocol
 
-from millpond.errors import InvalidError
+from millpond.errors import InvalidError, nearest
 from millpond.server.scram import ScramVerifier
-from millpond.server.settings import Path, ServeSettings
+from millpond.server.settings import Path
 
 
 class LoginError(InvalidError):
@@ -71,8 +71,13 @@ class FileUsers:
 
     needs_password = True
 
-    def __init__(self, verifiers: Mapping[str, ScramVerifier]) -> None:
+    def __init__(self, verifiers: Mapping[str, ScramVerifier], admins: Collection[str] = ()) -> None:
         self._verifiers = dict(verifiers)
+        self._admins = frozenset(admins)
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._verifiers)
 
     def verifier(self, name: str) -> ScramVerifier:
         return self._verifiers.get(name) or no_verifier(name)
@@ -80,7 +85,7 @@ class FileUsers:
     def logged_in(self, name: str) -> ServedUser:
         if name not in self._verifiers:
             raise refused()
-        return ServedUser(name, is_admin=True)
+        return ServedUser(name, is_admin=name in self._admins)
 
     def by_password(self, name: str, password: str) -> ServedUser:
         if not self.verifier(name).matches(password):
@@ -91,7 +96,7 @@ class FileUsers:
         raise refused()
 
 
-def read_users(path: Path) -> FileUsers:
+def read_users(path: Path, admins: Collection[str] = ()) -> FileUsers:
     """Read a file of users; passwords are turned into verifiers and forgotten."""
     try:
         lines = FilePath(path).read_text().splitlines()
@@ -117,11 +122,14 @@ def read_users(path: Path) -> FileUsers:
         raise InvalidError(
             f"{str(path)!r} has no users", hint="each line is name:password, or name:SCRAM-SHA-256$…"
         )
-    return FileUsers(found)
-
-
-def authenticator_for(settings: ServeSettings) -> Authenticator:
-    return LoopbackUsers() if settings.users is None else read_users(settings.users)
+    for name in admins:
+        if name not in found:
+            raise InvalidError(
+                f"the administrator {name!r} is no user of {str(path)!r}",
+                detail=f"users are {', '.join(found)}",
+                hint=nearest(name, found),
+            )
+    return FileUsers(found, admins)
 
 
 def refused() -> LoginError:

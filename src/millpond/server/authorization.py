@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from millpond.errors import InvalidError
@@ -26,8 +27,8 @@ class Authorizer(Protocol):
     def check_action(self, user: ServedUser, action: str, target: str | None = None) -> None:
         """The same for what is no statement: rescale, rollback, fork, savepoint, insert into a table …"""
 
-    def executed(self, user: ServedUser, text: str, error: Exception | None) -> None:
-        """Called after every statement, for the audit; it must not fail."""
+    def limits(self, user: ServedUser) -> Mapping[str, int]:
+        """The limits of a user, by the names in `access_rules.LIMITS`; one that is absent is none."""
 
 
 class AllowAll:
@@ -42,5 +43,5 @@ class AllowAll:
     def check_action(self, user: ServedUser, action: str, target: str | None = None) -> None:
         pass
 
-    def executed(self, user: ServedUser, text: str, error: Exception | None) -> None:
-        pass
+    def limits(self, user: ServedUser) -> Mapping[str, int]:
+        return {}

@@ -21,6 +21,7 @@ from millpond.sql.result import Result
 from millpond.sql.session import SqlSession
 from millpond.sql.text.parameters import Params
 from millpond.sql.text.parse import SqlFragment, statements
+from millpond.state.access_rules import CONNECTIONS, STATEMENT_MS
 
 if TYPE_CHECKING:
     from millpond.server.statements import StatementPool
@@ -47,16 +48,18 @@ class AllowedRead:
 class ClientSession:
     """Use `await run(...)` on the event loop, or `execute(...)` in a thread of your own."""
 
-    def __init__(self, pool: StatementPool, user: ServedUser, protocol: str) -> None:
+    def __init__(self, pool: StatementPool, user: ServedUser, protocol: str, address: str = "") -> None:
         self.pool = pool
         self.user = user
         self.protocol = protocol
+        self.who = user.name, protocol, address
         self.read_your_writes = pool.settings.read_your_writes
         self.statement_ms_max = pool.settings.statement_ms_max
         self.backend_pid = 0  # the number of the connection, where the protocol has one
         self.limits: dict[str, int] = {}  # settings of reads (`select_…`) for this client
         if pool.settings.result_rows_max:
             self.limits["select_rows_max"] = pool.settings.result_rows_max
+        self._user_limits = pool.authorizer.limits(user)  # read again for each statement
         self._written: int | None = None  # the newest inbox entry of this client
         self._cancellation: Cancellation | None = None
         self._held: SqlSession | None = None  # of a transaction
@@ -110,11 +113,12 @@ class ClientSession:
         """Run any work of this client in a thread, within its statement timeout; `cancel` ends it."""
         cancellation = self._cancellation = Cancellation()
         timer = None
-        if self.statement_ms_max and not streaming:
+        if (limit_ms := self.statement_limit_ms()) and not streaming:
             loop = asyncio.get_running_loop()
-            timer = loop.call_later(self.statement_ms_max / 1000, cancellation.cancel, TIMED_OUT)
+            timer = loop.call_later(limit_ms / 1000, cancellation.cancel, TIMED_OUT)
         try:
-            return await self.pool.in_thread(work, cancellation, streaming=streaming)
+            with self._place():
+                return await self.pool.in_thread(work, cancellation, streaming=streaming)
         except asyncio.CancelledError:
             cancellation.cancel(CANCELLED)
             raise
@@ -122,6 +126,29 @@ class ClientSession:
             self._cancellation = None
             if timer is not None:
                 timer.cancel()
+
+    def _place(self) -> contextlib.AbstractContextManager[None]:
+        """A place of the user for one request; a PostgreSQL connection has one as long as it lasts."""
+        if self.protocol == "pg":
+            return contextlib.nullcontext()
+        return self.place()
+
+    def place(self) -> contextlib.AbstractContextManager[None]:
+        """Take one of the connections that the user may have."""
+        limit = self._user_limits.get(CONNECTIONS)
+        return self.pool.places.one(self.user.name, limit)
+
+    def statement_limit_ms(self) -> int:
+        """The time that a statement may take: what the client asked for, within the limit of its user."""
+        return _least(self.statement_ms_max, self._user_limits.get(STATEMENT_MS))
+
+    def read_limits(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """The limits of a SELECT: what the client asked for, within those of its user."""
+        found, settings = dict(asked), self.pool.pond.settings
+        for name, limit in self._user_limits.items():
+            if name.startswith("select_"):
+                found[name] = _least(found.get(name, getattr(settings, name)), limit)
+        return found
 
     def execute(
         self,
@@ -175,8 +202,9 @@ class ClientSession:
         if found is None:
             self._reads.pop(read.text, None)
             return None
-        self.pool.authorizer.executed(self.user, read.text, None)
-        self.pool.activity.ran(self.protocol, "SELECT", "ok", time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        self.pool.audit.ran(self.who, "SELECT", read.text, None, seconds)
+        self.pool.activity.ran(self.protocol, "SELECT", "ok", seconds)
         return found
 
     # -- the end ------------------------------------------------------------------------
@@ -205,8 +233,8 @@ class ClientSession:
             stop(cancellation.reason or CANCELLED)
 
         timer = None
-        if self.statement_ms_max:
-            timer = loop.call_later(self.statement_ms_max / 1000, cancellation.cancel, TIMED_OUT)
+        if limit_ms := self.statement_limit_ms():
+            timer = loop.call_later(limit_ms / 1000, cancellation.cancel, TIMED_OUT)
         try:
             with cancellation.calling(ended):
                 return await work
@@ -244,17 +272,20 @@ class ClientSession:
         self, session: SqlSession, fragment: SqlFragment, params: Params, limits: Mapping[str, Any] | None
     ) -> Result:
         def run(session: SqlSession) -> Result:
-            wanted = {**self.limits, **(limits or {})}
+            wanted = self.read_limits({**self.limits, **(limits or {})})
             return session.run(fragment.sql, params, fragment.dialect, wanted or None)
 
         return self._checked(session, fragment, lambda: self._written_by(session, fragment.word(0), run))
 
     def _checked(self, session: SqlSession, fragment: SqlFragment, work: Callable[[], Result]) -> Result:
         failed: Exception | None = None
+        if "audit" in fragment.sql.lower():
+            self.pool.audit.flush()  # so that a query of it sees what was done before
         verb, started = verb_of(fragment.sql), time.perf_counter()
         try:
             with self.pool.traced(self, verb, fragment.sql) as facts:
                 self.pool.authorizer.check(self.user, fragment, session)
+                self._user_limits = self.pool.authorizer.limits(self.user)
                 result = work()
                 facts["millpond.epoch"] = result.epoch
                 return result
@@ -262,8 +293,8 @@ class ClientSession:
             failed = error
             raise
         finally:
-            self.pool.authorizer.executed(self.user, fragment.sql, failed)
             seconds = time.perf_counter() - started
+            self.pool.audit.ran(self.who, verb, fragment.sql, failed, seconds)
             self.pool.activity.ran(self.protocol, verb, outcome_of(failed), seconds)
 
     def _written_by(self, session: SqlSession, verb: str, work: Callable[[SqlSession], Result]) -> Result:
@@ -295,6 +326,15 @@ class ClientSession:
         session.host.wait_executed(self._written)
         entry, self._written = self._written, None
         return session.host.epoch_of(entry)
+
+
+def _least(asked: int, limit: int | None) -> int:
+    """The smaller of two limits; 0 and None are none.
+
+    >>> _least(0, 5), _least(3, 5), _least(7, None)
+    (5, 3, 7)
+    """
+    return min(asked or limit, limit) if limit else asked
 
 
 def _fragments(text: str | SqlFragment, dialect: str) -> list[SqlFragment]:

@@ -19,14 +19,30 @@ def user_of(authenticator: Authenticator, header: str | None) -> ServedUser:
     scheme, _, rest = header.partition(" ")
     if scheme.lower() == "bearer":
         return authenticator.by_token(rest.strip())
-    if scheme.lower() != "basic":
+    found = _basic(header)
+    if found is None:
         raise refused()
+    return authenticator.by_password(*found)
+
+
+def named_in(header: str) -> str:
+    """The name that a header claims, for the audit; empty for a token.
+
+    >>> named_in("Basic " + base64.b64encode(b"ann:secret").decode()), named_in("Bearer abc")
+    ('ann', '')
+    """
+    found = _basic(header)
+    return "" if found is None else found[0]
+
+
+def _basic(header: str) -> tuple[str, str] | None:
+    scheme, _, rest = header.partition(" ")
+    if scheme.lower() != "basic":
+        return None
     text = rest.strip()
     text += "=" * (-len(text) % 4)  # Flight clients in Go leave the padding out
     try:
         name, colon, password = base64.b64decode(text, validate=True).decode().partition(":")
     except (binascii.Error, UnicodeDecodeError):
-        raise refused() from None
-    if not colon:
-        raise refused()
-    return authenticator.by_password(name, password)
+        return None
+    return (name, password) if colon else None

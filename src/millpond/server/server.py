@@ -15,18 +15,19 @@ from millpond.errors import InvalidError, UnavailableError
 from millpond.pond import Pond
 from millpond.server.access.cached_rules import CachedRules
 from millpond.server.access.granted_access import GrantedAccess
+from millpond.server.access.known_rules import FileRules
 from millpond.server.access.pond_users import PondUsers
-from millpond.server.authentication import Authenticator, authenticator_for
+from millpond.server.audit import Audit
+from millpond.server.authentication import Authenticator, LoopbackUsers, read_users
 from millpond.server.authorization import AllowAll, Authorizer
 from millpond.server.listener import Listener
 from millpond.server.listener_table import LISTENERS
 from millpond.server.serving import Serving
-from millpond.server.settings import ServeSettings
+from millpond.server.settings import USERS_OF_POND, ServeSettings
 from millpond.server.statements import StatementPool
 from millpond.server.tls import tls_context
 
 T = TypeVar("T")
-USERS_OF_POND = "pond"  # instead of a file of users: those that SQL created
 
 
 class Server:
@@ -49,12 +50,16 @@ class Server:
         if asked or (settings.users is None and rules.now().roles):
             authenticator = authenticator or PondUsers(rules)
             authorizer = authorizer or GrantedAccess(rules)
+        elif settings.users is not None and authenticator is None:
+            authenticator = read_users(settings.users, settings.admins)
+            authorizer = authorizer or GrantedAccess(FileRules(authenticator.names, settings.admins))
         authorizer = authorizer or AllowAll()
+        audit = Audit(pond.store, settings.audit_days_max, settings.audit_bytes_max)
         self.serving = Serving(
             pond,
             settings,
-            StatementPool(pond, settings, authorizer),
-            authenticator or authenticator_for(settings),
+            StatementPool(pond, settings, authorizer, audit),
+            authenticator or LoopbackUsers(),
             authorizer,
             tls_context(settings),
         )

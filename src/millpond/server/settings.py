@@ -11,6 +11,7 @@ from typing import Any
 from millpond.errors import InvalidError
 
 Path = str | os.PathLike[str]
+USERS_OF_POND = "pond"  # instead of a file of users: those that SQL created
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class ServeSettings:
     http_port: int | None = None
     flight_port: int | None = None
     users: Path | None = None  # a file with `name:password` or `name:SCRAM verifier` in each line
+    admins: tuple[str, ...] = ()  # users of the file that may do everything; the others may only read
     tls_cert: Path | None = None
     tls_key: Path | None = None
     name: str = "pond"  # the database that PostgreSQL clients see
@@ -37,6 +39,8 @@ class ServeSettings:
     message_bytes_max: int = 64 << 20
     inbox_entries_max: int = 10_000  # writes over HTTP are refused while more wait for an epoch
     result_rows_max: int = 0  # of one SELECT; 0 is no limit
+    audit_days_max: int = 30  # how long `millpond.audit` keeps what clients did; 0 records nothing
+    audit_bytes_max: int = 256 << 20
     read_your_writes: bool = True  # a SELECT waits for the epoch with the client's own changes
 
     def __post_init__(self) -> None:
@@ -57,12 +61,19 @@ class ServeSettings:
             "message_bytes_max",
             "inbox_entries_max",
             "result_rows_max",
+            "audit_days_max",
+            "audit_bytes_max",
         ):
             value, least = getattr(self, name), 1 if name in _POSITIVE else 0
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise InvalidError(f"{name} must be a whole number from {least}", detail=f"got {value!r}")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise InvalidError("TLS needs both a certificate and a key", hint="pass tls_cert and tls_key")
+        if self.admins and (self.users is None or str(self.users) == USERS_OF_POND):
+            raise InvalidError(
+                "administrators are named only for a file of users",
+                hint="for users of the pond: ALTER USER name ADMIN",
+            )
         if self.users is None and not is_loopback(self.host):
             raise InvalidError(
                 f"without users it listens only on loopback, not on {self.host}",

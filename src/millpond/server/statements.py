@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from millpond.cancellation import Cancellation, StatementCancelledError, cancelled_by
 from millpond.pond import Pond
+from millpond.server.audit import Audit
 from millpond.server.authentication import ServedUser
 from millpond.server.authorization import Authorizer
 from millpond.server.client_session import ClientSession
@@ -24,6 +25,7 @@ from millpond.server.pipeline_starter import PipelineStarter
 from millpond.server.point_reads import PointReads
 from millpond.server.settings import ServeSettings
 from millpond.server.telemetry.traces import configured_traces
+from millpond.server.user_places import UserPlaces
 from millpond.sql.session import SqlSession
 
 T = TypeVar("T")
@@ -31,10 +33,12 @@ STOPPED = "the server is shutting down"
 
 
 class StatementPool:
-    def __init__(self, pond: Pond, settings: ServeSettings, authorizer: Authorizer) -> None:
+    def __init__(self, pond: Pond, settings: ServeSettings, authorizer: Authorizer, audit: Audit) -> None:
         self.pond = pond
         self.settings = settings
         self.authorizer = authorizer
+        self.audit = audit
+        self.places = UserPlaces()
         self.pipeline = PipelineStarter(pond)
         self.activity = ServerActivity()
         self.traces = configured_traces()
@@ -46,9 +50,9 @@ class StatementPool:
         self._running: set[Cancellation] = set()
         self._stopped = False
 
-    def client(self, user: ServedUser, protocol: str = "pg") -> ClientSession:
+    def client(self, user: ServedUser, protocol: str = "pg", address: str = "") -> ClientSession:
         """A client: its statements run one after the other, and it reads its own writes."""
-        return ClientSession(self, user, protocol)
+        return ClientSession(self, user, protocol, address)
 
     def traced(self, client: ClientSession, verb: str, text: str) -> AbstractContextManager[dict[str, Any]]:
         """A span around a statement, if traces are exported; what is added to the mapping is shown there."""
@@ -122,6 +126,7 @@ class StatementPool:
             idle, self._idle = self._idle, []
         for session in idle:
             session.close()
+        self.audit.stop()
         self.pipeline.stop()
         if self.traces is not None:
             self.traces.stop()

@@ -24,6 +24,8 @@ KEPT = 3  # versions; a reader may be reading an older one
 POND, EVERYTHING = "pond", "*"  # what privileges can be granted on, besides the names of objects
 ROWS = ("SELECT", "INSERT", "UPDATE", "DELETE")
 PRIVILEGES = (*ROWS, "CREATE", "ADMIN")
+CONNECTIONS, STATEMENT_MS = "connections", "statement_timeout"
+LIMITS = (CONNECTIONS, STATEMENT_MS, "select_rows_max", "select_memory_bytes_max", "select_ms_max")
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class AccessRole:
     verifier: str | None = None
     admin: bool = False
     member_of: tuple[str, ...] = ()
+    limits: Mapping[str, int] = field(default_factory=dict)  # by the names in LIMITS
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,20 @@ class AccessRules:
         roles = self.roles_of(name)
         targets = (target,) if target == POND else (target, EVERYTHING)
         return self.is_admin(name) or any(self._granted(roles, one, privilege) for one in targets)
+
+    def limits_of(self, name: str) -> dict[str, int]:
+        """The limits of a user: the least of its own and those of its roles.
+
+        >>> staff = AccessRole(limits={"select_rows_max": 100, "connections": 5})
+        >>> ann = AccessRole(True, member_of=("staff",), limits={"select_rows_max": 500})
+        >>> sorted(AccessRules({"ann": ann, "staff": staff}).limits_of("ann").items())
+        [('connections', 5), ('select_rows_max', 100)]
+        """
+        found: dict[str, int] = {}
+        for role in self.roles_of(name):
+            for limit, value in self.roles[role].limits.items():
+                found[limit] = min(value, found.get(limit, value))
+        return found
 
     def _granted(self, roles: set[str], target: str, privilege: str) -> bool:
         return any(privilege in self.grants.get(role, {}).get(target, ()) for role in roles)
@@ -130,7 +147,13 @@ def _parsed(name: str, data: bytes) -> AccessRules:
             raise ValueError(f"format {found['format']}")
         return AccessRules(
             {
-                n: AccessRole(r["login"], r["verifier"], r["admin"], tuple(r["member_of"]))
+                n: AccessRole(
+                    r["login"],
+                    r["verifier"],
+                    r["admin"],
+                    tuple(r["member_of"]),
+                    {limit: int(value) for limit, value in r.get("limits", {}).items()},
+                )
                 for n, r in found["roles"].items()
             },
             {r: {t: tuple(p) for t, p in targets.items()} for r, targets in found["grants"].items()},

@@ -53,6 +53,15 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    admins: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--admin",
+            metavar="NAME",
+            help="A user of that file who may do everything; the others may only read. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
     tls_cert: Annotated[
         Path | None,
         typer.Option("--tls-cert", metavar="FILE", help="The certificate, in PEM.", show_default=False),
@@ -88,6 +97,15 @@ def serve(
             "--idle-timeout", metavar="MS", min=0, help="Close connections idle for this long; 0 is never."
         ),
     ] = 0,
+    audit_days_max: Annotated[
+        int,
+        typer.Option(
+            "--audit-days",
+            metavar="DAYS",
+            min=0,
+            help="How long millpond.audit keeps records; 0 is no audit.",
+        ),
+    ] = 30,
     log: LogOption = None,
     trust: TrustOption = False,
     output: OutputOption = TEXT,
@@ -100,12 +118,14 @@ def serve(
         http_port=http,
         flight_port=flight,
         users=users,
+        admins=tuple(admins or ()),
         tls_cert=tls_cert,
         tls_key=tls_key,
         connections_max=connections_max,
         statements_max=statements_max,
         statement_ms_max=statement_ms_max,
         idle_ms_max=idle_ms_max,
+        audit_days_max=audit_days_max,
     )
     with _opened(pond, run, engine, trust) as opened, _ended() as ended:
         if run is not None:

@@ -20,6 +20,10 @@ class CachedRules:
         self._rules: AccessRules | None = None
         self._read_at = 0.0
 
+    def hint(self, user: str, privilege: str, target: str) -> str:
+        """How a user gets a right that it lacks."""
+        return f"an administrator can GRANT {privilege} ON {target} TO {user}"
+
     def now(self) -> AccessRules:
         with self._lock:
             at = self._monotonic()

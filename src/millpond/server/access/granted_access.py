@@ -10,11 +10,12 @@ Views, materialized views and functions run with the rights of who defined them,
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from sqlglot import TokenType
 
-from millpond.server.access.cached_rules import CachedRules
-from millpond.server.authentication import ServedUser
+from millpond.server.access.known_rules import KnownRules
+from millpond.server.authentication import LoginError, ServedUser
 from millpond.server.authorization import NotAllowedError
 from millpond.sql.binding.catalog import Catalog
 from millpond.sql.session import SqlSession
@@ -45,12 +46,15 @@ _NESTED_COMMENT = re.compile(r"/\*(?:(?!\*/).)*/\*", re.DOTALL)
 
 
 class GrantedAccess:
-    def __init__(self, rules: CachedRules) -> None:
+    def __init__(self, rules: KnownRules) -> None:
         self._rules = rules
 
     def check(self, user: ServedUser, statement: SqlFragment, session: SqlSession) -> None:
         """Raise NotAllowedError unless the user may run a statement."""
-        if self._rules.now().is_admin(user.name):
+        rules = self._rules.now()
+        if user.name not in rules.roles or not rules.roles[user.name].login:
+            raise LoginError(f"user {user.name!r} may no longer log in", hint="ask an administrator")
+        if rules.is_admin(user.name):
             return
         if _NESTED_COMMENT.search(statement.sql):
             raise NotAllowedError("a comment inside a comment is not allowed", hint="leave it out")
@@ -66,8 +70,9 @@ class GrantedAccess:
         else:
             self._need(user, "ADMIN", POND)
 
-    def executed(self, user: ServedUser, text: str, error: Exception | None) -> None:
-        """Nothing is recorded."""
+    def limits(self, user: ServedUser) -> Mapping[str, int]:
+        """What an administrator has limited for the user."""
+        return self._rules.now().limits_of(user.name)
 
     def _check(self, user: ServedUser, statement: SqlFragment, catalog: Catalog) -> None:
         verb = statement.word(0)
@@ -183,7 +188,7 @@ class GrantedAccess:
         said = "POND" if target == POND else target
         raise NotAllowedError(
             f"user {user.name!r} lacks {privilege} on {where}",
-            hint=f"an administrator can GRANT {privilege} ON {said} TO {user.name}",
+            hint=self._rules.hint(user.name, privilege, said),
         )
 
 

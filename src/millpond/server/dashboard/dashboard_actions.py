@@ -6,6 +6,7 @@ Law: every action asks the authorizer first, and is recorded like a statement.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -78,6 +79,7 @@ def act(client: ClientSession, name: str, fields: Any) -> str:
     if not isinstance(fields, Mapping):
         raise InvalidError("the body is an object with the fields of the action")
     failed: Exception | None = None
+    started = time.perf_counter()
     try:
         client.pool.authorizer.check_action(client.user, PERMISSIONS[name])
         client.pool.pipeline.ensure()
@@ -87,7 +89,9 @@ def act(client: ClientSession, name: str, fields: Any) -> str:
         raise
     finally:
         shown = json.dumps({k: v for k, v in fields.items() if v is not None}, default=str)
-        client.pool.authorizer.executed(client.user, f"{name} {shown}", failed)
+        client.pool.audit.ran(
+            client.who, name.upper(), f"{name} {shown}", failed, time.perf_counter() - started
+        )
 
 
 def _epoch(fields: Fields) -> int | str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
 import pyarrow as pa
 from pyarrow import flight
@@ -44,7 +45,7 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
         super().__init__(
             location,
             auth_handler=OpenHandshake(),
-            middleware={NAME: LoginFactory(serving.authenticator)},
+            middleware={NAME: LoginFactory(serving.authenticator, serving.statements.audit)},
             **tls,
         )
 
@@ -123,7 +124,8 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
     # -- statements -------------------------------------------------------------------
 
     def _client(self, context: Any) -> ClientSession:
-        return self._serving.statements.client(context.get_middleware(NAME).user, "flight")
+        user, address = context.get_middleware(NAME).user, _address(context.peer())
+        return self._serving.statements.client(user, "flight", address)
 
     def _in_pool(self, client: ClientSession, work: Callable[[], T], *, streaming: bool = False) -> T:
         """Run work in a thread of the server's pool; `streaming` work waits for its client."""
@@ -178,6 +180,16 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
     def _update(self, client: ClientSession, prepared: PreparedText) -> int:
         results = self._in_pool(client, lambda: _run_all(client, prepared))
         return sum(max(0, result.rowcount) for result in results)
+
+
+def _address(peer: str) -> str:
+    """The address in what gRPC says about a client.
+
+    >>> _address("ipv4:127.0.0.1:5000"), _address("ipv6:%5B::1%5D:5000")
+    ('127.0.0.1', '::1')
+    """
+    kind, _, rest = unquote(peer).partition(":")
+    return rest.rpartition(":")[0].strip("[]") if kind in ("ipv4", "ipv6") else rest
 
 
 def _run_all(client: ClientSession, prepared: PreparedText) -> list[Result]:

@@ -14,9 +14,10 @@ from typing import Any
 from pyarrow import flight
 
 from millpond.errors import MillpondError
+from millpond.server.audit import Audit
 from millpond.server.authentication import Authenticator, ServedUser
 from millpond.server.flight.flight_errors import flight_error
-from millpond.server.http_credentials import user_of
+from millpond.server.http_credentials import named_in, user_of
 
 TOKEN_S = 8 * 3600.0
 TOKENS_MAX = 100_000
@@ -63,8 +64,9 @@ class Login(flight.ServerMiddleware):  # type: ignore[misc]
 
 
 class LoginFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    def __init__(self, authenticator: Authenticator) -> None:
+    def __init__(self, authenticator: Authenticator, audit: Audit) -> None:
         self._authenticator = authenticator
+        self._audit = audit
         self._tokens = LoginTokens()
 
     def start_call(self, info: Any, headers: Mapping[str, list[Any]]) -> Login:
@@ -75,6 +77,8 @@ class LoginFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         try:
             user = user_of(self._authenticator, header)
         except MillpondError as error:
+            if header:
+                self._audit.logged_in((named_in(header), "flight", ""), error)
             raise flight_error(error) from None
         return Login(user, self._tokens.issue(user) if scheme.lower() == "basic" else None)
 

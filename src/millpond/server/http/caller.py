@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 from starlette.requests import ClientDisconnect, Request
 
 from millpond.errors import InvalidError, UnavailableError
+from millpond.server.authentication import LoginError
 from millpond.server.client_session import ClientSession
 from millpond.server.http.http_errors import TooLargeError
-from millpond.server.http_credentials import user_of
+from millpond.server.http_credentials import named_in, user_of
 from millpond.server.serving import Serving
 
 LEFT = "the client closed the connection before the answer"
@@ -30,9 +31,15 @@ def serving_of(request: Request) -> Serving:
 
 async def client_of(request: Request) -> ClientSession:
     """The client that a request comes from; LoginError if it must log in and did not."""
-    serving = serving_of(request)
-    user = await asyncio.to_thread(user_of, serving.authenticator, request.headers.get("authorization"))
-    return serving.statements.client(user, "http")
+    serving, address = serving_of(request), "" if request.client is None else request.client.host
+    header = request.headers.get("authorization")
+    try:
+        user = await asyncio.to_thread(user_of, serving.authenticator, header)
+    except LoginError as error:
+        if header:
+            serving.statements.audit.logged_in((named_in(header), "http", address), error)
+        raise
+    return serving.statements.client(user, "http", address)
 
 
 async def answered(request: Request, client: ClientSession, work: Callable[[], T]) -> T:

@@ -16,6 +16,7 @@ from millpond.cancellation import StatementCancelledError
 from millpond.errors import ConflictError, InternalError, InvalidError, MillpondError, UnavailableError
 from millpond.server.authentication import LoginError
 from millpond.server.authorization import NotAllowedError
+from millpond.server.user_places import TooManyConnectionsError
 from millpond.sinks.json_rows import json_text
 
 RETRY_S = 1  # what Retry-After says when it is not known better
@@ -47,6 +48,7 @@ STATUS: tuple[tuple[type[MillpondError], int], ...] = (  # the first that fits
     (GoneError, 410),
     (TooLargeError, 413),
     (BackpressureError, 429),
+    (TooManyConnectionsError, 429),
     (InvalidError, 400),
     (ConflictError, 409),
     (StatementCancelledError, 503),

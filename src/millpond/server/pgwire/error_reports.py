@@ -18,6 +18,7 @@ from millpond.server.authorization import NotAllowedError
 from millpond.server.pgwire.messages import ProtocolError, report
 from millpond.server.pgwire.parameter_values import InvalidValueError
 from millpond.server.statements import STOPPED
+from millpond.server.user_places import TooManyConnectionsError
 
 
 class PgError(InvalidError):
@@ -33,6 +34,7 @@ class PgError(InvalidError):
 KINDS: tuple[tuple[type[MillpondError], str], ...] = (
     (LoginError, "28P01"),
     (NotAllowedError, "42501"),
+    (TooManyConnectionsError, "53300"),
     (ProtocolError, "08P01"),
     (InvalidValueError, "22P02"),
     (StatementCancelledError, "57014"),

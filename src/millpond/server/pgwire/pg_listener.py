@@ -12,8 +12,9 @@ import itertools
 import logging
 import secrets
 
-from millpond.errors import MillpondError
+from millpond.errors import InvalidError, MillpondError
 from millpond.server.authentication import ServedUser
+from millpond.server.client_session import ClientSession
 from millpond.server.pg_catalog.catalog_queries import CatalogQueries
 from millpond.server.pgwire import messages as m
 from millpond.server.pgwire.conversation import Conversation
@@ -68,7 +69,12 @@ class PgConnection:
                 user = await self._logged_in(startup)
         except TimeoutError:
             raise PgError("57014", "canceling authentication due to timeout") from None
-        client = self.listener.serving.statements.client(user)
+        client = self.listener.serving.statements.client(user, "pg", self.transport.address)
+        with client.place():
+            await self._converse(startup, client)
+
+    async def _converse(self, startup: m.Startup, client: ClientSession) -> None:
+        settings, user = self.listener.serving.settings, client.user
         client.backend_pid = self.pid
         own = SessionSettings(client, user.name, startup.params, user.is_admin)
         if settings.idle_ms_max:
@@ -150,9 +156,16 @@ class PgConnection:
             raise PgError(
                 "0A000", "replication connections are not supported", hint="SUBSCRIBE follows a view"
             )
-        authenticator = self.listener.serving.authenticator
+        authenticator, audit = self.listener.serving.authenticator, self.listener.serving.statements.audit
+        who = name, "pg", self.transport.address
         if authenticator.needs_password:
-            return await log_in(authenticator, name, self.transport, self._next)
+            try:
+                user = await log_in(authenticator, name, self.transport, self._next)
+            except InvalidError as error:
+                audit.logged_in(who, error)
+                raise
+            audit.logged_in(who)
+            return user
         user = authenticator.logged_in(name)
         self.transport.put(m.authentication_ok())
         return user

@@ -47,6 +47,12 @@ class PgTransport(asyncio.Protocol):
         self.gone_soon = False  # the server stops: no further message is read
         self.on_gone: Callable[[], None] = lambda: None
 
+    @property
+    def address(self) -> str:
+        """The address of the client, without its port."""
+        found = None if self._transport is None else self._transport.get_extra_info("peername")
+        return str(found[0]) if isinstance(found, tuple) else ""
+
     # -- what asyncio calls -------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -1,6 +1,7 @@
 """Users, roles, grants and tokens.
 
     CREATE USER | ROLE name [PASSWORD '…'] [ADMIN]      ALTER USER name PASSWORD '…' | ADMIN | NOADMIN
+    ALTER USER name CONNECTION LIMIT n | SET limit = value | RESET limit | RESET ALL
     DROP USER | ROLE [IF EXISTS] name
     GRANT SELECT, INSERT, UPDATE, DELETE | ALL ON t, v | ALL TABLES TO name
     GRANT CREATE | ADMIN ON POND TO name                GRANT role TO name
@@ -21,12 +22,15 @@ import pyarrow as pa
 from sqlglot import TokenType
 
 from millpond.errors import InvalidError
+from millpond.flow.durations import microseconds
 from millpond.masking import mask_value
 from millpond.password_verifiers import token_digest, verifier_text
 from millpond.sql.result import Result
 from millpond.sql.text.parse import Words
 from millpond.state.access_rules import (
+    CONNECTIONS,
     EVERYTHING,
+    LIMITS,
     POND,
     PRIVILEGES,
     ROWS,
@@ -218,6 +222,9 @@ def show(session: SqlSession, words: Words) -> Result:
         kind = "user" if role.login else "role"
         listed += [(name, kind, "ADMIN", POND)] if role.admin else []
         listed += [(name, kind, "MEMBER", other) for other in role.member_of]
+        listed += [
+            (name, kind, "LIMIT", f"{limit} = {value}") for limit, value in sorted(role.limits.items())
+        ]
         for target, privileges in sorted(rules.grants.get(name, {}).items()):
             listed += [(name, kind, privilege, target) for privilege in privileges]
         if not any(one[0] == name for one in listed):
@@ -238,6 +245,18 @@ def _options(words: Words, role: AccessRole) -> AccessRole:
             words.at += 1
             mask_value(token.text)
             role = replace(role, verifier=verifier_text(token.text))
+        elif words.take("CONNECTION", "LIMIT"):
+            role = _limited(role, CONNECTIONS, words.number())
+        elif words.take("SET"):
+            limit = _limit_name(words)
+            if not words.take("="):
+                words.need("TO")
+            role = _limited(role, limit, _limit_value(words, limit))
+        elif words.take("RESET", "ALL"):
+            role = replace(role, limits={})
+        elif words.take("RESET"):
+            limit = _limit_name(words)
+            role = replace(role, limits={n: v for n, v in role.limits.items() if n != limit})
         elif words.take("ADMIN") or words.take("SUPERUSER"):
             role = replace(role, admin=True)
         elif words.take("NOADMIN") or words.take("NOSUPERUSER"):
@@ -247,8 +266,39 @@ def _options(words: Words, role: AccessRole) -> AccessRole:
         elif words.take("NOLOGIN"):
             role = replace(role, login=False)
         else:
-            words.fail("this is no option of a user: PASSWORD '…', ADMIN, NOADMIN, LOGIN, NOLOGIN")
+            words.fail(
+                "this is no option of a user",
+                "options are PASSWORD '…', ADMIN, NOADMIN, LOGIN, NOLOGIN, CONNECTION LIMIT n, SET and RESET",
+            )
     return role
+
+
+def _limit_name(words: Words) -> str:
+    begin = words.at
+    name = words.name("name of the limit").lower()
+    if name not in LIMITS:
+        words.at = begin
+        words.fail(f"there is no limit named {name!r}", f"limits are {', '.join(LIMITS)}")
+    return name
+
+
+def _limit_value(words: Words, limit: str) -> int:
+    """A whole number; a time is in milliseconds, or a text such as '5s'."""
+    if limit.endswith(("timeout", "_ms_max")) and not words.over:
+        token = words.fragment.tokens[words.at]
+        if token.token_type is TokenType.STRING and not token.text.isdecimal():
+            words.at += 1
+            return microseconds(token.text) // 1000
+        if token.text.isdecimal():
+            words.at += 1
+            return int(token.text)
+    return words.number()
+
+
+def _limited(role: AccessRole, limit: str, value: int) -> AccessRole:
+    if value < 1:
+        raise InvalidError(f"the limit {limit} must be 1 or more", hint=f"RESET {limit} removes it")
+    return replace(role, limits={**role.limits, limit: value})
 
 
 def _names(words: Words) -> list[str]:
