@@ -17,6 +17,7 @@ from benchmarks import (
     keyed_state,
     passes,
     reads,
+    shedding,
     spark_reads,
     tpch,
     transactions,
@@ -171,6 +172,16 @@ def run_passes(
         raise typer.BadParameter(str(error)) from error
     with headline.alone():
         passes.run(wanted, blocks, _console())
+
+
+@app.command("shedding")
+def run_shedding(
+    engines: Annotated[str, typer.Option(help="inline, spark, comma-separated")] = "inline,spark",
+    seconds: Annotated[float, typer.Option(min=2, help="how long too many rows arrive")] = 20,
+) -> None:
+    """Load shedding: lag at twice the sustainable rate, recovery, and its cost when it has nothing to do."""
+    with headline.alone():
+        shedding.run(engines.split(","), seconds, _console())
 
 
 @app.command("compare")

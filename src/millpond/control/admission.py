@@ -22,6 +22,14 @@ class Bounds:
     target_ms: int = 1_000
     catch_up_ms: int = 4_000
 
+    def within(self, ms: int) -> Bounds:
+        """The same, but no epoch should take longer than this.
+
+        >>> Bounds(target_ms=300).within(500).catch_up_ms
+        500
+        """
+        return replace(self, target_ms=min(self.target_ms, ms), catch_up_ms=min(self.catch_up_ms, ms))
+
 
 @dataclass(frozen=True)
 class Pace:

@@ -45,7 +45,7 @@ from millpond.operators.shard import SHARD, Shard
 from millpond.operators.union import Union
 from millpond.operators.watermark import Watermark
 from millpond.operators.window import Hop, Tumble
-from millpond.plan.nodes import Node, View
+from millpond.plan.nodes import Node, View, require_error_bound
 from millpond.plan.sink_check import checked_sink
 from millpond.plan.sink_settings import Guarantee, SinkMode, SinkSettings, WhenBehind
 from millpond.plan.watermark_steps import watermark_steps
@@ -522,10 +522,18 @@ class Stream:
 
     # -- views ------------------------------------------------------------------------
 
-    def view(self, name: str, *, key: str | Sequence[str] | None = None, exact: bool = False) -> ViewHandle:
+    def view(
+        self,
+        name: str,
+        *,
+        key: str | Sequence[str] | None = None,
+        exact: bool = False,
+        error_bound: float | None = None,
+    ) -> ViewHandle:
         """Keep the rows under a name that any process can read, at any retained epoch.
 
-        With `exact`, no row that the view reads may be shed (`pond.shed`).
+        With `exact`, no row that the view reads may be shed (`pond.shed`).  With `error_bound`, no more rows
+        are shed than make counts of groups of average size wrong by this share, with 95 % probability.
 
         >>> orders.filter("n > 2").view("large", key="who").name
         'large'
@@ -534,6 +542,7 @@ class Stream:
         [{'who': 'ann', 'n': 5}]
         """
         check_name("a view", name, taken=self._builder.plan.views)
+        require_error_bound(error_bound)
         if key is not None and not isinstance(key, str | Sequence):
             need_text("the key of a view", key, "a column, or a list of columns")
         wanted = tuple([key] if isinstance(key, str) else key) if key is not None else None
@@ -551,7 +560,8 @@ class Stream:
             step = self._builder.add(None, Materialize(lookup), (self.step,), f"{name}.view")
             table = self._builder.plan.nodes[step].binding.view
         assert table is not None
-        view = View(name, step, table, feed=feed_of(self._builder.plan.nodes[step]), exact=exact)
+        feed = feed_of(self._builder.plan.nodes[step])
+        view = View(name, step, table, feed=feed, exact=exact, error_bound=error_bound)
         self._builder.change(lambda plan: plan.with_view(view))
         return ViewHandle(self._builder, step, name)
 

@@ -41,6 +41,7 @@ class View:
     columns: tuple[tuple[str, str], ...] = ()  # (shown, stored); empty if all are shown as they are stored
     feed: str | None = None  # the table whose changes readers receive, if it is not the view's own
     exact: bool = False  # no row that it reads may be shed
+    error_bound: float | None = None  # the relative error that shedding may cause in a group of average size
 
     def held(self, names: Iterable[str]) -> list[str]:
         """The columns of the table that the view shows."""
@@ -50,6 +51,16 @@ class View:
         """Rows with their columns renamed to what the view calls them."""
         names = {held: shown for shown, held in self.columns}
         return rows.rename_columns([names.get(n, n) for n in rows.column_names]) if names else rows
+
+
+def require_error_bound(given: Any) -> None:
+    """Check the error that a view allows."""
+    if given is None:
+        return
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < 1:
+        raise InvalidError(
+            "an error bound is a share between 0 and 1", detail=f"got {given!r}", hint="0.01 is one percent"
+        )
 
 
 @dataclass(frozen=True)

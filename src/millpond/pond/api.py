@@ -759,16 +759,18 @@ class Pond:
         source: str,
         target_lag: Duration | None = "2s",
         *,
-        by: Literal["row", "key"] = "row",
+        by: Literal["row", "key", "window", "score"] = "row",
         key: str | Sequence[str] = (),
+        score: str | None = None,
         floor: float = 0.05,
         recover: bool = True,
     ) -> None:
         """Let a source shed rows while it is further behind than `target_lag`; None switches that off.
 
-        At most 1 - `floor` of the rows are shed, by their place in the input, or by the key.  Counts, sums
-        and averages are scaled: see `bounds`.  Shed rows are read again when there is no backlog, unless
-        `recover` is false.  A source with a view that is exact, or has no error bound, is refused.
+        At most 1 - `floor` of the rows are shed: by their place in the input or a score, then counts, sums
+        and averages are scaled (see `bounds`); or by entire keys or tumbling windows, then what is kept is
+        exact.  Shed rows are read again when there is no backlog, unless `recover` is false.  A source with
+        a view that is exact, or that such a sample says nothing about, is refused.
 
         >>> readings = MemorySource({"city": str, "kwh": float})
         >>> with pond.changing():
@@ -780,8 +782,17 @@ class Pond:
         """
         need_text("source", source, "the name of a source")
         columns = (key,) if isinstance(key, str) else tuple(key)
-        plan = self._running_plan()
-        settings = load_shedding.checked_settings(plan, source, target_lag, by, columns, floor, recover)
+        settings = load_shedding.checked_settings(
+            self._running_plan(),
+            self._components.head(),
+            source,
+            target_lag,
+            by,
+            columns,
+            score,
+            floor,
+            recover,
+        )
         self._inbox.command("shed", {"source": source, "settings": settings})
 
     def shedding(self) -> pa.Table:
@@ -797,25 +808,42 @@ class Pond:
         return self._driver.plan if head is None else self._components.reader.plan_of(head)
 
     def bounds(
-        self, view: str, *, counts: str | Sequence[str] = (), sums: Mapping[str, str] | None = None
+        self,
+        view: str,
+        *,
+        counts: str | Sequence[str] = (),
+        sums: Mapping[str, str] | Sequence[str] | None = None,
+        over: str | Sequence[str] | None = None,
     ) -> pa.Table:
         """A view's rows with 95 % bounds of its estimates, as `n_low` and `n_high` beside `n`.
 
         `sums` names for each sum the column that has the sum of squares.  With one count, averages follow as
         `x_avg`, `x_avg_low` and `x_avg_high`.  If nothing is shed, the bounds are the values themselves.
 
+        Of a source that is shed by key, the view has the kept keys: `over` gives the totals over all keys, by
+        these columns, and `sums` is a list then.
+
         >>> with pond.changing():
         ...     counted = pond.stream("parcels", MemorySource({"city": str})).key_by("city")
         ...     _ = counted.aggregate(n="count(*)").view("parcels_by_city")
         >>> pond.bounds("parcels_by_city", counts="n").column_names
         ['city', 'n', 'n_low', 'n_high']
+        >>> pond.bounds("parcels_by_city", counts="n", over=[]).to_pylist()
+        [{'n': 0.0, 'n_low': 0.0, 'n_high': 0.0}]
         """
         listed = (counts,) if isinstance(counts, str) else tuple(counts)
         with self._components.reader.pinned(None) as snapshot:
             head = snapshot.manifest
             rows = self.read(view, epoch=head.epoch)
         plan = self._components.reader.plan_of(head)
-        return load_shedding.with_bounds(plan, head, view, rows, sums or {}, listed)
+        if over is None:
+            if sums is not None and not isinstance(sums, Mapping):
+                raise InvalidError(
+                    "sums needs the column with the squares of each sum", detail=f"got {sums!r}"
+                )
+            return load_shedding.with_bounds(plan, head, view, rows, sums or {}, listed)
+        by = (over,) if isinstance(over, str) else tuple(over)
+        return load_shedding.totals(plan, head, view, rows, tuple(sums or ()), listed, by)
 
     def advance(self, source: str, time: datetime.datetime | int) -> None:
         """Promise that a source will send nothing before this time: the watermarks that it feeds rise to it.

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast, get_args
 
 import numpy as np
 import pyarrow as pa
 
 from millpond.control.shedding import (
+    By,
     Shedding,
     bounds_of_average,
     bounds_of_count,
+    bounds_of_ratios,
     bounds_of_sum,
+    bounds_of_totals,
 )
 from millpond.errors import InvalidError
+from millpond.flow.call_errors import need_text
 from millpond.flow.durations import Duration, microseconds
+from millpond.identity import one_chunk
+from millpond.kernels.expressions import bind
+from millpond.kernels.sample_hashes import kept_keys
 from millpond.plan.nodes import Plan, upstream
-from millpond.plan.sheddable import sheddable_source, why_not_shed
+from millpond.plan.sampled_keys import CannotSample, key_rules
+from millpond.plan.sheddable import ShedRules, sheddable_source
 from millpond.state.manifest.manifest import Manifest
+
+HINT = "shed sources whose views aggregate with count, sum or avg, or by a key by which every view groups"
 
 BILL = pa.schema(
     [
@@ -31,62 +42,96 @@ BILL = pa.schema(
         ("kept", pa.int64()),
         ("shed", pa.int64()),
         ("recovers", pa.bool_()),
+        ("owed", pa.int64()),
+        ("error_bound", pa.float64()),
     ]
 )
 
 
 def checked_settings(
     plan: Plan,
+    head: Manifest | None,
     source: str,
     target_lag: Duration | None,
     by: str,
     key: Sequence[str],
+    score: str | None,
     floor: float,
     recover: bool,
 ) -> dict[str, Any] | None:
     """The settings as the manifest records them; None switches shedding off."""
     if target_lag is None:
         return None
-    if (reason := why_not_shed(plan, source)) is not None:
+    way = _way(by, key, score)
+    node = plan.nodes.get(source)
+    names = () if node is None else node.binding.shape.schema.names
+    if node is not None and (unknown := [name for name in key if name not in names]):
+        raise InvalidError(f"no column named {unknown[0]!r}", detail=f"columns are {', '.join(names)}")
+    if node is not None and score is not None:
+        need_text("score", score, "an SQL expression over the columns of the source")
+        schema = node.binding.shape.schema
+        key = sorted(bind(schema, f"cast(({score}) as double)", name="score", step=source).needs)
+    if isinstance(floor, bool) or not isinstance(floor, int | float) or not 0 < floor <= 1:
         raise InvalidError(
-            f"rows of {source!r} cannot be shed",
-            detail=reason,
-            hint="shed sources whose views aggregate rows with count, sum or avg",
+            "floor must be above 0 and at most 1", detail=f"got {floor!r}", hint="for example 0.05"
         )
-    if by not in ("row", "key"):
-        raise InvalidError("by is 'row' or 'key'", detail=f"got {by!r}")
-    if (by == "key") != bool(key):
+    made = Shedding(microseconds(target_lag), float(floor), way, tuple(key), recover, score)
+    others = {} if head is None else head.shedding
+    chosen = {name: Shedding.from_json(data).chosen_by for name, data in others.items()}
+    try:
+        rule = sheddable_source(plan, {**chosen, source: made.chosen_by}, source)
+    except CannotSample as reason:
+        raise InvalidError(f"rows of {source!r} cannot be shed", detail=str(reason), hint=HINT) from None
+    if rule.sticky and not recover:
+        raise InvalidError(
+            f"rows of {source!r} that are shed must be recovered",
+            detail="a key that was shed stays shed until all its rows were read again",
+            hint="leave recover=True",
+        )
+    if rule.window is not None:
+        made = replace(made, key=(rule.window.column,))
+    return made.settings()
+
+
+def _way(by: str, key: Sequence[str], score: str | None) -> By:
+    way = "score" if score is not None and by == "row" else by
+    if way not in get_args(By):
+        raise InvalidError("by is 'row', 'key', 'window' or 'score'", detail=f"got {by!r}")
+    if (way == "key" and not key) or (way in ("row", "score") and key):
         raise InvalidError(
             "shedding by key needs the columns of the key",
             detail=f"by={by!r}, key={list(key)!r}",
             hint='by="key", key=["user"]',
         )
-    names = plan.nodes[source].binding.shape.schema.names
-    if unknown := [name for name in key if name not in names]:
-        raise InvalidError(f"no column named {unknown[0]!r}", detail=f"columns are {', '.join(names)}")
-    if isinstance(floor, bool) or not isinstance(floor, int | float) or not 0 < floor <= 1:
+    if (way == "score") != (score is not None):
         raise InvalidError(
-            "floor must be above 0 and at most 1", detail=f"got {floor!r}", hint="for example 0.05"
+            "shedding by score needs the score",
+            detail=f"by={by!r}, score={score!r}",
+            hint='by="score", score="price / 100"',
         )
-    by_key: Literal["row", "key"] = "key" if by == "key" else "row"
-    return Shedding(microseconds(target_lag), float(floor), by_key, tuple(key), recover).settings()
+    return cast("By", way)
 
 
 def bill(plan: Plan, head: Manifest | None) -> pa.Table:
     """For every view of a source that sheds: the share of rows it is computed from."""
     rows: list[dict[str, Any]] = []
+    chosen = (
+        {} if head is None else {n: Shedding.from_json(one).chosen_by for n, one in head.shedding.items()}
+    )
+    rules = ShedRules(plan).of(chosen)
     for source, data in sorted({} if head is None else head.shedding.items()):
         assert head is not None
         shedding = Shedding.from_json(data)
         shed = head.counts.get(f"shed/{source}", 0)
         kept = head.counts.get(f"rows/{source}", 0)
-        allowed = sheddable_source(plan, source)
+        allowed = rules.get(source)
         state = "off" if shedding.target_lag_us is None else "shedding" if shedding.divisor > 1 else "idle"
-        for view in sorted(v.name for v in plan.views.values() if source in upstream(plan, [v.step])):
+        reading = (v for v in plan.views.values() if source in upstream(plan, [v.step]))
+        for view in sorted(reading, key=lambda v: v.name):
             rows.append(
                 {
                     "source": source,
-                    "view": view,
+                    "view": view.name,
                     "by": shedding.by,
                     "state": state,
                     "rate": 1 / shedding.divisor,
@@ -94,6 +139,8 @@ def bill(plan: Plan, head: Manifest | None) -> pa.Table:
                     "kept": kept,
                     "shed": shed,
                     "recovers": shedding.recover and allowed is not None and allowed.recovers,
+                    "owed": len(shedding.owed),
+                    "error_bound": view.error_bound,
                 }
             )
     return pa.Table.from_pylist(rows, schema=BILL)
@@ -103,30 +150,109 @@ def with_bounds(
     plan: Plan, head: Manifest, view: str, rows: pa.Table, squares: Mapping[str, str], counts: Sequence[str]
 ) -> pa.Table:
     """A view's rows, with `x_low` and `x_high` beside each count and each sum whose squares it has."""
-    sources = upstream(plan, [plan.views[view].step]) & set(head.shedding)
-    shed = [Shedding.from_json(head.shedding[s]) for s in sources]
-    if any(s.by == "key" and s.divisor_max > 1 for s in shed):
+    shed = _shed_sources(plan, head, view)
+    if any(s.by in ("key", "window") and s.divisor_max > 1 for s in shed.values()):
         raise InvalidError(
             f"view {view!r} has no bounds",
-            detail="its source is shed by key: kept keys are exact, and the others are missing",
+            detail="its source is shed by key or window: what is kept is exact, and the rest is missing",
+            hint='for totals over all keys ask for bounds(…, over=["region"])',
         )
-    divisor = max((s.divisor_max for s in shed), default=1)
-    names = set(rows.column_names)
-    if unknown := [n for n in (*counts, *squares, *squares.values()) if n not in names]:
-        raise InvalidError(f"no column named {unknown[0]!r}", detail=f"columns are {', '.join(names)}")
+    divisor = max((s.divisor_max for s in shed.values()), default=1)
+    _known(rows, (*counts, *squares, *squares.values()))
     for name in counts:
-        low, high = bounds_of_count(_floats(rows, name), divisor)
-        rows = rows.append_column(f"{name}_low", pa.array(low)).append_column(f"{name}_high", pa.array(high))
+        rows = _appended(rows, name, bounds_of_count(_floats(rows, name), divisor))
     for name, squared in squares.items():
-        low, high = bounds_of_sum(_floats(rows, name), _floats(rows, squared), divisor)
-        rows = rows.append_column(f"{name}_low", pa.array(low)).append_column(f"{name}_high", pa.array(high))
+        rows = _appended(rows, name, bounds_of_sum(_floats(rows, name), _floats(rows, squared), divisor))
         if len(counts) == 1:
             mean, low, high = bounds_of_average(
                 _floats(rows, name), _floats(rows, squared), _floats(rows, counts[0]), divisor
             )
-            for end, values in (("", mean), ("_low", low), ("_high", high)):
-                rows = rows.append_column(f"{name}_avg{end}", pa.array(values))
+            rows = _appended(rows.append_column(f"{name}_avg", pa.array(mean)), f"{name}_avg", (low, high))
     return rows
+
+
+def totals(
+    plan: Plan,
+    head: Manifest,
+    view: str,
+    rows: pa.Table,
+    sums: Sequence[str],
+    counts: Sequence[str],
+    over: Sequence[str],
+) -> pa.Table:
+    """Totals over all keys, by the columns `over`, with bounds, from the keys that were never shed."""
+    shed = {name: s for name, s in _shed_sources(plan, head, view).items() if s.divisor_max > 1}
+    if odd := [s.by for s in shed.values() if s.by != "key"]:
+        raise InvalidError(
+            "totals over keys need a source that is shed by key",
+            detail=f"that of view {view!r} is shed by {odd[0]}",
+        )
+    _known(rows, (*counts, *sums, *over))
+    divisor = max((s.divisor_max for s in shed.values()), default=1)
+    if shed:
+        kept = kept_keys([one_chunk(rows.column(c)) for c in _key_columns(plan, head, view, shed)], divisor)
+        rows = rows.filter(pa.array(kept))
+    groups = rows.group_by(list(over)).aggregate([]) if over else pa.table({"": [0]})
+    places = np.zeros(rows.num_rows, np.int64)
+    if over:
+        numbered = groups.append_column("__group", pa.array(np.arange(groups.num_rows)))
+        asked = rows.select(list(over)).append_column("__row", pa.array(np.arange(rows.num_rows)))
+        found = asked.join(numbered, list(over)).sort_by("__row")
+        places = found.column("__group").to_numpy()
+    out = groups if over else groups.select([])
+    for name in (*counts, *sums):
+        of = bounds_of_totals(_floats(rows, name), places, groups.num_rows, divisor)
+        out = _with_column(out, name, of[0])
+        out = _appended(out, name, of[1:])
+        if name in sums and len(counts) == 1:
+            of = bounds_of_ratios(
+                _floats(rows, name), _floats(rows, counts[0]), places, groups.num_rows, divisor
+            )
+            out = _appended(_with_column(out, f"{name}_avg", of[0]), f"{name}_avg", of[1:])
+    return out
+
+
+def _with_column(table: pa.Table, name: str, values: Any) -> pa.Table:
+    if not table.num_columns:
+        return pa.table({name: values})
+    return table.append_column(name, pa.array(values))
+
+
+def _shed_sources(plan: Plan, head: Manifest, view: str) -> dict[str, Shedding]:
+    if view not in plan.views:
+        raise InvalidError(f"there is no view {view!r}", detail=f"views are {', '.join(sorted(plan.views))}")
+    sources = upstream(plan, [plan.views[view].step]) & set(head.shedding)
+    return {s: Shedding.from_json(head.shedding[s]) for s in sources}
+
+
+def _key_columns(plan: Plan, head: Manifest, view: str, shed: Mapping[str, Shedding]) -> tuple[str, ...]:
+    """The columns of the view that hold the key by which its sources are shed."""
+    chosen = {n: Shedding.from_json(one).chosen_by for n, one in head.shedding.items()}
+    shown = {held: name for name, held in plan.views[view].columns}
+    found: set[tuple[str, ...]] | None = None
+    for source in shed:
+        keys = key_rules(plan, chosen, source).keys.get(plan.views[view].step, frozenset())
+        names = {tuple(shown.get(c, c) for c in key) for key in keys if not shown or shown.keys() >= set(key)}
+        found = names if found is None else found & names
+    if not found:
+        raise InvalidError(
+            f"view {view!r} has no bounds",
+            detail="it does not show the key by which its source is shed",
+            hint="group by the key, too",
+        )
+    return min(found)
+
+
+def _known(rows: pa.Table, names: Iterable[str]) -> None:
+    if unknown := [n for n in names if n not in rows.column_names]:
+        raise InvalidError(
+            f"no column named {unknown[0]!r}", detail=f"columns are {', '.join(rows.column_names)}"
+        )
+
+
+def _appended(rows: pa.Table, name: str, ends: tuple[Any, ...]) -> pa.Table:
+    low, high = ends
+    return rows.append_column(f"{name}_low", pa.array(low)).append_column(f"{name}_high", pa.array(high))
 
 
 def _floats(rows: pa.Table, name: str) -> Any:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from millpond.sources.sample import Sample
 from millpond.state.tables.table_spec import TableSpec
 
 BOUND = "_bound"  # a column of `Source.read` that has a time instead of rows
@@ -34,8 +35,7 @@ class Split:
     blob: str | None = None  # or: a name in the pond's store whose bytes become `data` in the task
     ends: bool = False  # the partition has no rows after this split, and never will
     more: bool = False  # the source knows partitions after this split that hold watermarks back
-    keeps: int = 1  # the epoch keeps one of so many rows, and sheds the others
-    keep_by: tuple[str, ...] = ()  # columns: rows are kept by their key instead of their place
+    sample: Sample | None = None  # the rows that the epoch keeps, if it sheds others
     recovers: bool = False  # the split was read before: read only what it shed then
     more_from: Mapping[str, int] | None = None  # by column: no row of these partitions is older, in us
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +15,14 @@ from millpond.control.shedding import (
     Shedding,
     bounds_of_average,
     bounds_of_count,
+    bounds_of_ratios,
     bounds_of_sum,
+    bounds_of_totals,
     next_divisor,
 )
 from millpond.engine.task.shed_rows import with_key, without_shed_rows
+from millpond.kernels.sample_hashes import kept_keys
+from millpond.sources.sample import Sample
 from millpond.sources.source import Split
 
 TARGET_MS = 2_000
@@ -73,7 +78,7 @@ def test_owed_splits_are_bounded_and_counted() -> None:
 
 def test_a_split_keeps_the_same_rows_however_it_is_cut() -> None:
     table = pa.table({"x": range(1_000)})
-    split = Split({"n": 1}, 1_000, 0, keeps=4)
+    split = Split({"n": 1}, 1_000, 0, sample=Sample(4))
     whole, left_out = without_shed_rows(table, ["x"], split, 0)
     parts = [without_shed_rows(table.slice(a, 100), ["x"], split, a)[0] for a in range(0, 1_000, 100)]
     assert pa.concat_tables(parts).combine_chunks() == whole.combine_chunks()
@@ -85,7 +90,7 @@ def test_a_split_keeps_the_same_rows_however_it_is_cut() -> None:
 @pytest.mark.parametrize("by", [(), ("k",)])
 def test_a_recovery_makes_every_row_count_once(by: tuple[str, ...]) -> None:
     table = pa.table({"k": [n % 50 for n in range(2_000)], "x": range(2_000)})
-    split = Split({"n": 1}, 2_000, 0, keeps=5, keep_by=by)
+    split = Split({"n": 1}, 2_000, 0, sample=Sample(5, by))
     assert with_key(["x"], split) == ("x", *by)
     first, shed = without_shed_rows(table, ["x"], split, 0)
     again, back = without_shed_rows(table, ["x"], replace(split, recovers=True), 0)
@@ -99,16 +104,16 @@ def test_a_recovery_makes_every_row_count_once(by: tuple[str, ...]) -> None:
 
 def test_keys_that_are_kept_are_whole() -> None:
     table = pa.table({"k": [n % 50 for n in range(2_000)]})
-    kept, _ = without_shed_rows(table, ["k"], Split({}, 0, 0, keeps=4, keep_by=("k",)), 0)
+    kept, _ = without_shed_rows(table, ["k"], Split({}, 0, 0, sample=Sample(4, ("k",))), 0)
     counts = np.bincount(kept["k"].to_numpy(), weights=kept["_w"].to_numpy(), minlength=50)
     assert set(counts.tolist()) == {0.0, 40.0}
-    fewer, _ = without_shed_rows(table, ["k"], Split({}, 0, 0, keeps=8, keep_by=("k",)), 0)
+    fewer, _ = without_shed_rows(table, ["k"], Split({}, 0, 0, sample=Sample(8, ("k",))), 0)
     assert set(fewer["k"].to_pylist()) <= set(kept["k"].to_pylist())  # more shedding keeps a subset
 
 
 def test_rows_without_columns_are_counted() -> None:
     nothing = pa.table({"k": range(1_000)}).select([])
-    kept, left_out = without_shed_rows(nothing, [], Split({}, 0, 0, keeps=4), 0)
+    kept, left_out = without_shed_rows(nothing, [], Split({}, 0, 0, sample=Sample(4)), 0)
     assert kept.column_names == ["_w"] and kept.num_rows == 1_000 - left_out > 0
 
 
@@ -122,7 +127,7 @@ def covered(seed: int) -> tuple[bool, bool, bool]:
     keys = rng.integers(0, 2, len(x))
     m = int(rng.integers(2, 11))
     table = pa.table({"k": keys, "x": x})
-    kept, _ = without_shed_rows(table, ["k", "x"], Split({"seed": seed}, 0, 0, keeps=m), 0)
+    kept, _ = without_shed_rows(table, ["k", "x"], Split({"seed": seed}, 0, 0, sample=Sample(m)), 0)
     mine = kept.filter(pa.array(kept["k"].to_numpy() == 1))
     w, v = mine["_w"].to_numpy().astype(float), mine["x"].to_numpy()
     n, s, q = np.array([w.sum()]), np.array([(w * v).sum()]), np.array([(w * v * v).sum()])
@@ -134,13 +139,50 @@ def covered(seed: int) -> tuple[bool, bool, bool]:
     return a, b, c
 
 
-def test_bounds_cover_the_truth() -> None:
-    rates = np.mean([covered(seed) for seed in range(200)], axis=0)
+def covered_by_key(seed: int) -> tuple[bool, bool, bool]:
+    """The same for a join: bids and auctions are sampled by their common key, and totals are over all keys."""
+    rng = np.random.default_rng([seed, 7])
+    keys = np.arange(seed * 10_000, seed * 10_000 + 3_000)
+    m = int(rng.integers(2, 11))
+    auctions = rng.permutation(keys)[:2_500]  # some bids have no auction
+    bids = rng.choice(keys, 12_000)
+    prices = rng.gamma(2.0, 10.0, len(bids))
+
+    def pairs(which: np.ndarray[Any, np.dtype[np.bool_]], some: Any) -> tuple[Any, Any]:
+        """Of each auction: its bids and the sum of their prices."""
+        found = np.isin(bids, some) & which
+        place = bids[found] - keys[0]
+        return np.bincount(place, minlength=3_000), np.bincount(place, prices[found], 3_000)
+
+    n, total = pairs(np.ones(len(bids), np.bool_), auctions)
+    some = auctions[kept_keys([pa.array(auctions)], m)]  # each side is sampled by itself
+    n_kept, total_kept = pairs(kept_keys([pa.array(bids)], m), some)
+    mine = n_kept > 0
+    assert (n_kept[mine] == n[mine]).all()  # a key that is kept is whole
+    groups = np.zeros(int(mine.sum()), np.int64)
+    values, counts = total_kept[mine].astype(float), n_kept[mine].astype(float)
+    ends = [
+        bounds_of_totals(counts, groups, 1, m),
+        bounds_of_totals(values, groups, 1, m),
+        bounds_of_ratios(values, counts, groups, 1, m),
+    ]
+    truth = (n.sum(), total.sum(), total.sum() / n.sum())
+    a, b, c = (bool(low[0] <= t <= high[0]) for (_, low, high), t in zip(ends, truth, strict=True))
+    return a, b, c
+
+
+WAYS = pytest.mark.parametrize("way", [covered, covered_by_key])
+
+
+@WAYS
+def test_bounds_cover_the_truth(way: Callable[[int], tuple[bool, bool, bool]]) -> None:
+    rates = np.mean([way(seed) for seed in range(200)], axis=0)
     assert ((rates > 0.90) & (rates < 0.99)).all(), rates
 
 
 @pytest.mark.slow
-def test_bounds_cover_the_truth_in_a_thousand_runs() -> None:
-    rates = np.mean([covered(seed) for seed in range(1_000)], axis=0)
-    print("coverage of count, sum, average:", rates)
+@WAYS
+def test_bounds_cover_the_truth_in_a_thousand_runs(way: Callable[[int], tuple[bool, bool, bool]]) -> None:
+    rates = np.mean([way(seed) for seed in range(1_000)], axis=0)
+    print(f"coverage of count, sum, average ({way.__name__}):", rates)
     assert ((rates >= 0.93) & (rates <= 0.97)).all(), rates

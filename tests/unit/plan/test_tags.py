@@ -122,6 +122,7 @@ NEVER = {
         "traits:Ready",
         "source:Advance",
         "source:Poll",
+        "sample:Sample",
         "source:Split",
         "text_format:CsvHeader",
         "text_format:TextFormat",
@@ -194,6 +195,7 @@ def test_a_renamed_class_is_found_under_its_tag(monkeypatch: pytest.MonkeyPatch)
         columns: tuple[tuple[str, str], ...] = ()
         feed: str | None = None
         exact: bool = False
+        error_bound: float | None = None
 
     module.Shown = Shown  # type: ignore[attr-defined]
     monkeypatch.setitem(__import__("sys").modules, "millpond_moved", module)

@@ -19,7 +19,7 @@ from millpond.plan.backfill import is_constant, is_filled_from_tables
 from millpond.plan.clear_secrets import clear_secrets
 from millpond.plan.levels import with_unheard
 from millpond.plan.nodes import Node, Plan
-from millpond.plan.sheddable import sheddable
+from millpond.plan.sheddable import ShedRules
 from millpond.plan.sink_settings import DEFAULT
 from millpond.plan.tables import late_steps, table_specs, table_wakes
 from millpond.state.manifest.pins import pin_plan, unpin
@@ -71,7 +71,7 @@ def program_of(catalog: str, plan: Plan) -> ProgramSummary:
         frozenset(f"{step}{LATE}" for step in late_steps(plan)),
         frozenset(f"{step}{LATE}" for step in late_steps(plan) if is_filled_from_tables(plan, step)),
         with_unheard(plan),
-        sheddable(plan),
+        ShedRules(plan),
         {name: sink.settings for name, sink in plan.sinks.items() if sink.settings != DEFAULT},
     )
 

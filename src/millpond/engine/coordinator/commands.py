@@ -6,10 +6,11 @@ history can see, and the inbox moves on.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from millpond.control.shedding import Shedding
 from millpond.engine.coordinator.compaction_schedule import CompactionSchedule
 from millpond.engine.coordinator.epoch_loop import added_up
 from millpond.engine.coordinator.garbage_schedule import GarbageSchedule
@@ -21,6 +22,7 @@ from millpond.engine.coordinator.protocol import Polled
 from millpond.engine.coordinator.rollback import roll_back
 from millpond.engine.coordinator.sink_deliveries import SinkDeliveries
 from millpond.errors import InvalidError
+from millpond.plan.sampled_keys import SampledBy
 from millpond.state import inbox
 from millpond.state.manifest.manifest import Manifest, run_id
 from millpond.state.retention import ERRORS
@@ -100,10 +102,17 @@ class Commands:
         before = state.head.shedding.get(source)
         if given is None:
             kept = {**before, "target_lag_us": None} if before and before.get("owed") else None
-        elif source not in state.program.sheddable:
-            return Refused(f"the rows of source {source!r} cannot be shed")
         else:
             kept = {**(before or {}), **given}
+            try:
+                Shedding.from_json(kept)
+            except (KeyError, TypeError, ValueError) as error:
+                return Refused(f"the settings of source {source!r} cannot be read: {error!r}")
+            if before and before.get("owed") and _chosen_by(before) != _chosen_by(kept):
+                return Refused(f"rows of source {source!r} that were shed in another way are still owed")
+            chosen = {**state.head.shedding, source: kept}
+            if source not in state.program.shed_rules.of({n: _chosen_by(one) for n, one in chosen.items()}):
+                return Refused(f"the rows of source {source!r} cannot be shed")
         rest = {name: one for name, one in state.head.shedding.items() if name != source}
         return PlannedCommit(replace(child, shedding=rest if kept is None else {**rest, source: kept}))
 
@@ -212,6 +221,10 @@ class Commands:
             return roll_back(self._state, event.rollback_to, child, event.program)
         args = _args(event)
         return Refused(args.get("refused") or f"epoch {args.get('epoch')!r} is not kept")
+
+
+def _chosen_by(settings: Mapping[str, Any]) -> SampledBy:
+    return Shedding.from_json(settings).chosen_by
 
 
 def _args(event: Polled) -> dict[str, Any]:

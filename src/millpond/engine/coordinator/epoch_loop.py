@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from millpond.control.admission import Pace, admit, budget_rows
-from millpond.control.shedding import Shedding
 from millpond.engine.coordinator.arrivals import (
     arrivals,
     caught_up,
@@ -26,10 +25,14 @@ from millpond.engine.coordinator.policy import is_transient
 from millpond.engine.coordinator.pond_state import PondState
 from millpond.engine.coordinator.protocol import EpochOutcome, Halt, Polled, PollSources, RunEpoch
 from millpond.engine.coordinator.shed_decisions import (
+    NOTHING_SHED,
+    ShedDecision,
+    ShedInput,
     decided,
     owed_splits,
     record,
     recorded_after,
+    resumed,
     thinned,
     without_owed,
 )
@@ -59,7 +62,7 @@ class EpochLoop:
         self._tries = 0
         self._last_timer_epoch: TimerEpoch | None = None
         self._asked_rows = 0  # by the last poll
-        self._shedding: dict[str, Shedding] = {}  # of the epoch that runs
+        self._shedding = NOTHING_SHED  # of the epoch that runs
         # Did the last epoch move a watermark of which steps hear in the next one?  A new coordinator
         # cannot know.
         self._unheard = True
@@ -89,13 +92,9 @@ class EpochLoop:
             return None
         marks, steps = head.watermarks, state.program.watermarks
         offered = offers(event.polls, withheld(event.polls, steps, marks))
-        self._shedding = (
-            decided(head.shedding, state.program.sheddable, event.polls, self._pace.rows_per_ms)
-            if head.shedding
-            else {}
-        )
+        self._shedding = self._shed_decision(event.polls) if head.shedding else NOTHING_SHED
         admitted = admit(offered, self._budget_rows(), state.policy.bounds.bytes_max)
-        admitted = thinned(admitted, self._shedding) if self._shedding else admitted
+        admitted = thinned(admitted, self._shedding) if head.shedding else admitted
         rejects = {step: p.rejects for step, p in event.polls.items() if p.rejects}
         self.had_input = bool(admitted or rejects)
         self._left_rows = rows_left(event.polls, admitted)
@@ -103,12 +102,14 @@ class EpochLoop:
         read = caught_up(event.polls, admitted, self._asked_rows)
         told = arrivals(event.polls, admitted, head.promised, read, steps, marks, now_us, self._unheard)
         if not admitted and not rejects:
-            if not due and self._shedding and self.backlog_rows == 0:
-                admitted = owed_splits(self._shedding, state.program.sheddable, self._budget_rows())
+            if not due and head.shedding and self.backlog_rows == 0:
+                admitted = owed_splits(self._shedding, self._budget_rows())
             if not due and not moves(told) and not admitted:
                 return None
             if due:
                 self._last_timer_epoch = self._timer_epoch(due, last)
+        elif head.shedding:
+            admitted, self._shedding = resumed(admitted, self._shedding, self._budget_rows())
         self._tries = 0
         self._run = RunEpoch(
             head,
@@ -139,7 +140,7 @@ class EpochLoop:
             watermarks=marks,
             counts=added_up(head.counts, outcome.counts),
             admitted={step: [record(s) for s in splits] for step, splits in run.admitted.items()},
-            shedding=recorded_after(self._shedding, state.program.sheddable, run.admitted),
+            shedding=recorded_after(self._shedding, run.admitted),
             arrivals=run.arrivals,
             clients=executed_after(head.clients, (s.what for s in run.admitted.get(INBOX, ()))),
             promised=still_promised(head.promised, run.arrivals, state.program.watermarks, head.watermarks),
@@ -156,15 +157,27 @@ class EpochLoop:
             if not any(s.recovers for splits in run.admitted.values() for s in splits):
                 return Halt(error)
             # The source no longer has what was shed: the views stay estimates, and the pond continues.
-            self._shedding = without_owed(self._shedding, run.admitted)
+            self._shedding, left = without_owed(self._shedding, run.admitted)
             self._tries = 0
-            self._run = run = replace(run, admitted={})
+            self._run = run = replace(run, admitted=left)
         return run
 
     def _budget_rows(self) -> int:
-        rows = budget_rows(self._state.policy.bounds, self._pace, self.backlog_rows)
-        most = max((int(s.get("divisor", 1)) for s in self._state.head.shedding.values()), default=1)
-        return min(self._state.policy.bounds.rows_max, rows * most)
+        shedding, bounds = self._state.head.shedding, self._state.policy.bounds
+        lags = [s["target_lag_us"] // 1000 for s in shedding.values() if s.get("target_lag_us") is not None]
+        if lags:  # an epoch that takes longer than the target is behind it when it ends
+            bounds = bounds.within(min(lags) // 4)
+        most = max((int(s.get("divisor", 1)) for s in shedding.values()), default=1)
+        return min(bounds.rows_max, budget_rows(bounds, self._pace, self.backlog_rows) * most)
+
+    def _shed_decision(self, polls: Mapping[str, Poll]) -> ShedDecision:
+        state, head = self._state, self._state.head
+
+        def groups(table: str) -> int:
+            return sum(state.live.rows_by_bucket(table).values())
+
+        given = ShedInput(polls, self._pace.rows_per_ms, head.watermarks, head.counts, groups)
+        return decided(head.shedding, state.program.shed_rules, given)
 
     def _running(self) -> RunEpoch:
         if self._run is None:

@@ -138,10 +138,7 @@ class EpochRunner:
         if not isinstance(source, RestoresSplits):
             return splits
         return tuple(
-            replace(source.again(s.what), keeps=s.keeps, keep_by=s.keep_by, recovers=True)
-            if s.recovers
-            else s
-            for s in splits
+            replace(source.again(s.what), sample=s.sample, recovers=True) if s.recovers else s for s in splits
         )
 
     def _parts(self, ask: RunEpoch) -> int:
@@ -216,9 +213,10 @@ class EpochRunner:
             written += report.metrics["bytes_written"]
         advances: dict[str, Advance] = {}
         for step in sorted({*ask.admitted, *ask.rejects}):
-            splits, bad = ask.admitted.get(step, ()), ask.rejects.get(step, ())
-            if any(s.recovers for s in splits):
-                continue  # the position is past these splits already
+            given, bad = ask.admitted.get(step, ()), ask.rejects.get(step, ())
+            splits = tuple(s for s in given if not s.recovers)  # the position is past the others already
+            if not splits and not bad:
+                continue
             if step == INBOX:
                 numbers = [int(s.what["entry"]) for s in splits] + [int(number) for number, _ in bad]
                 advances[step] = Advance(max(numbers) + 1)

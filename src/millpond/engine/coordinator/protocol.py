@@ -12,7 +12,7 @@ from typing import Any
 
 from millpond.errors import MillpondError
 from millpond.operators.operator import Wake
-from millpond.plan.sheddable import SheddableSource
+from millpond.plan.sheddable import ShedRules
 from millpond.plan.sink_settings import SinkSettings
 from millpond.plan.watermark_steps import WatermarkSteps
 from millpond.sources.source import Advance, Poll, Split
@@ -194,7 +194,7 @@ class ProgramSummary:
     late: frozenset[str] = frozenset()  # tables of late rows
     late_needed: frozenset[str] = frozenset()  # of these, the ones that backfills of new views read
     watermarks: WatermarkSteps = field(default_factory=WatermarkSteps)
-    sheddable: Mapping[str, SheddableSource] = field(default_factory=dict)  # sources whose rows may be shed
+    shed_rules: ShedRules = field(default_factory=ShedRules)  # which sources may be shed
     sink_settings: Mapping[str, SinkSettings] = field(default_factory=dict)  # of sinks that have some
 
 

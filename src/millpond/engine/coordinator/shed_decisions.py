@@ -2,16 +2,20 @@
 
 The decision itself is `control.shedding`; this file turns it into splits, and splits into what the manifest
 records: the settings of each source, the divisor of the epoch, and the splits that owe rows.
+
+Law: of a source whose keys stay shed (`SheddableSource.sticky`), a key that was shed receives nothing until
+all that it missed was read again, in order.  So a retraction shares the fate of its row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from millpond.control.shedding import Shedding, next_divisor
-from millpond.plan.sheddable import SheddableSource
+from millpond.control.shedding import OWED_MAX, Shedding, divisor_of_error, next_divisor
+from millpond.plan.sheddable import SheddableSource, ShedRules
+from millpond.sources.sample import Sample
 from millpond.sources.source import Poll, Split
 
 SHED = "_shed"  # in the record of an admitted split: how many rows it kept
@@ -19,52 +23,118 @@ SHED = "_shed"  # in the record of an admitted split: how many rows it kept
 Splits = Mapping[str, Sequence[Split]]
 
 
-def decided(
-    recorded: Mapping[str, Any],
-    sheddable: Mapping[str, SheddableSource],
-    polls: Mapping[str, Poll],
-    rows_per_ms: float | None,
-) -> dict[str, Shedding]:
+@dataclass(frozen=True)
+class ShedDecision:
+    """What an epoch sheds: the settings of each source with the divisor, and what the plan says about it."""
+
+    sources: Mapping[str, Shedding]
+    allowed: Mapping[str, SheddableSource]
+    calm: frozenset[str] = frozenset()  # sources that need not shed anything now
+
+    def changed(self, source: str, **fields: Any) -> ShedDecision:
+        return replace(self, sources={**self.sources, source: replace(self.sources[source], **fields)})
+
+
+NOTHING_SHED = ShedDecision({}, {})
+
+
+@dataclass(frozen=True)
+class ShedInput:
+    """What a decision depends on besides the settings."""
+
+    polls: Mapping[str, Poll]
+    rows_per_ms: float | None
+    watermarks: Mapping[str, Any]
+    counts: Mapping[str, int]  # of the head
+    groups: Callable[[str], int]  # rows of a table
+
+
+def decided(recorded: Mapping[str, Any], rules: ShedRules, given: ShedInput) -> ShedDecision:
     """The settings of each source, with the divisor of the next epoch.
 
     A source that a new view made exact is not shed, whatever its settings say.  Rows are not read again for a
     view that did not see the others: what was owed before it was defined is lost.
     """
+    settings = {step: Shedding.from_json(data) for step, data in recorded.items()}
+    allowed = rules.of({step: mine.chosen_by for step, mine in settings.items()})
+    needed = {step: _needed(step, mine, allowed.get(step), given) for step, mine in settings.items()}
     found = {}
-    for step, data in recorded.items():
-        shedding = Shedding.from_json(data)
-        poll = polls.get(step)
-        backlog = 0 if poll is None else (poll.backlog_rows or 0) + sum(s.rows for s in poll.splits)
-        allowed = sheddable.get(step)
-        readers = frozenset[str]() if allowed is None else allowed.readers
-        shedding = shedding.without(tuple(o for o in shedding.owed if readers <= {*o["readers"]}))
-        divisor = 1 if allowed is None else next_divisor(shedding, rows_per_ms, backlog)
-        found[step] = replace(shedding, divisor=divisor)
+    for step, mine in settings.items():
+        rule = allowed.get(step)
+        readers = frozenset[str]() if rule is None else rule.readers
+        mine = mine.without(tuple(o for o in mine.owed if readers <= {*o["readers"]}))
+        if rule is None:
+            found[step] = replace(mine, divisor=1)
+            continue
+        divisor = max(needed[p] for p in (step, *(p for p in rule.partners if p in needed)))
+        if rule.sticky:
+            divisor = max(divisor, mine.divisor_held)
+        if rule.window is not None:
+            newest = [(given.watermarks.get(step) or {}).get("max") for step in rule.window.watermarks]
+            known = [at_us for at_us in newest if at_us is not None]
+            found[step] = mine.with_windows(divisor, rule.window, max(known, default=None))
+        else:
+            found[step] = replace(mine, divisor=divisor)
+    calm = frozenset(step for step, divisor in needed.items() if divisor == 1)
+    return ShedDecision(found, allowed, calm)
+
+
+def _needed(step: str, mine: Shedding, rule: SheddableSource | None, given: ShedInput) -> int:
+    if rule is None:
+        return 1
+    poll = given.polls.get(step)
+    backlog = 0 if poll is None else (poll.backlog_rows or 0) + sum(s.rows for s in poll.splits)
+    most = None
+    if rule.error_bounds:
+        rows = given.counts.get(f"rows/{step}", 0) + given.counts.get(f"shed/{step}", 0)
+        most = min(divisor_of_error(bound, rows, given.groups(table)) for table, bound in rule.error_bounds)
+    return next_divisor(mine, given.rows_per_ms, backlog, most)
+
+
+def thinned(admitted: Splits, decision: ShedDecision) -> dict[str, list[Split]]:
+    """The splits with the share of rows that the epoch keeps of each."""
+    found = {}
+    for step, splits in admitted.items():
+        mine, rule = decision.sources.get(step), decision.allowed.get(step)
+        sample = None if mine is None or rule is None else mine.sample(rule.window)
+        found[step] = [s if sample is None or s.recovers else replace(s, sample=sample) for s in splits]
     return found
 
 
-def thinned(admitted: Splits, shedding: Mapping[str, Shedding]) -> dict[str, list[Split]]:
-    """The splits with the share of rows that the epoch keeps of each."""
-    return {
-        step: [
-            replace(s, keeps=shedding[step].divisor, keep_by=shedding[step].key)
-            if step in shedding and shedding[step].divisor > 1
-            else s
-            for s in splits
-        ]
-        for step, splits in admitted.items()
-    }
+def resumed(
+    admitted: Mapping[str, list[Split]], decision: ShedDecision, rows_max: int
+) -> tuple[dict[str, list[Split]], ShedDecision]:
+    """Read what was shed again, before new rows, as soon as there is time for it.
+
+    If keys stay shed, and all that is owed is read, new rows are no longer shed.  What these keys can be owed
+    is bounded: at the limit, rows are read again whether there is time or not.
+    """
+    found = dict(admitted)
+    left = max(1, rows_max - sum(s.rows for splits in admitted.values() for s in splits))
+    for step in admitted:
+        mine, rule = decision.sources.get(step), decision.allowed.get(step)
+        if mine is None or rule is None or not mine.owed:
+            continue
+        full = rule.sticky and len(mine.owed) >= OWED_MAX
+        if step not in decision.calm and not full:
+            continue
+        owed = owed_splits(replace(decision, sources={step: mine}), left).get(step, [])
+        fresh = found[step]
+        if rule.sticky and len(owed) == len(mine.owed) and step in decision.calm:
+            decision = decision.changed(step, divisor=1)
+            fresh = [replace(s, sample=None) for s in fresh]
+        found[step] = [*owed, *fresh]
+        left = max(1, left - sum(s.rows for s in owed))
+    return found, decision
 
 
-def owed_splits(
-    shedding: Mapping[str, Shedding], sheddable: Mapping[str, SheddableSource], rows_max: int
-) -> dict[str, list[Split]]:
+def owed_splits(decision: ShedDecision, rows_max: int) -> dict[str, list[Split]]:
     """Splits to read again, the oldest first, with about `rows_max` rows."""
     found: dict[str, list[Split]] = {}
     left = rows_max
-    for step, mine in sorted(shedding.items()):
-        allowed = sheddable.get(step)
-        for owed in mine.owed if mine.recover and allowed is not None and allowed.recovers else ():
+    for step, mine in sorted(decision.sources.items()):
+        rule = decision.allowed.get(step)
+        for owed in mine.owed if mine.recover and rule is not None and rule.recovers else ():
             if left <= 0:
                 break
             found.setdefault(step, []).append(
@@ -73,8 +143,7 @@ def owed_splits(
                     int(owed["rows"]),
                     0,
                     str(owed["partition"]),
-                    keeps=int(owed["keeps"]),
-                    keep_by=tuple(owed["by"]),
+                    sample=Sample.from_json(owed),
                     recovers=True,
                 )
             )
@@ -82,54 +151,64 @@ def owed_splits(
     return found
 
 
-def recorded_after(
-    shedding: Mapping[str, Shedding], sheddable: Mapping[str, SheddableSource], admitted: Splits
-) -> dict[str, Any]:
+def recorded_after(decision: ShedDecision, admitted: Splits) -> dict[str, Any]:
     """What the manifest records after an epoch that read these splits."""
     found = {}
-    for step, mine in shedding.items():
-        splits = admitted.get(step, ())
+    for step, mine in decision.sources.items():
+        splits, rule = admitted.get(step, ()), decision.allowed.get(step)
         again = sum(s.recovers for s in splits)
         owed = tuple(
             {
                 "what": dict(s.what),
                 "rows": s.rows,
                 "partition": s.partition,
-                "keeps": s.keeps,
-                "by": list(s.keep_by),
-                "readers": sorted(sheddable[step].readers),
+                **s.sample.to_json(),
+                "readers": sorted(() if rule is None else rule.readers),
             }
             for s in splits
-            if s.keeps > 1 and not s.recovers
+            if s.sample is not None and not s.recovers
         )
-        found[step] = (mine.recovered(again) if again else mine.shed(owed)).to_json()
+        after = (mine.recovered(again) if again else mine).shed(owed)
+        if rule is None or not rule.recovers:
+            after = after.without(())
+        found[step] = after.to_json()
     return found
 
 
-def without_owed(shedding: Mapping[str, Shedding], admitted: Splits) -> dict[str, Shedding]:
-    """The settings after a recovery that failed: what these splits shed is lost."""
-    return {
-        step: mine.without(mine.owed[sum(s.recovers for s in admitted.get(step, ())) :])
-        for step, mine in shedding.items()
-    }
+def without_owed(
+    decision: ShedDecision, admitted: Splits
+) -> tuple[ShedDecision, dict[str, tuple[Split, ...]]]:
+    """After a recovery that failed, what these splits shed is lost; new rows are shed as before."""
+    for step, splits in admitted.items():
+        if again := sum(s.recovers for s in splits):
+            mine = decision.sources[step]
+            mine = mine.without(mine.owed[again:])
+            rule = decision.allowed.get(step)
+            held = mine.divisor_held if rule is not None and rule.sticky else mine.divisor
+            decision = replace(
+                decision, sources={**decision.sources, step: replace(mine, divisor=max(mine.divisor, held))}
+            )
+    fresh = {step: [s for s in splits if not s.recovers] for step, splits in admitted.items()}
+    left = thinned({step: splits for step, splits in fresh.items() if splits}, decision)
+    return decision, {step: tuple(splits) for step, splits in left.items()}
 
 
 def record(split: Split) -> dict[str, Any]:
     """An admitted split as the manifest records it."""
     what = dict(split.what)
-    if split.keeps > 1:
-        what[SHED] = {"keeps": split.keeps, "by": list(split.keep_by), "recovers": split.recovers}
+    if split.sample is not None:
+        what[SHED] = {**split.sample.to_json(), "recovers": split.recovers}
     return what
 
 
 def unrecorded(what: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """What a split reads, and the fields of `Split` that say which rows it keeps.
 
-    >>> unrecorded({"n": 1, SHED: {"keeps": 2, "by": [], "recovers": False}})
-    ({'n': 1}, {'keeps': 2, 'keep_by': (), 'recovers': False})
+    >>> unrecorded({"n": 1, SHED: {"keeps": 2, "by": [], "recovers": False}})[0]
+    {'n': 1}
     """
     plain = {key: value for key, value in what.items() if key != SHED}
     shed = what.get(SHED)
     if shed is None:
         return plain, {}
-    return plain, {"keeps": shed["keeps"], "keep_by": tuple(shed["by"]), "recovers": shed["recovers"]}
+    return plain, {"sample": Sample.from_json(shed), "recovers": shed["recovers"]}

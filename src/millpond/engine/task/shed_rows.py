@@ -1,8 +1,8 @@
 """Sheds rows of a split as it is read, and reads those that were shed again.
 
-Law: whether a row is kept depends on its place in the split, or on its key, alone.  So a split that is read
-again keeps the same rows (law 3), and a recovery adds exactly the rows that were shed: afterwards every row
-of the split counts once.
+Law: whether a row is kept depends on its place in the split, its key, its window or its score alone.  So a
+split that is read again keeps the same rows (law 3), and a recovery adds exactly the rows that were shed:
+afterwards every row of the split counts once.
 """
 
 from __future__ import annotations
@@ -16,15 +16,25 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millpond import hashing
-from millpond.delta import WEIGHT
+from millpond.delta import WEIGHT, weights
 from millpond.identity import one_chunk
+from millpond.kernels.event_time import micros
+from millpond.kernels.expression_kernel import evaluate
+from millpond.kernels.sample_hashes import kept_keys, kept_windows, limits
 from millpond.kernels.synopses.item_hashes import mixed
+from millpond.sources.sample import Sample
 from millpond.sources.source import Split
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+_PLACE, _SCORE = "__place", "__score"
 
 
 def with_key(columns: Sequence[str], split: Split) -> tuple[str, ...]:
     """The columns to read: also those that decide which rows are kept."""
-    return tuple(dict.fromkeys((*columns, *split.keep_by)))
+    more = () if split.sample is None else split.sample.columns
+    return tuple(dict.fromkeys((*columns, *more)))
 
 
 def without_shed_rows(
@@ -34,26 +44,55 @@ def without_shed_rows(
 
     `before` rows of the split were read already.
     """
-    kept = _kept(table, split, before)
-    weights = np.where(kept, 1 if split.keep_by else split.keeps, 0)
+    assert split.sample is not None
+    kept, divisors = _kept(table, split, split.sample, before)
+    counts = np.where(kept, divisors if split.sample.scales else 1, 0)
     if split.recovers:
-        weights = 1 - weights
-    taken = pa.array(np.flatnonzero(weights))
+        counts = 1 - counts
+    taken = np.flatnonzero(counts)
     left_out = int((~kept).sum())
     read = [name for name in table.column_names if name in columns]
+    given = weights(table) if WEIGHT in table.column_names else np.ones(table.num_rows, np.int64)
     rows = pa.table(
-        [*(table.column(name).take(taken) for name in read), pa.array(weights[weights != 0], pa.int64())],
+        [
+            *(table.column(name).take(pa.array(taken)) for name in read),
+            pa.array((counts * given)[taken], pa.int64()),
+        ],
         schema=pa.schema([*(table.schema.field(name) for name in read), pa.field(WEIGHT, pa.int64())]),
     )
     return rows, -left_out if split.recovers else left_out
 
 
-def _kept(table: pa.Table, split: Split, before: int) -> npt.NDArray[np.bool_]:
-    limit = np.uint64((2**64 - 1) // split.keeps)
-    if split.keep_by:
-        given: list[Any] = [one_chunk(table.column(name)) for name in split.keep_by]
-        return mixed(hashing.hash_columns(given, table.num_rows), 91) <= limit
+def _kept(table: pa.Table, split: Split, sample: Sample, before: int) -> tuple[Bools, Ints | int]:
+    """Which rows are kept, and for how many rows each of them stands."""
+    if sample.window is not None:
+        at, usable = micros(table.column(sample.columns[0]))
+        kept = np.ones(table.num_rows, np.bool_)  # rows without a time become error rows
+        kept[usable] = kept_windows(at[usable], sample.window, sample.fates)
+        return kept, 1
+    if sample.score is None and sample.columns:
+        return kept_keys([one_chunk(table.column(n)) for n in sample.columns], sample.divisor), 1
     name = json.dumps(split.what, sort_keys=True)
     first = hashing.hash_array(pa.array([name]))[0]
     places = np.arange(before, before + table.num_rows, dtype=np.uint64)
-    return mixed(mixed(places, 92) ^ first, 93) <= limit
+    drawn = mixed(mixed(places, 92) ^ first, 93)
+    divisors: Ints | int = sample.divisor if sample.score is None else _by_score(table, sample)
+    return drawn <= limits(divisors), divisors
+
+
+def _by_score(table: pa.Table, sample: Sample) -> Ints:
+    """For how many rows each row stands if it is kept; a score that fails or is NULL is the lowest."""
+    assert sample.score is not None
+    given = table.select([n for n in sample.columns if n in table.column_names])
+    for place, field in enumerate(given.schema):
+        if pa.types.is_dictionary(field.type):
+            plain: Any = given.column(place).cast(field.type.value_type)
+            given = given.set_column(place, field.name, plain)
+    given = given.append_column(_PLACE, pa.array(np.arange(table.num_rows)))
+    found = evaluate(given, [(_PLACE, _PLACE), (_SCORE, f"cast(({sample.score}) as double)")]).rows
+    scores = np.zeros(table.num_rows)
+    values = found.column(_SCORE).to_numpy()
+    scores[found.column(_PLACE).to_numpy()] = np.nan_to_num(values.astype(np.float64), nan=0.0)
+    with np.errstate(divide="ignore"):
+        wanted = np.minimum(sample.divisor / np.maximum(scores, 0.0), sample.divisor_limit)
+    return np.maximum(np.rint(wanted), 1).astype(np.int64)

@@ -61,7 +61,7 @@ def read(
                 bounds += [(split.partition, at_us) for at_us in table[BOUND].to_pylist()]
             elif table.num_rows:
                 length = table.num_rows
-                if split.keeps > 1:
+                if split.sample is not None:
                     table, left_out = without_shed_rows(table, columns, split, before)
                     shed += left_out
                 if not table.num_columns:  # no column is read: the weights preserve the number of rows

@@ -52,14 +52,14 @@ def run_materialized(replaces: bool) -> Callable[[SqlSession, Words], Result]:
     def called(session: SqlSession, words: Words) -> Result:
         exists = words.if_not_exists()
         name = words.name("name of the view")
-        exact = take_exact(words)
+        exact, error_bound = take_exact(words), take_error_bound(words)
         text, emission = view_text(words, closes=True)
 
         def make(builder: Builder) -> SqlObject:
             catalog = session.catalog
             made = materialize(session, builder, name, text, emission, words.fragment.sql, catalog)
-            if exact:
-                marked = {name: replace(builder.plan.views[name], exact=True)}
+            if exact or error_bound is not None:
+                marked = {name: replace(builder.plan.views[name], exact=exact, error_bound=error_bound)}
                 builder.change(lambda plan: replace(plan, views={**plan.views, **marked}))
             check_unique(catalog, as_plain_sql(made.text))
             return made
@@ -80,6 +80,27 @@ def take_exact(words: Words) -> bool:
     if value not in ("true", "false"):
         given.parts["exact"].fail("exact is true or false", 0, "write WITH (exact = true)")
     return value == "true"
+
+
+def take_error_bound(words: Words) -> float | None:
+    """Read ERROR BOUND 1 %: the error that load shedding may cause in the view."""
+    if not words.fragment.has(words.at, "ERROR", "BOUND"):
+        return None
+    words.at += 2
+    said = words.fragment.word(words.at)
+    try:
+        percent = float(said)
+    except ValueError:
+        words.fail("a percentage should stand here")
+    words.at += 1
+    words.need("%")
+    if not 0 < percent < 100:
+        raise InvalidError(
+            "an error bound is between 0 and 100 %",
+            detail=f"got {said} %",
+            hint="for example ERROR BOUND 1 %",
+        )
+    return percent / 100
 
 
 def view_text(words: Words, *, closes: bool) -> tuple[str, Emission]:

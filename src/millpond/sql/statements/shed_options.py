@@ -13,7 +13,7 @@ from millpond.sql.text.parse import Words
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession
 
-OPTIONS = ("shed", "shed.by", "shed.key", "shed.floor", "shed.recover")
+OPTIONS = ("shed", "shed.by", "shed.key", "shed.score", "shed.floor", "shed.recover")
 
 
 def alter(session: SqlSession, words: Words, name: str) -> None:
@@ -32,6 +32,8 @@ def alter(session: SqlSession, words: Words, name: str) -> None:
         options["by"] = given["shed.by"].lower()
     if "shed.key" in given:
         options["key"] = tuple(part.strip() for part in given["shed.key"].split(","))
+    if "shed.score" in given:
+        options["score"] = given["shed.score"]
     if "shed.floor" in given:
         options["floor"] = _number(given["shed.floor"])
     if "shed.recover" in given:
