@@ -13,6 +13,25 @@ ObjectKind = Literal["table", "source", "view", "materialized view", "sink", "in
 
 
 @dataclass(frozen=True)
+class SqlIdentity:
+    """Numbers that the pond assigns, in the order of the inbox; `sequence` is the table with the last one."""
+
+    always: bool  # GENERATED ALWAYS: no statement gives the number itself
+    sequence: str
+    start: int = 1
+    increment: int = 1
+
+
+@dataclass(frozen=True)
+class SqlConstraint:
+    """A rule that every row of a table keeps: a condition, or columns that no two rows have in common."""
+
+    name: str
+    check: str | None = None  # a condition over the columns, as text
+    unique: tuple[str, ...] = ()  # columns; the index with the name of the constraint finds their rows
+
+
+@dataclass(frozen=True)
 class SqlColumn:
     name: str
     type: str  # DuckDB's logical type, as text
@@ -20,6 +39,7 @@ class SqlColumn:
     generated: str | None = None
     required: bool = False
     stored: str | None = None  # its name in the stored rows, if that differs
+    identity: SqlIdentity | None = None
 
     @property
     def held(self) -> str:
@@ -42,6 +62,20 @@ class SqlObject:
     append_only: bool = False
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)  # may contain secrets
     said: str = field(default="", repr=False)  # the statement as the user wrote it
+    constraints: tuple[SqlConstraint, ...] = ()
+
+    @property
+    def is_checked(self) -> bool:
+        """Must its rows be checked or numbered, one entry of the inbox after the other?"""
+        return bool(self.constraints) or any(c.identity is not None for c in self.columns)
+
+
+SEQUENCE_OF = "sequence_of"  # an option of the table that holds the last number of an identity column
+
+
+def is_owned(found: SqlObject) -> bool:
+    """Does an object belong to a table, so that it is dropped with it?"""
+    return found.kind == "index" or SEQUENCE_OF in found.options
 
 
 def dependants(objects: Mapping[str, SqlObject], names: Iterable[str]) -> tuple[str, ...]:

@@ -157,6 +157,8 @@ _OTHERS = {
     "node": "millpond.plan.nodes:Node",
     "object": "millpond.plan.objects:SqlObject",
     "object.column": "millpond.plan.objects:SqlColumn",
+    "object.constraint": "millpond.plan.objects:SqlConstraint",
+    "object.identity": "millpond.plan.objects:SqlIdentity",
     "order": "millpond.ordering:Order",
     "plan": "millpond.plan.nodes:Plan",
     "sink": "millpond.plan.nodes:SinkNode",

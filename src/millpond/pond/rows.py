@@ -107,6 +107,8 @@ def _check_required(plan: Plan, name: str, rows: pa.Table) -> None:
         if found.kind != "table" or found.scan != name:
             continue
         for column in found.columns:
+            if column.identity is not None:
+                continue  # the pond numbers the row
             if column.required and column.held in rows.column_names and rows.column(column.held).null_count:
                 raise InvalidError(
                     f"column {column.name!r} of table {found.name!r} cannot be NULL",

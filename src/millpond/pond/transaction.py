@@ -15,8 +15,7 @@ import pyarrow as pa
 from millpond.errors import InvalidError
 from millpond.pond.rows import Rows, held
 from millpond.sql.binding.functions import inlined
-from millpond.sql.dml.text_changes import SessionChange
-from millpond.sql.dml.transaction_entry import ROWS
+from millpond.sql.dml.deferred_change import rows_change
 from millpond.sql.result import Result
 from millpond.sql.session import SqlSession
 from millpond.sql.text.parameters import Params, with_literals
@@ -78,9 +77,7 @@ class Transaction:
         _, payload = self._session.host.row_entry(found.scan, held(plan, found.scan, rows))
         with pa.ipc.open_stream(payload) as stream:
             encoded = stream.read_all().drop_columns(["_w"])
-        args = {"verb": ROWS, "table": found.scan, "name": found.name}
-        args["columns"] = [[c.name, c.held] for c in found.columns]  # type: ignore[assignment]
-        return block.change(SessionChange(args, encoded)).count
+        return block.change(rows_change(found, encoded)).count
 
     def require(self, sql: str, message: str | None = None, *, params: Params = None) -> None:
         """Abort with ConflictError unless the only value of a query is true.

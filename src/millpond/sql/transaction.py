@@ -123,7 +123,8 @@ class SqlTransaction:
         args = dict(change.args)
         if change.rows is None and not args.get("untold"):
             args["count"] = applied.count
-            digest = None if applied.rows is None else answer_digest(applied.names, applied.rows)
+        if applied.rows is not None:
+            digest = answer_digest(applied.names, applied.rows)
             if digest is not None:
                 args["digest"] = digest
         self._items.append(SessionChange(args, change.rows, change.reads_views))

@@ -35,6 +35,7 @@ _SEALED = re.compile(rb', "xxh3": "([0-9a-f]{16})"\}\Z')
 FIRST_ENTRY = "made"  # in a split: the first of the entries whose changes its rows are
 COUNTS = "counts"  # in a split: the number of rows that each of its entries changes
 POSITION = "inbox"  # the key in a manifest's positions of the number of the next entry
+ROW_ENTRY = "rows"  # the kind of an entry with rows for a table
 # the kind of an entry with a statement that changes rows; its changes are computed when it is executed
 LOGIC = "sql"
 # the kind of an entry with the changes of a transaction, executed in one epoch or not at all

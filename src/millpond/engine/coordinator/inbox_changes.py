@@ -5,7 +5,7 @@ A replay does the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,17 +18,23 @@ from millpond.plan.nodes import Plan
 from millpond.sources.source import Split
 from millpond.sql.dml.change_rows import ENTRIES_MAX, changed_rows, goes_with
 from millpond.sql.dml.transaction_entry import CHANGES, items_of
-from millpond.sql.dml.transaction_rows import ExecutedTransactions, execute_transactions, in_one_epoch
-from millpond.state.inbox import ABORTED, COUNTS, FIRST_ENTRY, LOGIC, TRANSACTION, Entry
+from millpond.sql.dml.transaction_rows import (
+    ExecutedTransactions,
+    checked_tables,
+    execute_transactions,
+    in_one_epoch,
+)
+from millpond.state.inbox import ABORTED, COUNTS, FIRST_ENTRY, LOGIC, ROW_ENTRY, TRANSACTION, Entry
 from millpond.state.manifest.snapshot import Snapshot
 
 Rejects = tuple[tuple[str, str], ...]
 
 
-def executed_in_one_epoch(entries: Sequence[Entry]) -> list[Entry]:
+def executed_in_one_epoch(plan: Plan, entries: Sequence[Entry]) -> list[Entry]:
     """The first entry, and those after it that can be executed in the same epoch."""
-    if entries[0].kind == TRANSACTION:
-        return in_one_epoch(entries, TRANSACTION)
+    checked = checked_tables(plan)
+    if _is_transaction(entries[0], checked):
+        return in_one_epoch(entries, checked)
     found = [entries[0]]
     for entry in entries[1:ENTRIES_MAX]:
         if entry.kind != LOGIC or not _well_formed(found[0]) or not _well_formed(entry):
@@ -37,6 +43,11 @@ def executed_in_one_epoch(entries: Sequence[Entry]) -> list[Entry]:
             break
         found.append(entry)
     return found
+
+
+def _is_transaction(entry: Entry, checked: Container[str]) -> bool:
+    """Is an entry executed statement by statement, as a whole or not at all?"""
+    return entry.kind in (TRANSACTION, ROW_ENTRY) or (_well_formed(entry) and entry.args["table"] in checked)
 
 
 def _well_formed(entry: Entry) -> bool:
@@ -49,12 +60,17 @@ def made_splits(plan: Plan, before: Snapshot, entries: Sequence[Entry]) -> tuple
 
     A change that cannot be executed is refused with the reason, and has no effect.
     """
-    if entries[0].kind != TRANSACTION:
+    if not _is_transaction(entries[0], checked_tables(plan)):
         made, rejects = made_split(plan, before, entries)
         return (() if made is None else (made,)), rejects
     done = execute_transactions(plan, before, entries)
-    rejects = tuple((str(number), f"transaction: {reason}") for number, reason in done.refused.items())
-    if not done.counts and not done.aborted:
+    rows = {entry.number for entry in entries if entry.kind == ROW_ENTRY}
+    rejects = tuple(
+        (str(number), reason if number in rows else f"transaction: {reason}")
+        for number, reason in done.refused.items()
+    )
+    rejects += tuple((str(n), reason) for n, reasons in done.left_out.items() for reason in reasons)
+    if not done.counts and not done.aborted and not done.rows:
         return (), rejects
     shared = {"entry": entries[-1].number, FIRST_ENTRY: entries[0].number}
     splits = [_split({**shared, "table": scan, COUNTS: {}}, rows) for scan, rows in done.rows.items()]
@@ -81,7 +97,8 @@ def _outcomes(done: ExecutedTransactions) -> dict[str, Any]:
 def _any_table(plan: Plan, entries: Sequence[Entry]) -> tuple[str, pa.Schema] | None:
     """A table of some transactions that change nothing: their outcome needs a split."""
     for entry in entries:
-        for item in items_of(entry.args) or ():
+        own = [{**entry.args, "verb": "rows"}] if "table" in entry.args else items_of(entry.args) or ()
+        for item in own:
             node = plan.nodes.get(item["table"]) if item["verb"] in CHANGES else None
             if node is not None and isinstance(node.operator, Scan):
                 source = node.operator.source

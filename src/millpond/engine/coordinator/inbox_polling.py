@@ -49,24 +49,19 @@ def poll_inbox(worker: Worker, program: RunningProgram, head: Manifest, position
     rejects: list[tuple[str, str]] = []
     executed: Mapping[str, int] = head.clients
     entries = inbox.beyond(worker.store, position)
+    checked = {o.scan for o in program.plan.objects.values() if o.is_checked}
     for entry in entries:
         if entry.kind in (inbox.LOGIC, inbox.TRANSACTION):
             if not splits and not rejects:  # it is computed from the state after all earlier entries
-                from millpond.engine.coordinator.inbox_changes import (  # SQL is imported only if needed
-                    executed_in_one_epoch,
-                    made_splits,
-                )
-
-                made, refused = made_splits(
-                    program.plan, _snapshot(worker, head), executed_in_one_epoch(entries)
-                )
-                splits += made
-                rejects += refused
+                return _executed(worker, program, head, entries)
             break
-        if entry.kind != "rows":
+        if entry.kind != inbox.ROW_ENTRY:
             if splits or rejects:
                 break
             return _command(worker, program, head, entry)
+        in_order = entry.args.get(TABLE_KEY) in checked
+        if in_order and (splits or rejects):
+            break
         request = request_ids.request_of(entry.args)
         counts = request is None or not request_ids.is_repeated(worker.store, executed, request, entry.number)
         reason = _refusal(program, entry) if counts else None
@@ -76,6 +71,8 @@ def poll_inbox(worker: Worker, program: RunningProgram, head: Manifest, position
             if splits or rejects:
                 break
             return InboxPoll(command=Command(entry.number, inbox.DUPLICATE, entry.args))
+        if reason is None and in_order:
+            return _executed(worker, program, head, entries)
         if reason is None and not rejects:
             what = {"entry": entry.number, **entry.args}
             splits.append(Split(what, int(entry.args[ROWS_KEY]), len(entry.payload), blob=entry.name))
@@ -85,6 +82,24 @@ def poll_inbox(worker: Worker, program: RunningProgram, head: Manifest, position
         else:
             break
     return InboxPoll(Poll(tuple(splits), tuple(rejects)))
+
+
+def _executed(
+    worker: Worker, program: RunningProgram, head: Manifest, entries: Sequence[inbox.Entry]
+) -> InboxPoll:
+    """The rows that the first entries change, computed from the state after all earlier ones."""
+    from millpond.engine.coordinator.inbox_changes import (  # SQL is imported only if needed
+        executed_in_one_epoch,
+        made_splits,
+    )
+
+    together = executed_in_one_epoch(program.plan, entries)
+    made, refused = made_splits(program.plan, _snapshot(worker, head), together)
+    request = request_ids.request_of(entries[0].args) if entries[0].kind == inbox.ROW_ENTRY else None
+    if request is not None and made:  # the commit that has its rows has its id
+        first = replace(made[0], what={**made[0].what, **request_ids.args_of(request)})
+        made = (first, *made[1:])
+    return InboxPoll(Poll(made, refused))
 
 
 def _refusal(program: RunningProgram, entry: inbox.Entry) -> str | None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from millpond.plan.objects import SqlColumn, SqlObject
+from millpond.plan.objects import SEQUENCE_OF, SqlColumn, SqlObject
 from millpond.server.pgwire.types import BY_OID, TYPES, ColumnType, column_type
 from millpond.sql.binding.catalog import Catalog
 
@@ -72,7 +72,9 @@ def catalog_rows(
     for name, value in settings.items():
         made.add("pg_settings", name=name, setting=value, vartype="string", context="user", source="default")
     _fixed(made, database, users)
-    shown = [o for o in catalog.objects.values() if o.kind in KINDS and o.columns]
+    shown = [
+        o for o in catalog.objects.values() if o.kind in KINDS and o.columns and SEQUENCE_OF not in o.options
+    ]
     indexes = [o for o in catalog.objects.values() if o.kind == "index" and o.uses]
     keyed = {o.name: keys for o in shown if (keys := _key(catalog, o))}
     names = (
@@ -93,7 +95,8 @@ def catalog_rows(
             held = {c.held: c.name for c in base.columns}
             columns = [held.get(k, k) for k in index.key]
             known = {c.name for c in base.columns}
-            _index(made, base, index.name, [c for c in columns if c in known], numbers, False, unique=False)
+            unique = any(rule.name == index.name and rule.unique for rule in base.constraints)
+            _index(made, base, index.name, [c for c in columns if c in known], numbers, False, unique=unique)
     return made
 
 

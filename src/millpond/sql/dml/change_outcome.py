@@ -44,13 +44,27 @@ def wait_for_outcome(host: Host, number: int, item: int = 0) -> tuple[int, int, 
     mine = pc.and_(pc.equal(errors["step"], "inbox"), pc.equal(errors["row"], str(number)))
     reasons = errors.filter(mine)["reason"].to_pylist()
     if reasons:
-        raise InvalidError("the change was refused, and changed nothing", detail=reasons[0], epoch=epoch)
+        raise refused(reasons[0], epoch)
     raise UnavailableError(
         "what the change did is no longer known",
         detail=f"inbox entry {number} was executed by epoch {epoch} or before",
         hint="ask soon after the statement, or keep more history with retain_epochs",
         epoch=epoch,
     )
+
+
+def refused(reason: str, epoch: int) -> InvalidError:
+    """The error for a change that could not be executed; a violated rule is told in PostgreSQL's words."""
+    plain = reason.removeprefix("transaction: ")
+    message, _, detail = plain.partition(": ")
+    if any(words in message for words in _RULES):
+        return InvalidError(
+            message, detail=detail or "the change was refused, and changed nothing", epoch=epoch
+        )
+    return InvalidError("the change was refused, and changed nothing", detail=plain, epoch=epoch)
+
+
+_RULES = ("violates", "command cannot affect row a second time")
 
 
 def aborted(reason: str, epoch: int | None = None) -> ConflictError:

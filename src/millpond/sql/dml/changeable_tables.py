@@ -20,12 +20,21 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.errors import ConflictError, InvalidError
-from millpond.plan.objects import SqlObject
+from millpond.plan.objects import SqlIdentity, SqlObject
 from millpond.sql.binding.catalog import Catalog
 from millpond.sql.binding.types import quoted
+from millpond.sql.dml.assigned_numbers import (
+    LAST,
+    identity_columns,
+    refuse_given,
+    sequence_row,
+    with_numbers,
+)
 from millpond.sql.dml.change_rows import Args, answer
 from millpond.sql.dml.conflicts import given_rows, same_key, shared_key, shown_key, updates_on_conflict
 from millpond.sql.dml.merged_rows import MERGE_ACTION, twice_affected, with_action
+from millpond.sql.dml.pushed_rows import push
+from millpond.sql.dml.table_rules import check_rows, require_unique
 from millpond.sql.reads.limits import ReadLimits
 from millpond.sql.reads.scratch import PLACE, Scratch, returned
 from millpond.sql.statements.select import needed_rows
@@ -80,21 +89,35 @@ class ChangeableTables:
     def __init__(self, catalog: Catalog, snapshot: Snapshot, scratch: Scratch) -> None:
         self.catalog = catalog
         self.snapshot = snapshot
-        self._scratch = scratch
+        self.scratch = scratch
         self._tables: dict[str, Changeable] = {}
         self._scans: dict[str, pa.Table] = {}
         self._next_place = INSERTED
+        self._given_numbers: dict[str, tuple[SqlIdentity, int]] = {}  # by sequence, since `begin_entry`
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
         """A transaction: an exception undoes all changes inside."""
         saved = dict(self._tables)
         try:
-            with self._scratch.all_or_nothing():
+            with self.scratch.all_or_nothing():
                 yield
         except BaseException:
             self._tables = saved
             raise
+
+    def begin_entry(self) -> None:
+        """Another entry of the inbox begins."""
+        self._given_numbers = {}
+
+    def keep_numbers(self) -> None:
+        """Let the numbers be used up that a refused entry was given, as in PostgreSQL.
+
+        Otherwise one number that a row has already would refuse every later row.
+        """
+        for name, (identity, last) in self._given_numbers.items():
+            with self.all_or_nothing(), self.scratch.registered_for_now():
+                self._put(self.catalog.get(name, "table"), sequence_row(identity, last))
 
     def changed_tables(self) -> list[Changeable]:
         return [t for t in self._tables.values() if t.changed]
@@ -113,20 +136,41 @@ class ChangeableTables:
             if found is not None and found.kind == "table" and args.get("keys") and not found.append_only:
                 wanted.setdefault(found.name, []).extend(tuple(k) for k in args["keys"])
         for name, keys in wanted.items():
-            self._load(self.catalog.get(name), keys)
+            self.load(self.catalog.get(name), keys)
 
     def apply(self, args: Args, given: pa.Table | None = None) -> Applied:
         """Execute one change; `given` are the rows of a change that has no text."""
         target = self._target(args)
-        with self._scratch.registered_for_now():
-            self._scratch.at(int(args.get("now_us", 0)))
+        with self.scratch.registered_for_now():
+            self.scratch.at(int(args.get("now_us", 0)))
             if given is not None:
-                return self._put(target, given)
+                return self._put(target, given, args)
             if args["verb"] == "insert":
                 return self._insert(target, args)
             if args["verb"] == "merge":
                 return self._merge(target, args)
             return self._touch(target, args)
+
+    def push(self, args: Args, given: pa.Table) -> tuple[int, list[str]]:
+        """Write rows that came without a statement; returns their number, and why others were refused."""
+        target = self._target(args)
+        spec = self.catalog.stored(target)
+        assert spec is not None
+        names = [n for n in given.column_names if n != "_w"]
+        schema = pa.schema([*(spec.schema.field(n) for n in names), pa.field("_w", pa.int64())])
+        with self.scratch.registered_for_now():
+            return push(self, target, _filled(given.cast(schema), target, spec))
+
+    def delete(self, target: SqlObject, places: pa.ChunkedArray) -> None:
+        """Delete rows of a loaded table by their positions."""
+        if not len(places):
+            return
+        table = self._tables[target.name]
+        listed = self.scratch.rows(pa.table({"place": places}))
+        self.scratch.run(
+            f"delete from {quoted(table.loaded_name)} where {quoted(PLACE)} in (select place from {listed})"
+        )
+        self._tables[target.name] = replace(table, touched=(*table.touched, places), changed=True)
 
     def _target(self, args: Args) -> SqlObject:
         for found in self.catalog.objects.values():
@@ -139,29 +183,45 @@ class ChangeableTables:
 
     def _touch(self, target: SqlObject, args: Args) -> Applied:
         keys = None if args.get("keys") is None else [tuple(k) for k in args["keys"]]
-        table = self._load(target, keys)
+        table = self.load(target, keys)
         self._show(args, target)
         skip = 1 if args["verb"] == "update" else 2  # UPDATE, or DELETE FROM
         sql = _retargeted(args["sql"], skip, table.loaded_name, target.name)
-        whole = f"{returned(target.columns)}, " if args.get("moves") or args.get("returning") else ""
-        rows = self._scratch.arrow(f"{sql} RETURNING {whole}{quoted(PLACE)}", shown=args["sql"])
+        checks = args["verb"] == "update" and bool(target.constraints)
+        needs_all = checks or args.get("moves") or args.get("returning")
+        whole = f"{returned(target.columns)}, " if needs_all else ""
+        rows = self.scratch.arrow(f"{sql} RETURNING {whole}{quoted(PLACE)}", shown=args["sql"])
         if args.get("moves") and target.key:
             self._check_moved(table, rows)
             table = self._tables[target.name]
         if rows.num_rows:
             touched = (*table.touched, rows.column(PLACE))
             self._tables[target.name] = replace(table, touched=touched, changed=True)
+        if checks:
+            self._check(target, rows)
         return self._applied(target, rows, args)
+
+    def _check(self, target: SqlObject, rows: pa.Table) -> None:
+        """Refuse a change whose rows, which are in the loaded table now, violate a rule of the table."""
+        check_rows(self.scratch, target, rows)
+        self._check_unique(target, rows)
+
+    def _check_unique(self, target: SqlObject, rows: pa.Table) -> None:
+        if any(rule.unique for rule in target.constraints):
+            table = self._tables[target.name]
+            require_unique(
+                self.catalog, self.snapshot, self.scratch, target, table.loaded_name, table.keys, rows
+            )
 
     def _check_moved(self, table: Changeable, rows: pa.Table) -> None:
         """Refuse an UPDATE after which two rows would have the same key."""
         target = table.target
         names = _held_key(target)
-        self._load(target, _keys(rows, names))
-        listed = self._scratch.rows(rows.select(names))
+        self.load(target, _keys(rows, names))
+        listed = self.scratch.rows(rows.select(names))
         same = " and ".join(f"c.{quoted(k)} = r.{quoted(h)}" for k, h in zip(target.key, names, strict=True))
         listed_key = ", ".join(f"r.{quoted(h)}" for h in names)
-        found = self._scratch.arrow(
+        found = self.scratch.arrow(
             f"select {listed_key} from {quoted(table.loaded_name)} c, (select distinct * from {listed}) r "
             f"where {same}"
         )
@@ -174,33 +234,40 @@ class ChangeableTables:
         self._show(args, target)
         keys: list[Key] | None = None
         if args.get("source_keys") is not None:
-            found = self._scratch.arrow(args["source_keys"], shown=args["sql"])
+            found = self.scratch.arrow(args["source_keys"], shown=args["sql"])
             keys = [k for k in _keys(found, found.column_names) if None not in k]
-        table = self._load(target, keys)
+        table = self.load(target, keys)
         sql = _retargeted(args["sql"], 2, table.loaded_name, target.name)
         listed = f"{returned(target.columns)}, {quoted(PLACE)}, {MERGE_ACTION}"
         try:
-            rows = self._scratch.arrow(f"{sql} RETURNING {listed}", shown=args["sql"])
+            rows = self.scratch.arrow(f"{sql} RETURNING {listed}", shown=args["sql"])
         except InvalidError as error:
             raise twice_affected(error) from error
         is_new = pa.compute.equal(rows[MERGE_ACTION], "INSERT")
-        if target.key:
-            self._check_moved(table, rows.filter(pa.compute.not_equal(rows[MERGE_ACTION], "DELETE")))
-            table = self._tables[target.name]
         old, fresh = rows.filter(pa.compute.invert(is_new)), rows.filter(is_new)
         if old.num_rows:
             table = replace(table, touched=(*table.touched, old.column(PLACE)), changed=True)
             self._tables[target.name] = table
         if fresh.num_rows:
-            self._scratch.run(f"delete from {quoted(table.loaded_name)} where {quoted(PLACE)} = -1")
+            self.scratch.run(f"delete from {quoted(table.loaded_name)} where {quoted(PLACE)} = -1")
             names = [c.held for c in target.columns]
             schema = pa.schema([table.spec.schema.field(n) for n in names])
-            self._add(table, fresh.select(names).cast(schema))
+            refuse_given(target, fresh)
+            numbered = self.numbered(target, fresh.select(names).cast(schema))
+            self._add(self._tables[target.name], numbered)
+            actions = [fresh.column(PLACE), fresh.column(MERGE_ACTION)]
+            numbered = pa.table([*numbered.columns, *actions], names=[*names, PLACE, MERGE_ACTION])
+            rows = pa.concat_tables([old.cast(numbered.schema), numbered])
+        kept = rows.filter(pa.compute.not_equal(rows[MERGE_ACTION], "DELETE"))
+        if target.key:
+            self._check_moved(self._tables[target.name], kept)
+        if target.constraints:
+            self._check(target, kept)
         return self._applied(target, rows, args)
 
     def _insert(self, target: SqlObject, args: Args) -> Applied:
         self._show(args, target)
-        rows = given_rows(self._scratch, target, args["sql"])
+        rows = given_rows(self.scratch, target, args["sql"])
         if args.get("conflict"):
             rows = self._without_conflicts(target, args, rows)
         return self._put(target, rows, args)
@@ -216,19 +283,19 @@ class ChangeableTables:
         if target.append_only:
             kept = self._new_keys(target, given)
             return kept if kept is not None else given
-        table = self._load(target, _keys(given, names))
+        table = self.load(target, _keys(given, names))
         met = replace(target, name=CONFLICTS)
-        self._scratch.table(met, key=True)
+        self.scratch.table(met, key=True)
         held = [c for c in target.columns if c.generated is None]
         listed = ", ".join(quoted(c.name) for c in held)
-        keys = self._scratch.rows(given.select(names))
+        keys = self.scratch.rows(given.select(names))
         same = " and ".join(f"c.{quoted(k)} = r.{quoted(h)}" for k, h in zip(target.key, names, strict=True))
-        self._scratch.run(
+        self.scratch.run(
             f"insert into {quoted(CONFLICTS)} ({listed}) select {listed} from {quoted(table.loaded_name)} c "
             f"where exists (from {keys} r where {same})"
         )
         sql = _retargeted(args["sql"], 2, CONFLICTS, target.name)
-        return self._scratch.arrow(f"{sql} RETURNING {returned(target.columns)}", shown=args["sql"])
+        return self.scratch.arrow(f"{sql} RETURNING {returned(target.columns)}", shown=args["sql"])
 
     def _put(self, target: SqlObject, rows: pa.Table, args: Args | None = None) -> Applied:
         """Insert rows; a row replaces the one with the same primary key."""
@@ -236,40 +303,92 @@ class ChangeableTables:
         assert spec is not None
         count = rows.num_rows
         rows = rows.cast(pa.schema([spec.schema.field(n) for n in rows.column_names]))
+        if target.is_checked:
+            return self._put_checked(target, rows, args or {})
         applied = Applied(count) if args is None else self._applied(target, rows, args)
         if not count:
             return applied
+        self.write(target, rows)
+        return applied
+
+    def _put_checked(self, target: SqlObject, rows: pa.Table, args: Args) -> Applied:
+        """Insert rows into a table with constraints or identity columns."""
+        if not (args.get("overriding") or args.get("conflict")):
+            refuse_given(target, rows)
+        lacking = {c.held for c, _ in identity_columns(target) if rows.column(c.held).null_count}
+        numbered = self.numbered(target, rows)
+        if lacking & set(_held_key(target)) and not target.append_only:
+            self._refuse_taken(target, rows, numbered, lacking)
+        applied = self._applied(target, numbered, args)
+        if numbered.num_rows:
+            check_rows(self.scratch, target, numbered)
+            self.write(target, numbered)
+            self._check_unique(target, _last_of_each_key(target, numbered))
+        return applied
+
+    def numbered(self, target: SqlObject, rows: pa.Table) -> pa.Table:
+        """Assign numbers to the rows that have NULL in an identity column."""
+        for column, identity in identity_columns(target):
+            if not rows.column(column.held).null_count:
+                continue
+            sequence = self.catalog.get(identity.sequence, "table")
+            table = self.load(sequence, [(identity.sequence,)])
+            found = self.scratch.arrow(f"select {quoted(LAST)} from {quoted(table.loaded_name)}")
+            last = found.column(0)[0].as_py() if found.num_rows else None
+            rows, last = with_numbers(rows, column, identity, last)
+            assert last is not None
+            self._given_numbers[identity.sequence] = (identity, last)
+            self._put(sequence, sequence_row(identity, last))
+        return rows
+
+    def _refuse_taken(
+        self, target: SqlObject, given: pa.Table, numbered: pa.Table, lacking: set[str]
+    ) -> None:
+        """Refuse a number that another row has: a row that gave its number itself is not replaced."""
+        mine = numbered.filter(pa.compute.is_null(given.column(next(iter(lacking)))))
+        names = _held_key(target)
+        keys = _keys(mine, names)
+        table = self.load(target, keys)
+        listed = self.scratch.rows(mine.select(names))
+        same = " and ".join(f"c.{quoted(k)} = r.{quoted(h)}" for k, h in zip(target.key, names, strict=True))
+        shown = ", ".join(f"r.{quoted(h)}" for h in names)
+        found = self.scratch.arrow(
+            f"select {shown} from {quoted(table.loaded_name)} c, {listed} r where {same}"
+        )
+        if found.num_rows:
+            raise same_key(target, _keys(found, names)[0])
+
+    def write(self, target: SqlObject, rows: pa.Table) -> None:
+        """Add rows to the loaded table, in place of those with the same primary key."""
+        if not rows.num_rows:
+            return
         if target.append_only:
             kept = self._new_keys(target, rows) if target.key else rows
             table = self._table(target)
             appended = (*table.appended, rows if kept is None else kept)
             self._tables[target.name] = replace(table, appended=appended, changed=True)
-            return applied
+            return
         if not target.key:
-            self._add(self._load(target, []), rows)
-            return applied
+            self._add(self.load(target, []), rows)
+            return
         names = _held_key(target)
-        keys = _keys(rows, names)
-        table = self._load(target, keys)
-        last = {key: n for n, key in enumerate(keys)}
-        if len(last) < len(keys):  # the last one of those with the same key counts
-            rows = rows.take(pa.array(sorted(last.values())))
-        listed = self._scratch.rows(rows.select(names))
+        rows = _last_of_each_key(target, rows)
+        table = self.load(target, _keys(rows, names))
+        listed = self.scratch.rows(rows.select(names))
         same = " and ".join(
             f"c.{quoted(k)} is not distinct from r.{quoted(h)}"
             for k, h in zip(target.key, names, strict=True)
         )
-        replaced = self._scratch.arrow(
+        replaced = self.scratch.arrow(
             f"delete from {quoted(table.loaded_name)} c using {listed} r where {same} "
             f"returning c.{quoted(PLACE)} as {quoted(PLACE)}"
         )
         self._add(replace(table, touched=(*table.touched, replaced.column(PLACE))), rows)
-        return applied
 
     def _add(self, table: Changeable, rows: pa.Table) -> None:
         places = pa.array(np.arange(self._next_place, self._next_place + rows.num_rows))
         self._next_place += rows.num_rows
-        self._scratch.insert_rows(table.loaded_object, rows, places)
+        self.scratch.insert_rows(table.loaded_object, rows, places)
         self._tables[table.target.name] = replace(table, changed=True)
 
     def _new_keys(self, target: SqlObject, rows: pa.Table) -> pa.Table:
@@ -296,7 +415,7 @@ class ChangeableTables:
         whole = rows.select(names).cast(pa.schema([spec.schema.field(n) for n in names]))
         if args["verb"] == "merge":
             target, whole = with_action(target), whole.append_column(MERGE_ACTION, rows[MERGE_ACTION])
-        columns, answered = answer(self._scratch, target, whole, args["returning"])
+        columns, answered = answer(self.scratch, target, whole, args["returning"])
         return Applied(rows.num_rows, tuple(columns), answered)
 
     # -- loading ------------------------------------------------------------------------
@@ -311,11 +430,11 @@ class ChangeableTables:
             found = Changeable(target, spec, (*names, *dropped))
         return found
 
-    def _load(self, target: SqlObject, keys: Sequence[Key] | None) -> Changeable:
+    def load(self, target: SqlObject, keys: Sequence[Key] | None) -> Changeable:
         """Load the rows of some keys, or all rows, of a table that is not append-only."""
         table, fresh = self._table(target), target.name not in self._tables
         if fresh:
-            self._scratch.table(table.loaded_object, places=True, lasting=True)
+            self.scratch.table(table.loaded_object, places=True, lasting=True)
             self._tables[target.name] = table
         if table.keys is None:
             return table
@@ -336,8 +455,8 @@ class ChangeableTables:
         first = sum(part.num_rows for part in table.before)
         if rows.num_rows:
             places = pa.array(np.arange(first, first + rows.num_rows))
-            with self._scratch.registered_for_now():
-                self._scratch.insert_rows(table.loaded_object, rows, places)
+            with self.scratch.registered_for_now():
+                self.scratch.insert_rows(table.loaded_object, rows, places)
         table = replace(table, before=(*table.before, rows), keys=now)
         self._tables[target.name] = table
         return table
@@ -348,19 +467,19 @@ class ChangeableTables:
         self, sql: str, now_us: int, limits: ReadLimits | None = None
     ) -> tuple[list[tuple[str, str]], pa.Table]:
         """Run a query over the tables as they are now."""
-        with self._scratch.registered_for_now():
-            self._scratch.at(now_us)
+        with self.scratch.registered_for_now():
+            self.scratch.at(now_us)
             named = self.catalog.expanded(self.catalog.read_by(sql))
             for found, rows in needed_rows(
                 self.catalog, self.snapshot, sql, {}, [o for o in named if not self._has_own_rows(o)]
             ):
                 if rows is not None:
-                    self._scratch.relation(found, rows)
+                    self.scratch.relation(found, rows)
             self._show_own(named)
             for found in named:
                 if found.kind == "view":
-                    self._scratch.view(found.name, found.text)
-            return self._scratch.query(sql, shown=sql, limits=limits)
+                    self.scratch.view(found.name, found.text)
+            return self.scratch.query(sql, shown=sql, limits=limits)
 
     def _has_own_rows(self, found: SqlObject) -> bool:
         table = self._tables.get(found.name)
@@ -375,9 +494,9 @@ class ChangeableTables:
             if found.append_only:
                 rows = self._scan(found)
                 parts = [_with_columns(part, rows.schema) for part in table.appended]
-                self._scratch.relation(found, pa.concat_tables([rows, *parts]))
+                self.scratch.relation(found, pa.concat_tables([rows, *parts]))
             else:
-                self._load(found, None)
+                self.load(found, None)
                 self._show_loaded(found)
 
     def _show_loaded(self, found: SqlObject) -> None:
@@ -387,7 +506,7 @@ class ChangeableTables:
             else f"CAST(({c.generated}) AS {c.type}) AS {quoted(c.name)}"
             for c in found.columns
         )
-        self._scratch.view(found.name, f"select {listed} from {quoted(PREFIX + found.name)}")
+        self.scratch.view(found.name, f"select {listed} from {quoted(PREFIX + found.name)}")
 
     def _show(self, args: Args, target: SqlObject) -> None:
         """Show the relations that a change reads."""
@@ -397,17 +516,17 @@ class ChangeableTables:
             named = [target, *named]
         for found in named:
             if found.kind == "view":
-                self._scratch.view(found.name, found.text)
+                self.scratch.view(found.name, found.text)
             elif self._has_own_rows(found) or (
                 found.name == target.name and args["verb"] in ("update", "delete")
             ):
                 if found.append_only:
                     self._show_own([found])
                 else:
-                    self._load(found, None if found.name in args["reads"] else _given_keys(args))
+                    self.load(found, None if found.name in args["reads"] else _given_keys(args))
                     self._show_loaded(found)
             else:
-                self._scratch.relation(found, self._scan(found))
+                self.scratch.relation(found, self._scan(found))
 
     def _scan(self, found: SqlObject) -> pa.Table:
         if found.name not in self._scans:
@@ -430,9 +549,9 @@ class ChangeableTables:
         before = pa.concat_tables(table.before) if table.before else schema.empty_table()
         old = places.filter(pa.compute.less(places, INSERTED))
         place = quoted(PLACE)
-        with self._scratch.registered_for_now():
-            listed = self._scratch.rows(pa.table({"place": places}))
-            come = self._scratch.arrow(
+        with self.scratch.registered_for_now():
+            listed = self.scratch.rows(pa.table({"place": places}))
+            come = self.scratch.arrow(
                 f"select {returned(table.target.columns)}, {place} from {quoted(table.loaded_name)} "
                 f"where {place} >= {INSERTED} or {place} in (select place from {listed}) order by {place}"
             )
@@ -485,6 +604,15 @@ def _keys(rows: pa.Table, names: Sequence[str]) -> list[Key]:
     return list(zip(*(rows.column(n).to_pylist() for n in names), strict=True))
 
 
+def _last_of_each_key(target: SqlObject, rows: pa.Table) -> pa.Table:
+    """Of the rows with the same primary key, the last one counts."""
+    if not target.key:
+        return rows
+    keys = _keys(rows, _held_key(target))
+    last = {key: n for n, key in enumerate(keys)}
+    return rows if len(last) == len(keys) else rows.take(pa.array(sorted(last.values())))
+
+
 def _given_keys(args: Args) -> list[Key] | None:
     return None if args.get("keys") is None else [tuple(k) for k in args["keys"]]
 
@@ -496,6 +624,16 @@ def _without(rows: pa.Table, names: Sequence[str], keys: frozenset[Key]) -> pa.T
     numbered = rows.select(list(names)).append_column("__n", pa.array(np.arange(rows.num_rows)))
     left = numbered.join(pa.table(columns, schema=schema), list(names), join_type="left anti")
     return rows.take(pa.array(np.sort(left.column("__n").to_numpy())))
+
+
+def _filled(rows: pa.Table, target: SqlObject, spec: TableSpec) -> pa.Table:
+    """Add the columns that rows lack because they were added to the table later."""
+    for column in target.columns:
+        if column.held not in rows.column_names:
+            field = spec.schema.field(column.held)
+            values = pa.array([spec.fill.get(column.held)] * rows.num_rows, field.type)
+            rows = rows.add_column(rows.num_columns - 1, field, values)
+    return rows.select([*(c.held for c in target.columns), "_w"])
 
 
 def _with_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -9,8 +9,7 @@ import pyarrow as pa
 from millpond.errors import InvalidError
 from millpond.plan.objects import SqlColumn
 from millpond.sql.binding.types import quoted
-from millpond.sql.dml.deferred_change import target
-from millpond.sql.dml.text_changes import SessionChange
+from millpond.sql.dml.deferred_change import rows_change, target
 from millpond.sql.reads.scratch import returned, thread_scratch
 from millpond.sql.result import Result
 from millpond.sql.text.column_definitions import stored_schema
@@ -35,9 +34,8 @@ def insert_texts(session: SqlSession, table: str, given: pa.Table) -> Result:
         except InvalidError as error:
             raise InvalidError(error.message, hint=error.hint) from error
         rows = rows.cast(stored_schema(found.columns))
-    args = {"table": found.scan, "name": found.name, "columns": [[c.name, c.held] for c in found.columns]}
-    session.send_change(SessionChange(args | {"verb": "rows"}, rows), ())
-    return Result.changed("INSERT", rows.num_rows)
+    sent = session.send_change(rows_change(found, rows), ())
+    return sent if found.is_checked else Result.changed("INSERT", rows.num_rows)
 
 
 def _cast(name: str, column: SqlColumn) -> str:

@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from sqlglot import TokenType
 
 from millpond.errors import InvalidError
@@ -173,6 +174,8 @@ def change_of(
         "now_us": session.now_us(),  # for defaults
         "columns": [[c.name, c.held] for c in found.columns],
     }
+    if found.is_checked:
+        args["checked"] = True
     if keys is not None:
         args["keys"] = [list(k) for k in keys]
     if conflict:
@@ -187,6 +190,21 @@ def change_of(
         args["untold"] = True  # the client does not learn how many rows it changes
     views = any(o.kind not in ("table", "view") for o in session.catalog.expanded(reads))
     return SessionChange(args, reads_views=views)
+
+
+def rows_change(
+    found: SqlObject, rows: pa.Table, returning: Sequence[str] | None = None, overriding: bool = False
+) -> SessionChange:
+    """Rows of an INSERT or COPY for a table."""
+    args: dict[str, Any] = {"verb": "rows", "table": found.scan, "name": found.name}
+    args["columns"] = [[c.name, c.held] for c in found.columns]
+    if found.is_checked:
+        args["checked"] = True  # its rows are written in order, and RETURNING shows them as they are then
+        if returning is not None:
+            args["returning"] = list(returning)
+        if overriding:
+            args["overriding"] = True
+    return SessionChange(args, rows)
 
 
 def keys_of(catalog: Catalog, found: SqlObject, fragment: SqlFragment, alias: str | None) -> list[Any] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from millpond.sql.binding.functions import inlined_fragment
+from millpond.sql.dml.assigned_numbers import refuse_given
 from millpond.sql.dml.change_rows import answer
 from millpond.sql.dml.conflicts import check_given
 from millpond.sql.dml.deferred_change import (
@@ -12,10 +13,11 @@ from millpond.sql.dml.deferred_change import (
     defer_change,
     dry_run,
     named,
+    rows_change,
     target,
     with_current_time,
 )
-from millpond.sql.dml.text_changes import SessionChange
+from millpond.sql.dml.table_rules import check_given_rows
 from millpond.sql.reads.scratch import returned, thread_scratch
 from millpond.sql.result import Result
 from millpond.sql.text.column_definitions import stored_schema
@@ -39,7 +41,11 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
         fragment.fail(f"INSERT OR {word} is not supported", 1, _INSTEAD_OF_OR.get(word, "write ON CONFLICT"))
     words.need("INTO")
     found = target(session, words.name("name of the table"), "insert")
+    fragment, overriding = _cut_overriding(fragment)
     conflict = fragment.find("ON", "CONFLICT") is not None
+    if conflict and any(c.identity is not None and c.name in found.key for c in found.columns):
+        at = fragment.find("ON", "CONFLICT") or 0
+        fragment.fail("ON CONFLICT needs a key that the rows give: this one is assigned", at, "leave it out")
     if conflict and not found.key:
         at = fragment.find("ON", "CONFLICT") or 0
         fragment.fail("ON CONFLICT needs a table with a primary key", at, "leave it out: every row is kept")
@@ -68,8 +74,21 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
         scratch.table(found)
         rows = scratch.arrow(f"{sql} RETURNING {returned(found.columns)}", shown=sql)
         rows = rows.cast(stored_schema(found.columns))
+        if found.is_checked:
+            if not overriding:
+                refuse_given(found, rows)
+            check_given_rows(scratch, found, rows)
         names, given = ([], None) if returning is None else answer(scratch, found, rows, returning)
-    assert found.scan is not None
-    args = {"table": found.scan, "name": found.name, "columns": [[c.name, c.held] for c in found.columns]}
-    session.send_change(SessionChange(args | {"verb": "rows"}, rows), names)
-    return Result.changed("INSERT", rows.num_rows, names, given)
+    sent = session.send_change(rows_change(found, rows, returning, overriding), names)
+    return sent if found.is_checked else Result.changed("INSERT", rows.num_rows, names, given)
+
+
+def _cut_overriding(fragment: SqlFragment) -> tuple[SqlFragment, bool]:
+    """Cut out OVERRIDING SYSTEM VALUE, which DuckDB does not know."""
+    at = fragment.find("OVERRIDING")
+    if at is None:
+        return fragment, False
+    if not fragment.has(at, "OVERRIDING", "SYSTEM", "VALUE"):
+        fragment.fail("only OVERRIDING SYSTEM VALUE is supported", at, "leave out the column")
+    start, end = fragment.tokens[at].start, fragment.tokens[at + 2].end + 1
+    return fragment.rewritten([(start, end, "")]), True

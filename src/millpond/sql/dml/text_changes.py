@@ -1,7 +1,8 @@
 """The changes of one text: one inbox entry, sent when the text ends.
 
 Law: the changes of one text are executed in one epoch or not at all.  A single INSERT, UPDATE or DELETE is an
-entry of its own kind, and rows for one table are one entry with rows; anything else is a transaction.
+entry of its own kind, and rows for one table are one entry with rows; anything else is a
+transaction, and so is every change of a table with rules.
 """
 
 from __future__ import annotations
@@ -49,10 +50,11 @@ class TextChanges:
         if not changes:
             return
         first = changes[0]
-        if len(changes) == 1 and first.rows is None and first.args["verb"] in _ALONE:
+        checked = any(change.args.get("checked") for change in changes)
+        if len(changes) == 1 and first.rows is None and first.args["verb"] in _ALONE and not checked:
             self._number = self._host.append(LOGIC, first.args)
             return
-        whole = _one_table(changes)
+        whole = None if checked else _one_table(changes)
         if whole is not None:
             self._number = self._host.insert(first.args["table"], whole)
             return
@@ -109,4 +111,6 @@ def entry_items(
 def _continues(first: SessionChange, other: SessionChange) -> bool:
     if first.rows is None or other.rows is None or first.args["table"] != other.args["table"]:
         return False
+    if first.args.get("checked"):
+        return False  # each statement has its own outcome
     return bool(first.rows.schema == other.rows.schema)

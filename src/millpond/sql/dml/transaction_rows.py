@@ -9,7 +9,7 @@ Transactions that follow each other run in one epoch, one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,8 +31,9 @@ from millpond.sql.dml.transaction_entry import (
     versions,
 )
 from millpond.sql.reads.scratch import thread_scratch
-from millpond.state.inbox import Entry
+from millpond.state.inbox import LOGIC, ROW_ENTRY, TRANSACTION, Entry
 from millpond.state.manifest.snapshot import Snapshot
+from millpond.state.request_ids import request_of
 
 ENTRIES_MAX = 256  # maximum number of transactions in one epoch
 
@@ -46,19 +47,30 @@ class ExecutedTransactions:
     aborted: dict[int, str] = field(default_factory=dict)  # another writer was first
     refused: dict[int, str] = field(default_factory=dict)  # it cannot be executed
     answers: dict[int, list[pa.Table | None]] = field(default_factory=dict)  # results of RETURNING
+    left_out: dict[int, list[str]] = field(default_factory=dict)  # why single rows were not written
 
 
-def in_one_epoch(entries: Sequence[Entry], kind: str) -> list[Entry]:
-    """The first entry, and the transactions after it that can be executed in the same epoch.
+def in_one_epoch(entries: Sequence[Entry], checked: Container[str]) -> list[Entry]:
+    """The first entry, and those after it that can be executed in the same epoch: transactions, and rows for
+    tables with rules.
 
     Materialized views change only with the epoch, so a transaction that reads one is the first of its epoch.
+    A request that its client may repeat stands alone, for its id is part of the commit.
     """
     found = [entries[0]]
     for entry in entries[1:ENTRIES_MAX]:
-        if entry.kind != kind or entry.args.get("views"):
+        if request_of(entries[0].args) is not None or request_of(entry.args) is not None:
+            break
+        rows = entry.kind == ROW_ENTRY and entry.args.get("table") in checked
+        if (entry.kind != TRANSACTION and not rows) or entry.args.get("views"):
             break
         found.append(entry)
     return found
+
+
+def checked_tables(plan: Plan) -> dict[str, str]:
+    """The names of tables with rules, by the scan that reads them: their rows are written in order."""
+    return {o.scan: o.name for o in plan.objects.values() if o.is_checked and o.scan is not None}
 
 
 def execute_transactions(plan: Plan, before: Snapshot, entries: Sequence[Entry]) -> ExecutedTransactions:
@@ -69,12 +81,13 @@ def execute_transactions(plan: Plan, before: Snapshot, entries: Sequence[Entry])
         tables = ChangeableTables(catalog, before, scratch)
         _prefetch(tables, entries)
         for entry in entries:
+            tables.begin_entry()
             try:
-                items = items_of(entry.args)
-                if items is None:
-                    raise InvalidError("it is no transaction that this version knows")
                 with tables.all_or_nothing():
-                    applied = _execute(tables, items, entry.payload)
+                    if entry.kind == ROW_ENTRY:
+                        applied = _pushed(tables, entry, done)
+                    else:
+                        applied = _execute(tables, _items(entry), entry.payload)
             except ConflictError as error:
                 done.aborted[entry.number] = _reason(error)
             except Exception as error:
@@ -82,6 +95,7 @@ def execute_transactions(plan: Plan, before: Snapshot, entries: Sequence[Entry])
                 if isinstance(error, MillpondError) and not isinstance(error, InvalidError):
                     raise  # the text is not the cause
                 done.refused[entry.number] = _reason(error)
+                tables.keep_numbers()
             else:
                 done.counts[entry.number] = [one.count for one in applied]
                 done.answers[entry.number] = [one.rows for one in applied]
@@ -91,10 +105,33 @@ def execute_transactions(plan: Plan, before: Snapshot, entries: Sequence[Entry])
     return done
 
 
+def _items(entry: Entry) -> Sequence[Item]:
+    """The items of a transaction; a single change that came as one is an item."""
+    items = [entry.args] if entry.kind == LOGIC else items_of(entry.args)
+    if items is None:
+        raise InvalidError("it is no transaction that this version knows")
+    return items
+
+
+def _pushed(tables: ChangeableTables, entry: Entry, done: ExecutedTransactions) -> list[Applied]:
+    """Write the rows of an entry without a statement."""
+    scan = str(entry.args["table"])
+    name = checked_tables(tables.catalog.plan)[scan]
+    with pa.ipc.open_stream(entry.payload) as stream:
+        rows = stream.read_all()
+    count, left_out = tables.push({"table": scan, "name": name}, rows)
+    if left_out:
+        done.left_out[entry.number] = left_out
+    return [Applied(count)]
+
+
 def _prefetch(tables: ChangeableTables, entries: Sequence[Entry]) -> None:
     """Load the rows of all entries in few lookups."""
     try:
-        tables.prefetch([item for entry in entries for item in items_of(entry.args) or ()])
+        items = [
+            item for entry in entries if entry.kind == TRANSACTION for item in items_of(entry.args) or ()
+        ]
+        tables.prefetch(items)
     except (pa.ArrowException, TypeError, ValueError, LookupError):
         return  # one of them has bad keys: each loads its own rows, and that one is refused
 

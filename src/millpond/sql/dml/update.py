@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from millpond.plan.objects import SqlObject
 from millpond.sql.binding.functions import inlined_fragment
 from millpond.sql.dml.deferred_change import (
     cut_returning,
@@ -32,6 +33,7 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
         words.take("AS")
         alias = words.name("alias")
     words.need("SET")
+    _refuse_assigned(fragment, words.at, found)
     catalog = session.catalog
     reads = [o for o in named(catalog, words.rest) if o.name != found.name]
     fragment, returning = cut_returning(fragment, alias or found.name)
@@ -45,3 +47,14 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
     return defer_change(
         session, found, "update", sql, reads, keys=keys, moves=moves, returning=returning, names=names
     )
+
+
+def _refuse_assigned(fragment: SqlFragment, at: int, found: SqlObject) -> None:
+    """Refuse to set a column whose numbers are always assigned."""
+    always = {c.name.lower() for c in found.columns if c.identity is not None and c.identity.always}
+    for place in range(at, len(fragment) - 1):
+        name = fragment.tokens[place].text
+        set_here = fragment.word(place - 1) in ("SET", ",") and fragment.word(place + 1) == "="
+        if name.lower() in always and set_here:
+            hint = "its numbers are assigned when rows are inserted"
+            fragment.fail(f'column "{name}" can only be updated to DEFAULT', place, hint)

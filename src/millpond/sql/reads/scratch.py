@@ -353,7 +353,7 @@ def _defined(column: SqlColumn, defaults: bool) -> str:
     text = f"{quoted(column.name)} {column.type}"
     if column.generated is not None:
         return f"{text} GENERATED ALWAYS AS ({column.generated})"  # can be read, never written
-    if column.required:
+    if column.required and column.identity is None:
         text += " NOT NULL"
     if defaults and column.default is not None:
         text += f" DEFAULT ({column.default})"

@@ -1,4 +1,4 @@
-"""ALTER TABLE … ADD, DROP and RENAME COLUMN.
+"""ALTER TABLE … ADD, DROP and RENAME COLUMN, DROP CONSTRAINT.
 
 No row is rewritten.  Rows older than a column have the default that it had when it was
 added.  A dropped column is no longer visible; its values stay in the rows until the
@@ -45,6 +45,18 @@ def edits(session: SqlSession, words: Words, name: str) -> list[Edit]:
 
 def _action(session: SqlSession, words: Words, name: str) -> Edit:
     if words.take("ADD"):
+        if words.fragment.word(words.at) in (
+            "CONSTRAINT",
+            "CHECK",
+            "UNIQUE",
+            "PRIMARY",
+            "FOREIGN",
+            "EXCLUDE",
+        ):
+            words.fail(
+                "a constraint cannot be added to a table with rows",
+                "CREATE TABLE with the constraint, then INSERT … SELECT",
+            )
         words.take("COLUMN")
         exists = words.if_not_exists()
         column, is_key = read_column(words)
@@ -58,6 +70,12 @@ def _action(session: SqlSession, words: Words, name: str) -> Edit:
         if column.required and default is None:
             words.fragment.fail("the rows that are there need a value: NOT NULL needs a DEFAULT")
         return lambda plan: _add(plan, name, column, default, exists)
+    if words.take("DROP", "CONSTRAINT"):
+        exists = words.if_exists()
+        rule = words.name("name of the constraint")
+        _ = words.take("CASCADE") or words.take("RESTRICT")
+        words.end()
+        return lambda plan: _drop_constraint(plan, name, rule, exists)
     if words.take("DROP"):
         words.take("COLUMN")
         exists = words.if_exists()
@@ -130,6 +148,12 @@ def _check_droppable(plan: Plan, found: SqlObject, gone: SqlColumn, left: Sequen
         raise InvalidError(
             f"{what}, it is part of the primary key", hint="make a new table, and INSERT … SELECT"
         )
+    rule = next((c for c in found.constraints if gone.name in c.unique or _reads(c.check, gone.name)), None)
+    if rule is not None:
+        raise InvalidError(
+            f"{what}, constraint {rule.name!r} reads it",
+            hint=f"ALTER TABLE {found.name} DROP CONSTRAINT {rule.name}",
+        )
     time = plan.shape(found.step or "").time
     if time == gone.held:
         raise InvalidError(f"{what}, the watermark goes by it", hint="make a new table, and INSERT … SELECT")
@@ -156,7 +180,31 @@ def _rename(plan: Plan, name: str, old: str, new: str) -> Plan:
         for c in found.columns
     )
     check_expressions(columns)
+    rules = tuple(
+        replace(
+            rule,
+            check=_with_name(rule.check, column.name, new),
+            unique=tuple(new if c == column.name else c for c in rule.unique),
+        )
+        for rule in found.constraints
+    )
+    found = replace(found, constraints=rules)
     return _with_columns(plan, found, columns, tuple(new if k == column.name else k for k in found.key))
+
+
+def _drop_constraint(plan: Plan, name: str, rule: str, exists: bool) -> Plan:
+    found = _table(plan, name)
+    gone = next((c for c in found.constraints if c.name.lower() == rule.lower()), None)
+    if gone is None:
+        if exists:
+            return plan
+        raise InvalidError(
+            f'constraint "{rule}" of relation "{name}" does not exist',
+            detail=f"constraints are {', '.join(c.name for c in found.constraints) or 'none'}",
+        )
+    left = tuple(c for c in found.constraints if c is not gone)
+    plan = plan.with_object(replace(found, constraints=left))
+    return without(plan, [gone.name]) if gone.unique else plan
 
 
 def _renamed_for_sinks(plan: Plan, table: str, old: str, new: str) -> Plan:
@@ -300,6 +348,11 @@ def _default_now(session: SqlSession, fragment: SqlFragment, column: SqlColumn) 
         rows = scratch.arrow(f"select {returned([column])} from ({inner})", shown=inner)
     found: pa.Table = rows.cast(stored_schema([column]))
     return found.column(0)[0].as_py()
+
+
+def _reads(text: str | None, name: str) -> bool:
+    """Does an expression over columns of a table read one of them?"""
+    return text is not None and any(t.text.lower() == name.lower() for t in tokens_of(text, "duckdb"))
 
 
 def _with_name(text: str | None, old: str, new: str) -> str | None:

@@ -34,7 +34,7 @@ from millpond.sql.statements.connector_options import check_connector, need, num
 from millpond.sql.statements.create_object import create
 from millpond.sql.statements.event_time import with_watermark
 from millpond.sql.statements.kafka_options import KAFKA_OPTIONS, format_clause, kafka_topics
-from millpond.sql.text.column_definitions import PROCTIME, Definition, read_columns
+from millpond.sql.text.column_definitions import PROCTIME, Definition, read_columns, refuse_rules
 from millpond.sql.text.options import Options, read_options
 from millpond.sql.text.parse import Words
 
@@ -50,6 +50,7 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
         if words.fragment.word(words.at) == "(":
             inner, words.at = words.fragment.bracket(words.at)
             found = read_columns(inner)
+            refuse_rules(found, inner, "a source")
             if found.key or any(c.default or c.generated not in (None, PROCTIME) for c in found.columns):
                 inner.fail("a source has neither keys nor defaults", 0, "compute them in a view")
             if found.time in found.stamped:

@@ -26,10 +26,11 @@ from millpond.sql.result import Result
 from millpond.sql.statements import replicated_table
 from millpond.sql.statements.create_object import create
 from millpond.sql.statements.event_time import with_watermark
+from millpond.sql.statements.owned_objects import add_owned, with_names
 from millpond.sql.text.column_definitions import Definition, read_columns
 from millpond.sql.text.options import no_options
 from millpond.sql.text.other_systems import refuse_options
-from millpond.sql.text.parse import Words
+from millpond.sql.text.parse import SqlFragment, Words
 
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession
@@ -65,8 +66,13 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
                 "PROCTIME() needs an APPEND ONLY table", 0, "or write DEFAULT now(): when it was inserted"
             )
 
+        found = with_names(found, name)
+        _check_rules(inner, found, append_only)
+
         def make(builder: Builder) -> SqlObject:
-            return _table(session, builder, name, found, append_only, words.fragment.sql)
+            made = _table(session, builder, name, found, append_only, words.fragment.sql)
+            add_owned(session, builder, made)
+            return made
 
         return create(session, name, "table", exists=exists, replaces=replaces, make=make)
 
@@ -103,4 +109,12 @@ def _table(
         scan=scan,
         append_only=append_only,
         said=said,
+        constraints=found.constraints,
     )
+
+
+def _check_rules(inner: SqlFragment, found: Definition, append_only: bool) -> None:
+    if append_only and any(rule.unique for rule in found.constraints):
+        inner.fail(
+            "UNIQUE is not supported for an APPEND ONLY table", 0, "PRIMARY KEY keeps the first row of a key"
+        )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from millpond.plan.objects import dependants
+from millpond.errors import InvalidError
+from millpond.plan.objects import SEQUENCE_OF, SqlObject, dependants, is_owned
 from millpond.sql.result import Result
 from millpond.sql.statements.objects import all_objects_with_uses, refuse_dependants, without
 from millpond.sql.text.parse import Words
@@ -31,9 +32,11 @@ def run_for(kind: str) -> Callable[[SqlSession, Words], Result]:
             return Result.said(f"{status}: not there")
         leaving = [f.name for f in found]
         objects = all_objects_with_uses(session.plan)
+        for one in found:
+            _refuse_owned(one, objects, leaving)
         more = dependants(objects, leaving)
         if not cascade and more:
-            indexes = [n for n in more if objects[n].kind == "index"]
+            indexes = [n for n in more if is_owned(objects[n])]
             if len(indexes) < len(more):
                 for one in found:
                     refuse_dependants(without(session.plan, indexes), one, "dropped")
@@ -41,6 +44,20 @@ def run_for(kind: str) -> Callable[[SqlSession, Words], Result]:
         return Result.said(status)
 
     return called
+
+
+def _refuse_owned(found: SqlObject, objects: Mapping[str, SqlObject], leaving: Sequence[str]) -> None:
+    """Refuse to drop what a table needs for its constraints and identity columns."""
+    owner = next((objects[n] for n in found.uses if n in objects and n not in leaving), None)
+    if owner is None:
+        return
+    rule = next((c for c in owner.constraints if c.name == found.name and found.kind == "index"), None)
+    if rule is not None or SEQUENCE_OF in found.options:
+        what = f"constraint {rule.name}" if rule is not None else f"column {found.options[SEQUENCE_OF]}"
+        raise InvalidError(
+            f"cannot drop {found.kind} {found.name} because {what} on table {owner.name} requires it",
+            hint=f"DROP TABLE {owner.name} drops it, too",
+        )
 
 
 def _name(words: Words, kind: str) -> str:

@@ -33,7 +33,7 @@ from millpond.sql.result import Result
 from millpond.sql.statements.connector_options import check_connector, need
 from millpond.sql.statements.create_object import create
 from millpond.sql.statements.kafka_options import KAFKA_OPTIONS, format_clause, kafka_source
-from millpond.sql.text.column_definitions import Definition, read_columns, stored_schema
+from millpond.sql.text.column_definitions import Definition, read_columns, refuse_rules, stored_schema
 from millpond.sql.text.options import Options, read_options
 from millpond.sql.text.parse import Words
 
@@ -62,6 +62,7 @@ def run(session: SqlSession, words: Words, name: str, *, exists: bool, replaces:
     if words.fragment.word(words.at) == "(":
         inner, words.at = words.fragment.bracket(words.at)
         found = read_columns(inner)
+        refuse_rules(found, inner, "a table that is a copy")
         if found.clause is not None or any(c.default or c.generated for c in found.columns):
             inner.fail("a copied table has neither defaults nor watermarks", 0, "compute them in a view")
         if not found.key:

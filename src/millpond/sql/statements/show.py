@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from millpond.masking import masked_options
-from millpond.plan.objects import SqlObject
+from millpond.plan.objects import SEQUENCE_OF, SqlObject
 from millpond.sql.binding.functions import KIND, returns, signature
 from millpond.sql.result import Result
 from millpond.sql.statements.objects import all_objects_with_uses
@@ -114,6 +114,7 @@ def run(session: SqlSession, words: Words) -> Result:
         ]
         for o in found_all.values()
         if o.kind in (("materialized view",) if only_kept else _KINDS[what])
+        and (what != "TABLES" or SEQUENCE_OF not in o.options)
     ]
     if what == "SINKS":
         return _sinks(session)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import duckdb
 import pyarrow as pa
@@ -11,11 +11,12 @@ import pyarrow as pa
 from millpond.errors import InvalidError
 from millpond.flow.names import check_columns
 from millpond.kernels.expressions import picture, storable_text
-from millpond.plan.objects import SqlColumn
+from millpond.plan.objects import SqlColumn, SqlConstraint, SqlIdentity
 from millpond.sql.binding.bind import as_user_error
 from millpond.sql.binding.types import quoted, restored
 from millpond.sql.text.angle_types import has_angles, read_type
 from millpond.sql.text.dialects import type_text
+from millpond.sql.text.other_systems import refuse_options
 from millpond.sql.text.parse import SqlFragment, Words, closest_name, parser, readable_text
 from millpond.sql.text.watermark_clause import WatermarkClause, read_watermark
 
@@ -23,7 +24,15 @@ _AFTER_TYPE = (
     *("PRIMARY", "NOT", "NULL", "DEFAULT", "GENERATED", "AS", "UNIQUE", "REFERENCES", "CHECK"),
     *("COLLATE", "CONSTRAINT"),
 )
-_REFUSED = ("UNIQUE", "REFERENCES", "CHECK", "CONSTRAINT", "FOREIGN", "EXCLUDE", "COLLATE")
+_AFTER_DEFAULT = tuple(word for word in _AFTER_TYPE if word not in ("AS", "COLLATE"))
+_REFUSED = {
+    "REFERENCES": "MERGE or INSERT … SELECT … JOIN can leave out rows without a partner",
+    "FOREIGN": "MERGE or INSERT … SELECT … JOIN can leave out rows without a partner",
+    "EXCLUDE": "tables have PRIMARY KEY, UNIQUE, CHECK and NOT NULL",
+    "LIKE": "CREATE TABLE … AS SELECT * FROM … WITH NO DATA",
+}
+_SERIALS = {"SERIAL": "INTEGER", "BIGSERIAL": "BIGINT", "SMALLSERIAL": "SMALLINT"}
+_SERIALS |= {"SERIAL4": "INTEGER", "SERIAL8": "BIGINT", "SERIAL2": "SMALLINT"}
 
 PROCTIME = "proctime()"  # generates a column with the time of the epoch in which a row arrived
 _INSTANT = "TIMESTAMP WITH TIME ZONE"
@@ -34,6 +43,7 @@ class Definition:
     columns: tuple[SqlColumn, ...]
     key: tuple[str, ...]
     clause: WatermarkClause | None = None  # WATERMARK FOR
+    constraints: tuple[SqlConstraint, ...] = ()  # those without a name get one later
 
     @property
     def time(self) -> str | None:
@@ -55,6 +65,7 @@ def read_columns(inner: SqlFragment) -> Definition:
     columns: list[SqlColumn] = []
     key: tuple[str, ...] = ()
     mark: tuple[str, SqlFragment] | None = None
+    rules: list[SqlConstraint] = []
     for number, part in enumerate(inner.split(types=True) if inner.tokens else []):
         words = Words(part)
         if not part.tokens:
@@ -62,17 +73,25 @@ def read_columns(inner: SqlFragment) -> Definition:
             if number == len(commas):
                 inner.fail("no column follows this comma", commas[-1], "remove the comma, or add a column")
             inner.fail("a column is missing before this comma", commas[number])
+        called = words.name("name of the constraint") if words.take("CONSTRAINT") else ""
         if words.take("PRIMARY", "KEY"):
             key = _one_key(part, key, tuple(words.names()))
+            refuse_options(words, "a constraint")
+            words.end()
+        elif part.has(words.at, "CHECK", "(") or part.has(words.at, "UNIQUE"):
+            rules.append(_read_rule(words, called))
+            refuse_options(words, "a constraint")
             words.end()
         elif words.take("WATERMARK", "FOR"):
             time = words.name("time column")
             words.need("AS")
             mark = (time, words.rest)
-        elif part.has(0, "CONSTRAINT") or (part.word(0) in _REFUSED and part.word(1) in ("KEY", "(")):
-            part.fail(f"{part.word(0)} is not supported", 0, "tables have PRIMARY KEY and NOT NULL")
+        elif part.word(words.at) in _REFUSED and (called or part.word(words.at + 1) in ("KEY", "(", "USING")):
+            words.fail(f"{part.word(words.at)} is not supported", _REFUSED[part.word(words.at)])
+        elif called:
+            words.fail("a constraint should stand here", "CHECK (…), UNIQUE (…) or PRIMARY KEY (…)")
         else:
-            column, is_key = read_column(words)
+            column, is_key = read_column(words, rules)
             if any(c.name.lower() == column.name.lower() for c in columns):
                 part.fail(f"column {column.name!r} is defined twice")
             columns.append(column)
@@ -82,7 +101,7 @@ def read_columns(inner: SqlFragment) -> Definition:
         inner.fail("a table needs a column")
     check_columns([c.name for c in columns], "the table")
     known = {c.name.lower(): c.name for c in columns}
-    for name in (*key, *([mark[0]] if mark else [])):
+    for name in (*key, *([mark[0]] if mark else []), *(c for rule in rules for c in rule.unique)):
         if name.lower() not in known:
             raise InvalidError(
                 f"there is no column {name!r}",
@@ -90,12 +109,50 @@ def read_columns(inner: SqlFragment) -> Definition:
                 hint=closest_name(name, list(known.values())),
             )
     key = tuple(known[k.lower()] for k in key)
-    made = tuple(_required(c) if c.name in key else c for c in columns)
+    made = tuple(replace(c, required=True) if c.name in key else c for c in columns)
     check_expressions(made)
+    rules = [replace(r, unique=tuple(known[c.lower()] for c in r.unique)) for r in rules]
+    for rule in rules:
+        check_condition(made, rule)
     if mark is None:
-        return Definition(made, key)
+        return Definition(made, key, None, tuple(rules))
     time = known[mark[0].lower()]
-    return Definition(made, key, read_watermark(made, time, mark[1]))
+    return Definition(made, key, read_watermark(made, time, mark[1]), tuple(rules))
+
+
+def refuse_rules(found: Definition, inner: SqlFragment, what: str) -> None:
+    """Refuse constraints and identity columns where rows come from elsewhere."""
+    if found.constraints or any(c.identity is not None for c in found.columns):
+        inner.fail(f"{what} has neither constraints nor identity columns", 0, "a view can check its rows")
+
+
+def _read_rule(words: Words, called: str, column: str | None = None) -> SqlConstraint:
+    """Parse CHECK (…) or UNIQUE (…); of a column, UNIQUE names no columns."""
+    fragment = words.fragment
+    if words.take("UNIQUE"):
+        if fragment.has(words.at, "NULLS"):
+            refuse_options(words, "a constraint")
+            words.need("NULLS", "DISTINCT")
+        return SqlConstraint(called, unique=(column,) if column is not None else tuple(words.names()))
+    words.need("CHECK")
+    at = words.at
+    inner, words.at = fragment.bracket(words.at)
+    if not inner.tokens:
+        fragment.fail("a condition should stand here", at)
+    if "SELECT" in inner.words:
+        fragment.fail("cannot use subquery in check constraint", at, "compare columns of the row only")
+    for n, word in enumerate(inner.words):
+        if word in _CHANGING and (inner.word(n + 1) == "(" or word.startswith(("CURRENT", "LOCAL"))):
+            hint = "a condition must hold for a row for ever: compare columns of the row only"
+            inner.fail(f"{word.lower()} gives another value each time, and cannot be part of CHECK", n, hint)
+    words.take("NO", "INHERIT")
+    return SqlConstraint(called, check=readable_text(f"select {inner.sql}", fragment.dialect)[7:])
+
+
+_CHANGING = (
+    *("NOW", "PROCTIME", "CURRENT_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "LOCALTIME", "LOCALTIMESTAMP"),
+    *("CLOCK_TIMESTAMP", "TRANSACTION_TIMESTAMP", "RANDOM", "UUID", "GEN_RANDOM_UUID", "NEXTVAL", "TODAY"),
+)
 
 
 def _one_key(part: SqlFragment, old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
@@ -104,11 +161,8 @@ def _one_key(part: SqlFragment, old: tuple[str, ...], new: tuple[str, ...]) -> t
     return new
 
 
-def _required(column: SqlColumn) -> SqlColumn:
-    return SqlColumn(column.name, column.type, column.default, column.generated, True)
-
-
-def read_column(words: Words) -> tuple[SqlColumn, bool]:
+def read_column(words: Words, rules: list[SqlConstraint] | None = None) -> tuple[SqlColumn, bool]:
+    """Parse the definition of a column; its constraints are added to `rules`, which not all can have."""
     fragment = words.fragment
     name = words.name("name of a column")
     end = next(
@@ -117,12 +171,23 @@ def read_column(words: Words) -> tuple[SqlColumn, bool]:
     by_clock = fragment.has(end, "AS", "PROCTIME")
     if end == words.at and not by_clock:
         words.fail(f"the type of column {name!r} is missing")
-    kind = type_of(fragment.part(words.at, end)) if end > words.at else _INSTANT
+    serial = _SERIALS.get(fragment.word(words.at)) if rules is not None and end == words.at + 1 else None
+    if serial is not None:
+        kind, identity = serial, SqlIdentity(False, "")
+    else:
+        kind = type_of(fragment.part(words.at, end)) if end > words.at else _INSTANT
+        identity = None
     words.at = end
     default = generated = None
     required = is_key = False
+    called = ""
     while not words.over:
-        if words.take("PRIMARY", "KEY"):
+        if words.take("CONSTRAINT"):
+            called = words.name("name of the constraint")
+        elif rules is not None and fragment.word(words.at) in ("CHECK", "UNIQUE"):
+            rules.append(_read_rule(words, called, name))
+            called = ""
+        elif words.take("PRIMARY", "KEY"):
             is_key = True
         elif words.take("NOT", "NULL"):
             required = True
@@ -130,13 +195,15 @@ def read_column(words: Words) -> tuple[SqlColumn, bool]:
             continue
         elif words.take("DEFAULT"):
             ends = (
-                n for n in fragment.outside(words.at) if n > words.at and fragment.word(n) in _AFTER_TYPE[:4]
+                n for n in fragment.outside(words.at) if n > words.at and fragment.word(n) in _AFTER_DEFAULT
             )
             end = next(ends, len(fragment))
             if end == words.at:
                 words.fail(f"the default of column {name!r} is missing")
             default = readable_text(f"select {fragment.part(words.at, end).sql}", fragment.dialect)[7:]
             words.at = end
+        elif rules is not None and _at_identity(fragment, words.at):
+            identity = _read_identity(words, kind)
         elif words.take("GENERATED", "ALWAYS", "AS") or words.take("AS"):
             if by_clock:
                 inner, words.at = fragment.part(words.at, words.at + 3), words.at + 3
@@ -149,9 +216,46 @@ def read_column(words: Words) -> tuple[SqlColumn, bool]:
                     words.fail(f"column {name!r} holds an instant", "leave its type out, or say TIMESTAMPTZ")
             _ = words.take("STORED") or words.take("VIRTUAL")
         else:
-            hint = "PRIMARY KEY, NOT NULL, DEFAULT and GENERATED ALWAYS AS (…) are; a view can check values"
+            if fragment.word(words.at) in _REFUSED:
+                words.fail(f"{fragment.word(words.at)} is not supported", _REFUSED[fragment.word(words.at)])
+            refuse_options(words, "a column")
+            hint = "PRIMARY KEY, NOT NULL, UNIQUE, CHECK, DEFAULT and GENERATED are"
             words.fail("this is not supported in the definition of a column", hint)
-    return SqlColumn(name, kind, default, generated, required), is_key
+    if identity is not None and (default is not None or generated is not None):
+        fragment.fail(f"column {name!r} cannot have both a default and an identity")
+    return SqlColumn(name, kind, default, generated, required or identity is not None, None, identity), is_key
+
+
+def _at_identity(fragment: SqlFragment, at: int) -> bool:
+    return fragment.has(at, "GENERATED", "ALWAYS", "AS", "IDENTITY") or fragment.has(
+        at, "GENERATED", "BY", "DEFAULT", "AS", "IDENTITY"
+    )
+
+
+def _read_identity(words: Words, kind: str) -> SqlIdentity:
+    words.need("GENERATED")
+    always = words.take("ALWAYS")
+    _ = always or words.take("BY", "DEFAULT")
+    words.need("AS", "IDENTITY")
+    if kind not in _SERIALS.values():
+        words.at -= 1
+        words.fail("identity column type must be smallint, integer, or bigint")
+    start, increment = None, 1
+    if words.fragment.word(words.at) == "(":
+        inner, words.at = words.fragment.bracket(words.at)
+        each = Words(inner)
+        while not each.over:
+            if each.take("START"):
+                each.take("WITH")
+                start = int(each.text())
+            elif each.take("INCREMENT"):
+                each.take("BY")
+                increment = int(each.text())
+            elif not (each.take("NO", "MINVALUE") or each.take("NO", "MAXVALUE") or each.take("NO", "CYCLE")):
+                each.fail("this is not supported for an identity column", "START WITH and INCREMENT BY are")
+        if increment == 0:
+            inner.fail("INCREMENT must not be zero")
+    return SqlIdentity(always, "", (1 if increment > 0 else -1) if start is None else start, increment)
 
 
 # -- types ---------------------------------------------------------------------------
@@ -160,8 +264,8 @@ def read_column(words: Words) -> tuple[SqlColumn, bool]:
 def type_of(fragment: SqlFragment) -> str:
     """Return DuckDB's logical type for a type as users write it."""
     said = fragment.sql
-    if fragment.word(0) in ("SERIAL", "BIGSERIAL", "SMALLSERIAL"):
-        fragment.fail(f"{said} is not supported", 0, "give the number with each row")
+    if fragment.word(0) in _SERIALS:
+        fragment.fail(f"{said} is only for columns of CREATE TABLE", 0, "use int or bigint here")
     if has_angles(fragment):
         return _known(fragment, [read_type(fragment, type_of)])
     return _known(fragment, _spellings(said, fragment.dialect))
@@ -231,3 +335,20 @@ def check_expressions(columns: Sequence[SqlColumn]) -> None:
                     parser().sql(sql).to_arrow_table()  # a default that fails would fail for every row
             except duckdb.Error as error:
                 raise as_user_error(error, sql, len("prepare checked as ")) from error
+
+
+def check_condition(columns: Sequence[SqlColumn], rule: SqlConstraint) -> None:
+    """Check that the condition of a constraint reads only columns of the row, and is true or false."""
+    if rule.check is None:
+        return
+    plain = ", ".join(f"cast(null as {c.type}) as {quoted(c.name)}" for c in columns)
+    sql = f"select ({rule.check}) from (select {plain})"
+    try:
+        found = str(parser().sql(sql).types[0])
+    except duckdb.Error as error:
+        raise as_user_error(error, sql) from error
+    if found not in ("BOOLEAN", '"NULL"', "NULL"):
+        raise InvalidError(
+            f"argument of CHECK must be type boolean, not type {found.lower()}",
+            detail=f"CHECK ({rule.check})",
+        )
