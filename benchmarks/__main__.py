@@ -29,6 +29,7 @@ from benchmarks.nexmark import on_flink, topics
 from benchmarks.nexmark import queries as nexmark_queries
 from benchmarks.nexmark import run as nexmark
 from benchmarks.peers import bytewax_state, flink, spark_state
+from benchmarks.serving import run as serving
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 Rows = Annotated[int, typer.Option(min=1, help="rows of input")]
@@ -141,6 +142,17 @@ def run_transactions(
     """Transactions per second, by the number of clients."""
     with headline.alone():
         transactions.run(_console(), [int(n) for n in clients.split(",")], seconds)
+
+
+@app.command("serving")
+def run_serving(
+    rows: Rows = 1_000_000,
+    seconds: Annotated[float, typer.Option(min=1, help="what each turn of point reads takes")] = 8,
+    connections: Annotated[str, typer.Option(help="connections at once, comma-separated")] = "1,16,64",
+) -> None:
+    """Point reads, scans and subscriptions over the network, beside PostgreSQL with the same rows."""
+    with headline.alone():
+        serving.run(_console(), rows, seconds, [int(n) for n in connections.split(",")])
 
 
 @app.command("spark-read")

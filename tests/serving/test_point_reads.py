@@ -73,8 +73,8 @@ class Counted:
         self.found: list[Any] = []
         real = PointReads.read
 
-        def read(reads: PointReads, *args: Any) -> Any:
-            self.found.append(real(reads, *args))
+        def read(reads: PointReads, *args: Any, **more: Any) -> Any:
+            self.found.append(real(reads, *args, **more))
             return self.found[-1]
 
         monkeypatch.setattr(PointReads, "read", read)

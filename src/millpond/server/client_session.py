@@ -187,8 +187,11 @@ class ClientSession:
             while len(self._reads) > READS_MAX:
                 self._reads.popitem(last=False)
 
-    def point_row(self, read: AllowedRead, params: Sequence[Any]) -> PointRow | None:
-        """The row that a statement reads; None if it must run as any other, because something has changed."""
+    def point_row(self, read: AllowedRead, params: Sequence[Any], *, in_loop: bool) -> PointRow | None:
+        """The row that a statement reads; None if it must run as any other, because something has changed.
+
+        In the event loop no file is read: NotOpenError if one would have to be.
+        """
         if self.in_transaction or (self._written is not None and self.read_your_writes):
             return None
         if self.pool.authorizer.rules_now() is not read.rules:
@@ -196,7 +199,7 @@ class ClientSession:
             return None
         started = time.perf_counter()
         with self.pool.traced(self, "SELECT", read.text) as facts:
-            found = self.pool.point_reads.read(read.planned, params)
+            found = self.pool.point_reads.read(read.planned, params, in_loop=in_loop)
             if found is not None:
                 facts["millpond.epoch"] = found.epoch
         if found is None:

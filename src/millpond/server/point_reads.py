@@ -1,11 +1,11 @@
 """Answers prepared queries that read the row of one key, without parsing, binding or opening anything.
 
-The plan of a query belongs to one program (the catalog that a manifest names), and the files of a table to
-one epoch.  Both are kept until another one is read.
+The plan of a query belongs to one program (the catalog that a manifest names); it is kept until another one
+is read.
 
 Law: it gives the row that the query gives at the newest epoch, or None: then the query runs as any other.
-A row is read in the event loop only from local files: those are mapped, and reading one is quicker than
-waking a thread.
+The event loop reads rows only from files that are open and local: they are mapped, and reading one is
+quicker than waking a thread.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from millpond.sql.host import Host
+from millpond.serve.newest_keys import NewestKeys
 from millpond.sql.reads.point_plan import NotThisPlanError, PointPlan, point_plan
 from millpond.sql.session import SqlSession
 from millpond.sql.text.parameters import for_duckdb, marks
 from millpond.sql.text.parse import SqlFragment, readable
-from millpond.state.manifest.snapshot import Snapshot
+from millpond.state.manifest.manifest import Manifest
 from millpond.state.store.location import is_local
 from millpond.state.tables.key_rows import KeyRows
 
 PLANS_MAX = 1024
-TABLES_MAX = 64  # whose files are kept open
 
 
 @dataclass(frozen=True)
@@ -52,19 +51,23 @@ class PointRow:
     columns: Sequence[pa.Array] | None
 
 
+class NotOpenError(Exception):
+    """The table is not open at the newest epoch, or its files are not local."""
+
+
 class PointReads:
     """The plans and open tables of one server; thread-safe."""
 
     def __init__(self, uri: str) -> None:
-        self.in_loop = is_local(uri) or uri.startswith("memory:")
-        self._host: Host | None = None
+        self._is_local = is_local(uri) or uri.startswith("memory:")
+        self._keys: NewestKeys | None = None
         self._plans: OrderedDict[str, PlannedRead] = OrderedDict()  # by text
-        self._tables: OrderedDict[str, tuple[int, KeyRows]] = OrderedDict()
         self._lock = threading.Lock()
 
     def planned(self, session: SqlSession, fragment: SqlFragment) -> PlannedRead:
         """The plan of a statement in the program of now; this may parse the text."""
-        self._host = session.host
+        if self._keys is None:
+            self._keys = NewestKeys(session.host.pinned)
         catalog, text = session.host.program()[1], fragment.sql
         with self._lock:
             known = self._plans.get(text)
@@ -79,35 +82,34 @@ class PointReads:
                 self._plans.popitem(last=False)
         return made
 
-    def read(self, known: PlannedRead, params: Sequence[Any]) -> PointRow | None:
-        """The row of a key at the newest epoch; None if the program or the types of values are others."""
-        if known.plan is None or known.catalog is None or self._host is None:
+    def open(self, known: PlannedRead) -> None:
+        """Open the table of a statement at the newest epoch; this reads files."""
+        if known.plan is not None and self._keys is not None:
+            self._keys.open(known.plan.spec)
+
+    def read(self, known: PlannedRead, params: Sequence[Any], *, in_loop: bool) -> PointRow | None:
+        """The row of a key at the newest epoch; None if the program or the types of values are others.
+
+        In the event loop no file is read: NotOpenError if one would have to be.
+        """
+        plan, keys = known.plan, self._keys
+        if plan is None or known.catalog is None or keys is None:
             return None
         try:
-            key = known.plan.key_of(params)
+            key = plan.key_of(params)
         except NotThisPlanError:
             return None
-        with self._host.pinned() as snapshot:
-            if snapshot.manifest.catalog != known.catalog:
-                return None
-            columns = None
-            if key is not None:
-                columns = self._table(snapshot, known.plan).find(key, known.plan.columns)
-            return PointRow(known.plan, snapshot.epoch, columns)
-
-    def _table(self, snapshot: Snapshot, plan: PointPlan) -> KeyRows:
-        name = plan.spec.name
-        with self._lock:
-            kept = self._tables.get(name)
-        if kept is not None and kept[0] == snapshot.epoch:
-            return kept[1]
-        made = snapshot.key_rows(plan.spec)
-        with self._lock:
-            self._tables[name] = snapshot.epoch, made
-            self._tables.move_to_end(name)
-            while len(self._tables) > TABLES_MAX:
-                self._tables.popitem(last=False)
-        return made
+        opened: tuple[Manifest, KeyRows] | None = None
+        if self._is_local or not in_loop:
+            opened = keys.ready(plan.spec)
+        if opened is None:
+            if in_loop:
+                raise NotOpenError
+            opened = keys.open(plan.spec)
+        if opened is None or opened[0].catalog != known.catalog:
+            return None
+        columns = None if key is None else opened[1].find(key, plan.columns)
+        return PointRow(plan, opened[0].epoch, columns)
 
 
 def _plan(session: SqlSession, fragment: SqlFragment) -> PointPlan | None:

@@ -25,6 +25,7 @@ from millpond.server.listener_table import LISTENERS
 from millpond.server.serving import Serving
 from millpond.server.settings import USERS_OF_POND, ServeSettings
 from millpond.server.statements import StatementPool
+from millpond.server.thread_switching import quick_switching
 from millpond.server.tls import tls_context
 
 T = TypeVar("T")
@@ -127,7 +128,8 @@ class Server:
     def _run_loop(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
-            self._loop.run_forever()
+            with quick_switching():
+                self._loop.run_forever()
         finally:
             left = asyncio.all_tasks(self._loop)
             for task in left:

@@ -22,7 +22,7 @@ from millpond.server.authorization import Authorizer
 from millpond.server.client_session import ClientSession
 from millpond.server.metrics.activity import ServerActivity
 from millpond.server.pipeline_starter import PipelineStarter
-from millpond.server.point_reads import PointReads
+from millpond.server.point_reads import PlannedRead, PointReads
 from millpond.server.settings import ServeSettings
 from millpond.server.telemetry.traces import configured_traces
 from millpond.server.user_places import UserPlaces
@@ -43,6 +43,7 @@ class StatementPool:
         self.activity = ServerActivity()
         self.traces = configured_traces()
         self.point_reads = PointReads(pond.store.uri)
+        self._opening: dict[str, asyncio.Future[None]] = {}  # tables of point reads, on the event loop
         self._threads = ThreadPoolExecutor(settings.statements_max, "millpond-statement")
         self._streams = ThreadPoolExecutor(settings.connections_max, "millpond-stream")
         self._lock = threading.Lock()
@@ -70,8 +71,26 @@ class StatementPool:
                 cancellation.check()
                 return work()
 
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._streams if streaming else self._threads, run)
+        return await self._submitted(self._streams if streaming else self._threads, run)
+
+    def _submitted(self, threads: ThreadPoolExecutor, work: Callable[[], T]) -> asyncio.Future[T]:
+        try:
+            return asyncio.get_running_loop().run_in_executor(threads, work)
+        except RuntimeError:
+            if self._stopped:  # between two statements of a client
+                raise StatementCancelledError(STOPPED) from None
+            raise
+
+    async def open_table(self, planned: PlannedRead) -> None:
+        """Open the table of a point read at the newest epoch: once, for all clients that wait for it."""
+        assert planned.plan is not None
+        name = planned.plan.spec.name
+        opening = self._opening.get(name)
+        if opening is None:
+            opening = self._submitted(self._threads, lambda: self.point_reads.open(planned))
+            self._opening[name] = opening
+            opening.add_done_callback(lambda _: self._opening.pop(name, None))
+        await asyncio.shield(opening)
 
     @contextlib.contextmanager
     def _tracked(self, cancellation: Cancellation) -> Iterator[None]:

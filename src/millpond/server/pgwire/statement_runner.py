@@ -17,7 +17,7 @@ from millpond.server.pgwire.error_reports import PgError
 from millpond.server.pgwire.outcome import Outcome, PgStatement, StatementShape, of_rows
 from millpond.server.pgwire.session_settings import SessionSettings
 from millpond.server.pgwire.shape_cache import ShapeCache
-from millpond.server.point_reads import PointRow
+from millpond.server.point_reads import NotOpenError, PointRow
 from millpond.sql.result import Result
 from millpond.sql.session import SqlSession
 from millpond.sql.text.parse import SqlFragment, statements
@@ -76,10 +76,16 @@ class StatementRunner:
         shape = prepared.shape
         if shape is not None and [kind for _, kind in shape.columns or ()] != list(read.planned.plan_types):
             return None
-        if self.client.pool.point_reads.in_loop:
-            found = self.client.point_row(read, params)
-        else:
-            found = await self.client.in_thread(lambda: self.client.point_row(read, params))
+        try:
+            found = self.client.point_row(read, params, in_loop=True)
+        except NotOpenError:
+            await self.client.pool.open_table(read.planned)
+            try:
+                found = self.client.point_row(read, params, in_loop=True)
+            except NotOpenError:
+                found = await self.client.in_thread(
+                    lambda: self.client.point_row(read, params, in_loop=False)
+                )
         if found is None:
             prepared.read = None
         return found

@@ -60,6 +60,10 @@ class Snapshot:
             )
         return Snapshot(self.store, read_manifest(self.store, epoch), self._pages, self._open_file)
 
+    def following(self, manifest: Manifest) -> Snapshot:
+        """The same pond at a newer epoch, whose manifest is at hand."""
+        return Snapshot(self.store, manifest, self._pages, self._open_file)
+
     def table(self, spec: TableSpec) -> Table:
         return Table(spec, self.runs(spec.name), self._open_file)
 

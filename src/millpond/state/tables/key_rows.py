@@ -31,7 +31,7 @@ class KeyRows:
     """The rows of a table by key; all files are opened when it is made."""
 
     def __init__(self, spec: TableSpec, runs: Sequence[RunRef], open_file: OpenFile) -> None:
-        self._spec = spec
+        self.spec = spec
         self._fill = spec.fill
         self._key_types = [spec.schema.field(name).type for name in spec.key]
         self._runs = [
@@ -40,6 +40,10 @@ class KeyRows:
             if ref.rows
         ]
 
+    def is_of(self, spec: TableSpec) -> bool:
+        """Are these the rows of a table with this declaration?  It may have gained columns."""
+        return self.spec is spec or self.spec == spec
+
     def find(self, key: Sequence[Any], columns: Sequence[str]) -> list[pa.Array] | None:
         """The columns of a key's row, one value each; None if there is no such row.
 
@@ -47,7 +51,7 @@ class KeyRows:
         """
         values = [pa.array([value], kind) for value, kind in zip(key, self._key_types, strict=True)]
         wanted: np.uint64 = hashing.hash_columns(values, 1)[0]
-        asked = dict(zip(self._spec.key, values, strict=True))
+        asked = dict(zip(self.spec.key, values, strict=True))
         number = int(wanted)
         for h_min, h_max, segment in self._runs:
             if not h_min <= number <= h_max:
