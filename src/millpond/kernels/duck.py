@@ -27,6 +27,7 @@ import pyarrow as pa
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from millpond.buffers import unsliced
+from millpond.kernels.native_functions import named_in
 from millpond.kernels.spill import spill_folder
 
 STATEMENTS_MAX = 512  # cached per thread; the least recently used is evicted
@@ -78,6 +79,12 @@ def provide(name: str, takes: list[str], gives: str, function: ColumnFunction) -
         _provided[name] = takes, gives, function
 
 
+def provide_named(sql: str) -> None:
+    """Register the native functions of dialects that a text names."""
+    for one in named_in(sql):
+        provide(one.name, list(one.takes), one.gives, one)
+
+
 def provided() -> dict[str, ColumnFunction]:
     return {name: function for name, (_, _, function) in _provided.items()}
 
@@ -88,6 +95,7 @@ class Equipment:
     def __init__(self, con: duckdb.DuckDBPyConnection) -> None:
         self._con = con
         self._names: set[str] = set()
+        self.macros: set[tuple[str, str]] = set()  # of dialects: (catalog, name); see `sql.dialects.library`
         self._pid = os.getpid()
         _equipped.add(self)
 
@@ -169,8 +177,11 @@ class PreparedQuery:
         self._con = con
         for view, feed in zip(self._views, self._feeds, strict=True):
             con.register(view, feed)
+        text = self._make(*self._views)
+        provide_named(text)
+        _equip(_here(), con)
         try:
-            con.execute(f"prepare {self._name} as {self._make(*self._views)}")
+            con.execute(f"prepare {self._name} as {text}")
         except duckdb.Error:
             self._forget_views()
             raise
@@ -290,7 +301,6 @@ def _anew() -> duckdb.DuckDBPyConnection:
         here.equipment.pop(id(here.kernel), None)
         here.kernel.close()
     here.kernel = _connect()
-    _equip(here, here.kernel)
     return here.kernel
 
 
@@ -316,7 +326,6 @@ def statement(key: Hashable, make: Callable[..., str], *schemas: pa.Schema) -> P
     if found is None:
         if here.kernel is None:
             here.kernel = _connect()
-        _equip(here, here.kernel)
         here.made += 1
         found = here.statements[key] = PreparedQuery(here.kernel, here.made, make, *schemas)
         if len(here.statements) > STATEMENTS_MAX:

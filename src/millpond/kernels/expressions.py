@@ -24,7 +24,7 @@ import pyarrow as pa
 from millpond import hashing
 from millpond.errors import InvalidError
 from millpond.kernels.comparisons import Plain, plain
-from millpond.kernels.duck import binder, provided, quoted
+from millpond.kernels.duck import binder, provide_named, provided, quoted
 from millpond.kernels.time_granularity import grain_us, is_plain_time
 from millpond.masking import masked_at
 
@@ -292,6 +292,7 @@ class _Bind:
     def _bind_as_written(self) -> None:
         """Let DuckDB bind the user's own text, so that error positions refer to that text."""
         prefix = "prepare bound as select one, (\n"
+        provide_named(self.sql)
         con = binder()
         con.register("input", self.schema.empty_table())
         # `one` is outside of any aggregate, so DuckDB refuses an aggregate next to it.

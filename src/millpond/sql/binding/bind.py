@@ -20,6 +20,7 @@ from millpond.kernels import spare_databases
 from millpond.kernels.duck import connect, stop_if_asked, without_wrapping
 from millpond.sql.binding.now import macros
 from millpond.sql.binding.types import CLOSED, Json, quoted
+from millpond.sql.dialects.library import equip
 from millpond.sql.lowering.expressions import CLOCK, CLOCK_HINT, STAMP, StepColumn
 from millpond.sql.refusal import pointing
 
@@ -46,6 +47,9 @@ class Binder:
         for statement in macros():  # DuckDB's own clock must not get into a plan
             self._con.execute(statement)
 
+    def _equip(self, sql: str) -> None:
+        equip(self._con, self._equipment, sql)
+
     def table(self, name: str, columns: Sequence[StepColumn]) -> None:
         self.drop(name)
         listed = ", ".join(f"{quoted(c.name)} {c.type}" for c in columns)
@@ -68,7 +72,7 @@ class Binder:
         self.run(sql, sql)
 
     def run(self, statement: str, shown: str, before: int = 0) -> Any:
-        self._equipment.refresh()
+        self._equip(statement)
         try:
             return self._con.execute(statement)
         except duckdb.Error as error:
@@ -77,7 +81,7 @@ class Binder:
 
     def plan(self, sql: str) -> Json:
         """Return the bound plan of one query."""
-        self._equipment.refresh()
+        self._equip(sql)
         (answer,) = self._con.execute("select json_serialize_plan(?)", [sql]).fetchall()
         found: Json = json.loads(_NO_NUMBER.sub(r'"value":"\1"', answer[0]))
         if not found["error"]:
@@ -97,7 +101,7 @@ class Binder:
 
     def describe(self, sql: str) -> list[tuple[str, str]]:
         """Return the names and logical types of a query's columns."""
-        self._equipment.refresh()
+        self._equip(sql)
         try:
             relation = self._con.sql(f"select * from (\n{sql}\n) limit 0")
         except duckdb.Error:
@@ -107,7 +111,7 @@ class Binder:
 
     def columns(self, sql: str) -> list[tuple[str, str]]:
         """Return the names and logical types of a query's columns as written; a name can occur twice."""
-        self._equipment.refresh()
+        self._equip(sql)
         try:
             relation = self._con.sql(sql)
         except duckdb.Error as error:
@@ -117,7 +121,7 @@ class Binder:
 
     def names(self, sql: str) -> list[str]:
         """Return the names of a query's columns as written; a name can occur twice."""
-        self._equipment.refresh()
+        self._equip(sql)
         try:
             return list(self._con.sql(sql).columns)
         except duckdb.Error:
@@ -126,7 +130,7 @@ class Binder:
 
     def constant(self, sql: str) -> Any:
         """Return the rows of a query that reads no relation, as Arrow."""
-        self._equipment.refresh()
+        self._equip(sql)
         try:
             return self._con.sql(sql).to_arrow_table()
         except duckdb.Error as error:

@@ -23,6 +23,7 @@ from millpond.plan.objects import SqlColumn, SqlObject
 from millpond.sql.binding.bind import as_user_error
 from millpond.sql.binding.now import macros, may_read_clock
 from millpond.sql.binding.types import CLOSED, quoted, restored
+from millpond.sql.dialects.library import equip
 from millpond.sql.lowering.expressions import StepColumn
 from millpond.sql.reads.lazy_columns import LazyRows
 from millpond.sql.reads.limits import BATCH_ROWS, ReadLimits, limited, out_of_memory, taken
@@ -136,6 +137,7 @@ class Scratch:
     def run(self, sql: str, params: Any = None, shown: str | None = None, before: int = 0) -> Any:
         """Run a statement on the connection; an error points into `shown`, the text that the user wrote."""
         try:
+            equip(self._con, self._equipment, sql)
             return self._con.execute(sql, params) if params else self._con.execute(sql)
         except duckdb.Error as error:
             stop_if_asked(error)
@@ -149,6 +151,7 @@ class Scratch:
     ) -> tuple[list[tuple[str, str]], pa.Table]:
         """Return the names and logical types of the columns, and the rows; enforce `limits` if passed."""
         self._set_clock(sql)
+        equip(self._con, self._equipment, sql)
 
         def answered() -> tuple[list[tuple[str, str]], pa.Table]:
             if limits is None:

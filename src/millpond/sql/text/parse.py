@@ -350,11 +350,14 @@ def readable(fragment: SqlFragment) -> str:
 
 @of_short_texts
 def readable_text(sql: str, dialect: str) -> str:
+    from millpond.sql.dialects.postgres.translate import translated  # imports this module
+
     try:
-        return _readable_text(sql, dialect)
+        found = _readable_text(sql, dialect)
     except InvalidError:
         _refuse_as_of(sql, dialect)
         raise
+    return translated(found) if dialect == "postgres" else found
 
 
 def _refuse_as_of(sql: str, dialect: str) -> None:

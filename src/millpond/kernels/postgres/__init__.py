@@ -1,0 +1,1 @@
+"""Functions of PostgreSQL over Arrow columns, one file per family."""

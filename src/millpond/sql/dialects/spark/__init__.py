@@ -1,0 +1,1 @@
+"""Spark SQL 4 with ANSI mode: `dialect="spark"`."""
