@@ -18,8 +18,8 @@ from millpond.sql.binding.functions import inlined
 from millpond.sql.dml.deferred_change import rows_change
 from millpond.sql.result import Result
 from millpond.sql.session import SqlSession
-from millpond.sql.text.parameters import Params, with_literals
-from millpond.sql.text.parse import readable, statements
+from millpond.sql.text.parameters import Params, canonical
+from millpond.sql.text.parse import statements
 from millpond.sql.transaction import SqlTransaction
 
 
@@ -93,7 +93,7 @@ class Transaction:
             found = statements(sql, "postgres")
             if len(found) != 1:
                 raise InvalidError("a condition is one query", detail=f"got {len(found)} statements")
-            text = readable(with_literals(found[0], params))
+            text = canonical(found[0], params).sql
             block.require(inlined(text, block.catalog.objects).sql, message)
 
 

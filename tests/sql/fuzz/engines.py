@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Callable
 from typing import Any, Protocol
 
 import duckdb
 
+from millpond.kernels.duck import Equipment
 from millpond.sql.binding.now import macros
+from millpond.sql.dialects.library import equip
+from millpond.sql.text.parse import readable_text
 from tests.sql.fuzz.functions import MACROS, PYTHON
 from tests.sql.world import Rows, plain
 
@@ -39,12 +43,24 @@ class Broken(Exception):
     """The engine itself has failed: nothing it says can be believed any more."""
 
 
+_VIEW = re.compile(r"(CREATE (?:OR REPLACE )?(?:RECURSIVE )?VIEW \w+(?:\s*\([^)]*\))? AS\s+)(.*)", re.DOTALL)
+
+
+def in_duckdb(statement: str) -> str:
+    """A statement with PostgreSQL's meaning in DuckDB's SQL: the pond's own translation, computed in batch."""
+    view = _VIEW.match(statement)
+    if view is not None:
+        return view[1] + readable_text(view[2], "postgres")
+    return statement if statement.startswith("CREATE") else readable_text(statement, "postgres")
+
+
 class Duck:
     name = "duckdb"
 
     def __init__(self) -> None:
         self.con = duckdb.connect(":memory:", config={"threads": 1})
         self.con.execute("set timezone = 'UTC'")
+        self._equipment = Equipment(self.con)
         for statement in MACROS:
             self.con.execute(statement)
         for name, (takes, gives, function) in PYTHON.items():
@@ -52,6 +68,8 @@ class Duck:
 
     def run(self, statement: str) -> str | None:
         try:
+            statement = in_duckdb(statement)
+            equip(self.con, self._equipment, statement)
             self.con.execute(statement)
         except duckdb.Error as error:
             return self._told(error)

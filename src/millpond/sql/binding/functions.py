@@ -23,7 +23,7 @@ from millpond.plan.objects import SqlColumn, SqlObject
 from millpond.sql.binding.synopsis_functions import is_built_in, mentioned
 from millpond.sql.binding.types import quoted
 from millpond.sql.refusal import pointing
-from millpond.sql.text.parse import OWN, SqlFragment, closest_name, readable, tokens_of
+from millpond.sql.text.parse import SqlFragment, closest_name, tokens_of
 
 SCALAR, TABLE, AGGREGATE = "scalar", "table", "aggregate"
 WATERMARK = "watermark"  # the strategy of WATERMARK FOR; expressions cannot call it
@@ -110,13 +110,11 @@ def inlined(sql: str, objects: Mapping[str, SqlObject]) -> Inlined:
 
 
 def inlined_fragment(fragment: SqlFragment, objects: Mapping[str, SqlObject]) -> SqlFragment:
-    """Do the same for a statement that is not parsed yet."""
-    sql = fragment.sql if fragment.dialect in OWN else readable(fragment)
-    found = inlined(sql, objects)
-    if found.sql == sql:
+    """Do the same for a statement in DuckDB's SQL."""
+    found = inlined(fragment.sql, objects)
+    if found.sql == fragment.sql:
         return fragment
-    dialect = fragment.dialect if fragment.dialect in OWN else "duckdb"
-    return SqlFragment(found.sql, tokens_of(found.sql, dialect), dialect)
+    return SqlFragment(found.sql, tokens_of(found.sql, "duckdb"), "duckdb")
 
 
 def _without_calls(sql: str, functions: Mapping[str, SqlObject], uses: dict[str, None]) -> str:

@@ -21,6 +21,8 @@ CATALOGS = {"__pg": "postgres", "__spark": "spark"}  # of the functions of a dia
 _CALL = re.compile(r'\b(__pg|__spark)\.(?:main\.)?("[^"]+"|\w+)\s*\(')
 _DEFINED = re.compile(r'create macro (__\w+)\.("[^"]+"|\w+)\s*\(', re.IGNORECASE)
 
+_TYPED = re.compile(r"^\([^()]*\b\w+ +[a-z]\w*")  # a parameter with a type
+
 
 @cache
 def definitions(catalog: str) -> dict[str, str]:
@@ -43,6 +45,13 @@ def definitions(catalog: str) -> dict[str, str]:
 def has(catalog: str, name: str) -> bool:
     """Does a dialect define this function or operator?"""
     return name in definitions(catalog)
+
+
+@cache
+def is_typed(catalog: str, name: str) -> bool:
+    """Are there overloads, among which DuckDB chooses by the types of the arguments?"""
+    found = definitions(catalog).get(name) if catalog in CATALOGS else None
+    return found is not None and _TYPED.search(found[found.index("(") :]) is not None
 
 
 def equip(con: duckdb.DuckDBPyConnection, equipment: Equipment, sql: str) -> None:

@@ -35,3 +35,16 @@ def nodes(tree: Any) -> Iterator[Tree]:
     elif isinstance(tree, list):
         for value in tree:
             yield from nodes(value)
+
+
+def in_query(tree: Any) -> Iterator[Tree]:
+    """The nodes of an expression, without those of queries inside it."""
+    if isinstance(tree, dict):
+        if "class" in tree:
+            yield tree
+        for key, value in list(tree.items()):
+            if key != "subquery":
+                yield from in_query(value)
+    elif isinstance(tree, list):
+        for value in tree:
+            yield from in_query(value)

@@ -12,6 +12,7 @@ from sqlglot import TokenType
 from millpond.errors import InvalidError
 from millpond.plan.objects import SqlObject
 from millpond.sql.binding.catalog import Catalog
+from millpond.sql.binding.functions import inlined_fragment
 from millpond.sql.binding.types import quoted
 from millpond.sql.dml.change_rows import answer
 from millpond.sql.dml.merged_rows import MERGE_ACTION, with_action
@@ -21,8 +22,8 @@ from millpond.sql.reads.key_lookup import constant_keys
 from millpond.sql.reads.scratch import PLACE, Scratch, returned, thread_scratch
 from millpond.sql.result import Result
 from millpond.sql.text.column_definitions import stored_schema
-from millpond.sql.text.parameters import literal_of
-from millpond.sql.text.parse import SqlFragment, readable_text
+from millpond.sql.text.parameters import Params, canonical, literal_of
+from millpond.sql.text.parse import SqlFragment
 
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession
@@ -52,16 +53,21 @@ def target(session: SqlSession, name: str, verb: str) -> SqlObject:
     return found
 
 
+def change_to_run(session: SqlSession, fragment: SqlFragment, params: Params) -> SqlFragment:
+    """A change in DuckDB's SQL, with the values of its parameters and the bodies of functions in it."""
+    at = fragment.find("RETURNING")
+    if at is not None and at == len(fragment) - 1:
+        fragment.fail("what should it give?", at, "RETURNING * or some of the columns")
+    return inlined_fragment(canonical(fragment, params), session.catalog.objects)
+
+
 def cut_returning(fragment: SqlFragment, called: str) -> tuple[SqlFragment, list[str] | None]:
     """Split off RETURNING: return the change without it, and its list with the table's name there."""
     at = fragment.find("RETURNING")
     if at is None:
         return fragment, None
     listed = fragment.part(at + 1)
-    if not listed.tokens:
-        fragment.fail("what should it give?", at, "RETURNING * or some of the columns")
-    text = readable_text(f"select {listed.sql}", fragment.dialect)[len("select ") :]
-    return fragment.part(0, at), [text, called]
+    return fragment.part(0, at), [listed.sql, called]
 
 
 def named(catalog: Catalog, fragment: SqlFragment) -> list[SqlObject]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from millpond.sql.binding.functions import inlined_fragment
 from millpond.sql.dml.assigned_numbers import refuse_given
 from millpond.sql.dml.change_rows import answer
 from millpond.sql.dml.conflicts import check_given
 from millpond.sql.dml.deferred_change import (
+    change_to_run,
     cut_returning,
     defer_change,
     dry_run,
@@ -21,8 +21,8 @@ from millpond.sql.dml.table_rules import check_given_rows
 from millpond.sql.reads.scratch import returned, thread_scratch
 from millpond.sql.result import Result
 from millpond.sql.text.column_definitions import stored_schema
-from millpond.sql.text.parameters import Params, with_literals
-from millpond.sql.text.parse import SqlFragment, Words, readable
+from millpond.sql.text.parameters import Params
+from millpond.sql.text.parse import SqlFragment, Words
 
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession
@@ -34,7 +34,7 @@ _INSTEAD_OF_OR = {  # SQLite's and DuckDB's short forms
 
 
 def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
-    fragment = inlined_fragment(with_literals(fragment, params), session.catalog.objects)
+    fragment = change_to_run(session, fragment, params)
     words = Words(fragment, 1)
     if fragment.word(1) == "OR":
         word = fragment.word(2)
@@ -60,7 +60,7 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
     alias = words.name("alias") if words.take("AS") else found.name
     if reads or conflict:
         fragment, returning = cut_returning(with_current_time(session, fragment), alias)
-        sql = readable(fragment)
+        sql = fragment.sql
         names = dry_run(catalog, found, reads, "insert", sql, returning)
         if not reads:  # all rows are known now; those of a query only when the change is executed
             with thread_scratch().for_statement(session.now_us()) as scratch:
@@ -69,7 +69,7 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
             session, found, "insert", sql, reads, conflict=conflict, returning=returning, names=names
         )
     fragment, returning = cut_returning(fragment, alias)
-    sql = readable(fragment)
+    sql = fragment.sql
     with thread_scratch().for_statement(session.now_us()) as scratch:
         scratch.table(found)
         rows = scratch.arrow(f"{sql} RETURNING {returned(found.columns)}", shown=sql)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from millpond.plan.objects import SqlObject
-from millpond.sql.binding.functions import inlined_fragment
 from millpond.sql.dml.deferred_change import (
+    change_to_run,
     cut_returning,
     defer_change,
     dry_run,
@@ -16,15 +16,15 @@ from millpond.sql.dml.deferred_change import (
     with_current_time,
 )
 from millpond.sql.result import Result
-from millpond.sql.text.parameters import Params, with_literals
-from millpond.sql.text.parse import SqlFragment, Words, readable
+from millpond.sql.text.parameters import Params
+from millpond.sql.text.parse import SqlFragment, Words
 
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession
 
 
 def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
-    fragment = inlined_fragment(with_literals(fragment, params), session.catalog.objects)
+    fragment = change_to_run(session, fragment, params)
     fragment = with_current_time(session, fragment)
     words = Words(fragment, 1)
     found = target(session, words.name("name of the table"), "update")
@@ -37,7 +37,7 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
     catalog = session.catalog
     reads = [o for o in named(catalog, words.rest) if o.name != found.name]
     fragment, returning = cut_returning(fragment, alias or found.name)
-    sql = readable(fragment)
+    sql = fragment.sql
     names = dry_run(catalog, found, reads, "update", sql, returning)
     named_in = {
         t.text.lower() for t in fragment.part(words.at, fragment.find("WHERE", start=words.at)).tokens

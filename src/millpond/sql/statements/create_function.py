@@ -35,7 +35,7 @@ from millpond.sql.binding.functions import (
 from millpond.sql.binding.types import quoted
 from millpond.sql.result import Result
 from millpond.sql.text.column_definitions import type_of
-from millpond.sql.text.parse import SqlFragment, Words, closest_name, readable_text
+from millpond.sql.text.parse import SqlFragment, Words, closest_name, readable_expression, readable_text
 
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession
@@ -127,7 +127,7 @@ def _parameters(inner: SqlFragment, what: str = "parameter") -> tuple[SqlColumn,
         kind = type_of(part.part(words.at, end)) if end > words.at else ""
         default = None
         if end < len(part):
-            default = readable_text(f"select {part.part(end + 1).sql}", part.dialect)[7:]
+            default = readable_expression(part.part(end + 1).sql, part.dialect)
         elif any(c.default is not None for c in found):
             part.fail(f"parameter {name!r} needs a default, since one before it has one")
         if any(c.name.lower() == name.lower() for c in found):
@@ -198,7 +198,7 @@ def _text_of(text: str, dialect: str) -> str:
         return readable_text(bare, dialect)
     except InvalidError as error:
         try:
-            return readable_text(f"select {bare}", dialect)[7:]
+            return readable_expression(bare, dialect)
         except InvalidError:
             raise error from None
 

@@ -28,7 +28,7 @@ from millpond.sql.reads.scratch import SMALL, Relations, Scratch
 from millpond.sql.reads.system_names import SystemRead, is_system, system_reads
 from millpond.sql.reads.system_rows import system_rows, without_epoch
 from millpond.sql.result import Result
-from millpond.sql.text.parameters import Params, for_duckdb, with_literals
+from millpond.sql.text.parameters import Params, canonical, for_duckdb
 from millpond.sql.text.parse import SqlFragment, closest_name, readable, reads_only
 from millpond.sql.text.time_windows import MARK, as_plain_sql
 from millpond.state.manifest.snapshot import Snapshot
@@ -108,7 +108,7 @@ def _in_transaction(
     session: SqlSession, block: SqlTransaction, fragment: SqlFragment, params: Params, now: Catalog
 ) -> Result:
     """Answer a query from the epoch of a transaction and its own changes."""
-    sql = inlined(readable(with_literals(fragment, params)), now.objects).sql
+    sql = inlined(canonical(fragment, params).sql, now.objects).sql
     snapshot = block.snapshot
     if block.sees_own_changes(sql):
         names, table = block.read(sql)

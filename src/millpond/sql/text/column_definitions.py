@@ -17,7 +17,7 @@ from millpond.sql.binding.types import quoted, restored
 from millpond.sql.text.angle_types import has_angles, read_type
 from millpond.sql.text.dialects import type_text
 from millpond.sql.text.other_systems import refuse_options
-from millpond.sql.text.parse import SqlFragment, Words, closest_name, parser, readable_text
+from millpond.sql.text.parse import SqlFragment, Words, closest_name, parser, readable_expression
 from millpond.sql.text.watermark_clause import WatermarkClause, read_watermark
 
 _AFTER_TYPE = (
@@ -200,7 +200,7 @@ def read_column(words: Words, rules: list[SqlConstraint] | None = None) -> tuple
             end = next(ends, len(fragment))
             if end == words.at:
                 words.fail(f"the default of column {name!r} is missing")
-            default = readable_text(f"select {fragment.part(words.at, end).sql}", fragment.dialect)[7:]
+            default = readable_expression(fragment.part(words.at, end).sql, fragment.dialect)
             words.at = end
         elif rules is not None and _at_identity(fragment, words.at):
             identity = _read_identity(words, kind)
@@ -209,7 +209,7 @@ def read_column(words: Words, rules: list[SqlConstraint] | None = None) -> tuple
                 inner, words.at = fragment.part(words.at, words.at + 3), words.at + 3
             else:
                 inner, words.at = fragment.bracket(words.at)
-            generated = readable_text(f"select {inner.sql}", fragment.dialect)[7:]
+            generated = readable_expression(inner.sql, fragment.dialect)
             if generated.strip().lower() == PROCTIME:
                 generated = PROCTIME
                 if kind != _INSTANT:

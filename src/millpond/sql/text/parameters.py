@@ -17,7 +17,7 @@ from sqlglot import Token, TokenType
 
 from millpond.errors import InvalidError
 from millpond.sql.binding.types import text_literal
-from millpond.sql.text.parse import SqlFragment
+from millpond.sql.text.parse import SqlFragment, readable, tokens_of
 from millpond.valid_text import require_texts
 
 Params = Sequence[Any] | Mapping[str, Any] | None
@@ -63,6 +63,16 @@ def for_duckdb(fragment: SqlFragment, params: Params) -> tuple[SqlFragment, list
     names = {which: f"p{which}" if isinstance(which, int) else which for _, _, which in found}
     made = fragment.rewritten((start, end, f"${names[which]}") for start, end, which in found)
     return made, {name: _value(params, which) for which, name in names.items()}
+
+
+def canonical(fragment: SqlFragment, params: Params) -> SqlFragment:
+    """Return a statement in DuckDB's SQL, with a literal for every parameter.
+
+    It is translated before it has its values, so that a statement which runs often is translated once.
+    """
+    asked, values = for_duckdb(fragment, params)
+    sql = readable(asked)
+    return with_literals(SqlFragment(sql, tokens_of(sql, "duckdb"), "duckdb"), values or None)
 
 
 def _check(found: Sequence[Mark], params: Params, fragment: SqlFragment) -> None:

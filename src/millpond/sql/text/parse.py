@@ -350,14 +350,28 @@ def readable(fragment: SqlFragment) -> str:
 
 @of_short_texts
 def readable_text(sql: str, dialect: str) -> str:
+    from millpond.sql.dialects.postgres.syntax import rewritten_syntax
     from millpond.sql.dialects.postgres.translate import translated  # imports this module
 
+    if dialect == "postgres":
+        sql = rewritten_syntax(sql)
     try:
         found = _readable_text(sql, dialect)
     except InvalidError:
         _refuse_as_of(sql, dialect)
         raise
     return translated(found) if dialect == "postgres" else found
+
+
+def readable_expression(sql: str, dialect: str) -> str:
+    """Return an expression as DuckDB can parse it: a default, a condition, the body of a function."""
+    from millpond.sql.dialects.postgres.syntax import rewritten_syntax
+    from millpond.sql.dialects.postgres.translate import translated_expression  # imports this module
+
+    if dialect == "postgres":
+        sql = rewritten_syntax(sql)
+    found = _readable_text(f"select {sql}", dialect)[len("select ") :]
+    return translated_expression(found) if dialect == "postgres" else found
 
 
 def _refuse_as_of(sql: str, dialect: str) -> None:

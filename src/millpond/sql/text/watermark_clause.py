@@ -23,7 +23,7 @@ from millpond.operators.watermark import Watermark
 from millpond.plan.objects import SqlColumn
 from millpond.sql.binding.bind import as_user_error
 from millpond.sql.binding.types import quoted
-from millpond.sql.text.parse import SqlFragment, Words, ask, readable_text
+from millpond.sql.text.parse import SqlFragment, Words, ask, readable_expression
 
 _OPTIONS = (("IDLE",), ("MAX", "DRIFT"), ("PUNCTUATION",), ("HEARTBEATS", "FROM"))
 _STRATEGIES = ("PERCENTILE", "SLACK", "MONOTONOUS")
@@ -60,7 +60,7 @@ def read_watermark(columns: Sequence[SqlColumn], time: str, fragment: SqlFragmen
         elif words.take("PUNCTUATION"):
             inner, words.at = words.fragment.bracket(words.at)
             words.end()
-            sql = readable_text(f"select {inner.sql}", inner.dialect)[7:]
+            sql = readable_expression(inner.sql, inner.dialect)
             made = replace(made, punctuation=sql)
         elif words.take("HEARTBEATS", "FROM"):
             heartbeats = words.only_name()
@@ -116,7 +116,7 @@ def _strategy(kind: str, time: str, columns: Sequence[SqlColumn], fragment: SqlF
 def _interval_us(fragment: SqlFragment) -> int:
     if not fragment.tokens:
         fragment.fail("an interval should stand here", 0, "INTERVAL '30 seconds'")
-    sql = readable_text(f"select {fragment.sql}", fragment.dialect)[7:]
+    sql = readable_expression(fragment.sql, fragment.dialect)
     asked = f"select epoch_us(timestamp '2024-01-01' + ({sql})) - epoch_us(timestamp '2024-01-01')"
     try:
         found = ask(asked)
@@ -129,7 +129,7 @@ def _interval_us(fragment: SqlFragment) -> int:
 
 def _delay_us(kind: str, time: str, fragment: SqlFragment) -> int:
     """Return the delay of a watermark behind its column; refuse one that is not the same for every row."""
-    sql = readable_text(f"select {fragment.sql}", fragment.dialect)[7:]
+    sql = readable_expression(fragment.sql, fragment.dialect)
     found = []
     for at in ("2024-01-01", "2024-07-15 12:34:56"):
         row = f"select cast(timestamp '{at}' as {kind}) as {quoted(time)}"

@@ -1,24 +1,47 @@
-"""Translates a query of PostgreSQL to DuckDB's SQL.
+"""Translates a text of PostgreSQL to DuckDB's SQL.
 
 Law: translating a translated text changes nothing.
-An operator or function that `__pg` defines is called there; an ORDER BY says where NULLs are.
+An operator or function that `__pg` defines is called there; an ORDER BY says where NULLs are; a column
+without a name has PostgreSQL's.
 """
 
 from __future__ import annotations
 
 from millpond.sql.dialects.library import has
 from millpond.sql.dialects.parse_tree import Tree, nodes, parsed, printed
+from millpond.sql.dialects.postgres.changes import translated_change
+from millpond.sql.dialects.postgres.column_names import name_columns
+from millpond.sql.dialects.typed_arguments import hoist_arguments
 
 CATALOG = "__pg"
 
 
 def translated(sql: str) -> str:
-    """The same query in DuckDB's SQL; a text that needs no change is returned as it is."""
+    """The same query or change in DuckDB's SQL; a text that needs no change is returned as it is."""
     tree = parsed(sql)
     if tree is None:
+        return translated_change(sql, translated, translated_expression)
+    found = list(nodes(tree))
+    text = sql.encode()
+    named = [name_columns(node, text) for node in found if node.get("type") == "SELECT_NODE"]
+    changes = [_rewritten(node) for node in found]
+    if not any(named) and not any(changes):
         return sql
-    changes = sum(_rewritten(node) for node in list(nodes(tree)))
-    return printed(tree) if changes else sql
+    hoist_arguments(tree)
+    return printed(tree)
+
+
+def translated_expression(sql: str) -> str:
+    """The same expression, outside of a query, in DuckDB's SQL."""
+    tree = parsed(f"SELECT {sql}")
+    if tree is None:
+        return sql
+    found = list(nodes(tree))
+    changes = [_rewritten(node) for node in found]
+    if not any(changes):
+        return sql
+    hoist_arguments(tree)
+    return printed(tree)[len("SELECT ") :]
 
 
 def _rewritten(node: Tree) -> bool:

@@ -1,0 +1,121 @@
+"""Translates the queries and expressions of INSERT, UPDATE and DELETE, which DuckDB does not show as a tree.
+
+Law: only they are replaced; the words around them stay as they were written.  Rows of plain literals mean the
+same in every dialect, and are not looked at one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from sqlglot import TokenType
+
+from millpond.sql.text.parse import SqlFragment, tokens_of
+
+Edit = tuple[int, int, str]
+Translate = Callable[[str], str]
+
+_LITERALS = frozenset(
+    [TokenType.STRING, TokenType.NUMBER, TokenType.COMMA, TokenType.L_PAREN, TokenType.R_PAREN]
+    + [TokenType.DASH, TokenType.NULL, TokenType.TRUE, TokenType.FALSE, TokenType.DEFAULT, TokenType.VALUES]
+)
+_AFTER_FROM = ("WHERE", "RETURNING")
+
+
+def translated_change(sql: str, query: Translate, expression: Translate) -> str:
+    """The same change in DuckDB's SQL; any other statement as it is."""
+    fragment = SqlFragment(sql, tokens_of(sql, "duckdb"), "duckdb")
+    read = {"INSERT": _insert, "UPDATE": _update, "DELETE": _delete}.get(fragment.word(0))
+    if read is None:
+        return sql
+    text, at = "", 0
+    for start, end, fresh in read(fragment, query, expression):
+        if fresh != sql[start:end]:
+            text, at = text + sql[at:start] + fresh, end
+    return text + sql[at:]
+
+
+def _edit(part: SqlFragment, translate: Translate, before: str = "", skipped: int = 0) -> Iterator[Edit]:
+    if part.tokens:
+        yield part.start, part.tokens[-1].end + 1, translate(before + part.sql)[skipped:]
+
+
+def _insert(fragment: SqlFragment, query: Translate, expression: Translate) -> Iterator[Edit]:
+    at = 2  # INSERT INTO
+    while at < len(fragment) and fragment.word(at + 1) == ".":
+        at += 2
+    at += 1
+    if fragment.word(at) == "AS":
+        at += 2
+    if fragment.word(at) == "(" and fragment.word(at + 1) not in ("SELECT", "WITH", "VALUES", "TABLE", "FROM"):
+        _, at = fragment.bracket(at)
+    conflict = fragment.find("ON", "CONFLICT", start=at)
+    returning = fragment.find("RETURNING", start=at)
+    end = min(n for n in (conflict, returning, len(fragment)) if n is not None)
+    given = fragment.part(at, end)
+    if not given.has(0, "DEFAULT", "VALUES") and not _is_literal(given):
+        yield from _edit(given, query)
+    if conflict is not None:
+        end = len(fragment) if returning is None else returning
+        place = fragment.find("SET", start=conflict)
+        if place is not None:
+            where = fragment.find("WHERE", start=place)
+            yield from _assignments(fragment.part(place + 1, end if where is None else where), expression)
+            if where is not None:
+                yield from _edit(fragment.part(where + 1, end), expression)
+    yield from _returning(fragment, returning, query)
+
+
+def _is_literal(given: SqlFragment) -> bool:
+    return given.has(0, "VALUES") and all(t.token_type in _LITERALS for t in given.tokens)
+
+
+def _update(fragment: SqlFragment, query: Translate, expression: Translate) -> Iterator[Edit]:
+    place = fragment.find("SET")
+    if place is None:
+        return
+    marks = [fragment.find(word, start=place) for word in ("FROM", "WHERE", "RETURNING")]
+    source, where, returning = marks
+    ends = [*(n for n in marks if n is not None), len(fragment)]
+    yield from _assignments(fragment.part(place + 1, min(ends)), expression)
+    if source is not None:
+        end = min(n for n in ends if n > source)
+        yield from _relations(fragment.part(source + 1, end), query)
+    if where is not None:
+        end = min(n for n in ends if n > where)
+        yield from _edit(fragment.part(where + 1, end), expression)
+    yield from _returning(fragment, returning, query)
+
+
+def _delete(fragment: SqlFragment, query: Translate, expression: Translate) -> Iterator[Edit]:
+    marks = [fragment.find(word) for word in ("USING", "WHERE", "RETURNING")]
+    source, where, returning = marks
+    ends = [*(n for n in marks if n is not None), len(fragment)]
+    if source is not None:
+        end = min(n for n in ends if n > source)
+        yield from _relations(fragment.part(source + 1, end), query)
+    if where is not None:
+        end = min(n for n in ends if n > where)
+        yield from _edit(fragment.part(where + 1, end), expression)
+    yield from _returning(fragment, returning, query)
+
+
+def _relations(part: SqlFragment, query: Translate) -> Iterator[Edit]:
+    if any(word in ("SELECT", "VALUES", "ON") or word == "(" for word in part.words):
+        yield from _edit(part, query, "SELECT * FROM ", len("SELECT * FROM "))
+
+
+def _assignments(part: SqlFragment, expression: Translate) -> Iterator[Edit]:
+    """`a = x`, or `(a, b) = (x, y)`, or `(a, b) = (SELECT …)`."""
+    for one in part.split():
+        equals = one.find("=")
+        if equals is None:
+            continue
+        value = one.part(equals + 1)
+        if not value.has(0, "DEFAULT"):
+            yield from _edit(value, expression)
+
+
+def _returning(fragment: SqlFragment, place: int | None, query: Translate) -> Iterator[Edit]:
+    if place is not None:
+        yield from _edit(fragment.part(place + 1), query, "SELECT ", len("SELECT "))

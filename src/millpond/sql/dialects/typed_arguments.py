@@ -1,0 +1,261 @@
+"""Computes aggregates and window functions in a query of their own, where a dialect's function takes their result.
+
+DuckDB chooses among the overloads of a macro by the types of its arguments, but does not know the types of
+aggregates, window functions and UNNEST at that time, and would take any overload.  So
+
+    SELECT k, __pg."/"(sum(a), count(*)) FROM t GROUP BY k
+
+becomes
+
+    SELECT k, __pg."/"(__a0, __a1) FROM (SELECT k, sum(a) AS __a0, count(*) AS __a1 FROM t GROUP BY k)
+
+Law: the outer query has the same columns, order, limit and rows.  Everything that holds no such call is
+computed inside, where all names of the query are known.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+from millpond.errors import InvalidError
+from millpond.sql.dialects.library import is_typed
+from millpond.sql.dialects.parse_tree import Tree, in_query, nodes
+from millpond.sql.text.parse import parser
+
+_PREFIX = "__a"
+_NOWHERE = {"query_location": (1 << 64) - 1, "query_location_length": 0}
+_STAR: Tree = {
+    "class": "STAR",
+    "type": "STAR",
+    "alias": "",
+    **_NOWHERE,
+    "relation_name": "",
+    "replace_list": [],
+    "columns": False,
+    "expr": None,
+    "qualified_exclude_list": [],
+    "rename_list": [],
+}
+
+
+def hoist_arguments(tree: Tree) -> bool:
+    """Rewrite every SELECT of a tree where needed; was one?"""
+    changed = False
+    for node in list(nodes(tree)):
+        if node.get("type") != "SELECT_NODE":
+            continue
+        while _hoisted(node):
+            changed = True
+    return changed
+
+
+@cache
+def _aggregates() -> frozenset[str]:
+    """The names of DuckDB's aggregates."""
+    sql = "select distinct function_name from duckdb_functions() where function_type = 'aggregate'"
+    return frozenset(str(name) for (name,) in parser().execute(sql).fetchall())
+
+
+def is_aggregate(node: Tree) -> bool:
+    """Is a node the call of an aggregate, not of a window function?"""
+    return node.get("class") == "FUNCTION" and node["function_name"].lower() in _aggregates()
+
+
+def _is_untyped(node: Tree) -> bool:
+    """Is this an expression whose type DuckDB does not know when it chooses an overload?"""
+    if node.get("class") == "WINDOW" or is_aggregate(node):
+        return True
+    return node.get("class") == "FUNCTION" and node["function_name"].lower() == "unnest"
+
+
+def _is_affected(node: Tree) -> bool:
+    """Is this the call of a function with typed overloads, with such an argument?"""
+    if node.get("class") != "FUNCTION" or is_aggregate(node):
+        return False
+    path = node["qualified_name"]["path"]
+    if len(path) < 2 or not is_typed(path[0], path[-1]):
+        return False
+    return any(_is_untyped(inner) for argument in node["arguments"] for inner in in_query(argument))
+
+
+def _expressions(select: Tree) -> Iterator[Tree]:
+    """The expressions of a SELECT that are computed after its groups."""
+    yield from select["select_list"]
+    yield from (e for e in (select["having"], select["qualify"]) if e is not None)
+    for modifier in select["modifiers"]:
+        yield from (order["expression"] for order in modifier.get("orders", ()))
+        yield from modifier.get("distinct_on_targets") or ()
+
+
+def _hoisted(select: Tree) -> bool:
+    if not any(_is_affected(node) for e in _expressions(select) for node in in_query(e)):
+        return False
+    outer = _Outer(select)
+    inner = copy.deepcopy(
+        {k: select[k] for k in ("from_table", "where_clause", "group_expressions", "group_sets", "sample")}
+    )
+    inner |= {
+        "type": "SELECT_NODE",
+        "modifiers": [],
+        "cte_map": {"map": []},
+        "aggregate_handling": select["aggregate_handling"],
+        "having": None if outer.moves_having else select["having"],
+        "qualify": None,
+    }
+    qualify = select["qualify"]
+    if qualify is not None and not outer.is_outside(qualify):
+        inner["qualify"], qualify = qualify, None
+    listed = outer.listed()
+    having = outer.rewritten(select["having"]) if outer.moves_having else None
+    qualify = None if qualify is None else outer.rewritten(qualify)
+    outer.order()
+    for expression in inner["group_expressions"]:
+        literal = expression.get("literal") or {}
+        if literal.get("kind") == "INTEGER" and int(literal["text"]) - 1 in outer.moved:
+            literal["text"] = str(outer.moved[int(literal["text"]) - 1] + 1)
+    inner["select_list"] = outer.inner
+    select |= {
+        "select_list": listed,
+        "from_table": _subquery(inner),
+        "where_clause": having,
+        "group_expressions": [],
+        "group_sets": [],
+        "aggregate_handling": "STANDARD_HANDLING",
+        "having": None,
+        "qualify": qualify,
+        "sample": None,
+    }
+    return True
+
+
+class _Outer:
+    """The outer query while it is written, and the columns that the inner one computes for it."""
+
+    def __init__(self, select: Tree) -> None:
+        self.select = select
+        self.inner: list[Tree] = []
+        self.moved: dict[int, int] = {}  # the place of a column -> its place in the inner query
+        self._made: dict[str, Tree] = {}
+        self._excluded: list[str] = []  # the names of the inner query that * does not show
+        having = select["having"]
+        self.moves_having = having is not None and any(_is_affected(n) for n in in_query(having))
+
+    def is_outside(self, expression: Tree) -> bool:
+        """Must an expression be computed by the outer query?"""
+        for node in in_query(expression):
+            if _is_affected(node) or (self.moves_having and node.get("class") == "WINDOW"):
+                return True
+        return False
+
+    def listed(self) -> list[Tree]:
+        stars = [n for n, item in enumerate(self.select["select_list"]) if item["class"] == "STAR"]
+        if stars and stars != list(range(stars[0], stars[-1] + 1)):
+            raise InvalidError(
+                "* must not stand twice in a query that computes with aggregates or window functions",
+                hint="list the columns",
+            )
+        names = [item["alias"] for item in self.select["select_list"]]
+        found: list[Tree] = []
+        for place, item in enumerate(self.select["select_list"]):
+            if item["class"] == "STAR":
+                self.inner.append(item)
+                if place == stars[0]:
+                    found.append(_STAR | {"exclude_list": self._excluded})
+            elif self.is_outside(item):
+                found.append(self.rewritten(item))
+            else:
+                shown = item["alias"] or (item["column_names"][-1] if item["class"] == "COLUMN_REF" else "")
+                own = item["alias"] if not stars and names.count(item["alias"]) == 1 else ""
+                self.moved[place] = len(self.inner)
+                self._made[_key(item)] = column = self._computed(item, own)
+                found.append(column | {"alias": shown})
+        return found
+
+    def order(self) -> None:
+        """Rewrite ORDER BY and DISTINCT ON; those that name a column of the query or its place stay."""
+        given = {item["alias"].lower() for item in self.select["select_list"] if item["alias"]}
+        given |= {
+            item["column_names"][-1].lower()
+            for item in self.select["select_list"]
+            if item["class"] == "COLUMN_REF" and not item["alias"]
+        }
+
+        def settled(expression: Tree) -> Tree:
+            names = expression.get("column_names")
+            if expression["class"] == "CONSTANT" or (names and len(names) == 1 and names[0].lower() in given):
+                return expression
+            return self.rewritten(expression)
+
+        for modifier in self.select["modifiers"]:
+            for order in modifier.get("orders", ()):
+                order["expression"] = settled(order["expression"])
+            if modifier.get("distinct_on_targets"):
+                modifier["distinct_on_targets"] = [settled(e) for e in modifier["distinct_on_targets"]]
+
+    def rewritten(self, expression: Tree) -> Tree:
+        """An expression of the outer query: what holds no affected call comes from the inner one."""
+        if expression["class"] == "CONSTANT":
+            return expression
+        if not self.is_outside(expression):
+            column = self._made.get(_key(expression))
+            if column is None:
+                column = self._made[_key(expression)] = self._computed(expression)
+            return column | {"alias": expression["alias"]}
+        return _mapped(expression, self.rewritten)
+
+    def _computed(self, expression: Tree, name: str = "") -> Tree:
+        """Let the inner query compute an expression; returns the column that has it."""
+        name = name or f"{_PREFIX}{len(self.inner)}"
+        self.inner.append(copy.deepcopy(expression) | {"alias": name})
+        self._excluded.append(name)
+        return _column(name)
+
+
+def _mapped(expression: Tree, change: Callable[[Tree], Tree]) -> Tree:
+    """A copy of an expression with its direct parts changed."""
+
+    def walk(value: Any) -> Any:
+        if isinstance(value, list):
+            return [walk(one) for one in value]
+        if not isinstance(value, dict):
+            return value
+        if "class" in value and value["class"] != "TYPE":
+            return change(value)
+        return {k: walk(v) for k, v in value.items()}
+
+    return {k: walk(v) for k, v in expression.items()}
+
+
+def _key(expression: Tree) -> str:
+    """What an expression says, without its place in the text and its name."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {k: plain(v) for k, v in value.items() if not k.startswith("query_location")}
+        return [plain(v) for v in value] if isinstance(value, list) else value
+
+    return repr(plain(expression | {"alias": ""}))
+
+
+def _column(name: str) -> Tree:
+    return {
+        "class": "COLUMN_REF",
+        "type": "COLUMN_REF",
+        "alias": "",
+        **_NOWHERE,
+        "column_names": [name],
+    }
+
+
+def _subquery(select: Tree) -> Tree:
+    return {
+        "type": "SUBQUERY",
+        "alias": "__computed",
+        "sample": None,
+        **_NOWHERE,
+        "subquery": {"node": select, "named_param_map": []},
+        "column_name_alias": [],
+    }
