@@ -54,6 +54,8 @@ KNOWN_DEFERRED = {
     "sql/lowering/rules/join.py -> sql.lowering.rules.filter": "sql",
     "sql/lowering/rules/python_aggregate.py -> sql.lowering.rules.aggregate": "sql",
     "sql/lowering/rules/python_aggregate.py -> sql.lowering.rules.join": "sql",
+    "sql/text/parse.py -> sql.dialects.postgres.syntax": "sql",
+    "sql/text/parse.py -> sql.dialects.postgres.translate": "sql",
     "sql/text/parse.py -> sql.text.angle_types": "sql",
     "sql/text/parse.py -> sql.text.column_definitions": "sql",
     "sql/text/parse.py -> sql.text.dialects": "sql",

@@ -1,4 +1,4 @@
-"""Computes aggregates and window functions in a query of their own, where a dialect's function takes their result.
+"""Computes aggregates and window functions in a query of their own, where a dialect's function takes them.
 
 DuckDB chooses among the overloads of a macro by the types of its arguments, but does not know the types of
 aggregates, window functions and UNNEST at that time, and would take any overload.  So

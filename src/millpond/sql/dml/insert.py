@@ -34,14 +34,14 @@ _INSTEAD_OF_OR = {  # SQLite's and DuckDB's short forms
 
 
 def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
-    fragment = change_to_run(session, fragment, params)
-    words = Words(fragment, 1)
     if fragment.word(1) == "OR":
         word = fragment.word(2)
         fragment.fail(f"INSERT OR {word} is not supported", 1, _INSTEAD_OF_OR.get(word, "write ON CONFLICT"))
+    fragment, overriding = _cut_overriding(fragment)
+    fragment = change_to_run(session, fragment, params)
+    words = Words(fragment, 1)
     words.need("INTO")
     found = target(session, words.name("name of the table"), "insert")
-    fragment, overriding = _cut_overriding(fragment)
     conflict = fragment.find("ON", "CONFLICT") is not None
     if conflict and any(c.identity is not None and c.name in found.key for c in found.columns):
         at = fragment.find("ON", "CONFLICT") or 0

@@ -17,9 +17,9 @@ from sqlglot.errors import SqlglotError
 from millpond.errors import InvalidError
 from millpond.plan.objects import SqlObject
 from millpond.sql.binding.catalog import Catalog
-from millpond.sql.binding.functions import inlined_fragment
 from millpond.sql.binding.types import quoted
 from millpond.sql.dml.deferred_change import (
+    change_to_run,
     cut_returning,
     defer_change,
     dry_run,
@@ -31,8 +31,8 @@ from millpond.sql.dml.deferred_change import (
 from millpond.sql.dml.merged_rows import action_as_column
 from millpond.sql.reads.scratch import thread_scratch
 from millpond.sql.result import Result
-from millpond.sql.text.parameters import Params, with_literals
-from millpond.sql.text.parse import SqlFragment, Words, readable
+from millpond.sql.text.parameters import Params
+from millpond.sql.text.parse import SqlFragment, Words
 
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession
@@ -52,13 +52,12 @@ class _Parts:
 
 
 def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
-    fragment = inlined_fragment(with_literals(fragment, params), session.catalog.objects)
+    if fragment.has(1, "INTO", "ONLY"):
+        fragment = fragment.rewritten([(fragment.tokens[2].start, fragment.tokens[2].end + 1, "")])
+    fragment = change_to_run(session, fragment, params)
     fragment = with_current_time(session, fragment)
     words = Words(fragment, 1)
     words.need("INTO")
-    if words.take("ONLY"):
-        fragment = fragment.rewritten([(fragment.tokens[2].start, fragment.tokens[2].end + 1, "")])
-        words = Words(fragment, 2)
     catalog = session.catalog
     found = target(session, words.name("name of the table"), "merge")
     fragment = _with_columns(fragment, found)
@@ -67,7 +66,7 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
     fragment, returning = cut_returning(fragment, parts.called)
     if returning is not None:
         returning[0] = action_as_column(returning[0])
-    sql = readable(fragment)
+    sql = fragment.sql
     names = dry_run(catalog, found, reads, "merge", sql, returning)
     keys = _keys_query(catalog, found, fragment, parts, reads)
     return defer_change(

@@ -146,7 +146,7 @@ def _read_rule(words: Words, called: str, column: str | None = None) -> SqlConst
             hint = "a condition must hold for a row for ever: compare columns of the row only"
             inner.fail(f"{word.lower()} gives another value each time, and cannot be part of CHECK", n, hint)
     words.take("NO", "INHERIT")
-    return SqlConstraint(called, check=readable_text(f"select {inner.sql}", fragment.dialect)[7:])
+    return SqlConstraint(called, check=readable_expression(inner.sql, fragment.dialect))
 
 
 _CHANGING = (

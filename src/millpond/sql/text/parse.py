@@ -19,6 +19,7 @@ from typing import Any
 import duckdb
 import sqlglot
 from sqlglot import ErrorLevel, Token, TokenType
+from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import SqlglotError
 
@@ -411,7 +412,7 @@ def _readable_text(sql: str, dialect: str) -> str:
     else:
         without_angles(sql, dialect, type_of)  # refuses types that sqlglot would misread
     try:
-        made = _from_own(parsed) if dialect in OWN else translated(sql, dialect)
+        made = _from_own(parsed, dialect) if dialect in OWN else translated(sql, dialect)
     except InvalidError:
         raise
     except Exception as error:  # on invalid text sqlglot can also fail with unexpected exceptions
@@ -440,9 +441,22 @@ class _Own(Postgres):
     TYPED_DIVISION = False
 
 
-def _from_own(sql: str) -> list[str]:
-    trees = sqlglot.parse(sql, read=_Own)
-    return [without_ties(tree).sql("duckdb", unsupported_level=ErrorLevel.RAISE) for tree in trees if tree]
+class _OwnPostgres(_Own):
+    """PostgreSQL's syntax and its order of NULLs."""
+
+    NULL_ORDERING = "nulls_are_large"
+
+
+class _DuckDBLarge(DuckDB):
+    """DuckDB's syntax before the order of NULLs is translated."""
+
+    NULL_ORDERING = "nulls_are_large"
+
+
+def _from_own(sql: str, dialect: str) -> list[str]:
+    read, write = (_OwnPostgres, _DuckDBLarge) if dialect == "postgres" else (_Own, DuckDB)
+    trees = sqlglot.parse(sql, read=read)
+    return [without_ties(tree).sql(write, unsupported_level=ErrorLevel.RAISE) for tree in trees if tree]
 
 
 @of_short_texts

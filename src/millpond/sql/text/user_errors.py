@@ -25,6 +25,12 @@ _NO_HINT = re.compile(r"\bSET \w+\s*=|^\* ")
 _DUCKDB = (  # DuckDB's wording -> ours
     (r"^values list ", "table "),
     (r"\. You might need to add explicit type casts", ""),
+    (r"division by zero in expression .*", "division by zero"),
+    (r"__(?:pg|spark)\.(?:main\.)?", ""),  # functions of a dialect
+    (
+        r"[Mm]acro \"?([^\"()]+)\"?\(\) has multiple overloads.*",
+        r"the types of the arguments of \1 are not known",
+    ),
     (r"INTEGER_LITERAL", "INTEGER"),
     (r"STRING_LITERAL", "VARCHAR"),
     (

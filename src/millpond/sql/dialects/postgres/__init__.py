@@ -1,1 +1,1 @@
-"""PostgreSQL, the default dialect: operators, functions and orders mean what PostgreSQL's documentation says."""
+"""PostgreSQL, the default dialect: its operators, functions and orders mean what its documentation says."""

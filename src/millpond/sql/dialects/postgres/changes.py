@@ -16,16 +16,18 @@ Edit = tuple[int, int, str]
 Translate = Callable[[str], str]
 
 _LITERALS = frozenset(
-    [TokenType.STRING, TokenType.NUMBER, TokenType.COMMA, TokenType.L_PAREN, TokenType.R_PAREN]
-    + [TokenType.DASH, TokenType.NULL, TokenType.TRUE, TokenType.FALSE, TokenType.DEFAULT, TokenType.VALUES]
+    TokenType[name]
+    for name in (
+        *("STRING", "NUMBER", "COMMA", "L_PAREN", "R_PAREN", "DASH"),
+        *("NULL", "TRUE", "FALSE", "DEFAULT", "VALUES"),
+    )
 )
-_AFTER_FROM = ("WHERE", "RETURNING")
 
 
 def translated_change(sql: str, query: Translate, expression: Translate) -> str:
     """The same change in DuckDB's SQL; any other statement as it is."""
     fragment = SqlFragment(sql, tokens_of(sql, "duckdb"), "duckdb")
-    read = {"INSERT": _insert, "UPDATE": _update, "DELETE": _delete}.get(fragment.word(0))
+    read = {"INSERT": _insert, "UPDATE": _update, "DELETE": _delete, "MERGE": _merge}.get(fragment.word(0))
     if read is None:
         return sql
     text, at = "", 0
@@ -47,23 +49,39 @@ def _insert(fragment: SqlFragment, query: Translate, expression: Translate) -> I
     at += 1
     if fragment.word(at) == "AS":
         at += 2
-    if fragment.word(at) == "(" and fragment.word(at + 1) not in ("SELECT", "WITH", "VALUES", "TABLE", "FROM"):
+    if fragment.word(at) == "(" and fragment.word(at + 1) not in (
+        "SELECT",
+        "WITH",
+        "VALUES",
+        "TABLE",
+        "FROM",
+    ):
         _, at = fragment.bracket(at)
     conflict = fragment.find("ON", "CONFLICT", start=at)
     returning = fragment.find("RETURNING", start=at)
     end = min(n for n in (conflict, returning, len(fragment)) if n is not None)
     given = fragment.part(at, end)
     if not given.has(0, "DEFAULT", "VALUES") and not _is_literal(given):
-        yield from _edit(given, query)
+        yield from _edit(given, lambda text: _as_values(query(text)))
     if conflict is not None:
         end = len(fragment) if returning is None else returning
         place = fragment.find("SET", start=conflict)
         if place is not None:
             where = fragment.find("WHERE", start=place)
-            yield from _assignments(fragment.part(place + 1, end if where is None else where), expression)
+            yield from _assignments(
+                fragment.part(place + 1, end if where is None else where), query, expression
+            )
             if where is not None:
                 yield from _edit(fragment.part(where + 1, end), expression)
     yield from _returning(fragment, returning, query)
+
+
+def _as_values(sql: str) -> str:
+    """VALUES as it was written; DuckDB writes a query of it, in which DEFAULT has no meaning."""
+    before, after = "SELECT * FROM (VALUES ", ") AS valueslist"
+    if sql.startswith(before) and sql.endswith(after):
+        return sql[len("SELECT * FROM (") : -len(after)]
+    return sql
 
 
 def _is_literal(given: SqlFragment) -> bool:
@@ -77,7 +95,7 @@ def _update(fragment: SqlFragment, query: Translate, expression: Translate) -> I
     marks = [fragment.find(word, start=place) for word in ("FROM", "WHERE", "RETURNING")]
     source, where, returning = marks
     ends = [*(n for n in marks if n is not None), len(fragment)]
-    yield from _assignments(fragment.part(place + 1, min(ends)), expression)
+    yield from _assignments(fragment.part(place + 1, min(ends)), query, expression)
     if source is not None:
         end = min(n for n in ends if n > source)
         yield from _relations(fragment.part(source + 1, end), query)
@@ -100,19 +118,66 @@ def _delete(fragment: SqlFragment, query: Translate, expression: Translate) -> I
     yield from _returning(fragment, returning, query)
 
 
+def _merge(fragment: SqlFragment, query: Translate, expression: Translate) -> Iterator[Edit]:
+    using, on = fragment.find("USING"), fragment.find("ON")
+    whens = _whens(fragment)
+    if using is None or on is None or not whens:
+        return
+    returning = fragment.find("RETURNING", start=whens[-1])
+    yield from _relations(fragment.part(using + 1, on), query)
+    yield from _edit(fragment.part(on + 1, whens[0]), expression)
+    ends = [*whens[1:], len(fragment) if returning is None else returning]
+    for start, end in zip(whens, ends, strict=True):
+        clause = fragment.part(start, end)
+        then = max(n for n in clause.outside() if clause.word(n) == "THEN")
+        also = clause.find("AND")
+        if also is not None and also < then:
+            yield from _edit(clause.part(also + 1, then), expression)
+        action = clause.part(then + 1)
+        if action.has(0, "UPDATE", "SET") and not action.has(2, "*"):
+            yield from _assignments(action.part(2), query, expression)
+        values = action.find("VALUES")
+        if action.has(0, "INSERT") and values is not None:
+            given, _ = action.bracket(values + 1)
+            for each in given.split():
+                if not each.has(0, "DEFAULT"):
+                    yield from _edit(each, expression)
+    yield from _returning(fragment, returning, query)
+
+
+def _whens(fragment: SqlFragment) -> list[int]:
+    """The places of WHEN that are not those of a CASE."""
+    found, cases = [], 0
+    for place in fragment.outside():
+        word = fragment.word(place)
+        cases += (word == "CASE") - (word == "END")
+        if word == "WHEN" and not cases:
+            found.append(place)
+    return found
+
+
 def _relations(part: SqlFragment, query: Translate) -> Iterator[Edit]:
     if any(word in ("SELECT", "VALUES", "ON") or word == "(" for word in part.words):
         yield from _edit(part, query, "SELECT * FROM ", len("SELECT * FROM "))
 
 
-def _assignments(part: SqlFragment, expression: Translate) -> Iterator[Edit]:
+def _assignments(part: SqlFragment, query: Translate, expression: Translate) -> Iterator[Edit]:
     """`a = x`, or `(a, b) = (x, y)`, or `(a, b) = (SELECT …)`."""
     for one in part.split():
         equals = one.find("=")
         if equals is None:
             continue
         value = one.part(equals + 1)
-        if not value.has(0, "DEFAULT"):
+        if value.has(0, "DEFAULT"):
+            continue
+        if one.has(0, "(") and value.has(0, "("):
+            value, _ = value.bracket(0)
+            if value.has(0, "SELECT"):
+                yield from _edit(value, query)
+                continue
+            for each in value.split():
+                yield from _edit(each, expression)
+        else:
             yield from _edit(value, expression)
 
 

@@ -14,8 +14,10 @@ UNNAMED = "?column?"
 _WORD = re.compile(rb"\w+")
 _CALL = re.compile(rb'(?:"?\w+"?\s*\.\s*)*("?)(\w+)\1\s*\(')
 _BARE = frozenset(
-    ["current_date", "current_time", "current_timestamp", "localtime", "localtimestamp", "current_user"]
-    + ["session_user", "user", "current_role", "current_schema", "current_catalog", "interval"]
+    (
+        *("current_date", "current_time", "current_timestamp", "localtime", "localtimestamp", "interval"),
+        *("current_user", "session_user", "user", "current_role", "current_schema", "current_catalog"),
+    )
 )
 # Functions whose name in PostgreSQL is not the word that is written.
 _CALLED = {"trim": "btrim", "count_star": "count", "cast": ""}

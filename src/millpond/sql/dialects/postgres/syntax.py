@@ -1,4 +1,4 @@
-"""Rewrites syntax of PostgreSQL that DuckDB cannot parse, or would parse in another way, on the tokens of a text.
+"""Rewrites syntax of PostgreSQL that DuckDB cannot parse, or would parse in another way, on its tokens.
 
 - `->`, `->>`, `#>`, `#>>`, `#-`, `#`, `@?`, `@@`, `?|`, `?&` become calls (`"->"(a, b)`), from left to right:
   they bind less than `+` and more than LIKE and comparisons, like every operator without a rank of its own.
@@ -34,19 +34,124 @@ _SUSPECT = re.compile(
 _OPENING, _CLOSING = "([{", ")]}"
 # Words that can follow an operand and belong to it.
 _INSIDE = frozenset(
-    "at time zone collate over filter within group precision varying with without local array day hour minute"
-    " second month year to".split()
+    [
+        "at",
+        "time",
+        "zone",
+        "collate",
+        "over",
+        "filter",
+        "within",
+        "group",
+        "precision",
+        "varying",
+        "with",
+        "without",
+        "local",
+        "array",
+        "day",
+        "hour",
+        "minute",
+        "second",
+        "month",
+        "year",
+        "to",
+    ]
 )
 # Words that begin an operand, or are a part of it wherever they stand.
 _OPERANDS = frozenset(
-    "null true false case end array row interval date timestamp timestamptz time exists cast current_date"
-    " current_timestamp current_time localtime localtimestamp not_".split()
+    [
+        "null",
+        "true",
+        "false",
+        "case",
+        "end",
+        "array",
+        "row",
+        "interval",
+        "date",
+        "timestamp",
+        "timestamptz",
+        "time",
+        "exists",
+        "cast",
+        "current_date",
+        "current_timestamp",
+        "current_time",
+        "localtime",
+        "localtimestamp",
+        "not_",
+    ]
 )
 _STOP = frozenset(
-    "select where and or not on having by when then else between in like ilike similar is isnull notnull"
-    " returning set distinct as from limit offset using values escape union except intersect order group"
-    " window qualify asc desc nulls join left right full inner cross natural lateral fetch for with filter_"
-    " all any some symmetric insert update delete into default placing leading trailing both if begin".split()
+    [
+        "select",
+        "where",
+        "and",
+        "or",
+        "not",
+        "on",
+        "having",
+        "by",
+        "when",
+        "then",
+        "else",
+        "between",
+        "in",
+        "like",
+        "ilike",
+        "similar",
+        "is",
+        "isnull",
+        "notnull",
+        "returning",
+        "set",
+        "distinct",
+        "as",
+        "from",
+        "limit",
+        "offset",
+        "using",
+        "values",
+        "escape",
+        "union",
+        "except",
+        "intersect",
+        "order",
+        "group",
+        "window",
+        "qualify",
+        "asc",
+        "desc",
+        "nulls",
+        "join",
+        "left",
+        "right",
+        "full",
+        "inner",
+        "cross",
+        "natural",
+        "lateral",
+        "fetch",
+        "for",
+        "with",
+        "filter_",
+        "all",
+        "any",
+        "some",
+        "symmetric",
+        "insert",
+        "update",
+        "delete",
+        "into",
+        "default",
+        "placing",
+        "leading",
+        "trailing",
+        "both",
+        "if",
+        "begin",
+    ]
 )
 
 
@@ -174,7 +279,7 @@ def _clauses(tokens: list[_Token], sql: str) -> list[tuple[int, int, str]]:
             edits += _like_any(tokens, words, n, sql)
         elif word == "for" and n + 1 < len(words) and words[n + 1] in ("update", "share", "no", "key"):
             last = n + 1
-            more = "update share no key of nowait skip locked".split()
+            more = ["update", "share", "no", "key", "of", "nowait", "skip", "locked"]
             while last + 1 < len(words) and words[last + 1] in more:
                 last += 1
             edits.append((tokens[n].start, tokens[last].end, ""))
@@ -260,9 +365,11 @@ def _operand_start(tokens: list[_Token], at: int) -> int:
                     depth -= 1
                 elif word in _STOP:
                     return n + 1
-            elif token.kind == "operator" and token.text in ("=", "<", ">", "<=", ">=", "<>", "!="):
-                return n + 1
-            elif (token.kind == "sign" and token.text in ",;:") or token.text in (":=", "=>"):
+            elif (
+                (token.kind == "operator" and token.text in ("=", "<", ">", "<=", ">=", "<>", "!="))
+                or (token.kind == "sign" and token.text in ",;:")
+                or token.text in (":=", "=>")
+            ):
                 return n + 1
         n -= 1
     return 0
@@ -299,9 +406,9 @@ def _operand_end(tokens: list[_Token], at: int) -> int:
                 word = token.text.lower()
                 if word == "case":
                     n, ended = _case_end(tokens, n), True
-                elif ended and word not in _INSIDE:
-                    return n - 1
-                elif word in _STOP and word not in ("with", "group", "filter"):
+                elif (ended and word not in _INSIDE) or (
+                    word in _STOP and word not in ("with", "group", "filter")
+                ):
                     return n - 1
                 else:
                     ended = word not in ("at", "collate", "interval")
@@ -309,9 +416,9 @@ def _operand_end(tokens: list[_Token], at: int) -> int:
                 if ended and token.kind != "text":
                     return n - 1
                 ended = True
-            elif token.kind == "cast" and token.text == "::":
-                ended = False
-            elif token.kind == "sign" and token.text == ".":
+            elif (token.kind == "cast" and token.text == "::") or (
+                token.kind == "sign" and token.text == "."
+            ):
                 ended = False
             else:
                 return n - 1

@@ -57,6 +57,8 @@ def _rewritten(node: Tree) -> bool:
 
 def _called_there(node: Tree) -> bool:
     name = node["function_name"].lower()
+    if name == "count_star":  # DuckDB's parser writes count(*) so; with the word of the user, errors find it
+        node.update(function_name="count", qualified_name={"path": ["count"]})
     if not has(CATALOG, name):
         return False
     path = [CATALOG, "main", name]
