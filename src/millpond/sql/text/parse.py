@@ -203,11 +203,11 @@ def _tokenized(text: str, dialect: str) -> list[Token]:
     ]
 
 
-_NUMBERED = re.compile(r"\$\d")
+_NUMBERED = re.compile(r"\$\w")
 # Quoted text and comments, which stay as they are, or the sign of a numbered parameter.
 _PARAMETER = re.compile(
     r"""--[^\n]*|/\*.*?\*/|[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|\$((?:[A-Za-z_]\w*)?)\$.*?\$\1\$"""
-    r"""|\$(?=\d)""",
+    r"""|\$(?=\w)""",
     re.DOTALL,
 )
 
