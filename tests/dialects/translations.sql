@@ -45,3 +45,5 @@ delete from t using (select a / 2 as h from u) as u where t.a = u.h
 => delete from t using (SELECT __pg.main."/"(a, 2) AS h FROM u) AS u where t.a = u.h
 delete from t where a = 1
 => delete from t where a = 1
+merge into t using (select a / 2 as a from u) as s on t.a = s.a / 2 when matched and case when s.a > 1 then true end then update set b = s.a / 2 when not matched then insert (a, b) values (s.a, 7 / 2)
+=> merge into t using (SELECT __pg.main."/"(a, 2) AS a FROM u) AS s on (t.a = __pg.main."/"(s.a, 2)) when matched and case when s.a > 1 then true end then update set b = __pg.main."/"(s.a, 2) when not matched then insert (a, b) values (s.a, __pg.main."/"(7, 2))
