@@ -62,7 +62,8 @@ STATEMENTS = [
     "COPY orders FROM 'x.csv'",
     "REFRESH MATERIALIZED VIEW totals",
     "VACUUM",
-    "PREPARE p AS SELECT 1",
+    "PREPARE p AS CREATE TABLE x (a int)",
+    "EXPLAIN (FORMAT YAML) SELECT * FROM orders",
     "CALL f()",
     "SET x = 1",
 ]

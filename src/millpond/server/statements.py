@@ -116,6 +116,7 @@ class StatementPool:
     def give_back(self, session: SqlSession) -> None:
         if session.in_transaction:
             session.rollback()  # nobody can end it any more, and the next client must not be part of it
+        session.prepared.clear()  # they are of this client
         with self._lock:
             keep = not self._stopped and len(self._idle) < self.settings.statements_max
             if keep:

@@ -15,13 +15,12 @@ NOWHERE = 2**64 - 1
 _SETTINGS = "settings are given to millpond.open(…)"
 OTHER_VERBS = {  # of other databases: what to do instead
     "REPLACE": "INSERT replaces the row with the same primary key",
-    "COPY": "CREATE SOURCE … WITH (connector = 'files', path = '…')",
+    "COPY": "over a PostgreSQL connection COPY … FROM STDIN and TO STDOUT work; here use "
+    "pond.insert(table, rows) and pond.sql('SELECT …').arrow(), and for files CREATE SOURCE or CREATE SINK",
     "REFRESH": "a materialized view is always up to date; FLUSH waits for what was sent",
     "VACUUM": "compaction is automatic; pond.compact() runs it now",
     "ANALYZE": "there are no statistics to collect; EXPLAIN ANALYZE view shows the cost of each step",
     "LOCK": "changes are executed one after the other, in the order in which they came",
-    "PREPARE": "pass parameters: pond.sql(text, params=[…])",
-    "EXECUTE": "pass parameters: pond.sql(text, params=[…])",
     "DECLARE": "a result can be iterated; SUBSCRIBE follows a view",
     "LISTEN": "SUBSCRIBE follows a view",
     "CALL": "CREATE FUNCTION, or pond.function for Python",
@@ -33,7 +32,6 @@ OTHER_VERBS = {  # of other databases: what to do instead
     "ATTACH": "open another pond: millpond.open(path)",
     "INSTALL": "what DuckDB has built in is there",
     "LOAD": "what DuckDB has built in is there",
-    "COMMENT": "write it into the text of the definition: SHOW CREATE shows it",
 }
 
 

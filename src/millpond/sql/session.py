@@ -24,6 +24,7 @@ from millpond.sql.host import Host
 from millpond.sql.reads.limits import ReadLimits
 from millpond.sql.reads.scratch import CachedScratch, Relations, Scratch, may_cache
 from millpond.sql.result import Result
+from millpond.sql.statements.prepared import Prepared
 from millpond.sql.statements.registry import find
 from millpond.sql.text.parameters import Params
 from millpond.sql.text.parse import SqlFragment, statements
@@ -49,6 +50,7 @@ class SqlSession:
         self._scratch: Scratch | None = None
         self._cached_scratch: CachedScratch | None = None
         self.transaction: SqlTransaction | None = None
+        self.prepared: dict[str, Prepared] = {}
         self.lock = threading.RLock()
         self._limits = self._made_for = ReadLimits.of(host.settings, {})
         self._asked = threading.local()  # of the call of this thread: its limits, the changes of its text

@@ -14,8 +14,11 @@ VIEWS = (
     "pgc.zz_text as select oid as zz_oid, definition as zz_name from pgc.millpond_definitions",
     "pgc.zz_column as select attrelid as zz_oid, attnum as zz_number, attname as zz_name"
     " from pgc.pg_attribute",
+    "pgc.zz_comment as select objoid as zz_oid, objsubid as zz_place, description as zz_name"
+    " from pgc.pg_description",
     "pgc.zz_setting as select name as zz_plain, setting as zz_name from pgc.pg_settings",
 )
+_COMMENT = "(select zz_name from pgc.zz_comment where zz_oid = o and zz_place = 0)"
 _TEXT = "(select zz_name from pgc.zz_text where zz_oid = o)"
 
 
@@ -55,9 +58,9 @@ MACROS = (
     "pg_get_partkeydef(o) as (cast(null as varchar))",
     "pg_get_statisticsobjdef_columns(o) as (cast(null as varchar))",
     "pg_get_serial_sequence(t, c) as (cast(null as varchar))",
-    "obj_description(o) as (cast(null as varchar)), (o, c) as (cast(null as varchar))",
+    f"obj_description(o) as {_COMMENT}, (o, c) as {_COMMENT}",
     "shobj_description(o, c) as (cast(null as varchar))",
-    "col_description(o, c) as (cast(null as varchar))",
+    "col_description(o, c) as (select zz_name from pgc.zz_comment where zz_oid = o and zz_place = c)",
     "has_table_privilege(a, b) as (true), (a, b, c) as (true)",
     "has_any_column_privilege(a, b) as (true), (a, b, c) as (true)",
     "has_column_privilege(a, b, c) as (true), (a, b, c, d) as (true)",

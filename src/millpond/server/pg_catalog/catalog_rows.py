@@ -13,6 +13,7 @@ from typing import Any
 from millpond.plan.objects import SEQUENCE_OF, SqlColumn, SqlObject
 from millpond.server.pgwire.types import BY_OID, TYPES, ColumnType, column_type
 from millpond.sql.binding.catalog import Catalog
+from millpond.sql.statements.comment import comments
 
 FIRST_OID = 16_384
 PUBLIC, PG_CATALOG, INFORMATION_SCHEMA = 2200, 11, 13_183
@@ -96,7 +97,8 @@ def catalog_rows(
             columns = [held.get(k, k) for k in index.key]
             known = {c.name for c in base.columns}
             unique = any(rule.name == index.name and rule.unique for rule in base.constraints)
-            _index(made, base, index.name, [c for c in columns if c in known], numbers, False, unique=unique)
+            listed = [c for c in columns if c in known]
+            _index(made, base, index.name, listed, numbers, False, unique=unique, constrains=unique)
     return made
 
 
@@ -162,6 +164,8 @@ def _relation(
     )  # fmt: skip
     for number, column in enumerate(found.columns, 1):
         _column(made, found, oid, number, column)
+    _comments(made, found, oid)
+    _checks(made, found, oid)
     text = found.text or found.said
     made.add("millpond_definitions", oid=oid, definition=f" {text.rstrip(';')};" if text else None)
     common = {"schemaname": "public", "definition": text}
@@ -184,6 +188,34 @@ def _relation(
              is_typed="NO")  # fmt: skip
 
 
+def _comments(made: CatalogRows, found: SqlObject, oid: int) -> None:
+    places = {c.name: n for n, c in enumerate(found.columns, 1)}
+    for column, text in comments(found).items():
+        if not column or column in places:
+            place = places.get(column, 0)
+            made.add("pg_description", objoid=oid, classoid=1259, objsubid=place, description=text)
+
+
+def _checks(made: CatalogRows, found: SqlObject, oid: int) -> None:
+    """The CHECK constraints of a table; those with an index come with it."""
+    for number, rule in enumerate(c for c in found.constraints if c.check is not None):
+        constraint = oid + 1000 + number
+        made.add(
+            "pg_constraint", oid=constraint, conname=rule.name, connamespace=PUBLIC, contype="c",
+            condeferrable=False, condeferred=False, convalidated=True, conrelid=oid, contypid=0, conindid=0,
+            conparentid=0, confrelid=0, confupdtype="", confdeltype="", confmatchtype="", conislocal=True,
+            coninhcount=0, connoinherit=False,
+        )  # fmt: skip
+        made.add("millpond_definitions", oid=constraint, definition=f"CHECK ({rule.check})")
+        common = {
+            "constraint_catalog": "pond", "constraint_schema": "public", "constraint_name": rule.name,
+        }  # fmt: skip
+        made.add("information_schema.check_constraints", **common, check_clause=rule.check)
+        made.add("information_schema.table_constraints", **common, table_catalog="pond",
+                 table_schema="public", table_name=found.name, constraint_type="CHECK", is_deferrable="NO",
+                 initially_deferred="NO", enforced="YES")  # fmt: skip
+
+
 def _column(made: CatalogRows, found: SqlObject, oid: int, number: int, column: SqlColumn) -> None:
     shown = column_type(column.type)
     has_default = column.default is not None or column.generated is not None
@@ -193,7 +225,8 @@ def _column(made: CatalogRows, found: SqlObject, oid: int, number: int, column: 
         attlen=shown.size, attnum=number, attndims=int(shown.is_array), attcacheoff=-1,
         atttypmod=shown.modifier,
         attbyval=False, attalign="i", attstorage="p", attcompression="", attnotnull=required,
-        atthasdef=has_default, atthasmissing=False, attidentity="",
+        atthasdef=has_default, atthasmissing=False,
+        attidentity="" if column.identity is None else "a" if column.identity.always else "d",
         attgenerated="s" if column.generated is not None else "", attisdropped=False, attislocal=True,
         attinhcount=0, attcollation=100 if shown.type.name in ("text", "varchar") else 0,
     )  # fmt: skip
@@ -213,7 +246,11 @@ def _column(made: CatalogRows, found: SqlObject, oid: int, number: int, column: 
         numeric_scale=0 if numeric else (shown.modifier - 4) & 0xFFFF if decimal else None,
         udt_catalog="pond", udt_schema="pg_catalog",
         udt_name=("_" if shown.is_array else "") + shown.type.name, dtd_identifier=str(number),
-        is_self_referencing="NO", is_identity="NO", identity_cycle="NO",
+        is_self_referencing="NO", identity_cycle="NO",
+        is_identity="NO" if column.identity is None else "YES",
+        identity_generation=None
+        if column.identity is None
+        else "ALWAYS" if column.identity.always else "BY DEFAULT",
         is_generated="NEVER" if column.generated is None else "ALWAYS",
         generation_expression=column.generated, is_updatable="YES" if found.kind == "table" else "NO",
     )  # fmt: skip
@@ -221,7 +258,7 @@ def _column(made: CatalogRows, found: SqlObject, oid: int, number: int, column: 
 
 def _index(
     made: CatalogRows, found: SqlObject, name: str, columns: list[str], numbers: Mapping[str, int],
-    primary: bool, *, unique: bool,
+    primary: bool, *, unique: bool, constrains: bool = False,
 ) -> None:  # fmt: skip
     oid, base = numbers[name], numbers[found.name]
     places = {c.name: n for n, c in enumerate(found.columns, 1)}
@@ -254,21 +291,21 @@ def _index(
     text = f"CREATE {word} {name} ON public.{found.name} USING btree ({listed})"
     made.add("millpond_definitions", oid=oid, definition=text)
     made.add("pg_indexes", schemaname="public", tablename=found.name, indexname=name, indexdef=text)
-    if not primary:
+    if not primary and not constrains:
         return
-    constraint = oid + 1
+    constraint, kind = oid + 1, "PRIMARY KEY" if primary else "UNIQUE"
     made.add(
-        "pg_constraint", oid=constraint, conname=name, connamespace=PUBLIC, contype="p", condeferrable=False,
-        condeferred=False, convalidated=True, conrelid=base, contypid=0, conindid=oid, conparentid=0,
-        confrelid=0, confupdtype="", confdeltype="", confmatchtype="", conislocal=True, coninhcount=0,
+        "pg_constraint", oid=constraint, conname=name, connamespace=PUBLIC, contype="p" if primary else "u",
+        condeferrable=False, condeferred=False, convalidated=True, conrelid=base, contypid=0, conindid=oid,
+        conparentid=0, confrelid=0, confupdtype="", confdeltype="", confmatchtype="", conislocal=True, coninhcount=0,
         connoinherit=True, conkey=keys,
     )  # fmt: skip
-    made.add("millpond_definitions", oid=constraint, definition=f"PRIMARY KEY ({listed})")
+    made.add("millpond_definitions", oid=constraint, definition=f"{kind} ({listed})")
     common = {
         "constraint_catalog": "pond", "constraint_schema": "public", "constraint_name": name,
         "table_catalog": "pond", "table_schema": "public", "table_name": found.name,
     }  # fmt: skip
-    made.add("information_schema.table_constraints", **common, constraint_type="PRIMARY KEY",
+    made.add("information_schema.table_constraints", **common, constraint_type=kind,
              is_deferrable="NO", initially_deferred="NO", enforced="YES")  # fmt: skip
     for number, column in enumerate(columns, 1):
         made.add("information_schema.key_column_usage", **common, column_name=column, ordinal_position=number)

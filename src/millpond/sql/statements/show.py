@@ -10,6 +10,7 @@ from millpond.masking import masked_options
 from millpond.plan.objects import SEQUENCE_OF, SqlObject
 from millpond.sql.binding.functions import KIND, returns, signature
 from millpond.sql.result import Result
+from millpond.sql.statements.comment import comment_statements
 from millpond.sql.statements.objects import all_objects_with_uses
 from millpond.sql.text.parse import Words, closest_name
 
@@ -69,6 +70,7 @@ def run(session: SqlSession, words: Words) -> Result:
         found = session.catalog.get(words.name())
         words.end()
         said = [found.said or f"{found.kind} of the flow API", *found.options.get("altered", ())]
+        said += comment_statements(found)
         return _texts(["definition"], [[masked_options(";\n".join(said))]])
     words.end()
     if what == "EPOCHS":
