@@ -297,7 +297,8 @@ def _index(
     made.add(
         "pg_constraint", oid=constraint, conname=name, connamespace=PUBLIC, contype="p" if primary else "u",
         condeferrable=False, condeferred=False, convalidated=True, conrelid=base, contypid=0, conindid=oid,
-        conparentid=0, confrelid=0, confupdtype="", confdeltype="", confmatchtype="", conislocal=True, coninhcount=0,
+        conparentid=0, confrelid=0, confupdtype="", confdeltype="", confmatchtype="", conislocal=True,
+        coninhcount=0,
         connoinherit=True, conkey=keys,
     )  # fmt: skip
     made.add("millpond_definitions", oid=constraint, definition=f"{kind} ({listed})")
