@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from benchmarks import (
+    autoscaling,
     compare,
     data,
     further,
@@ -17,6 +18,7 @@ from benchmarks import (
     keyed_state,
     passes,
     reads,
+    scale,
     shedding,
     spark_reads,
     tpch,
@@ -194,6 +196,23 @@ def run_shedding(
     """Load shedding: lag at twice the sustainable rate, recovery, and its cost when it has nothing to do."""
     with headline.alone():
         shedding.run(engines.split(","), seconds, _console())
+
+
+@app.command("scale")
+def run_scale(
+    latency_ms: Annotated[float, typer.Option(min=0, help="of every answer of the store")] = 20,
+    epochs: Annotated[int, typer.Option(min=1, help="epochs that are measured of each size")] = 8,
+    largest: Annotated[int, typer.Option(min=1, help="leave out sizes with more live runs")] = 2_000_000,
+) -> None:
+    """What a driver does for many tasks, views and runs: a real coordinator, a simulated engine."""
+    with headline.alone():
+        scale.run(latency_ms, epochs, largest, _console())
+
+
+@app.command("autoscaling")
+def run_autoscaling() -> None:
+    """DS2 beside an autoscaler by utilisation, on a simulated pipeline: steps, ramp, spike, daily curve."""
+    autoscaling.run(_console())
 
 
 @app.command("compare")

@@ -149,7 +149,7 @@ def run_load(folder: Path, engine: Any, seconds: float, times: float = 2.0, targ
         first, last = during[0], during[-1]
         kept = (last[2] - first[2]) / max(1, last[1] - first[1])
         while _owed(pond) or pond.backlog_rows > sustainable:
-            if time.monotonic() - calm > 10 * seconds:
+            if time.monotonic() - calm > 4 * seconds:
                 break
             time.sleep(0.1)
         recovery = time.monotonic() - calm

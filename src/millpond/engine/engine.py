@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from millpond.engine.task import frames
-from millpond.engine.task.spec import EpochSpec, Report
+from millpond.engine.task.spec import ALL, EpochSpec, Report, attempts_digest
 from millpond.errors import InternalError
 
 
@@ -71,13 +71,19 @@ def collect_reports(spec: EpochSpec, raw: Sequence[frames.Raw]) -> list[Report]:
     extra = sorted(set(reports) - set(wanted))
     if extra:
         raise InternalError("a task reported that should not exist", detail=str(extra[0]), epoch=spec.epoch)
+    digests = {
+        level: attempts_digest([reports[level, task].attempt for task in range(tasks)])
+        for level, tasks in enumerate(spec.parallelism)
+    }
     for report in reports.values():
         for level, task, attempt in report.heard:
-            if reports[level, task].attempt != attempt:
+            reported = digests[level] if task == ALL else reports[level, task].attempt
+            if reported != attempt:
+                of = "the tasks" if task == ALL else f"task {task}"
                 raise InternalError(
                     "an epoch mixed two attempts of a task",
                     detail=f"level {report.level} task {report.task} heard {attempt} of level {level} "
-                    f"task {task}, which reported as {reports[level, task].attempt}",
+                    f"{of}, which reported as {reported}",
                     hint="the epoch is run again",
                     epoch=spec.epoch,
                 )

@@ -6,11 +6,13 @@ It is an entry of the inbox, so a manifest has it, with its reason, before it ha
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from millpond.control.inbox_sender import InboxSender
 from millpond.control.scaling import EpochLoad, ScalingDecision, ScalingPolicy, decide
+from millpond.control.symptoms import EPOCHS, Symptom, TaskTimes, diagnosed
 from millpond.settings import Settings
 from millpond.state.manifest.manifest import Manifest
 
@@ -38,23 +40,69 @@ def load_of(manifest: Manifest) -> EpochLoad | None:
     )
 
 
+def times_of(manifest: Manifest) -> TaskTimes:
+    """How long each task of each level worked, and where.
+
+    >>> metrics = {"tasks": [1, 2], "tasks_us": [5, 7, 9], "hosts": {"names": ["a", "b"], "of": [0, 0, 1]}}
+    >>> times_of(Manifest("p", 7, 1, "n", 1_000, metrics=metrics))
+    TaskTimes(levels=((5,), (7, 9)), hosts=(('a',), ('a', 'b')))
+    """
+    metrics = manifest.metrics
+    ends = list(itertools.accumulate(metrics["tasks"]))
+    cuts = list(zip([0, *ends], ends, strict=False))
+    times = list(metrics["tasks_us"])
+    hosts = metrics.get("hosts")
+    named = [] if hosts is None else [hosts["names"][n] for n in hosts["of"]]
+    return TaskTimes(
+        tuple(tuple(times[a:b]) for a, b in cuts), tuple(tuple(named[a:b]) for a, b in cuts) if named else ()
+    )
+
+
+def sinks_behind(manifest: Manifest) -> dict[str, int]:
+    """How many epochs each sink lacks that receives any."""
+    return {s: manifest.epoch - at for s, at in manifest.cursors.items() if s not in manifest.detached}
+
+
 class Autoscaler:
     """Hears every epoch that this process commits, and sends a rescale when one is worth it."""
 
     def __init__(self, settings: Settings, sender: InboxSender, cores: Callable[[], int]) -> None:
         self._settings, self._sender, self._cores = settings, sender, cores
         self._history: deque[EpochLoad] = deque(maxlen=HISTORY_EPOCHS)
+        self._times: deque[TaskTimes] = deque(maxlen=EPOCHS)
         self._decided_us: int | None = None
+        self._named: frozenset[tuple[str, str]] = frozenset()  # symptoms that were told last
+        self._named_us: int | None = None
 
     def __call__(self, manifest: Manifest) -> None:
         load = load_of(manifest)
         if load is None:
             return
         self._history.append(load)
+        self._times.append(times_of(manifest))
+        symptoms = diagnosed(self._times, sinks_behind(manifest))
         found = decide(list(self._history), manifest.parallelism, self._decided_us, self._policy())
         if found is not None:
             self._decided_us = load.at_us
-            self._sender.append("rescale", {"parallelism": found.tasks, "scaling": self._told(found)})
+            self._name(symptoms, load.at_us)
+            told = {**self._told(found), "symptoms": "; ".join(str(s) for s in symptoms)}
+            self._sender.append("rescale", {"parallelism": found.tasks, "scaling": told})
+        elif self._is_news(symptoms, load.at_us):
+            self._name(symptoms, load.at_us)
+            tasks = manifest.parallelism
+            reason = "; ".join(str(s) for s in symptoms)
+            told = {"mode": "symptom", "before": tasks, "reason": "nothing to change", "symptoms": reason}
+            self._sender.append("rescale", {"parallelism": tasks, "scaling": told})
+
+    def _is_news(self, symptoms: Sequence[Symptom], at_us: int) -> bool:
+        """Were these not told yet?  A symptom that comes and goes is not told with every epoch."""
+        pause_us = self._settings.scaling_pause_ms * 1000
+        if self._named_us is not None and at_us - self._named_us < pause_us:
+            return False
+        return bool(symptoms) and not self._named.issuperset((s.name, s.where) for s in symptoms)
+
+    def _name(self, symptoms: Sequence[Symptom], at_us: int) -> None:
+        self._named, self._named_us = frozenset((s.name, s.where) for s in symptoms), at_us
 
     def _policy(self) -> ScalingPolicy:
         settings = self._settings

@@ -18,6 +18,7 @@ SCALING = pa.schema(
         ("rows_per_s", pa.float64()),
         ("levels", pa.string()),
         ("reason", pa.string()),
+        ("symptoms", pa.string()),
     ]
 )
 

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import itertools
-import math
-import random
-from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import pytest
 
+from benchmarks.autoscaling import (
+    BASE,
+    LEVELS,
+    POLICY,
+    TRACES,
+    Rate,
+    Simulation,
+    day,
+    ds2,
+    epoch,
+    measured,
+    optimum,
+    ramp,
+    spike,
+    steps,
+    threshold,
+)
 from millpond.control.scaling import (
-    EpochLoad,
-    LevelCost,
     ScalingPolicy,
     TrueRates,
     costs_of,
@@ -20,14 +31,6 @@ from millpond.control.scaling import (
     tasks_for,
 )
 from tests.sampling import first
-
-POLICY = ScalingPolicy(tasks_max=64)
-LEVELS = (LevelCost(5_000, 12.0), LevelCost(8_000, 20.0))
-FIXED_MS = 80.0
-PER_TASK = 1e6 / sum(
-    level.row_us for level in LEVELS
-)  # rows that a task processes in a second of useful time
-Rate = Callable[[float], float]
 
 
 def test_the_word_count_of_the_paper_needs_one_decision() -> None:
@@ -56,74 +59,6 @@ def test_the_fixed_cost_is_not_taken_for_a_cost_of_rows() -> None:
         assert found.row_us == pytest.approx(known.row_us, rel=1e-3)
 
 
-def epoch(rows: int, tasks: int, at_us: int = 0, backlog: int = 0, noise: float = 1.0) -> EpochLoad:
-    useful = tuple(int(noise * (level.task_us * tasks + level.row_us * rows)) for level in LEVELS)
-    ms = FIXED_MS + sum(useful) / tasks / 1000
-    return EpochLoad(at_us, rows, ms, backlog, (tasks,) * len(LEVELS), useful)
-
-
-@dataclass
-class Simulation:
-    """A pipeline that runs one epoch after the other, and a controller that changes its tasks."""
-
-    rate: Rate
-    seed: int = 0
-    tasks: int = 1
-    now_s: float = 0.0
-    backlog: float = 0.0
-    changes: list[tuple[float, int]] = field(default_factory=list)
-    lags: list[tuple[float, float]] = field(default_factory=list)
-
-    def run(
-        self, until_s: float, controller: Callable[[list[EpochLoad], int, int | None], int | None]
-    ) -> None:
-        rng, history, changed_us = random.Random(self.seed), list[EpochLoad](), None
-        while self.now_s < until_s:
-            budget = int(4.0 * self.tasks * PER_TASK)
-            rows = int(min(self.backlog, budget))
-            load = epoch(rows, self.tasks, int(self.now_s * 1e6), noise=rng.uniform(0.9, 1.1))
-            took = max(0.5, load.ms / 1000)
-            self.backlog += self.rate(self.now_s) * took - rows
-            self.now_s += took
-            history.append(
-                EpochLoad(int(self.now_s * 1e6), rows, load.ms, int(self.backlog), load.tasks, load.useful_us)
-            )
-            self.lags.append((self.now_s, self.backlog / max(1.0, self.rate(self.now_s))))
-            if len(history) % 5:
-                continue  # deciding costs more than simulating
-            chosen = controller(history[-300:], self.tasks, changed_us)
-            if chosen is not None and chosen != self.tasks:
-                self.tasks, changed_us = chosen, int(self.now_s * 1e6)
-                self.changes.append((self.now_s, chosen))
-
-
-def ds2(history: list[EpochLoad], tasks: int, changed_us: int | None) -> int | None:
-    found = decide(history, tasks, changed_us, POLICY)
-    return None if found is None else found.tasks
-
-
-def threshold(history: list[EpochLoad], tasks: int, changed_us: int | None) -> int | None:
-    """A usual autoscaler: one task more above 80 % utilisation, one fewer below 50 %."""
-    history = [load for load in history if load.at_us > (changed_us or 0)]
-    if len(history) < POLICY.epochs_min or history[-1].at_us - (changed_us or 0) < POLICY.cool_down_us:
-        return None
-    span_us = history[-1].at_us - history[0].at_us
-    used = sum(sum(load.useful_us) / tasks for load in history[1:]) / max(1, span_us)
-    return tasks + 1 if used > 0.8 else max(1, tasks - 1) if used < 0.5 else None
-
-
-def optimum(rate: float) -> int:
-    fixed = min(0.5, FIXED_MS / POLICY.target_ms)
-    return max(1, math.ceil(rate / PER_TASK / (POLICY.busy_max * (1 - fixed))))
-
-
-BASE = 5 * PER_TASK
-
-
-def steps(at_s: float) -> float:
-    return 4 * BASE if 600 <= at_s < 1200 else BASE
-
-
 @pytest.mark.parametrize("seed", first(2, range(50)))
 def test_a_step_takes_at_most_three_decisions(seed: int) -> None:
     run = Simulation(steps, seed)
@@ -144,18 +79,6 @@ def test_a_threshold_needs_more_decisions_and_falls_behind() -> None:
     assert max(lag for _, lag in usual.lags) > 2 * max(lag for _, lag in ours.lags)
 
 
-def ramp(at_s: float) -> float:
-    return BASE * (1 + 3 * min(1.0, at_s / 1800))
-
-
-def spike(at_s: float) -> float:
-    return 6 * BASE if 600 <= at_s < 630 else BASE
-
-
-def day(at_s: float) -> float:
-    return BASE * (2.5 - 1.5 * math.cos(2 * math.pi * at_s / 3600))
-
-
 @pytest.mark.parametrize(
     ("rate", "until_s"), [(ramp, 2400), (spike, 1800), (day, 3600)], ids=["ramp", "spike", "day"]
 )
@@ -167,6 +90,14 @@ def test_lag_returns_below_its_target(rate: Rate, until_s: float) -> None:
     directions = [b > a for (_, a), (_, b) in itertools.pairwise(run.changes)]
     turns = sum(a != b for a, b in itertools.pairwise(directions))
     assert turns <= 3, f"it swings: {run.changes}"
+
+
+@pytest.mark.parametrize("name", first(1, list(TRACES)))
+def test_a_rule_by_utilisation_is_later_on_every_load(name: str) -> None:
+    """Same pipeline, same loads: it decides at least as often, and is behind for longer."""
+    ours, usual = (measured(*TRACES[name], rule) for rule in (ds2, threshold))
+    assert ours.late_share <= usual.late_share and ours.lag_max_s <= usual.lag_max_s + 1
+    assert ours.cost < 1.8
 
 
 def test_nothing_is_decided_before_enough_is_known() -> None:

@@ -85,3 +85,24 @@ def test_unknown_modes_are_refused() -> None:
     with pytest.raises(InvalidError, match="cannot be 'sometimes'") as caught:
         make_settings(autoscale="sometimes")
     assert caught.value.hint == "it takes 'off' or 'advise' or 'on'"
+
+
+def test_a_symptom_is_named_once() -> None:
+    pond, orders = opened("advise")
+    sender = InboxSender(pond.store)
+    scaler = Autoscaler(make_settings(autoscale="advise", tasks_max=8), sender, lambda: 2)
+    for epoch in range(1, 60):
+        metrics = {
+            "rows": 100,
+            "ms": 1000.0,
+            "tasks": [1, 4],
+            "tasks_us": [10_000, 10_000, 10_000, 90_000, 10_000],
+            "backlog": {},
+        }
+        scaler(Manifest("p", epoch, 1, "n", epoch * 100_000, parallelism=4, metrics=metrics))
+    orders.push([{"n": 2}])
+    pond.drain()
+    rows = [r for r in pond.scaling().to_pylist() if r["symptoms"]]
+    assert len(rows) == 1 and rows[0]["symptoms"].startswith("hot key: level 1, task 2; it takes 9.0 times")
+    assert pond.head().parallelism == 1  # a symptom changes nothing
+    pond.close()

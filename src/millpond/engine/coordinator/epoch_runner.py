@@ -242,6 +242,7 @@ class EpochRunner:
                 for step, splits in by_scan(ask.admitted).items()
             },
             **cache_totals(reports),
+            **_hosts(reports),
         }
         marks = settled(
             ask.base.watermarks, observed, ask.arrivals, ask.now_us, self._program.levels.watermarks
@@ -280,6 +281,19 @@ class EpochRunner:
         held = Listing.of(ask.base, self._worker.pages).runs(ERRORS)
         found = settled_errors(self._worker, fresh, held, ask.log_buckets.get(ERRORS))
         return write_errors(self._worker, found, ask.token, ask.epoch, task=SETTLED)
+
+
+def _hosts(reports: Sequence[Report]) -> dict[str, Any]:
+    """Where each task ran, in the order of `tasks_us`: names, and the number of the name of each task.
+
+    Nothing if all tasks ran on one host.
+    """
+    hosts = [str(r.metrics.get("host", "")) for r in reports]
+    names = sorted(set(hosts))
+    if len(names) < 2:
+        return {}
+    places = {name: n for n, name in enumerate(names)}
+    return {"hosts": {"names": names, "of": [places[host] for host in hosts]}}
 
 
 def _levels_us(reports: Sequence[Report]) -> list[list[int]]:

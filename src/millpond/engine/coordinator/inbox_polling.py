@@ -195,7 +195,8 @@ def _clear_errors(worker: Worker, program: RunningProgram, head: Manifest, comma
 
 def open_epoch(worker: Worker, manifest: Manifest) -> HeadRead:
     """A manifest with its live runs and pages."""
-    pages = {p.name: worker.pages.read(p.name) for p in manifest.pages}
+    names = [p.name for p in manifest.pages]
+    pages = dict(zip(names, worker.pages.read_all(names), strict=True))
     runs = live_runs(manifest.pages, manifest.recent, manifest.gone, worker.pages)
     return HeadRead(manifest, tuple(runs), pages)
 

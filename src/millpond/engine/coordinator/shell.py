@@ -64,6 +64,7 @@ from millpond.state.manifest.listing import Listing
 from millpond.state.manifest.manifest import Manifest, encode_page, manifest_name, run_id
 from millpond.state.manifest.pins import DamagedPinError
 from millpond.state.manifest.snapshot import Snapshot
+from millpond.state.store.parallel_requests import in_parallel
 from millpond.state.store.store import MissingError, Put
 
 log = logging.getLogger("millpond.pond")
@@ -212,8 +213,7 @@ class Shell:
 
     def _put(self, ask: PutManifest) -> Event:
         try:
-            for name, refs in ask.pages:
-                self.store.put_new(name, encode_page(refs))
+            in_parallel(lambda page: self.store.put_new(page[0], encode_page(page[1])), ask.pages)
             outcome = self.store.put_new(manifest_name(ask.manifest.epoch), ask.manifest.encode())
         except UnavailableError as error:
             return PutUnknown(error)

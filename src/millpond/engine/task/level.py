@@ -6,15 +6,18 @@ It depends only on the spec, the frames and the store.
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterator, Mapping
 
 from millpond.engine.task import frames
 from millpond.engine.task.prefetching import cache_metrics, prefetch
-from millpond.engine.task.spec import EpochSpec, Report
+from millpond.engine.task.spec import EpochSpec, Report, heard
 from millpond.engine.task.task_run import TaskRun
 from millpond.engine.task.worker import Worker
 from millpond.plan.levels import Levels
+
+HOST = socket.gethostname()
 
 
 class LevelTask:
@@ -72,7 +75,7 @@ def written_report(run: TaskRun, task: int, headers: Mapping[tuple[int, int], fr
         run.level,
         task,
         run.attempt,
-        tuple((lv, t, h.attempt) for (lv, t), h in sorted(headers.items())),
+        heard(run.spec.parallelism, {source: header.attempt for source, header in headers.items()}),
         runs,
         tuple(sorted(run.drops.items())),
         run.counts,
@@ -83,6 +86,7 @@ def written_report(run: TaskRun, task: int, headers: Mapping[tuple[int, int], fr
             "ran": run.ran,
             "rows_in": run.rows_in,
             "bytes_written": written,
+            "host": HOST,
             **cache_metrics(run.worker.store, run.cache_before),
             **({"needs_full_rows": True} if run.needs_full_rows else {}),
             **({"errors_ended": True} if run.errors_ended else {}),

@@ -8,9 +8,11 @@ task did; only files that a report brought to the driver exist.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import xxhash
 
 from millpond.engine.task.optimizer import passes_off
 from millpond.plan.local_lookup import NO_LOCAL_LOOKUPS, LocalLookups
@@ -71,12 +73,44 @@ class EpochSpec:
     passes_off: frozenset[str] = field(default_factory=passes_off)
 
 
+ALL = -1
+
+
+def heard(
+    parallelism: Sequence[int], attempts: Mapping[tuple[int, int], str]
+) -> tuple[tuple[int, int, str], ...]:
+    """The attempts whose headers a task received, by (level, task).
+
+    A thousand tasks that each list a thousand others would be a million entries: where all tasks of a level
+    were heard, a digest stands for them.
+
+    >>> heard((2, 2), {(0, 0): "a"})
+    ((0, 0, 'a'),)
+    >>> heard((2, 2), {(0, 1): "b", (0, 0): "a"}) == ((0, ALL, attempts_digest(["a", "b"])),)
+    True
+    """
+    found: list[tuple[int, int, str]] = []
+    for level in sorted({level for level, _ in attempts}):
+        mine = {task: attempt for (of, task), attempt in attempts.items() if of == level}
+        if len(mine) == parallelism[level]:
+            found.append((level, ALL, attempts_digest([mine[task] for task in sorted(mine)])))
+        else:
+            found += [(level, task, mine[task]) for task in sorted(mine)]
+    return tuple(found)
+
+
+def attempts_digest(attempts: Sequence[str]) -> str:
+    """Stands for the attempts of all tasks of a level, in their order."""
+    return xxhash.xxh3_128_hexdigest("/".join(attempts).encode())
+
+
 @dataclass(frozen=True)
 class Report:
     level: int
     task: int
     attempt: str
-    heard: tuple[tuple[int, int, str], ...]  # (level, task, attempt) of every header
+    # (level, task, attempt) of every header; (level, ALL, digest) if every task of the level sent one
+    heard: tuple[tuple[int, int, str], ...]
     runs: tuple[RunRef, ...]
     drops: tuple[tuple[str, int], ...]
     counts: Mapping[str, int]

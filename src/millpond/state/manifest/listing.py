@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from millpond.errors import DataError
 from millpond.state.manifest.manifest import Manifest, Page, RunId, decode_page, run_id
 from millpond.state.runs.run_ref import RunRef
+from millpond.state.store.parallel_requests import in_parallel
 from millpond.state.store.store import Store
 
 PAGES_SPARE = 16  # decoded pages that are cached besides those that the last epoch needed
@@ -40,6 +41,13 @@ class PageCache:
         with self._lock:
             self._pages[name] = found
         return found
+
+    def read_all(self, names: Sequence[str]) -> list[tuple[RunRef, ...]]:
+        """Several pages; those that are not known are fetched at the same time."""
+        with self._lock:
+            missing = [name for name in names if name not in self._pages]
+        found = dict(zip(missing, in_parallel(self.read, missing), strict=True))
+        return [found[name] if name in found else self.read(name) for name in names]
 
     def trim(self, needed: int) -> None:
         """Drop most pages except those read last; the argument is the number of pages that an epoch needs."""
@@ -86,14 +94,16 @@ def live_runs(
     pages: Sequence[Page], recent: Sequence[RunRef], gone: Sequence[RunId], cache: PageCache
 ) -> list[RunRef]:
     dead = set(gone)
-    runs = [r for page in pages for r in _read(page, cache) if run_id(r) not in dead]
+    runs: list[RunRef] = []
+    for page, found in zip(pages, cache.read_all([page.name for page in pages]), strict=True):
+        checked = _checked(page, found)
+        runs.extend((r for r in checked if run_id(r) not in dead) if dead else checked)
     cache.trim(len(pages))
     runs.extend(recent)
     return runs
 
 
-def _read(page: Page, cache: PageCache) -> tuple[RunRef, ...]:
-    found = cache.read(page.name)
+def _checked(page: Page, found: tuple[RunRef, ...]) -> tuple[RunRef, ...]:
     if len(found) != page.runs:
         raise DataError(
             f"{page.name} is not the page that was written",
