@@ -133,7 +133,7 @@ def _saved_figures(saved: dict[str, Any]) -> Iterator[tuple[tuple[str, str], flo
     for one in saved.get("views", ()):
         yield (f"{one['views']} views, {one['way']}, CPU", "ms"), one["cpu_ms"]
         yield (f"{one['views']} views, {one['way']}, p50", "ms"), one["p50_ms"]
-    for one in saved.get("figures", ()):
+    for one in saved.get("outcomes", ()):  # of growth
         yield (f"{one['name']}, {one['size']:,}", one["unit"]), one["value"]
 
 
