@@ -194,10 +194,8 @@ def test_limits_of_a_user(server: Server, pond: millpond.Pond) -> None:
     assert http(server, "SELECT * FROM open", basic("ann", "aa"))[0] == 400
     with pytest.raises(Exception, match="more than 10 rows"):
         by_flight(server, "SELECT * FROM open", basic("ann", "aa"))
-    pond.sql("ALTER USER ann SET select_memory_bytes_max = 10000000 RESET statement_timeout")
-    assert ("ann", "user", "LIMIT", "select_memory_bytes_max = 10000000") in pond.sql(
-        "SHOW GRANTS"
-    ).fetchall()
+    pond.sql("ALTER USER ann SET select_spill_bytes_max = 10000000 RESET statement_timeout")
+    assert ("ann", "user", "LIMIT", "select_spill_bytes_max = 10000000") in pond.sql("SHOW GRANTS").fetchall()
     pond.sql("ALTER ROLE staff RESET ALL")
     time.sleep(0.15)
     with pg(server) as con:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.serving.fetched_clients import jars, node_modules
 from tests.serving.served import ServedPond
 
 COMMANDS = (
@@ -108,13 +110,21 @@ def test_asyncpg(server: ServedPond) -> None:
 
 def test_pgjdbc(server: ServedPond, tmp_path: Path) -> None:
     java = shutil.which("java")
-    jars = sorted(Path.home().glob(".m2/repository/org/postgresql/postgresql/*/postgresql-*.jar"))
-    if java is None or not jars:
-        pytest.skip("java or org.postgresql:postgresql is not installed")
+    if java is None:
+        pytest.skip("java is not installed")
+    found = jars("pgjdbc", "org.postgresql:postgresql:42.7.8")
     program = Path(__file__).parent / "Jdbc.java"
     url = f"jdbc:postgresql://{server.host}:{server.port}/pond"
     done = subprocess.run(
-        [java, "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-cp", str(jars[-1]), str(program), url],
+        [
+            java,
+            "-Xshare:auto",
+            "-XX:TieredStopAtLevel=1",
+            "-cp",
+            ":".join(map(str, found)),
+            str(program),
+            url,
+        ],
         capture_output=True,
         text=True,
         timeout=120,
@@ -138,14 +148,40 @@ def test_pgjdbc(server: ServedPond, tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.slow
-def test_pgbench(server: ServedPond, tmp_path: Path) -> None:
+def test_node_postgres(server: ServedPond) -> None:
+    modules = node_modules("pg")
+    program = Path(__file__).parent / "Pg.js"
+    done = subprocess.run(
+        ["node", str(program), server.address()],
+        env={**os.environ, "NODE_PATH": str(modules)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        '[{"id":1,"name":"ann","n":"1.50","dated":true}]',
+        "named []",
+        'named [{"name":"ann"}]',
+        'named [{"name":"bob"}]',
+        "id:23 name:25 n:1700 dated:16",
+        "error 42P01 15",
+        "inside 1",
+        "after 0",
+        'several [{"a":1}] [{"b":2}]',
+        "many 20000",
+        'json {"a":[1,2],"s":{"k":"v"}}',
+    ]
+
+
+@pytest.mark.parametrize("mode", ["simple", "extended", "prepared"])
+def test_pgbench(server: ServedPond, tmp_path: Path, mode: str) -> None:
     program = shutil.which("pgbench")
     if program is None:
         pytest.skip("pgbench is not installed")
     script = tmp_path / "read.sql"
     script.write_text("\\set id random(1, 2)\nSELECT name FROM t WHERE id = :id;\n")
-    command = [program, "-n", "-M", "prepared", "-c", "4", "-t", "50", "-f", str(script)]
+    command = [program, "-n", "-M", mode, "-c", "4", "-t", "20", "-f", str(script)]
     done = subprocess.run(command, env=server.environment(), capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert "number of transactions actually processed: 200/200" in done.stdout
+    assert "number of transactions actually processed: 80/80" in done.stdout

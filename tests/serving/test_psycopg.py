@@ -7,11 +7,13 @@ import decimal
 import threading
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+import millpond
 from tests.serving.served import ServedPond
 
 FOREVER = "SELECT count(*) FROM range(1000000) a, range(1000000) b"
@@ -174,3 +176,62 @@ def test_settings(con: Any) -> None:
     assert notices == ["the setting work_mem has no effect here"]
     con.execute("DISCARD ALL")
     assert con.execute("SHOW application_name").fetchone() == ("",)
+
+
+def test_cancelling_by_pid_and_the_catalog_beside_tables(server: ServedPond, con: Any) -> None:
+    with psycopg.connect(server.address(), autocommit=True) as other:
+        pid = other.execute("SELECT pg_backend_pid()").fetchone()
+        assert pid is not None
+        ended: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                other.execute(FOREVER)
+            except psycopg.Error as error:
+                ended.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        while not con.execute(
+            "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND state = 'active'", [pid[0]]
+        ).fetchall():
+            pass
+        assert con.execute("SELECT pg_cancel_backend(%s)", [pid[0]]).fetchone() == (True,)
+        thread.join(60)
+        assert isinstance(ended[0], psycopg.errors.QueryCanceled)
+        assert con.execute("SELECT pg_cancel_backend(%s)", [99999999]).fetchone() == (False,)
+    rows = con.execute(
+        "SELECT c.relname, t.name FROM pg_class c JOIN public.t ON t.id = %s WHERE c.relname = 't'", [1]
+    ).fetchall()
+    assert rows == [("t", "ann")]
+    assert con.execute(
+        "SELECT count(*) FROM t, information_schema.tables i WHERE i.table_name = 't'"
+    ).fetchone() == (2,)
+
+
+def test_a_user_cancels_only_its_own_statements(tmp_path: Path) -> None:
+    users = tmp_path / "users"
+    users.write_text("ann:a\nbob:b\nroot:r\n")
+    with (
+        millpond.open(tmp_path / "pond", engine="inline") as pond,
+        pond.serve(pg_port=0, users=users, admins=("root",)) as server,
+    ):
+        addresses = {n: server.urls["pg"].replace("//", f"//{n}:{n[0]}@") for n in ("ann", "bob", "root")}
+        with psycopg.connect(addresses["ann"], autocommit=True) as ann:
+            pid = ann.info.backend_pid
+            with (
+                psycopg.connect(addresses["bob"], autocommit=True) as bob,
+                pytest.raises(psycopg.errors.InsufficientPrivilege, match="must be a member"),
+            ):
+                bob.execute("SELECT pg_cancel_backend(%s)", [pid])
+            with psycopg.connect(addresses["root"], autocommit=True) as root:
+                assert root.execute("SELECT pg_cancel_backend(%s)", [pid]).fetchone() == (True,)
+            assert ann.execute("SELECT pg_cancel_backend(%s)", [pid]).fetchone() == (True,)
+
+
+def test_named_cursors_of_psycopg(server: ServedPond) -> None:
+    with psycopg.connect(server.address()) as con, con.cursor(name="c") as cursor:
+        cursor.execute("SELECT i, 'x' || i AS t FROM range(%s) r(i)", [10])
+        assert [c.name for c in cursor.description or ()] == ["i", "t"]
+        assert cursor.fetchmany(3) == [(0, "x0"), (1, "x1"), (2, "x2")]
+        assert len(cursor.fetchall()) == 7 and cursor.fetchone() is None

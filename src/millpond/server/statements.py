@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
@@ -29,6 +29,7 @@ from millpond.server.user_places import UserPlaces
 from millpond.sql.session import SqlSession
 
 T = TypeVar("T")
+ENCODERS = 2  # threads that encode large answers
 STOPPED = "the server is shutting down"
 
 
@@ -46,6 +47,7 @@ class StatementPool:
         self._opening: dict[str, asyncio.Future[None]] = {}  # tables of point reads, on the event loop
         self._threads = ThreadPoolExecutor(settings.statements_max, "millpond-statement")
         self._streams = ThreadPoolExecutor(settings.connections_max, "millpond-stream")
+        self._encoders = ThreadPoolExecutor(ENCODERS, "millpond-encode")
         self._lock = threading.Lock()
         self._idle: list[SqlSession] = []
         self._running: set[Cancellation] = set()
@@ -72,6 +74,13 @@ class StatementPool:
                 return work()
 
         return await self._submitted(self._streams if streaming else self._threads, run)
+
+    async def encoded(self, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+        """Make the pieces of a large answer beside the event loop, one ahead of what is sent."""
+        coming = self._submitted(self._encoders, lambda: next(pieces, None))
+        while (data := await coming) is not None:
+            coming = self._submitted(self._encoders, lambda: next(pieces, None))
+            yield data
 
     def _submitted(self, threads: ThreadPoolExecutor, work: Callable[[], T]) -> asyncio.Future[T]:
         try:
@@ -111,7 +120,9 @@ class StatementPool:
         with self._lock:
             if self._idle:
                 return self._idle.pop()
-        return self.pond.new_session()
+        made = self.pond.new_session()
+        made.spools_results = True  # a client may read it slowly, and there may be many
+        return made
 
     def give_back(self, session: SqlSession) -> None:
         if session.in_transaction:
@@ -142,6 +153,7 @@ class StatementPool:
             cancellation.cancel(STOPPED)
         self._threads.shutdown(wait=True, cancel_futures=True)
         self._streams.shutdown(wait=True, cancel_futures=True)
+        self._encoders.shutdown(wait=True, cancel_futures=True)
         with self._lock:
             idle, self._idle = self._idle, []
         for session in idle:

@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from millpond.errors import ConflictError, InvalidError
@@ -51,6 +52,7 @@ class SqlSession:
         self._cached_scratch: CachedScratch | None = None
         self.transaction: SqlTransaction | None = None
         self.prepared: dict[str, Prepared] = {}
+        self.spools_results = False  # does a large result go to a file instead of memory?
         self.lock = threading.RLock()
         self._limits = self._made_for = ReadLimits.of(host.settings, {})
         self._asked = threading.local()  # of the call of this thread: its limits, the changes of its text
@@ -59,7 +61,7 @@ class SqlSession:
     def read_limits(self) -> ReadLimits:
         """The limits of a SELECT in this thread."""
         found: ReadLimits | None = getattr(self._asked, "limits", None)
-        return self._limits if found is None else found
+        return replace(self._limits if found is None else found, spools=self.spools_results)
 
     def run(
         self,

@@ -25,7 +25,14 @@ POND, EVERYTHING = "pond", "*"  # what privileges can be granted on, besides the
 ROWS = ("SELECT", "INSERT", "UPDATE", "DELETE")
 PRIVILEGES = (*ROWS, "CREATE", "ADMIN")
 CONNECTIONS, STATEMENT_MS = "connections", "statement_timeout"
-LIMITS = (CONNECTIONS, STATEMENT_MS, "select_rows_max", "select_memory_bytes_max", "select_ms_max")
+LIMITS = (
+    CONNECTIONS,
+    STATEMENT_MS,
+    "select_rows_max",
+    "select_memory_bytes_max",
+    "select_spill_bytes_max",
+    "select_ms_max",
+)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from millpond.server.flight.prepared_statements import (
     bound_rows,
     parameter_schema,
 )
+from millpond.server.flight.record_batches import stream_of
 from millpond.server.request_transactions import one_request
 from millpond.server.serving import Serving
 from millpond.sql.result import Result
@@ -172,10 +173,10 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
     def _rows(self, client: ClientSession, prepared: PreparedText) -> Any:
         result, prepared.result = prepared.result, None
         if result is not None:
-            return flight.RecordBatchStream(result.arrow())
+            return stream_of(result.arrow())
         tables = [r.arrow() for r in self._in_pool(client, lambda: _run_all(client, prepared))]
         table = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
-        return flight.RecordBatchStream(table)
+        return stream_of(table)
 
     def _update(self, client: ClientSession, prepared: PreparedText) -> int:
         results = self._in_pool(client, lambda: _run_all(client, prepared))

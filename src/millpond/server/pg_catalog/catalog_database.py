@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib import resources
 from typing import Any
@@ -97,6 +99,22 @@ class CatalogDatabase:
         listed = ", ".join(quoted(n) for n in names)
         self._con.execute(f"insert into {_table(relation)} ({listed}) select {listed} from given")
         self._con.unregister("given")
+
+    def replace(self, relation: str, rows: list[dict[str, Any]]) -> None:
+        """Replace the rows of one relation."""
+        self._con.execute(f"delete from {_table(relation)}")
+        self._insert(relation, rows)
+
+    @contextmanager
+    def with_tables(self, tables: Mapping[str, pa.Table]) -> Iterator[None]:
+        """Show some tables of the pond during one query."""
+        try:
+            for name, rows in tables.items():
+                self._con.register(name, rows)
+            yield
+        finally:
+            for name in tables:
+                self._con.unregister(name)
 
     def query(self, sql: str, params: Any, shown: str) -> tuple[list[tuple[str, str]], pa.Table]:
         try:

@@ -11,12 +11,18 @@ import pyarrow as pa
 from millpond.pond import Pond
 from millpond.server.client_session import ClientSession
 from millpond.server.pg_catalog.catalog_database import CatalogDatabase, column_kind
-from millpond.server.pg_catalog.catalog_rewrite import CatalogQuery, parse_query, rewritten
+from millpond.server.pg_catalog.catalog_rewrite import (
+    CatalogQuery,
+    parse_query,
+    rewritten,
+    used_params,
+)
 from millpond.server.pg_catalog.catalog_rows import catalog_rows
 from millpond.server.pgwire.describe import inferred, oids, typed_null, with_params
 from millpond.server.pgwire.error_reports import PgError
 from millpond.server.pgwire.outcome import StatementShape
 from millpond.server.pgwire.session_settings import DEFAULTS, VERSION_TEXT, SessionSettings
+from millpond.sql.binding.types import quoted
 from millpond.sql.session import SqlSession
 from millpond.sql.text.parameters import for_duckdb
 from millpond.sql.text.parse import SqlFragment
@@ -32,7 +38,7 @@ class Backends(Protocol):
     """The connections of a server."""
 
     def cancel_backend(self, pid: int) -> bool: ...
-    def backends(self) -> list[tuple[int, str, str]]: ...
+    def backends(self) -> list[tuple[int, str, str, str]]: ...
 
 
 class CatalogQueries:
@@ -45,7 +51,7 @@ class CatalogQueries:
         self._filled_for: Any = object()
 
     def answers(self, fragment: SqlFragment) -> bool:
-        """Is this query about the catalog alone?"""
+        """Does this query read the catalog?"""
         text = fragment.sql
         lower = text.lower()
         return any(hint in lower for hint in HINTS) and parse_query(text) is not None
@@ -57,9 +63,15 @@ class CatalogQueries:
         asked, values = for_duckdb(fragment, list(params) or None)
         query = parse_query(asked.sql)
         assert query is not None
-        sql = rewritten(query, lambda name, given: self._of_connection(client, settings, name, given))
-        with self._filled(client) as database:
-            columns, table = database.query(sql, values, fragment.sql)
+        given_params = values if isinstance(values, dict) else {}
+        tables = _tables(client, query)
+        sql = rewritten(
+            query, lambda name, given: self._of_connection(client, settings, name, given), given_params
+        )
+        with self._filled(client) as database, database.with_tables(tables):
+            if "pg_stat_activity" in query.relations:
+                database.replace("pg_stat_activity", self._activity())
+            columns, table = database.query(sql, used_params(sql, given_params), fragment.sql)
         shown = _in_pg_types(query, columns)
         return shown, _as_shown(shown, table)
 
@@ -75,7 +87,9 @@ class CatalogQueries:
                 raise PgError("0A000", "this query over the catalog is not supported")
             return rewritten(query, ask)
 
-        with self._filled(client) as database:
+        asked = parse_query(fragment.sql)
+        tables = {} if asked is None else _tables(client, asked, "LIMIT 0")
+        with self._filled(client) as database, database.with_tables(tables):
             types = inferred(fragment, declared, column_kind)
             nulls = {n: typed_null(kind) for n, kind in enumerate(types, 1)}
             text = with_params(fragment, nulls)
@@ -108,6 +122,26 @@ class CatalogQueries:
             raise
         return _Locked(self._database, self._lock)
 
+    def _cancelled(self, client: ClientSession, pid: int) -> bool:
+        """Cancel the statement of a connection; that of another user needs an administrator."""
+        owner = next((user for found, user, _, _ in self._backends.backends() if found == pid), None)
+        if owner is not None and owner != client.user.name and not client.user.is_admin:
+            raise PgError("42501", "must be a member of the role whose query is being canceled")
+        return self._backends.cancel_backend(pid)
+
+    def _activity(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "datname": self._name,
+                "pid": pid,
+                "usename": user,
+                "application_name": program,
+                "state": state,
+                "backend_type": "client backend",
+            }
+            for pid, user, program, state in self._backends.backends()
+        ]
+
     # -- the connection -------------------------------------------------------------------
 
     def _of_connection(
@@ -132,7 +166,7 @@ class CatalogQueries:
             case "pg_backend_pid":
                 return client.backend_pid
             case "pg_cancel_backend" | "pg_terminate_backend":
-                return really and self._backends.cancel_backend(int(given[0]))
+                return really and given[0] is not None and self._cancelled(client, int(given[0]))
             case "current_setting":
                 if given[0] is None:
                     return None
@@ -145,6 +179,11 @@ class CatalogQueries:
                     settings.set(str(given[0]), str(given[1]))
                 return str(given[1])
         return None
+
+
+def _tables(client: ClientSession, query: CatalogQuery, end: str = "") -> dict[str, pa.Table]:
+    """The rows of the pond's tables that a query joins with the catalog, as the client may read them."""
+    return {name: client.execute(f"SELECT * FROM {quoted(name)} {end}").arrow() for name in query.tables}
 
 
 class _Locked:

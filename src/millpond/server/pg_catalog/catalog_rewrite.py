@@ -6,7 +6,8 @@ Five things differ: the schema `pg_catalog` is DuckDB's own, casts to `regclass`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -41,11 +42,13 @@ class CatalogQuery:
 
     tree: exp.Expr
     kinds: dict[str, str]  # PostgreSQL's types of columns and aliases that DuckDB would show otherwise
+    tables: tuple[str, ...] = ()  # of the pond, which it reads, too
+    relations: frozenset[str] = frozenset()  # of pg_catalog, without a schema
 
 
 @lru_cache(maxsize=512)
 def parse_query(text: str) -> CatalogQuery | None:
-    """A query over the catalog alone; None if it is about something else."""
+    """A query over the catalog, perhaps with tables of the pond; None if it is about something else."""
     try:
         trees = [t for t in sqlglot.parse(with_known_arrays(text), read="postgres") if t is not None]
     except (SqlglotError, RecursionError):
@@ -54,6 +57,8 @@ def parse_query(text: str) -> CatalogQuery | None:
         return None
     tree = trees[0]
     own = {cte.alias_or_name.lower() for cte in tree.find_all(exp.CTE)}
+    known: set[str] = set()
+    tables: dict[str, None] = {}
     asked = False
     for table in tree.find_all(exp.Table):
         if not isinstance(table.this, exp.Identifier):
@@ -63,12 +68,17 @@ def parse_query(text: str) -> CatalogQuery | None:
             continue
         if schema in SCHEMAS or (not schema and name in relations()["pg_catalog"]):
             asked = True
+            known.add(name)
+        elif schema in ("", "public"):
+            tables[table.name] = None
         else:
             return None
+    if tables and not asked:
+        return None
     named = (_type(cast) in _REG for cast in tree.find_all(exp.Cast))
     if not asked and not any(name in FUNCTIONS for name in _called(tree)) and not any(named):
         return None
-    return CatalogQuery(tree, _kinds(tree))
+    return CatalogQuery(tree, _kinds(tree), tuple(tables), frozenset(known))
 
 
 def _called(tree: exp.Expr) -> Iterator[str]:
@@ -118,15 +128,31 @@ def _column_types() -> dict[str, str]:
     return found
 
 
-def rewritten(query: CatalogQuery, ask: Ask) -> str:
-    """The query in DuckDB's SQL; `ask` knows the connection."""
+def rewritten(query: CatalogQuery, ask: Ask, params: Mapping[str, Any] | None = None) -> str:
+    """The query in DuckDB's SQL; `ask` knows the connection, `params` the values of `$p1` and so on."""
     tree = query.tree.copy()
     _name_columns(tree)
+    if params:
+        _bind_arguments(tree, params)
     tree = _changed(tree, ask)
     try:
         return str(tree.sql("duckdb"))
     except (SqlglotError, RecursionError) as error:
         raise InvalidError("this query over the catalog is not supported", detail=str(error)) from error
+
+
+def used_params(sql: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Those values that a rewritten query still has."""
+    return {name: value for name, value in params.items() if re.search(rf"\${name}\b", sql)}
+
+
+def _bind_arguments(tree: exp.Expr, params: Mapping[str, Any]) -> None:
+    """Put the values of parameters where functions of the connection take them."""
+    for call in tree.find_all(exp.Func):
+        if _name(call) in OF_CONNECTION:
+            for one in list(call.find_all(exp.Parameter, exp.Placeholder)):
+                if one.name in params:
+                    one.replace(exp.convert(params[one.name]))
 
 
 def _name_columns(tree: exp.Expr) -> None:
@@ -198,6 +224,10 @@ def _table(node: exp.Table) -> Any:
         made.set("db", None)
         return made if node.db.lower() in SCHEMAS else node
     schema, name = node.db.lower(), node.name.lower()
+    if schema == "public":
+        made = node.copy()
+        made.set("db", None)
+        return made
     if schema not in SCHEMAS and (schema or name not in relations()["pg_catalog"]):
         return node
     select = node.find_ancestor(exp.Query)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from millpond.plan.objects import SEQUENCE_OF, SqlColumn, SqlObject
-from millpond.server.pgwire.types import BY_OID, TYPES, ColumnType, column_type
+from millpond.server.pgwire.types import BY_OID, TYPES, UNKNOWN, ColumnType, column_type
 from millpond.sql.binding.catalog import Catalog
 from millpond.sql.statements.comment import comments
 
@@ -316,4 +316,4 @@ def _index(
 def known_types() -> dict[int, str]:
     """The names of the types that columns can have, as format_type writes them."""
     found = {t.oid: NAMES.get(t.name, t.name) for t in TYPES}
-    return found | {t.array: f"{NAMES.get(t.name, t.name)}[]" for t in BY_OID.values()}
+    return found | {t.array: f"{NAMES.get(t.name, t.name)}[]" for t in BY_OID.values() if t is not UNKNOWN}

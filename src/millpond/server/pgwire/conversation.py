@@ -37,6 +37,7 @@ from millpond.server.point_reads import PointRow
 from millpond.sql.text.parse import SqlFragment, statements
 
 PARAMS_MAX = 65_535
+FEW_ROWS = 200  # are encoded at once; more are encoded beside the event loop
 NextMessage = Callable[[], Awaitable[m.ClientMessage]]
 
 
@@ -131,7 +132,12 @@ class Conversation:
 
     async def _rows(self, outcome: Outcome, formats: tuple[int, ...], table: pa.Table) -> None:
         encoder = RowEncoder(outcome.types, expanded(formats, table.num_columns))
-        for data in encoder.messages(table):
+        if table.num_rows <= FEW_ROWS:
+            for data in encoder.messages(table):
+                self.transport.put(data)
+            await self.transport.flush_if_large()
+            return
+        async for data in self.runner.client.pool.encoded(encoder.messages(table)):
             self.transport.put(data)
             await self.transport.flush_if_large()
 
@@ -221,12 +227,15 @@ class Conversation:
         return found
 
     async def _describe(self, message: m.Describe) -> None:
+        portal: PgPortal | None = None
         if message.kind == "S":
             prepared = self._prepared(message.name)
             shape = await self.runner.describe(prepared)
             self.transport.put(m.parameter_description(shape.params))
             columns: Any = shape.columns
             formats: tuple[int, ...] = ()
+        elif message.name not in self._portals and self.runner.cursors.columns_of(message.name) is not None:
+            columns, formats = self.runner.cursors.columns_of(message.name), ()
         else:
             portal = self._portal(message.name)
             fragment = portal.statement.fragment
@@ -244,7 +253,7 @@ class Conversation:
             self.transport.put(m.NO_DATA)
         else:
             self._check_formats(formats, len(columns))
-            if message.kind == "P" and portal.row is not None:
+            if portal is not None and portal.row is not None:
                 self.transport.put(portal.statement.row_description(columns, formats))
             else:
                 self.transport.put(m.row_description(fields_of(columns, formats)))

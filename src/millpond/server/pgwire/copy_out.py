@@ -29,7 +29,7 @@ async def send_copy(
     transport.put(m.copy_response(b"H", len(outcome.columns), copy.format == "binary"))
     encoder = RowEncoder(outcome.types, [int(copy.format == "binary")] * len(outcome.columns))
     names = [name for name, _ in outcome.columns]
-    for data in _pieces(encoder, names, copy, outcome.table):
+    async for data in runner.client.pool.encoded(_pieces(encoder, names, copy, outcome.table)):
         transport.put(data)
         await transport.flush_if_large()
     transport.put(m.COPY_DONE)

@@ -35,6 +35,11 @@ class Cursors:
             made.columns, made.table, pump, held=held or pump is not None, binary=binary
         )
 
+    def columns_of(self, name: str) -> list[tuple[str, str]] | None:
+        """The columns of a cursor, which is a portal, too; None if there is none of that name."""
+        found = self._cursors.get(name)
+        return None if found is None else found.columns
+
     def named(self, fragment: SqlFragment) -> PgCursor:
         """The cursor that FETCH or MOVE names."""
         return self._get(_parsed(fragment)[0])

@@ -44,6 +44,15 @@ class PgConnection:
         self.runner: StatementRunner | None = None
         self.task: asyncio.Task[None] | None = None
 
+    @property
+    def state(self) -> str:
+        """What the connection does, in the words of pg_stat_activity."""
+        if self.runner is None or self.runner.client.is_running:
+            return "active"
+        return {"T": "idle in transaction", "E": "idle in transaction (aborted)"}.get(
+            self.runner.status, "idle"
+        )
+
     async def run(self) -> None:
         try:
             await self._serve()
@@ -225,10 +234,10 @@ class PgListener:
         found.runner.client.cancel()
         return True
 
-    def backends(self) -> list[tuple[int, str, str]]:
-        """pg_stat_activity: the process id, the user and the program of each connection."""
+    def backends(self) -> list[tuple[int, str, str, str]]:
+        """pg_stat_activity: the process id, the user, the program and the state of each connection."""
         return [
-            (pid, c.runner.client.user.name, c.runner.settings.get("application_name") or "")
+            (pid, c.runner.client.user.name, c.runner.settings.get("application_name") or "", c.state)
             for pid, c in sorted(self._connections.items())
             if c.runner is not None
         ]

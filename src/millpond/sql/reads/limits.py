@@ -18,6 +18,7 @@ import pyarrow as pa
 from millpond.cancellation import check_cancelled, on_cancel
 from millpond.errors import InvalidError
 from millpond.settings import Settings, make_settings
+from millpond.sql.reads.spooled_rows import MEMORY_BYTES, SpooledRows
 
 T = TypeVar("T")
 
@@ -36,6 +37,7 @@ class ReadLimits:
     spill_bytes: int
     ms: int
     rows: int
+    spools: bool = False  # a large result goes to a file instead of memory
 
     @staticmethod
     def of(settings: Settings, asked: Mapping[str, Any]) -> ReadLimits:
@@ -59,24 +61,30 @@ class ReadLimits:
 
 def taken(result: pa.RecordBatchReader, limits: ReadLimits) -> pa.Table:
     """Read the result of a query, and check its size after each batch."""
-    batches: list[pa.RecordBatch] = []
-    rows = size = 0
-    with result as reader:  # an open result blocks the connection
+    rows = 0
+    memory = min(MEMORY_BYTES, limits.memory_bytes // 4) if limits.spools else limits.memory_bytes
+    limit, setting = limits.memory_bytes, "select_memory_bytes_max"
+    if limits.spools:
+        limit, setting = limits.spill_bytes, "select_spill_bytes_max"
+    with (
+        result as reader,  # an open result blocks the connection
+        SpooledRows(reader.schema, memory) as kept,
+    ):
         for batch in _batches(reader):
-            rows, size = rows + batch.num_rows, size + batch.nbytes
+            rows, size = rows + batch.num_rows, kept.size + batch.nbytes
             if limits.rows and rows > limits.rows:
                 raise InvalidError(
                     f"the query gives more than {limits.rows} rows",
                     hint="add LIMIT, or raise select_rows_max",
                 )
-            if size > limits.memory_bytes:
+            if size > limit:
                 raise InvalidError(
-                    f"the result of the query is larger than {shown_bytes(limits.memory_bytes)}",
+                    f"the result of the query is larger than {shown_bytes(limit)}",
                     detail=f"it was {shown_bytes(size)} after {rows} rows",
-                    hint="ask for fewer rows or columns, or raise select_memory_bytes_max",
+                    hint=f"ask for fewer rows or columns, or raise {setting}",
                 )
-            batches.append(batch)
-        return pa.Table.from_batches(batches, reader.schema)
+            kept.add(batch)
+        return kept.table()
 
 
 def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
