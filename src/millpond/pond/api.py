@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from millpond.clock import Clock, SystemClock
 from millpond.control.inbox_sender import InboxSender
+from millpond.control.live_settings import changed_settings
 from millpond.engine.change.backfill import OnProgress
 from millpond.engine.change.bootstrap import Rows as StateRows
 from millpond.engine.change.migration import Functions
@@ -246,9 +247,8 @@ class Pond:
         self._listeners = Listeners(on_epoch)
         self._driver = Driver(self._components, self._listeners, engine, spark, session_options)
         self._inbox = InboxClient(self._components, self._driver)
-        if self.settings.autoscale != "off":
-            cores = lambda: self._driver.engine.default_parallelism  # noqa: E731
-            self._listeners.on_epoch(Autoscaler(self.settings, InboxSender(store), cores))
+        cores = lambda: self._driver.engine.default_parallelism  # noqa: E731
+        self._listeners.on_epoch(Autoscaler(self.settings, InboxSender(store), cores))
         self._program = ProgramEditor(self._components, self._driver, self._inbox, self._listeners)
         self._session: SqlSession | None = None
         self._idle_sessions: list[SqlSession] = []  # of transactions that have ended
@@ -753,6 +753,38 @@ class Pond:
         """
         require_parallelism(n)
         self._inbox.command("rescale", {"parallelism": n})
+
+    def set(self, **settings: Any) -> None:
+        """Change settings while the pond runs, from the next epoch on; None takes a change back.
+
+        They are stored in the pond, and a takeover keeps them.  Those that can change are `target_ms`,
+        `catch_up_ms`, `epoch_rows_max`, `epoch_bytes_max`, `autoscale`, `tasks_min`, `tasks_max`,
+        `backlog_ms_max` and `scaling_pause_ms`.
+
+        >>> pond.set(target_ms=250, autoscale="advise")
+        >>> dict(pond.head().settings)
+        {'autoscale': 'advise', 'target_ms': 250}
+        >>> pond.set(target_ms=None, autoscale=None)
+        """
+        changed_settings({}, settings)
+        self._inbox.command("settings", {"settings": settings})
+
+    def pause(self) -> None:
+        """Run no more epochs until `resume`; inserts, definitions and other commands are still accepted.
+
+        >>> pond.pause()
+        >>> pond.resume()
+        """
+        self.set(paused=True)
+
+    def resume(self) -> None:
+        """Run epochs again after `pause`.
+
+        >>> pond.resume()
+        >>> "paused" in pond.head().settings
+        False
+        """
+        self.set(paused=False)
 
     def shed(
         self,

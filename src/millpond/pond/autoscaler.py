@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from millpond.control.inbox_sender import InboxSender
+from millpond.control.live_settings import live_settings
 from millpond.control.scaling import EpochLoad, ScalingDecision, ScalingPolicy, decide
 from millpond.control.symptoms import EPOCHS, Symptom, TaskTimes, diagnosed
 from millpond.settings import Settings
@@ -67,7 +68,8 @@ class Autoscaler:
     """Hears every epoch that this process commits, and sends a rescale when one is worth it."""
 
     def __init__(self, settings: Settings, sender: InboxSender, cores: Callable[[], int]) -> None:
-        self._settings, self._sender, self._cores = settings, sender, cores
+        self._opened_with = self._settings = settings
+        self._sender, self._cores = sender, cores
         self._history: deque[EpochLoad] = deque(maxlen=HISTORY_EPOCHS)
         self._times: deque[TaskTimes] = deque(maxlen=EPOCHS)
         self._decided_us: int | None = None
@@ -75,8 +77,9 @@ class Autoscaler:
         self._named_us: int | None = None
 
     def __call__(self, manifest: Manifest) -> None:
+        self._settings = live_settings(self._opened_with, manifest.settings)
         load = load_of(manifest)
-        if load is None:
+        if load is None or self._settings.autoscale == "off":
             return
         self._history.append(load)
         self._times.append(times_of(manifest))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from millpond.control.live_settings import changed_settings
 from millpond.control.shedding import Shedding
 from millpond.engine.coordinator.compaction_schedule import CompactionSchedule
 from millpond.engine.coordinator.epoch_loop import added_up
@@ -51,6 +52,7 @@ class Commands:
             "advance": self._advance,
             "rescale": self._rescale,
             "shed": self._shed,
+            "settings": self._settings,
             "savepoint": self._savepoint,
             "drop_savepoint": self._drop_savepoint,
             "compact": self._compact,
@@ -115,6 +117,14 @@ class Commands:
                 return Refused(f"the rows of source {source!r} cannot be shed")
         rest = {name: one for name, one in state.head.shedding.items() if name != source}
         return PlannedCommit(replace(child, shedding=rest if kept is None else {**rest, source: kept}))
+
+    def _settings(self, event: Polled, child: Manifest) -> Next | Refused:
+        """Change settings, pause or resume, from the next epoch on."""
+        try:
+            found = changed_settings(self._state.head.settings, _args(event).get("settings") or {})
+        except (InvalidError, TypeError, AttributeError) as error:
+            return Refused(str(getattr(error, "message", error)))
+        return PlannedCommit(replace(child, settings=found))
 
     def _advance(self, event: Polled, child: Manifest) -> Next | Refused:
         """Promise that a source will send nothing older; the next epoch raises the watermarks."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from millpond.control.admission import Pace, admit, budget_rows
+from millpond.control.admission import Bounds, Pace, admit, budget_rows
+from millpond.control.live_settings import PAUSED, live_bounds
 from millpond.engine.coordinator.arrivals import (
     arrivals,
     caught_up,
@@ -87,13 +88,13 @@ class EpochLoop:
         self.backlog_rows = sum(
             (p.backlog_rows or 0) + sum(s.rows for s in p.splits) for p in event.polls.values()
         )
-        if hold:
+        if hold or head.settings.get(PAUSED):
             self.had_input = False
             return None
         marks, steps = head.watermarks, state.program.watermarks
         offered = offers(event.polls, withheld(event.polls, steps, marks))
         self._shedding = self._shed_decision(event.polls) if head.shedding else NOTHING_SHED
-        admitted = admit(offered, self._budget_rows(), state.policy.bounds.bytes_max)
+        admitted = admit(offered, self._budget_rows(), self._bounds().bytes_max)
         admitted = thinned(admitted, self._shedding) if head.shedding else admitted
         rejects = {step: p.rejects for step, p in event.polls.items() if p.rejects}
         self.had_input = bool(admitted or rejects)
@@ -163,12 +164,15 @@ class EpochLoop:
         return run
 
     def _budget_rows(self) -> int:
-        shedding, bounds = self._state.head.shedding, self._state.policy.bounds
+        shedding, bounds = self._state.head.shedding, self._bounds()
         lags = [s["target_lag_us"] // 1000 for s in shedding.values() if s.get("target_lag_us") is not None]
         if lags:  # an epoch that takes longer than the target is behind it when it ends
             bounds = bounds.within(min(lags) // 4)
         most = max((int(s.get("divisor", 1)) for s in shedding.values()), default=1)
         return min(bounds.rows_max, budget_rows(bounds, self._pace, self.backlog_rows) * most)
+
+    def _bounds(self) -> Bounds:
+        return live_bounds(self._state.policy.bounds, self._state.head.settings)
 
     def _shed_decision(self, polls: Mapping[str, Poll]) -> ShedDecision:
         state, head = self._state, self._state.head

@@ -89,6 +89,8 @@ class Manifest:
     clients: Mapping[str, int] = field(default_factory=dict)
     # By source that may shed rows: the settings, what was decided last, and the splits that owe rows.
     shedding: Mapping[str, Any] = field(default_factory=dict)
+    # Settings that were changed while the pond ran, and whether it is paused: see `control.live_settings`.
+    settings: Mapping[str, Any] = field(default_factory=dict)
     backfill: BackfillProgress | None = None  # the running backfill of new views
     format: int = FORMAT
 
