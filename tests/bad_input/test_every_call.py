@@ -146,6 +146,14 @@ CASES: dict[str, list[Case]] = {
     "Pond.run": [(lambda w: w.none.run(), "define a stream"), (lambda w: w.closed.run(), "closed")],
     "Pond.compact": [(lambda w: w.none.compact(), "define a stream")],
     "Pond.on_epoch": [(lambda w: w.ran.on_epoch(5), "must be a function")],
+    "Pond.set": [
+        (lambda w: w.ran.set(target_ms=0), "at least 1"),
+        (lambda w: w.ran.set(target=1), "target_ms"),
+        (lambda w: w.ran.set(fan_in=3), "close the pond"),
+        (lambda w: w.closed.set(target_ms=5), "closed"),
+    ],
+    "Pond.pause": [(lambda w: w.closed.pause(), "closed")],
+    "Pond.resume": [(lambda w: w.closed.resume(), "closed")],
     "Pond.rescale": [(lambda w: w.ran.rescale(0), "1 to 32768"), (lambda w: w.closed.rescale(2), "closed")],
     "Pond.savepoint": [
         (lambda w: w.ran.savepoint(""), "empty"),
