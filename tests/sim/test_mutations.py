@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from millpond.engine.change.long_backfill import LongBackfill
-from millpond.engine.coordinator import commands
+from millpond.engine.coordinator import commands, inbox_changes
 from millpond.engine.coordinator import shell as shells
 from millpond.engine.coordinator.epoch_loop import EpochLoop
 from millpond.engine.coordinator.pond_state import PondState
@@ -25,11 +26,14 @@ from millpond.engine.coordinator.protocol import (
 )
 from millpond.engine.coordinator.shell import Shell
 from millpond.engine.coordinator.takeover import Takeover
+from millpond.sql.dml.changeable_tables import ChangeableTables
 from millpond.state.manifest import fork as forks
 from millpond.state.manifest import garbage, history
 from millpond.state.manifest.backfill_progress import BackfillProgress
+from millpond.state.manifest.snapshot import Snapshot
 from millpond.state.tables.live_runs import LiveRuns
 
+from .bank_world import BankWorld
 from .world import World
 
 SEEDS = 60
@@ -52,10 +56,10 @@ FIRST = {  # a seed that is known to find it, to save time
 }
 
 
-def found_broken(first: int) -> bool:
+def found_broken(first: int, world: type[World] = World) -> bool:
     for seed in range(first, first + SEEDS):
         try:
-            World(seed).run()
+            world(seed).run()
         except (TypeError, AttributeError, NameError):  # the mutation itself is wrong
             raise
         except Exception:
@@ -238,3 +242,43 @@ def test_a_broken_rule_is_found(
     assert found_broken(FIRST.get(mutation.__name__, 0)), (
         f"{SEEDS} seeds ran clean although: {mutation.__name__}"
     )
+
+
+def the_tables_of_a_transaction_are_admitted_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = inbox_changes.made_splits
+
+    def apart(*args: Any) -> Any:
+        splits, rejects = made(*args)
+        return tuple(replace(split, with_next=False) for split in splits), rejects
+
+    monkeypatch.setattr(inbox_changes, "made_splits", apart)
+
+
+def an_aborted_transaction_keeps_its_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ChangeableTables, "all_or_nothing", lambda self: contextlib.nullcontext())
+
+
+def a_transaction_sees_the_epoch_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = inbox_changes.made_splits
+
+    def stale(plan: Any, before: Snapshot, entries: Any) -> Any:
+        older = history.find_manifest(before.store, before.epoch - 1)
+        was = before if older is None else Snapshot(before.store, older, before._pages, before._open_file)
+        return made(plan, was, entries)
+
+    monkeypatch.setattr(inbox_changes, "made_splits", stale)
+
+
+OF_TRANSACTIONS: list[Callable[[pytest.MonkeyPatch], None]] = [
+    the_tables_of_a_transaction_are_admitted_one_by_one,
+    an_aborted_transaction_keeps_its_changes,
+    a_transaction_sees_the_epoch_before,
+]
+
+
+@pytest.mark.parametrize("mutation", OF_TRANSACTIONS, ids=lambda m: m.__name__)
+def test_a_broken_rule_of_transactions_is_found(
+    mutation: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutation(monkeypatch)
+    assert found_broken(FIRST.get(mutation.__name__, 0), BankWorld), mutation.__name__

@@ -8,6 +8,7 @@ import pytest
 
 from tests.sampling import seeds
 
+from .bank_world import BankWorld
 from .world import World
 
 SEEDS = int(os.environ.get("MILLPOND_SIM_SEEDS", "40"))
@@ -19,3 +20,10 @@ def test_nothing_is_lost_or_doubled(seed: int) -> None:
     world = World(seed)
     world.run()
     assert world.log.items
+
+
+@pytest.mark.parametrize("seed", seeds(2, FIRST, SEEDS, "MILLPOND_SIM_SEEDS"))
+def test_every_transaction_is_whole(seed: int) -> None:
+    world = BankWorld(seed)
+    world.run()
+    assert seed or world.moved, "the first seed moves money"
