@@ -116,4 +116,5 @@ def _payload(rows: list[dict[str, Any]], schema: pa.Schema) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, weighted) as writer:
         writer.write_table(pa.Table.from_pylist([{**row, "_w": 1} for row in rows], schema=weighted))
-    return sink.getvalue().to_pybytes()
+    raw: bytes = sink.getvalue().to_pybytes()
+    return raw
