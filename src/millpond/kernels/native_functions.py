@@ -17,7 +17,13 @@ import pyarrow as pa
 from millpond.identity import one_chunk
 
 # The modules that define native functions, by the prefix of their names; imported when a text names one.
-_MODULES: dict[str, tuple[str, ...]] = {"pg": (), "spark": ()}
+_MODULES: dict[str, tuple[str, ...]] = {
+    "pg": tuple(
+        f"millpond.kernels.postgres.{name}"
+        for name in ("text_functions", "bytea_functions", "text_output", "composite_output", "regular_expressions")
+    ),
+    "spark": (),
+}
 _CALLED = re.compile(r'"((pg|spark)\.\w+\.\d+)"')
 _loaded: set[str] = set()
 _known: dict[str, NativeFunction] = {}

@@ -60,21 +60,26 @@ def equip(con: duckdb.DuckDBPyConnection, equipment: Equipment, sql: str) -> Non
         provide_named(sql)
         equipment.refresh()
         return
-    waiting = _called(sql)
-    while waiting:
-        catalog, name = waiting.pop()
-        if (catalog, name) in equipment.macros or name not in definitions(catalog):
-            continue
-        if (catalog, "") not in equipment.macros:
-            con.execute(f"attach ':memory:' as {catalog}")
-            equipment.macros.add((catalog, ""))
-        statement = definitions(catalog)[name]
-        provide_named(statement)
-        con.execute(statement)
-        equipment.macros.add((catalog, name))
-        waiting |= _called(statement)
+    for catalog, name in _called(sql):
+        _create(con, equipment, catalog, name)
     provide_named(sql)
     equipment.refresh()
+
+
+def _create(con: duckdb.DuckDBPyConnection, equipment: Equipment, catalog: str, name: str) -> None:
+    """Create a macro after everything that it calls: DuckDB binds the body of one with typed parameters."""
+    if (catalog, name) in equipment.macros or name not in definitions(catalog):
+        return
+    if (catalog, "") not in equipment.macros:
+        con.execute(f"attach ':memory:' as {catalog}")
+        equipment.macros.add((catalog, ""))
+    equipment.macros.add((catalog, name))
+    statement = definitions(catalog)[name]
+    for called in _called(statement):
+        _create(con, equipment, *called)
+    provide_named(statement)
+    equipment.refresh()
+    con.execute(statement)
 
 
 def _called(sql: str) -> set[tuple[str, str]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from millpond.sql.dialects.library import has
 from millpond.sql.dialects.parse_tree import Tree, nodes, parsed, printed
+from millpond.sql.dialects.postgres.calls import rewritten_call
 from millpond.sql.dialects.postgres.changes import translated_change
 from millpond.sql.dialects.postgres.column_names import name_columns
 from millpond.sql.dialects.typed_arguments import hoist_arguments
@@ -24,7 +25,7 @@ def translated(sql: str) -> str:
     found = list(nodes(tree))
     text = sql.encode()
     named = [name_columns(node, text) for node in found if node.get("type") == "SELECT_NODE"]
-    changes = [_rewritten(node) for node in found]
+    changes = [_rewritten(node, text) for node in found]
     if not any(named) and not any(changes):
         return sql
     hoist_arguments(tree)
@@ -36,16 +37,18 @@ def translated_expression(sql: str) -> str:
     tree = parsed(f"SELECT {sql}")
     if tree is None:
         return sql
-    found = list(nodes(tree))
-    changes = [_rewritten(node) for node in found]
+    text = f"SELECT {sql}".encode()
+    changes = [_rewritten(node, text) for node in list(nodes(tree))]
     if not any(changes):
         return sql
     hoist_arguments(tree)
     return printed(tree)[len("SELECT ") :]
 
 
-def _rewritten(node: Tree) -> bool:
+def _rewritten(node: Tree, text: bytes) -> bool:
     """Change one node in place; was there something to change?"""
+    if rewritten_call(node, text):
+        return True
     if node.get("class") == "FUNCTION" and len(node["qualified_name"]["path"]) == 1:
         return _called_there(node)
     if node.get("null_order") == "ORDER_DEFAULT":

@@ -1,0 +1,59 @@
+"""Aggregates that DuckDB lacks or means otherwise.
+
+A macro cannot take DISTINCT, ORDER BY, FILTER or OVER, so the aggregate stays one of DuckDB's and the library's
+function is called over its result: `json_agg(x ORDER BY y)` is `__pg.json_agg(list(x ORDER BY y))`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+from millpond.sql.dialects.parse_tree import Tree
+from millpond.sql.dialects.postgres.tree_parts import become, builtin, called
+
+Rewrite = Callable[[list[Tree]], list[Tree]]
+
+
+def _json(arguments: list[Tree]) -> list[Tree]:
+    return [called("json_text", arguments[0])]
+
+
+def _pair(arguments: list[Tree]) -> list[Tree]:
+    key, value = arguments[:2]
+    return [builtin("struct_pack", called("output", key), called("json_text", value))]
+
+
+# name -> the aggregate that DuckDB runs, what its arguments become, and the function over its result
+_OVER_LISTS: dict[str, tuple[str, Rewrite | None, str]] = {
+    "json_agg": ("list", _json, "json_agg"),
+    "jsonb_agg": ("list", _json, "jsonb_agg"),
+    "every": ("bool_and", None, ""),
+}
+_PAIRS = ("json_object_agg", "jsonb_object_agg")
+
+
+def aggregated(name: str, node: Tree) -> bool:
+    """Rewrite a call of an aggregate, with or without OVER, in place; was it one of these?"""
+    arguments = [a["expression"] for a in node["arguments"]]
+    if name in _PAIRS and len(arguments) == 2:
+        key, value = (copy.deepcopy(node) for _ in range(2))
+        _renamed(key, "list", [called("output", arguments[0])])
+        _renamed(value, "list", [called("json_text", arguments[1])])
+        become(node, called(name, key, value))
+        return True
+    if name not in _OVER_LISTS:
+        return False
+    run, rewrite, over = _OVER_LISTS[name]
+    inner = copy.deepcopy(node) if over else node
+    _renamed(inner, run, rewrite(arguments) if rewrite is not None else arguments)
+    if over:
+        inner["alias"] = ""
+        become(node, called(over, inner))
+    return True
+
+
+def _renamed(node: Tree, name: str, arguments: list[Tree]) -> None:
+    node["function_name"] = name
+    node["qualified_name"] = {"path": [name]}
+    node["arguments"] = [{"name": "", "expression": a} for a in arguments]

@@ -1,0 +1,52 @@
+"""Rewrites calls of functions whose meaning depends on how they are written or where they stand.
+
+DuckDB's parser gives one name to different things: `x ~ y` is `regexp_matches(x, y)` and `EXTRACT` is
+`date_part`; the text at the place of the call says which one it was.
+"""
+
+from __future__ import annotations
+
+from millpond.sql.dialects.parse_tree import Tree
+from millpond.sql.dialects.postgres.aggregates import aggregated
+from millpond.sql.dialects.postgres.set_functions import in_from, in_select, is_set
+from millpond.sql.dialects.postgres.tree_parts import become, called
+from millpond.sql.dialects.postgres.variadic import pack
+
+_SYNTAX = ("regexp_matches", "regexp_full_match", "date_part")
+
+
+def rewritten_call(node: Tree, text: bytes) -> bool:
+    """Change a node in place; True if it is done and means what PostgreSQL says."""
+    if node.get("type") == "TABLE_FUNCTION":
+        return in_from(node)
+    if node.get("class") not in ("FUNCTION", "WINDOW") or len(node["qualified_name"]["path"]) != 1:
+        return False
+    name = node["function_name"].lower()
+    if aggregated(name, node):
+        return True
+    if node["class"] == "WINDOW":
+        return False
+    if name in _SYNTAX and not _is_written(name, node, text):
+        return _syntax(name, node)
+    if is_set(name):
+        in_select(name, node)
+        return True
+    pack(name, node)
+    return False
+
+
+def _is_written(name: str, node: Tree, text: bytes) -> bool:
+    """Does the text name the function at this place?"""
+    at = node["query_location"]
+    return text[at : at + len(name)].lower() == name.encode()
+
+
+def _syntax(name: str, node: Tree) -> bool:
+    arguments = [a["expression"] for a in node["arguments"]]
+    if name == "regexp_matches":
+        become(node, called("~" if len(arguments) == 2 else "~*", *arguments[:2]))
+    elif name == "regexp_full_match":
+        become(node, called("similar_to", *arguments))
+    else:
+        become(node, called("extract", *arguments))
+    return True
