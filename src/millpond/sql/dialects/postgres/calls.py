@@ -6,10 +6,11 @@ DuckDB's parser gives one name to different things: `x ~ y` is `regexp_matches(x
 
 from __future__ import annotations
 
+from millpond.kernels.postgres.number_formats import number_format
 from millpond.sql.dialects.parse_tree import Tree
 from millpond.sql.dialects.postgres.aggregates import aggregated
 from millpond.sql.dialects.postgres.set_functions import in_from, in_select, is_set
-from millpond.sql.dialects.postgres.tree_parts import become, called
+from millpond.sql.dialects.postgres.tree_parts import become, called, expression
 from millpond.sql.dialects.postgres.variadic import pack
 
 _SYNTAX = ("regexp_matches", "regexp_full_match", "date_part")
@@ -31,8 +32,23 @@ def rewritten_call(node: Tree, text: bytes) -> bool:
     if is_set(name):
         in_select(name, node)
         return True
+    if name == "to_number" and len(node["arguments"]) == 2:
+        return _to_number(node)
     pack(name, node)
     return False
+
+
+def _to_number(node: Tree) -> bool:
+    """Its result has as many places as the format, if that is written here."""
+    text, pattern = (a["expression"] for a in node["arguments"])
+    places = 9
+    if pattern.get("class") == "CONSTANT" and (literal := pattern.get("literal")):
+        form = number_format(literal["text"])
+        places = min(form.after + form.scaled, 30)
+    cast = expression(f"CAST(x AS DECIMAL(38, {places}))")
+    cast["child"] = called("to_number", text, pattern)
+    become(node, cast)
+    return True
 
 
 def _is_written(name: str, node: Tree, text: bytes) -> bool:

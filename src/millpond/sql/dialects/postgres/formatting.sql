@@ -1,0 +1,19 @@
+-- Formatting: to_char and its inverses.
+
+create macro __pg.to_char
+    (a timestamp, b varchar) as "pg.to_char_timestamp.1"(a, b),
+    (a timestamptz, b varchar) as
+        "pg.to_char_timestamptz.1"(a::timestamp, b, __pg.zone_name(),
+            case when isfinite(a) then epoch(a::timestamp - timezone('UTC', a))::bigint else 0 end),
+    (a interval, b varchar) as "pg.to_char_interval.1"(a, b),
+    (a integer, b varchar) as "pg.to_char_number.1"(a::varchar, b, 'i'),
+    (a bigint, b varchar) as "pg.to_char_number.1"(a::varchar, b, 'i'),
+    (a, b varchar) as
+        "pg.to_char_number.1"(a::varchar, b, case typeof(a) when 'DOUBLE' then 'f' when 'FLOAT' then 'r' else 'n' end);
+create macro __pg.zone_name() as current_setting('TimeZone');
+create macro __pg.to_date(a varchar, b varchar) as "pg.to_date.1"(a, b);
+create macro __pg.to_timestamp
+    (a varchar, b varchar) as timezone(current_setting('TimeZone'), "pg.to_timestamp.1"(a, b)),
+    (a double) as "pg.to_timestamp_seconds.1"(a);
+-- `calls.py` casts the digits to a numeric with as many places as the format has.
+create macro __pg.to_number(a varchar, b varchar) as "pg.to_number.1"(a, b);
