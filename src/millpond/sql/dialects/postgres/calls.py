@@ -7,6 +7,7 @@ DuckDB's parser gives one name to different things: `x ~ y` is `regexp_matches(x
 from __future__ import annotations
 
 from millpond.kernels.postgres.number_formats import number_format
+from millpond.kernels.postgres.time_fields import FIELDS, WHOLE
 from millpond.sql.dialects.parse_tree import Tree
 from millpond.sql.dialects.postgres.aggregates import aggregated
 from millpond.sql.dialects.postgres.set_functions import in_from, in_select, is_set
@@ -64,5 +65,9 @@ def _syntax(name: str, node: Tree) -> bool:
     elif name == "regexp_full_match":
         become(node, called("similar_to", *arguments))
     else:
-        become(node, called("extract", *arguments))
+        field = FIELDS.get((arguments[0].get("literal") or {}).get("text", "").lower())
+        whole = field in WHOLE
+        if field is not None:
+            arguments[0]["literal"]["text"] = field
+        become(node, called("extract_whole" if whole else "extract", *arguments))
     return True
