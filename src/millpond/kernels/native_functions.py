@@ -20,7 +20,11 @@ from millpond.identity import one_chunk
 _MODULES: dict[str, tuple[str, ...]] = {
     "pg": tuple(
         f"millpond.kernels.postgres.{name}"
-        for name in ("text_functions", "bytea_functions", "text_output", "composite_output", "regular_expressions", "time_to_text", "time_from_text", "number_formats", "time_fields", "intervals")
+        for name in (
+            *("text_functions", "bytea_functions", "text_output", "composite_output", "regular_expressions"),
+            *("time_to_text", "time_from_text", "number_formats", "time_fields", "intervals"),
+            *("json_functions", "jsonb_changes", "json_paths", "array_text"),
+        )
     ),
     "spark": (),
 }

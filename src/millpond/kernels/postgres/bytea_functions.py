@@ -183,3 +183,9 @@ def _encoding(name: str) -> str:
     if found is None:
         raise ValueError(f'invalid encoding name "{name}"')
     return found
+
+
+@row_function("pg.bytea_in.1", ("VARCHAR",), "BLOB")
+def bytea_in(text: str) -> bytes:
+    r"""The bytes of a literal: `\x1234` or with escapes, `a\000b`."""
+    return _from_hex(text[2:]) if text[:2] == "\\x" else _from_escape(text)

@@ -153,16 +153,19 @@ def interval_of(text: str) -> tuple[int, int, int]:
     return months, days, us
 
 
-def json_of(value: Any, kind: TypeName) -> str:
-    """The JSON of a value of SQL, as to_json writes it; `value` is what DuckDB wrote."""
+def json_of(value: Any, kind: TypeName, between: str = ",") -> str:
+    """The JSON of a value of SQL, as to_json writes it; `value` is what DuckDB wrote.
+
+    A line break between the parts of the outermost array or record is what `pretty` asks for.
+    """
     if value is None:
         return "null"
     if kind.is_list:
-        return "[" + ",".join(json_of(v, kind.parts[0][1]) for v in value) + "]"
+        return "[" + between.join(json_of(v, kind.parts[0][1]) for v in value) + "]"
     if kind.is_record:
         fields = [v for _, v in value] if isinstance(value, JsonObject) else value
         pairs = (f"{string_text(n)}:{json_of(v, k)}" for (n, k), v in zip(kind.parts, fields, strict=True))
-        return "{" + ",".join(pairs) + "}"
+        return "{" + between.join(pairs) + "}"
     if kind.name == "JSON":
         return compact_text(value)
     if kind.name == "BOOLEAN":

@@ -10,18 +10,13 @@ import copy
 from collections.abc import Callable
 
 from millpond.sql.dialects.parse_tree import Tree
-from millpond.sql.dialects.postgres.tree_parts import become, builtin, called
+from millpond.sql.dialects.postgres.tree_parts import become, called
 
 Rewrite = Callable[[list[Tree]], list[Tree]]
 
 
 def _json(arguments: list[Tree]) -> list[Tree]:
-    return [called("json_text", arguments[0])]
-
-
-def _pair(arguments: list[Tree]) -> list[Tree]:
-    key, value = arguments[:2]
-    return [builtin("struct_pack", called("output", key), called("json_text", value))]
+    return [called("json_row", arguments[0])]
 
 
 # name -> the aggregate that DuckDB runs, what its arguments become, and the function over its result
