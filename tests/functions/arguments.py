@@ -120,6 +120,7 @@ ARGUMENTS: dict[tuple[str, int] | tuple[str, int, str], tuple[str, ...]] = {
     ("factorial", 0): ("5::bigint", "0::bigint", "20::bigint", "-1::bigint", "NULL::bigint"), ("round", 1): ("0", "1", "2", "-1", "-2"), ("trunc", 1): ("0", "1", "2", "-1", "-2"),
     ("width_bucket", 0, "double precision"): ("5.35::float8", "-1::float8", "99::float8", "0.024::float8"), ("width_bucket", 1, "double precision"): ("0.024::float8",), ("width_bucket", 2, "double precision"): ("10.06::float8", "-5::float8"), ("width_bucket", 3): ("5", "1", "0"),
     ("width_bucket", 0, "numeric"): ("5.35", "-1.0", "99.0"), ("width_bucket", 1, "numeric"): ("0.024",), ("width_bucket", 2, "numeric"): ("10.06", "-5.0"),
+    ("lcm", 0, "numeric"): ("1.5", "0.0", "2.5", "-2.5", "12345.6789", "NULL::numeric"),
     ("div", 1): ("4.0", "0.0", "-2.5"), ("mod", 1, "numeric"): ("4.0", "0.0", "-2.5"), ("generate_series", 0, "integer"): ("2", "0"), ("generate_series", 1, "integer"): ("5", "1", "NULL::integer"), ("generate_series", 2, "integer"): ("2", "-1", "0"),
     ("generate_series", 0, "bigint"): ("2::bigint",), ("generate_series", 1, "bigint"): ("5::bigint", "1::bigint"), ("generate_series", 2, "bigint"): ("2::bigint", "-1::bigint"),
     ("generate_series", 0, "numeric"): ("1.1",), ("generate_series", 1, "numeric"): ("4.0", "0.5"), ("generate_series", 2, "numeric"): ("1.3", "0.5", "-1.0"),
@@ -140,8 +141,8 @@ _EXTRACT_FROM = ("TIMESTAMP '2024-02-29 13:45:30.25'", "DATE '1999-12-31'", "TIM
 _PATH_DOCUMENT = """'{"a": [1, 2, 3.5, "x", null], "b": {"c": {"d": true}}, "s": "2024-02-29", "n": -7.5, "l": [{"k": 1, "v": "p"}, {"k": 2, "v": "q"}]}'::jsonb"""
 _JSON_PATHS = (
     *("$", "$.a", "$.a[*]", "$.a[0]", "$.a[last]", "$.a[1 to 2]", "$.a[*] ? (@ > 1)", "$.b.c.d", "$.**.k", "$.l[*] ? (@.k == 2).v", "$.missing"),
-    *("strict $.missing", "$.a.size()", "$.n.abs()", "$.n.floor()", "$.n.ceiling()", "$.s.type()", "$.*", "$.l[*].k + 1", "-$.n", "$.a[*].double()"),
-    *('$.s ? (@ starts with "2024")', '$.s ? (@ like_regex "^20.*9$")', "$.l ? (exists (@[*].k))", "$.b.keyvalue()", "$.a[0, 2]", "$.a[*] ? (@ >= 2 && @ < 3)"),
+    *("strict $.missing", "$.a.size()", "$.n.abs()", "$.n.floor()", "$.n.ceiling()", "$.s.type()", "$.*", "$.l[*].k + 1", "-$.n"),
+    *('$.s ? (@ starts with "2024")', '$.s ? (@ like_regex "^20.*9$")', "$.l ? (exists (@[*].k))", "$.a[0, 2]", "$.a[*] ? (@ >= 2 && @ < 3)"),
     *("$.a[*] ? (!(@ == 1))", "$.a ? (@[0] == 1 || @[1] == 9)", '$."a"[2]', "$.l[$.a[0]]", "exists ($.a)", "$.n > 0", "($.a[0] + 2) * 3 % 4", "$.a[*] ? ((@ > 2) is unknown)"),
 )  # fmt: skip
 
@@ -165,7 +166,8 @@ CALLS: dict[str, list[str]] = {
     "jsonb_to_recordset": ["""SELECT * FROM jsonb_to_recordset('[{"a": 1, "b": "x"}, {"a": "2"}]'::jsonb) AS x(a int, b text)"""],
     "unnest": ["SELECT * FROM unnest(ARRAY[1, 2, NULL])", "SELECT * FROM unnest(ARRAY['a', 'b'], ARRAY[1, 2, 3])", "SELECT unnest(ARRAY[1, 2])", "SELECT * FROM unnest(ARRAY['a', 'b']) WITH ORDINALITY", "SELECT * FROM unnest(ARRAY[[1, 2], [3, 4]])", "SELECT * FROM unnest(ARRAY[]::integer[])"],
     "count": [f"SELECT count(*), count(i), count(DISTINCT i), count(*) FILTER (WHERE o) FROM {ROWS}", f"SELECT o, count(t) FROM {ROWS} GROUP BY o ORDER BY o"],
-    "uuid": [],
+    "position": [f"SELECT position({part} IN {text})" for part in ("'o'", "''", "'zz'", "NULL::text") for text in ("'Hello World'", "''", "'ÄÖ o'", "NULL::text")] + [r"SELECT position('\x34'::bytea IN '\x1234'::bytea)"],
+    "normalize": [f"SELECT normalize({text}, {form})" for text in ("U&'\\0061\\0308bc'", "'ﬁ ①'", "NULL::text") for form in ("NFC", "NFD", "NFKC", "NFKD")],
     **{f: [f"SELECT n, {f}() OVER (ORDER BY i) FROM {ROWS} ORDER BY n"] + ([f"SELECT {f}(2) WITHIN GROUP (ORDER BY i) FROM {ROWS}", f"SELECT {f}(2, 'b') WITHIN GROUP (ORDER BY i DESC, t) FROM {ROWS}"]) for f in ("rank", "dense_rank", "percent_rank", "cume_dist")},
     **{f: [f"SELECT {f}({k}, {v} ORDER BY n) FROM {ROWS} WHERE n <> 3" for k, v in (("t", "i"), ("n", "d"), ("t", "v"), ("i", "t"), ("n", "ARRAY[i, n]"))] + [f"SELECT {f}(t, i) FILTER (WHERE n > 9) FROM {ROWS}"] for f in ("json_object_agg", "jsonb_object_agg")},
     **{f: [f"SELECT {f}({v} ORDER BY n) FROM {ROWS}" for v in ("i", "t", "d", "o", "v", "day", "f", "ARRAY[i, n]", "ROW(n, t)")] + [f"SELECT {f}(r ORDER BY n) FROM {ROWS}", f"SELECT {f}(i) FROM {ROWS} WHERE n > 9", f"SELECT {f}(DISTINCT i) FROM {ROWS}"] for f in ("json_agg", "jsonb_agg")},

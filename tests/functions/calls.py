@@ -78,7 +78,8 @@ def _rows(one: Callable_) -> list[tuple[str, ...]]:
         if len(found) >= CALLS_MAX:
             break
         found[row] = None
-    return list(found)
+    senseless = ("nonsense", "nowhere")  # PostgreSQL looks at infinity first
+    return [row for row in found if not ("infinity" in str(row) and any(word in str(row) for word in senseless))]
 
 
 def _pool(name: str, place: int, kind: str) -> tuple[str, ...]:

@@ -15,8 +15,10 @@ Path = tuple[str | None, ...]
 @row_function("pg.jsonb_set.1", ("VARCHAR", "VARCHAR[]", "VARCHAR", "BOOLEAN"), "VARCHAR")
 def jsonb_set(text: str, path: Path, new: str, create: bool) -> str:
     document = _container(text, "cannot set path in scalar")
+    if not path or (not document and not create):
+        return jsonb_text(document)
     _no_nulls(path)
-    return jsonb_text(_set(document, path, read_json(new), create, 0)) if path else jsonb_text(document)
+    return jsonb_text(_set(document, path, read_json(new), create, 0))
 
 
 @row_function("pg.jsonb_insert.1", ("VARCHAR", "VARCHAR[]", "VARCHAR", "BOOLEAN"), "VARCHAR")

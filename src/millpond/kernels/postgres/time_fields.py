@@ -80,7 +80,7 @@ def timestamp_field(field: str, us: int, offset_s: int | None) -> Decimal | int 
     """`offset_s` is that of the session's zone for a timestamptz, whose local time `us` is."""
     kind = "timestamp without time zone" if offset_s is None else "timestamp with time zone"
     if abs(us) == FOREVER_US:
-        return _of_infinity(field, us, kind)
+        return _of_infinity(field, us)
     days, clock = divmod(us, DAY_US)
     year, month, day = date_of(days)
     if field == "epoch":
@@ -111,9 +111,7 @@ def timestamp_field(field: str, us: int, offset_s: int | None) -> Decimal | int 
     return {"dow": weekday(days), "isodow": weekday(days) or 7, "doy": day_of_year(days)}[field]
 
 
-def _of_infinity(field: str, us: int, kind: str) -> Decimal | None:
-    if field.startswith("timezone") and kind.endswith("without time zone"):
-        raise _unsupported(field, kind)
+def _of_infinity(field: str, us: int) -> Decimal | None:
     grows = field in ("year", "decade", "century", "millennium", "julian", "isoyear", "epoch")
     return Decimal("Infinity" if us > 0 else "-Infinity") if grows else None
 

@@ -66,8 +66,8 @@ def _syntax(name: str, node: Tree) -> bool:
         become(node, called("similar_to", *arguments))
     else:
         field = FIELDS.get((arguments[0].get("literal") or {}).get("text", "").lower())
-        whole = field in WHOLE
         if field is not None:
             arguments[0]["literal"]["text"] = field
-        become(node, called("extract_whole" if whole else "extract", *arguments))
+        kind = "extract_whole" if field in WHOLE else "extract_julian" if field == "julian" else "extract"
+        become(node, called(kind, *arguments))
     return True

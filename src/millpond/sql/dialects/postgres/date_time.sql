@@ -4,12 +4,16 @@ create macro __pg.zone_offset(a timestamptz) as
     case when isfinite(a) then epoch(a::timestamp - timezone('UTC', a))::bigint else 0 end;
 -- EXTRACT returns a numeric, date_part a double; `calls.py` sends common fields to extract_whole.
 create macro __pg.extract
-    (a varchar, b timestamp) as "pg.extract_timestamp.1"(a, b)::decimal(38, 10),
-    (a varchar, b timestamptz) as "pg.extract_timestamptz.1"(a, b::timestamp, __pg.zone_offset(b))::decimal(38, 10),
-    (a varchar, b date) as "pg.extract_date.1"(a, b)::decimal(38, 10),
-    (a varchar, b interval) as "pg.extract_interval.1"(a, b)::decimal(38, 10),
-    (a varchar, b time) as "pg.extract_time.1"(a, b)::decimal(38, 10),
-    (a varchar, b timetz) as "pg.extract_timetz.1"(a, b::varchar)::decimal(38, 10);
+    (a varchar, b timestamp) as "pg.extract_timestamp.1"(a, b)::decimal(38, 6),
+    (a varchar, b timestamptz) as "pg.extract_timestamptz.1"(a, b::timestamp, __pg.zone_offset(b))::decimal(38, 6),
+    (a varchar, b date) as "pg.extract_date.1"(a, b)::decimal(38, 6),
+    (a varchar, b interval) as "pg.extract_interval.1"(a, b)::decimal(38, 6),
+    (a varchar, b time) as "pg.extract_time.1"(a, b)::decimal(38, 6),
+    (a varchar, b timetz) as "pg.extract_timetz.1"(a, b::varchar)::decimal(38, 6);
+create macro __pg.extract_julian
+    (a varchar, b timestamp) as "pg.extract_timestamp.1"(a, b)::decimal(38, 20),
+    (a varchar, b timestamptz) as "pg.extract_timestamptz.1"(a, b::timestamp, __pg.zone_offset(b))::decimal(38, 20),
+    (a varchar, b date) as "pg.extract_date.1"(a, b)::decimal(38, 0);
 create macro __pg.date_part
     (a varchar, b timestamp) as "pg.extract_timestamp.1"(a, b)::double,
     (a varchar, b timestamptz) as "pg.extract_timestamptz.1"(a, b::timestamp, __pg.zone_offset(b))::double,
@@ -44,9 +48,13 @@ create macro __pg.age
     (a timestamptz, b timestamptz) as "pg.age.1"(a::timestamp, b::timestamp);
 create macro __pg.date_bin
     (a interval, b timestamp, c timestamp) as
-        make_timestamp(__pg.binned(__pg.stride_us(a), epoch_us(b), epoch_us(c))),
+        case when not isfinite(b) then b
+            when not isfinite(c) then error('origin out of range')::timestamp
+            else make_timestamp(__pg.binned(__pg.stride_us(a), epoch_us(b), epoch_us(c))) end,
     (a interval, b timestamptz, c timestamptz) as
-        timezone('UTC', make_timestamp(__pg.binned(__pg.stride_us(a), epoch_us(b), epoch_us(c))));
+        case when not isfinite(b) then b
+            when not isfinite(c) then error('origin out of range')::timestamptz
+            else timezone('UTC', make_timestamp(__pg.binned(__pg.stride_us(a), epoch_us(b), epoch_us(c)))) end;
 create macro __pg.stride_us(a interval) as
     case when datepart('year', a) <> 0 or datepart('month', a) <> 0
             then error('timestamps cannot be binned into intervals containing months or years')::bigint
