@@ -23,7 +23,7 @@ PAGES = {  # with how many blocks there are at least
     "connectors/pond.md": 1,
     "connectors/writing-a-sink.md": 2,
     "elasticity.md": 1,
-    "functions.md": 8,
+    "user-functions.md": 8,
     "serving/flight.md": 1,
     "serving/http.md": 4,
     "serving/security.md": 1,

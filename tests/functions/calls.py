@@ -13,6 +13,7 @@ from tests.functions.inventory import Callable_
 from tests.functions.values import VALUES
 
 CALLS_MAX = 36
+OPERATOR_CALLS_MAX = 12
 
 COLUMNS = {
     "smallint": "i::smallint",
@@ -39,12 +40,16 @@ COLUMNS = {
 }
 
 
+_BOTH = ("rank", "dense_rank", "percent_rank", "cume_dist")  # window functions and aggregates
+
+
 def calls_of(one: Callable_) -> list[str]:
     """The queries that ask about one function; none if only a page can speak about it."""
     if one.signature in SKIPPED or one.name in SKIPPED:
         return []
     if one.name in CALLS:
-        return list(CALLS[one.name])
+        within = {"aggregate": " WITHIN ", "window": " OVER "}.get(one.kind, "") if one.name in _BOTH else ""
+        return [query for query in CALLS[one.name] if within in query]
     if one.kind == "aggregate":
         return _aggregate(one)
     if one.kind == "window":
@@ -74,11 +79,14 @@ def _rows(one: Callable_) -> list[tuple[str, ...]]:
             found[(*plain[:place], value, *plain[place + 1 :])] = None
     every = list(itertools.islice(itertools.product(*pools), 5000))
     chance = random.Random(zlib.crc32(one.signature.encode()))
-    for row in chance.sample(every, min(len(every), CALLS_MAX)):
-        if len(found) >= CALLS_MAX:
+    limit = OPERATOR_CALLS_MAX if one.kind == "operator" else CALLS_MAX
+    for row in chance.sample(every, min(len(every), limit)):
+        if len(found) >= limit:
             break
         found[row] = None
     senseless = ("nonsense", "nowhere")  # PostgreSQL looks at infinity first
+    if one.kind == "operator":
+        found = dict.fromkeys(list(found)[:limit])
     return [row for row in found if not ("infinity" in str(row) and any(word in str(row) for word in senseless))]
 
 

@@ -3,10 +3,45 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 
 from tests.functions.ours import Failed, Millpond, Rows
 from tests.functions.recorded import Answer
+
+
+BATCH = 25  # calls that are asked in one query, which costs little more than one of them
+
+
+def differences(millpond: Millpond, answers: Sequence[Answer]) -> list[tuple[Answer, str]]:
+    """The answers that differ from Millpond's, and how."""
+    found = []
+    plain = [a for a in answers if _is_plain(a)]
+    for start in range(0, len(plain), BATCH):
+        found += _of_batch(millpond, plain[start : start + BATCH])
+    single = ((a, difference(millpond, a)) for a in answers if not _is_plain(a))
+    return [*found, *((a, told) for a, told in single if told is not None)]
+
+
+def _is_plain(answer: Answer) -> bool:
+    """Is this one value that can be asked together with others?"""
+    return answer.error is None and len(answer.rows) == len(answer.types) == 1 and " FROM " not in answer.query.upper()
+
+
+def _of_batch(millpond: Millpond, answers: Sequence[Answer]) -> list[tuple[Answer, str]]:
+    if len(answers) > 1:
+        try:
+            (row,) = millpond.ask("SELECT " + ", ".join(a.query.removeprefix("SELECT ") for a in answers))
+        except (Failed, ValueError):
+            half = len(answers) // 2
+            return [*_of_batch(millpond, answers[:half]), *_of_batch(millpond, answers[half:])]
+        together = zip(answers, row, strict=True)
+        return [
+            (a, f"{_short(value)}; PostgreSQL: {_short(a.rows[0][0])}")
+            for a, value in together
+            if not same(value, a.rows[0][0], a.types[0])
+        ]
+    return [(a, told) for a in answers if (told := difference(millpond, a)) is not None]
 
 
 def difference(millpond: Millpond, answer: Answer) -> str | None:

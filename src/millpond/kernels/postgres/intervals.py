@@ -36,8 +36,7 @@ def age(later: int, earlier: int) -> Interval:
         us += DAY_US
         days -= 1
     while days < 0:
-        whose = b if sign > 0 else a  # the days of the month of the second argument
-        days += month_days(whose.year, whose.month)
+        days += month_days(b.year, b.month)  # of the earlier one
         months -= 1
     return sign * months, sign * days, sign * us
 

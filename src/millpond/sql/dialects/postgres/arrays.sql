@@ -5,11 +5,11 @@ create macro __pg.array_prepend(a, b) as system.main.list_prepend(a, coalesce(b,
 create macro __pg.array_cat(a, b) as
     case when a is null then b when b is null then a else system.main.list_concat(a, b) end;
 create macro __pg.array_shape(a) as "pg.array_shape.1"(to_json(a)::varchar, typeof(a));
-create macro __pg.array_length(a, b bigint) as
+create macro __pg.array_length(a, b) as
     case when b = 1 then nullif(len(a), 0)::integer else (__pg.array_shape(a)[case when b > 0 then b end])::integer end;
-create macro __pg.array_upper(a, b bigint) as
+create macro __pg.array_upper(a, b) as
     case when b = 1 then nullif(len(a), 0)::integer else (__pg.array_shape(a)[case when b > 0 then b end])::integer end;
-create macro __pg.array_lower(a, b bigint) as
+create macro __pg.array_lower(a, b) as
     case when b > 0 and __pg.array_shape(a)[case when b > 0 then b end] is not null then 1 end;
 create macro __pg.array_ndims(a) as nullif(len(__pg.array_shape(a)), 0)::integer;
 create macro __pg.array_dims(a) as
@@ -27,9 +27,9 @@ create macro __pg.array_remove(a, b) as list_filter(a, lambda x: x is distinct f
 create macro __pg.array_replace(a, b, c) as
     list_transform(a, lambda x: case when x is not distinct from b then c else x end);
 create macro __pg.array_to_string
-    (a, b varchar) as
+    (a, b) as
         case when a is not null and b is not null then "pg.array_to_string.1"(to_json(a)::varchar, typeof(a), b, null) end,
-    (a, b varchar, c varchar) as
+    (a, b, c) as
         case when a is not null and b is not null then "pg.array_to_string.1"(to_json(a)::varchar, typeof(a), b, c) end;
 create macro __pg.array_fill
     (a, b) as
@@ -37,14 +37,15 @@ create macro __pg.array_fill
             when len(b) > 1 then error('array_fill of several dimensions is not supported; nest two calls')
             else list_transform(range(coalesce(b[1], 0)), lambda n: a) end,
     (a, b, c) as
-        case when c[1] <> 1 then error('arrays start at 1: another low bound is not supported')
+        case when len(b) <> len(c) then error('wrong number of array subscripts')
+            when c[1] <> 1 then error('arrays start at 1: another low bound is not supported')
             when len(b) > 1 then error('array_fill of several dimensions is not supported; nest two calls')
             else list_transform(range(coalesce(b[1], 0)), lambda n: a) end;
-create macro __pg.trim_array(a, b bigint) as
+create macro __pg.trim_array(a, b) as
     case when b < 0 or b > len(a) then error('number of elements to trim must be between 0 and ' || len(a))
         else a[:len(a) - b] end;
 create macro __pg.generate_subscripts_rows
-    (a, b bigint) as range(1, coalesce(__pg.array_shape(a)[case when b > 0 then b end], 0) + 1)::integer[],
-    (a, b bigint, c boolean) as
-        case when c then list_reverse(range(1, coalesce(__pg.array_shape(a)[case when b > 0 then b end], 0) + 1))::integer[]
+    (a, b) as range(1, coalesce(__pg.array_shape(a)[case when b > 0 then b end], 0) + 1)::integer[],
+    (a, b, c) as
+        case when c is null then null when c then list_reverse(range(1, coalesce(__pg.array_shape(a)[case when b > 0 then b end], 0) + 1))::integer[]
             else range(1, coalesce(__pg.array_shape(a)[case when b > 0 then b end], 0) + 1)::integer[] end;

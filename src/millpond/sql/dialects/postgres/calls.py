@@ -35,6 +35,10 @@ def rewritten_call(node: Tree, text: bytes) -> bool:
         return True
     if name == "to_number" and len(node["arguments"]) == 2:
         return _to_number(node)
+    if name in ("normalize", "is_normalized") and len(node["arguments"]) == 2:
+        form = node["arguments"][1]
+        if form["expression"].get("class") == "COLUMN_REF":  # normalize(x, NFC)
+            form["expression"] = expression(f"'{form['expression']['column_names'][-1]}'")
     pack(name, node)
     return False
 

@@ -1,6 +1,6 @@
 -- Dates and times.
 
-create macro __pg.zone_offset(a timestamptz) as
+create macro __pg.zone_offset(a) as
     case when isfinite(a) then epoch(a::timestamp - timezone('UTC', a))::bigint else 0 end;
 -- EXTRACT returns a numeric, date_part a double; `calls.py` sends common fields to extract_whole.
 create macro __pg.extract
@@ -34,10 +34,10 @@ create macro __pg.date_trunc
     (a varchar, b timestamp) as __pg.truncated(a, b),
     (a varchar, b timestamptz) as timezone(current_setting('TimeZone'), __pg.truncated(a, b::timestamp)),
     (a varchar, b date) as timezone(current_setting('TimeZone'), __pg.truncated(a, b::timestamp)),
-    (a varchar, b timestamptz, c varchar) as timezone(c, __pg.truncated(a, timezone(c, b))),
+    (a, b, c) as timezone(c, __pg.truncated(a, timezone(c, b))),
     (a varchar, b interval) as "pg.trunc_interval.1"(a, b);
-create macro __pg.truncated(a varchar, b timestamp) as
-    case when not isfinite(b) then b
+create macro __pg.truncated(a, b) as
+    case when a is null or b is null or c is null then null when not isfinite(b) then b
         when lower(a) in ('century', 'centuries', 'c', 'cent')
             then make_timestamp(((year(b) - 1) // 100 * 100 + 1)::bigint, 1, 1, 0, 0, 0)
         when lower(a) in ('millennium', 'millennia', 'mil', 'mils')
@@ -48,39 +48,39 @@ create macro __pg.age
     (a timestamptz, b timestamptz) as "pg.age.1"(a::timestamp, b::timestamp);
 create macro __pg.date_bin
     (a interval, b timestamp, c timestamp) as
-        case when not isfinite(b) then b
+        case when a is null or b is null or c is null then null when not isfinite(b) then b
             when not isfinite(c) then error('origin out of range')::timestamp
             else make_timestamp(__pg.binned(__pg.stride_us(a), epoch_us(b), epoch_us(c))) end,
     (a interval, b timestamptz, c timestamptz) as
-        case when not isfinite(b) then b
+        case when a is null or b is null or c is null then null when not isfinite(b) then b
             when not isfinite(c) then error('origin out of range')::timestamptz
             else timezone('UTC', make_timestamp(__pg.binned(__pg.stride_us(a), epoch_us(b), epoch_us(c)))) end;
-create macro __pg.stride_us(a interval) as
+create macro __pg.stride_us(a) as
     case when datepart('year', a) <> 0 or datepart('month', a) <> 0
             then error('timestamps cannot be binned into intervals containing months or years')::bigint
         when epoch_us(a) <= 0 then error('stride must be greater than zero')::bigint
         else epoch_us(a) end;
-create macro __pg.binned(a bigint, b bigint, c bigint) as
+create macro __pg.binned(a, b, c) as
     b - (b - c) % a - case when (b - c) % a < 0 then a else 0 end;
 create macro __pg.isfinite
     (a date) as system.main.isfinite(a),
     (a timestamp) as system.main.isfinite(a),
     (a timestamptz) as system.main.isfinite(a),
     (a interval) as case when a is not null then true end;
-create macro __pg.justify_days(a interval) as "pg.justify_days.1"(a);
-create macro __pg.justify_hours(a interval) as "pg.justify_hours.1"(a);
-create macro __pg.justify_interval(a interval) as "pg.justify_interval.1"(a);
-create macro __pg.make_date(year bigint, month bigint, day bigint) as "pg.make_date.1"(year, month, day);
-create macro __pg.make_time(hour bigint, min bigint, sec double) as "pg.make_time.1"(hour, min, sec);
-create macro __pg.make_timestamp(year bigint, month bigint, mday bigint, hour bigint, min bigint, sec double) as
+create macro __pg.justify_days(a) as "pg.justify_days.1"(a);
+create macro __pg.justify_hours(a) as "pg.justify_hours.1"(a);
+create macro __pg.justify_interval(a) as "pg.justify_interval.1"(a);
+create macro __pg.make_date(year, month, day) as "pg.make_date.1"(year, month, day);
+create macro __pg.make_time(hour, min, sec) as "pg.make_time.1"(hour, min, sec);
+create macro __pg.make_timestamp(year, month, mday, hour, min, sec) as
     "pg.make_timestamp.1"(year, month, mday, hour, min, sec);
 create macro __pg.make_timestamptz
-    (year bigint, month bigint, mday bigint, hour bigint, min bigint, sec double) as
+    (year, month, mday, hour, min, sec) as
         timezone(current_setting('TimeZone'), "pg.make_timestamp.1"(year, month, mday, hour, min, sec)),
-    (year bigint, month bigint, mday bigint, hour bigint, min bigint, sec double, timezone varchar) as
+    (year, month, mday, hour, min, sec, timezone) as
         timezone(timezone, "pg.make_timestamp.1"(year, month, mday, hour, min, sec));
-create macro __pg.make_interval(years bigint := 0, months bigint := 0, weeks bigint := 0, days bigint := 0,
-    hours bigint := 0, mins bigint := 0, secs double := 0.0) as
+create macro __pg.make_interval(years := 0, months := 0, weeks := 0, days := 0,
+    hours := 0, mins := 0, secs := 0.0) as
     "pg.make_interval.1"(years, months, weeks, days, hours, mins, secs);
 create macro __pg.timezone
     (a varchar, b timestamp) as system.main.timezone(a, b),

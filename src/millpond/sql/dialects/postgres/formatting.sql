@@ -11,9 +11,9 @@ create macro __pg.to_char
     (a, b varchar) as
         "pg.to_char_number.1"(a::varchar, b, case typeof(a) when 'DOUBLE' then 'f' when 'FLOAT' then 'r' else 'n' end);
 create macro __pg.zone_name() as current_setting('TimeZone');
-create macro __pg.to_date(a varchar, b varchar) as "pg.to_date.1"(a, b);
+create macro __pg.to_date(a, b) as "pg.to_date.1"(a, b);
 create macro __pg.to_timestamp
-    (a varchar, b varchar) as timezone(current_setting('TimeZone'), "pg.to_timestamp.1"(a, b)),
-    (a double) as "pg.to_timestamp_seconds.1"(a);
+    (a, b) as timezone(current_setting('TimeZone'), "pg.to_timestamp.1"(a, b)),
+    (a) as "pg.to_timestamp_seconds.1"(a);
 -- `calls.py` casts the digits to a numeric with as many places as the format has.
-create macro __pg.to_number(a varchar, b varchar) as "pg.to_number.1"(a, b);
+create macro __pg.to_number(a, b) as "pg.to_number.1"(a, b);

@@ -17,20 +17,20 @@ create macro __pg.row_to_json(a, b := false) as
 create macro __pg.array_to_json(a, b := false) as
     (case when a is null or b is null then null when b then "pg.to_json_lines.1"(to_json(a)::varchar, typeof(a))
         else __pg.json_text(a) end)::json;
-create macro __pg.json_build_array(a varchar[]) as "pg.json_array.1"(a)::json;
-create macro __pg.jsonb_build_array(a varchar[]) as "pg.jsonb.1"("pg.json_array.1"(a))::json;
-create macro __pg.json_build_object(a varchar[]) as "pg.json_object.1"(a)::json;
-create macro __pg.jsonb_build_object(a varchar[]) as "pg.jsonb.1"("pg.json_object.1"(a))::json;
+create macro __pg.json_build_array(a) as "pg.json_array.1"(a)::json;
+create macro __pg.jsonb_build_array(a) as "pg.jsonb.1"("pg.json_array.1"(a))::json;
+create macro __pg.json_build_object(a) as "pg.json_object.1"(a)::json;
+create macro __pg.jsonb_build_object(a) as "pg.jsonb.1"("pg.json_object.1"(a))::json;
 create macro __pg.json_object
-    (a varchar[]) as "pg.json_from_texts.1"(a)::json,
-    (a varchar[], b varchar[]) as "pg.json_from_two.1"(a, b)::json;
+    (a) as "pg.json_from_texts.1"(a)::json,
+    (a, b) as "pg.json_from_two.1"(a, b)::json;
 create macro __pg.jsonb_object
-    (a varchar[]) as "pg.jsonb.1"("pg.json_from_texts.1"(a))::json,
-    (a varchar[], b varchar[]) as "pg.jsonb.1"("pg.json_from_two.1"(a, b))::json;
-create macro __pg.json_agg(a varchar[]) as "pg.json_agg.1"(a)::json;
-create macro __pg.jsonb_agg(a varchar[]) as "pg.jsonb.1"("pg.json_agg.1"(a))::json;
-create macro __pg.json_object_agg(a varchar[], b varchar[]) as "pg.json_object_agg.1"(a, b)::json;
-create macro __pg.jsonb_object_agg(a varchar[], b varchar[]) as "pg.jsonb.1"("pg.json_object_agg.1"(a, b))::json;
+    (a) as "pg.jsonb.1"("pg.json_from_texts.1"(a))::json,
+    (a, b) as "pg.jsonb.1"("pg.json_from_two.1"(a, b))::json;
+create macro __pg.json_agg(a) as "pg.json_agg.1"(a)::json;
+create macro __pg.jsonb_agg(a) as "pg.jsonb.1"("pg.json_agg.1"(a))::json;
+create macro __pg.json_object_agg(a, b) as "pg.json_object_agg.1"(a, b)::json;
+create macro __pg.jsonb_object_agg(a, b) as "pg.jsonb.1"("pg.json_object_agg.1"(a, b))::json;
 
 create macro __pg."->"
     (a varchar, b bigint) as "pg.json_element.1"(a, b)::json,
@@ -47,36 +47,36 @@ create macro __pg."#>>"
 create macro __pg."#-"
     (a varchar, b varchar[]) as "pg.jsonb_delete_path.1"(a, b)::json,
     (a varchar, b varchar) as "pg.jsonb_delete_path.1"(a, __pg.text_array(b))::json;
-create macro __pg.text_array(a varchar) as "pg.text_array.1"(a);
-create macro __pg."?"(a varchar, b varchar) as "pg.jsonb_exists.1"(a, [b], true);
-create macro __pg."?|"(a varchar, b varchar[]) as "pg.jsonb_exists.1"(a, b, false);
-create macro __pg."?&"(a varchar, b varchar[]) as "pg.jsonb_exists.1"(a, b, true);
-create macro __pg.jsonb_contains(a varchar, b varchar) as "pg.jsonb_contains.1"(a, b);
-create macro __pg.jsonb_concat(a varchar, b varchar) as "pg.jsonb_concat.1"(a, b)::json;
+create macro __pg.text_array(a) as "pg.text_array.1"(a);
+create macro __pg."?"(a, b) as "pg.jsonb_exists.1"(a, [b], true);
+create macro __pg."?|"(a, b) as "pg.jsonb_exists.1"(a, b, false);
+create macro __pg."?&"(a, b) as "pg.jsonb_exists.1"(a, b, true);
+create macro __pg.jsonb_contains(a, b) as "pg.jsonb_contains.1"(a, b);
+create macro __pg.jsonb_concat(a, b) as "pg.jsonb_concat.1"(a, b)::json;
 create macro __pg.jsonb_delete
     (a varchar, b bigint) as "pg.jsonb_delete_at.1"(a, b)::json,
     (a varchar, b varchar) as "pg.jsonb_delete_key.1"(a, [b])::json,
     (a varchar, b varchar[]) as "pg.jsonb_delete_key.1"(a, b)::json;
-create macro __pg."@?"(a varchar, b varchar) as "pg.jsonb_path_exists.1"(a, b, '{}', true);
-create macro __pg."@@"(a varchar, b varchar) as "pg.jsonb_path_match.1"(a, b, '{}', true);
+create macro __pg."@?"(a, b) as "pg.jsonb_path_exists.1"(a, b, '{}', true);
+create macro __pg."@@"(a, b) as "pg.jsonb_path_match.1"(a, b, '{}', true);
 
-create macro __pg.json_extract_path(a varchar, b varchar[]) as "pg.json_path.1"(a, b)::json;
-create macro __pg.jsonb_extract_path(a varchar, b varchar[]) as "pg.json_path.1"(a, b)::json;
-create macro __pg.json_extract_path_text(a varchar, b varchar[]) as "pg.json_as_text.1"("pg.json_path.1"(a, b));
-create macro __pg.jsonb_extract_path_text(a varchar, b varchar[]) as "pg.json_as_text.1"("pg.json_path.1"(a, b));
-create macro __pg.json_typeof(a varchar) as "pg.json_typeof.1"(a);
-create macro __pg.jsonb_typeof(a varchar) as "pg.json_typeof.1"(a);
-create macro __pg.json_array_length(a varchar) as "pg.json_array_length.1"(a);
-create macro __pg.jsonb_array_length(a varchar) as "pg.json_array_length.1"(a);
-create macro __pg.json_strip_nulls(a varchar) as "pg.json_strip_nulls.1"(a)::json;
-create macro __pg.jsonb_strip_nulls(a varchar) as "pg.jsonb_strip_nulls.1"(a)::json;
-create macro __pg.jsonb_pretty(a varchar) as "pg.jsonb_pretty.1"(a);
-create macro __pg.jsonb_set(jsonb_in varchar, path, replacement varchar, create_if_missing boolean := true) as
+create macro __pg.json_extract_path(a, b) as "pg.json_path.1"(a, b)::json;
+create macro __pg.jsonb_extract_path(a, b) as "pg.json_path.1"(a, b)::json;
+create macro __pg.json_extract_path_text(a, b) as "pg.json_as_text.1"("pg.json_path.1"(a, b));
+create macro __pg.jsonb_extract_path_text(a, b) as "pg.json_as_text.1"("pg.json_path.1"(a, b));
+create macro __pg.json_typeof(a) as "pg.json_typeof.1"(a);
+create macro __pg.jsonb_typeof(a) as "pg.json_typeof.1"(a);
+create macro __pg.json_array_length(a) as "pg.json_array_length.1"(a);
+create macro __pg.jsonb_array_length(a) as "pg.json_array_length.1"(a);
+create macro __pg.json_strip_nulls(a) as "pg.json_strip_nulls.1"(a)::json;
+create macro __pg.jsonb_strip_nulls(a) as "pg.jsonb_strip_nulls.1"(a)::json;
+create macro __pg.jsonb_pretty(a) as "pg.jsonb_pretty.1"(a);
+create macro __pg.jsonb_set(jsonb_in, path, replacement, create_if_missing := true) as
     "pg.jsonb_set.1"(jsonb_in, __pg.path_of(path), replacement, create_if_missing)::json;
-create macro __pg.jsonb_insert(jsonb_in varchar, path, replacement varchar, insert_after boolean := false) as
+create macro __pg.jsonb_insert(jsonb_in, path, replacement, insert_after := false) as
     "pg.jsonb_insert.1"(jsonb_in, __pg.path_of(path), replacement, insert_after)::json;
-create macro __pg.jsonb_set_lax(jsonb_in varchar, path, replacement varchar, create_if_missing boolean := true,
-    null_value_treatment varchar := 'use_json_null') as
+create macro __pg.jsonb_set_lax(jsonb_in, path, replacement, create_if_missing := true,
+    null_value_treatment := 'use_json_null') as
     case when jsonb_in is null or path is null or create_if_missing is null then null
         when replacement is not null then "pg.jsonb_set.1"(jsonb_in, __pg.path_of(path), replacement, create_if_missing)
         when null_value_treatment = 'use_json_null'
@@ -90,40 +90,40 @@ create macro __pg.jsonb_set_lax(jsonb_in varchar, path, replacement varchar, cre
 create macro __pg.path_of(a) as
     case when suffix(typeof(a), ']') then "pg.json_texts.1"(to_json(a)::varchar) else "pg.text_array.1"(a::varchar) end;
 
-create macro __pg.json_array_elements_rows(a varchar) as "pg.json_elements.1"(a)::json[];
-create macro __pg.jsonb_array_elements_rows(a varchar) as "pg.json_elements.1"(a)::json[];
-create macro __pg.json_array_elements_text_rows(a varchar) as "pg.json_elements_text.1"(a);
-create macro __pg.jsonb_array_elements_text_rows(a varchar) as "pg.json_elements_text.1"(a);
-create macro __pg.json_object_keys_rows(a varchar) as
+create macro __pg.json_array_elements_rows(a) as "pg.json_elements.1"(a)::json[];
+create macro __pg.jsonb_array_elements_rows(a) as "pg.json_elements.1"(a)::json[];
+create macro __pg.json_array_elements_text_rows(a) as "pg.json_elements_text.1"(a);
+create macro __pg.jsonb_array_elements_text_rows(a) as "pg.json_elements_text.1"(a);
+create macro __pg.json_object_keys_rows(a) as
     list_transform("pg.json_pairs.1"(a, false, true), lambda p: p[1]);
-create macro __pg.jsonb_object_keys_rows(a varchar) as
+create macro __pg.jsonb_object_keys_rows(a) as
     list_transform("pg.json_pairs.1"(a, false, true), lambda p: p[1]);
-create macro __pg.json_each_rows(a varchar) as
+create macro __pg.json_each_rows(a) as
     list_transform("pg.json_pairs.1"(a, false, false), lambda p: struct_pack(key := p[1], value := p[2]::json));
-create macro __pg.jsonb_each_rows(a varchar) as
+create macro __pg.jsonb_each_rows(a) as
     list_transform("pg.json_pairs.1"(a, false, false), lambda p: struct_pack(key := p[1], value := p[2]::json));
-create macro __pg.json_each_text_rows(a varchar) as
+create macro __pg.json_each_text_rows(a) as
     list_transform("pg.json_pairs.1"(a, true, false), lambda p: struct_pack(key := p[1], value := p[2]));
-create macro __pg.jsonb_each_text_rows(a varchar) as
+create macro __pg.jsonb_each_text_rows(a) as
     list_transform("pg.json_pairs.1"(a, true, false), lambda p: struct_pack(key := p[1], value := p[2]));
 
-create macro __pg.jsonb_path_exists(target varchar, path varchar, vars varchar := '{}', silent boolean := false) as
+create macro __pg.jsonb_path_exists(target, path, vars := '{}', silent := false) as
     "pg.jsonb_path_exists.1"(target, path, vars, silent);
-create macro __pg.jsonb_path_match(target varchar, path varchar, vars varchar := '{}', silent boolean := false) as
+create macro __pg.jsonb_path_match(target, path, vars := '{}', silent := false) as
     "pg.jsonb_path_match.1"(target, path, vars, silent);
-create macro __pg.jsonb_path_query_array(target varchar, path varchar, vars varchar := '{}', silent boolean := false) as
+create macro __pg.jsonb_path_query_array(target, path, vars := '{}', silent := false) as
     "pg.jsonb_path_array.1"(target, path, vars, silent)::json;
-create macro __pg.jsonb_path_query_first(target varchar, path varchar, vars varchar := '{}', silent boolean := false) as
+create macro __pg.jsonb_path_query_first(target, path, vars := '{}', silent := false) as
     ("pg.jsonb_path_query.1"(target, path, vars, silent)[1])::json;
-create macro __pg.jsonb_path_query_rows(target varchar, path varchar, vars varchar := '{}', silent boolean := false) as
+create macro __pg.jsonb_path_query_rows(target, path, vars := '{}', silent := false) as
     "pg.jsonb_path_query.1"(target, path, vars, silent)::json[];
-create macro __pg.jsonb_path_exists_tz(target varchar, path varchar, vars varchar := '{}', silent boolean := false) as
+create macro __pg.jsonb_path_exists_tz(target, path, vars := '{}', silent := false) as
     "pg.jsonb_path_exists.1"(target, path, vars, silent);
-create macro __pg.jsonb_path_match_tz(target varchar, path varchar, vars varchar := '{}', silent boolean := false) as
+create macro __pg.jsonb_path_match_tz(target, path, vars := '{}', silent := false) as
     "pg.jsonb_path_match.1"(target, path, vars, silent);
-create macro __pg.jsonb_path_query_array_tz(target varchar, path varchar, vars varchar := '{}', silent boolean := false) as
+create macro __pg.jsonb_path_query_array_tz(target, path, vars := '{}', silent := false) as
     "pg.jsonb_path_array.1"(target, path, vars, silent)::json;
-create macro __pg.jsonb_path_query_first_tz(target varchar, path varchar, vars varchar := '{}', silent boolean := false) as
+create macro __pg.jsonb_path_query_first_tz(target, path, vars := '{}', silent := false) as
     ("pg.jsonb_path_query.1"(target, path, vars, silent)[1])::json;
-create macro __pg.jsonb_path_query_tz_rows(target varchar, path varchar, vars varchar := '{}', silent boolean := false) as
+create macro __pg.jsonb_path_query_tz_rows(target, path, vars := '{}', silent := false) as
     "pg.jsonb_path_query.1"(target, path, vars, silent)::json[];

@@ -11,9 +11,9 @@ create macro __pg.round
     (a, b) as system.main.round(a, b);
 create macro __pg.sign(a double) as case when isnan(a) then 0 else system.main.sign(a) end::double,
     (a decimal(38, 16)) as system.main.sign(a)::decimal(18, 0);
-create macro __pg.cbrt(a double) as system.main.cbrt(a);
-create macro __pg.degrees(a double) as system.main.degrees(a);
-create macro __pg.radians(a double) as system.main.radians(a);
+create macro __pg.cbrt(a) as system.main.cbrt(a);
+create macro __pg.degrees(a) as system.main.degrees(a);
+create macro __pg.radians(a) as system.main.radians(a);
 create macro __pg.pi() as system.main.pi();
 create macro __pg.sqrt
     (a double) as case when a < 0 then error('cannot take square root of a negative number')::double
@@ -28,11 +28,11 @@ create macro __pg.ln
 create macro __pg.log
     (a double) as __pg.logarithm_of(a, system.main.log10(case when a > 0 then a end)),
     (a decimal(38, 16)) as "pg.numeric_log.1"('10', a::varchar)::decimal(38, 20),
-    (a decimal(38, 16), b decimal(38, 16)) as "pg.numeric_log.1"(a::varchar, b::varchar)::decimal(38, 20);
+    (a, b) as "pg.numeric_log.1"(a::varchar, b::varchar)::decimal(38, 20);
 create macro __pg.log10
     (a double) as __pg.logarithm_of(a, system.main.log10(case when a > 0 then a end)),
     (a decimal(38, 16)) as "pg.numeric_log.1"('10', a::varchar)::decimal(38, 20);
-create macro __pg.logarithm_of(a double, b double) as
+create macro __pg.logarithm_of(a, b) as
     case when a = 0 then error('cannot take logarithm of zero')::double
         when a < 0 then error('cannot take logarithm of a negative number')::double
         when isnan(a) then a else b end;
@@ -42,7 +42,7 @@ create macro __pg.power
 create macro __pg.pow
     (a double, b double) as "pg.float_power.1"(a, b),
     (a decimal(38, 16), b decimal(38, 16)) as "pg.numeric_power.1"(a::varchar, b::varchar)::decimal(38, 16);
-create macro __pg.div(a decimal(38, 16), b decimal(38, 16)) as "pg.numeric_div_trunc.1"(a::varchar, b::varchar)::decimal(38, 0);
+create macro __pg.div(a, b) as "pg.numeric_div_trunc.1"(a::varchar, b::varchar)::decimal(38, 0);
 create macro __pg.mod
     (a smallint, b smallint) as case when b = 0 and a is not null then error('division by zero')::smallint else system.main."%"(a, b) end,
     (a integer, b integer) as case when b = 0 and a is not null then error('division by zero')::integer else system.main."%"(a, b) end,
@@ -56,11 +56,11 @@ create macro __pg.lcm
     (a integer, b integer) as system.main.lcm(a::hugeint, b::hugeint)::integer,
     (a bigint, b bigint) as system.main.lcm(a::hugeint, b::hugeint)::bigint,
     (a decimal(38, 16), b decimal(38, 16)) as "pg.numeric_lcm.1"(a::varchar, b::varchar)::decimal(38, 16);
-create macro __pg.factorial(a bigint) as "pg.factorial.1"(a)::decimal(38, 0);
+create macro __pg.factorial(a) as "pg.factorial.1"(a)::decimal(38, 0);
 create macro __pg.trunc
     (a bigint) as a::double,
     (a) as system.main.trunc(a),
-    (a decimal(38, 16), b bigint) as "pg.numeric_trunc.1"(a::varchar, b)::decimal(38, 16);
+    (a, b) as "pg.numeric_trunc.1"(a::varchar, b)::decimal(38, 16);
 create macro __pg.scale(a) as "pg.numeric_scale.1"(a::varchar);
 create macro __pg.min_scale(a) as "pg.numeric_min_scale.1"(a::varchar);
 create macro __pg.trim_scale(a) as a;
@@ -69,31 +69,31 @@ create macro __pg.width_bucket
     (a decimal(38, 16), b decimal(38, 16), c decimal(38, 16), d bigint) as
         "pg.width_bucket.1"(a::varchar, b::varchar, c::varchar, d),
     (a, b) as case when a is not null then len(list_filter(b, lambda x: x <= a))::integer end;
-create macro __pg.sin(a double) as __pg.angle(a, 'sin');
-create macro __pg.cos(a double) as __pg.angle(a, 'cos');
-create macro __pg.tan(a double) as __pg.angle(a, 'tan');
-create macro __pg.cot(a double) as __pg.angle(a, 'cot');
-create macro __pg.angle(a double, b) as
+create macro __pg.sin(a) as __pg.angle(a, 'sin');
+create macro __pg.cos(a) as __pg.angle(a, 'cos');
+create macro __pg.tan(a) as __pg.angle(a, 'tan');
+create macro __pg.cot(a) as __pg.angle(a, 'cot');
+create macro __pg.angle(a, b) as
     case when isinf(a) then error('input is out of range')::double
         when b = 'sin' then system.main.sin(case when not isinf(a) then a end)
         when b = 'cos' then system.main.cos(case when not isinf(a) then a end)
         when b = 'tan' then system.main.tan(case when not isinf(a) then a end)
         when a = 0 then 'infinity'::double else system.main.cot(case when not isinf(a) and a <> 0 then a end) end;
-create macro __pg.asin(a double) as case when abs(a) > 1 and not isnan(a) then error('input is out of range')::double else system.main.asin(a) end;
-create macro __pg.acos(a double) as case when abs(a) > 1 and not isnan(a) then error('input is out of range')::double else system.main.acos(a) end;
-create macro __pg.atanh(a double) as case when abs(a) = 1 then a * 'infinity'::double
+create macro __pg.asin(a) as case when abs(a) > 1 and not isnan(a) then error('input is out of range')::double else system.main.asin(a) end;
+create macro __pg.acos(a) as case when abs(a) > 1 and not isnan(a) then error('input is out of range')::double else system.main.acos(a) end;
+create macro __pg.atanh(a) as case when abs(a) = 1 then a * 'infinity'::double
     when abs(a) > 1 and not isnan(a) then error('input is out of range')::double else system.main.atanh(a) end;
-create macro __pg.acosh(a double) as case when a < 1 then error('input is out of range')::double else system.main.acosh(a) end;
-create macro __pg.sind(a double) as "pg.degree_function.1"('sind', a);
-create macro __pg.cosd(a double) as "pg.degree_function.1"('cosd', a);
-create macro __pg.tand(a double) as "pg.degree_function.1"('tand', a);
-create macro __pg.cotd(a double) as "pg.degree_function.1"('cotd', a);
-create macro __pg.asind(a double) as "pg.degree_function.1"('asind', a);
-create macro __pg.acosd(a double) as "pg.degree_function.1"('acosd', a);
-create macro __pg.atand(a double) as "pg.degree_function.1"('atand', a);
-create macro __pg.atan2d(a double, b double) as "pg.atan2d.1"(a, b);
-create macro __pg.num_nulls(a varchar[]) as len(list_filter(a, lambda x: x is null))::integer;
-create macro __pg.num_nonnulls(a varchar[]) as len(list_filter(a, lambda x: x is not null))::integer;
+create macro __pg.acosh(a) as case when a < 1 then error('input is out of range')::double else system.main.acosh(a) end;
+create macro __pg.sind(a) as "pg.degree_function.1"('sind', a);
+create macro __pg.cosd(a) as "pg.degree_function.1"('cosd', a);
+create macro __pg.tand(a) as "pg.degree_function.1"('tand', a);
+create macro __pg.cotd(a) as "pg.degree_function.1"('cotd', a);
+create macro __pg.asind(a) as "pg.degree_function.1"('asind', a);
+create macro __pg.acosd(a) as "pg.degree_function.1"('acosd', a);
+create macro __pg.atand(a) as "pg.degree_function.1"('atand', a);
+create macro __pg.atan2d(a, b) as "pg.atan2d.1"(a, b);
+create macro __pg.num_nulls(a) as len(list_filter(a, lambda x: x is null))::integer;
+create macro __pg.num_nonnulls(a) as len(list_filter(a, lambda x: x is not null))::integer;
 -- Both ends belong to the series.
 create macro __pg.generate_series_rows
     (a integer, b integer) as system.main.generate_series(a, b)::integer[],

@@ -10,7 +10,7 @@ import copy
 
 from millpond.sql.dialects.library import has
 from millpond.sql.dialects.parse_tree import Tree, parsed
-from millpond.sql.dialects.postgres.tree_parts import CATALOG, become, builtin, called
+from millpond.sql.dialects.postgres.tree_parts import CATALOG, become, builtin, called, expression
 
 # The columns of functions that return more than one, or name the one that they return.
 COLUMNS = {
@@ -41,31 +41,64 @@ def in_from(node: Tree) -> bool:
     if len(function["qualified_name"]["path"]) != 1:
         return False
     name = function["function_name"].lower()
-    if not is_set(name):
-        return False
+    if name == "unnest" and len(function["arguments"]) > 1:
+        _side_by_side(node, [copy.deepcopy(a["expression"]) for a in function["arguments"]])
+        return True
+    if not is_set(name) or (name == "generate_series" and not _has_fractions(function)):
+        return False  # DuckDB's own series are read row by row
     rows = called(f"{name}_rows", *(copy.deepcopy(a["expression"]) for a in function["arguments"]))
     columns = list(COLUMNS.get(name, ()))
     shown = node["alias"] or name
     numbered = node["with_ordinality"] != "WITHOUT_ORDINALITY"
-    if len(columns) > 1:
-        _as_query(node, rows, columns, shown, numbered)
+    if len(columns) > 1 or numbered:
+        _as_query(node, rows, columns or [shown], shown, numbered)
         return True
     given = node["column_name_alias"] or (columns if columns else [shown])
-    if numbered and len(given) < 2:
-        given = [*given, "ordinality"]
     node.update(function=builtin("unnest", rows), alias=shown, column_name_alias=given)
     return True
 
 
+def _has_fractions(function: Tree) -> bool:
+    """Is there a numeric among the arguments, for which DuckDB has no series?"""
+    return any((a["expression"].get("literal") or {}).get("kind") == "NUMERIC" for a in function["arguments"])
+
+
+def _side_by_side(node: Tree, arrays: list[Tree]) -> None:
+    """Several arrays: their elements side by side, with NULLs behind the shorter ones."""
+    columns = ", ".join(f"unnest(a{n})" for n in range(len(arrays)))
+    numbered = node["with_ordinality"] != "WITHOUT_ORDINALITY"
+    made = _subquery(f"SELECT {columns}")
+    listed = made["subquery"]["node"]["select_list"]
+    for column, array in zip(listed, arrays, strict=True):
+        column["arguments"][0]["expression"] = array
+    names = ["unnest"] * len(arrays)
+    if numbered:
+        ordinal = expression("generate_subscripts(x, 1)")
+        longest = builtin("list_zip", *(copy.deepcopy(a) for a in arrays))
+        ordinal["arguments"][0]["expression"] = longest
+        listed.append(ordinal)
+        names.append("ordinality")
+    given = node["column_name_alias"]
+    made.update(alias=node["alias"] or "unnest", column_name_alias=[*given, *names[len(given) :]])
+    node.clear()
+    node.update(made)
+
+
 def _as_query(node: Tree, rows: Tree, columns: list[str], alias: str, numbered: bool) -> None:
-    """Several columns: unnest structs in a subquery."""
-    fields = ", ".join(f'row_of."{c}" AS "{c}"' for c in columns)
-    number = ", at AS ordinality" if numbered else ""
-    inner = "unnest([1]) WITH ORDINALITY AS u(row_of, at)" if numbered else "unnest([1]) AS u(row_of)"
-    tree = parsed(f"SELECT * FROM (SELECT {fields}{number} FROM {inner}) AS alias_of_it")
-    assert tree is not None
-    made: Tree = tree["statements"][0]["node"]["from_table"]
-    made["subquery"]["node"]["from_table"]["function"]["arguments"][0]["expression"] = rows
+    """Several columns, or their numbers: unnest the rows in a subquery."""
+    fields = ", ".join(f'row_of."{c}" AS "{c}"' for c in columns) if len(columns) > 1 else f'row_of AS "{columns[0]}"'
+    number = ", place AS ordinality" if numbered else ""
+    inner = "(SELECT unnest(l) AS row_of, generate_subscripts(l, 1) AS place FROM (SELECT x AS l) AS lists) AS u"
+    made = _subquery(f"SELECT {fields}{number} FROM {inner}")
+    lists = made["subquery"]["node"]["from_table"]["subquery"]["node"]["from_table"]
+    lists["subquery"]["node"]["select_list"][0] = {**rows, "alias": "l"}
     made.update(alias=alias, column_name_alias=node["column_name_alias"])
     node.clear()
     node.update(made)
+
+
+def _subquery(text: str) -> Tree:
+    tree = parsed(f"SELECT * FROM ({text}) AS alias_of_it")
+    assert tree is not None, text
+    found: Tree = tree["statements"][0]["node"]["from_table"]
+    return found
