@@ -1,9 +1,9 @@
 """Compares PostgreSQL's functions with Millpond's, and writes docs/functions.md.
 
-    python scripts/postgres_functions.py record    ask a real PostgreSQL, and store its answers
-    python scripts/postgres_functions.py           compare, and write the page
-    python scripts/postgres_functions.py page      write the page from the last comparison
-    python scripts/postgres_functions.py show math print what differs in a family
+python scripts/postgres_functions.py record    ask a real PostgreSQL, and store its answers
+python scripts/postgres_functions.py           compare, and write the page
+python scripts/postgres_functions.py page      write the page from the last comparison
+python scripts/postgres_functions.py show math print what differs in a family
 """
 
 from __future__ import annotations

@@ -29,9 +29,37 @@ NUMBER_FORMATS = (
     *("'RN'", "'FMRN'", "'99th'", "'99TH'", "'9.99EEEE'", "'L999'", "'999V99'", "'990D99'", "'9G999D9'", "'B999'", "'FM9,999,999'"),
     *("'99\"text\"99'", "''", "'FM0.999'", "'.99'", "'$999'", "'fm99999999999999999999.99'", "'00'", "'S0.0'", "'9999999999.9999'"),
 )  # fmt: skip
-_PATHS = ("'{a}'::text[]", "'{b,c,1}'::text[]", "'{b,c,-1}'::text[]", "'{}'::text[]", "'{zz}'::text[]", "'{1}'::text[]", "NULL::text[]")
-_ANGLES = ("0::float8", "30::float8", "45::float8", "60::float8", "90::float8", "180::float8", "-270::float8", "361.5::float8", "'NaN'::float8", "NULL::float8")
-_UNIT = ("0.5::float8", "0::float8", "1::float8", "-1::float8", "-0.5::float8", "0.25::float8", "'NaN'::float8", "NULL::float8")
+_PATHS = (
+    "'{a}'::text[]",
+    "'{b,c,1}'::text[]",
+    "'{b,c,-1}'::text[]",
+    "'{}'::text[]",
+    "'{zz}'::text[]",
+    "'{1}'::text[]",
+    "NULL::text[]",
+)
+_ANGLES = (
+    "0::float8",
+    "30::float8",
+    "45::float8",
+    "60::float8",
+    "90::float8",
+    "180::float8",
+    "-270::float8",
+    "361.5::float8",
+    "'NaN'::float8",
+    "NULL::float8",
+)
+_UNIT = (
+    "0.5::float8",
+    "0::float8",
+    "1::float8",
+    "-1::float8",
+    "-0.5::float8",
+    "0.25::float8",
+    "'NaN'::float8",
+    "NULL::float8",
+)
 _POSITIVE = ("1.5", "2.0", "10", "0.001", "12345.6789", "1.0", "NULL::numeric")
 
 ARGUMENTS: dict[tuple[str, int] | tuple[str, int, str], tuple[str, ...]] = {
@@ -154,12 +182,12 @@ def _json_path(function: str, call: str) -> list[str]:
 CALLS: dict[str, list[str]] = {
     "overlaps": _OVERLAPS,
     "extract": [f"SELECT extract({field[1:-1]} FROM {value})" for field in _FIELDS for value in _EXTRACT_FROM],
-    **{f"jsonb_path_{f}{tz}": _json_path(f"jsonb_path_{f}{tz}", "{f}({d}, '{p}')") + [f"""SELECT jsonb_path_{f}{tz}('[1, 2, 3]'::jsonb, '$[*] ? (@ >= $min)', '{{"min": 2}}'::jsonb)"""] for f in ("exists", "query_array", "query_first", "match") for tz in ("", "_tz")},
+    **{f"jsonb_path_{f}{tz}": [*_json_path(f"jsonb_path_{f}{tz}", "{f}({d}, '{p}')"), f"""SELECT jsonb_path_{f}{tz}('[1, 2, 3]'::jsonb, '$[*] ? (@ >= $min)', '{{\"min\": 2}}'::jsonb)"""] for f in ("exists", "query_array", "query_first", "match") for tz in ("", "_tz")},
     **{f"jsonb_path_query{tz}": _json_path(f"jsonb_path_query{tz}", "* FROM {f}({d}, '{p}')") for tz in ("", "_tz")},
     "percentile_cont": [f"SELECT percentile_cont({p}) WITHIN GROUP (ORDER BY {c}{o}) FROM {ROWS}" for p in ("0.5", "0.25", "0", "1", "ARRAY[0.25, 0.5, 0.9]") for c in ("f", "v", "i") for o in ("", " DESC")] + [f"SELECT o, percentile_cont(0.5) WITHIN GROUP (ORDER BY f) FROM {ROWS} GROUP BY o ORDER BY o"],
     "percentile_disc": [f"SELECT percentile_disc({p}) WITHIN GROUP (ORDER BY {c}{o}) FROM {ROWS}" for p in ("0.5", "0.25", "0", "1", "ARRAY[0.25, 0.5, 0.9]") for c in ("f", "t", "i", "day") for o in ("", " DESC")],
     "mode": [f"SELECT mode() WITHIN GROUP (ORDER BY {c}{o}) FROM {ROWS}" for c in ("i", "t", "b", "v", "o") for o in ("", " DESC")],
-    "row_to_json": ["SELECT row_to_json(ROW(1, 'a', NULL))", f"SELECT row_to_json(r) FROM {ROWS}", f"SELECT row_to_json(r) FROM (SELECT 1 AS a, 'x' AS b, ARRAY[1, 2] AS c, TIMESTAMP '2024-02-29 10:00' AS d) r", "SELECT row_to_json(ROW(1, 'a'), true)"],
+    "row_to_json": ["SELECT row_to_json(ROW(1, 'a', NULL))", f"SELECT row_to_json(r) FROM {ROWS}", "SELECT row_to_json(r) FROM (SELECT 1 AS a, 'x' AS b, ARRAY[1, 2] AS c, TIMESTAMP '2024-02-29 10:00' AS d) r", "SELECT row_to_json(ROW(1, 'a'), true)"],
     "json_to_record": ["""SELECT * FROM json_to_record('{"a": 1, "b": [1, 2], "c": "x", "d": {"e": 1}}'::json) AS x(a int, b text, c text, d json)"""],
     "jsonb_to_record": ["""SELECT * FROM jsonb_to_record('{"a": 1, "b": [1, 2], "c": "x", "d": {"e": 1}}'::jsonb) AS x(a int, b int[], c text, d jsonb)"""],
     "json_to_recordset": ["""SELECT * FROM json_to_recordset('[{"a": 1, "b": "x"}, {"a": "2"}]'::json) AS x(a int, b text)"""],
@@ -168,7 +196,7 @@ CALLS: dict[str, list[str]] = {
     "count": [f"SELECT count(*), count(i), count(DISTINCT i), count(*) FILTER (WHERE o) FROM {ROWS}", f"SELECT o, count(t) FROM {ROWS} GROUP BY o ORDER BY o"],
     "position": [f"SELECT position({part} IN {text})" for part in ("'o'", "''", "'zz'", "NULL::text") for text in ("'Hello World'", "''", "'ÄÖ o'", "NULL::text")] + [r"SELECT position('\x34'::bytea IN '\x1234'::bytea)"],
     "normalize": [f"SELECT normalize({text}, {form})" for text in ("U&'\\0061\\0308bc'", "'ﬁ ①'", "NULL::text") for form in ("NFC", "NFD", "NFKC", "NFKD")],
-    **{f: [f"SELECT n, {f}() OVER (ORDER BY i) FROM {ROWS} ORDER BY n"] + ([f"SELECT {f}(2) WITHIN GROUP (ORDER BY i) FROM {ROWS}", f"SELECT {f}(2, 'b') WITHIN GROUP (ORDER BY i DESC, t) FROM {ROWS}"]) for f in ("rank", "dense_rank", "percent_rank", "cume_dist")},
+    **{f: [f"SELECT n, {f}() OVER (ORDER BY i) FROM {ROWS} ORDER BY n", f"SELECT {f}(2) WITHIN GROUP (ORDER BY i) FROM {ROWS}", f"SELECT {f}(2, 'b') WITHIN GROUP (ORDER BY i DESC, t) FROM {ROWS}"] for f in ("rank", "dense_rank", "percent_rank", "cume_dist")},
     **{f: [f"SELECT {f}({k}, {v} ORDER BY n) FROM {ROWS} WHERE n <> 3" for k, v in (("t", "i"), ("n", "d"), ("t", "v"), ("i", "t"), ("n", "ARRAY[i, n]"))] + [f"SELECT {f}(t, i) FILTER (WHERE n > 9) FROM {ROWS}"] for f in ("json_object_agg", "jsonb_object_agg")},
     **{f: [f"SELECT {f}({v} ORDER BY n) FROM {ROWS}" for v in ("i", "t", "d", "o", "v", "day", "f", "ARRAY[i, n]", "ROW(n, t)")] + [f"SELECT {f}(r ORDER BY n) FROM {ROWS}", f"SELECT {f}(i) FROM {ROWS} WHERE n > 9", f"SELECT {f}(DISTINCT i) FROM {ROWS}"] for f in ("json_agg", "jsonb_agg")},
 }  # fmt: skip
@@ -176,8 +204,21 @@ CALLS: dict[str, list[str]] = {
 # They depend on the clock, on chance, or on a type that the caller has.
 SKIPPED = frozenset(
     [
-        *("now", "clock_timestamp", "statement_timestamp", "transaction_timestamp", "timeofday", "random", "gen_random_uuid"),
+        *(
+            "now",
+            "clock_timestamp",
+            "statement_timestamp",
+            "transaction_timestamp",
+            "timeofday",
+            "random",
+            "gen_random_uuid",
+        ),
         *("age(timestamp with time zone)", "age(timestamp without time zone)"),
-        *("json_populate_record", "json_populate_recordset", "jsonb_populate_record", "jsonb_populate_recordset"),
+        *(
+            "json_populate_record",
+            "json_populate_recordset",
+            "jsonb_populate_record",
+            "jsonb_populate_recordset",
+        ),
     ]
 )

@@ -87,7 +87,9 @@ def _rows(one: Callable_) -> list[tuple[str, ...]]:
     senseless = ("nonsense", "nowhere")  # PostgreSQL looks at infinity first
     if one.kind == "operator":
         found = dict.fromkeys(list(found)[:limit])
-    return [row for row in found if not ("infinity" in str(row) and any(word in str(row) for word in senseless))]
+    return [
+        row for row in found if not ("infinity" in str(row) and any(word in str(row) for word in senseless))
+    ]
 
 
 def _pool(name: str, place: int, kind: str) -> tuple[str, ...]:

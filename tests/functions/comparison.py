@@ -9,7 +9,6 @@ from decimal import Decimal, InvalidOperation
 from tests.functions.ours import Failed, Millpond, Rows
 from tests.functions.recorded import Answer
 
-
 BATCH = 25  # calls that are asked in one query, which costs little more than one of them
 
 
@@ -25,7 +24,11 @@ def differences(millpond: Millpond, answers: Sequence[Answer]) -> list[tuple[Ans
 
 def _is_plain(answer: Answer) -> bool:
     """Is this one value that can be asked together with others?"""
-    return answer.error is None and len(answer.rows) == len(answer.types) == 1 and " FROM " not in answer.query.upper()
+    return (
+        answer.error is None
+        and len(answer.rows) == len(answer.types) == 1
+        and " FROM " not in answer.query.upper()
+    )
 
 
 def _of_batch(millpond: Millpond, answers: Sequence[Answer]) -> list[tuple[Answer, str]]:
@@ -54,9 +57,10 @@ def difference(millpond: Millpond, answer: Answer) -> str | None:
     if answer.error is not None:
         return None if rows is None else f"{_short(rows)}; PostgreSQL: {answer.error}"
     if rows is None:
-        return f"{failure}; PostgreSQL: {_short(answer.rows)}"
+        return f"refused: {failure}; PostgreSQL: {_short(answer.rows)}"
     if len(rows) == len(answer.rows) and all(
-        len(a) == len(b) and all(map(same, a, b, answer.types)) for a, b in zip(rows, answer.rows, strict=True)
+        len(a) == len(b) and all(map(same, a, b, answer.types))
+        for a, b in zip(rows, answer.rows, strict=True)
     ):
         return None
     return f"{_short(rows)}; PostgreSQL: {_short(answer.rows)}"
@@ -77,7 +81,9 @@ def same(a: str | None, b: str | None, kind: str) -> bool:
             return False
     if kind in ("float4", "float8"):
         x, y = float(a), float(b)
-        return (math.isnan(x) and math.isnan(y)) or math.isclose(x, y, rel_tol=1e-14 if kind == "float8" else 1e-6, abs_tol=1e-15)
+        return (math.isnan(x) and math.isnan(y)) or math.isclose(
+            x, y, rel_tol=1e-14 if kind == "float8" else 1e-6, abs_tol=1e-15
+        )
     if kind in ("float8[]", "numeric[]") and a[0] == b[0] == "{":
         return all(same(x, y, kind[:-2]) for x, y in zip(a[1:-1].split(","), b[1:-1].split(","), strict=True))
     return False

@@ -7,9 +7,37 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-TYPES = """bool int2 int4 int8 float4 float8 numeric text varchar bpchar bytea date time timetz timestamp timestamptz
-interval uuid json jsonb record any anyelement anyarray anynonarray anycompatible anycompatiblearray
-anycompatiblenonarray jsonpath""".split()
+TYPES = [
+    "bool",
+    "int2",
+    "int4",
+    "int8",
+    "float4",
+    "float8",
+    "numeric",
+    "text",
+    "varchar",
+    "bpchar",
+    "bytea",
+    "date",
+    "time",
+    "timetz",
+    "timestamp",
+    "timestamptz",
+    "interval",
+    "uuid",
+    "json",
+    "jsonb",
+    "record",
+    "any",
+    "anyelement",
+    "anyarray",
+    "anynonarray",
+    "anycompatible",
+    "anycompatiblearray",
+    "anycompatiblenonarray",
+    "jsonpath",
+]
 
 QUERY = """
 with known as (
@@ -55,7 +83,9 @@ BY_NAME = {
     r"^(date_part|timestamp|timestamptz|date|time|timetz|interval|abstime|bool|int[248]|float[48]|numeric|text|varchar|bpchar|char|name|bytea|json|jsonb)$": "cast functions: write CAST",
     r"^(like|notlike|like_escape|similar_escape|similar_to_escape)$": "implements LIKE and SIMILAR TO",
 }
-SUPPORT = re.compile(r"^(in_range|.*_(send|recv|in|out|cmp|support|sortsupport|larger|smaller|transfn|finalfn|sfunc))$")
+SUPPORT = re.compile(
+    r"^(in_range|.*_(send|recv|in|out|cmp|support|sortsupport|larger|smaller|transfn|finalfn|sfunc))$"
+)
 
 
 @dataclass(frozen=True)
@@ -89,14 +119,32 @@ def read(con: Any) -> list[Callable_]:
         found.append(Callable_(name, word, tuple(types), written, result, left_out))
     for name, kind, left, right, result in con.execute(OPERATORS, {"types": TYPES}).fetchall():
         arguments = (right,) if kind == "l" else (left, right)
-        found.append(Callable_(name, "operator", arguments, " , ".join(arguments), result, operator_reason(name)))
+        found.append(
+            Callable_(name, "operator", arguments, " , ".join(arguments), result, operator_reason(name))
+        )
     return found
 
 
 USED = frozenset(
-    """array_append array_prepend array_cat starts_with json_extract_path json_extract_path_text
-    jsonb_extract_path jsonb_extract_path_text mod power jsonb_path_exists_opr jsonb_path_match_opr
-    jsonb_exists date_part timezone array_to_json to_json""".split()
+    [
+        "array_append",
+        "array_prepend",
+        "array_cat",
+        "starts_with",
+        "json_extract_path",
+        "json_extract_path_text",
+        "jsonb_extract_path",
+        "jsonb_extract_path_text",
+        "mod",
+        "power",
+        "jsonb_path_exists_opr",
+        "jsonb_path_match_opr",
+        "jsonb_exists",
+        "date_part",
+        "timezone",
+        "array_to_json",
+        "to_json",
+    ]
 )  # these implement operators or casts, and users call them by name
 
 

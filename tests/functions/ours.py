@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import duckdb
@@ -10,7 +11,14 @@ import pyarrow as pa
 from millpond.errors import MillpondError
 from millpond.kernels.duck import Equipment, connect, without_wrapping
 from millpond.kernels.postgres.rows import values
-from millpond.kernels.postgres.text_output import date_text, float4_text, float_text, interval_text, time_text, timestamp_text
+from millpond.kernels.postgres.text_output import (
+    date_text,
+    float4_text,
+    float_text,
+    interval_text,
+    time_text,
+    timestamp_text,
+)
 from millpond.kernels.postgres.type_names import TypeName, type_named
 from millpond.sql.binding.types import CLOSED
 from millpond.sql.dialects.library import equip
@@ -39,14 +47,18 @@ class Millpond:
             kinds = [str(t) for t in found.types]
             if "TIME WITH TIME ZONE" in kinds:  # Arrow has no such type
                 names = [f"c{n}" for n in range(len(kinds))]
-                cast = [f"{n}::varchar" if k == "TIME WITH TIME ZONE" else n for n, k in zip(names, kinds, strict=True)]
+                cast = [
+                    f"{n}::varchar" if k == "TIME WITH TIME ZONE" else n
+                    for n, k in zip(names, kinds, strict=True)
+                ]
                 found = self.con.sql(f"select {', '.join(cast)} from ({text}) as q({', '.join(names)})")
                 kinds = [str(t) for t in found.types]
             table = found.to_arrow_table()
         except (MillpondError, duckdb.Error) as error:
             raise Failed(without_wrapping(str(error)).split("\n")[0]) from error
         columns = [
-            [shown(v, type_named(k)) for v in _values(c.combine_chunks())] for c, k in zip(table.columns, kinds, strict=True)
+            [shown(v, type_named(k)) for v in _values(c.combine_chunks())]
+            for c, k in zip(table.columns, kinds, strict=True)
         ]
         return [list(row) for row in zip(*columns, strict=True)]
 
@@ -76,14 +88,18 @@ def shown(value: Any, kind: TypeName) -> str | None:
     if value is None:
         return None
     if kind.is_list:
-        return "{" + ",".join(element_text(shown(v, kind.parts[0][1]), kind.parts[0][1].is_list) for v in value) + "}"
+        return (
+            "{"
+            + ",".join(element_text(shown(v, kind.parts[0][1]), kind.parts[0][1].is_list) for v in value)
+            + "}"
+        )
     if kind.is_record:
         return f"({','.join(field_text(shown(v, k)) for v, (_, k) in zip(value, kind.parts, strict=True))})"
     write = _WRITE.get(kind.name)
     return write(value) if write is not None else str(value)
 
 
-_WRITE = {
+_WRITE: dict[str, Callable[[Any], str]] = {
     "BOOLEAN": lambda v: "t" if v else "f",
     "DOUBLE": float_text,
     "FLOAT": float4_text,

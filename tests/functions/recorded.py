@@ -54,7 +54,9 @@ def ask(con: Any, query: str) -> Answer:
     kinds = []
     for n in range(found.nfields):
         kind = names.get(found.ftype(n))
-        kinds.append((kind.name + ("[]" if kind.array_oid == found.ftype(n) else "")) if kind else str(found.ftype(n)))
+        kinds.append(
+            (kind.name + ("[]" if kind.array_oid == found.ftype(n) else "")) if kind else str(found.ftype(n))
+        )
     rows = []
     for r in range(found.ntuples):
         row = [found.get_value(r, c) for c in range(found.nfields)]
@@ -69,7 +71,9 @@ def record(con: Any) -> None:
     for one in read(con):
         answers = [] if one.left_out else [ask(con, query) for query in calls_of(one)]
         entry = {**asdict(one), "answers": [[a.query, a.types, a.rows, a.error] for a in answers]}
-        files.setdefault("left_out" if one.left_out else family(one), []).append(json.dumps(entry, ensure_ascii=False))
+        files.setdefault("left_out" if one.left_out else family(one), []).append(
+            json.dumps(entry, ensure_ascii=False)
+        )
     for name, lines in files.items():
         (FOLDER / f"{name}.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
 

@@ -20,11 +20,15 @@ def millpond() -> Millpond:
 
 
 def test_the_page_is_current() -> None:
-    assert PAGE.read_text("utf-8") == rendered(read_statuses()), "run python scripts/postgres_functions.py page"
+    assert PAGE.read_text("utf-8") == rendered(read_statuses()), (
+        "run python scripts/postgres_functions.py page"
+    )
 
 
 def test_every_function_of_the_catalog_has_a_status() -> None:
-    recorded = {(f, one.signature, one.kind) for f, entries in load().items() for one, _ in entries if f != "left_out"}
+    recorded = {
+        (f, one.signature, one.kind) for f, entries in load().items() for one, _ in entries if f != "left_out"
+    }
     assert recorded == {(s.family, s.signature, s.kind) for s in read_statuses()}
 
 
@@ -40,7 +44,9 @@ def test_all_recorded_answers(millpond: Millpond, family: str) -> None:
 
 
 def compare(millpond: Millpond, family: str, share: int) -> None:
-    supported = {(s.signature, s.kind) for s in read_statuses() if s.family == family and s.status == "supported"}
+    supported = {
+        (s.signature, s.kind) for s in read_statuses() if s.family == family and s.status == "supported"
+    }
     answers = [
         answer
         for one, answers in load()[family]

@@ -67,7 +67,9 @@ def array_shape(text: str, kind: str) -> list[int]:
     return found
 
 
-@row_function("pg.array_to_string.1", ("VARCHAR", "VARCHAR", "VARCHAR", "VARCHAR"), "VARCHAR", takes_nulls=True)
+@row_function(
+    "pg.array_to_string.1", ("VARCHAR", "VARCHAR", "VARCHAR", "VARCHAR"), "VARCHAR", takes_nulls=True
+)
 def array_to_string(text: str | None, kind: str, between: str, null: str | None) -> str | None:
     if text is None:
         return None

@@ -30,7 +30,12 @@ def age(later: int, earlier: int) -> Interval:
         raise ValueError("timestamp out of range")
     sign = -1 if later < earlier else 1
     a, b = (fields_of(later), fields_of(earlier)) if sign > 0 else (fields_of(earlier), fields_of(later))
-    us = ((a.hour - b.hour) * 60 + a.minute - b.minute) * MINUTE_US + (a.second - b.second) * SECOND_US + a.us - b.us
+    us = (
+        ((a.hour - b.hour) * 60 + a.minute - b.minute) * MINUTE_US
+        + (a.second - b.second) * SECOND_US
+        + a.us
+        - b.us
+    )
     days, months = a.day - b.day, (a.year - b.year) * 12 + a.month - b.month
     if us < 0:
         us += DAY_US
@@ -134,7 +139,9 @@ def make_time(hour: int, minute: int, second: float) -> int:
     return _clock(hour, minute, second)
 
 
-@row_function("pg.make_timestamp.1", ("BIGINT", "BIGINT", "BIGINT", "BIGINT", "BIGINT", "DOUBLE"), "TIMESTAMP")
+@row_function(
+    "pg.make_timestamp.1", ("BIGINT", "BIGINT", "BIGINT", "BIGINT", "BIGINT", "DOUBLE"), "TIMESTAMP"
+)
 def make_timestamp(year: int, month: int, day: int, hour: int, minute: int, second: float) -> int:
     days = _date(year, month, day)
     if not FIRST_DAY <= days <= LAST_DAY:
@@ -142,8 +149,12 @@ def make_timestamp(year: int, month: int, day: int, hour: int, minute: int, seco
     return days * DAY_US + _clock(hour, minute, second)
 
 
-@row_function("pg.make_interval.1", ("BIGINT", "BIGINT", "BIGINT", "BIGINT", "BIGINT", "BIGINT", "DOUBLE"), "INTERVAL")
-def make_interval(years: int, months: int, weeks: int, days: int, hours: int, minutes: int, seconds: float) -> Interval:
+@row_function(
+    "pg.make_interval.1", ("BIGINT", "BIGINT", "BIGINT", "BIGINT", "BIGINT", "BIGINT", "DOUBLE"), "INTERVAL"
+)
+def make_interval(
+    years: int, months: int, weeks: int, days: int, hours: int, minutes: int, seconds: float
+) -> Interval:
     if not math.isfinite(seconds):
         raise ValueError("interval out of range")
     us = hours * HOUR_US + minutes * MINUTE_US + _rounded(seconds * SECOND_US)

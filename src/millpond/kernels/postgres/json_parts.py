@@ -1,4 +1,4 @@
-"""Parts of a JSON text, as they are written there: `json` keeps its text, and a part of `jsonb` is normalised."""
+"""Parts of a JSON text, as they are written there: `json` keeps its text, a part of `jsonb` is normalised."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def kind_of(text: str) -> str:
     ('array', 'null', 'number')
     """
     first = text[_skip(text, 0) : _skip(text, 0) + 1]
-    return {"{": "object", "[": "array", '"': "string", "t": "boolean", "f": "boolean", "n": "null"}.get(first, "number")
+    return {"{": "object", "[": "array", '"': "string", "t": "boolean", "f": "boolean", "n": "null"}.get(
+        first, "number"
+    )
 
 
 def pairs(text: str) -> Iterator[tuple[str, str]]:

@@ -15,7 +15,7 @@ _TOKEN = re.compile(
     r"|(?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)|(?P<word>[A-Za-z_]\w*)"
     r"|(?P<sign>\*\*|==|!=|<>|<=|>=|&&|\|\||[$@.*?()\[\],{}<>!+\-/%]))"
 )
-_METHODS = frozenset("type size double ceiling floor abs keyvalue datetime".split())
+_METHODS = frozenset(["type", "size", "double", "ceiling", "floor", "abs", "keyvalue", "datetime"])
 _COMPARISONS = {"==": "==", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
 

@@ -16,7 +16,9 @@ from millpond.kernels.postgres.patterns import flags_of, pattern
 from millpond.kernels.postgres.rows import row_function
 from millpond.kernels.postgres.text_output import float_text
 
-_PREDICATES = frozenset(["and", "or", "not", "exists", "==", "!=", "<", "<=", ">", ">=", "starts", "like", "unknown"])
+_PREDICATES = frozenset(
+    ["and", "or", "not", "exists", "==", "!=", "<", "<=", ">", ">=", "starts", "like", "unknown"]
+)
 _NUMBER = (int, Decimal)
 
 
@@ -106,7 +108,9 @@ class _Path:
             if level >= first:
                 made.append(value)
             if last is None or level < last:
-                for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+                for inner in (
+                    value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+                ):
                     walk(inner, level + 1)
 
         for value in found:
@@ -157,7 +161,9 @@ class _Path:
         if name == "double":
             return [_double(v) for v in values]
         if name == "datetime":
-            raise ValueError("jsonpath item method .datetime() is not supported: cast the text outside of the path")
+            raise ValueError(
+                "jsonpath item method .datetime() is not supported: cast the text outside of the path"
+            )
         for value in values:
             if not _is_number(value):
                 raise PathError(f"jsonpath item method .{name}() can only be applied to a numeric value")
@@ -181,7 +187,9 @@ class _Path:
         for side, name in ((node[1], "left"), (node[2], "right")):
             found = self._unwrapped(self._items(side, current, last))
             if len(found) != 1 or not _is_number(found[0]):
-                raise PathError(f"{name} operand of jsonpath operator {operator} is not a single numeric value")
+                raise PathError(
+                    f"{name} operand of jsonpath operator {operator} is not a single numeric value"
+                )
             sides.append(Decimal(found[0]))
         a, b = sides
         if operator in "/%" and b == 0:
@@ -189,7 +197,11 @@ class _Path:
         made = {"+": a + b, "-": a - b, "*": a * b}.get(operator)
         if made is None:
             made = a / b if operator == "/" else a % b
-        return int(made) if operator != "/" and made == made.to_integral_value() and made.as_tuple().exponent == 0 else made
+        return (
+            int(made)
+            if operator != "/" and made == made.to_integral_value() and made.as_tuple().exponent == 0
+            else made
+        )
 
     # -- predicates ---------------------------------------------------------------------------------
 
@@ -238,7 +250,7 @@ class _Path:
 def _compared(node: Node, a: Any, b: Any) -> bool | None:
     kind = node[0]
     if kind == "starts":
-        return a.startswith(b) if isinstance(a, str) and isinstance(b, str) else None
+        return str(a).startswith(b) if isinstance(a, str) and isinstance(b, str) else None
     if kind == "like":
         letters = "".join(c for c in node[3] if c in "ixq") + _line_flags(node[3])
         wanted = flags_of(letters, every=False)
@@ -268,7 +280,9 @@ def _type_name(value: Any) -> str:
         return "null"
     if isinstance(value, bool):
         return "boolean"
-    return {str: "string", dict: "object", list: "array"}.get(type(value), "number")
+    if isinstance(value, str):
+        return "string"
+    return "object" if isinstance(value, dict) else "array" if isinstance(value, list) else "number"
 
 
 def _double(value: Any) -> Any:
@@ -283,7 +297,11 @@ def _double(value: Any) -> Any:
 
 
 def _floor(value: Any) -> int:
-    return int(value // 1) if isinstance(value, int) or value >= 0 or value == value.to_integral_value() else int(value) - 1
+    return (
+        int(value // 1)
+        if isinstance(value, int) or value >= 0 or value == value.to_integral_value()
+        else int(value) - 1
+    )
 
 
 def _ceiling(value: Any) -> int:

@@ -11,13 +11,12 @@ import re
 from decimal import Decimal
 from typing import Any
 
-from millpond.kernels.postgres.text_output import float_text, float4_text, interval_text
+from millpond.kernels.postgres.text_output import float4_text, float_text, interval_text
 from millpond.kernels.postgres.type_names import TypeName
 
 # What PostgreSQL escapes in a JSON string; everything else stands for itself.
 _ESCAPES = {"\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "\\": "\\\\"}
 _ESCAPED = re.compile(r'[\x00-\x1f"\\]')
-
 
 
 def read_json(text: str) -> Any:

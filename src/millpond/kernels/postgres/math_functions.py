@@ -1,6 +1,7 @@
 """PostgreSQL's functions over numbers that DuckDB lacks: numeric without floats, and angles in degrees.
 
-A numeric comes and goes as text; results have the digits that PostgreSQL gives them, as far as a DECIMAL holds them.
+A numeric comes and goes as text; results have the digits that PostgreSQL gives them, as far as a DECIMAL
+holds them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def _rounded(value: Decimal, places: int) -> str:
 
 
 def _places_of(value: Decimal) -> int:
-    return max(0, -int(value.normalize(_WIDE).as_tuple().exponent))  # type: ignore[arg-type]
+    return max(0, -int(value.normalize(_WIDE).as_tuple().exponent))
 
 
 def _base_weight(value: Decimal) -> int:

@@ -14,9 +14,36 @@ from millpond.kernels.postgres.rows import row_function
 from millpond.kernels.postgres.time_to_text import ordinal_suffix
 
 _WIDE = Context(prec=400, rounding=ROUND_HALF_UP)
-_NAMES = ("EEEE", "FM", "MI", "PL", "PR", "RN", "SG", "SP", "TH", "rn", "th", "B", "C", "D", "G", "L", "S", "V", ",", ".", "0", "9")
-_PART = re.compile(rf'"((?:[^"\\]|\\.)*)"?|((?i:{"|".join(re.escape(n) for n in _NAMES)}))|\\(.)|(.)', re.DOTALL)  # fmt: skip
-_ROMAN = ((1000, "M"), (900, "CM"), (500, "D"), (400, "CD"), (100, "C"), (90, "XC"), (50, "L"), (40, "XL"), (10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I"))  # fmt: skip
+_NAMES = (
+    "EEEE",
+    "FM",
+    "MI",
+    "PL",
+    "PR",
+    "RN",
+    "SG",
+    "SP",
+    "TH",
+    "rn",
+    "th",
+    "B",
+    "C",
+    "D",
+    "G",
+    "L",
+    "S",
+    "V",
+    ",",
+    ".",
+    "0",
+    "9",
+)
+_NAMED = "|".join(re.escape(name) for name in _NAMES)
+_PART = re.compile(rf'"((?:[^"\\]|\\.)*)"?|((?i:{_NAMED}))|\\(.)|(.)', re.DOTALL)
+_ROMAN = (
+    *((1000, "M"), (900, "CM"), (500, "D"), (400, "CD"), (100, "C"), (90, "XC"), (50, "L"), (40, "XL")),
+    *((10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I")),
+)
 
 
 @dataclass

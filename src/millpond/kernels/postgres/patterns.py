@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-_CLASSES = {
+_CLASSES: dict[str, Callable[[str], bool]] = {
     "alnum": str.isalnum,
     "alpha": str.isalpha,
     "blank": lambda c: c in " \t",
@@ -28,7 +28,16 @@ _CLASSES = {
     "xdigit": lambda c: c in "0123456789abcdefABCDEF",
     "word": lambda c: c.isalnum() or c == "_",
 }
-_ESCAPES = {"a": "\\a", "b": "\\x08", "e": "\\x1b", "f": "\\f", "n": "\\n", "r": "\\r", "t": "\\t", "v": "\\v"}
+_ESCAPES = {
+    "a": "\\a",
+    "b": "\\x08",
+    "e": "\\x1b",
+    "f": "\\f",
+    "n": "\\n",
+    "r": "\\r",
+    "t": "\\t",
+    "v": "\\v",
+}
 _SHORT = {"d": "[0-9]", "s": r"\s", "w": r"\w", "D": "[^0-9]", "S": r"\S", "W": r"\W"}
 _PLACES = {"A": r"\A", "Z": r"\Z", "m": r"\b(?=\w)", "M": r"\b(?<=\w)", "y": r"\b", "Y": r"\B"}
 
@@ -257,7 +266,9 @@ class _Translator:
             return f"\\x{ord(self.text[self.at - 1]) & 31:02x}"
         sizes = {"u": 4, "U": 8}
         if char in sizes or char == "x":
-            digits = re.compile(r"[0-9a-fA-F]{%s}" % (sizes.get(char, "1,255"))).match(self.text, self.at)
+            digits = re.compile(r"[0-9a-fA-F]{{{}}}".format(sizes.get(char, "1,255"))).match(
+                self.text, self.at
+            )
             if digits is None:
                 raise ValueError("invalid regular expression: invalid escape \\ sequence")
             self.at = digits.end()

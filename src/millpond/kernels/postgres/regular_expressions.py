@@ -106,7 +106,7 @@ def _replacement(new: str, match: re.Match[str]) -> str:
 @row_function("pg.regexp_split.1", ("VARCHAR", "VARCHAR", "VARCHAR"), "VARCHAR[]")
 def regexp_split(text: str, wanted: str, flags: str) -> list[str]:
     if "g" in flags:
-        raise ValueError("splitting by a regular expression does not support the \"global\" option")
+        raise ValueError('splitting by a regular expression does not support the "global" option')
     parts, last = [], 0
     for match in pattern(wanted, flags_of(flags)).every(text):
         if match.start() == match.end() and match.start() in (last, len(text)):

@@ -1,4 +1,4 @@
-"""The patterns of SIMILAR TO and of `substring(… SIMILAR …)`, translated to PostgreSQL's regular expressions."""
+"""The patterns of SIMILAR TO and of `substring(… SIMILAR …)`, as PostgreSQL's regular expressions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def as_regular_expression(pattern: str, escape: str) -> str:
             if pattern[at] == '"' and not inside:
                 parts += 1
                 if parts > 2:
-                    raise ValueError("SQL regular expression may not contain more than two escape-double-quote separators")
+                    raise ValueError(
+                        "SQL regular expression may not contain more than two escape-double-quote separators"
+                    )
                 found.append("){1,1}?(" if parts == 1 else "){1,1}(?:")
             else:
                 found.append("\\" + pattern[at])

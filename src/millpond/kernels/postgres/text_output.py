@@ -48,7 +48,10 @@ def interval_text(value: Interval) -> str:
     '1 year 2 mons -3 days +00:00:04.5'
     """
     months, days, us = value
-    years, months = int(math.copysign(abs(months) // 12, months)), int(math.copysign(abs(months) % 12, months))
+    years, months = (
+        int(math.copysign(abs(months) // 12, months)),
+        int(math.copysign(abs(months) % 12, months)),
+    )
     parts: list[str] = []
     negative = False
     for number, unit in ((years, "year"), (months, "mon"), (days, "day")):

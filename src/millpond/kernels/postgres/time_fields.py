@@ -44,9 +44,24 @@ _NAMES = {
 }
 FIELDS = {alias: name for name, aliases in _NAMES.items() for alias in aliases.split()}
 # Fields without a fraction, which DuckDB computes as PostgreSQL does.
-WHOLE = frozenset("year month day hour minute microseconds dow isodow doy week isoyear quarter".split())
-_OF_CLOCK = frozenset("microseconds milliseconds second minute hour epoch".split())
-_OF_INTERVALS = _OF_CLOCK | frozenset("day month year decade century millennium quarter".split())
+WHOLE = frozenset(
+    [
+        "year",
+        "month",
+        "day",
+        "hour",
+        "minute",
+        "microseconds",
+        "dow",
+        "isodow",
+        "doy",
+        "week",
+        "isoyear",
+        "quarter",
+    ]
+)
+_OF_CLOCK = frozenset(["microseconds", "milliseconds", "second", "minute", "hour", "epoch"])
+_OF_INTERVALS = _OF_CLOCK | frozenset(["day", "month", "year", "decade", "century", "millennium", "quarter"])
 
 
 def field_named(name: str, kind: str) -> str:

@@ -8,15 +8,11 @@ from functools import lru_cache
 
 # Longer names first, so that MONTH is not MON and TH.
 _NAMES = (
-    *("SSSSS", "SSSS", "Y,YYY", "MONTH", "Month", "month", "A.D.", "a.d.", "B.C.", "b.c.", "P.M.", "p.m.", "A.M.", "a.m."),
-    *("IYYY", "IDDD", "YYYY", "HH24", "HH12", "DAY", "Day", "day", "MON", "Mon", "mon", "DDD", "IYY", "YYY", "TZH", "TZM"),
-    *("FF1", "FF2", "FF3", "FF4", "FF5", "FF6", "AD", "ad", "BC", "bc", "PM", "pm", "AM", "am", "CC", "DD", "DY", "Dy"),
-    *("dy", "HH", "IW", "ID", "IY", "MI", "MM", "MS", "OF", "RM", "rm", "SS", "TZ", "tz", "US", "WW", "YY", "D", "I", "J"),
-    *("Q", "W", "Y"),
-)  # fmt: skip
-_CASED = frozenset(
-    "MONTH Month month MON Mon mon DAY Day day DY Dy dy AM am PM pm A.M. a.m. P.M. p.m. AD ad BC bc A.D. a.d. B.C. b.c."
-    " RM rm TZ tz".split()
+    *("SSSSS", "SSSS", "Y,YYY", "MONTH", "Month", "month", "A.D.", "a.d.", "B.C.", "b.c.", "P.M.", "p.m."),
+    *("A.M.", "a.m.", "IYYY", "IDDD", "YYYY", "HH24", "HH12", "DAY", "Day", "day", "MON", "Mon", "mon"),
+    *("DDD", "IYY", "YYY", "TZH", "TZM", "FF1", "FF2", "FF3", "FF4", "FF5", "FF6", "AD", "ad", "BC", "bc"),
+    *("PM", "pm", "AM", "am", "CC", "DD", "DY", "Dy", "dy", "HH", "IW", "ID", "IY", "MI", "MM", "MS", "OF"),
+    *("RM", "rm", "SS", "TZ", "tz", "US", "WW", "YY", "D", "I", "J", "Q", "W", "Y"),
 )
 _ALTERNATIVES = "|".join(re.escape(n) for n in _NAMES)
 _PART = re.compile(

@@ -22,10 +22,12 @@ from millpond.kernels.postgres.time_formats import Part, parts_of
 from millpond.kernels.postgres.time_to_text import DAYS, MONTHS, ROMAN_MONTHS
 
 _WIDTHS = {
-    **{"YYYY": 4, "IYYY": 4, "YYY": 3, "IYY": 3, "YY": 2, "IY": 2, "Y": 1, "I": 1, "MM": 2, "DD": 2, "DDD": 3, "IDDD": 3},
-    **{"HH24": 2, "HH12": 2, "HH": 2, "MI": 2, "SS": 2, "MS": 3, "US": 6, "SSSS": 5, "SSSSS": 5, "IW": 2, "WW": 2, "W": 1},
-    **{"D": 1, "ID": 1, "Q": 1, "CC": 2, "J": 7, "TZH": 3, "TZM": 2, **{f"FF{n}": n for n in range(1, 7)}},
-}  # fmt: skip
+    **dict.fromkeys(("YYYY", "IYYY"), 4),
+    **dict.fromkeys(("YYY", "IYY", "DDD", "IDDD", "MS", "TZH"), 3),
+    **dict.fromkeys(("YY", "IY", "MM", "DD", "HH24", "HH12", "HH", "MI", "SS", "IW", "WW", "CC", "TZM"), 2),
+    **dict.fromkeys(("Y", "I", "W", "D", "ID", "Q"), 1),
+    **{"US": 6, "SSSS": 5, "SSSSS": 5, "J": 7, **{f"FF{n}": n for n in range(1, 7)}},
+}
 _NUMBERS = frozenset(_WIDTHS)
 _DIGITS = re.compile(r"[+-]?\d+")
 
@@ -104,7 +106,7 @@ def _field(part: Part, text: str, at: int, read: _Read, digits_follow: bool, pat
     if key.replace(".", "") in ("AM", "PM", "AD", "BC"):
         mark = re.compile(r"(a|p)\.?m\.?|(a\.?d|b\.?c)\.?", re.IGNORECASE).match(text, at)
         if mark is None:
-            raise ValueError(f'invalid value "{text[at:at+2]}" for "{name}"')
+            raise ValueError(f'invalid value "{text[at : at + 2]}" for "{name}"')
         if mark[1]:
             read.afternoon = mark[1].lower() == "p"
         else:
@@ -144,7 +146,16 @@ def _numbered(part: Part, text: str, at: int, read: _Read, digits_follow: bool) 
         value = abs(value)
     elif name in ("YYY", "YY", "Y", "IYY", "IY", "I") and len(found[0]) <= 3:
         value = _adjusted_year(value)
-    key = {"HH": "HH12", "SSSSS": "SSSS", "YYY": "YYYY", "YY": "YYYY", "Y": "YYYY", "IYY": "IYYY", "IY": "IYYY", "I": "IYYY"}.get(name, name)
+    key = {
+        "HH": "HH12",
+        "SSSSS": "SSSS",
+        "YYY": "YYYY",
+        "YY": "YYYY",
+        "Y": "YYYY",
+        "IYY": "IYYY",
+        "IY": "IYYY",
+        "I": "IYYY",
+    }.get(name, name)
     if key in read.fields and read.fields[key] != value:
         raise ValueError(f'conflicting values for "{name}" field in formatting string')
     read.fields[key] = value

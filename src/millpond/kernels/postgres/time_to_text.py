@@ -73,7 +73,7 @@ def to_char_interval(value: Interval, pattern: str) -> str | None:
     return "".join(_part(part, moment) for part in parts_of(pattern))
 
 
-_NOT_OF_INTERVALS = frozenset("MONTH MON DAY DY D ID TZ OF TZH TZM AD BC".split())
+_NOT_OF_INTERVALS = frozenset(["MONTH", "MON", "DAY", "DY", "D", "ID", "TZ", "OF", "TZH", "TZM", "AD", "BC"])
 
 
 def _julian(year: int, month: int, day: int) -> int:

@@ -1,12 +1,12 @@
 """Aggregates that DuckDB lacks or means otherwise.
 
-A macro cannot take DISTINCT, ORDER BY, FILTER or OVER, so the aggregate stays one of DuckDB's and the library's
-function is called over its result: `json_agg(x ORDER BY y)` is `__pg.json_agg(list(x ORDER BY y))`.
+Parts of a node are shared, not copied: they are rewritten in their turn.
+A macro cannot take DISTINCT, ORDER BY, FILTER or OVER, so the aggregate stays one of DuckDB's, and a function
+of the library is called over its result: `json_agg(x ORDER BY y)` is `__pg.json_agg(list(x ORDER BY y))`.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 
 from millpond.sql.dialects.parse_tree import Tree
@@ -32,7 +32,7 @@ def aggregated(name: str, node: Tree) -> bool:
     """Rewrite a call of an aggregate, with or without OVER, in place; was it one of these?"""
     arguments = [a["expression"] for a in node["arguments"]]
     if name in _PAIRS and len(arguments) == 2:
-        key, value = (copy.deepcopy(node) for _ in range(2))
+        key, value = {**node, "alias": ""}, {**node, "alias": ""}
         _renamed(key, "list", [called("output", arguments[0])])
         _renamed(value, "list", [called("json_text", arguments[1])])
         become(node, called(name, key, value))
@@ -40,7 +40,7 @@ def aggregated(name: str, node: Tree) -> bool:
     if name not in _OVER_LISTS:
         return False
     run, rewrite, over = _OVER_LISTS[name]
-    inner = copy.deepcopy(node) if over else node
+    inner = {**node} if over else node
     _renamed(inner, run, rewrite(arguments) if rewrite is not None else arguments)
     if over:
         inner["alias"] = ""

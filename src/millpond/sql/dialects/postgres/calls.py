@@ -10,6 +10,7 @@ from millpond.kernels.postgres.number_formats import number_format
 from millpond.kernels.postgres.time_fields import FIELDS, WHOLE
 from millpond.sql.dialects.parse_tree import Tree
 from millpond.sql.dialects.postgres.aggregates import aggregated
+from millpond.sql.dialects.postgres.input_casts import rewritten_cast
 from millpond.sql.dialects.postgres.set_functions import in_from, in_select, is_set
 from millpond.sql.dialects.postgres.tree_parts import become, called, expression
 from millpond.sql.dialects.postgres.variadic import pack
@@ -21,6 +22,8 @@ def rewritten_call(node: Tree, text: bytes) -> bool:
     """Change a node in place; True if it is done and means what PostgreSQL says."""
     if node.get("type") == "TABLE_FUNCTION":
         return in_from(node)
+    if node.get("class") == "CAST":
+        return rewritten_cast(node)
     if node.get("class") not in ("FUNCTION", "WINDOW") or len(node["qualified_name"]["path"]) != 1:
         return False
     name = node["function_name"].lower()

@@ -37,7 +37,7 @@ create macro __pg.date_trunc
     (a, b, c) as timezone(c, __pg.truncated(a, timezone(c, b))),
     (a varchar, b interval) as "pg.trunc_interval.1"(a, b);
 create macro __pg.truncated(a, b) as
-    case when a is null or b is null or c is null then null when not isfinite(b) then b
+    case when not isfinite(b) then b
         when lower(a) in ('century', 'centuries', 'c', 'cent')
             then make_timestamp(((year(b) - 1) // 100 * 100 + 1)::bigint, 1, 1, 0, 0, 0)
         when lower(a) in ('millennium', 'millennia', 'mil', 'mils')
@@ -107,7 +107,7 @@ create macro __pg.overlaps
 create macro __pg.overlapping(a, b, c, d) as
     case when coalesce(a, b) is null or coalesce(c, d) is null then null
         when least(a, b) = least(c, d) then
-            case when a is null or b is null or c is null or d is null then true else true end
+            case when a is not null and b is not null and c is not null and d is not null then true end
         when least(a, b) > least(c, d) then
             case when c is null or d is null then null
                 when least(a, b) < greatest(c, d) then true

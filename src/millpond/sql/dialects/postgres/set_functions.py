@@ -1,12 +1,10 @@
-"""Set-returning functions, in SELECT and in FROM: the library returns the list of their rows, which is unnested.
+"""Set-returning functions, in SELECT and in FROM: the library returns the list of their rows, to be unnested.
 
 A function `f` of the dialect returns a set when the library has `f_rows`.
 A column is named as PostgreSQL names it: after the alias, the function, or the function's own columns.
 """
 
 from __future__ import annotations
-
-import copy
 
 from millpond.sql.dialects.library import has
 from millpond.sql.dialects.parse_tree import Tree, parsed
@@ -42,11 +40,11 @@ def in_from(node: Tree) -> bool:
         return False
     name = function["function_name"].lower()
     if name == "unnest" and len(function["arguments"]) > 1:
-        _side_by_side(node, [copy.deepcopy(a["expression"]) for a in function["arguments"]])
+        _side_by_side(node, [a["expression"] for a in function["arguments"]])
         return True
     if not is_set(name) or (name == "generate_series" and not _has_fractions(function)):
         return False  # DuckDB's own series are read row by row
-    rows = called(f"{name}_rows", *(copy.deepcopy(a["expression"]) for a in function["arguments"]))
+    rows = called(f"{name}_rows", *(a["expression"] for a in function["arguments"]))
     columns = list(COLUMNS.get(name, ()))
     shown = node["alias"] or name
     numbered = node["with_ordinality"] != "WITHOUT_ORDINALITY"
@@ -74,7 +72,7 @@ def _side_by_side(node: Tree, arrays: list[Tree]) -> None:
     names = ["unnest"] * len(arrays)
     if numbered:
         ordinal = expression("generate_subscripts(x, 1)")
-        longest = builtin("list_zip", *(copy.deepcopy(a) for a in arrays))
+        longest = builtin("list_zip", *arrays)
         ordinal["arguments"][0]["expression"] = longest
         listed.append(ordinal)
         names.append("ordinality")
@@ -86,9 +84,15 @@ def _side_by_side(node: Tree, arrays: list[Tree]) -> None:
 
 def _as_query(node: Tree, rows: Tree, columns: list[str], alias: str, numbered: bool) -> None:
     """Several columns, or their numbers: unnest the rows in a subquery."""
-    fields = ", ".join(f'row_of."{c}" AS "{c}"' for c in columns) if len(columns) > 1 else f'row_of AS "{columns[0]}"'
+    fields = (
+        ", ".join(f'row_of."{c}" AS "{c}"' for c in columns)
+        if len(columns) > 1
+        else f'row_of AS "{columns[0]}"'
+    )
     number = ", place AS ordinality" if numbered else ""
-    inner = "(SELECT unnest(l) AS row_of, generate_subscripts(l, 1) AS place FROM (SELECT x AS l) AS lists) AS u"
+    inner = (
+        "(SELECT unnest(l) AS row_of, generate_subscripts(l, 1) AS place FROM (SELECT x AS l) AS lists) AS u"
+    )
     made = _subquery(f"SELECT {fields}{number} FROM {inner}")
     lists = made["subquery"]["node"]["from_table"]["subquery"]["node"]["from_table"]
     lists["subquery"]["node"]["select_list"][0] = {**rows, "alias": "l"}

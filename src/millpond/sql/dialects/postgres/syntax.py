@@ -3,7 +3,7 @@
 - `->`, `->>`, `#>`, `#>>`, `#-`, `#`, `@?`, `@@`, `?|`, `?&` become calls (`"->"(a, b)`), from left to right:
   they bind less than `+` and more than LIKE and comparisons, like every operator without a rank of its own.
 - Literals: `'a' 'b'` on two lines, `U&'…'`, `\\u` in `E'…'`, `0x1F`, `0b1`, `0o7`.
-- `BETWEEN SYMMETRIC`, `LIKE ANY (…)`, `FOR UPDATE` and similar.
+- `BETWEEN SYMMETRIC`, `LIKE ANY (…)`, `FOR UPDATE` and similar; calls with a syntax of their own.
 
 Law: a text without them is returned as it is, and so is a rewritten one.
 """
@@ -11,6 +11,8 @@ Law: a text without them is returned as it is, and so is a rewritten one.
 from __future__ import annotations
 
 import re
+
+from millpond.sql.dialects.postgres.call_syntax import SUSPECT, call_edit
 
 # Quoted text, names, comments and parameters, numbers, words, operators, and single signs.
 _TOKEN = re.compile(
@@ -28,7 +30,8 @@ _TOKEN = re.compile(
 _CALLED = frozenset(["->", "->>", "#>", "#>>", "#-", "#", "@?", "@@", "?|", "?&"])
 _SUSPECT = re.compile(
     r"->|#|@\?|@@|\?[|&]|'\s*\n\s*'|\b[uU]&'|\\[uU]|\b0[xXbBoO]\w"
-    r"|\bsymmetric\b|\b(?:like|ilike)\s+(?:any|all|some)\b|\bfor\s+(?:no\s+key\s+|key\s+)?(?:update|share)\b",
+    r"|\bsymmetric\b|\b(?:like|ilike)\s+(?:any|all|some)\b|\bfor\s+(?:no\s+key\s+|key\s+)?(?:update|share)\b"
+    + SUSPECT,
     re.IGNORECASE,
 )
 _OPENING, _CLOSING = "([{", ")]}"
@@ -173,6 +176,9 @@ def rewritten_syntax(sql: str) -> str:
     if _SUSPECT.search(sql) is None:
         return sql
     tokens = _tokens(sql)
+    while (call := call_edit(tokens, sql)) is not None:
+        sql = _edited(sql, [call])
+        tokens = _tokens(sql)
     edits = [*_literals(tokens, sql), *_clauses(tokens, sql)]
     if edits:
         sql = _edited(sql, edits)

@@ -47,7 +47,9 @@ def _expression(text: str) -> Tree:
 
 def become(node: Tree, other: Tree) -> None:
     """Put another node in the place of one; a name that it has stays, and so does its place in the text."""
-    kept = {key: node[key] for key in ("alias", "query_location", "query_location_length") if key in node}
+    kept: Tree = {
+        key: node[key] for key in ("alias", "query_location", "query_location_length") if key in node
+    }
     node.clear()
     node.update(other)
     node.update(kept)
