@@ -8,10 +8,6 @@ NOTES = {
     "array_fill": "one dimension; nest two calls for more",
     "unnest": "an array of arrays gives its rows; PostgreSQL gives all elements",
     "age": "infinity is refused",
-    "json_to_record": "use `->>` and a cast",
-    "jsonb_to_record": "use `->>` and a cast",
-    "json_to_recordset": "use json_array_elements, `->>` and a cast",
-    "jsonb_to_recordset": "use jsonb_array_elements, `->>` and a cast",
     "lcm": "a numeric has at most 38 digits",
     "octet_length(character)": "`char(n)` is not padded",
     "max(character)": "`char(n)` is not padded",
@@ -23,20 +19,18 @@ NOTES = {
     "percentile_cont": "not of intervals",
     "json_agg": "a record of VALUES shows numbers with the scale of its column",
     "jsonb_agg": "a record of VALUES shows numbers with the scale of its column",
-    "regr_slope": "NaN instead of NULL where all x are equal",
-    "corr": "NaN instead of NULL where all x are equal",
 }
 _CLOCK = "the time of the epoch in views, of the statement elsewhere"
 _POPULATE = "there are no row types; use `->>` and casts"
 UNMEASURED = {
     "now": ("supported", _CLOCK),
-    "statement_timestamp": ("missing", "use now()"),
+    "statement_timestamp": ("supported", _CLOCK),
     "transaction_timestamp": ("supported", _CLOCK),
     "clock_timestamp": ("missing", "use now(): a view must not read a clock"),
     "timeofday": ("missing", "use to_char(now(), …)"),
     "random": ("supported", "in reads; refused in views and deferred changes"),
     "gen_random_uuid": ("supported", "in reads and defaults; refused in views"),
-    "age(timestamp with time zone)": ("missing", "write age(current_date, x)"),
-    "age(timestamp without time zone)": ("missing", "write age(current_date, x)"),
+    "age(timestamp with time zone)": ("supported", "from the current date"),
+    "age(timestamp without time zone)": ("supported", "from the current date"),
     **{f: ("missing", _POPULATE) for f in ("json_populate_record", "json_populate_recordset", "jsonb_populate_record", "jsonb_populate_recordset")},
 }  # fmt: skip

@@ -15,7 +15,7 @@ LAST_DAY = 107_119_892  # 294276-12-31: the last day of a timestamp
 FIRST_DAY = -2_440_588  # 4714-11-24 BC: the first one, Julian day 0
 
 
-class Fields(NamedTuple):
+class CalendarFields(NamedTuple):
     """A point in time, taken apart; the year before 1 is 0."""
 
     year: int
@@ -54,9 +54,9 @@ def date_of(days: int) -> tuple[int, int, int]:
     return year + era * 400 + (month <= 2), month, day
 
 
-def fields_of(us: int) -> Fields:
+def fields_of(us: int) -> CalendarFields:
     days, rest = divmod(us, DAY_US)
-    return Fields(*date_of(days), *clock_of(rest))
+    return CalendarFields(*date_of(days), *clock_of(rest))
 
 
 def clock_of(us: int) -> tuple[int, int, int, int]:

@@ -257,7 +257,7 @@ def _compared(node: Node, a: Any, b: Any) -> bool | None:
         return pattern(b, wanted).search(a) is not None if isinstance(a, str) else None
     if _type_name(a) != _type_name(b):
         if a is None or b is None:
-            return kind == "!="
+            return bool(kind == "!=")
         return None
     if isinstance(a, (list, dict)):
         return None

@@ -22,7 +22,7 @@ _SUFFIX = re.compile(r"TH|th|SP|sp")
 
 
 @dataclass(frozen=True)
-class Part:
+class FormatPart:
     """A field with its modifiers, or text that stands for itself."""
 
     name: str = ""
@@ -33,12 +33,12 @@ class Part:
 
 
 @lru_cache(256)
-def parts_of(pattern: str) -> tuple[Part, ...]:
+def parts_of(pattern: str) -> tuple[FormatPart, ...]:
     """
     >>> [p.name or p.text for p in parts_of("FMDDth Month")]
     ['DD', ' ', 'Month']
     """
-    found: list[Part] = []
+    found: list[FormatPart] = []
     at, fill = 0, True
     while at < len(pattern):
         match = _PART.match(pattern, at)
@@ -46,7 +46,7 @@ def parts_of(pattern: str) -> tuple[Part, ...]:
         at = match.end()
         quoted, modifier, exact, other, escaped, plain = match.groups()
         if quoted is not None:
-            found.append(Part(text=re.sub(r"\\(.)", r"\1", quoted), quoted=True))
+            found.append(FormatPart(text=re.sub(r"\\(.)", r"\1", quoted), quoted=True))
         elif modifier:
             fill = fill and modifier != "FM"
             continue
@@ -55,9 +55,9 @@ def parts_of(pattern: str) -> tuple[Part, ...]:
             suffix = _SUFFIX.match(pattern, at)
             at = suffix.end() if suffix else at
             ordinal = suffix[0] if suffix and suffix[0].upper() == "TH" else ""
-            found.append(Part(name=name, fill=fill, ordinal=ordinal))
+            found.append(FormatPart(name=name, fill=fill, ordinal=ordinal))
         else:
-            found.append(Part(text="\\" if escaped and escaped != '"' else escaped or plain))
+            found.append(FormatPart(text="\\" if escaped and escaped != '"' else escaped or plain))
             if escaped and escaped != '"':
                 at -= 1
         fill = True

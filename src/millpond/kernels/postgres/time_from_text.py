@@ -18,7 +18,7 @@ from millpond.kernels.postgres.calendar import (
     month_days,
 )
 from millpond.kernels.postgres.rows import row_function
-from millpond.kernels.postgres.time_formats import Part, parts_of
+from millpond.kernels.postgres.time_formats import FormatPart, parts_of
 from millpond.kernels.postgres.time_to_text import DAYS, MONTHS, ROMAN_MONTHS
 
 _WIDTHS = {
@@ -33,7 +33,7 @@ _DIGITS = re.compile(r"[+-]?\d+")
 
 
 @dataclass
-class _Read:
+class _ReadFields:
     fields: dict[str, int] = field(default_factory=dict)
     short_year: int = 0  # digits of a year that has fewer than four places
     before_christ: bool = False
@@ -65,7 +65,7 @@ def to_timestamp_seconds(seconds: float) -> int:
 
 def _parsed(text: str, pattern: str) -> int:
     """Microseconds; what the format does not name is the start of the year 1 BC."""
-    read = _Read()
+    read = _ReadFields()
     parts = parts_of(pattern)
     at = 0
     for place, part in enumerate(parts):
@@ -96,7 +96,7 @@ def _skip_spaces(text: str, at: int) -> int:
     return at
 
 
-def _field(part: Part, text: str, at: int, read: _Read, digits_follow: bool, pattern: str) -> int:
+def _field(part: FormatPart, text: str, at: int, read: _ReadFields, digits_follow: bool, pattern: str) -> int:
     name = part.name
     key = name.upper()
     if name in _NUMBERS:
@@ -128,7 +128,7 @@ def _field(part: Part, text: str, at: int, read: _Read, digits_follow: bool, pat
     raise ValueError(f'formatting field "{name}" is only supported in to_char')
 
 
-def _numbered(part: Part, text: str, at: int, read: _Read, digits_follow: bool) -> int:
+def _numbered(part: FormatPart, text: str, at: int, read: _ReadFields, digits_follow: bool) -> int:
     name = part.name
     width = _WIDTHS[name]
     fixed = part.fill and digits_follow
@@ -176,7 +176,7 @@ def _adjusted_year(year: int) -> int:
     return year + 1000 if year < 1000 else year
 
 
-def _named(key: str, text: str, at: int, read: _Read) -> int:
+def _named(key: str, text: str, at: int, read: _ReadFields) -> int:
     rest = text[at:].lower()
     if key == "RM":
         for number in sorted(range(12), key=lambda n: -len(ROMAN_MONTHS[n])):
@@ -193,7 +193,7 @@ def _named(key: str, text: str, at: int, read: _Read) -> int:
     raise ValueError(f'invalid value "{text[at : at + 3]}" for "{key}"')
 
 
-def _assembled(read: _Read, text: str) -> int:
+def _assembled(read: _ReadFields, text: str) -> int:
     f = read.fields
     wrong = f'date/time field value out of range: "{text}"'
     days = _days(read, wrong)
@@ -216,7 +216,7 @@ def _assembled(read: _Read, text: str) -> int:
     return us
 
 
-def _days(read: _Read, wrong: str) -> int:
+def _days(read: _ReadFields, wrong: str) -> int:
     f = read.fields
     if "J" in f:
         return f["J"] - 2_440_588

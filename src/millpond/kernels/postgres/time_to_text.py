@@ -15,7 +15,7 @@ from millpond.kernels.postgres.calendar import (
     weekday,
 )
 from millpond.kernels.postgres.rows import Interval, row_function
-from millpond.kernels.postgres.time_formats import Part, parts_of
+from millpond.kernels.postgres.time_formats import FormatPart, parts_of
 
 MONTHS = (
     *("January", "February", "March", "April", "May", "June", "July", "August", "September", "October"),
@@ -88,7 +88,7 @@ def _toward_zero(a: int, b: int) -> tuple[int, int]:
     return whole, a - whole * b
 
 
-def _part(part: Part, moment: _Moment) -> str:
+def _part(part: FormatPart, moment: _Moment) -> str:
     if not part.name:
         return part.text
     text = _field(part, moment)
@@ -115,7 +115,7 @@ def _name(name: str, text: str, width: int, fill: bool) -> str:
     return shown.ljust(width) if fill else shown
 
 
-def _field(part: Part, m: _Moment) -> str:
+def _field(part: FormatPart, m: _Moment) -> str:
     name, fill = part.name, part.fill
     if m.is_interval and name.upper().replace(".", "") in _NOT_OF_INTERVALS:
         raise ValueError("invalid format specification for an interval value")
@@ -183,7 +183,7 @@ def _fraction(m: _Moment) -> int:
     return abs(m.us)
 
 
-def _calendar(part: Part, m: _Moment) -> str:
+def _calendar(part: FormatPart, m: _Moment) -> str:
     name, fill = part.name, part.fill
     if name.upper().replace(".", "") in ("AD", "BC"):
         before = not m.is_interval and m.year <= 0
@@ -221,7 +221,7 @@ def _calendar(part: Part, m: _Moment) -> str:
     raise ValueError(f"format {name} is not supported")
 
 
-def _of_interval(part: Part, m: _Moment) -> str:
+def _of_interval(part: FormatPart, m: _Moment) -> str:
     name = part.name
     if name == "DDD":
         return _number(m.year * 360 + m.month * 30 + m.day, 3, part.fill)

@@ -24,6 +24,10 @@ _OVER_LISTS: dict[str, tuple[str, Rewrite | None, str]] = {
     "json_agg": ("list", _json, "json_agg"),
     "jsonb_agg": ("list", _json, "jsonb_agg"),
     "every": ("bool_and", None, ""),
+    "corr": ("corr", None, "null_for_nan"),
+    "regr_slope": ("regr_slope", None, "null_for_nan"),
+    "regr_intercept": ("regr_intercept", None, "null_for_nan"),
+    "regr_r2": ("regr_r2", None, "null_for_nan"),
 }
 _PAIRS = ("json_object_agg", "jsonb_object_agg")
 
@@ -49,6 +53,9 @@ def aggregated(name: str, node: Tree) -> bool:
 
 
 def _renamed(node: Tree, name: str, arguments: list[Tree]) -> None:
-    node["function_name"] = name
-    node["qualified_name"] = {"path": [name]}
+    path = (
+        ["system", "main", name] if name == node["function_name"].lower() else [name]
+    )  # not to be found again
+    node.update(function_name=name, schema="main" if path[1:] else "", catalog="system" if path[1:] else "")
+    node["qualified_name"] = {"path": path}
     node["arguments"] = [{"name": "", "expression": a} for a in arguments]

@@ -14,14 +14,37 @@ from millpond.sql.dialects.postgres.input_casts import rewritten_cast
 from millpond.sql.dialects.postgres.set_functions import in_from, in_select, is_set
 from millpond.sql.dialects.postgres.tree_parts import become, called, expression
 from millpond.sql.dialects.postgres.variadic import pack
+from millpond.sql.refusal import pointing
 
+_IN_FROM = "is_in_from"
+_NOW = ("transaction_timestamp", "statement_timestamp")
+_REFUSED = {
+    "clock_timestamp": "use now()",
+    "timeofday": "use to_char(now(), …)",
+    "to_ascii": "texts are UTF-8; normalize(x, NFKD) separates letters from their marks",
+    "json_populate_record": "select the fields with ->> and cast them",
+    "jsonb_populate_record": "select the fields with ->> and cast them",
+    "json_populate_recordset": "use json_array_elements, ->> and casts",
+    "jsonb_populate_recordset": "use jsonb_array_elements, ->> and casts",
+    "to_tsvector": "use regular expressions, or LIKE",
+    "to_tsquery": "use regular expressions, or LIKE",
+    "nextval": "use an identity column",
+    "currval": "use an identity column",
+    "setval": "use an identity column",
+    "lastval": "use an identity column, and RETURNING",
+    "set_config": "settings are arguments of millpond.open",
+}
+_REFUSED_FAMILIES = ("pg_advisory", "pg_try_advisory", "lo_", "txid_", "xml", "inet_")
 _SYNTAX = ("regexp_matches", "regexp_full_match", "date_part")
 
 
 def rewritten_call(node: Tree, text: bytes) -> bool:
     """Change a node in place; True if it is done and means what PostgreSQL says."""
     if node.get("type") == "TABLE_FUNCTION":
-        return in_from(node)
+        changed = in_from(node)
+        if not changed:
+            node["function"][_IN_FROM] = True  # its own turn comes next
+        return changed
     if node.get("class") == "CAST":
         return rewritten_cast(node)
     if node.get("class") not in ("FUNCTION", "WINDOW") or len(node["qualified_name"]["path"]) != 1:
@@ -29,13 +52,23 @@ def rewritten_call(node: Tree, text: bytes) -> bool:
     name = node["function_name"].lower()
     if aggregated(name, node):
         return True
-    if node["class"] == "WINDOW":
+    if node["class"] == "WINDOW" or node.pop(_IN_FROM, False):
         return False
     if name in _SYNTAX and not _is_written(name, node, text):
         return _syntax(name, node)
     if is_set(name):
         in_select(name, node)
         return True
+    if name in _NOW and not node["arguments"]:
+        become(node, expression("now()"))
+        return True
+    if name == "age" and len(node["arguments"]) == 1:
+        today = {**node["arguments"][0], "expression": expression("CAST(current_date AS TIMESTAMP)")}
+        node["arguments"].insert(0, today)
+    if name in _REFUSED or name.startswith(_REFUSED_FAMILIES):
+        at = (node["query_location"], node["query_location_length"])
+        hint = _REFUSED.get(name, "docs/functions.md lists the functions that exist")
+        raise pointing(f"{name}() of PostgreSQL is not supported", text.decode(), at, hint)
     if name == "to_number" and len(node["arguments"]) == 2:
         return _to_number(node)
     if name in ("normalize", "is_normalized") and len(node["arguments"]) == 2:

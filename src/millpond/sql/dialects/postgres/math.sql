@@ -111,3 +111,5 @@ create macro __pg.generate_series_rows
 create macro __pg.numeric_series(a, b, c) as
     case when c = 0 and a is not null and b is not null then error('step size cannot equal zero')::decimal(38, 16)[]
         else list_transform("pg.numeric_series.1"(a::varchar, b::varchar, c::varchar), lambda x: x::decimal(38, 16)) end;
+-- DuckDB's statistics are NaN where PostgreSQL's are NULL: all values are equal.
+create macro __pg.null_for_nan(a) as case when isnan(a) then null else a end;
