@@ -48,7 +48,7 @@ suite lint $python -m ruff check .
 suite types $python -m mypy
 suite unit tests -m "not slow" -n 2 --dist worksteal tests/unit
 if [ "${1:-}" != check ]; then
-    suite sql tests -m "not slow" -n 2 --dist worksteal tests/sql tests/functions
+    suite sql tests -m "not slow" -n 2 --dist worksteal tests/sql tests/functions tests/dialects
     suite rest tests -m "not slow and not spark" -n 2 --dist worksteal \
         tests/bad_input tests/beam tests/docs tests/examples tests/golden tests/lakes tests/oracle tests/sim
     wait "$beside"
