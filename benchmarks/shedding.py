@@ -233,6 +233,7 @@ def run(engines: Sequence[str], seconds: float, console: Console) -> Mapping[str
         for engine in engines:
             one = run_load(Path(folder) / engine, engine, seconds)
             found.append(one)
+            console.print(one, highlight=False)
             table.add_row(
                 engine,
                 f"{one.sustainable:,.0f}",

@@ -189,3 +189,15 @@ def test_a_bucket_that_is_not_there(endpoint: str) -> None:
     with pytest.raises(StoreError, match="no such bucket") as caught:
         store.put_new("a", b"1")
     assert not caught.value.unknown
+
+
+def test_a_large_object_is_fetched_in_parts(tmp_path: Path) -> None:
+    with moto(tmp_path) as endpoint:
+        store = open_store("s3://pond/parts", endpoint=endpoint, region="us-east-1", **KEYS)
+        body = os.urandom(20 << 20)
+        store.put_new("runs/large", body)
+        store.put_new("runs/small", b"abc")
+        cache = DiskCache(store, tmp_path / "cache", 1 << 30)
+        assert cache.map("runs/large").to_pybytes() == body
+        assert cache.map("runs/small").to_pybytes() == b"abc"
+        assert cache.counts.fetched_bytes == len(body) + 3

@@ -167,7 +167,7 @@ class EpochLoop:
         shedding, bounds = self._state.head.shedding, self._bounds()
         lags = [s["target_lag_us"] // 1000 for s in shedding.values() if s.get("target_lag_us") is not None]
         if lags:  # an epoch that takes longer than the target is behind it when it ends
-            bounds = bounds.within(min(lags) // 4)
+            bounds = bounds.within(min(lags) // 2)
         most = max((int(s.get("divisor", 1)) for s in shedding.values()), default=1)
         return min(bounds.rows_max, budget_rows(bounds, self._pace, self.backlog_rows) * most)
 

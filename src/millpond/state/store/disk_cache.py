@@ -17,7 +17,7 @@ import secrets
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -32,6 +32,7 @@ from millpond.state.store.store import (
     Data,
     Names,
     Put,
+    ReadsParts,
     Store,
     StoreError,
     Streaming,
@@ -43,6 +44,9 @@ from millpond.state.store.store import (
 _SCAN_SHARE = 64  # a process scans the folder each time it has added this share of the limit
 _TMP_LIFE_S = 60 * 60
 PREFETCH_THREADS = 16
+PART_BYTES = 8 << 20  # a larger file is fetched in parts
+PARTS_AT_ONCE = 8
+Write = Callable[[int], None]  # to a file descriptor
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 FOLDER_VARIABLE = "MILLPOND_CACHE_DIR"  # an environment variable: the folder for the disk caches of this host
@@ -131,7 +135,7 @@ class DiskCache:
         pieces = buffers_of(data)
         outcome = self._store.put_new(name, pieces)
         if outcome is Put.WON and name.startswith(self._through):
-            self._keep(name, pieces)
+            self._keep(name, _writes(pieces))
         return outcome
 
     def get(self, name: str) -> bytes:
@@ -201,34 +205,37 @@ class DiskCache:
 
     def _fetch(self, name: str) -> pa.Buffer:
         self._count(misses=1)
-        if isinstance(self._store, Streaming):
-            kept = self._keep(name, self._store.chunks(name))
+        store = self._store
+        if isinstance(store, ReadsParts) and store.reads_parts:
+            kept = self._keep(name, lambda fd: _write_parts(fd, name, store))
+        elif isinstance(store, Streaming):
+            kept = self._keep(name, _writes(store.chunks(name)))
         else:
-            kept = self._keep(name, buffers_of(self._store.map(name)))
+            kept = self._keep(name, _writes(buffers_of(store.map(name))))
         found = self._store.map(name) if kept is None else kept
         self._count(fetched_bytes=found.size)
         return found
 
-    def _keep(self, name: str, pieces: Iterable[memoryview]) -> pa.Buffer | None:
+    def _keep(self, name: str, write: Write) -> pa.Buffer | None:
         """Cache a copy and map it; None, and counted, if the disk refuses it.
 
         The copy is optional: if it fails, the reader still gets its bytes, and a writer still learns that its
         put has won.
         """
         try:
-            return self._copy(name, pieces)
+            return self._copy(name, write)
         except OSError as error:
             self._count(skipped=1, reason=str(error))
             return None
 
-    def _copy(self, name: str, pieces: Iterable[memoryview]) -> pa.Buffer:
+    def _copy(self, name: str, write: Write) -> pa.Buffer:
         path = self._path(name)
         temp = self._home / "tmp" / f"{os.getpid()}-{secrets.token_hex(8)}"
         if not temp.parent.is_dir():  # somebody deleted the cache while it was in use
             self._make_folders()
         try:
             # mapped before it is renamed: after that, any process may evict it
-            buffer = self._write(temp, pieces)
+            buffer = self._write(temp, write)
             path.parent.mkdir(exist_ok=True)
             os.replace(temp, path)
         except OSError as error:
@@ -247,11 +254,10 @@ class DiskCache:
             self._evict()
         return buffer
 
-    def _write(self, temp: Path, pieces: Iterable[memoryview]) -> pa.Buffer:
+    def _write(self, temp: Path, write: Write) -> pa.Buffer:
         fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
-            for piece in pieces:
-                write_buffers(fd, [piece])
+            write(fd)
             if self._sync_copies:
                 sync(fd)
         finally:
@@ -338,6 +344,40 @@ class DiskCache:
             self.counts.misses += misses
             self.counts.skipped += skipped
             self.counts.reason = reason or self.counts.reason
+
+
+def _writes(pieces: Iterable[memoryview]) -> Write:
+    """Write pieces one after the other."""
+
+    def write(fd: int) -> None:
+        for piece in pieces:
+            write_buffers(fd, [piece])
+
+    return write
+
+
+def _write_parts(fd: int, name: str, store: ReadsParts) -> None:
+    """Fetch a file in parts: the first says how large it is, and the others come at the same time."""
+    first, size = store.read_part(name, 0, PART_BYTES)
+    _write_at(fd, first, 0)
+
+    def fetch(start: int) -> None:
+        body, found = store.read_part(name, start, PART_BYTES)
+        if found != size:
+            raise StoreError(f"{name} changed while it was read", detail=f"{size} bytes, then {found}")
+        _write_at(fd, body, start)
+
+    starts = range(PART_BYTES, size, PART_BYTES)
+    if starts:
+        with ThreadPoolExecutor(min(PARTS_AT_ONCE, len(starts)), "millpond-part") as pool:
+            for _ in pool.map(fetch, starts):
+                pass
+
+
+def _write_at(fd: int, body: memoryview, start: int) -> None:
+    while body.nbytes:
+        written = os.pwrite(fd, body, start)
+        body, start = body[written:], start + written
 
 
 def _folders(path: Path | str) -> Sequence[str]:

@@ -161,6 +161,10 @@ class ObjectStore:
             raise self._doubt(name, error) from error
         return Put.WON
 
+    @property
+    def reads_parts(self) -> bool:
+        return True
+
     def get(self, name: str) -> bytes:
         return bytes(memoryview(self.map(name)))
 
@@ -186,6 +190,14 @@ class ObjectStore:
                 seen += view.nbytes
                 yield view
             self._check_length(name, result.meta["size"], seen)
+
+    def read_part(self, name: str, start: int, length: int) -> tuple[memoryview, int]:
+        check_name(name)
+        with self._reading(name):
+            result = obstore.get(self._reader, name, options={"range": (start, start + length)})
+            body, size = memoryview(result.bytes()), int(result.meta["size"])
+            self._check_length(name, min(length, size - start), body.nbytes)
+            return body, size
 
     def list(self, prefix: str, after: str | None = None) -> Names:
         folder = check_prefix(prefix)

@@ -99,6 +99,17 @@ class Streaming(Protocol):
         """The bytes, in order; the length is checked at the end."""
 
 
+@runtime_checkable
+class ReadsParts(Protocol):
+    """A store that can read a part of a file, so that the parts of a large one come at the same time."""
+
+    @property
+    def reads_parts(self) -> bool: ...
+
+    def read_part(self, name: str, start: int, length: int) -> tuple[memoryview, int]:
+        """The bytes from `start` on, at most `length`, and the size of the file."""
+
+
 def buffers_of(data: Data) -> list[memoryview]:
     """The data as flat byte views, without copies and without empty ones.
 

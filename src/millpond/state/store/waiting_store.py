@@ -26,6 +26,7 @@ from millpond.state.store.store import (
     NotWritableError,
     Put,
     PutUnknownError,
+    ReadsParts,
     RefusedError,
     Store,
     StoreError,
@@ -154,6 +155,15 @@ class WaitingStore:
         while (piece := self._patiently(following)) is not None:
             seen += piece.nbytes
             yield piece
+
+    @property
+    def reads_parts(self) -> bool:
+        return isinstance(self._store, ReadsParts) and self._store.reads_parts
+
+    def read_part(self, name: str, start: int, length: int) -> tuple[memoryview, int]:
+        store = self._store
+        assert isinstance(store, ReadsParts)
+        return self._patiently(lambda: store.read_part(name, start, length))
 
     def once(self, call: Callable[[], T]) -> T:
         """Make a call without repeating it, and note whether the storage answered."""

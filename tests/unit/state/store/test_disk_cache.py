@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -273,6 +274,7 @@ def test_a_cache_needs_a_folder_and_room(tmp_path: Path) -> None:
 READER = """
 import os, random, sys
 from pathlib import Path
+from typing import Any
 from millpond.state.store.disk_cache import DiskCache
 from millpond.state.store.local_store import LocalStore
 store, cache_folder = LocalStore(sys.argv[1]), sys.argv[2]
@@ -360,3 +362,62 @@ def test_a_failure_ahead_is_left_to_the_reader(tmp_path: Path) -> None:
     cache.prefetch_soon(["runs/1/none"])
     with pytest.raises(MissingError):
         cache.map("runs/1/none")
+
+
+class InParts:
+    """A store that answers for parts of files, and remembers which were asked for."""
+
+    uri = "memory://parts"
+    reads_parts = True
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        self.asked: list[tuple[int, int]] = []
+        self.at_once = 0
+        self.most_at_once = 0
+        self.lock = threading.Lock()
+        self.shrinks = False
+
+    def read_part(self, name: str, start: int, length: int) -> tuple[memoryview, int]:
+        with self.lock:
+            self.asked.append((start, length))
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+        time.sleep(0.01)
+        with self.lock:
+            self.at_once -= 1
+        size = len(self.body) - (1 if self.shrinks and start else 0)
+        return memoryview(self.body)[start : start + length], size
+
+
+def test_a_large_file_is_fetched_in_parts_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_cache, "PART_BYTES", 1_000)
+    body = bytes(n * 31 % 251 for n in range(6_500))
+    store: Any = InParts(body)
+    cache = DiskCache(store, tmp_path, 1 << 20)
+    assert cache.map("runs/a").to_pybytes() == body
+    assert sorted(start for start, _ in store.asked) == [0, 1_000, 2_000, 3_000, 4_000, 5_000, 6_000]
+    assert store.most_at_once > 1
+    assert cache.map("runs/a").to_pybytes() == body and len(store.asked) == 7  # from the disk
+    assert (cache.counts.hits, cache.counts.misses, cache.counts.fetched_bytes) == (1, 1, 6_500)
+
+
+def test_a_small_file_is_one_request(tmp_path: Path) -> None:
+    store: Any = InParts(b"abc")
+    assert DiskCache(store, tmp_path, 1 << 20).map("runs/a").to_pybytes() == b"abc"
+    assert len(store.asked) == 1
+
+
+def test_a_file_that_changes_between_its_parts_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_cache, "PART_BYTES", 1_000)
+    store: Any = InParts(bytes(5_000))
+    store.shrinks = True
+    cache = DiskCache(store, tmp_path, 1 << 20)
+    with pytest.raises(StoreError, match="changed while"):
+        cache.map("runs/a")
+    store.shrinks = False
+    assert cache.map("runs/a").size == 5_000
