@@ -184,7 +184,7 @@ CALLS: dict[str, list[str]] = {
     "extract": [f"SELECT extract({field[1:-1]} FROM {value})" for field in _FIELDS for value in _EXTRACT_FROM],
     **{f"jsonb_path_{f}{tz}": [*_json_path(f"jsonb_path_{f}{tz}", "{f}({d}, '{p}')"), f"""SELECT jsonb_path_{f}{tz}('[1, 2, 3]'::jsonb, '$[*] ? (@ >= $min)', '{{\"min\": 2}}'::jsonb)"""] for f in ("exists", "query_array", "query_first", "match") for tz in ("", "_tz")},
     **{f"jsonb_path_query{tz}": _json_path(f"jsonb_path_query{tz}", "* FROM {f}({d}, '{p}')") for tz in ("", "_tz")},
-    "percentile_cont": [f"SELECT percentile_cont({p}) WITHIN GROUP (ORDER BY {c}{o}) FROM {ROWS}" for p in ("0.5", "0.25", "0", "1", "ARRAY[0.25, 0.5, 0.9]") for c in ("f", "v", "i") for o in ("", " DESC")] + [f"SELECT o, percentile_cont(0.5) WITHIN GROUP (ORDER BY f) FROM {ROWS} GROUP BY o ORDER BY o"],
+    "percentile_cont": [f"SELECT percentile_cont({p}) WITHIN GROUP (ORDER BY {c}{o}) FROM {ROWS}" for p in ("0.5", "0.25", "0", "1", "ARRAY[0.25, 0.5, 0.9]") for c in ("f", "v", "i") for o in ("", " DESC")],
     "percentile_disc": [f"SELECT percentile_disc({p}) WITHIN GROUP (ORDER BY {c}{o}) FROM {ROWS}" for p in ("0.5", "0.25", "0", "1", "ARRAY[0.25, 0.5, 0.9]") for c in ("f", "t", "i", "day") for o in ("", " DESC")],
     "mode": [f"SELECT mode() WITHIN GROUP (ORDER BY {c}{o}) FROM {ROWS}" for c in ("i", "t", "b", "v", "o") for o in ("", " DESC")],
     "row_to_json": ["SELECT row_to_json(ROW(1, 'a', NULL))", f"SELECT row_to_json(r) FROM {ROWS}", "SELECT row_to_json(r) FROM (SELECT 1 AS a, 'x' AS b, ARRAY[1, 2] AS c, TIMESTAMP '2024-02-29 10:00' AS d) r", "SELECT row_to_json(ROW(1, 'a'), true)"],

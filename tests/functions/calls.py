@@ -49,7 +49,11 @@ def calls_of(one: Callable_) -> list[str]:
         return []
     if one.name in CALLS:
         within = {"aggregate": " WITHIN ", "window": " OVER "}.get(one.kind, "") if one.name in _BOTH else ""
-        return [query for query in CALLS[one.name] if within in query]
+        found = [query for query in CALLS[one.name] if within in query]
+        if one.name == "percentile_cont":
+            spans, several = "interval" in one.arguments[1], one.arguments[0].endswith("[]")
+            found = [q for q in found if ("ORDER BY v" in q) is spans and ("(ARRAY[" in q) is several]
+        return found
     if one.kind == "aggregate":
         return _aggregate(one)
     if one.kind == "window":
@@ -67,6 +71,8 @@ def _rows(one: Callable_) -> list[tuple[str, ...]]:
     types = list(one.arguments)
     if "VARIADIC" in one.written:
         types = [*types[:-1], *[types[-1].removesuffix("[]")] * 3]
+    if types.count("anyarray") > 1:  # of one type
+        types = ["anycompatiblearray" if kind == "anyarray" else kind for kind in types]
     pools = [_pool(one.name, place, kind) for place, kind in enumerate(types)]
     if one.name == "to_char":
         pools[1] = TIME_FORMATS if types[0].startswith(("timestamp", "interval")) else NUMBER_FORMATS

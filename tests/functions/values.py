@@ -62,5 +62,5 @@ VALUES: dict[str, tuple[str, ...]] = {
     "anycompatible": ("1", "5", "NULL::integer"),
     "anyelement": ("1", "'a\\b''c'::text", "1.50", "true", "DATE '2024-02-29'", "NULL::integer", "1.5::float8", "INTERVAL '1 month 3 days'"),
     '"any"': ("1", "'text'", "NULL::integer", "true", "2.50", "1.5::float8", "DATE '2024-02-29'", "INTERVAL '1 month'", "ARRAY[1, 2]", "TIMESTAMP '2024-02-29 10:00:00'"),
-    "record": ("ROW(1, 'a')", "ROW(NULL, 2.50)"),
+    "record": ("ROW(1, 'a')", "ROW(NULL, 'b')", "ROW(2, NULL)"),
 }  # fmt: skip

@@ -51,6 +51,9 @@ create macro __pg.text_array(a) as "pg.text_array.1"(a);
 create macro __pg."?"(a, b) as "pg.jsonb_exists.1"(a, [b], true);
 create macro __pg."?|"(a, b) as "pg.jsonb_exists.1"(a, b, false);
 create macro __pg."?&"(a, b) as "pg.jsonb_exists.1"(a, b, true);
+-- Lists have these operators, too.
+create macro __pg."@>"(a varchar, b varchar) as "pg.jsonb_contains.1"(a, b), (a, b) as system.main."@>"(a, b);
+create macro __pg."<@"(a varchar, b varchar) as "pg.jsonb_contains.1"(b, a), (a, b) as system.main."<@"(a, b);
 create macro __pg.jsonb_contains(a, b) as "pg.jsonb_contains.1"(a, b);
 create macro __pg.jsonb_concat(a, b) as "pg.jsonb_concat.1"(a, b)::json;
 create macro __pg.jsonb_delete

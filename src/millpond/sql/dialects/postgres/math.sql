@@ -1,6 +1,5 @@
 -- Mathematics.  A numeric is a DECIMAL of DuckDB, and an overload with decimal(38, 16) takes it before one with double.
 
-create macro __pg.abs(a) as system.main.abs(a);
 create macro __pg.ceil(a bigint) as a::double, (a) as system.main.ceil(a);
 create macro __pg.ceiling(a bigint) as a::double, (a) as system.main.ceil(a);
 create macro __pg.floor(a bigint) as a::double, (a) as system.main.floor(a);
@@ -11,10 +10,6 @@ create macro __pg.round
     (a, b) as system.main.round(a, b);
 create macro __pg.sign(a double) as case when isnan(a) then 0 else system.main.sign(a) end::double,
     (a decimal(38, 16)) as system.main.sign(a)::decimal(18, 0);
-create macro __pg.cbrt(a) as system.main.cbrt(a);
-create macro __pg.degrees(a) as system.main.degrees(a);
-create macro __pg.radians(a) as system.main.radians(a);
-create macro __pg.pi() as system.main.pi();
 create macro __pg.sqrt
     (a double) as case when a < 0 then error('cannot take square root of a negative number')::double
         else system.main.sqrt(a) end,

@@ -49,7 +49,6 @@ create macro __pg.overlaid(a, b, c, d) as
 
 create macro __pg.strpos(a, b) as system.main.instr(a, b)::integer;
 create macro __pg.position(a blob, b blob) as "pg.bytea_position.1"(a, b), (a varchar, b varchar) as __pg.strpos(a, b);
-create macro __pg.starts_with(a, b) as system.main.starts_with(a, b);
 create macro __pg."^@"(a, b) as system.main.starts_with(a, b);
 create macro __pg.split_part(a, b, c) as "pg.split_part.1"(a, b, c);
 create macro __pg.replace(a, b, c) as
@@ -59,7 +58,6 @@ create macro __pg.reverse(a) as "pg.reverse.1"(a);
 create macro __pg.repeat(a, b) as
     case when b <= 0 and a is not null then '' else system.main.repeat(a, b) end;
 create macro __pg.initcap(a) as "pg.initcap.1"(a);
-create macro __pg.lower(a) as system.main.lower(a);
 create macro __pg.upper(a) as system.main.replace(system.main.upper(a), 'ẞ', 'ß');
 
 create macro __pg.trim
