@@ -17,6 +17,7 @@ from millpond.cancellation import Cancellation, cancelled_by
 from millpond.server.authentication import ServedUser
 from millpond.server.metrics.activity import outcome_of, verb_of
 from millpond.server.point_reads import PlannedRead, PointRow
+from millpond.server.public_schema import without_public
 from millpond.sql.result import Result
 from millpond.sql.session import SqlSession
 from millpond.sql.text.parameters import Params
@@ -341,7 +342,7 @@ def _least(asked: int, limit: int | None) -> int:
 
 
 def _fragments(text: str | SqlFragment, dialect: str) -> list[SqlFragment]:
-    return [text] if isinstance(text, SqlFragment) else statements(text, dialect)
+    return [text] if isinstance(text, SqlFragment) else statements(without_public(text, dialect), dialect)
 
 
 def _progress_text(progress: Any) -> str:

@@ -49,9 +49,8 @@ class CatalogQuery:
 @lru_cache(maxsize=512)
 def parse_query(text: str) -> CatalogQuery | None:
     """A query over the catalog, perhaps with tables of the pond; None if it is about something else."""
-    try:
-        trees = [t for t in sqlglot.parse(with_known_arrays(text), read="postgres") if t is not None]
-    except (SqlglotError, RecursionError):
+    trees = _parsed(text) or _parsed(_KEYWORD_ALIAS.sub(r'as "\1"', text))
+    if trees is None:
         return None
     if len(trees) != 1 or not isinstance(trees[0], exp.Query):
         return None
@@ -79,6 +78,19 @@ def parse_query(text: str) -> CatalogQuery | None:
     if not asked and not any(name in FUNCTIONS for name in _called(tree)) and not any(named):
         return None
     return CatalogQuery(tree, _kinds(tree), tuple(tables), frozenset(known))
+
+
+# `AS select`: PostgreSQL takes any word behind AS as a name
+_KEYWORD_ALIAS = re.compile(
+    r"\bas\s+(select|insert|update|delete|table|from|where|order|group)\b(?!\s*\()", re.IGNORECASE
+)
+
+
+def _parsed(text: str) -> list[exp.Expr] | None:
+    try:
+        return [t for t in sqlglot.parse(with_known_arrays(text), read="postgres") if t is not None]
+    except (SqlglotError, RecursionError):
+        return None
 
 
 def _called(tree: exp.Expr) -> Iterator[str]:

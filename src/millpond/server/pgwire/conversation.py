@@ -34,6 +34,7 @@ from millpond.server.pgwire.statement_runner import ENDS, StatementRunner
 from millpond.server.pgwire.subscription import SubscriptionPump
 from millpond.server.pgwire.transport import ClientGoneError, PgTransport
 from millpond.server.point_reads import PointRow
+from millpond.server.public_schema import without_public
 from millpond.sql.text.parse import SqlFragment, statements
 
 PARAMS_MAX = 65_535
@@ -96,7 +97,7 @@ class Conversation:
     async def _simple(self, text: str) -> None:
         start = 0
         try:
-            fragments = statements(text, "postgres")
+            fragments = statements(without_public(text), "postgres")
             if not fragments:
                 self.transport.put(m.EMPTY_QUERY)
             for fragment in fragments:
@@ -176,7 +177,7 @@ class Conversation:
     def _parse(self, message: m.Parse) -> None:
         if message.name and message.name in self.runner.prepared:
             raise PgError("42P05", f'prepared statement "{message.name}" already exists')
-        fragments = statements(message.text, "postgres")
+        fragments = statements(without_public(message.text), "postgres")
         if len(fragments) > 1:
             raise PgError("42601", "cannot insert multiple commands into a prepared statement")
         fragment = _own_text(fragments[0]) if fragments else None

@@ -336,7 +336,8 @@ def authentication_final(data: str) -> bytes:
 
 
 def negotiate_version(minor: int, unknown: Sequence[str]) -> bytes:
-    return message(b"v", struct.pack("!ii", minor, len(unknown)), *(text_bytes(name) for name in unknown))
+    newest = 3 << 16 | minor  # PostgreSQL sends the whole version, and libpq expects it
+    return message(b"v", struct.pack("!ii", newest, len(unknown)), *(text_bytes(name) for name in unknown))
 
 
 def parameter_status(name: str, value: str) -> bytes:
