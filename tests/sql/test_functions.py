@@ -10,6 +10,8 @@ import pytest
 
 from millpond.errors import InvalidError
 from millpond.sql.binding.bind import Binder
+from millpond.sql.bound.reader import read_plan
+from millpond.sql.bound.relations import BoundGet, BoundProject
 from millpond.sql.lowering.expressions import StepColumn, render
 from tests.sql.functions import COLUMNS, MORE, calls, functions, samples
 
@@ -60,13 +62,15 @@ def bindable(con: duckdb.DuckDBPyConnection, call: str) -> bool:
 
 
 def written(binder: Binder, call: str) -> str | None:
-    plan = binder.plan(f"select {call} from s")
-    if plan["type"] != "LOGICAL_PROJECTION" or plan["children"][0]["type"] != "LOGICAL_GET":
+    bound = binder.plan(f"select {call} from s")
+    if bound["type"] != "LOGICAL_PROJECTION" or bound["children"][0]["type"] != "LOGICAL_GET":
         return None
+    plan = read_plan(bound)
+    assert isinstance(plan, BoundProject) and isinstance(plan.input, BoundGet)
     names = list(COLUMNS)
-    read = [int(c["index"]) for c in plan["children"][0]["column_indexes"]]
+    read = plan.input.columns
     columns = [StepColumn(names[n] if n < len(names) else names[0], "INTEGER") for n in read]
-    return render(plan["expressions"][0], columns)
+    return render(plan.outputs[0], columns)
 
 
 def answer(con: duckdb.DuckDBPyConnection, text: str) -> Any:

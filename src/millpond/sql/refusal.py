@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 from millpond.errors import InvalidError
 from millpond.kernels.expressions import picture
 
-NOWHERE = 2**64 - 1
 _SETTINGS = "settings are given to millpond.open(…)"
 OTHER_VERBS = {  # of other databases: what to do instead
     "REPLACE": "INSERT replaces the row with the same primary key",
@@ -53,15 +52,6 @@ def pointing(message: str, sql: str, at: tuple[int, int] | None, hint: str | Non
     return error
 
 
-def refuse(node: dict[str, Any], why: str, hint: str | None = None) -> NoReturn:
-    path = (node.get("qname") or {}).get("path")
-    name = path[-1] if path else str(node.get("type") or node.get("expression_class")).lower()
-    raise NotSupported(
-        f"{name} {why}", at=position_of(node), hint=hint or "docs/sql.md lists what is supported"
-    )
-
-
-def position_of(node: dict[str, Any]) -> tuple[int, int] | None:
-    """Where a node stands in the text, if that is known."""
-    start = node.get("query_location", NOWHERE)
-    return None if start == NOWHERE else (int(start), int(node.get("query_location_length") or 1))
+def refuse(name: str, why: str, at: tuple[int, int] | None = None, hint: str | None = None) -> NoReturn:
+    """Refuse what the binder calls `name`."""
+    raise NotSupported(f"{name} {why}", at=at, hint=hint or "docs/sql.md lists what is supported")

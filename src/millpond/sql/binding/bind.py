@@ -20,8 +20,9 @@ from millpond.kernels import spare_databases
 from millpond.kernels.duck import connect, stop_if_asked, without_wrapping
 from millpond.sql.binding.now import macros
 from millpond.sql.binding.types import CLOSED, Json, quoted
+from millpond.sql.bound.clock import CLOCK, CLOCK_HINT, STAMP
 from millpond.sql.dialects.library import equip
-from millpond.sql.lowering.expressions import CLOCK, CLOCK_HINT, STAMP, StepColumn
+from millpond.sql.lowering.expressions import StepColumn
 from millpond.sql.refusal import pointing
 
 _NO_NUMBER = re.compile(

@@ -8,37 +8,36 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from millpond.plan.expiry import TimeDistance
-from millpond.sql.binding.types import Json
-from millpond.sql.lowering.expressions import conjuncts
+from millpond.sql.bound.expressions import (
+    BoundExpression,
+    BoundFunction,
+    Comparison,
+    Constant,
+    MonthsDaysMicros,
+    Reference,
+    conjuncts,
+)
+from millpond.sql.bound.words import EQUALITIES, FLIPPED
 
-_FLIPPED = {
-    "COMPARE_LESSTHAN": "COMPARE_GREATERTHAN",
-    "COMPARE_LESSTHANOREQUALTO": "COMPARE_GREATERTHANOREQUALTO",
-    "COMPARE_GREATERTHAN": "COMPARE_LESSTHAN",
-    "COMPARE_GREATERTHANOREQUALTO": "COMPARE_LESSTHANOREQUALTO",
-    "COMPARE_EQUAL": "COMPARE_EQUAL",
-    "COMPARE_NOT_DISTINCT_FROM": "COMPARE_NOT_DISTINCT_FROM",
-}
-_SAME = ("COMPARE_EQUAL", "COMPARE_NOT_DISTINCT_FROM")  # a column with a bound is never NULL
-_UP = ("COMPARE_LESSTHAN", "COMPARE_LESSTHANOREQUALTO", *_SAME)  # left <= right
-_DOWN = ("COMPARE_GREATERTHAN", "COMPARE_GREATERTHANOREQUALTO", *_SAME)
+_UP = ("<", "<=", *EQUALITIES)  # left <= right; a column with a bound is never NULL
+_DOWN = (">", ">=", *EQUALITIES)
 _DAY_US = 86_400_000_000
 
 
-def spans(conditions: Sequence[Json], names: Sequence[str], width: int) -> Iterator[TimeDistance]:
+def spans(conditions: Sequence[BoundExpression], names: Sequence[str], width: int) -> Iterator[TimeDistance]:
     """Yield the time distances that these ANDed conditions imply.
 
     Conditions refer to columns by position; the first `width` columns are those of the left side.
     """
     for condition in conjuncts(conditions):
-        how = condition.get("type")
-        if how not in _FLIPPED or len(condition["children"]) != 2:
+        if not isinstance(condition, Comparison) or condition.how not in FLIPPED:
             continue
-        one, two = (_moved(c) for c in condition["children"])
+        how = condition.how
+        one, two = _moved(condition.left), _moved(condition.right)
         if one is None or two is None:
             continue
         if one[0] >= width > two[0]:
-            one, two, how = two, one, _FLIPPED[str(how)]
+            one, two, how = two, one, FLIPPED[how]
         if not one[0] < width <= two[0]:
             continue
         apart = one[1] - two[1]  # left + one <= right + two: right - left >= one - two
@@ -50,19 +49,14 @@ def spans(conditions: Sequence[Json], names: Sequence[str], width: int) -> Itera
         )
 
 
-def comparison(left: Json, right: Json, how: str) -> Json:
-    """Build one condition from two sides and a comparison."""
-    return {"expression_class": "BOUND_FUNCTION", "type": how, "children": [left, right]}
-
-
-def _moved(node: Json) -> tuple[int, int] | None:
+def _moved(node: BoundExpression) -> tuple[int, int] | None:
     """Return (column, microseconds) for a column plus or minus constant intervals; None for anything else."""
-    if node["expression_class"] == "BOUND_REF":
-        return int(node["index"]), 0
-    if node["expression_class"] != "BOUND_FUNCTION" or len(node.get("children") or ()) != 2:
+    if isinstance(node, Reference):
+        return node.index, 0
+    if not isinstance(node, BoundFunction) or len(node.arguments) != 2:
         return None
-    word = node["qname"]["path"][-1]
-    one, two = node["children"]
+    word = node.name
+    one, two = node.arguments
     if word == "+" and _interval(one) is not None:
         one, two = two, one
     by, found = _interval(two), _moved(one)
@@ -71,11 +65,8 @@ def _moved(node: Json) -> tuple[int, int] | None:
     return found[0], found[1] + (by if word == "+" else -by)
 
 
-def _interval(node: Json) -> int | None:
+def _interval(node: BoundExpression) -> int | None:
     """Return the microseconds of a constant interval; None if it has months, whose length varies."""
-    if node["expression_class"] != "BOUND_CONSTANT" or node["value"]["type"]["id"] != "INTERVAL":
+    if not isinstance(node, Constant) or not isinstance(node.value, MonthsDaysMicros) or node.value.months:
         return None
-    value = node["value"]["value"]
-    if node["value"]["is_null"] or value["months"]:
-        return None
-    return int(value["days"]) * _DAY_US + int(value["micros"])
+    return node.value.days * _DAY_US + node.value.micros

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import datetime
 import math
-from decimal import Decimal
-from typing import Any
 
 from millpond.errors import InvalidError
-from millpond.sql.binding.types import Json, quoted, text_literal, type_text
+from millpond.sql.binding.types import text_literal
+from millpond.sql.bound.expressions import Constant, MonthsDaysMicros
 
 _DAY = datetime.date(1970, 1, 1)
 _INFINITE = 2**63 - 1
@@ -24,77 +23,60 @@ _PER_SECOND = {
 }
 
 
-def literal(constant: Json) -> str:
+def literal(constant: Constant) -> str:
     """Render a constant as SQL.
 
-    >>> literal({"type": {"id": "INTEGER"}, "is_null": False, "value": -25})
+    >>> literal(Constant("INTEGER", -25, type="INTEGER"))
     'CAST(-25 AS INTEGER)'
     """
-    kind = constant["type"]
-    name, text = str(kind["id"]), type_text(kind)
-    if constant["is_null"]:
+    name, text, value = constant.kind, constant.type, constant.value
+    if value is None:
         return "NULL" if name == "NULL" else f"CAST(NULL AS {text})"
-    value = constant["value"]
+    if isinstance(value, tuple):
+        return _nested(constant, value)
+    if isinstance(value, MonthsDaysMicros):
+        return f"(to_months({value.months}) + to_days({value.days}) + to_microseconds({value.micros}))"
     if text == "JSON":
-        return f"CAST({text_literal(value)} AS JSON)"
+        return f"CAST({text_literal(str(value))} AS JSON)"
     if name in _INTEGERS:
         return f"CAST({value} AS {text})"
     if name in ("HUGEINT", "UHUGEINT"):
-        return f"CAST({text_literal(str(_wide(value)))} AS {text})"
+        return f"CAST({text_literal(str(value))} AS {text})"
     if name == "BOOLEAN":
         return "true" if value else "false"
     if name == "DECIMAL":
-        whole = _wide(value) if isinstance(value, dict) else int(value)
-        return f"CAST({Decimal(whole).scaleb(-kind['type_info']['scale']):f} AS {text})"
+        return f"CAST({value:f} AS {text})"
     if name in ("DOUBLE", "FLOAT"):
-        shown = _float_text(value)
-        return f"CAST({text_literal(shown)} AS {text})"
+        return f"CAST({text_literal(_float_text(float(value)))} AS {text})"
     if name == "VARCHAR":
-        return text_literal(value)
-    if name == "BLOB":
-        return f"CAST({text_literal(value)} AS BLOB)"
+        return text_literal(str(value))
+    if name in ("BLOB", "UUID"):
+        return f"CAST({text_literal(str(value))} AS {name})"
     if name == "DATE":
-        return f"DATE {text_literal(str(_DAY + datetime.timedelta(days=value)))}"
+        return f"DATE {text_literal(str(_DAY + datetime.timedelta(days=int(value))))}"
     if name in _PER_SECOND:
-        return _instant(value, name, text)
+        return _instant(int(value), name, text)
     if name == "TIME":
-        return f"TIME {text_literal(_clock(value))}"
-    if name == "INTERVAL":
-        return (
-            f"(to_months({value['months']}) + to_days({value['days']}) + to_microseconds({value['micros']}))"
-        )
-    if name in ("LIST", "ARRAY"):
-        element = kind["type_info"]["child_type"]
-        return f"CAST([{', '.join(_inner(c, element) for c in value['children'])}] AS {text})"
-    if name == "STRUCT":
-        parts = zip(kind["type_info"]["child_types"], value["children"], strict=True)
-        inner = ", ".join(f"{text_literal(k['first'])}: {_inner(c, k['second'])}" for k, c in parts)
-        return f"CAST({{{inner}}} AS {text})"
-    if name == "TUPLE":
-        parts = zip(kind["type_info"]["child_types"], value["children"], strict=True)
-        return f"CAST(row({', '.join(_inner(c, k['second']) for k, c in parts)}) AS {text})"
-    if name == "MAP":
-        pair = kind["type_info"]["child_type"]
-        entries = ", ".join(_inner(c, pair) for c in value["children"])
-        return f"CAST(map_from_entries([{entries}]) AS {text})"
-    if name == "UUID":
-        return f"CAST({text_literal(str(value))} AS UUID)"
+        return f"TIME {text_literal(_clock(int(value)))}"
     raise InvalidError(f"a constant of type {text} is not supported here", detail=str(value)[:80])
 
 
-def _inner(constant: Json, kind: Json) -> str:
-    """Render an element of a nested constant, whose type is stored in the outer constant."""
-    return literal({"type": kind, "value": None, **constant})
+def _nested(constant: Constant, parts: tuple[Constant, ...]) -> str:
+    listed = ", ".join(map(literal, parts))
+    match constant.kind:
+        case "LIST" | "ARRAY":
+            made = f"[{listed}]"
+        case "STRUCT":
+            named = zip(constant.fields, parts, strict=True)
+            made = f"{{{', '.join(f'{text_literal(n)}: {literal(c)}' for n, c in named)}}}"
+        case "TUPLE":
+            made = f"row({listed})"
+        case _:
+            made = f"map_from_entries([{listed}])"
+    return f"CAST({made} AS {constant.type})"
 
 
-def _wide(value: Any) -> int:
-    if isinstance(value, dict):
-        return (int(value["upper"]) << 64) + int(value["lower"])
-    return int(value)
-
-
-def _float_text(value: Any) -> str:
-    number = float(value)
+def _float_text(number: float) -> str:
     if math.isnan(number):
         return "nan"
     if math.isinf(number):
@@ -118,7 +100,3 @@ def _instant(value: int, name: str, text: str) -> str:
 def _clock(micros: int) -> str:
     seconds, part = divmod(micros, 10**6)
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{part:06}"
-
-
-def column_names(names: list[str]) -> str:
-    return ", ".join(quoted(n) for n in names)

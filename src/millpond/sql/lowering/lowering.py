@@ -1,7 +1,7 @@
-"""Lowering: translates DuckDB's bound plan into Millpond steps, node by node.
+"""Lowering: translates a bound plan into Millpond steps, node by node.
 
-Each kind of node has a rule in `rules/`; a kind without a rule is refused with its
-position in the text.  Equal sub-plans become one step.
+Each kind of relation has a rule in `rules/`, and a rule lowers the inputs of its relation through
+`Lowering.lower` only: rules do not know each other.  Equal sub-plans become one step.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from millpond.flow.builder import Builder
 from millpond.kernels.recursion import Limits
@@ -21,18 +21,21 @@ from millpond.operators.triggered import Triggered
 from millpond.operators.triggered_sessions import TriggeredSessions
 from millpond.plan.expiry import TimeDistance
 from millpond.sql.binding.bind import Binder
-from millpond.sql.binding.types import Json, as_stored, quoted, stored_distinctly
-from millpond.sql.lowering.expressions import StepColumn, references, render, type_of
+from millpond.sql.binding.types import as_stored, quoted, stored_distinctly
+from millpond.sql.bound.expressions import BoundExpression, Reference
+from millpond.sql.bound.relations import BoundRelation
+from millpond.sql.lowering.expressions import StepColumn, render
 from millpond.sql.lowering.relation import Relation, fresh_names
-from millpond.sql.lowering.rules import panes
+from millpond.sql.lowering.steps import panes
 from millpond.sql.lowering.time_bounds import fitted
-from millpond.sql.refusal import NotSupported, refuse
+from millpond.sql.refusal import NotSupported
 from millpond.sql.text.emit_clause import BEFORE_THEY_CLOSE, Emission
 
 LIMITS = Limits()  # default limits of a recursion
 
 Own = TypeVar("Own", Stamp, LookupJoin, Triggered | TriggeredSessions)
-Rule = Callable[["Lowering", Json], Relation]
+Rule = Callable[["Lowering", Any], Relation]  # of the relation that it is for
+Rules = Mapping[type[BoundRelation], Rule]
 
 
 class Lowering:
@@ -44,14 +47,11 @@ class Lowering:
         binder: Binder,
         relations: Mapping[str, Relation],
         name: str,
+        rules: Rules,
         emission: Emission = BEFORE_THEY_CLOSE,
         limits: Limits = LIMITS,
         text: str = "",
         together: Collection[str] = (),
-        kept: Sequence[Operator] = (),
-        read: Mapping[int, frozenset[int]] | None = None,
-        whole: Mapping[int, Relation] | None = None,
-        sessions: dict[str, tuple[str, ...]] | None = None,
         final_rows: bool = False,
     ) -> None:
         self.builder = builder
@@ -61,32 +61,21 @@ class Lowering:
         self.emission = emission
         self.emit_on_close = emission.on_close
         self.released = False  # does the query have windows that are emitted by a trigger?
-        self.sessions = (
-            {} if sessions is None else sessions
-        )  # keys of sessions, by the step that assigns them
+        self.sessions: dict[str, tuple[str, ...]] = {}  # keys of sessions, by the step that assigns them
         self.final_rows = final_rows  # are rows held back until the watermark has passed them?
         self.limits = limits  # of a recursion
-        self._text = text
         self.closed = False  # does the query have windows that are emitted when they close?
         self.waited: set[str] = set()  # the watermarks that windows wait for
         self.together = together  # the watermarks that all windows of the query wait for
-        self.kept = kept  # operators whose table is the view, and which therefore keep expired rows
-        self.whole = whole or {}  # CTEs of an earlier lowering, used instead of this one's definitions
         self.ctes: dict[int, Relation] = {}
-        self.given: dict[int, frozenset[int]] = {}  # for each CTE, the columns that can be read
-        self._said = read or {}  # columns of each CTE that an earlier lowering found to be read; default all
-        self._read: dict[int, frozenset[int]] = {}
-        self.as_of_now: set[int] = set()  # nodes that a join reads as of processing time
         self.stamps: dict[tuple[str, str], str] = {}  # (step, column) -> the step that adds proctime()
-        self._needed: dict[int, frozenset[int]] = {}
+        self.verbs: dict[str, str] = {}  # what each step was added for
+        self._rules = rules
+        self._text = text
 
-    def lower(self, node: Json) -> Relation:
-        from millpond.sql.lowering.rules.registry import RULES  # the rules call back
-
-        rule = RULES.get(node["type"])
-        if rule is None:
-            refuse({"type": node["type"].removeprefix("LOGICAL_")}, "is not supported in a materialized view")
-        return rule(self, node)
+    def lower(self, node: BoundRelation) -> Relation:
+        """Add the steps of a relation by the rule for its kind."""
+        return self._rules[type(node)](self, node)
 
     def position_of(self, word: str) -> tuple[int, int] | None:
         """Return the first position of a word in the query, for an error that has no better position."""
@@ -94,25 +83,6 @@ class Lowering:
         return None if found is None else (len(self._text[: found.start()].encode()), len(word))
 
     # -- columns that are read -----------------------------------------------------------
-
-    def need(self, node: Json, columns: Iterable[int]) -> None:
-        """Record which columns of a node will be read; cross products below it drop all others."""
-        wanted = frozenset(columns)
-        while node["type"] == "LOGICAL_FILTER" and not node.get("projection_map"):
-            node = node["children"][0]
-        self._needed[id(node)] = wanted
-
-    def needed(self, node: Json) -> frozenset[int] | None:
-        """Return the columns of a node that will be read, or None if that was not recorded."""
-        return self._needed.get(id(node))
-
-    def need_also(self, node: Json, read: Iterable[Json]) -> frozenset[int] | None:
-        """Add the columns that these expressions read to the recorded columns of a node."""
-        wanted = self.needed(node)
-        if wanted is not None:
-            wanted |= {r for e in read for r in references(e)}
-            self._needed[id(node)] = wanted
-        return wanted
 
     def narrowed(self, source: Relation, wanted: Collection[int] | None) -> Relation:
         """Replace each column that is not in `wanted` with another one, so that no state stores it."""
@@ -123,34 +93,6 @@ class Lowering:
         held = self.exact(source.pick(places))
         at = {n: held.columns[place] for place, n in enumerate(places)}
         return Relation(held.step, tuple(at.get(n, held.columns[0]) for n in range(width)))
-
-    def define(self, node: Json) -> None:
-        """Lower the definition of a common table expression, so that references can find it by its number."""
-        index = int(node["table_index"])
-        said = self._said.get(index)
-        if said is not None:
-            self.need(node["children"][0], said)
-        found = self.ctes[index] = self.lower(node["children"][0])
-        self.given[index] = frozenset(range(len(found.columns))) if said is None else said
-
-    def define_after(self, node: Json) -> None:
-        """Lower the definition after its readers, only to record which columns it reads itself."""
-        index = int(node["table_index"])
-        self.given[index] = self._read.get(index, frozenset())
-        self.need(node["children"][0], self.given[index])
-        self.lower(node["children"][0])
-
-    def refer(self, node: Json) -> Relation:
-        """Return a common table expression, and record which of its columns this reference reads."""
-        index = int(node["cte_index"])
-        found, wanted = self.ctes[index], self.needed(node)
-        read = range(len(found.columns)) if wanted is None else wanted
-        self._read[index] = self._read.get(index, frozenset()).union(read)
-        return found
-
-    def read(self) -> dict[int, frozenset[int]]:
-        """Return the columns of each common table expression that its references read."""
-        return {index: self._read.get(index, frozenset()) for index in self.given}
 
     def keyed(self, kinds: Iterable[str], what: str) -> None:
         """Refuse keys of types whose equal values can have different stored forms."""
@@ -177,7 +119,9 @@ class Lowering:
         if self.emission.trigger is not None:
             panes.check(self, operator, inputs)
         operator, inputs = fitted(self, operator, inputs, spans, early)
-        return self.builder.add(None, operator, inputs, f"{self.name}.{verb}")
+        step = self.builder.add(None, operator, inputs, f"{self.name}.{verb}")
+        self.verbs[step] = verb
+        return step
 
     def own(self, operator: Own, inputs: tuple[str, ...]) -> Own:
         """Make an operator that depends on arrival time distinct from equal operators of other views."""
@@ -208,13 +152,13 @@ class Lowering:
         return Relation(self.add(operator, (source.step,), verb), columns)
 
     def project(
-        self, source: Relation, expressions: Sequence[Json], names: Sequence[str] | None = None
+        self, source: Relation, expressions: Sequence[BoundExpression], names: Sequence[str] | None = None
     ) -> Relation:
         """Compute bound expressions over a relation; plain references need no step."""
-        if names is None and all(e["expression_class"] == "BOUND_REF" for e in expressions):
-            return source.pick([int(e["index"]) for e in expressions])
-        called = names or [e.get("alias") or _named(e, source) for e in expressions]
-        wanted = [(name, bare(e, source), type_of(e)) for name, e in zip(called, expressions, strict=True)]
+        if names is None and all(isinstance(e, Reference) for e in expressions):
+            return source.pick([e.index for e in expressions if isinstance(e, Reference)])
+        called = names or [e.alias or _named(e, source) for e in expressions]
+        wanted = [(name, bare(e, source), e.type) for name, e in zip(called, expressions, strict=True)]
         return self.compute(source, wanted)
 
     def exact(self, source: Relation, names: Sequence[str] | None = None) -> Relation:
@@ -224,15 +168,14 @@ class Lowering:
         return self.compute(source, wanted)
 
     def extended(
-        self, source: Relation, expressions: Sequence[Json], base: str, keep: Sequence[str] = ()
+        self, source: Relation, expressions: Sequence[BoundExpression], base: str, keep: Sequence[str] = ()
     ) -> tuple[Relation, list[str]]:
         """Add computed columns to the relation; also return the column name of each expression.
 
         `keep` names columns of the step that the relation does not show, such as keys computed before.
         """
         found: list[str | None] = [
-            source.columns[int(e["index"])].name if e["expression_class"] == "BOUND_REF" else None
-            for e in expressions
+            source.columns[e.index].name if isinstance(e, Reference) else None for e in expressions
         ]
         missing = [n for n, name in enumerate(found) if name is None]
         if not missing:
@@ -242,7 +185,7 @@ class Lowering:
         names = fresh_names([f"{base}_{n}" for n in missing], own)
         wanted = [(n, quoted(n), kinds.get(n, "")) for n in own]
         wanted += [
-            (name, render(expressions[n], source.columns), type_of(expressions[n]))
+            (name, render(expressions[n], source.columns), expressions[n].type)
             for n, name in zip(missing, names, strict=True)
         ]
         made = self.compute(source, wanted, "with")
@@ -258,14 +201,14 @@ def _apart(text: str, names: Sequence[str]) -> str:
     return text
 
 
-def bare(node: Json, source: Relation) -> str:
+def bare(node: BoundExpression, source: Relation) -> str:
     """Render an expression; a plain reference is not cast."""
-    if node["expression_class"] == "BOUND_REF":
-        return quoted(source.columns[int(node["index"])].name)
+    if isinstance(node, Reference):
+        return quoted(source.columns[node.index].name)
     return render(node, source.columns)
 
 
-def _named(node: Json, source: Relation) -> str:
-    if node["expression_class"] == "BOUND_REF":
-        return source.columns[int(node["index"])].name
+def _named(node: BoundExpression, source: Relation) -> str:
+    if isinstance(node, Reference):
+        return source.columns[node.index].name
     return "column"

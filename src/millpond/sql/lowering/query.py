@@ -1,29 +1,37 @@
 """Lowers a SQL query to a relation; every query becomes steps of a plan this way.
 
-DuckDB binds the text over the relations that the binder knows.  The bound plan is
-lowered node by node, and ends in a step with the query's columns: their names, order
-and logical types.
+DuckDB binds the text over the relations that the binder knows.  The bound plan is read into typed relations
+(`bound/reader.py`), rewritten by passes (`passes/passes.py`) and lowered node by node.  It ends in a step
+with the query's columns: their names, order and logical types.
+
+A query is lowered once, and again only if its windows wait for several watermarks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from millpond.errors import InternalError, InvalidError
+from millpond.errors import InvalidError
 from millpond.flow.builder import Builder
 from millpond.kernels.recursion import Limits
-from millpond.plan.expiry import is_view_and_ends
-from millpond.plan.nodes import upstream
+from millpond.plan.existing_table import without_step
+from millpond.plan.expiry import is_view_and_ends, open_window, unending
+from millpond.plan.nodes import Plan, upstream
 from millpond.sql.binding.bind import Binder
-from millpond.sql.lowering.lateral import without_joins
+from millpond.sql.bound.expressions import BoundExpression
+from millpond.sql.bound.reader import read_plan
+from millpond.sql.bound.relations import BoundGet, BoundRelation, BoundTimeWindow, nodes_of
+from millpond.sql.lowering.expressions import render
 from millpond.sql.lowering.lowering import LIMITS, Lowering
 from millpond.sql.lowering.relation import Relation, fresh_names
-from millpond.sql.lowering.rules import final_rows, panes, time_window
-from millpond.sql.lowering.rules.python_aggregate import lift
+from millpond.sql.lowering.rule_table import RULES
+from millpond.sql.lowering.steps import final_rows, panes
+from millpond.sql.lowering.steps.windows_per_row import check_used
 from millpond.sql.lowering.time_bounds import NO_WATERMARK, hold_open_windows
+from millpond.sql.passes.passes import rewritten
 from millpond.sql.refusal import NotSupported, pointing
 from millpond.sql.text.emit_clause import BEFORE_THEY_CLOSE, Emission
 from millpond.sql.text.time_windows import as_plain_sql
@@ -45,13 +53,11 @@ def lower_query(
     """
     text = as_plain_sql(sql)
     before = builder.plan
-    sessions: dict[str, tuple[str, ...]] = {}
 
-    def lowered(**known: Any) -> tuple[Lowering, Relation]:
-        if not known.get("whole"):  # otherwise this lowering reads the earlier steps
-            builder.change(lambda _: before)
-        low = Lowering(builder, binder, relations, name, emission, limits, text, sessions=sessions, **known)
-        found = low.lower(planned)
+    def lowered(query: BoundRelation, **known: Any) -> tuple[Lowering, Relation]:
+        builder.change(lambda _: before)
+        low = Lowering(builder, binder, relations, name, RULES, emission, limits, text, **known)
+        found = low.lower(query)
         for column in found.columns:
             if "UNION" in column.type:
                 raise NotSupported(
@@ -62,24 +68,21 @@ def lower_query(
         return low, low.exact(found, fresh_names(column for column, _ in binder.describe(text)))
 
     try:
-        planned = without_joins(lift(binder.plan(text)))
-        low, found = _with_what_is_read(lowered)
+        query = rewritten(read_plan(binder.plan(text)), partial(_value, binder))
+        final = (
+            emission.on_close and final_rows.is_final(query) and not _has_windows(builder, relations, query)
+        )
+        low, found = lowered(query, final_rows=final)
         if emission.trigger is not None:
             panes.check_query(low, found.step)
-        if emission.on_close and not low.closed and final_rows.is_final(planned):
-            lowered = partial(lowered, final_rows=True)
-            low, found = _with_what_is_read(lowered)
-        read = low.given
         if emission.on_close and not low.closed:
             raise NotSupported(NO_WATERMARK, hint="read TUMBLE, HOP or SESSION over rows with WATERMARK FOR")
-        together = low.waited
-        if len(together) > 1:  # a window closes when all watermarks have passed it
-            low, found = lowered(read=read, together=together)
-        if is_view_and_ends(builder.plan.nodes[found.step].operator) and emission.mode != "accumulating":
-            kept = [builder.plan.nodes[found.step].operator]
-            low, found = lowered(read=read, together=together, kept=kept)
+        if len(low.waited) > 1:  # a window closes when all watermarks have passed it
+            low, found = lowered(query, final_rows=final, together=low.waited)
+        if emission.mode != "accumulating":
+            found = _kept(low, found, before)
         made = upstream(builder.plan, [found.step]) - before.nodes.keys()
-        time_window.check_used(low, [builder.plan.nodes[step] for step in made])
+        check_used(low, [builder.plan.nodes[step] for step in made])
     except NotSupported as error:
         raise pointing(error.message, text, error.at, error.hint) from error
     except InvalidError as error:
@@ -94,23 +97,25 @@ def lower_query(
     return found
 
 
-def _with_what_is_read(lowered: Callable[..., tuple[Lowering, Relation]]) -> tuple[Lowering, Relation]:
-    """Lower the query so that each common table expression computes only the columns that are read.
+def _value(binder: Binder, node: BoundExpression) -> object:
+    """Return the value of an expression that reads no column."""
+    return binder.constant(f"select {render(node, ())} as v").column(0)[0].as_py()
 
-    Which columns of a CTE are read depends on which columns of its readers are read, never on the columns
-    that it computes.  So three lowerings are enough, however deeply CTEs are nested: the first computes
-    all columns, the second goes from readers to definitions and records what is read, and the third
-    computes only that.
-    """
-    low, found = lowered()
-    if low.read() == low.given:
-        return low, found
-    reader, _ = lowered(whole=low.ctes)
-    low, found = lowered(read=reader.read())
-    missing = {index: more for index, read in low.read().items() if (more := read - low.given[index])}
-    if missing:
-        raise InternalError(
-            "a common table of a query does not give what is read of it",
-            detail=f"missing {missing} of {low.given}",
-        )
-    return low, found
+
+def _has_windows(builder: Builder, relations: Mapping[str, Relation], query: BoundRelation) -> bool:
+    """Does a query make windows of time, or read rows of windows that are not closed?"""
+    read = {relations[node.table].step for node in nodes_of(query) if isinstance(node, BoundGet)}
+    makes = any(isinstance(node, BoundTimeWindow) for node in nodes_of(query))
+    return makes or any(open_window(builder.shape(step)) is not None for step in read)
+
+
+def _kept(low: Lowering, found: Relation, before: Plan) -> Relation:
+    """Let the last step keep its state if the view is its table, so that rows do not expire in the view."""
+    node = low.builder.plan.nodes[found.step]
+    if not is_view_and_ends(node.operator):
+        return found
+    if node.step not in before.nodes:
+        low.builder.change(lambda plan: without_step(plan, node.step))
+    verb = low.verbs.get(node.step, "select")
+    step = low.builder.add(None, unending(node.operator), node.inputs, f"{low.name}.{verb}")
+    return Relation(step, found.columns)

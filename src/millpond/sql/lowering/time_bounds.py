@@ -40,7 +40,7 @@ def fitted(
     """Prepare a step to be added: read only closed windows if the query says so, and bound its state."""
     if low.emit_on_close and not early:
         inputs = _held(low, operator, inputs)
-    return _expiring(low, operator, [low.builder.shape(i) for i in inputs], spans), inputs
+    return expiring(operator, [low.builder.shape(i) for i in inputs], spans), inputs
 
 
 # -- windows that close -----------------------------------------------------------------
@@ -114,13 +114,3 @@ def _until(low: Lowering, bound: Bound) -> Bound:
     most = max(shift for _, shift in bound.marks)
     more = {(step, most) for step in low.together if step not in {s for s, _ in bound.marks}}
     return replace(bound, marks=tuple(sorted({*bound.marks, *more})))
-
-
-# -- state that expires -------------------------------------------------------------------
-
-
-def _expiring(
-    low: Lowering, operator: Operator, shapes: Sequence[Shape], spans: Iterable[TimeDistance]
-) -> Operator:
-    found = expiring(operator, shapes, spans)
-    return operator if found in low.kept else found

@@ -18,7 +18,7 @@ from millpond.plan.objects import SqlColumn, SqlObject
 from millpond.sql.binding.catalog import Catalog
 from millpond.sql.binding.functions import inlined
 from millpond.sql.lowering.query import lower_query
-from millpond.sql.lowering.rules.panes import every_pane
+from millpond.sql.lowering.steps.panes import every_pane
 from millpond.sql.text.emit_clause import Emission
 from millpond.sql.text.time_windows import as_plain_sql
 

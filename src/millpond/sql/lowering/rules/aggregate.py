@@ -6,7 +6,8 @@ that no aggregate counts guarantees that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from millpond.flow.exact_aggregates import most_frequent
 from millpond.kernels.accumulators import WIDE_SUM
@@ -18,20 +19,24 @@ from millpond.operators.distinct import Distinct
 from millpond.operators.filter import Filter
 from millpond.operators.per_key import PerKey
 from millpond.operators.union import Union
-from millpond.sql.binding.types import Json, as_stored, quoted, type_text
-from millpond.sql.lowering.expressions import StepColumn, direction, references, render, type_of
+from millpond.sql.binding.types import as_stored, quoted
+from millpond.sql.bound.expressions import AggregateCall, BoundExpression, columns_read, references
+from millpond.sql.bound.list_aggregates import is_list_aggregate, python_aggregate
+from millpond.sql.bound.relations import BoundAggregate
+from millpond.sql.lowering.expressions import StepColumn, render
 from millpond.sql.lowering.lowering import Lowering, bare
 from millpond.sql.lowering.relation import Relation, fresh_names
-from millpond.sql.lowering.rules import (
+from millpond.sql.lowering.steps import (
     distinct_values,
     panes,
-    python_aggregate,
     session_groups,
     sliced_groups,
     synopsis_aggregate,
-    time_window,
 )
-from millpond.sql.lowering.rules.values import constant
+from millpond.sql.lowering.steps.constant_rows import constant, with_nothing
+from millpond.sql.lowering.steps.distinct_rows import LIVE, distinct_rows
+from millpond.sql.lowering.steps.latest_window import in_latest
+from millpond.sql.lowering.steps.python_aggregate import in_python
 from millpond.sql.lowering.time_bounds import closing
 from millpond.sql.refusal import NotSupported, refuse
 
@@ -62,15 +67,13 @@ _INTEGERS = frozenset(
 )
 # Without ORDER BY any row may be taken: the least value is always the same one.
 _ANY = ("first", "any_value", "arbitrary", "last")
-LIVE = "live"
 
 
-def lower(low: Lowering, node: Json) -> Relation:
-    wanted, first = low.needed(node), len(node["groups"])
-    places = range(first, first + len(node["expressions"]))
-    unread = [place for place in places if wanted is not None and place not in wanted]
-    calls = [c for place, c in zip(places, node["expressions"], strict=True) if place not in unread]
-    return _in_place(_lowered(low, {**node, "expressions": calls}), unread)
+def lower(low: Lowering, node: BoundAggregate) -> Relation:
+    wanted, first = node.read, len(node.groups)
+    unread = [first + n for n in range(len(node.calls)) if wanted is not None and first + n not in wanted]
+    calls = tuple(call for n, call in enumerate(node.calls) if first + n not in unread)
+    return _in_place(_lowered(low, replace(node, calls=calls)), unread)
 
 
 def _in_place(found: Relation, unread: Sequence[int]) -> Relation:
@@ -82,18 +85,15 @@ def _in_place(found: Relation, unread: Sequence[int]) -> Relation:
     return Relation(found.step, tuple(columns))
 
 
-def _lowered(low: Lowering, node: Json) -> Relation:
-    low.need(node["children"][0], _read(node))
-    source = low.lower(node["children"][0])
-    groups, calls = node["groups"], node["expressions"]
+def _lowered(low: Lowering, node: BoundAggregate) -> Relation:
+    source = low.lower(node.input)
+    groups, calls = node.groups, node.calls
     if low.emission.trigger is not None and panes.waiting(low.builder.plan, source.step) is not None:
         return _in_panes(low, source, node)
-    sets = [sorted(s) for s in node.get("grouping_sets") or []]
-    functions = node.get("grouping_functions") or []
-    if len(sets) > 1 or functions:
+    if len(node.sets) > 1 or node.groupings:
         parts = [
-            _grouping_set(low, source, groups, calls, chosen, functions)
-            for chosen in sets or [list(range(len(groups)))]
+            _grouping_set(low, source, groups, calls, chosen, node.groupings)
+            for chosen in node.sets or (tuple(range(len(groups))),)
         ]
         if len(parts) == 1:
             return parts[0]
@@ -103,49 +103,32 @@ def _lowered(low: Lowering, node: Json) -> Relation:
     return _grouped(low, source, groups, calls)
 
 
-def _in_panes(low: Lowering, source: Relation, node: Json) -> Relation:
-    if len(node.get("grouping_sets") or []) > 1 or node.get("grouping_functions"):
+def _in_panes(low: Lowering, source: Relation, node: BoundAggregate) -> Relation:
+    if len(node.sets) > 1 or node.groupings:
         raise NotSupported(
             f"{low.emission.clause} cannot be followed by several grouping sets",
             at=low.position_of("group"),
             hint="write a view for each of them",
         )
-    read = {n for call in node["expressions"] for n in _read_by(call)}
-    return panes.lower(low, source, node["groups"], node["expressions"], read, _grouped)
-
-
-def _read(node: Json) -> Iterator[int]:
-    """Yield the columns that groups and aggregates read."""
-    for group in node["groups"]:
-        yield from references(group)
-    for call in node["expressions"]:
-        yield from _read_by(call)
-
-
-def _read_by(call: Json) -> Iterator[int]:
-    yield from references(call)
-    if call.get("filter"):
-        yield from references(call["filter"])
-    for order in (call.get("order_bys") or {}).get("orders") or []:
-        yield from references(order["expression"])
+    return panes.in_panes(low, source, node.groups, node.calls, columns_read(node.calls), _grouped)
 
 
 def _grouping_set(
     low: Lowering,
     source: Relation,
-    groups: Sequence[Json],
-    calls: Sequence[Json],
-    chosen: list[int],
+    groups: Sequence[BoundExpression],
+    calls: Sequence[AggregateCall],
+    chosen: Sequence[int],
     functions: Sequence[Sequence[int]],
 ) -> Relation:
     """Compute one of several grouping sets: the groups that it leaves out are NULL."""
     found = _grouped(low, source, [groups[n] for n in chosen], calls)
     wanted = []
     for n, group in enumerate(groups):
-        kind = type_of(group)
+        kind = group.type
         column = found.columns[chosen.index(n)] if n in chosen else None
         sql = quoted(column.name) if column is not None else f"CAST(NULL AS {kind})"
-        wanted.append((group.get("alias") or f"group_{n}", sql, kind))
+        wanted.append((group.alias or f"group_{n}", sql, kind))
     for column in found.columns[len(chosen) :]:
         wanted.append((column.name, quoted(column.name), column.type))
     for number, arguments in enumerate(functions):
@@ -154,10 +137,12 @@ def _grouping_set(
     return low.compute(found, wanted, "set")
 
 
-def _grouped(low: Lowering, source: Relation, groups: Sequence[Json], calls: Sequence[Json]) -> Relation:
-    low.keyed((type_of(g) for g in groups), "GROUP BY")
-    apart = [c for c in calls if c.get("aggregate_type") == "DISTINCT"]
-    low.keyed((type_of(a) for c in apart for a in c["children"]), "DISTINCT in an aggregate")
+def _grouped(
+    low: Lowering, source: Relation, groups: Sequence[BoundExpression], calls: Sequence[AggregateCall]
+) -> Relation:
+    low.keyed((g.type for g in groups), "GROUP BY")
+    apart = [c for c in calls if c.distinct]
+    low.keyed((a.type for c in apart for a in c.arguments), "DISTINCT in an aggregate")
     if not groups and not calls:
         found = constant(low, "select true as nothing", ["nothing"], ["BOOLEAN"])
         return Relation(found.step, ())
@@ -167,47 +152,37 @@ def _grouped(low: Lowering, source: Relation, groups: Sequence[Json], calls: Seq
     append_only = low.shape(source).append_only
     if not append_only:
         calls = [synopsis_aggregate.exact(call) for call in calls]
-    if any(map(python_aggregate.is_python, calls)):
-        return python_aggregate.lower(low, source, groups, calls, _grouped)
+    if any(python_aggregate(call) is not None for call in calls):
+        return in_python(low, source, groups, calls, _grouped)
     fast = [_fast(call, append_only) for call in calls]
     if all(f is not None for f in fast):
         return _by_accumulators(low, source, groups, calls, [f for f in fast if f is not None])
-    if any(map(python_aggregate.is_lifted, calls)):
-        return python_aggregate.lower(low, source, groups, calls, _grouped)
+    if any(map(is_list_aggregate, calls)):
+        return in_python(low, source, groups, calls, _grouped)
     return _by_query(low, source, groups, calls)
 
 
-def distinct_rows(low: Lowering, rows: Relation, verb: str) -> Relation:
-    """Return each row once; rows of windows that close become groups of an aggregate with only a count."""
-    closes = closing(low, rows.names, rows.step)
-    if closes is None:
-        return Relation(low.add(Distinct(tuple(rows.names)), (rows.step,), verb), rows.columns)
-    counts = (Agg(fresh_names([LIVE], rows.names)[0], "count"),)
-    operator = Aggregate(tuple(rows.names), counts, feeds_for(counts, True), closes)
-    return Relation(low.add(operator, (rows.step,), verb), rows.columns)
+def _names(nodes: Sequence[BoundExpression], base: str) -> list[str]:
+    return [node.alias or f"{base}_{n}" for n, node in enumerate(nodes)]
 
 
-def _names(nodes: Sequence[Json], base: str) -> list[str]:
-    return [node.get("alias") or f"{base}_{n}" for n, node in enumerate(nodes)]
-
-
-def _fast(call: Json, append_only: bool) -> str | None:
+def _fast(call: AggregateCall, append_only: bool) -> str | None:
     """Return the accumulator for an aggregate, if one computes it exactly or as well as the call promises."""
-    name = call["qname"]["path"][-1]
-    if (call.get("order_bys") or {}).get("orders"):
+    name = call.name
+    if call.orders:
         return None
-    if name in _ANY and len(call["children"]) == 1:
-        return "min" if _ordered_as_stored(type_of(call["children"][0])) else None
+    if name in _ANY and len(call.arguments) == 1:
+        return "min" if _ordered_as_stored(call.arguments[0].type) else None
     if (sketch := synopsis_aggregate.accumulated(call)) is not None:
         return sketch if append_only or not needs_inserts(sketch) else None
     found = _FAST.get(name)
     if found in ("sum", "avg", "var_samp", "var_pop", "stddev_samp", "stddev_pop"):
-        kind = type_of(call["children"][0]).split("(")[0]
-        if found == "sum" and type_text(call["return_type"]) == "HUGEINT" and kind in _INTEGERS:
+        kind = call.arguments[0].type.split("(")[0]
+        if found == "sum" and call.type == "HUGEINT" and kind in _INTEGERS:
             return WIDE_SUM
         return found if kind in _NUMBERS else None
     if found in ("min", "max"):
-        plain = len(call["children"]) == 1 and _ordered_as_stored(type_of(call["children"][0]))
+        plain = len(call.arguments) == 1 and _ordered_as_stored(call.arguments[0].type)
         return found if plain else None
     return found
 
@@ -219,13 +194,17 @@ def _ordered_as_stored(kind: str) -> bool:
 
 
 def _by_accumulators(
-    low: Lowering, source: Relation, groups: Sequence[Json], calls: Sequence[Json], functions: Sequence[str]
+    low: Lowering,
+    source: Relation,
+    groups: Sequence[BoundExpression],
+    calls: Sequence[AggregateCall],
+    functions: Sequence[str],
 ) -> Relation:
     keys = fresh_names(_names(groups, "group"))
-    wanted = [(n, bare(g, source), type_of(g)) for n, g in zip(keys, groups, strict=True)]
+    wanted = [(n, bare(g, source), g.type) for n, g in zip(keys, groups, strict=True)]
     arguments: dict[str, str] = {}
     aggs: list[Agg] = []
-    outs = fresh_names([c.get("alias") or c["qname"]["path"][-1] for c in calls], keys)
+    outs = fresh_names([c.alias or c.name for c in calls], keys)
     always = not groups
     taken = [*keys, *outs]
     if always:
@@ -239,11 +218,11 @@ def _by_accumulators(
         if number in together.argument_of:
             aggs.append(Agg(out, function, together.argument_of[number], True))
             continue
-        text = render(call["children"][0], source.columns) if call["children"] else None
+        text = render(call.arguments[0], source.columns) if call.arguments else None
         if function in OF_HASHES and text is not None:
             text = item_hash(text)
-        if call.get("filter"):
-            condition = render(call["filter"], source.columns)
+        if call.filter is not None:
+            condition = render(call.filter, source.columns)
             text = f"CASE WHEN {condition} THEN {text if text is not None else '1'} END"
         if text is None:
             aggs.append(Agg(out, "count", live if always else None))
@@ -252,21 +231,21 @@ def _by_accumulators(
             (name,) = fresh_names([f"{out}_of"], taken)
             taken.append(name)
             arguments[text] = name
-            kind = type_of(call["children"][0]) if call["children"] else "INTEGER"
+            kind = call.arguments[0].type if call.arguments else "INTEGER"
             kind = "UBIGINT" if function in OF_HASHES else kind
             wanted.append((name, text, kind))
         aggs.append(Agg(out, function, arguments[text], distinct_values.is_distinct(call, function)))
-    read = {n for call in calls for n in _read_by(call)}
+    read = columns_read(calls)
     if groups:
         given_groups, arguments_of = dict(zip(keys, groups, strict=True)), wanted[len(keys) :]
         for rule in (session_groups, sliced_groups):
             found = rule.lower(low, source, given_groups, arguments_of, aggs, read)
             if found is not None:
-                shown = [StepColumn(n, type_text(c["return_type"])) for n, c in zip(outs, calls, strict=True)]
+                shown = [StepColumn(n, c.type) for n, c in zip(outs, calls, strict=True)]
                 return _typed(low, Relation(found.step, (*found.columns, *shown)), len(keys))
     spread = None
     if all(f.kind == "rows" for f in feeds_for(aggs, low.builder.shape(source.step).append_only)):
-        source, spread = time_window.in_latest(low, source, dict(zip(keys, groups, strict=True)), read)
+        source, spread = in_latest(low, source, dict(zip(keys, groups, strict=True)), read)
     rows = low.compute(source, wanted, "arguments")
     if always:
         rows = with_nothing(low, rows)
@@ -287,8 +266,8 @@ def _by_accumulators(
         inputs.append(low.add(Distinct(columns), (given,), "distinct", early=closes is not None))
     operator = Aggregate(tuple(keys), tuple(aggs), feeds, closes, spread=spread)
     step = low.add(operator, tuple(inputs), "group")
-    made = [StepColumn(n, type_of(g)) for n, g in zip(keys, groups, strict=True)]
-    made += [StepColumn(n, type_text(c["return_type"])) for n, c in zip(outs, calls, strict=True)]
+    made = [StepColumn(n, g.type) for n, g in zip(keys, groups, strict=True)]
+    made += [StepColumn(n, c.type) for n, c in zip(outs, calls, strict=True)]
     return _typed(low, Relation(step, tuple(made)), len(keys))
 
 
@@ -311,43 +290,33 @@ def _typed(low: Lowering, found: Relation, keys: int) -> Relation:
     return low.compute(found, wanted, "typed") if changed else found
 
 
-def with_nothing(low: Lowering, rows: Relation) -> Relation:
-    """Return the rows and one more row whose values are all NULL."""
-    listed = ", ".join(f"CAST(NULL AS {c.type}) AS {quoted(c.name)}" for c in rows.columns)
-    nothing = constant(low, f"select {listed}", rows.names, [c.type for c in rows.columns])
-    schema = low.builder.shape(rows.step).schema
-    if low.builder.shape(nothing.step).schema != schema:
-        nothing = low.compute(
-            nothing, [(c.name, f"CAST({quoted(c.name)} AS {c.type})", c.type) for c in rows.columns]
-        )
-    return Relation(low.add(Union(), (rows.step, nothing.step), "always"), rows.columns)
-
-
-def _by_query(low: Lowering, source: Relation, groups: Sequence[Json], calls: Sequence[Json]) -> Relation:
+def _by_query(
+    low: Lowering, source: Relation, groups: Sequence[BoundExpression], calls: Sequence[AggregateCall]
+) -> Relation:
     """Compute any aggregate: store the rows of each group, and recompute a group when one of them changes."""
     keys = fresh_names(_names(groups, "group"))
-    wanted = [(n, bare(g, source), type_of(g)) for n, g in zip(keys, groups, strict=True)]
+    wanted = [(n, bare(g, source), g.type) for n, g in zip(keys, groups, strict=True)]
     taken = list(keys)
 
     made_of: dict[str, StepColumn] = {}
 
-    def column(node: Json, base: str) -> StepColumn:
+    def column(node: BoundExpression, base: str) -> StepColumn:
         text = render(node, source.columns)
         if text not in made_of:
             (name,) = fresh_names([base], taken)
             taken.append(name)
-            wanted.append((name, text, type_of(node)))
-            made_of[text] = StepColumn(name, type_of(node))
+            wanted.append((name, text, node.type))
+            made_of[text] = StepColumn(name, node.type)
         return made_of[text]
 
     (live,) = fresh_names([LIVE], taken)
     taken.append(live)
     wanted.append((live, "1", "INTEGER"))
-    outs = fresh_names([c.get("alias") or c["qname"]["path"][-1] for c in calls], taken)
+    outs = fresh_names([c.alias or c.name for c in calls], taken)
     taken += outs
     texts = []
     for out, call in zip(outs, calls, strict=True):
-        text = as_stored(_call(call, column, live), type_text(call["return_type"]))
+        text = as_stored(_call(call, column, live), call.type)
         texts.append(f"{text} AS {quoted(out)}")
     rows = low.compute(source, wanted, "arguments")
     if not groups:
@@ -356,29 +325,29 @@ def _by_query(low: Lowering, source: Relation, groups: Sequence[Json], calls: Se
     grouped = f" GROUP BY {', '.join(listed)}" if listed else ""
     sql = f"select {', '.join([*listed, *texts])} from input{grouped}"
     step = low.add(PerKey(tuple(keys), sql=sql, passes=tuple(keys)), (rows.step,), "group")
-    made = [StepColumn(n, type_of(g)) for n, g in zip(keys, groups, strict=True)]
-    made += [StepColumn(n, type_text(c["return_type"])) for n, c in zip(outs, calls, strict=True)]
+    made = [StepColumn(n, g.type) for n, g in zip(keys, groups, strict=True)]
+    made += [StepColumn(n, c.type) for n, c in zip(outs, calls, strict=True)]
     return Relation(step, tuple(made))
 
 
-def _call(call: Json, column: Callable[[Json, str], StepColumn], live: str) -> str:
+def _call(call: AggregateCall, column: Callable[[BoundExpression, str], StepColumn], live: str) -> str:
     """Render one aggregate call over columns that `column` creates."""
-    name = call["qname"]["path"][-1]
+    name = call.name
     if name.startswith("reservoir"):
-        refuse(call, "draws rows by chance, and gives another value every time", "use quantile_cont")
+        why = "draws rows by chance, and gives another value every time"
+        refuse(name, why, call.at, "use quantile_cont")
     filters = [f"{quoted(live)} IS NOT NULL"]
-    if call.get("filter"):
-        filters.append(column(call["filter"], "filter").sql)
+    if call.filter is not None:
+        filters.append(column(call.filter, "filter").sql)
     parts = []
-    for child in call["children"]:
+    for child in call.arguments:
         constant_text = None if list(references(child)) else render(child, ())
         parts.append(constant_text if constant_text is not None else column(child, "argument").sql)
-    word = "DISTINCT " if call.get("aggregate_type") == "DISTINCT" else ""
-    orders = (call.get("order_bys") or {}).get("orders") or []
-    orders = [o for o in orders if list(references(o["expression"]))]  # ordering by a constant has no effect
+    word = "DISTINCT " if call.distinct else ""
+    orders = [o for o in call.orders if list(references(o.expression))]  # order by a constant has no effect
     by = ""
     if orders:
-        by = " ORDER BY " + ", ".join(f"{column(o['expression'], 'by').sql} {direction(o)}" for o in orders)
+        by = " ORDER BY " + ", ".join(f"{column(o.expression, 'by').sql} {o.direction}" for o in orders)
     if name == "approx_top_k":
         return most_frequent(parts[0], parts[1], f"FILTER (WHERE {' AND '.join(filters)})")
     inner = "*" if name == "count_star" else ", ".join(parts)

@@ -10,26 +10,22 @@ from __future__ import annotations
 
 from millpond.operators.per_key import PerKey
 from millpond.operators.union import Union
-from millpond.sql.binding.types import Json, quoted
-from millpond.sql.lowering.expressions import StepColumn, comparison, render, type_of
+from millpond.sql.binding.types import quoted
+from millpond.sql.bound.relations import BoundAsofJoin
+from millpond.sql.lowering.expressions import StepColumn, render
 from millpond.sql.lowering.lowering import Lowering
 from millpond.sql.lowering.relation import Relation
-from millpond.sql.lowering.rules import join
 from millpond.sql.refusal import NotSupported
 
-_WORDS = {"INNER": "", "LEFT": "LEFT ", "RIGHT": "", "OUTER": "LEFT ", "FULL": "LEFT "}
-_ALL_RIGHT = ("RIGHT", "OUTER", "FULL")  # joins that show all rows on the right
-_EARLIER = ("COMPARE_GREATERTHAN", "COMPARE_GREATERTHANOREQUALTO")
-_LATER = ("COMPARE_LESSTHAN", "COMPARE_LESSTHANOREQUALTO")
+_WORDS = {"INNER": "", "LEFT": "LEFT ", "RIGHT": "", "FULL": "LEFT "}
+_ALL_RIGHT = ("RIGHT", "FULL")  # joins that show all rows on the right
 
 
-def lower(low: Lowering, node: Json) -> Relation:
-    sides = join.need_sides(low, node)
-    left, right = (low.narrowed(low.lower(c), s) for c, s in zip(node["children"], sides, strict=True))
-    conditions = node["conditions"]
-    keys = [c for c in conditions if c["comparison"] == "COMPARE_EQUAL"]
-    times = [c for c in conditions if c["comparison"] in (*_EARLIER, *_LATER)]
-    if node["join_type"] not in _WORDS or len(times) != 1 or len(keys) + 1 != len(conditions):
+def lower(low: Lowering, node: BoundAsofJoin) -> Relation:
+    left, right = (low.narrowed(low.lower(c), s) for c, s in zip(node.inputs, node.sides_read, strict=True))
+    keys = [pair for pair in node.pairs if pair[2] == "="]
+    times = [pair for pair in node.pairs if pair[2] in (">", ">=", "<", "<=")]
+    if node.kind not in _WORDS or len(times) != 1 or len(keys) + 1 != len(node.conditions):
         raise NotSupported(
             "this ASOF join is not supported in a materialized view",
             hint="write ASOF [LEFT | RIGHT | FULL] JOIN with equalities and one comparison",
@@ -39,10 +35,9 @@ def lower(low: Lowering, node: Json) -> Relation:
     parts = []
     for number, (side, which) in enumerate(((left, "left"), (right, "right"))):
         wanted = [("side", str(number), "INTEGER")]
-        wanted += [
-            (n, render(c[which], side.columns), type_of(c[which])) for n, c in zip(names, keys, strict=True)
-        ]
-        wanted.append(("at_time", render(time[which], side.columns), type_of(time[which])))
+        for name, pair in zip([*names, "at_time"], [*keys, time], strict=True):
+            own = pair[1] if number else pair[0]
+            wanted.append((name, render(own, side.columns), own.type))
         for of, columns in enumerate((left.columns, right.columns)):
             for n, column in enumerate(columns):
                 text = quoted(column.name) if of == number else f"CAST(NULL AS {column.type})"
@@ -57,22 +52,20 @@ def lower(low: Lowering, node: Json) -> Relation:
     which = f"case when {given} then dense_rank() over (order by {', '.join(names)}) end"
     told = f"select *, {which} as key_number from input" if names else "select * from input"
     on = [f"l.{n} = r.{n}" for n in numbers]
-    on.append(f"l.at_time {comparison(time['comparison'])} r.at_time")
+    on.append(f"l.at_time {time[2]} r.at_time")
     unique = ", ".join([*numbers, "at_time"])
     order = ", ".join([unique, *theirs])
     width = ", ".join([*(f"l.{n}" for n in ours), *(f"r.{n}" for n in theirs)])
     every = f"select *, row_number() over (order by {order}) as place from numbered where side = 1"
     first = f"select distinct on ({unique}) * from every order by {unique}, place"
-    on_them = f"l ASOF {_WORDS[node['join_type']]}JOIN ({first}) r ON {' AND '.join(on)}"
+    on_them = f"l ASOF {_WORDS[node.kind]}JOIN ({first}) r ON {' AND '.join(on)}"
     joined = f"select {width}, r.place from (select * from numbered where side = 0) {on_them}"
     tables = f"numbered as ({told}), every as ({every}), joined as ({joined})"
     sql = f"with {tables} select * exclude (place) from joined"
-    if node["join_type"] in _ALL_RIGHT:  # the left columns are NULL in unmatched rows of the right
+    if node.kind in _ALL_RIGHT:  # the left columns are NULL in unmatched rows of the right
         alone = "place not in (select place from joined where place is not null)"
         sql += f" union all select {', '.join([*ours, *theirs])} from every where {alone}"
     step = low.add(PerKey(tuple(names), sql=sql), (both,), "asof")
     shown_columns = [StepColumn(n, c.type) for n, c in zip(ours, left.columns, strict=True)]
     shown_columns += [StepColumn(n, c.type) for n, c in zip(theirs, right.columns, strict=True)]
-    kept = node.get("left_projection_map") or list(range(len(ours)))
-    kept_right = node.get("right_projection_map") or list(range(len(theirs)))
-    return Relation(step, tuple(shown_columns)).pick([*kept, *(len(ours) + n for n in kept_right)])
+    return Relation(step, tuple(shown_columns)).pick(node.places)

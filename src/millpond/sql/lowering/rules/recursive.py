@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pyarrow as pa
 
 from millpond.operators.iterate import Iterate, Last
 from millpond.plan.nodes import Plan
-from millpond.sql.binding.types import Json, quoted
+from millpond.sql.binding.types import quoted
+from millpond.sql.bound.relations import BoundCteReference, BoundRecursiveCte, nodes_of
 from millpond.sql.lowering.lowering import Lowering
 from millpond.sql.lowering.recursion_rounds import Lifted, inside_of
 from millpond.sql.lowering.relation import Relation, fresh_names
@@ -17,7 +17,7 @@ from millpond.sql.refusal import NotSupported
 from millpond.state.tables.stored_schema import stored
 
 
-def lower(low: Lowering, node: Json) -> Relation:
+def lower(low: Lowering, node: BoundRecursiveCte) -> Relation:
     try:
         return _lower(low, node)
     except NotSupported as refused:
@@ -26,23 +26,23 @@ def lower(low: Lowering, node: Json) -> Relation:
         raise
 
 
-def _lower(low: Lowering, node: Json) -> Relation:
-    if node.get("key_targets") or node.get("ref_recurring"):
+def _lower(low: Lowering, node: BoundRecursiveCte) -> Relation:
+    if node.using_key:
         raise NotSupported(
             "USING KEY is not supported in a materialized view",
             hint="keep a column that counts the rounds, and take the last row of each key outside",
         )
-    distinct = not node["union_all"]
-    first = low.lower(node["children"][0])
-    named = next(_names(node["children"][1], int(node["table_index"])), first.names)
+    distinct = not node.all
+    first = low.lower(node.first)
+    named = _names(node) or first.names
     first = low.exact(first, fresh_names(named))
     if distinct:
         low.keyed((c.type for c in first.columns), "UNION in WITH RECURSIVE")
     schema = stored(low.shape(first).schema)
     schema = pa.schema([schema.field(name).with_nullable(True) for name in first.names])
     last = low.add(Last(schema, distinct), (), "last")
-    low.ctes[int(node["table_index"])] = Relation(last, first.columns)
-    more = _like(low, low.exact(low.lower(node["children"][1]), first.names), schema)
+    low.ctes[node.index] = Relation(last, first.columns)
+    more = _like(low, low.exact(low.lower(node.more), first.names), schema)
     inside = inside_of(low.builder.plan, last)
     lifted = Lifted(low.builder.plan, last, inside, more.step)
     gone = {last, *(n.step for n in inside)}
@@ -61,12 +61,10 @@ def _lower(low: Lowering, node: Json) -> Relation:
     return Relation(low.add(operator, (first.step, *lifted.outer), "recursion"), first.columns)
 
 
-def _names(node: Json, index: int) -> Iterator[list[str]]:
-    """Yield the names of the recursion's columns, as the recursive term uses them."""
-    if node["type"] == "LOGICAL_CTE_REF" and int(node["cte_index"]) == index:
-        yield node["bound_columns"]
-    for child in node.get("children") or ():
-        yield from _names(child, index)
+def _names(node: BoundRecursiveCte) -> tuple[str, ...]:
+    """Return the names of the recursion's columns, as the recursive term uses them; () if it does not."""
+    own = (n for n in nodes_of(node.more) if isinstance(n, BoundCteReference) and n.index == node.index)
+    return next((reference.names for reference in own), ())
 
 
 def _like(low: Lowering, rows: Relation, schema: pa.Schema) -> Relation:

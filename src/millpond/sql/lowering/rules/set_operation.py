@@ -9,21 +9,21 @@ from millpond.operators.distinct import Distinct
 from millpond.operators.filter import Filter
 from millpond.operators.union import Union
 from millpond.operators.unnest import Unnest
-from millpond.sql.binding.types import Json, quoted
+from millpond.sql.binding.types import quoted
+from millpond.sql.bound.relations import BoundSetOperation
 from millpond.sql.lowering.lowering import Lowering
 from millpond.sql.lowering.relation import Relation, fresh_names
 
 
-def lower(low: Lowering, node: Json) -> Relation:
-    wanted = low.needed(node)
-    if node["type"] == "LOGICAL_UNION" and node.get("setop_all", True) and wanted is not None:
-        return _narrow_union(low, node, sorted(wanted) or [0])
-    sides = [low.lower(child) for child in node["children"]]
+def lower(low: Lowering, node: BoundSetOperation) -> Relation:
+    if node.word == "UNION" and node.all and node.read is not None:
+        return _narrow_union(low, node, sorted(node.read) or [0])
+    sides = [low.lower(part) for part in node.parts]
     names = fresh_names(c.name for c in sides[0].columns)
-    if node["type"] == "LOGICAL_UNION":
+    if node.word == "UNION":
         parts = [low.exact(side, names) for side in sides]
         step = low.add(Union(), tuple(p.step for p in parts), "union")
-        if not node.get("setop_all", True):  # a WITH RECURSIVE that does not refer to itself
+        if not node.all:  # a WITH RECURSIVE that does not refer to itself
             low.keyed((c.type for c in parts[0].columns), "UNION")
             step = low.add(Distinct(tuple(names)), (step,), "distinct")
         return Relation(step, parts[0].columns)
@@ -31,11 +31,9 @@ def lower(low: Lowering, node: Json) -> Relation:
     return _counted(low, node, sides, names)
 
 
-def _narrow_union(low: Lowering, node: Json, read: Sequence[int]) -> Relation:
+def _narrow_union(low: Lowering, node: BoundSetOperation, read: Sequence[int]) -> Relation:
     """Union only the columns that are read; another column takes the position of each unread one."""
-    for child in node["children"]:
-        low.need(child, read)
-    sides = [low.lower(child) for child in node["children"]]
+    sides = [low.lower(part) for part in node.parts]
     width = len(sides[0].columns)
     picked = [side.pick(read) for side in sides]
     names = fresh_names(c.name for c in picked[0].columns)
@@ -45,7 +43,7 @@ def _narrow_union(low: Lowering, node: Json, read: Sequence[int]) -> Relation:
     return Relation(step, tuple(at.get(n, parts[0].columns[0]) for n in range(width)))
 
 
-def _counted(low: Lowering, node: Json, sides: list[Relation], names: list[str]) -> Relation:
+def _counted(low: Lowering, node: BoundSetOperation, sides: list[Relation], names: list[str]) -> Relation:
     """Count each row on both sides, and derive from the counts how often the result has it."""
     left, right = fresh_names(["left", "right"], names)
     parts = []
@@ -59,15 +57,14 @@ def _counted(low: Lowering, node: Json, sides: list[Relation], names: list[str])
     feeds = feeds_for(aggs, low.builder.shape(both).append_only)
     counted = low.add(Aggregate(tuple(names), aggs, feeds), (both,), "counted")
     a, b = quoted(left), quoted(right)
-    every = node.get("setop_all", False)
-    if node["type"] == "LOGICAL_EXCEPT":
-        kept = f"{a} > {b}" if every else f"{a} > 0 AND {b} = 0"
+    if node.word == "EXCEPT":
+        kept = f"{a} > {b}" if node.all else f"{a} > 0 AND {b} = 0"
         times = f"{a} - {b}"
     else:
         kept = f"{a} > 0 AND {b} > 0"
         times = f"least({a}, {b})"
     step = low.add(Filter(kept), (counted,), "kept")
-    if every:
+    if node.all:
         copy = fresh_names(["copy"], [*names, left, right])[0]
         step = low.add(Unnest(((copy, f"range({times})"),)), (step,), "copies")
     columns = parts[0].columns[: len(names)]

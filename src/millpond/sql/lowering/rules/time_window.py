@@ -7,14 +7,12 @@ the state (`SessionWindow`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NoReturn, cast, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from millpond.errors import InvalidError
 from millpond.flow.window_steps import before_watermark, watermark_of
-from millpond.kernels import slices
 from millpond.kernels.calendar_windows import Calendar, CalendarUnit
 from millpond.kernels.window_assigners import (
     Cumulating,
@@ -32,21 +30,24 @@ from millpond.operators.stamp import Stamp
 from millpond.operators.valid_interval import ValidInterval
 from millpond.operators.window import END as WINDOW_END
 from millpond.operators.window import START as WINDOW_START
-from millpond.operators.window import Hop, Spread, Tumble
+from millpond.operators.window import Hop, Tumble
 from millpond.operators.within_calendar import WithinCalendar
-from millpond.plan.nodes import Node, Plan
-from millpond.sql.binding.types import Json, quoted, text_literal
-from millpond.sql.lowering.expressions import StepColumn, reads_stamp, references, render, type_of
+from millpond.plan.nodes import Plan
+from millpond.sql.binding.types import quoted, text_literal
+from millpond.sql.bound.clock import reads_stamp
+from millpond.sql.bound.expressions import BoundExpression, Constant, Reference, references
+from millpond.sql.bound.relations import BoundTimeWindow
+from millpond.sql.lowering.expressions import StepColumn, render
 from millpond.sql.lowering.lowering import Lowering
 from millpond.sql.lowering.relation import Relation, fresh_names
-from millpond.sql.lowering.rules import stamp
+from millpond.sql.lowering.steps import stamp
+from millpond.sql.lowering.steps.windows_per_row import check_windows_per_row
 from millpond.sql.lowering.time_bounds import NEEDS_WATERMARK
 from millpond.sql.refusal import NotSupported
 from millpond.sql.text.time_windows import (
     END,
     KEY,
     KIND,
-    MARK,
     OFFSET,
     SIZE,
     SLIDE,
@@ -56,50 +57,47 @@ from millpond.sql.text.time_windows import (
 )
 
 
-def is_marked(expressions: Sequence[Json]) -> bool:
-    return any(e.get("alias") == KIND for e in expressions)
-
-
-def lower(
-    low: Lowering, source: Relation, expressions: Sequence[Json], needed: Collection[int] | None = None
-) -> Relation:
+def lower(low: Lowering, node: BoundTimeWindow) -> Relation:
     """Return the relation with the columns of the projection; marks other than the window are never read.
 
-    Sessions store their rows, so they store only the columns in `needed`, if that is known.
+    Sessions store their rows, so they store only the columns that are read, if these are known.
     """
+    source, expressions, needed = low.lower(node.input), list(node.outputs), node.read
     if any(reads_stamp(e) for e in expressions):
         source, expressions = stamp.selected(low, source, expressions)
-    marks = {e["alias"]: e for e in expressions if str(e.get("alias")).startswith(MARK)}
+    marks = replace(node, outputs=tuple(expressions)).marks
     time = marks[START]
-    if not type_of(time).startswith("TIMESTAMP"):
+    if not time.type.startswith("TIMESTAMP"):
         raise NotSupported(
-            f"the time of a window must be a timestamp, this one is {type_of(time)}", hint="cast it"
+            f"the time of a window must be a timestamp, this one is {time.type}", hint="cast it"
         )
-    kind = str(marks[KIND]["value"]["value"])
-    own = [(n, e) for n, e in enumerate(expressions) if e.get("alias") not in marks]
+    kind = _kind(marks)
+    own = [
+        (n, e.index) for n, e in enumerate(expressions) if e.alias not in marks and isinstance(e, Reference)
+    ]
     if kind == "session" and needed is not None:
         given = {n for name, e in marks.items() if name.startswith((START, KEY)) for n in references(e)}
-        own = [(n, e) for n, e in own if n in needed or int(e["index"]) in given]
-    places = [int(e["index"]) for _, e in own]
+        own = [(n, place) for n, place in own if n in needed or place in given]
+    places = [place for _, place in own]
     names = fresh_names([source.columns[p].name for p in places], [WINDOW_START, WINDOW_END])
     wanted = [
         (n, quoted(source.columns[p].name), source.columns[p].type)
         for n, p in zip(names, places, strict=True)
     ]
     used = []
-    for node in [time, *_keys(low, marks)]:
-        if node["expression_class"] == "BOUND_REF" and int(node["index"]) in places:
+    for one in [time, *_keys(low, marks)]:
+        if isinstance(one, Reference) and one.index in places:
             # use the column itself: the watermark may bound it
-            used.append(names[places.index(int(node["index"]))])
+            used.append(names[places.index(one.index)])
             continue
         (name,) = fresh_names(["by"], [*(n for n, _, _ in wanted), WINDOW_START, WINDOW_END])
-        wanted.append((name, render(node, source.columns), type_of(node)))
+        wanted.append((name, render(one, source.columns), one.type))
         used.append(name)
     held = low.compute(source, wanted, "rows")
     ends = low.emit_on_close or low.emission.trigger is not None
     by_clock = low.emit_on_close and is_arrival(low.builder.plan, held.step, used[0])
     if ends and not by_clock and all(b.column != used[0] for b in low.shape(held).bounds):
-        _refuse_endless(low, kind, used[0], plain=time["expression_class"] == "BOUND_REF")
+        _refuse_endless(low, kind, used[0], plain=isinstance(time, Reference))
     if kind in ("hop", "cumulate"):
         check_windows_per_row(low, kind, _assigner(low, kind, marks), sliced=True)
     if low.emission.trigger is not None:
@@ -112,16 +110,22 @@ def lower(
         step = _closed_by_clock(low, step, kind)
     held_as = {n: name for (n, _), name in zip(own, names, strict=True)}
     out = []
-    for n, node in enumerate(expressions):
-        alias = node.get("alias")
-        if alias not in marks:  # another column takes the position of an unread one
-            out.append(StepColumn(held_as.get(n, used[0]), source.columns[int(node["index"])].type))
+    for n, one in enumerate(expressions):
+        if isinstance(one, Reference) and one.alias not in marks:
+            # another column takes the position of an unread one
+            out.append(StepColumn(held_as.get(n, used[0]), source.columns[one.index].type))
         else:
-            out.append(StepColumn(WINDOW_END if alias == END else WINDOW_START, type_of(time)))
+            out.append(StepColumn(WINDOW_END if one.alias == END else WINDOW_START, time.type))
     return Relation(step, tuple(out))
 
 
-def _keys(low: Lowering, marks: Mapping[str, Json]) -> list[Json]:
+def _kind(marks: Mapping[str, BoundExpression]) -> str:
+    mark = marks[KIND]
+    assert isinstance(mark, Constant)
+    return str(mark.value)
+
+
+def _keys(low: Lowering, marks: Mapping[str, BoundExpression]) -> list[BoundExpression]:
     """Return the keys of SESSION.
 
     A constant interval among them is an offset, as of other windows.  A session begins with its first row
@@ -129,14 +133,14 @@ def _keys(low: Lowering, marks: Mapping[str, Json]) -> list[Json]:
     """
     found = []
     for name in sorted(marks):
-        if name.startswith(KEY) and type_of(marks[name]) == "INTERVAL" and not list(references(marks[name])):
+        if name.startswith(KEY) and marks[name].type == "INTERVAL" and not list(references(marks[name])):
             _micros(low, marks[name], "the offset of a window")
         elif name.startswith(KEY):
             found.append(marks[name])
     return found
 
 
-def _assigner(low: Lowering, kind: str, marks: Mapping[str, Json]) -> WindowAssigner:
+def _assigner(low: Lowering, kind: str, marks: Mapping[str, BoundExpression]) -> WindowAssigner:
     """Return the windows that a call describes."""
     if kind == "calendar":
         return Calendar(_unit(low, marks[UNIT]), _zone(low, marks[ZONE]) if ZONE in marks else "UTC")
@@ -159,27 +163,8 @@ def _assigner(low: Lowering, kind: str, marks: Mapping[str, Json]) -> WindowAssi
     return Cumulating(slide, size, offset)
 
 
-def check_windows_per_row(low: Lowering, kind: str, windows: WindowAssigner, *, sliced: bool) -> None:
-    try:
-        slices.check_windows_per_row(windows, None, sliced=sliced)
-    except InvalidError as error:
-        raise NotSupported(error.message, at=low.position_of(kind), hint=error.hint) from error
-
-
-def check_used(low: Lowering, nodes: Iterable[Node]) -> None:
-    """Refuse steps that repeat each row too often, after windows that share slices need them no more."""
-    for node in nodes:
-        operator = node.operator
-        if isinstance(operator, Hop):
-            windows = Sliding(operator.size_us, operator.slide_us, operator.offset_us)
-            check_windows_per_row(low, "hop", windows, sliced=False)
-        elif isinstance(operator, AssignWindows):
-            kind = "cumulate" if isinstance(operator.windows, Cumulating) else "hop"
-            check_windows_per_row(low, kind, operator.windows, sliced=False)
-
-
 def _operator(
-    low: Lowering, held: Relation, time: str, kind: str, marks: Mapping[str, Json]
+    low: Lowering, held: Relation, time: str, kind: str, marks: Mapping[str, BoundExpression]
 ) -> Tumble | Hop | AssignWindows:
     windows = _assigner(low, kind, marks)
     if isinstance(windows, Tumbling):
@@ -234,7 +219,7 @@ def _closed_by_clock(low: Lowering, step: str, kind: str) -> str:
     return low.add(ValidInterval(since, None), (step,), "closed")
 
 
-def _unit(low: Lowering, node: Json) -> CalendarUnit:
+def _unit(low: Lowering, node: BoundExpression) -> CalendarUnit:
     found = _text(low, node, "the unit of CALENDAR", "write 'month'")
     unit = next((u for u in get_args(CalendarUnit) if u == found.lower()), None)
     if unit is None:
@@ -246,7 +231,7 @@ def _unit(low: Lowering, node: Json) -> CalendarUnit:
     return cast(CalendarUnit, unit)
 
 
-def _zone(low: Lowering, node: Json) -> str:
+def _zone(low: Lowering, node: BoundExpression) -> str:
     found = _text(low, node, "the time zone of CALENDAR", "write 'Europe/Berlin'")
     try:
         ZoneInfo(found)
@@ -259,14 +244,14 @@ def _zone(low: Lowering, node: Json) -> str:
     return found
 
 
-def _text(low: Lowering, node: Json, what: str, hint: str) -> str:
-    if list(references(node)) or type_of(node) != "VARCHAR":
+def _text(low: Lowering, node: BoundExpression, what: str, hint: str) -> str:
+    if list(references(node)) or node.type != "VARCHAR":
         raise NotSupported(f"{what} must be a constant text", at=low.position_of("calendar"), hint=hint)
     (found,) = low.binder.constant(f"select {render(node, ())}").columns[0].to_pylist()
     return str(found)
 
 
-def _positive(low: Lowering, node: Json) -> int:
+def _positive(low: Lowering, node: BoundExpression) -> int:
     found = _micros(low, node)
     if found < 1:
         raise NotSupported("the length of a window must be positive", hint="write INTERVAL '10 minutes'")
@@ -286,39 +271,12 @@ def _refuse_endless(low: Lowering, kind: str, time: str, plain: bool) -> NoRetur
     )
 
 
-def in_latest(
-    low: Lowering, source: Relation, groups: Mapping[str, Json], read: Collection[int]
-) -> tuple[Relation, Spread | None]:
-    """Assign rows of overlapping windows only to their latest window, if only these groups read the window.
-
-    `groups` are the group keys by name; `read` are the columns that their aggregates read.
-    """
-    node = low.builder.plan.nodes[source.step]
-    spread = node.operator.spread if isinstance(node.operator, Hop) else None
-    if not isinstance(node.operator, Hop) or spread is None:
-        return source, None
-    window = {n for n, column in enumerate(source.columns) if column.name in (WINDOW_START, WINDOW_END)}
-    plain = {
-        name: int(group["index"])
-        for name, group in groups.items()
-        if group["expression_class"] == "BOUND_REF"
-    }
-    computed = {n for name, group in groups.items() if name not in plain for n in references(group)}
-    if window & {*read, *computed}:
-        return source, None
-    columns = tuple(name for name, n in plain.items() if n in window)
-    if low.emit_on_close and not columns:  # rows wait for each of their windows to close
-        return source, None
-    step = low.add(replace(node.operator, latest=True), node.inputs, "hop")
-    return Relation(step, source.columns), replace(spread, columns=columns)
-
-
-def _micros(low: Lowering, node: Json, what: str = "the length of a window") -> int:
+def _micros(low: Lowering, node: BoundExpression, what: str = "the length of a window") -> int:
     """Return the microseconds of a constant interval; months have no fixed length."""
     if list(references(node)):
         raise NotSupported(f"{what} must be a constant", hint="write INTERVAL '10 minutes'")
-    if type_of(node) != "INTERVAL":
-        kind = type_of(node)
+    if node.type != "INTERVAL":
+        kind = node.type
         raise NotSupported(
             f"{what} must be an INTERVAL, this one is {kind}",
             hint="write INTERVAL '10 minutes'",

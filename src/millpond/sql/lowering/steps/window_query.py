@@ -23,10 +23,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from millpond.sql.binding.types import Json, quoted
-from millpond.sql.lowering.expressions import StepColumn, direction, references, render, type_of
+from millpond.sql.binding.types import quoted
+from millpond.sql.bound.expressions import BoundExpression, SortItem, WindowCall, references
+from millpond.sql.lowering.expressions import StepColumn, render
 from millpond.sql.lowering.relation import fresh_names
-from millpond.sql.lowering.rules.frame import WindowFrame, frame_of
+from millpond.sql.lowering.steps.frame import WindowFrame, frame_of
 from millpond.sql.refusal import refuse
 
 _PLAIN = {
@@ -75,12 +76,12 @@ class Over:
         )
         return f"select {listed} from {source}"
 
-    def call(self, call: Json) -> str:
+    def call(self, call: WindowCall) -> str:
         """Render one call; add what it needs to the query."""
         name = _name(call)
-        by, own = call.get("orders") or [], call.get("arg_orders") or []
+        by, own = call.orders, call.own_orders
         frame = frame_of(call, self.columns)
-        is_aggregate = call["type"] == "WINDOW_AGGREGATE"
+        is_aggregate = call.kind == "WINDOW_AGGREGATE"
         self.alone |= not _is_steady(call, name)
         if name in _RANKS and not own:
             return self._text(call, name, "", self._window(by))
@@ -93,37 +94,34 @@ class Over:
             return self._from_list(call, name, frame)
         window = self._window(by, frame, placed=frame.rows)
         inside = self._orders([*own, *by], placed=True)
-        if own and (name in (*_VALUES, *_PLACES) or (name in _SEQUENCES and not call.get("distinct"))):
+        if own and (name in (*_VALUES, *_PLACES) or (name in _SEQUENCES and not call.distinct)):
             return self._text(call, name, inside, window)
         if frame.rows:
             return self._text(call, name, self._orders(own), window)
         if name in _VALUES:
             return self._text(call, name, inside, window)
-        if name in _SEQUENCES and not own and not call.get("distinct"):
+        if name in _SEQUENCES and not own and not call.distinct:
             return self._sequence(call, name, window)
         self.alone |= is_aggregate and name not in _EXACT  # DuckDB chooses the order of peers here too
         return self._text(call, name, self._orders(own), window)
 
     # -- parts of a call -------------------------------------------------------------------
 
-    def _text(self, call: Json, name: str, orders: str, window: str) -> str:
-        arguments = [self._render(c) for c in call.get("children") or []]
-        for extra in ("offset_expr", "default_expr"):
-            if call.get(extra):
-                arguments.append(self._render(call[extra]))
+    def _text(self, call: WindowCall, name: str, orders: str, window: str) -> str:
+        arguments = [self._render(c) for c in call.arguments]
         if name == "count_star":
             name, arguments = "count", ["*"]
         inner = ", ".join(arguments)
-        if call.get("distinct"):
+        if call.distinct:
             inner = "DISTINCT " + inner
         inner += orders
-        if call.get("ignore_nulls"):
+        if call.ignores_nulls:
             inner += " IGNORE NULLS"
-        called = quoted(name) if call["type"] == "WINDOW_AGGREGATE" else name
-        where = f" FILTER (WHERE {self._render(call['filters'])})" if call.get("filters") else ""
+        called = quoted(name) if call.kind == "WINDOW_AGGREGATE" else name
+        where = "" if call.filter is None else f" FILTER (WHERE {self._render(call.filter)})"
         return f"{called}({inner}){where} OVER {window}"
 
-    def _window(self, by: Sequence[Json], frame: WindowFrame | None = None, placed: bool = False) -> str:
+    def _window(self, by: Sequence[SortItem], frame: WindowFrame | None = None, placed: bool = False) -> str:
         parts = []
         if self.keys:
             parts.append("PARTITION BY " + ", ".join(quoted(k) for k in self.keys))
@@ -132,21 +130,21 @@ class Over:
             parts.append(frame.text)
         return f"({' '.join(filter(None, parts))})"
 
-    def _orders(self, orders: Sequence[Json], placed: bool = False) -> str:
-        listed = [f"{self._render(o['expression'])} {direction(o)}" for o in orders]
+    def _orders(self, orders: Sequence[SortItem], placed: bool = False) -> str:
+        listed = [f"{self._render(o.expression)} {o.direction}" for o in orders]
         listed += [quoted(self.place)] if placed else []
         return f" ORDER BY {', '.join(listed)}" if listed else ""
 
-    def _render(self, node: Json) -> str:
+    def _render(self, node: BoundExpression) -> str:
         return render(node, self.columns)
 
     # -- frames as lists ---------------------------------------------------------------------
 
-    def _sequence(self, call: Json, name: str, window: str) -> str:
+    def _sequence(self, call: WindowCall, name: str, window: str) -> str:
         """Collect the values of complete groups of peers in order: a sorted list of numbered values."""
-        value, *rest = call["children"]
-        number = self._number("row_number()", self._window(call.get("orders") or [], placed=True))
-        conditions = [self._render(call["filters"])] if call.get("filters") else []
+        value, *rest = call.arguments
+        number = self._number("row_number()", self._window(call.orders, placed=True))
+        conditions = [] if call.filter is None else [self._render(call.filter)]
         if name in _TEXTS:
             conditions.append(f"{self._render(value)} IS NOT NULL")
         where = f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
@@ -156,13 +154,13 @@ class Over:
             return values
         return f"array_to_string({values}, {self._render(rest[0]) if rest else repr(',')})"
 
-    def _from_list(self, call: Json, name: str, frame: WindowFrame) -> str:
+    def _from_list(self, call: WindowCall, name: str, frame: WindowFrame) -> str:
         """Render a function over a ROWS frame that excludes peers of the current row."""
-        by = call.get("orders") or []
+        by = call.orders
         peers = self._number("dense_rank()", self._window(by))
-        held = {f"v{n}": c for n, c in enumerate(call["children"]) if list(references(c))}
-        if call.get("filters"):
-            held["f"] = call["filters"]
+        held = {f"v{n}": c for n, c in enumerate(call.arguments) if list(references(c))}
+        if call.filter is not None:
+            held["f"] = call.filter
         row = "".join(f", '{key}': {self._render(node)}" for key, node in held.items())
         number = self._number("row_number()", self._window(by, placed=True))
         whole = (
@@ -172,18 +170,18 @@ class Over:
         if frame.exclude == "TIES":
             kept += f" OR r.n = {number}"
         left = f"list_filter({self._frame(whole)}, lambda r: {kept})"
-        parts = [f"r.v{n}" if f"v{n}" in held else self._render(c) for n, c in enumerate(call["children"])]
+        parts = [f"r.v{n}" if f"v{n}" in held else self._render(c) for n, c in enumerate(call.arguments)]
         if name in _VALUES:
-            if call.get("ignore_nulls"):
+            if call.ignores_nulls:
                 left = f"list_filter({left}, lambda r: {parts[0]} IS NOT NULL)"
             ends = {"first_value": "1", "last_value": "-1"}
-            at = ends.get(name) or f"nullif(greatest({self._render(call['children'][1])}, 0), 0)"
+            at = ends.get(name) or f"nullif(greatest({self._render(call.arguments[1])}, 0), 0)"
             return f"list_extract(list_transform({left}, lambda r: {parts[0]}), {at})"
         inner = "*" if name == "count_star" else ", ".join(parts)
         called = "count" if name == "count_star" else name
-        word = "DISTINCT " if call.get("distinct") else ""
+        word = "DISTINCT " if call.distinct else ""
         order = "" if word or name in _EXACT else " ORDER BY r.n"
-        where = " FILTER (WHERE r.f)" if call.get("filters") else ""
+        where = "" if call.filter is None else " FILTER (WHERE r.f)"
         return f"(select {quoted(called)}({word}{inner}{order}){where} from unnest({left}) AS u(r))"
 
     def _number(self, function: str, window: str) -> str:
@@ -199,18 +197,18 @@ class Over:
         return quoted(level[text])
 
 
-def _name(call: Json) -> str:
-    if call["type"] == "WINDOW_AGGREGATE":
-        return str(call["qname"]["path"][-1])
-    if call["type"] not in _PLAIN:
-        refuse(call, "is not supported in a materialized view")
-    return _PLAIN[call["type"]]
+def _name(call: WindowCall) -> str:
+    if call.kind == "WINDOW_AGGREGATE":
+        return call.name
+    if call.kind not in _PLAIN:
+        refuse(call.called, "is not supported in a materialized view", call.at)
+    return _PLAIN[call.kind]
 
 
-def _is_steady(call: Json, name: str) -> bool:
+def _is_steady(call: WindowCall, name: str) -> bool:
     """Is the result independent of the other partitions in the same query?"""
-    if call["type"] != "WINDOW_AGGREGATE":
+    if call.kind != "WINDOW_AGGREGATE":
         return name != "fill"
     if name in ("sum", "avg"):
-        return all(_EXACT_NUMBER.match(type_of(c)) for c in call["children"])
+        return all(_EXACT_NUMBER.match(c.type) for c in call.arguments)
     return name in _EXACT or name in _SEQUENCES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from millpond.sql.binding.types import Json
+from millpond.sql.bound.expressions import BoundFunction, Cast, FrameEdge, WindowCall
 from millpond.sql.lowering.expressions import StepColumn, render
 
 _EXCLUDE = {
@@ -41,23 +41,22 @@ class WindowFrame:
         return replace(self, exclude="NO_OTHER")
 
 
-def frame_of(call: Json, columns: Sequence[StepColumn]) -> WindowFrame:
+def frame_of(call: WindowCall, columns: Sequence[StepColumn]) -> WindowFrame:
     """Return the frame of a bound call, or SQL's default frame if the user wrote none.
 
     ROWS up to the current row or the ends of the partition, with EXCLUDE GROUP or TIES, is the
     same as RANGE: it splits no group of peers except the excluded one.
     """
-    start, end, exclude = str(call["start"]), str(call["end"]), str(call["exclude_clause"])
+    start, end, exclude = call.start.word, call.end.word, call.exclude
     unit = next((u for u in ("ROWS", "RANGE", "GROUPS") if start.endswith(u) or end.endswith(u)), "RANGE")
     counted = "EXPR" in start or "EXPR" in end
     if unit == "ROWS" and not counted and exclude in ("GROUP", "TIES"):
         unit = "RANGE"
-    low_edge = _edge(start, call.get("start_expr"), unit, columns)
-    high_edge = _edge(end, call.get("end_expr"), unit, columns)
-    return WindowFrame(unit, low_edge, high_edge, exclude)
+    return WindowFrame(unit, _edge(call.start, unit, columns), _edge(call.end, unit, columns), exclude)
 
 
-def _edge(word: str, node: Json | None, unit: str, columns: Sequence[StepColumn]) -> str:
+def _edge(edge: FrameEdge, unit: str, columns: Sequence[StepColumn]) -> str:
+    word, node = edge.word, edge.offset
     if word.startswith("UNBOUNDED"):
         return word.replace("_", " ")
     if word.startswith("CURRENT_ROW"):
@@ -65,7 +64,8 @@ def _edge(word: str, node: Json | None, unit: str, columns: Sequence[StepColumn]
     assert node is not None
     side = "PRECEDING" if "PRECEDING" in word else "FOLLOWING"
     if unit == "RANGE":  # the binder has written order - offset, or order + offset
-        while node["expression_class"] == "BOUND_FUNCTION" and node["qname"]["path"][-1] == "__cast":
-            node = node["children"][0]
-        node = node["children"][1]
+        while isinstance(node, Cast):
+            node = node.argument
+        assert isinstance(node, BoundFunction)
+        node = node.arguments[1]
     return f"{render(node, columns)} {side}"

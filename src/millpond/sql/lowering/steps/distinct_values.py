@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from millpond.operators.aggregate import AggregateFeed
 from millpond.operators.distinct_values import CONDITIONS_MAX, DistinctValues
-from millpond.sql.binding.types import Json
-from millpond.sql.lowering.expressions import StepColumn, render, type_of
+from millpond.sql.bound.expressions import AggregateCall
+from millpond.sql.lowering.expressions import StepColumn, render
 from millpond.sql.lowering.relation import fresh_names
 
 
@@ -61,20 +61,23 @@ class SharedDistinctValues:
         return tuple(found)
 
 
-def is_distinct(call: Json, function: str) -> bool:
+def is_distinct(call: AggregateCall, function: str) -> bool:
     """Does DISTINCT change the result of the call?  It does not for min and max."""
-    return call.get("aggregate_type") == "DISTINCT" and function not in ("min", "max")
+    return call.distinct and function not in ("min", "max")
 
 
 def gather(
-    calls: Sequence[Json], functions: Sequence[str], columns: Sequence[StepColumn], taken: Sequence[str]
+    calls: Sequence[AggregateCall],
+    functions: Sequence[str],
+    columns: Sequence[StepColumn],
+    taken: Sequence[str],
 ) -> SharedDistinctValues:
     """Find the calls that can share a table; `taken` are column names already in use."""
     asked: dict[str, dict[str | None, list[int]]] = {}
     for number, (call, function) in enumerate(zip(calls, functions, strict=True)):
         if is_distinct(call, function):
-            condition = render(call["filter"], columns) if call.get("filter") else None
-            by_condition = asked.setdefault(render(call["children"][0], columns), {})
+            condition = None if call.filter is None else render(call.filter, columns)
+            by_condition = asked.setdefault(render(call.arguments[0], columns), {})
             by_condition.setdefault(condition, []).append(number)
     used = list(taken)
     wanted: list[tuple[str, str, str]] = []
@@ -92,7 +95,7 @@ def gather(
         if not 1 < len(by_condition) <= CONDITIONS_MAX:
             continue
         first = calls[next(iter(by_condition.values()))[0]]
-        held = column("value", text, type_of(first["children"][0]))
+        held = column("value", text, first.arguments[0].type)
         arguments: list[tuple[str, str | None]] = []
         for condition, numbers in by_condition.items():
             if condition is not None and condition not in conditions:

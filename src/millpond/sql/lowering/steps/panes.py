@@ -26,15 +26,16 @@ from millpond.operators.panes import KIND as PANE_KIND
 from millpond.operators.panes import PANE, PANE_COLUMNS
 from millpond.operators.window import END, START
 from millpond.plan.nodes import Plan
-from millpond.sql.binding.types import Json, quoted
-from millpond.sql.lowering.expressions import StepColumn, render, type_of
+from millpond.sql.binding.types import quoted
+from millpond.sql.bound.expressions import AggregateCall, BoundExpression, Reference
+from millpond.sql.lowering.expressions import StepColumn, render
 from millpond.sql.lowering.relation import Relation, fresh_names
 from millpond.sql.refusal import NotSupported
 
 if TYPE_CHECKING:
     from millpond.sql.lowering.lowering import Lowering
 
-Grouped = Callable[["Lowering", Relation, Sequence[Json], Sequence[Json]], Relation]
+Grouped = Callable[["Lowering", Relation, Sequence[BoundExpression], Sequence[AggregateCall]], Relation]
 
 _WORDS = {  # operators, by the word in the text for which they stand
     "Join": ("join", "JOIN"),
@@ -82,11 +83,11 @@ def check_query(low: Lowering, step: str) -> None:
         _refuse(low, "needs an aggregate over windows that end by a watermark", "select")
 
 
-def lower(
+def in_panes(
     low: Lowering,
     source: Relation,
-    groups: Sequence[Json],
-    calls: Sequence[Json],
+    groups: Sequence[BoundExpression],
+    calls: Sequence[AggregateCall],
     read: Collection[int],
     grouped: Grouped,
 ) -> Relation:
@@ -99,7 +100,7 @@ def lower(
     held = [_column(source, g) for g in groups]
     if START not in held or END not in held:
         _refuse(low, "needs both window_start and window_end in GROUP BY", "group")
-    low.keyed((type_of(g) for g in groups), "GROUP BY")
+    low.keyed((g.type for g in groups), "GROUP BY")
     windows = assigned.windows
     if windows.merges and {*held} != {*low.sessions[_step_of(low.builder.plan, source.step)], START, END}:
         _refuse(low, "needs the groups of SESSION to be its keys, window_start and window_end", "group")
@@ -122,10 +123,13 @@ def lower(
     if windows.merges and any(source.columns[n].name == END for n in read):
         released = _with_shown_end(low, released, [c.name == END for c in source.columns])
     first = len(source.columns)
-    by = [_reference(first + n, name, g) for n, (name, g) in enumerate(zip(names, groups, strict=True))]
+    by: list[BoundExpression] = [
+        Reference(first + n, type=g.type, alias=name)
+        for n, (name, g) in enumerate(zip(names, groups, strict=True))
+    ]
     if emission.mode == "discarding":
         released = Relation(released.step, (*released.columns, StepColumn(PANE, "BIGINT")))
-        by.append(_reference(len(released.columns) - 1, PANE, None))
+        by.append(Reference(len(released.columns) - 1, type="BIGINT", alias=PANE))
     made: list[Relation] = []
 
     def build() -> str:
@@ -164,7 +168,7 @@ def every_pane(builder: Builder, step: str) -> str | None:
 def _rows(
     low: Lowering,
     source: Relation,
-    groups: Sequence[Json],
+    groups: Sequence[BoundExpression],
     held: Sequence[str | None],
     read: Collection[int],
 ) -> tuple[list[str], Relation]:
@@ -179,11 +183,11 @@ def _rows(
         if column in (START, END):
             assert column is not None
             names.append(column)
-            wanted[column] = (column, quoted(column), type_of(group))
+            wanted[column] = (column, quoted(column), group.type)
             continue
-        (name,) = fresh_names([column or group.get("alias") or f"group_{number}"], [*taken, *names])
+        (name,) = fresh_names([column or group.alias or f"group_{number}"], [*taken, *names])
         names.append(name)
-        wanted[name] = (name, quoted(column) if column else render(group, source.columns), type_of(group))
+        wanted[name] = (name, quoted(column) if column else render(group, source.columns), group.type)
     of_column: dict[str, str] = {START: START, END: END}
     for place in sorted(read):
         column = source.columns[place].name
@@ -221,21 +225,8 @@ def _shown(low: Lowering, panes: Relation, merges: bool) -> Relation:
     return Relation(low.add(Map(tuple(texts.items())), (panes.step,), "shown"), panes.columns)
 
 
-def _column(source: Relation, node: Json) -> str | None:
-    return source.columns[int(node["index"])].name if node["expression_class"] == "BOUND_REF" else None
-
-
-def _reference(place: int, name: str, node: Json | None) -> Json:
-    kind: Json = {"id": "BIGINT", "type_info": None}
-    if node is not None:
-        kind = node.get("return_type") or (node.get("value") or {}).get("type") or {"id": "BOOLEAN"}
-    return {
-        "expression_class": "BOUND_REF",
-        "type": "BOUND_REF",
-        "index": place,
-        "alias": name,
-        "return_type": kind,
-    }
+def _column(source: Relation, node: BoundExpression) -> str | None:
+    return source.columns[node.index].name if isinstance(node, Reference) else None
 
 
 def _step_of(plan: Plan, step: str) -> str:

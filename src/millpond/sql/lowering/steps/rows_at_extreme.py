@@ -21,22 +21,24 @@ from millpond.operators.filter import Filter
 from millpond.operators.map import Map
 from millpond.operators.top_n import TopN
 from millpond.ordering import Order
-from millpond.sql.binding.types import Json, quoted
-from millpond.sql.lowering.expressions import type_of
+from millpond.sql.binding.types import quoted
+from millpond.sql.bound.expressions import BoundExpression, Reference
 from millpond.sql.lowering.lowering import Lowering
 from millpond.sql.lowering.relation import Relation, fresh_names
 from millpond.sql.lowering.time_bounds import hold_windows_of
 
-Pair = tuple[Json, Json, str]  # left expression, right expression, comparison
+Pair = tuple[BoundExpression, BoundExpression, str]  # left expression, right expression, comparison
 
 
 def lower(low: Lowering, left: Relation, right: Relation, pairs: Sequence[Pair]) -> Relation | None:
     """Lower an inner join by these pairs alone, if one side is the extreme of the other's groups."""
-    if not all(how == "COMPARE_EQUAL" and _is_column(a) and _is_column(b) for a, b, how in pairs):
+    if not all(how == "=" for _, _, how in pairs):
         return None
-    ours = [left.columns[int(a["index"])].name for a, _, _ in pairs]
-    theirs = [right.columns[int(b["index"])].name for _, b, _ in pairs]
-    types = [type_of(a) for a, _, _ in pairs]
+    ours = [left.columns[a.index].name for a, _, _ in pairs if isinstance(a, Reference)]
+    theirs = [right.columns[b.index].name for _, b, _ in pairs if isinstance(b, Reference)]
+    if not len(ours) == len(theirs) == len(pairs):
+        return None
+    types = [a.type for a, _, _ in pairs]
     width = len(left.columns)
     names = fresh_names([*left.names, *right.names])
     first = _best(low, left, right, dict(zip(theirs, ours, strict=True)), types, len(pairs))
@@ -89,10 +91,6 @@ def _best(
         found = hold_windows_of(low, found, key)
     given = " AND ".join(f"{quoted(name)} IS NOT NULL" for name in (*key, by))
     return Relation(low.add(Filter(given), (found,), "given"), rows.columns)
-
-
-def _is_column(node: Json) -> bool:
-    return bool(node["expression_class"] == "BOUND_REF")
 
 
 def _through_names(low: Lowering, step: str, columns: Sequence[str]) -> tuple[str, dict[str, str]]:

@@ -7,37 +7,45 @@ later rows cannot change: select, filter, and OVER in the order of that time, up
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NoReturn
 
 from millpond.operators.emit_on_close import EmitOnClose
-from millpond.sql.binding.types import Json
-from millpond.sql.lowering.expressions import reads_clock, references, render
+from millpond.sql.bound.clock import reads_clock
+from millpond.sql.bound.expressions import BoundExpression, Reference, WindowCall, references
+from millpond.sql.bound.relations import (
+    BoundCte,
+    BoundCteReference,
+    BoundFilter,
+    BoundFirstRanks,
+    BoundGet,
+    BoundListFunction,
+    BoundPick,
+    BoundProject,
+    BoundRelation,
+    BoundTableFunction,
+    BoundTimeWindow,
+    BoundWindow,
+    nodes_of,
+)
+from millpond.sql.lowering.expressions import render
 from millpond.sql.lowering.lowering import Lowering
 from millpond.sql.lowering.relation import Relation
 from millpond.sql.lowering.time_bounds import NO_WATERMARK, placing_key
 from millpond.sql.refusal import NotSupported
 
 _NODES = (
-    *("LOGICAL_GET", "LOGICAL_PROJECTION", "LOGICAL_FILTER", "LOGICAL_WINDOW"),
-    *("LOGICAL_MATERIALIZED_CTE", "LOGICAL_CTE_REF"),
+    *(BoundGet, BoundTableFunction, BoundListFunction, BoundTimeWindow),
+    *(BoundProject, BoundPick, BoundFilter, BoundWindow, BoundFirstRanks, BoundCte, BoundCteReference),
 )
 _LATER = ("WINDOW_LEAD", "WINDOW_NTILE", "WINDOW_PERCENT_RANK", "WINDOW_CUME_DIST", "WINDOW_FILL")
 _HINT = "write OVER (… ORDER BY the time of WATERMARK FOR … ROWS BETWEEN n PRECEDING AND CURRENT ROW)"
 
 
-def is_final(planned: Json) -> bool:
+def is_final(query: BoundRelation) -> bool:
     """Does a query only have nodes whose rows later rows cannot change, apart from the orders of OVER?"""
     return all(
-        node["type"] in _NODES and not any(map(reads_clock, node.get("expressions") or ()))
-        for node in _nodes(planned)
+        isinstance(node, _NODES) and not any(map(reads_clock, node.expressions)) for node in nodes_of(query)
     )
-
-
-def _nodes(node: Json) -> Iterator[Json]:
-    yield node
-    for child in node.get("children") or ():
-        yield from _nodes(child)
 
 
 def held(low: Lowering, source: Relation) -> Relation:
@@ -52,26 +60,25 @@ def held(low: Lowering, source: Relation) -> Relation:
     return Relation(step, source.columns)
 
 
-def check_over(low: Lowering, source: Relation, call: Json) -> None:
+def check_over(low: Lowering, source: Relation, call: WindowCall) -> None:
     """Refuse a call of OVER whose value for a row later rows can change."""
-    orders = call.get("orders") or []
-    first = orders[0]["expression"] if orders else None
+    first = call.orders[0].expression if call.orders else None
     times = {b.column for b in low.shape(source).bounds if b.window == "closed"}
-    if first is None or first["expression_class"] != "BOUND_REF":
+    if not isinstance(first, Reference):
         _refuse(low, "OVER needs ORDER BY the time column")
-    if source.columns[int(first["index"])].name not in times or "DESC" in orders[0]["type"]:
+    if source.columns[first.index].name not in times or call.orders[0].descending:
         _refuse(low, "OVER needs ORDER BY the time column")
-    offsets = list(call["children"][1:2]) if call["type"] == "WINDOW_LAG" else []
-    later = call["type"] in _LATER or (call["arg_orders"] and call["type"] != "WINDOW_AGGREGATE")
-    if call["end"] == "EXPR_PRECEDING_ROWS":
-        offsets.append(call["end_expr"])
-    elif not call["end"].startswith("CURRENT_ROW"):
+    offsets = list(call.arguments[1:2]) if call.kind == "WINDOW_LAG" else []
+    later = call.kind in _LATER or bool(call.own_orders and call.kind != "WINDOW_AGGREGATE")
+    if call.end.word == "EXPR_PRECEDING_ROWS" and call.end.offset is not None:
+        offsets.append(call.end.offset)
+    elif not call.end.word.startswith("CURRENT_ROW"):
         later = True
     if later or not all(_not_negative(low, offset) for offset in offsets):
         _refuse(low, "OVER cannot read rows after the current one")
 
 
-def _not_negative(low: Lowering, node: Json) -> bool:
+def _not_negative(low: Lowering, node: BoundExpression) -> bool:
     """Is an expression a constant of at least 0?"""
     if list(references(node)):
         return False

@@ -8,8 +8,9 @@ from millpond.operators.aggregate import Agg
 from millpond.operators.session import SessionWindow
 from millpond.operators.session_aggregate import SessionAggregate
 from millpond.operators.window import END, START
-from millpond.sql.binding.types import Json, quoted
-from millpond.sql.lowering.expressions import StepColumn, type_of
+from millpond.sql.binding.types import quoted
+from millpond.sql.bound.expressions import BoundExpression, Reference
+from millpond.sql.lowering.expressions import StepColumn
 from millpond.sql.lowering.lowering import Lowering
 from millpond.sql.lowering.relation import Relation, fresh_names
 
@@ -19,7 +20,7 @@ Wanted = tuple[str, str, str]  # name, SQL over the source's columns, type
 def lower(
     low: Lowering,
     source: Relation,
-    groups: Mapping[str, Json],
+    groups: Mapping[str, BoundExpression],
     arguments: Sequence[Wanted],
     aggs: Sequence[Agg],
     read: Collection[int],
@@ -34,9 +35,13 @@ def lower(
         return None
     if not low.builder.shape(node.inputs[0]).append_only:
         return None
-    if any(group["expression_class"] != "BOUND_REF" for group in groups.values()):
+    held = {
+        name: source.columns[group.index].name
+        for name, group in groups.items()
+        if isinstance(group, Reference)
+    }
+    if len(held) < len(groups):
         return None
-    held = {name: source.columns[int(group["index"])].name for name, group in groups.items()}
     used, window = set(held.values()), {START, END}
     whole = used >= set(session.key) and used <= {*session.key, *window} and used & window
     if not whole or window & {source.columns[n].name for n in read}:
@@ -48,7 +53,7 @@ def lower(
     (time,) = fresh_names(
         [session.time], [*own, *window, *(a.name for a in aggs), *(n for n, _, _ in arguments)]
     )
-    kinds = {held[name]: type_of(group) for name, group in groups.items()}
+    kinds = {held[name]: group.type for name, group in groups.items()}
     wanted = [(name, quoted(k), kinds[k]) for name, k in zip(own, session.key, strict=True)]
     wanted.append((time, quoted(session.time), "TIMESTAMP"))
     rows = low.compute(Relation(node.inputs[0], source.columns), [*wanted, *arguments], "arguments")

@@ -14,8 +14,9 @@ from millpond.operators.operator import Operator
 from millpond.operators.sliding_aggregate import SlidingAggregate
 from millpond.operators.window import END, START, Hop
 from millpond.plan.nodes import Node
-from millpond.sql.binding.types import Json, quoted
-from millpond.sql.lowering.expressions import StepColumn, references, type_of
+from millpond.sql.binding.types import quoted
+from millpond.sql.bound.expressions import BoundExpression, Reference, references
+from millpond.sql.lowering.expressions import StepColumn
 from millpond.sql.lowering.lowering import Lowering, bare
 from millpond.sql.lowering.relation import Relation
 from millpond.sql.lowering.time_bounds import closing
@@ -26,7 +27,7 @@ Wanted = tuple[str, str, str]  # name, SQL over the source's columns, type
 def lower(
     low: Lowering,
     source: Relation,
-    groups: Mapping[str, Json],
+    groups: Mapping[str, BoundExpression],
     arguments: Sequence[Wanted],
     aggs: Sequence[Agg],
     read: Collection[int],
@@ -43,7 +44,7 @@ def lower(
     if not can_share(aggs, shape.append_only) or SLICE in {*groups, *(name for name, _, _ in arguments)}:
         return None
     window = {n: column.name for n, column in enumerate(source.columns) if column.name in (START, END)}
-    plain = {n: int(g["index"]) for n, g in groups.items() if g["expression_class"] == "BOUND_REF"}
+    plain = {n: g.index for n, g in groups.items() if isinstance(g, Reference)}
     own = [name for name in groups if plain.get(name) not in window]
     if any(n in window for n in (*read, *(n for name in own for n in references(groups[name])))):
         return None
@@ -57,7 +58,7 @@ def lower(
     step = low.add(sliced, node.inputs, "slices")
     for condition in conditions:
         step = low.add(condition, (step,), "where")
-    wanted = [(name, bare(groups[name], source), type_of(groups[name])) for name in own]
+    wanted = [(name, bare(groups[name], source), groups[name].type) for name in own]
     wanted += [(SLICE, quoted(SLICE), "BIGINT"), *arguments]
     rows = low.compute(Relation(step, source.columns), wanted, "arguments")
     named = {column: name for name, column in shown.items()}
@@ -71,7 +72,7 @@ def lower(
         named.get(END),
         low.builder.shape(source.step).schema.field(END).type,
     )
-    made = [StepColumn(name, type_of(group)) for name, group in groups.items()]
+    made = [StepColumn(name, group.type) for name, group in groups.items()]
     return Relation(low.add(operator, (rows.step,), "group"), tuple(made))
 
 

@@ -1,0 +1,1 @@
+"""Steps that several rules add: joins, conditions, orders, groups and windows."""

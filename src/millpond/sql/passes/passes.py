@@ -1,0 +1,49 @@
+"""The passes, in the order in which they rewrite a bound plan.
+
+Law: each pass keeps the rows of a relation, so that any of them could be left out, except those that
+recognize marks, and those that make relations for which alone there are rules: `push_filters`,
+`order_joins` and `drop_orders`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from millpond.sql.bound.relations import BoundRelation
+from millpond.sql.passes.bound_ranks import Value, bound_ranks
+from millpond.sql.passes.compute_lateral_rows import compute_lateral_rows
+from millpond.sql.passes.decide_marks import decide_marks
+from millpond.sql.passes.drop_orders import drop_orders
+from millpond.sql.passes.factor_conditions import factor_conditions
+from millpond.sql.passes.lift_list_aggregates import lift_list_aggregates
+from millpond.sql.passes.order_joins import order_joins
+from millpond.sql.passes.prune_columns import prune_columns
+from millpond.sql.passes.push_filters import push_filters
+from millpond.sql.passes.recognize_as_of_now import recognize_as_of_now
+from millpond.sql.passes.recognize_time_windows import recognize_time_windows
+
+Pass = Callable[[BoundRelation], BoundRelation]
+
+
+def passes(value: Value) -> tuple[Pass, ...]:
+    """Return the passes; `value` computes expressions that read no column."""
+    return (
+        recognize_time_windows,
+        recognize_as_of_now,
+        lift_list_aggregates,
+        compute_lateral_rows,
+        factor_conditions,
+        push_filters,
+        partial(bound_ranks, value=value),
+        decide_marks,
+        order_joins,
+        drop_orders,
+        prune_columns,
+    )
+
+
+def rewritten(relation: BoundRelation, value: Value) -> BoundRelation:
+    for one in passes(value):
+        relation = one(relation)
+    return relation
