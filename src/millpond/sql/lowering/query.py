@@ -110,12 +110,15 @@ def _has_windows(builder: Builder, relations: Mapping[str, Relation], query: Bou
 
 
 def _kept(low: Lowering, found: Relation, before: Plan) -> Relation:
-    """Let the last step keep its state if the view is its table, so that rows do not expire in the view."""
+    """Let the last step keep its state if the view is its table, so that rows do not expire in the view.
+
+    A trigger decides itself how long the panes of a window are kept.
+    """
     node = low.builder.plan.nodes[found.step]
-    if not is_view_and_ends(node.operator):
+    verb = low.verbs.get(node.step)
+    if verb is None or not is_view_and_ends(node.operator):
         return found
     if node.step not in before.nodes:
         low.builder.change(lambda plan: without_step(plan, node.step))
-    verb = low.verbs.get(node.step, "select")
     step = low.builder.add(None, unending(node.operator), node.inputs, f"{low.name}.{verb}")
     return Relation(step, found.columns)
