@@ -118,8 +118,9 @@ class Writer:
                 on = ""
                 if node.targets is not None:
                     on = f" ON ({', '.join(self._of(t, node.input) for t in node.targets)})"
-                shown = _as([f"c{n}" for n in range(node.width)])
-                return f"SELECT DISTINCT{on} {shown} FROM {self._from(node.input)}{self._by(node.orders, node.input)}"
+                every = _as([f"c{n}" for n in range(node.width)])
+                sorted_by = self._by(node.orders, node.input)
+                return f"SELECT DISTINCT{on} {every} FROM {self._from(node.input)}{sorted_by}"
             case BoundLookupJoin():
                 raise Unwritten("as of now")
             case BoundMarkJoin():
@@ -147,11 +148,9 @@ class Writer:
             case BoundCteReference():
                 return f"SELECT {_as([f'c{n}' for n in range(node.width)])} FROM cte{node.index}"
             case BoundRecursiveCte():
-                named = ", ".join(f"c{n}" for n in range(node.width))
+                columns = ", ".join(f"c{n}" for n in range(node.width))
                 union = "UNION ALL" if node.all else "UNION"
-                made = (
-                    f"cte{node.index}({named}) AS (({self.sql(node.first)}) {union} ({self.sql(node.more)}))"
-                )
+                made = f"cte{node.index}({columns}) AS (({self.sql(node.first)}) {union} ({self.sql(node.more)}))"
                 return f"WITH RECURSIVE {made} SELECT * FROM cte{node.index}"
         raise Unwritten(type(node).__name__)
 
