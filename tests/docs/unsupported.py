@@ -40,6 +40,7 @@ STATEMENTS = [
     "CREATE OR REPLACE TABLE orders (id int)",
     "CREATE FUNCTION f(a int) RETURNS int LANGUAGE plpgsql AS 'select 1'",
     "CREATE SCHEMA x",
+    "CREATE TABLE sales.orders (id int)",
     "INSERT OR REPLACE INTO orders VALUES (1, 'ann', 2.50, NULL)",
     "INSERT OR IGNORE INTO orders VALUES (1, 'ann', 2.50, NULL)",
     "INSERT INTO log SELECT at, customer FROM orders AS OF EPOCH 1",

@@ -35,9 +35,16 @@ class InboxSender:
         self.store = store
         self.last = -1  # the highest number that this object appended
 
-    def append(self, kind: str, args: Mapping[str, Any], payload: bytes = b"") -> int:
-        """Add an entry after all others; returns its number."""
-        number = inbox.append(self.store, kind, args, payload, start=self.next_entry())
+    def append(
+        self, kind: str, args: Mapping[str, Any], payload: bytes = b"", *, start: int | None = None
+    ) -> int:
+        """Add an entry after all others; returns its number.
+
+        `start` is the number of the next entry to execute, if the caller knows it.
+        """
+        if start is None:
+            start = self.next_entry()
+        number = inbox.append(self.store, kind, args, payload, start=start)
         self.last = max(self.last, number)
         return number
 

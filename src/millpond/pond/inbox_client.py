@@ -29,7 +29,7 @@ class InboxClient:
     def append(self, kind: str, args: Mapping[str, Any], payload: bytes = b"") -> int:
         """Add an entry after all others; returns its number."""
         self.driver.require_open()
-        return self.sender.append(kind, args, payload)
+        return self.sender.append(kind, args, payload, start=self._next_here())
 
     def put(self, kind: str, args: Mapping[str, Any], payload: bytes = b"") -> int:
         """Add an entry, and wake the runner if this process has it."""
@@ -136,7 +136,19 @@ class InboxClient:
         return self.components.reader.head().epoch
 
     def has_executed(self, number: int) -> bool:
-        return self.sender.has_executed(number)
+        here = self._next_here()
+        return self.sender.has_executed(number) if here is None else here > number
+
+    def _next_here(self) -> int | None:
+        """The number of the next entry to execute, if a thread of this process runs the pond.
+
+        It asks the storage for nothing: many clients wait at the same time.  If another process has taken
+        over, the thread ends with an error, and so does the wait.
+        """
+        runner = self.driver.runner
+        if runner is None or self.driver.thread is None or runner.coordinator.head is None:
+            return None
+        return inbox.next_entry(runner.coordinator.head)
 
     def wait_executed(self, number: int, timeout_s: float = WAIT_S) -> None:
         """Wait until an entry is executed; this process executes it, unless another one runs the pond."""

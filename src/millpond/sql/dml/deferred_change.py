@@ -109,14 +109,20 @@ def _now(session: SqlSession) -> Any:
 
 
 def dry_run(
-    catalog: Catalog,
+    session: SqlSession,
     found: SqlObject,
     reads: Sequence[SqlObject],
     verb: str,
     sql: str,
     returning: Sequence[str] | None = None,
 ) -> list[tuple[str, str]]:
-    """Run the statement over empty tables to find its errors now; return the columns of RETURNING."""
+    """Run the statement over empty tables to find its errors now; return the columns of RETURNING.
+
+    A transaction executes the statement at once, over its own rows, and finds the same errors.
+    """
+    if session.transaction is not None and returning is None:
+        return []
+    catalog = session.catalog
     with thread_scratch().for_statement() as scratch:
         scratch.table(found, places=verb != "insert", key=verb == "insert")
         show_empty(scratch, catalog, [o for o in reads if o.name != found.name])

@@ -36,6 +36,6 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
     reads = [o for o in named(catalog, words.rest) if o.name != found.name]
     fragment, returning = cut_returning(fragment, alias or found.name)
     sql = fragment.sql
-    names = dry_run(catalog, found, reads, "delete", sql, returning)
+    names = dry_run(session, found, reads, "delete", sql, returning)
     keys = keys_of(catalog, found, fragment, alias)
     return defer_change(session, found, "delete", sql, reads, keys=keys, returning=returning, names=names)

@@ -61,7 +61,7 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
     if reads or conflict:
         fragment, returning = cut_returning(with_current_time(session, fragment), alias)
         sql = fragment.sql
-        names = dry_run(catalog, found, reads, "insert", sql, returning)
+        names = dry_run(session, found, reads, "insert", sql, returning)
         if not reads:  # all rows are known now; those of a query only when the change is executed
             with thread_scratch().for_statement(session.now_us()) as scratch:
                 check_given(scratch, found, sql)

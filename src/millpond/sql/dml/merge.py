@@ -67,7 +67,7 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
     if returning is not None:
         returning[0] = action_as_column(returning[0])
     sql = fragment.sql
-    names = dry_run(catalog, found, reads, "merge", sql, returning)
+    names = dry_run(session, found, reads, "merge", sql, returning)
     keys = _keys_query(catalog, found, fragment, parts, reads)
     return defer_change(
         session, found, "merge", sql, reads, moves=True, returning=returning, names=names, source_keys=keys

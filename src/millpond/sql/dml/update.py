@@ -38,7 +38,7 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
     reads = [o for o in named(catalog, words.rest) if o.name != found.name]
     fragment, returning = cut_returning(fragment, alias or found.name)
     sql = fragment.sql
-    names = dry_run(catalog, found, reads, "update", sql, returning)
+    names = dry_run(session, found, reads, "update", sql, returning)
     named_in = {
         t.text.lower() for t in fragment.part(words.at, fragment.find("WHERE", start=words.at)).tokens
     }

@@ -31,7 +31,7 @@ from millpond.sql.statements import (
     transaction_control,
 )
 from millpond.sql.statements.statement import Statement, defining, reading
-from millpond.sql.text.parse import SqlFragment, closest_name
+from millpond.sql.text.parse import ONE_SCHEMA, SqlFragment, closest_name
 
 _CREATE = {
     ("TABLE",): create_table.run,
@@ -144,6 +144,9 @@ def _create(fragment: SqlFragment) -> Statement:
         return reading(at + 1, create_secret.run(replace), alone=True)
     if fragment.has(at, "TABLE") and create_table_as.is_create_as(fragment, at + 1):
         return Statement(create_table_as.run, outside_lock=True, alone=True)
+    if fragment.has(at, "SCHEMA") or fragment.has(at, "DATABASE"):
+        hint = ONE_SCHEMA if fragment.has(at, "SCHEMA") else "a pond is a database: millpond.open(path)"
+        fragment.fail(f"CREATE {fragment.word(at)} is not supported", at, hint)
     for words, run in _CREATE.items():
         if fragment.has(at, *words):
             return defining(at + len(words), run(replace))

@@ -36,6 +36,8 @@ from millpond.valid_text import require_text
 
 OWN = ("postgres", "duckdb")  # dialects whose text DuckDB tries unchanged
 SYSTEM_SCHEMAS = ("millpond", "state")  # relations that the system provides; see `sql.reads.system_names`
+DEFAULT_SCHEMAS = ("main", "public", "pond")  # what may stand before a name, and means nothing
+ONE_SCHEMA = "a pond has one schema, public: make the schema a part of the name, such as sales_orders"
 
 
 @dataclass(frozen=True)
@@ -286,6 +288,9 @@ class Words:
             if token.text.lower() in SYSTEM_SCHEMAS:
                 self.at -= 1
                 self.fail(f"schema {token.text!r} belongs to the system and can only be read by SELECT")
+            if token.text.lower() not in DEFAULT_SCHEMAS:
+                self.at -= 1
+                self.fail(f"schema {token.text!r} does not exist", ONE_SCHEMA)
             self.at += 1
             return self.name(what)
         return str(token.text)
