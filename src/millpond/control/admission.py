@@ -49,6 +49,49 @@ class Pace:
         return replace(self, rows_per_ms=(1 - share) * self.rows_per_ms + share * rate)
 
 
+@dataclass(frozen=True)
+class EpochCost:
+    """The line through the newest epochs: a fixed time, and a time for each row; older ones count less.
+
+    `Pace` takes all time beyond a floor for that of rows.  An epoch of few rows then makes rows look slow.
+    """
+
+    weight: float = 0.0
+    rows: float = 0.0
+    ms: float = 0.0
+    rows_squared: float = 0.0
+    rows_ms: float = 0.0
+
+    def measured(self, rows: int, ms: float) -> EpochCost:
+        if not rows:
+            return self
+        return EpochCost(
+            0.9 * self.weight + 1,
+            0.9 * self.rows + rows,
+            0.9 * self.ms + ms,
+            0.9 * self.rows_squared + rows * rows,
+            0.9 * self.rows_ms + rows * ms,
+        )
+
+    def fitted(self) -> tuple[float, float] | None:
+        """(rows per millisecond, fixed milliseconds); None if epochs are too much alike to tell.
+
+        >>> cost = EpochCost()
+        >>> for rows in (10_000, 50_000, 20_000, 5_000):
+        ...     cost = cost.measured(rows, 300 + rows / 50)
+        >>> [round(n) for n in cost.fitted()]
+        [50, 300]
+        """
+        if self.weight < 2:
+            return None
+        rows, ms = self.rows / self.weight, self.ms / self.weight
+        variance = self.rows_squared / self.weight - rows * rows
+        slope = (self.rows_ms / self.weight - rows * ms) / variance if variance > (0.1 * rows) ** 2 else 0.0
+        if slope <= 0:
+            return None
+        return 1 / slope, min(ms, max(0.0, ms - slope * rows))
+
+
 def budget_rows(bounds: Bounds, pace: Pace, backlog_rows: int) -> int:
     """Rows the next epoch may take.
 

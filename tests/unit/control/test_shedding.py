@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from millpond.control.admission import EpochCost
 from millpond.control.shedding import (
     OWED_MAX,
     Shedding,
@@ -186,3 +187,13 @@ def test_bounds_cover_the_truth_in_a_thousand_runs(way: Callable[[int], tuple[bo
     rates = np.mean([way(seed) for seed in range(1_000)], axis=0)
     print(f"coverage of count, sum, average ({way.__name__}):", rates)
     assert ((rates >= 0.93) & (rates <= 0.97)).all(), rates
+
+
+def test_the_fixed_cost_of_an_epoch_is_not_taken_for_that_of_its_rows() -> None:
+    """If it were, fewer kept rows would look slower, and ever more would be shed."""
+    cost = EpochCost()
+    for rows in (100_000, 50_000, 25_000, 12_000, 6_000):
+        cost = cost.measured(rows, 400 + rows / 100)
+    pace, fixed = cost.fitted() or (0.0, 0.0)
+    assert pace == pytest.approx(100, rel=0.01) and fixed == pytest.approx(400, rel=0.01)
+    assert EpochCost().measured(5, 1.0).measured(5, 1.0).measured(5, 1.0).fitted() is None

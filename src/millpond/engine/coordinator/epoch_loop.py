@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from millpond.control.admission import Bounds, Pace, admit, budget_rows
+from millpond.control.admission import Bounds, EpochCost, Pace, admit, budget_rows
 from millpond.control.live_settings import PAUSED, live_bounds
 from millpond.engine.coordinator.arrivals import (
     arrivals,
@@ -58,7 +58,7 @@ class EpochLoop:
         self.backlog_rows = 0
         self.had_input = False  # did the sources or the inbox have input at the last poll?
         self._state = state
-        self._pace = Pace()
+        self._pace, self._cost = Pace(), EpochCost()
         self._run: RunEpoch | None = None
         self._tries = 0
         self._last_timer_epoch: TimerEpoch | None = None
@@ -104,13 +104,14 @@ class EpochLoop:
         told = arrivals(event.polls, admitted, head.promised, read, steps, marks, now_us, self._unheard)
         if not admitted and not rejects:
             if not due and head.shedding and self.backlog_rows == 0:
-                admitted = owed_splits(self._shedding, self._budget_rows())
+                admitted = owed_splits(self._shedding, self._budget_rows(recovers=True))
             if not due and not moves(told) and not admitted:
                 return None
             if due:
                 self._last_timer_epoch = self._timer_epoch(due, last)
         elif head.shedding:
-            admitted, self._shedding = resumed(admitted, self._shedding, self._budget_rows())
+            budget = self._budget_rows(recovers=True)
+            admitted, self._shedding = resumed(admitted, self._shedding, budget)
         self._tries = 0
         self._run = RunEpoch(
             head,
@@ -131,7 +132,8 @@ class EpochLoop:
         state, head, run = self._state, self._state.head, self._running()
         self._run = None
         rows = int(outcome.metrics.get("rows", 0))
-        self._pace = self._pace.measured(rows, float(outcome.metrics.get("ms", 0)))
+        ms = float(outcome.metrics.get("ms", 0))
+        self._pace, self._cost = self._pace.measured(rows, ms), self._cost.measured(rows, ms)
         self.backlog_rows = max(0, self.backlog_rows - rows)
         marks = {**head.watermarks, **outcome.watermarks}
         self._unheard = moved_unheard(state.program.watermarks, head.watermarks, marks)
@@ -163,13 +165,17 @@ class EpochLoop:
             self._run = run = replace(run, admitted=left)
         return run
 
-    def _budget_rows(self) -> int:
+    def _budget_rows(self, *, recovers: bool = False) -> int:
+        """Rows that an epoch may take; of those that it sheds, more.  Rows that are read again all count."""
         shedding, bounds = self._state.head.shedding, self._bounds()
         lags = [s["target_lag_us"] // 1000 for s in shedding.values() if s.get("target_lag_us") is not None]
+        pace = self._pace
         if lags:  # an epoch that takes longer than the target is behind it when it ends
-            bounds = bounds.within(min(lags) // 2)
-        most = max((int(s.get("divisor", 1)) for s in shedding.values()), default=1)
-        return min(bounds.rows_max, budget_rows(bounds, self._pace, self.backlog_rows) * most)
+            bounds = bounds.within(min(lags) // 3)
+            fitted = self._cost.fitted()
+            pace = pace if fitted is None else Pace(*fitted)
+        most = 1 if recovers else max((int(s.get("divisor", 1)) for s in shedding.values()), default=1)
+        return min(bounds.rows_max, budget_rows(bounds, pace, self.backlog_rows) * most)
 
     def _bounds(self) -> Bounds:
         return live_bounds(self._state.policy.bounds, self._state.head.settings)
@@ -180,7 +186,8 @@ class EpochLoop:
         def groups(table: str) -> int:
             return sum(state.live.rows_by_bucket(table).values())
 
-        given = ShedInput(polls, self._pace.rows_per_ms, head.watermarks, head.counts, groups)
+        pace, fixed_ms = self._cost.fitted() or (self._pace.rows_per_ms, 0.0)
+        given = ShedInput(polls, pace, head.watermarks, head.counts, groups, fixed_ms)
         return decided(head.shedding, state.program.shed_rules, given)
 
     def _running(self) -> RunEpoch:

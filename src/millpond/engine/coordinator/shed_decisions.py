@@ -47,6 +47,7 @@ class ShedInput:
     watermarks: Mapping[str, Any]
     counts: Mapping[str, int]  # of the head
     groups: Callable[[str], int]  # rows of a table
+    fixed_ms: float = 0.0  # of an epoch, whatever its rows
 
 
 def decided(recorded: Mapping[str, Any], rules: ShedRules, given: ShedInput) -> ShedDecision:
@@ -88,7 +89,10 @@ def _needed(step: str, mine: Shedding, rule: SheddableSource | None, given: Shed
     if rule.error_bounds:
         rows = given.counts.get(f"rows/{step}", 0) + given.counts.get(f"shed/{step}", 0)
         most = min(divisor_of_error(bound, rows, given.groups(table)) for table, bound in rule.error_bounds)
-    return next_divisor(mine, given.rows_per_ms, backlog, most)
+    pace = given.rows_per_ms
+    if pace is not None and mine.target_lag_us:  # half of the target is what rows and the fixed cost share
+        pace *= max(0.1, 1 - given.fixed_ms * 2_000 / mine.target_lag_us)
+    return next_divisor(mine, pace, backlog, most)
 
 
 def thinned(admitted: Splits, decision: ShedDecision) -> dict[str, list[Split]]:
