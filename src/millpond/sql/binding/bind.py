@@ -161,7 +161,7 @@ def as_user_error(error: duckdb.Error, sql: str, before: int = 0) -> InvalidErro
     except ValueError:
         first = re.sub(r"^\w+ Error: ", "", str(error).split("\n")[0])
         return pointing(_lower(first), sql, None)
-    message = without_wrapping(str(facts.get("exception_message", error)))
+    message = _in_users_words(without_wrapping(str(facts.get("exception_message", error))))
     first, _, rest = message.partition("\n")
     start = facts.get("position")
     at = None
@@ -182,6 +182,16 @@ def as_user_error(error: duckdb.Error, sql: str, before: int = 0) -> InvalidErro
     if "disabled by configuration" in first:
         hints = ["SQL sees what the pond holds; CREATE SOURCE … WITH (connector = 'files') reads files"]
     return pointing(_lower(first), sql, at, _hint(hints))
+
+
+def _in_users_words(message: str) -> str:
+    """A message without the names that functions of dialects have inside.
+
+    >>> _in_users_words('Macro lpad() does not support "pg.lpad.1"(VARCHAR)')
+    'Function lpad() does not support lpad(VARCHAR)'
+    """
+    message = re.sub(r'"?\b(?:pg|spark)\.(\w+)\.\d+"?', r"\1", message)
+    return message.replace("Macro ", "Function ").replace("Candidate macros", "Candidate functions")
 
 
 def _lower(message: str) -> str:

@@ -69,12 +69,15 @@ def _side_by_side(node: Tree, arrays: list[Tree]) -> None:
     listed = made["subquery"]["node"]["select_list"]
     for column, array in zip(listed, arrays, strict=True):
         column["arguments"][0]["expression"] = array
+        column["alias"] = "unnest"
     names = ["unnest"] * len(arrays)
     if numbered:
-        ordinal = expression("generate_subscripts(x, 1)")
-        longest = builtin("list_zip", *arrays)
-        ordinal["arguments"][0]["expression"] = longest
-        listed.append(ordinal)
+        place = expression("unnest(range(1, len(list_zip(x)) + 1)) AS place")
+        zipped = place["arguments"][0]["expression"]["arguments"][1]["expression"]["arguments"][0][
+            "expression"
+        ]
+        zipped["arguments"][0]["expression"] = builtin("list_zip", *arrays)
+        listed.append(place)
         names.append("ordinality")
     given = node["column_name_alias"]
     made.update(alias=node["alias"] or "unnest", column_name_alias=[*given, *names[len(given) :]])
@@ -90,9 +93,8 @@ def _as_query(node: Tree, rows: Tree, columns: list[str], alias: str, numbered: 
         else f'row_of AS "{columns[0]}"'
     )
     number = ", place AS ordinality" if numbered else ""
-    inner = (
-        "(SELECT unnest(l) AS row_of, generate_subscripts(l, 1) AS place FROM (SELECT x AS l) AS lists) AS u"
-    )
+    places = "unnest(range(1, len(l) + 1)) AS place"
+    inner = f"(SELECT unnest(l) AS row_of, {places} FROM (SELECT x AS l) AS lists) AS u"
     made = _subquery(f"SELECT {fields}{number} FROM {inner}")
     lists = made["subquery"]["node"]["from_table"]["subquery"]["node"]["from_table"]
     lists["subquery"]["node"]["select_list"][0] = {**rows, "alias": "l"}
