@@ -2,7 +2,7 @@
 select a, b as c from t
 => select a, b as c from t
 select count(*), sum(a), 1, a + 1, a::int, 'x'::text, case when a then 1 end, case when a then 1 else b end from t
-=> SELECT count() AS count, sum(a) AS sum, 1 AS "?column?", (a + 1) AS "?column?", CAST(a AS INTEGER) AS a, CAST('x' AS text) AS "text", CASE  WHEN (a) THEN (1) ELSE NULL END AS "case", CASE  WHEN (a) THEN (1) ELSE b END AS b FROM t
+=> SELECT count() AS count, sum(a) AS sum, 1 AS "?column?", (a + 1) AS "?column?", __pg.main.int4(a) AS a, CAST('x' AS text) AS "text", CASE  WHEN (a) THEN (1) ELSE NULL END AS "case", CASE  WHEN (a) THEN (1) ELSE b END AS b FROM t
 select (select max(a) from t), exists (select 1 from t), array[1], extract(year from d), interval '1 day', coalesce(a, 1) from t
 => SELECT (SELECT max(a) AS max FROM t) AS max, EXISTS(SELECT 1 AS "?column?" FROM t) AS "exists", (ARRAY[1]) AS "array", __pg.main.extract_whole('year', d) AS "extract", CAST('1 day' AS INTERVAL) AS "interval", COALESCE(a, 1) AS "coalesce" FROM t
 select upper(a) from t union select 'x'
@@ -47,3 +47,7 @@ delete from t where a = 1
 => delete from t where a = 1
 merge into t using (select a / 2 as a from u) as s on t.a = s.a / 2 when matched and case when s.a > 1 then true end then update set b = s.a / 2 when not matched then insert (a, b) values (s.a, 7 / 2)
 => merge into t using (SELECT __pg.main."/"(a, 2) AS a FROM u) AS s on (t.a = __pg.main."/"(s.a, 2)) when matched and case when s.a > 1 then true end then update set b = __pg.main."/"(s.a, 2) when not matched then insert (a, b) values (s.a, __pg.main."/"(7, 2))
+
+-- Literals and casts.
+select 1e3 as a, 1.5e-3 as b, '12'::int as c, '1.50'::numeric as d, 5::numeric as e, x::int as f, x::text as g, x::char(3) as h, x::varchar(2) as i, $1::text as j from t
+=> SELECT 1000. AS a, 0.0015 AS b, CAST('12' AS INTEGER) AS c, 1.50 AS d, 5. AS e, __pg.main.int4(x) AS f, __pg.main.text_of(x) AS g, __pg.main.bpchar(x, 3) AS h, __pg.main."varchar"(x, 2) AS i, CAST($1 AS text) AS j FROM t

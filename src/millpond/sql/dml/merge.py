@@ -54,6 +54,10 @@ class _Parts:
 def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
     if fragment.has(1, "INTO", "ONLY"):
         fragment = fragment.rewritten([(fragment.tokens[2].start, fragment.tokens[2].end + 1, "")])
+    said = Words(fragment, 1)
+    said.need("INTO")
+    name = said.name("name of the table")
+    _parts(fragment, said.at, name)  # what is missing is told in our words
     fragment = change_to_run(session, fragment, params)
     fragment = with_current_time(session, fragment)
     words = Words(fragment, 1)

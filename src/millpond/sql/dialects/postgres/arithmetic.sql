@@ -1,4 +1,4 @@
--- Arithmetic: integers divide without a remainder and overflow with an error.
+-- Arithmetic: integers divide without a remainder, a division by zero is an error, numerics stay exact.
 
 create macro __pg."/"
     (a tinyint, b tinyint) as a // b,
@@ -6,4 +6,36 @@ create macro __pg."/"
     (a integer, b integer) as a // b,
     (a bigint, b bigint) as a // b,
     (a hugeint, b hugeint) as a // b,
+    (a decimal(38, 16), b decimal(38, 16)) as "pg.numeric_divide.1"(cast(a as varchar), cast(b as varchar)),
+    (a double, b double) as system.main."/"(a, case when b = 0 then error('division by zero') else b end),
+    (a interval, b double) as system.main."/"(a, case when b = 0 then error('division by zero') else b end),
     (a, b) as system.main."/"(a, b);
+
+create macro __pg."|/"(a) as system.main.sqrt(cast(a as double));
+
+create macro __pg."||/"(a) as system.main.cbrt(cast(a as double));
+
+create macro __pg."#"
+    (a smallint, b smallint) as system.main.xor(a, b),
+    (a integer, b integer) as system.main.xor(a, b),
+    (a bigint, b bigint) as system.main.xor(a, b);
+
+create macro __pg.least_of_two(a, b) as case when a <= b then a when b < a then b end;
+
+create macro __pg.greatest_of_two(a, b) as case when a >= b then a when b > a then b end;
+
+create macro __pg.like_any(x, patterns) as system.main.list_bool_or(system.main.list_transform(patterns, lambda p: x like p));
+
+create macro __pg.like_all(x, patterns) as system.main.list_bool_and(system.main.list_transform(patterns, lambda p: x like p));
+
+create macro __pg.not_like_any(x, patterns) as system.main.list_bool_or(system.main.list_transform(patterns, lambda p: x not like p));
+
+create macro __pg.not_like_all(x, patterns) as system.main.list_bool_and(system.main.list_transform(patterns, lambda p: x not like p));
+
+create macro __pg.ilike_any(x, patterns) as system.main.list_bool_or(system.main.list_transform(patterns, lambda p: x ilike p));
+
+create macro __pg.ilike_all(x, patterns) as system.main.list_bool_and(system.main.list_transform(patterns, lambda p: x ilike p));
+
+create macro __pg.not_ilike_any(x, patterns) as system.main.list_bool_or(system.main.list_transform(patterns, lambda p: x not ilike p));
+
+create macro __pg.not_ilike_all(x, patterns) as system.main.list_bool_and(system.main.list_transform(patterns, lambda p: x not ilike p));

@@ -137,7 +137,7 @@ def _merge(fragment: SqlFragment, query: Translate, expression: Translate) -> It
         if action.has(0, "UPDATE", "SET") and not action.has(2, "*"):
             yield from _assignments(action.part(2), query, expression)
         values = action.find("VALUES")
-        if action.has(0, "INSERT") and values is not None and not action.has(1, "DEFAULT", "VALUES"):
+        if action.has(0, "INSERT") and values is not None and action.has(values + 1, "("):
             given, _ = action.bracket(values + 1)
             for each in given.split():
                 if not each.has(0, "DEFAULT"):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from millpond.sql.dialects.library import has
 from millpond.sql.dialects.parse_tree import Tree, nodes, parsed, printed
 from millpond.sql.dialects.postgres.calls import rewritten_call
+from millpond.sql.dialects.postgres.casts import rewrite_cast, rewrite_literal
 from millpond.sql.dialects.postgres.changes import translated_change
 from millpond.sql.dialects.postgres.column_names import name_columns
 from millpond.sql.dialects.typed_arguments import hoist_arguments
@@ -45,12 +46,17 @@ def translated_expression(sql: str) -> str:
     return printed(tree)[len("SELECT ") :]
 
 
-def _rewritten(node: Tree, text: bytes) -> bool:
+def _rewritten(node: Tree, sql: bytes) -> bool:
     """Change one node in place; was there something to change?"""
-    if rewritten_call(node, text):
+    if rewritten_call(node, sql):
         return True
-    if node.get("class") == "FUNCTION" and len(node["qualified_name"]["path"]) == 1:
+    kind = node.get("class")
+    if kind == "FUNCTION" and len(node["qualified_name"]["path"]) == 1:
         return _called_there(node)
+    if kind == "CAST":
+        return rewrite_cast(node, sql)
+    if kind == "CONSTANT":
+        return rewrite_literal(node)
     if node.get("null_order") == "ORDER_DEFAULT":
         last = node["type"] != "DESCENDING"
         node["null_order"] = "NULLS_LAST" if last else "NULLS_FIRST"

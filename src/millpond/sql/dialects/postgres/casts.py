@@ -1,0 +1,160 @@
+"""Casts and literals: what PostgreSQL's types and values are in DuckDB's.
+
+Law: a literal with a point or an exponent is a numeric, exact; one with more digits than a DECIMAL has is
+refused, never rounded.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+from millpond.errors import InvalidError
+from millpond.sql.dialects.parse_tree import Tree
+
+CATALOG = "__pg"
+_WHOLE = re.compile(r"\s*[+-]?\d+\s*")
+_DECIMAL = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*")
+DIGITS = 38
+# The macro that casts to a type, by DuckDB's name of the type.
+_TO = {
+    "smallint": "int2", "int2": "int2", "integer": "int4", "int": "int4", "int4": "int4",
+    "bigint": "int8", "int8": "int8", "boolean": "bool", "bool": "bool", "text": "text_of",
+    "varchar": "text_of", "decimal": "numeric", "numeric": "numeric",
+}  # fmt: skip
+_OWN = {"pg_catalog"}
+
+
+def plain_numeric(text: str) -> str:
+    """The digits of a numeric literal without an exponent.
+
+    >>> plain_numeric("1e3"), plain_numeric("1.50"), plain_numeric("2.5e-3")
+    ('1000.', '1.50', '0.0025')
+    """
+    value = Decimal(text.replace("_", ""))
+    shown = f"{value:f}"
+    if len(shown.strip("-").replace(".", "").lstrip("0")) > DIGITS or len(shown.partition(".")[2]) > DIGITS:
+        raise InvalidError(
+            f"a numeric has at most {DIGITS} digits",
+            detail=f"this one is {text}",
+            hint="write it as a float: CAST('…' AS double precision)",
+        )
+    return shown if "." in shown else f"{shown}."
+
+
+def rewrite_literal(node: Tree) -> bool:
+    """Write a numeric literal so that DuckDB takes it for a DECIMAL."""
+    literal = node["literal"]
+    text = str(literal["text"])
+    if literal["kind"] == "INTEGER" and len(text.strip("-+")) > DIGITS:
+        plain_numeric(text)
+    if literal["kind"] != "NUMERIC":
+        return False
+    plain = plain_numeric(text)
+    if "e" not in text.lower():
+        return False
+    literal["text"] = plain
+    return True
+
+
+def rewrite_cast(node: Tree, sql: bytes) -> bool:
+    """Replace a cast by a call of the macro that reads or writes the value as PostgreSQL does."""
+    kind, child = node["type_expr"], node["child"]
+    path = kind.get("qualified_name", {}).get("path") or [""]
+    if child.get("class") == "PARAMETER":  # the type of the value is known, and a key is looked up by it
+        return False
+    if node["try_cast"] or (len(path) > 1 and path[0].lower() not in _OWN):
+        return False
+    name = str(path[-1]).lower()
+    literal = child.get("literal") or {}
+    to, sized = _TO.get(name), kind["children"]
+    if to is None:
+        return False
+    if to == "text_of" and (sized or name == "varchar"):
+        return _sized(node, sql, sized)
+    if to == "numeric" and sized:
+        return False
+    if literal:
+        done = _literal(node, to, literal)
+        if done is not None:
+            return done
+    _call(node, to, [child])
+    return True
+
+
+def _literal(node: Tree, to: str, literal: Tree) -> bool | None:
+    """Casts of literals that need no call; None if they do."""
+    kind, text = literal["kind"], str(literal["text"])
+    if kind == "NULL_LITERAL" or (to in ("int2", "int4", "int8") and kind in ("INTEGER", "NUMERIC")):
+        return False if to != "numeric" else None
+    if kind == "STRING":
+        if to == "text_of" or (to in ("int2", "int4", "int8") and _WHOLE.fullmatch(text)):
+            return False
+        if to == "numeric" and _DECIMAL.fullmatch(text):
+            literal.update(kind="NUMERIC", text=plain_numeric(text.strip().lstrip("+")))
+            _become(node, node["child"])
+            return True
+    if to == "numeric" and kind in ("INTEGER", "NUMERIC"):
+        literal.update(kind="NUMERIC", text=plain_numeric(text))
+        _become(node, node["child"])
+        return True
+    return None
+
+
+def _sized(node: Tree, sql: bytes, sized: list[Tree]) -> bool:
+    """varchar(n) cuts; char(n) also has no spaces at its end, which count nowhere."""
+    at = int(node["type_expr"]["query_location"])
+    written = sql[at : at + 9].lower() if at < len(sql) else b""
+    fixed = (
+        written.startswith((b"char", b"bpchar", b"nchar"))
+        and b"character varying" not in sql[at : at + 24].lower()
+    )
+    literal = node["child"].get("literal") or {}
+    if not sized and not fixed:
+        if literal.get("kind") == "STRING":
+            return False
+        _call(node, "text_of", [node["child"]])
+        return True
+    size = sized[0] if sized else {**_NOWHERE, "literal": {"kind": "INTEGER", "text": "1"}}
+    if not sized and written.startswith(b"bpchar"):
+        _call(node, "text_of", [node["child"]])
+        return True
+    _call(node, "bpchar" if fixed else "varchar", [node["child"], size])
+    return True
+
+
+_NOWHERE: Tree = {
+    "class": "CONSTANT",
+    "type": "VALUE_CONSTANT",
+    "alias": "",
+    "query_location": (1 << 64) - 1,
+    "query_location_length": 0,
+}
+
+
+def _become(node: Tree, other: Tree) -> None:
+    alias = node["alias"]
+    node.clear()
+    node.update(other, alias=alias)
+
+
+def _call(node: Tree, name: str, arguments: list[Tree]) -> None:
+    kept = {key: node[key] for key in ("alias", "query_location", "query_location_length")}
+    node.clear()
+    node.update(kept)
+    node.update(
+        {
+            "class": "FUNCTION",
+            "type": "FUNCTION",
+            "function_name": name,
+            "schema": "main",
+            "filter": None,
+            "order_bys": {"type": "ORDER_MODIFIER", "orders": []},
+            "distinct": False,
+            "is_operator": False,
+            "export_state": False,
+            "catalog": CATALOG,
+            "arguments": [{"name": "", "expression": one} for one in arguments],
+            "qualified_name": {"path": [CATALOG, "main", name]},
+        }
+    )

@@ -1,0 +1,44 @@
+-- Casts: from text as PostgreSQL reads a value, to text as it writes one.
+
+create macro __pg.int2
+    (x varchar) as case when regexp_full_match(x, '\s*[+-]?\d+\s*') then cast(x as smallint) when x is not null then error('invalid input syntax for type smallint: "' || x || '"') end,
+    (x) as cast(x as smallint);
+
+create macro __pg.int4
+    (x varchar) as case when regexp_full_match(x, '\s*[+-]?\d+\s*') then cast(x as integer) when x is not null then error('invalid input syntax for type integer: "' || x || '"') end,
+    (x) as cast(x as integer);
+
+create macro __pg.int8
+    (x varchar) as case when regexp_full_match(x, '\s*[+-]?\d+\s*') then cast(x as bigint) when x is not null then error('invalid input syntax for type bigint: "' || x || '"') end,
+    (x) as cast(x as bigint);
+
+create macro __pg.bool
+    (x varchar) as case
+        when x is null then cast(null as boolean)
+        when regexp_full_match(lower(trim(x, e' \t\n\r')), 't|tr|tru|true|y|ye|yes|on|1') then true
+        when regexp_full_match(lower(trim(x, e' \t\n\r')), 'f|fa|fal|fals|false|n|no|of|off|0') then false
+        else error('invalid input syntax for type boolean: "' || x || '"')
+    end,
+    (x) as cast(x as boolean);
+
+create macro __pg.numeric
+    (x tinyint) as cast(x as decimal(3, 0)),
+    (x smallint) as cast(x as decimal(5, 0)),
+    (x integer) as cast(x as decimal(10, 0)),
+    (x bigint) as cast(x as decimal(19, 0)),
+    (x hugeint) as cast(x as decimal(38, 0)),
+    (x varchar) as case
+        when regexp_matches(x, '\.\d{16}\d*[1-9]') then error('a numeric from a text has at most 16 digits after the point')
+        else cast(x as decimal(38, 16))
+    end,
+    (x) as x;
+
+create macro __pg.text_of(x) as case
+    when typeof(x) in ('DOUBLE', 'FLOAT', 'INTERVAL', 'BLOB') then "pg.text.1"(cast(x as varchar), typeof(x))
+    when suffix(typeof(x), ']') then "pg.composite_out.1"(cast(to_json(x) as varchar), typeof(x))
+    else cast(x as varchar)
+end;
+
+create macro __pg.varchar(x, n) as left(__pg.text_of(x), n);
+
+create macro __pg.bpchar(x, n) as rtrim(left(__pg.text_of(x), n), ' ');
