@@ -32,7 +32,7 @@ FAILING = {
     "product too great": ("SELECT id, b * 2 AS q FROM t", [(1, 2), (3, None)], "Overflow in multiplication"),
     "below zero": ("SELECT id, u - 1::ubigint AS q FROM t", [(1, 0), (3, None)], "Overflow in subtraction"),
     "too many digits": ("SELECT id, d * 10 AS q FROM t", [(1, 10), (3, None)], "verflow"),
-    "no number": ("SELECT id, s::int AS q FROM t", [(1, 7), (3, None)], "Could not convert string 'x'"),
+    "no number": ("SELECT id, s::int AS q FROM t", [(1, 7), (3, None)], 'invalid input syntax for type integer: "x"'),
     "too small a type": ("SELECT id, b::int AS q FROM t", [(1, 1), (3, None)], "out of range"),
     "in WHERE": ("SELECT id FROM t WHERE 10 // a > 1", [(1,)], "Division by zero"),
     "in GROUP BY": ("SELECT s::int AS k, count(*) AS n FROM t GROUP BY 1", [(7, 1), (None, 1)], "'x'"),
@@ -91,7 +91,9 @@ def test_reads_fail_and_changes_are_refused_whole(pond: Pond) -> None:
     for sql in ("SELECT 1 // a FROM t", "SELECT b + 1 FROM t"):
         with pytest.raises(MillpondError, match=r"division by zero|overflow"):
             pond.sql(sql)
-    assert pond.sql("SELECT 1.0 / a FROM t WHERE id = 2").fetchall() == [(float("inf"),)], "/ is of doubles"
+    for sql in ("SELECT 1.0 / a FROM t WHERE id = 2", "SELECT 1::float8 / a FROM t WHERE id = 2"):
+        with pytest.raises(InvalidError, match="division by zero"):
+            pond.sql(sql)
     before = rows(pond, "t")
     for sql in ("UPDATE t SET b = b + 1", "UPDATE t SET a = 10 // a", "DELETE FROM t WHERE 10 // a = 2"):
         with pytest.raises(MillpondError, match="refused"):
