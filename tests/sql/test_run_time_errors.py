@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import millpond
-from millpond.errors import MillpondError
+from millpond.errors import InvalidError, MillpondError
 from millpond.pond import Pond
 
 
@@ -35,12 +35,12 @@ FAILING = {
     "no number": ("SELECT id, s::int AS q FROM t", [(1, 7), (3, None)], 'invalid input syntax for type integer: "x"'),
     "too small a type": ("SELECT id, b::int AS q FROM t", [(1, 1), (3, None)], "out of range"),
     "in WHERE": ("SELECT id FROM t WHERE 10 // a > 1", [(1,)], "Division by zero"),
-    "in GROUP BY": ("SELECT s::int AS k, count(*) AS n FROM t GROUP BY 1", [(7, 1), (None, 1)], "'x'"),
+    "in GROUP BY": ("SELECT s::int AS k, count(*) AS n FROM t GROUP BY 1", [(7, 1), (None, 1)], '"x"'),
     "in an aggregate": ("SELECT sum(100 // a) AS n FROM t", [(20,)], "Division by zero"),
-    "in a join": ("SELECT t.id FROM t JOIN t u ON u.id = t.s::int - 6", [(1,)], "'x'"),
-    "in ORDER BY": ("SELECT id FROM t ORDER BY s::int LIMIT 3", [(1,), (3,)], "'x'"),
+    "in a join": ("SELECT t.id FROM t JOIN t u ON u.id = t.s::int - 6", [(1,)], '"x"'),
+    "in ORDER BY": ("SELECT id FROM t ORDER BY s::int LIMIT 3", [(1,), (3,)], '"x"'),
     "in HAVING": ("SELECT a FROM t GROUP BY a HAVING 10 // sum(a) > 0", [(5,)], "Division by zero"),
-    "in a partition": ("SELECT id, sum(s::int) OVER (PARTITION BY a) AS n FROM t", [(1, 7), (3, None)], "'x'"),
+    "in a partition": ("SELECT id, sum(s::int) OVER (PARTITION BY a) AS n FROM t", [(1, 7), (3, None)], '"x"'),
 }  # fmt: skip
 
 

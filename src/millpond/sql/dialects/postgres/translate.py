@@ -68,7 +68,7 @@ def _called_there(node: Tree) -> bool:
     name = node["function_name"].lower()
     if name == "count_star":  # DuckDB's parser writes count(*) so; with the word of the user, errors find it
         node.update(function_name="count", qualified_name={"path": ["count"]})
-    if not has(CATALOG, name):
+    if not has(CATALOG, name) or (name == "~" and len(node["arguments"]) == 1):  # ~ 5 inverts bits
         return False
     path = [CATALOG, "main", name]
     node.update(catalog=CATALOG, schema="main", function_name=name, is_operator=False)
