@@ -46,7 +46,7 @@ def diagnosed(history: Sequence[TaskTimes], behind: Mapping[str, int] | None = N
 
     >>> epochs = [TaskTimes(((50_000, 50_000), (30_000, 31_000, 200_000, 29_000)))] * 10
     >>> [str(s) for s in diagnosed(epochs)]
-    ['hot key: level 1, task 2; it takes 6.6 times as long as the median of its level: tasks do not help']
+    ['hot key: level 1, task 2; it takes 6.7 times as long as the median of its level: tasks do not help']
     >>> diagnosed(epochs[:3])
     ()
     """
