@@ -18,6 +18,7 @@ import pytest
 import millpond
 from millpond.errors import InvalidError, MillpondError
 from millpond.pond import Pond
+from millpond.sql.reads.scratch import thread_scratch
 
 
 @pytest.fixture
@@ -551,3 +552,12 @@ def test_sql_and_flow_meet_by_name(pond: Pond) -> None:
         assert "inside `with pond.changing()" in refused(pond, "CREATE TABLE inside (a int)")
     assert rows(pond, "SELECT double FROM doubled") == [(12,)]
     assert "flowed" in refused(pond, "DROP TABLE t")
+
+
+def test_execute_leaves_the_database_of_its_thread_free() -> None:
+    with millpond.open("memory://", engine="inline") as pond:
+        pond.sql("CREATE TABLE t (id int); PREPARE give (int) AS SELECT $1")
+        pond.sql("SELECT 1; EXECUTE give (1 + 1)")
+    con = thread_scratch()._con
+    con.create_function("is_free", lambda n: n, ["BIGINT"], "BIGINT")  # refused while a result is not read
+    con.remove_function("is_free")

@@ -84,7 +84,7 @@ def _values(given: list[SqlFragment], types: tuple[str, ...]) -> list[Any] | Non
     )
     sql = readable_text(f"select {listed}", given[0].dialect)
     with thread_scratch().for_statement() as scratch:
-        row = scratch.run(sql, shown=sql).fetchone()
+        (row,) = scratch.run(sql, shown=sql).fetchall()  # all of it, so that the connection is free again
     return list(row)
 
 
