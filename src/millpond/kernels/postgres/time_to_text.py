@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from millpond.kernels.postgres.calendar import (
     DAY_US,
@@ -25,8 +25,7 @@ DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Satur
 ROMAN_MONTHS = ("I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII")
 
 
-@dataclass(frozen=True)
-class _Moment:
+class _Moment(NamedTuple):
     """A point in time or an interval, as the fields of a format see it."""
 
     year: int

@@ -108,6 +108,7 @@ def _syntax(name: str, node: Tree) -> bool:
         field = FIELDS.get((arguments[0].get("literal") or {}).get("text", "").lower())
         if field is not None:
             arguments[0]["literal"]["text"] = field
-        kind = "extract_whole" if field in WHOLE else "extract_julian" if field == "julian" else "extract"
+        own = field in ("julian", "epoch")
+        kind = "extract_whole" if field in WHOLE else f"extract_{field}" if own else "extract"
         become(node, called(kind, *arguments))
     return True

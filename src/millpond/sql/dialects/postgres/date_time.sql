@@ -10,6 +10,16 @@ create macro __pg.extract
     (a varchar, b interval) as "pg.extract_interval.1"(a, b)::decimal(38, 6),
     (a varchar, b time) as "pg.extract_time.1"(a, b)::decimal(38, 6),
     (a varchar, b timetz) as "pg.extract_timetz.1"(a, b::varchar)::decimal(38, 6);
+create macro __pg.extract_epoch
+    (a varchar, b timestamp) as __pg.seconds_of(b, epoch_us(b)),
+    (a varchar, b timestamptz) as __pg.seconds_of(b, epoch_us(b)),
+    (a varchar, b date) as "pg.extract_date.1"(a, b)::decimal(38, 6),
+    (a varchar, b interval) as "pg.extract_interval.1"(a, b)::decimal(38, 6),
+    (a varchar, b time) as "pg.extract_time.1"(a, b)::decimal(38, 6),
+    (a varchar, b timetz) as "pg.extract_timetz.1"(a, b::varchar)::decimal(38, 6);
+create macro __pg.seconds_of(a, b) as
+    case when isfinite(a) then (b::decimal(20, 0) * 0.000001)::decimal(38, 6)
+        when a is not null then error('a numeric cannot be infinite')::decimal(38, 6) end;
 create macro __pg.extract_julian
     (a varchar, b timestamp) as "pg.extract_timestamp.1"(a, b)::decimal(38, 20),
     (a varchar, b timestamptz) as "pg.extract_timestamptz.1"(a, b::timestamp, __pg.zone_offset(b))::decimal(38, 20),
