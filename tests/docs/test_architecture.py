@@ -49,6 +49,7 @@ KNOWN_DEFERRED = {
     "serve/replay.py -> engine.coordinator.inbox_changes": "serve",
     "sql/text/parse.py -> sql.dialects.postgres.syntax": "sql",
     "sql/text/parse.py -> sql.dialects.postgres.translate": "sql",
+    "sql/text/parse.py -> sql.dialects.spark.translate": "sql",
     "sql/text/parse.py -> sql.text.angle_types": "sql",
     "sql/text/parse.py -> sql.text.column_definitions": "sql",
     "sql/text/parse.py -> sql.text.dialects": "sql",

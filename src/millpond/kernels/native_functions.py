@@ -27,7 +27,9 @@ _MODULES: dict[str, tuple[str, ...]] = {
             "text_of_values",
         )
     ),
-    "spark": (),
+    "spark": tuple(
+        f"millpond.kernels.spark.{name}" for name in ("documents", "numbers", "patterns", "texts", "times")
+    ),
 }
 _CALLED = re.compile(r'"((pg|spark)\.\w+\.\d+)"')
 _loaded: set[str] = set()

@@ -19,6 +19,9 @@ from millpond.kernels.duck import Equipment, provide_named
 
 CATALOGS = {"__pg": "postgres", "__spark": "spark"}  # of the functions of a dialect -> its folder
 _CALL = re.compile(r'\b(__pg|__spark)\.(?:main\.)?("[^"]+"|\w+)\s*\(')
+_SIGN = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|[(\[{)\]},]")  # quoted text, brackets and commas
+_SIGN_OR_NAME = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|(?<![.\w])[A-Za-z_]\w*(?!\s*\(|\w|\s*:=)")
+_INLINE = re.compile(r"/\* inline((?: \w+)*) \*/")
 _DEFINED = re.compile(r'create macro (__\w+)\.("[^"]+"|\w+)\s*\(', re.IGNORECASE)
 
 _TYPED = re.compile(r"^\([^()]*\b\w+ +[a-z]\w*")  # a parameter with a type
@@ -51,6 +54,8 @@ def has(catalog: str, name: str) -> bool:
 def is_typed(catalog: str, name: str) -> bool:
     """Are there overloads, among which DuckDB chooses by the types of the arguments?"""
     found = definitions(catalog).get(name) if catalog in CATALOGS else None
+    if catalog == "__spark":  # nearly all of its functions call such functions
+        return found is not None
     return found is not None and _TYPED.search(found[found.index("(") :]) is not None
 
 
@@ -79,8 +84,57 @@ def _create(con: duckdb.DuckDBPyConnection, equipment: Equipment, catalog: str, 
         _create(con, equipment, *called)
     provide_named(statement)
     equipment.refresh()
-    con.execute(statement)
+    con.execute(deferred(statement) if catalog == "__spark" else statement)
 
 
 def _called(sql: str) -> set[tuple[str, str]]:
     return {(catalog, name.strip('"')) for catalog, name in _CALL.findall(sql)}
+
+
+def deferred(statement: str) -> str:
+    """The statement with each body as a lambda of those parameters that it reads several times.
+
+    A macro is replaced by its text, so without this a nested call would be copied again and again.
+    DuckDB also binds the body when the macro is created, and then cannot choose among overloads by an
+    argument whose type is not known: it stops at once, and is content, at a list of such an argument.
+    `/* inline */` keeps a body as it is, `/* inline n */` a parameter that has to stay constant.
+
+    >>> deferred("create macro __x.f (a) as a || a").partition(" as ")[2]
+    'invoke(lambda a_: case when typeof([a_]) is null then null else a_ || a_ end, a)'
+    """
+    head = _DEFINED.search(statement)
+    assert head is not None, statement
+    start = head.end() - 1
+    inline = _INLINE.search(statement)
+    kept = None if inline is None else inline[1].split()
+    if kept == []:
+        return statement
+    return statement[:start] + ", ".join(
+        _bound_once(one, kept or []) for one in _overloads(statement[start:])
+    )
+
+
+def _bound_once(overload: str, kept: list[str]) -> str:
+    names, body = re.split(r"\)\s+as\s", _INLINE.sub("", overload), maxsplit=1)
+    given = [one.split() for one in names.lstrip("( ").split(",") if one.strip()]
+    untyped = any(len(one) == 1 for one in given)
+    counts = {one[0]: sum(found[0] == one[0] for found in _SIGN_OR_NAME.finditer(body)) for one in given}
+    several = [name for name, count in counts.items() if name not in kept and (count > 1 or untyped)]
+    if not several or not (untyped or max(counts.values()) > 1):
+        return overload
+    body = _SIGN_OR_NAME.sub(lambda found: f"{found[0]}_" if found[0] in several else found[0], body)
+    guard = " or ".join(f"typeof([{name}_]) is null" for name in several)
+    body = f"case when {guard} then null else {body} end" if untyped else body
+    return f"{names}) as invoke(lambda {', '.join(f'{n}_' for n in several)}: {body}, {', '.join(several)})"
+
+
+def _overloads(text: str) -> list[str]:
+    """The overloads of a macro: its text divided at the commas outside of brackets and quotes."""
+    found, depth, start = [], 0, 0
+    for match in _SIGN.finditer(text):
+        sign = match[0]
+        depth += (sign in "([{") - (sign in ")]}")
+        if sign == "," and depth == 0:
+            found.append(text[start : match.start()].strip())
+            start = match.end()
+    return [*found, text[start:].strip()]

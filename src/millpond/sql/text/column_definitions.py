@@ -17,7 +17,14 @@ from millpond.sql.binding.types import quoted, restored
 from millpond.sql.text.angle_types import has_angles, read_type
 from millpond.sql.text.dialects import type_text
 from millpond.sql.text.other_systems import refuse_options
-from millpond.sql.text.parse import SqlFragment, Words, closest_name, parser, readable_expression
+from millpond.sql.text.parse import (
+    SqlFragment,
+    Words,
+    closest_name,
+    equipped_parser,
+    parser,
+    readable_expression,
+)
 from millpond.sql.text.watermark_clause import WatermarkClause, read_watermark
 
 _AFTER_TYPE = (
@@ -329,7 +336,7 @@ def check_expressions(columns: Sequence[SqlColumn]) -> None:
                 continue
             sql = f"select cast(({text}) as {column.type}){source}"
             try:
-                parser().execute(f"prepare checked as {sql}")
+                equipped_parser(sql).execute(f"prepare checked as {sql}")
                 parser().execute("deallocate checked")
                 if not source:
                     parser().sql(sql).to_arrow_table()  # a default that fails would fail for every row
@@ -344,7 +351,7 @@ def check_condition(columns: Sequence[SqlColumn], rule: SqlConstraint) -> None:
     plain = ", ".join(f"cast(null as {c.type}) as {quoted(c.name)}" for c in columns)
     sql = f"select ({rule.check}) from (select {plain})"
     try:
-        found = str(parser().sql(sql).types[0])
+        found = str(equipped_parser(sql).sql(sql).types[0])
     except duckdb.Error as error:
         raise as_user_error(error, sql) from error
     if found not in ("BOOLEAN", '"NULL"', "NULL"):

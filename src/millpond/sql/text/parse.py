@@ -24,10 +24,11 @@ from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import SqlglotError
 
 from millpond.errors import InvalidError
-from millpond.kernels.duck import connect
+from millpond.kernels.duck import Equipment, connect
 from millpond.kernels.expressions import picture
 from millpond.sql.binding.bind import as_user_error
 from millpond.sql.binding.types import CLOSED
+from millpond.sql.dialects.library import equip
 from millpond.sql.refusal import pointing
 from millpond.sql.text.memoized_text import of_short_texts
 from millpond.sql.text.time_windows import as_plain_sql
@@ -373,7 +374,10 @@ def readable_expression(sql: str, dialect: str) -> str:
     """Return an expression as DuckDB can parse it: a default, a condition, the body of a function."""
     from millpond.sql.dialects.postgres.syntax import rewritten_syntax
     from millpond.sql.dialects.postgres.translate import translated_expression  # imports this module
+    from millpond.sql.dialects.spark.translate import translated_expression as from_spark
 
+    if dialect == "spark":
+        return from_spark(sql)
     if dialect == "postgres":
         sql = rewritten_syntax(sql)
     found = _readable_text(f"select {sql}", dialect)[len("select ") :]
@@ -395,7 +399,8 @@ def _refuse_as_of(sql: str, dialect: str) -> None:
 
 
 def _readable_text(sql: str, dialect: str) -> str:
-    from millpond.sql.text.angle_types import without_angles  # imports this module
+    from millpond.sql.dialects.spark.translate import translated as from_spark  # imports this module
+    from millpond.sql.text.angle_types import without_angles
     from millpond.sql.text.column_definitions import type_of
     from millpond.sql.text.dialects import named_values, translated
 
@@ -417,7 +422,10 @@ def _readable_text(sql: str, dialect: str) -> str:
     else:
         without_angles(sql, dialect, type_of)  # refuses types that sqlglot would misread
     try:
-        made = _from_own(parsed, dialect) if dialect in OWN else translated(sql, dialect)
+        if dialect == "spark":
+            made = from_spark(sql)
+        else:
+            made = _from_own(parsed, dialect) if dialect in OWN else translated(sql, dialect)
     except InvalidError:
         raise
     except Exception as error:  # on invalid text sqlglot can also fail with unexpected exceptions
@@ -490,6 +498,15 @@ def parser() -> duckdb.DuckDBPyConnection:
         found.execute("set errors_as_json = true")
         found.execute("set lock_configuration = true")
     return found
+
+
+def equipped_parser(sql: str) -> duckdb.DuckDBPyConnection:
+    """Return the database for parsing, with the functions of dialects that a text calls."""
+    con = parser()
+    if getattr(_OWN, "equipped", None) is not con:
+        _OWN.equipped, _OWN.equipment = con, Equipment(con)
+    equip(con, _OWN.equipment, sql)
+    return con
 
 
 def ask(sql: str, params: list[Any] | None = None) -> Any:

@@ -1,1 +1,1 @@
-"""Spark SQL 4 with ANSI mode: `dialect="spark"`."""
+"""Spark's SQL (4.3, ANSI mode): each function and operator means what Spark says, or is refused by name."""

@@ -1,0 +1,1 @@
+"""Functions of Spark over Arrow columns, one file per family."""

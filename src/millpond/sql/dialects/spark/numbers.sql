@@ -1,0 +1,87 @@
+-- Mathematics: arguments are cast to DOUBLE where Spark casts them; outside of its domain log() is NULL.
+
+create macro __spark.is_exact(a) as /* inline */ (typeof(a) like 'DECIMAL%' or typeof(a) in ('TINYINT', 'SMALLINT', 'INTEGER', 'BIGINT'));
+create macro __spark.signum(x) as case when __spark.cast_double(x) > 0 then 1.0::double when __spark.cast_double(x) < 0 then -1.0::double
+    when isnan(__spark.cast_double(x)) then 'NaN'::double when x is not null then 0.0::double end;
+create macro __spark.sqrt(x) as case when __spark.cast_double(x) < 0 then 'NaN'::double else sqrt(__spark.cast_double(x)) end;
+create macro __spark.ln(x) as case when __spark.cast_double(x) > 0 then ln(__spark.cast_double(x)) end;
+create macro __spark.log
+    (x) as __spark.ln(x),
+    (b, x) as case when __spark.cast_double(x) > 0 and __spark.cast_double(b) > 0 then ln(__spark.cast_double(x)) / ln(__spark.cast_double(b)) end;
+create macro __spark.log2(x) as case when __spark.cast_double(x) > 0 then log2(__spark.cast_double(x)) end;
+create macro __spark.log10(x) as case when __spark.cast_double(x) > 0 then log10(__spark.cast_double(x)) end;
+create macro __spark.log1p(x) as __spark.log1p_of(__spark.cast_double(x));
+create macro __spark.log1p_of(x) as case when x <= -1 then null when 1 + x = 1 or x = 'inf'::double then x else ln(1 + x) * (x / ((1 + x) - 1)) end;
+create macro __spark.expm1(x) as __spark.expm1_of(__spark.cast_double(x));
+create macro __spark.expm1_of(x) as case when exp(x) = 1 then x when exp(x) - 1 = -1 then -1 when exp(x) = 'inf'::double then exp(x)
+    else (exp(x) - 1) * (x / ln(exp(x))) end;
+create macro __spark.e() as exp(1.0::double);
+create macro __spark.pow(a, b) as pow(__spark.cast_double(a), __spark.cast_double(b));
+create macro __spark.power(a, b) as pow(__spark.cast_double(a), __spark.cast_double(b));
+create macro __spark.hypot(a, b) as sqrt(__spark.cast_double(a) * __spark.cast_double(a) + __spark.cast_double(b) * __spark.cast_double(b));
+create macro __spark.cot(x) as 1 / tan(__spark.cast_double(x));
+create macro __spark.csc(x) as 1 / sin(__spark.cast_double(x));
+create macro __spark.sec(x) as 1 / cos(__spark.cast_double(x));
+create macro __spark.atanh(x) as case when abs(__spark.cast_double(x)) > 1 then 'NaN'::double
+    when abs(__spark.cast_double(x)) = 1 then __spark.cast_double(x) * 'inf'::double else atanh(__spark.cast_double(x)) end;
+create macro __spark.rint(x) as round_even(__spark.cast_double(x), 0);
+create macro __spark.factorial(n) as case when n between 0 and 20 then factorial(n::integer)::bigint end;
+create macro __spark.width_bucket(v, a, b, n) as case when n <= 0 or a = b then null
+    when a < b then case when v < a then 0 when v >= b then n + 1 else floor(n * (v::double - a) / (b - a))::bigint + 1 end
+    else case when v > a then 0 when v <= b then n + 1 else floor(n * (a - v::double) / (a - b))::bigint + 1 end end;
+
+create macro __spark.ceil
+    (x bigint) as x,
+    (x) as struct_extract(row(
+        case when typeof(x) like 'DECIMAL%' then cast_to_type(ceil(__spark.decimal_or_null(x)), __spark.decimal_type(greatest(1, least(38, __spark.digits(x) - __spark.scale(x) + 1)), 1)) end,
+        case when typeof(x) not like 'DECIMAL%' then __spark.to_bigint_range(ceil(__spark.cast_double(x))) end,
+        cast_to_type(null, x)), 1 + (typeof(x) not like 'DECIMAL%')::integer);
+create macro __spark.ceiling(x) as __spark.ceil(x);
+create macro __spark.floor
+    (x bigint) as x,
+    (x) as struct_extract(row(
+        case when typeof(x) like 'DECIMAL%' then cast_to_type(floor(__spark.decimal_or_null(x)), __spark.decimal_type(greatest(1, least(38, __spark.digits(x) - __spark.scale(x) + 1)), 1)) end,
+        case when typeof(x) not like 'DECIMAL%' then __spark.to_bigint_range(floor(__spark.cast_double(x))) end,
+        cast_to_type(null, x)), 1 + (typeof(x) not like 'DECIMAL%')::integer);
+-- A DOUBLE as Java casts it to a long: NaN is 0, and what is too large is the largest.
+create macro __spark.to_bigint_range(x) as case when isnan(x) then 0::bigint when x >= 9223372036854775807 then 9223372036854775807::bigint
+    when x <= -9223372036854775808 then (-9223372036854775808)::bigint else x::bigint end;
+create macro __spark.round
+    (x) as __spark.round(x, 0),
+    (x, n) as /* inline n */ struct_extract(row(
+        case when __spark.is_exact(x) and not __spark.is_decimal(x) then round(__spark.integer_or_null(x), n::integer) end,
+        case when __spark.is_decimal(x) then cast_to_type("spark.round.1"(x::varchar, n::integer), __spark.rounded_type(x, n)) end,
+        case when not __spark.is_exact(x) then cast_to_type("spark.round.1"(x::varchar, n::integer)::double, x) end),
+        case when __spark.is_decimal(x) then 2 when __spark.is_exact(x) then 1 else 3 end);
+create macro __spark.bround
+    (x) as __spark.bround(x, 0),
+    (x, n) as /* inline n */ struct_extract(row(
+        case when not __spark.is_decimal(x) then cast_to_type("spark.bround.1"(x::varchar, n::integer), x) end,
+        case when __spark.is_decimal(x) then cast_to_type("spark.bround.1"(x::varchar, n::integer), __spark.rounded_type(x, n)) end),
+        1 + __spark.is_decimal(x)::integer);
+create macro __spark.decimal_or_null(x) as struct_extract(row(null::decimal(2, 1), x), 1 + __spark.is_decimal(x)::integer);
+create macro __spark.integer_or_null(x) as struct_extract(row(null::integer, x), 1 + (__spark.is_exact(x) and not __spark.is_decimal(x))::integer);
+create macro __spark.rounded_type(x, n) as /* inline */ __spark.decimal_type(
+    greatest(1, least(38 - greatest(0, least(n, __spark.scale(x))), greatest(__spark.digits(x) - __spark.scale(x) + 1, 1 - n))),
+    1 + greatest(0, least(n, __spark.scale(x))));
+
+create macro __spark."^"(a, b) as xor(a, b);
+create macro __spark.shiftleft
+    (a integer, n integer) as (((a::bigint & 4294967295) << (n & 31)) & 4294967295)::bigint - case when (((a::bigint & 4294967295) << (n & 31)) & 2147483648) <> 0 then 4294967296 else 0 end,
+    (a, n) as error('shiftleft of BIGINT is not supported');
+create macro __spark.shiftright
+    (a integer, n integer) as a >> (n & 31),
+    (a bigint, n integer) as a >> (n & 63);
+create macro __spark.bit_count(x) as bit_count(x::bigint)::integer;
+create macro __spark.bit_get(x, n) as ((x >> n) & 1)::tinyint;
+create macro __spark.getbit(x, n) as ((x >> n) & 1)::tinyint;
+
+-- Arguments and results of sum().
+create macro __spark.summand
+    (x varchar) as __spark.cast_double(x),
+    (x) as x;
+create macro __spark.averaged(x) as case when typeof(x) like 'DECIMAL%' and x is not null
+    then error('avg of DECIMAL, which is a decimal in Spark, is not supported: cast to DOUBLE, or divide sum by count') else x end;
+create macro __spark.sum_result
+    (x hugeint) as x::bigint,
+    (x) as x;

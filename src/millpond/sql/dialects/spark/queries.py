@@ -1,0 +1,171 @@
+"""Writes queries and changes of Spark: sqlglot writes the clauses, `expressions` what is in them."""
+
+from __future__ import annotations
+
+from sqlglot import ErrorLevel, exp
+
+from millpond.sql.dialects.spark import functions, generators
+from millpond.sql.dialects.spark.expressions import Expressions
+from millpond.sql.dialects.spark.generators import is_raw, raw
+from millpond.sql.dialects.spark.names import column_name
+from millpond.sql.text.with_ties import without_ties
+
+# Clauses and relations, whose parts are written one by one; everything else is an expression.
+_CLAUSES = (
+    *(exp.Select, exp.From, exp.Join, exp.Where, exp.Group, exp.Having, exp.Qualify, exp.Order, exp.Ordered),
+    *(
+        exp.Limit,
+        exp.Offset,
+        exp.Fetch,
+        exp.LimitOptions,
+        exp.With,
+        exp.CTE,
+        exp.Subquery,
+        exp.Table,
+        exp.TableAlias,
+    ),
+    *(
+        exp.Union,
+        exp.Except,
+        exp.Intersect,
+        exp.Values,
+        exp.Insert,
+        exp.Update,
+        exp.Delete,
+        exp.Schema,
+        exp.Returning,
+    ),
+    *(exp.Rollup, exp.Cube, exp.GroupingSets, exp.Pivot, exp.PivotAlias),
+)
+_REFUSED = ("sort", "cluster", "distribute", "sample", "connect", "match", "kind", "into", "locks")
+_REFUSED_TABLE = ("sample", "version", "changes", "hints", "when", "only", "partition")
+
+
+class Queries:
+    """Writes one statement."""
+
+    def __init__(self, sql: str) -> None:
+        self.sql = sql
+        self.expressions = Expressions(sql, self.text)
+
+    def text(self, tree: exp.Expr) -> str:
+        """The text of a query or change."""
+        tree = tree.copy()
+        made = self._clause(self._named_values(tree))
+        return str(
+            without_ties(made).sql("duckdb", unsupported_level=ErrorLevel.RAISE, normalize_functions=False)
+        )
+
+    def _clause(self, node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Select):
+            self._prepare(node)
+        if isinstance(node, exp.Table):
+            self._table(node)
+        if isinstance(node, exp.Insert) and node.args.get("overwrite"):
+            self.expressions.refuse(node, "OVERWRITE is not supported", "DELETE FROM the table first")
+        for name, value in list(node.args.items()):
+            if isinstance(value, exp.Expr):
+                node.set(name, self._part(value, node, name))
+            elif isinstance(value, list):
+                node.set(name, [self._part(v, node, name) if isinstance(v, exp.Expr) else v for v in value])
+        return node
+
+    def _part(self, node: exp.Expr, parent: exp.Expr, name: str) -> exp.Expr:
+        if is_raw(node):
+            return node
+        if isinstance(node, exp.Values) and not isinstance(parent, exp.Insert):
+            node = self._named_values(node)
+        if isinstance(node, exp.Subquery) and not isinstance(
+            parent, exp.From | exp.Join | exp.SetOperation | exp.CTE
+        ):
+            return raw(self.expressions.text(node))
+        if isinstance(node, _CLAUSES):
+            return self._clause(node)
+        if isinstance(node, exp.Identifier) or isinstance(parent, exp.TableAlias):
+            return node
+        if isinstance(parent, exp.Values) and isinstance(node, exp.Tuple):
+            node.set("expressions", [raw(self.expressions.text(v)) for v in node.expressions])
+            return node
+        if isinstance(parent, exp.Table) and name == "this":
+            return node
+        if isinstance(node, exp.Alias) and isinstance(parent, exp.Select):
+            node.set("this", raw(self.expressions.text(node.this)))
+            return node
+        if isinstance(node, exp.Distinct) and isinstance(parent, exp.Select):
+            return node
+        if isinstance(parent, exp.Update) and isinstance(node, exp.EQ):
+            column = self.expressions.text(exp.column(node.this.name))
+            return raw(f"{column} = {self.expressions.text(node.expression)}")
+        if isinstance(node, exp.In) and isinstance(parent, exp.Pivot):
+            return self._pivot_values(node)
+        if isinstance(parent, exp.Pivot) and name == "expressions":
+            return raw(self._pivoted(node))
+        if isinstance(node, exp.Window) and name == "windows":
+            return raw(self.expressions.text(node))
+        if isinstance(node, exp.Var) and isinstance(parent, exp.Ordered | exp.Group | exp.LimitOptions):
+            return node
+        if isinstance(parent, exp.Limit | exp.Offset | exp.Fetch):
+            return node
+        made = raw(self.expressions.text(node))
+        if (
+            isinstance(parent, exp.Select)
+            and name == "expressions"
+            and not isinstance(node, exp.Star | exp.Column | exp.Dot)
+        ):
+            return exp.Alias(this=made, alias=exp.to_identifier(column_name(node), quoted=True))
+        return made
+
+    def _prepare(self, node: exp.Select) -> None:
+        for name in _REFUSED:
+            if node.args.get(name):
+                words = {
+                    "sort": "SORT BY",
+                    "cluster": "CLUSTER BY",
+                    "distribute": "DISTRIBUTE BY",
+                    "sample": "TABLESAMPLE",
+                }
+                self.expressions.refuse(exp.Var(this=words.get(name, name.upper())), hint="use ORDER BY")
+        node.set("hint", None)
+        generators.expand(node, self.expressions)
+
+    def _table(self, node: exp.Table) -> None:
+        for name in _REFUSED_TABLE:
+            if node.args.get(name):
+                said = {"sample": "TABLESAMPLE", "version": "VERSION AS OF"}.get(name, name.upper())
+                self.expressions.refuse(exp.Var(this=said))
+        if isinstance(node.this, exp.Anonymous):
+            generators.table_function(node, self.expressions)
+
+    def _pivoted(self, node: exp.Expr) -> str:
+        """An aggregate of PIVOT, which must be a plain one."""
+        bare = node.this if isinstance(node, exp.Alias) else node
+        name = functions.name_of(bare) if isinstance(bare, exp.Anonymous) else ""
+        if name not in ("sum", "min", "max", "count", "avg") or len(bare.expressions) != 1:
+            self.expressions.refuse(bare, "is not supported in PIVOT", "use sum, min, max, count or avg")
+        made = f"{name}({self.expressions.text(bare.expressions[0])})"
+        return f'{made} AS "{node.alias}"' if isinstance(node, exp.Alias) else made
+
+    def _pivot_values(self, node: exp.In) -> exp.Expr:
+        node.set("this", raw(self.expressions.text(node.this)))
+        return node
+
+    def _named_values(self, node: exp.Expr) -> exp.Expr:
+        """Columns of VALUES are col1, col2, …."""
+        if not isinstance(node, exp.Values) or isinstance(node.parent, exp.Insert):
+            return node
+        rows = [
+            row if isinstance(row, exp.Tuple) else exp.Tuple(expressions=[row.unnest()])
+            for row in node.expressions
+        ]
+        node.set("expressions", rows)
+        alias = node.args.get("alias")
+        if alias is not None and alias.columns:
+            return node
+        names = [exp.to_identifier(f"col{n + 1}", quoted=True) for n in range(len(rows[0].expressions))]
+        table = (
+            alias.this
+            if alias is not None and alias.this is not None
+            else exp.to_identifier("values", quoted=True)
+        )
+        node.set("alias", exp.TableAlias(this=table.copy(), columns=names))
+        return node if node.parent is not None else exp.select("*").from_(node)
