@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -298,7 +299,14 @@ def _known(fragment: SqlFragment, spellings: Sequence[str]) -> str:
     ) from failed
 
 
+# PostgreSQL's numeric without bounds: 29 digits before the point and 9 after it, so that the product of three
+# columns still has digits before the point (decision 37).  DuckDB's own default has three after it.
+_UNBOUNDED = re.compile(r"\b(numeric|decimal|dec)\b(?!\s*\()", re.IGNORECASE)
+
+
 def _spellings(said: str, dialect: str) -> list[str]:
+    if dialect == "postgres":
+        said = _UNBOUNDED.sub("DECIMAL(38,9)", said)
     found = [said] if dialect in ("postgres", "duckdb") else []
     try:
         found.append(type_text(said, dialect))
