@@ -61,21 +61,27 @@ def run_task(
             raw = frames.make(frames.HEADER, (to_level, to_task), here, 0, 0, header.encode())
             yield hop(spec, level, to_level, to_task), raw
 
-    report = written_report(run, task, received.headers)
+    report = written_report(spec, run, task, received.headers)
     for frame in received.passing:
         target = 0 if last or frame.kind == frames.REPORT else hop(spec, level, frame.to_level, frame.to_task)
         yield target, frame.raw
     yield 0, report
 
 
-def written_report(run: TaskRun, task: int, headers: Mapping[tuple[int, int], frames.Header]) -> bytes:
-    """Write the task's file; returns its report as a frame."""
+def written_report(
+    spec: EpochSpec, run: TaskRun, task: int, headers: Mapping[tuple[int, int], frames.Header]
+) -> bytes:
+    """Write the task's file; returns its report as a frame.
+
+    `spec` is that of the whole epoch: a task that runs one part of the plan alone has another of its own, and
+    hears only itself.
+    """
     runs, written = run.write_file()
     report = Report(
         run.level,
         task,
         run.attempt,
-        heard(run.spec.parallelism, {source: header.attempt for source, header in headers.items()}),
+        heard(spec.parallelism, {source: header.attempt for source, header in headers.items()}),
         runs,
         tuple(sorted(run.drops.items())),
         run.counts,

@@ -47,5 +47,5 @@ def run_all_levels(spec: EpochSpec, worker: Worker, task: int = 0) -> list[bytes
         headers[level] = frames.Header.decode(
             memoryview(frames.Header(run.attempt, 0, 0, run.watermarks).encode())
         )
-        found.append(written_report(run, task, received))
+        found.append(written_report(spec, run, task, received))
     return found
