@@ -108,6 +108,13 @@ NEVER = {
         "postgres_types:PostgresType",
     ),
     *("pgoutput_columns:LoggedTable", "pgoutput_columns:_Cells", "pgoutput_columns:_ChangesOfTable"),
+    *(
+        "native_functions:NativeFunction",
+        "number_formats:NumberFormat",
+        "patterns:Flags",
+        "time_formats:FormatPart",
+    ),
+    *("time_from_text:_ReadFields", "type_names:TypeName"),
     *("delta_log:TableFile", "delta_log:Version", "lake_positions:LakePosition"),
     *(
         "accumulated:Accumulated",

@@ -122,8 +122,10 @@ class Commands:
         """Change settings, pause or resume, from the next epoch on."""
         try:
             found = changed_settings(self._state.head.settings, _args(event).get("settings") or {})
-        except (InvalidError, TypeError, AttributeError) as error:
-            return Refused(str(getattr(error, "message", error)))
+        except InvalidError as error:
+            return Refused(error.message)
+        except (TypeError, AttributeError) as error:
+            return Refused(str(error))
         return PlannedCommit(replace(child, settings=found))
 
     def _advance(self, event: Polled, child: Manifest) -> Next | Refused:

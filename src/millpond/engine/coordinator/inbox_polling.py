@@ -59,7 +59,8 @@ def poll_inbox(worker: Worker, program: RunningProgram, head: Manifest, position
             if splits or rejects:
                 break
             return _command(worker, program, head, entry)
-        in_order = entry.args.get(TABLE_KEY) in checked
+        table = entry.args.get(TABLE_KEY)  # of a malformed entry: anything
+        in_order = isinstance(table, str) and table in checked
         if in_order and (splits or rejects):
             break
         request = request_ids.request_of(entry.args)

@@ -511,7 +511,8 @@ def equipped_parser(sql: str) -> duckdb.DuckDBPyConnection:
 
 def ask(sql: str, params: list[Any] | None = None) -> Any:
     """Return the single value of a query that reads no relation."""
-    (row,) = parser().execute(sql, params).fetchall() if params else parser().execute(sql).fetchall()
+    con = equipped_parser(sql)
+    (row,) = con.execute(sql, params).fetchall() if params else con.execute(sql).fetchall()
     return row[0]
 
 
