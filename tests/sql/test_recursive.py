@@ -206,7 +206,7 @@ def test_what_cannot_be_computed_is_left_out(tmp_path: Path) -> None:
         """)
         assert sorted(pond.sql("SELECT * FROM v").fetchall()) == [(1,), (2,), (3,)]
         (error,) = pond.errors("v").to_pylist()
-        assert "'x'" in error["reason"]
+        assert '"x"' in error["reason"]
         pond.sql("DELETE FROM e WHERE a = 1; FLUSH")
         assert pond.sql("SELECT * FROM v").fetchall() == [(1,)]
         assert pond.errors().num_rows == 0

@@ -43,7 +43,10 @@ def with_stamp(node: BoundExpression, place: int) -> BoundExpression:
 
 def refuse_clock(node: BoundExpression) -> NoReturn:
     """Refuse now() or proctime() where it cannot be turned into a valid interval."""
-    if is_stamp(node):
+    inner = node
+    while isinstance(inner, Cast):
+        inner = inner.argument
+    if is_stamp(inner):
         raise NotSupported(
             "proctime() can only be selected, be the time of a window, or be compared with columns in WHERE",
             at=node.at,

@@ -62,8 +62,9 @@ def as_plain_sql(sql: str) -> str:
         return sql  # the binder reports the error
     for number in reversed(range(len(tokens) - 1)):  # from right to left, so that inner calls come first
         token = tokens[number]
-        quoted_one = token.token_type in (TokenType.IDENTIFIER, TokenType.STRING)
-        is_name = not quoted_one and token.text.lower() in _USAGE
+        # DuckDB quotes "session" when it prints a translated text, because it is a keyword there.
+        quoted_one = token.token_type is TokenType.IDENTIFIER and token.text != "session"
+        is_name = not quoted_one and token.token_type is not TokenType.STRING and token.text.lower() in _USAGE
         if is_name and tokens[number + 1].token_type == TokenType.L_PAREN:
             parts, end = _arguments(sql, tokens, number)
             keys: list[str] = []

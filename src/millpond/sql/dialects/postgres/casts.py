@@ -22,6 +22,7 @@ _TO = {
     "bigint": "int8", "int8": "int8", "boolean": "bool", "bool": "bool", "text": "text_of",
     "varchar": "text_of", "decimal": "numeric", "numeric": "numeric",
 }  # fmt: skip
+_INTEGERS = ("int2", "int4", "int8")
 _OWN = {"pg_catalog"}
 
 
@@ -78,17 +79,27 @@ def rewrite_cast(node: Tree, sql: bytes) -> bool:
         done = _literal(node, to, literal)
         if done is not None:
             return done
+    if to in _INTEGERS and _is_arithmetic(child):
+        return False
     _call(node, to, [child])
     return True
+
+
+def _is_arithmetic(node: Tree) -> bool:
+    """Is this surely not a text, so that a plain cast has PostgreSQL's meaning?
+
+    DuckDB cannot bind a macro with typed parameters over the outer columns of a LATERAL query.
+    """
+    return node.get("class") == "FUNCTION" and node["function_name"] in ("+", "-", "*", "/", "%")
 
 
 def _literal(node: Tree, to: str, literal: Tree) -> bool | None:
     """Casts of literals that need no call; None if they do."""
     kind, text = literal["kind"], str(literal["text"])
-    if kind == "NULL_LITERAL" or (to in ("int2", "int4", "int8") and kind in ("INTEGER", "NUMERIC")):
+    if kind == "NULL_LITERAL" or (to in _INTEGERS and kind in ("INTEGER", "NUMERIC")):
         return False if to != "numeric" else None
     if kind == "STRING":
-        if to == "text_of" or (to in ("int2", "int4", "int8") and _WHOLE.fullmatch(text)):
+        if to == "text_of" or (to in _INTEGERS and _WHOLE.fullmatch(text)):
             return False
         if to == "numeric" and _DECIMAL.fullmatch(text):
             literal.update(kind="NUMERIC", text=plain_numeric(text.strip().lstrip("+")))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millpond.sql.dialects.parse_tree import Tree
-from millpond.sql.dialects.postgres.tree_parts import become, called, expression
+from millpond.sql.dialects.postgres.tree_parts import become, called
 
 
 def rewritten_cast(node: Tree) -> bool:
@@ -11,9 +11,7 @@ def rewritten_cast(node: Tree) -> bool:
     kind = node["type_expr"].get("type_name", "").lower()
     child = node["child"]
     if kind == "jsonb":
-        text = expression("CAST(x AS VARCHAR)")
-        text["child"] = child
-        become(node, called("jsonb_in", text))
+        become(node, called("jsonb_in", child))
         return True
     literal = child.get("literal") or {}
     if child.get("class") != "CONSTANT" or literal.get("kind") != "STRING":
