@@ -70,7 +70,22 @@ def _called_there(node: Tree) -> bool:
         node.update(function_name="count", qualified_name={"path": ["count"]})
     if not has(CATALOG, name) or (name == "~" and len(node["arguments"]) == 1):  # ~ 5 inverts bits
         return False
+    if name == "date_trunc" and any(map(_is_clock, nodes(node["arguments"]))):
+        return False  # conditions of views understand DuckDB's own, which means the same for an instant
     path = [CATALOG, "main", name]
     node.update(catalog=CATALOG, schema="main", function_name=name, is_operator=False)
     node["qualified_name"] = {"path": path}
     return True
+
+
+_CLOCK = frozenset(
+    ["now", "proctime", "current_timestamp", "current_date", "localtimestamp", "transaction_timestamp"]
+)
+
+
+def _is_clock(node: Tree) -> bool:
+    kind = node.get("class")
+    name = node["function_name"] if kind == "FUNCTION" else None
+    if kind == "COLUMN_REF":
+        name = node["column_names"][-1]
+    return name is not None and name.lower() in _CLOCK
