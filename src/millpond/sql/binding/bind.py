@@ -156,6 +156,9 @@ def _by_position(node: Any) -> Any:
 def as_user_error(error: duckdb.Error, sql: str, before: int = 0) -> InvalidError:
     """Turn an error of DuckDB into an InvalidError with the position in the text."""
     whole = str(error)
+    if '"exception_type":"INTERNAL"' in whole:  # its text is a stack trace
+        hint = "in LATERAL, compute with outer columns over a subquery: FROM (SELECT t.a AS x)"
+        return pointing("DuckDB cannot bind this query", sql, None, hint)
     try:
         facts: Mapping[str, Any] = json.loads(whole[max(whole.find("{"), 0) :].split("\n\n")[0])
     except ValueError:

@@ -45,6 +45,8 @@ def hoist_arguments(tree: Tree) -> bool:
     """Rewrite every SELECT of a tree where needed; was one?"""
     changed = False
     for node in list(nodes(tree)):
+        if node.get("type") == "SUBQUERY" and "subquery" in node and "column_name_alias" in node:
+            changed |= _with_outer_columns(node["subquery"]["node"])
         if node.get("type") != "SELECT_NODE":
             continue
         while _hoisted(node):
@@ -71,12 +73,46 @@ def _is_untyped(node: Tree) -> bool:
     return node.get("class") == "FUNCTION" and node["function_name"].lower() == "unnest"
 
 
+def _is_typed_call(node: Tree) -> bool:
+    if node.get("class") != "FUNCTION":
+        return False
+    path: list[str] = node["qualified_name"]["path"]
+    return len(path) > 1 and is_typed(path[0], path[-1])
+
+
+def _with_outer_columns(select: Tree) -> bool:
+    """Give a lateral SELECT without FROM the columns of the outer query as columns of its own.
+
+    DuckDB fails to bind a macro with typed parameters over columns of an outer query of FROM:
+    `LATERAL (SELECT __pg."/"(t.a, 2))` becomes
+    `LATERAL (SELECT __pg."/"(__o0, 2) FROM (SELECT t.a AS __o0))`.
+    """
+    if select.get("type") != "SELECT_NODE" or (select.get("from_table") or {}).get("type") != "EMPTY":
+        return False
+    inside = [node for e in select["select_list"] for node in in_query(e)]
+    if not any(map(_is_typed_call, inside)) or any(node.get("class") == "LAMBDA" for node in inside):
+        return False
+    for item in select["select_list"]:
+        if item.get("class") == "COLUMN_REF" and not item["alias"]:
+            item["alias"] = item["column_names"][-1]
+    columns: list[Tree] = []
+    for node in inside:
+        if node.get("class") == "COLUMN_REF":
+            name = f"__o{len(columns)}"
+            columns.append({**copy.deepcopy(node), "alias": name})
+            node["column_names"] = [name]
+    if not columns:
+        return False
+    inner = {**copy.deepcopy(select), "select_list": columns, "modifiers": [], "where_clause": None}
+    select["from_table"] = _subquery(inner)
+    return True
+
+
 def _is_affected(node: Tree) -> bool:
     """Is this the call of a function with typed overloads, with such an argument?"""
     if node.get("class") != "FUNCTION" or is_aggregate(node):
         return False
-    path = node["qualified_name"]["path"]
-    if len(path) < 2 or not is_typed(path[0], path[-1]):
+    if not _is_typed_call(node):
         return False
     return any(_is_untyped(inner) for argument in node["arguments"] for inner in in_query(argument))
 
