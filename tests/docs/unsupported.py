@@ -39,7 +39,7 @@ STATEMENTS = [
     "CREATE TABLE x (_a int) APPEND ONLY",
     "CREATE OR REPLACE TABLE orders (id int)",
     "CREATE FUNCTION f(a int) RETURNS int LANGUAGE plpgsql AS 'select 1'",
-    "CREATE SCHEMA x",
+    "CREATE SCHEMA pg_x",
     "CREATE TABLE sales.orders (id int)",
     "INSERT OR REPLACE INTO orders VALUES (1, 'ann', 2.50, NULL)",
     "INSERT OR IGNORE INTO orders VALUES (1, 'ann', 2.50, NULL)",

@@ -10,7 +10,6 @@ import psycopg
 import pytest
 
 import millpond
-from millpond.server.public_schema import without_public
 from millpond.server.server import Server
 
 STATEMENTS = (Path(__file__).parent / "bi_statements.sql").read_text().splitlines()
@@ -56,7 +55,6 @@ def test_names_with_the_schema_public(con: Any) -> None:
     with con.cursor() as cursor, cursor.copy("COPY public.made TO STDOUT") as copy:
         assert b"".join(bytes(block) for block in copy) == b"5\n"
     con.execute("DROP TABLE public.made")
-    assert without_public("SELECT 1") == "SELECT 1"
 
 
 def test_a_newer_protocol_is_negotiated(server: Server) -> None:

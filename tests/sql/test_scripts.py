@@ -149,7 +149,7 @@ def test_a_shared_script_gives_the_same_in_postgresql(path: Path, server: postgr
     import psycopg
 
     con = server.con
-    con.execute("DROP SCHEMA IF EXISTS script CASCADE; CREATE SCHEMA script; SET search_path = script")
+    con.execute("DROP SCHEMA IF EXISTS public CASCADE; CREATE SCHEMA public; RESET search_path")
     for record in records(path.read_text()):
         sql = in_postgresql(record.sql)
         where = f"{path.name}, line {record.line}: {record.sql}"

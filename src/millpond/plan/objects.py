@@ -9,7 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-ObjectKind = Literal["table", "source", "view", "materialized view", "sink", "index", "function", "late rows"]
+ObjectKind = Literal[
+    "table", "source", "view", "materialized view", "sink", "index", "function", "late rows", "schema"
+]
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,24 @@ class SqlObject:
     def is_checked(self) -> bool:
         """Must its rows be checked or numbered, one entry of the inbox after the other?"""
         return bool(self.constraints) or any(c.identity is not None for c in self.columns)
+
+
+SCHEMA_PREFIX = "_schema."  # what a schema is stored under: no name of a user begins with "_"
+
+
+def schema_object(name: str, said: str) -> SqlObject:
+    """A schema; the names of its objects begin with its own and a dot (decision 39)."""
+    return SqlObject("schema", SCHEMA_PREFIX + name, said=said)
+
+
+def schemas_of(objects: Mapping[str, SqlObject]) -> dict[str, str]:
+    """The schemas among the objects of a plan, by their names in lower case.
+
+    >>> schemas_of({o.name: o for o in [schema_object("Sales", "")]})
+    {'sales': 'Sales'}
+    """
+    found = [n.removeprefix(SCHEMA_PREFIX) for n, o in objects.items() if o.kind == "schema"]
+    return {name.lower(): name for name in found}
 
 
 SEQUENCE_OF = "sequence_of"  # an option of the table that holds the last number of an identity column

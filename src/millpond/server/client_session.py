@@ -17,11 +17,11 @@ from millpond.cancellation import Cancellation, cancelled_by
 from millpond.server.authentication import ServedUser
 from millpond.server.metrics.activity import outcome_of, verb_of
 from millpond.server.point_reads import PlannedRead, PointRow
-from millpond.server.public_schema import without_public
 from millpond.sql.result import Result
 from millpond.sql.session import SqlSession
 from millpond.sql.text.parameters import Params
 from millpond.sql.text.parse import SqlFragment, statements
+from millpond.sql.text.schema_names import PUBLIC
 from millpond.state.access_rules import CONNECTIONS, STATEMENT_MS
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class ClientSession:
         self.who = user.name, protocol, address
         self.read_your_writes = pool.settings.read_your_writes
         self.statement_ms_max = pool.settings.statement_ms_max
+        self.search_path: tuple[str, ...] = (PUBLIC,)
         self.backend_pid = 0  # the number of the connection, where the protocol has one
         self.limits: dict[str, int] = {}  # settings of reads (`select_…`) for this client
         if pool.settings.result_rows_max:
@@ -175,16 +176,17 @@ class ClientSession:
         """A statement that this client has run before and that reads one key."""
         return self._reads.get(text)
 
-    def learn(self, fragment: SqlFragment) -> None:
+    def learn(self, written: SqlFragment) -> None:
         """Find out whether a statement reads one key, after it was run; in a thread."""
-        if self.in_transaction:
+        if self.in_transaction or self.search_path != (PUBLIC,):
             return
         with self._session(None) as session:
+            fragment = session.resolved(written, self.search_path)
             rules = self.pool.authorizer.rules_now()
             self.pool.authorizer.check(self.user, fragment, session)
             planned = self.pool.point_reads.planned(session, fragment)
         if planned.plan is not None:
-            self._reads[fragment.sql] = AllowedRead(fragment.sql, planned, rules)
+            self._reads[written.sql] = AllowedRead(written.sql, planned, rules)
             while len(self._reads) > READS_MAX:
                 self._reads.popitem(last=False)
 
@@ -193,7 +195,11 @@ class ClientSession:
 
         In the event loop no file is read: NotOpenError if one would have to be.
         """
-        if self.in_transaction or (self._written is not None and self.read_your_writes):
+        if (
+            self.in_transaction
+            or self.search_path != (PUBLIC,)
+            or (self._written is not None and self.read_your_writes)
+        ):
             return None
         if self.pool.authorizer.rules_now() is not read.rules:
             self._reads.pop(read.text, None)
@@ -255,7 +261,8 @@ class ClientSession:
     def change(self, text: str, work: Callable[[SqlSession], Result]) -> Result:
         """Make a change that is no statement of SQL itself, such as COPY."""
         with self._session(None) as session:
-            (fragment,) = statements(text, "postgres")
+            (written,) = statements(text, "postgres")
+            fragment = session.resolved(written, self.search_path)
             return self._checked(session, fragment, lambda: self._written_by(session, "COPY", work))
 
     @contextlib.contextmanager
@@ -272,9 +279,16 @@ class ClientSession:
             if self._held is None:
                 self.pool.give_back(session)
 
+    def resolved(self, fragment: SqlFragment) -> SqlFragment:
+        """A statement with the stored names of what it names, over the search path of this client."""
+        with self._session(None) as session:
+            return session.resolved(fragment, self.search_path)
+
     def _one(
-        self, session: SqlSession, fragment: SqlFragment, params: Params, limits: Mapping[str, Any] | None
+        self, session: SqlSession, written: SqlFragment, params: Params, limits: Mapping[str, Any] | None
     ) -> Result:
+        fragment = session.resolved(written, self.search_path)
+
         def run(session: SqlSession) -> Result:
             wanted = self.read_limits({**self.limits, **(limits or {})})
             return session.run(fragment.sql, params, fragment.dialect, wanted or None)
@@ -342,7 +356,7 @@ def _least(asked: int, limit: int | None) -> int:
 
 
 def _fragments(text: str | SqlFragment, dialect: str) -> list[SqlFragment]:
-    return [text] if isinstance(text, SqlFragment) else statements(without_public(text, dialect), dialect)
+    return [text] if isinstance(text, SqlFragment) else statements(text, dialect)
 
 
 def _progress_text(progress: Any) -> str:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from millpond.errors import InvalidError
 from millpond.kernels.expressions import picture
 
-_SETTINGS = "settings are given to millpond.open(…)"
+_SETTINGS = "SET search_path changes the session; other settings are given to millpond.open(…)"
 OTHER_VERBS = {  # of other databases: what to do instead
     "REPLACE": "INSERT replaces the row with the same primary key",
     "COPY": "over a PostgreSQL connection COPY … FROM STDIN and TO STDOUT work; here use "
@@ -24,8 +24,6 @@ OTHER_VERBS = {  # of other databases: what to do instead
     "LISTEN": "SUBSCRIBE follows a view",
     "CALL": "CREATE FUNCTION, or pond.function for Python",
     "DO": "CREATE FUNCTION, or pond.function for Python",
-    "SET": _SETTINGS,
-    "RESET": _SETTINGS,
     "PRAGMA": _SETTINGS,
     "USE": "open another pond: millpond.open(path)",
     "ATTACH": "open another pond: millpond.open(path)",

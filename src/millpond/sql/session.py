@@ -27,8 +27,10 @@ from millpond.sql.reads.scratch import CachedScratch, Relations, Scratch, may_ca
 from millpond.sql.result import Result
 from millpond.sql.statements.prepared import Prepared
 from millpond.sql.statements.registry import find
+from millpond.sql.statements.session_variables import SessionVariables
 from millpond.sql.text.parameters import Params
 from millpond.sql.text.parse import SqlFragment, statements
+from millpond.sql.text.schema_names import PUBLIC, resolved
 from millpond.sql.text.user_errors import in_user_words
 from millpond.sql.transaction import SqlTransaction
 from millpond.state.secret_files import SecretFiles
@@ -52,6 +54,7 @@ class SqlSession:
         self._cached_scratch: CachedScratch | None = None
         self.transaction: SqlTransaction | None = None
         self.prepared: dict[str, Prepared] = {}
+        self.variables = self._kept_variables = SessionVariables()  # SET LOCAL changes only the former
         self.spools_results = False  # does a large result go to a file instead of memory?
         self.lock = threading.RLock()
         self._limits = self._made_for = ReadLimits.of(host.settings, {})
@@ -99,8 +102,11 @@ class SqlSession:
         results: list[Result] = []  # not given yet
         changes: TextChanges | None = None  # of this text, not sent yet
         sure = 0  # how many results do not depend on them
-        for fragment in fragments:
+        only_reads = True
+        for written in fragments:
+            fragment = self.resolved(written, self.variables.search_path)
             statement, commits = find(fragment), self._commits
+            only_reads = only_reads and statement.independent
             if changes is not None and not statement.joins_text:
                 changes.send()
                 changes = None
@@ -124,7 +130,7 @@ class SqlSession:
                 results.clear()
         if changes is not None:
             changes.send()
-        if self.transaction is None and not all(find(fragment).independent for fragment in fragments):
+        if self.transaction is None and not only_reads:
             with self.lock:
                 self.commit()
         yield from results
@@ -140,16 +146,34 @@ class SqlSession:
 
     def define_all(self, text: str, dialect: str = "postgres") -> None:
         """Run a text that has only definitions; those that the plan has with the same text are skipped."""
-        for fragment in statements(text, dialect):
+        for written in statements(text, dialect):
+            fragment = self.resolved(written, self.variables.search_path)
             if not find(fragment).defines:
                 fragment.fail(
                     "a pipeline file has only definitions", 0, "millpond sql POND -f FILE runs any statement"
                 )
-            known = self.catalog.objects.values()
+            known = {**self.catalog.objects, **self.plan.objects}.values()
             if all(fragment.sql not in (o.said, *o.options.get("altered", ())) for o in known):
                 self.run_one(fragment)
         with self.lock:
             self.commit()
+
+    def set_variables(self, variables: SessionVariables, *, local: bool = False) -> None:
+        """Change what SET changes; `local` until the transaction ends, and not at all outside of one."""
+        if local and self.transaction is None:
+            return
+        self.variables = variables
+        if not local:
+            self._kept_variables = variables
+
+    def resolved(self, fragment: SqlFragment, path: tuple[str, ...]) -> SqlFragment:
+        """A statement with the stored names of what it names, over a search path."""
+        has_dots = any(token.text == "." for token in fragment.tokens)
+        if path == (PUBLIC,) and not has_dots and fragment.word(0) != "ALTER":
+            return fragment
+        with self.lock:
+            names = self.catalog.names(path)
+        return resolved(fragment, names)
 
     def run_one(self, fragment: SqlFragment, params: Params = None) -> Result:
         block = self.transaction
@@ -223,6 +247,7 @@ class SqlSession:
             if self.transaction is not None:
                 raise InvalidError("there is already a transaction in progress", hint="COMMIT or ROLLBACK it")
             self.commit()
+            self._variables_before = self.variables
             self.transaction = SqlTransaction(self, read_only=read_only)
             return self.transaction
 
@@ -242,6 +267,7 @@ class SqlSession:
             self.rollback()
             raise InvalidError("the transaction has failed, and was rolled back")
         self.transaction = None
+        self.variables = self._kept_variables
         try:
             with self.lock:
                 self.commit()
@@ -253,6 +279,7 @@ class SqlSession:
     def rollback(self) -> None:
         """End the transaction without changing anything."""
         block, self.transaction = self.require_transaction("ROLLBACK"), None
+        self.variables = self._kept_variables = self._variables_before
         with self.lock:
             self._pending, self._base, self._uncommitted, self._dropped = None, None, [], False
         block.close()

@@ -18,6 +18,8 @@ from millpond.server.readable_objects import key_columns, readable_objects
 from millpond.sql.binding.catalog import Catalog
 from millpond.sql.binding.types import quoted
 from millpond.sql.session import SqlSession
+from millpond.sql.text import schema_names
+from millpond.sql.text.schema_names import without_schema
 
 DB_SCHEMA = "public"
 TABLE_TYPES = {"table": "TABLE", "materialized view": "MATERIALIZED VIEW", "view": "VIEW"}
@@ -97,7 +99,13 @@ def rows_of(name: str, command: Any, client: ClientSession) -> pa.Table:
         case "CommandGetTableTypes":
             return pa.table([pa.array(TABLE_TYPES.values())], schema=TABLE_TYPE_NAMES)
         case "CommandGetDbSchemas":
-            rows = [{"catalog_name": pond, "db_schema_name": DB_SCHEMA}] if _is_here(command, pond) else []
+            with client.pool.lent() as session:
+                schemas = [DB_SCHEMA, *sorted(session.catalog.schemas.values())]
+            rows = [
+                {"catalog_name": pond, "db_schema_name": schema}
+                for schema in schemas
+                if _is_here(command, pond, schema)
+            ]
             return pa.Table.from_pylist(rows, schema=DB_SCHEMAS)
         case "CommandGetTables":
             return _tables(command, client, pond)
@@ -108,19 +116,21 @@ def rows_of(name: str, command: Any, client: ClientSession) -> pa.Table:
 
 def _tables(command: Any, client: ClientSession, pond: str) -> pa.Table:
     schema = schema_of("CommandGetTables", command)
-    if not _is_here(command, pond):
-        return schema.empty_table()
     rows = []
     with client.pool.lent() as session:
+        schemas = session.catalog.schemas
         for found in readable_objects(client, session, TABLE_TYPES):
-            if not _is_wanted(found, command.table_types) or not _fits(
-                found.name, command, "table_name_filter_pattern"
-            ):
+            of, name = (
+                schema_names.schema_of(found.name, schemas) or DB_SCHEMA,
+                without_schema(found.name, schemas),
+            )
+            wanted = _is_wanted(found, command.table_types) and _is_here(command, pond, of)
+            if not wanted or not _fits(name, command, "table_name_filter_pattern"):
                 continue
             row: dict[str, Any] = {
                 "catalog_name": pond,
-                "db_schema_name": DB_SCHEMA,
-                "table_name": found.name,
+                "db_schema_name": of,
+                "table_name": name,
             }
             row["table_type"] = TABLE_TYPES[found.kind]
             if command.include_schema:
@@ -132,12 +142,15 @@ def _tables(command: Any, client: ClientSession, pond: str) -> pa.Table:
 def _primary_keys(command: Any, client: ClientSession, pond: str) -> pa.Table:
     with client.pool.lent() as session:
         catalog: Catalog = session.catalog
-        found = [o for o in readable_objects(client, session, TABLE_TYPES) if o.name == command.table]
+        asked = command.db_schema if command.HasField("db_schema") else DB_SCHEMA
+        schemas = catalog.schemas
+        stored = catalog.names((asked,)).stored(asked, command.table)
+        found = [o for o in readable_objects(client, session, TABLE_TYPES) if o.name == stored]
         rows = [
             {
                 "catalog_name": pond,
-                "db_schema_name": DB_SCHEMA,
-                "table_name": o.name,
+                "db_schema_name": schema_names.schema_of(o.name, schemas) or DB_SCHEMA,
+                "table_name": without_schema(o.name, schemas),
                 "column_name": column,
                 "key_sequence": number,
                 "key_name": None,
@@ -160,10 +173,10 @@ def _is_wanted(found: SqlObject, types: Collection[str]) -> bool:
     return not types or TABLE_TYPES[found.kind] in types
 
 
-def _is_here(command: Any, pond: str) -> bool:
+def _is_here(command: Any, pond: str, schema: str) -> bool:
     if command.HasField("catalog") and command.catalog not in ("", pond):
         return False
-    return _fits(DB_SCHEMA, command, "db_schema_filter_pattern")
+    return _fits(schema, command, "db_schema_filter_pattern")
 
 
 def _fits(name: str, command: Any, field: str) -> bool:

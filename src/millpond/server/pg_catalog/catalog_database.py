@@ -29,6 +29,7 @@ _TYPES = {
 }  # fmt: skip
 OWN = {
     "millpond_definitions": [("oid", "oid"), ("definition", "text")],
+    "millpond_path": [("name", "text")],
     "millpond_types": [("oid", "oid"), ("typname", "text"), ("shown", "text")],
 }
 SCHEMAS = {"pg_catalog": "pgc", "information_schema": "isc"}

@@ -7,7 +7,11 @@ So the subqueries of macros read views whose columns have names that no query us
 from __future__ import annotations
 
 VIEWS = (
-    "pgc.zz_class as select oid as zz_oid, relname as zz_name from pgc.pg_class",
+    "pgc.zz_class as select c.oid as zz_oid,"
+    " case when n.name is null then s.nspname || '.' else '' end || c.relname as zz_name,"
+    " s.nspname || '.' || c.relname as zz_whole, n.name is not null as zz_visible"
+    " from pgc.pg_class c join pgc.pg_namespace s on s.oid = c.relnamespace"
+    " left join pgc.millpond_path n on n.name = s.nspname",
     "pgc.zz_type as select oid as zz_oid, typname as zz_plain, shown as zz_name from pgc.millpond_types",
     "pgc.zz_role as select oid as zz_oid, rolname as zz_name from pgc.pg_roles",
     "pgc.zz_namespace as select oid as zz_oid, nspname as zz_name from pgc.pg_namespace",
@@ -34,7 +38,7 @@ MACROS = (
     " else zz_name end from pgc.zz_type where zz_oid = o), '???') end)",
     "pg_get_userbyid(o) as (coalesce((select zz_name from pgc.zz_role where zz_oid = o),"
     " 'unknown (OID=' || o || ')'))",
-    "pg_table_is_visible(o) as (true)",
+    "pg_table_is_visible(o) as (coalesce((select zz_visible from pgc.zz_class where zz_oid = o), true))",
     "pg_type_is_visible(o) as (true)",
     "pg_function_is_visible(o) as (true)",
     "pg_operator_is_visible(o) as (true)",
@@ -106,9 +110,8 @@ MACROS = (
     "quote_ident(n) as (case when regexp_full_match(n, '[a-z_][a-z0-9_$]*') then n"
     " else '\"' || replace(n, '\"', '\"\"') || '\"' end)",
     "quote_literal(n) as ('''' || replace(n, '''', '''''') || '''')",
-    "to_regclass_oid(n) as (select zz_oid from pgc.zz_class where zz_name ="
-    " replace(regexp_replace(n, '^\"?(public|pg_catalog)\"?[.]', ''), '\"', '')"
-    " or cast(zz_oid as varchar) = n limit 1)",
+    "to_regclass_oid(n) as (select zz_oid from pgc.zz_class where zz_name = replace(n, '\"', '')"
+    " or zz_whole = replace(n, '\"', '') or cast(zz_oid as varchar) = n limit 1)",
     "to_regtype_oid(n) as (select zz_oid from pgc.zz_type where"
     " zz_name = n or zz_plain = n or cast(zz_oid as varchar) = n limit 1)",
     "to_regnamespace_oid(n) as (select zz_oid from pgc.zz_namespace where"

@@ -49,6 +49,7 @@ class CatalogQueries:
         self._database: CatalogDatabase | None = None
         self._lock = threading.Lock()
         self._filled_for: Any = object()
+        self._filled_path: tuple[str, ...] | None = None
 
     def answers(self, fragment: SqlFragment) -> bool:
         """Does this query read the catalog?"""
@@ -117,6 +118,10 @@ class CatalogQueries:
                 users = list(dict.fromkeys([client.user.name, "millpond"]))
                 self._database.fill(catalog_rows(catalog, self._name, users, DEFAULTS))
                 self._filled_for = version
+            path = tuple(_path(client))
+            if path != self._filled_path:
+                self._database.replace("millpond_path", [{"name": name} for name in (*path, "pg_catalog")])
+                self._filled_path = path
         except BaseException:
             self._lock.release()
             raise
@@ -156,9 +161,9 @@ class CatalogQueries:
             case "version":
                 return VERSION_TEXT
             case "current_schema":
-                return "public"
+                return next(iter(_path(client)), None)
             case "current_schemas":
-                return ["pg_catalog", "public"] if given and given[0] else ["public"]
+                return [*(["pg_catalog"] if given and given[0] else []), *_path(client)]
             case "current_database" | "current_catalog":
                 return self._name
             case "current_user" | "session_user" | "user" | "current_role":
@@ -179,6 +184,11 @@ class CatalogQueries:
                     settings.set(str(given[0]), str(given[1]))
                 return str(given[1])
         return None
+
+
+def _path(client: ClientSession) -> list[str]:
+    """The schemas of the client's search path that exist."""
+    return client.with_session(lambda session: list(session.catalog.names(client.search_path).searched()))
 
 
 def _tables(client: ClientSession, query: CatalogQuery, end: str = "") -> dict[str, pa.Table]:

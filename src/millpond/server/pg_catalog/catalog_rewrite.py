@@ -24,6 +24,7 @@ from millpond.server.pgwire.parameter_types import with_known_arrays
 _REG = {"regclass", "regtype", "regnamespace", "regrole"}
 _AS_TEXT = {"name", '"char"', "char", "regproc", "regprocedure", "regoper", "regoperator", "unknown",
             "cstring", "pg_node_tree", "xid", "aclitem", "regconfig", "regdictionary"}  # fmt: skip
+_TO_OID = {f"to_{kind}_oid": f"{kind}_name" for kind in _REG}
 _AS_NUMBER = {"oid"}
 _RENAMED = {"json_build_object": "json_object", "jsonb_build_object": "json_object",
             "json_build_array": "json_array", "json_agg": "json_group_array"}  # fmt: skip
@@ -263,6 +264,8 @@ def _type(node: exp.Cast) -> str:
 
 def _cast(node: exp.Cast) -> Any:
     kind = _type(node)
+    if kind in ("text", "varchar") and isinstance(node.this, exp.Anonymous) and node.this.name in _TO_OID:
+        return exp.Anonymous(this=_TO_OID[node.this.name], expressions=[node.this.copy()])
     if kind in _REG:
         inner = node.this
         if isinstance(inner, exp.Cast) and _type(inner) in ("text", "varchar", "cstring", "oid"):

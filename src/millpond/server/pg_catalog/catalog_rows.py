@@ -14,6 +14,7 @@ from millpond.plan.objects import SEQUENCE_OF, SqlColumn, SqlObject
 from millpond.server.pgwire.types import BY_OID, TYPES, UNKNOWN, ColumnType, column_type
 from millpond.sql.binding.catalog import Catalog
 from millpond.sql.statements.comment import comments
+from millpond.sql.text.schema_names import as_written, schema_of, without_schema
 
 FIRST_OID = 16_384
 PUBLIC, PG_CATALOG, INFORMATION_SCHEMA = 2200, 11, 13_183
@@ -34,10 +35,24 @@ Row = dict[str, Any]
 class CatalogRows:
     """The rows of each relation; columns that are not named are NULL."""
 
+    schemas: Mapping[str, str] = field(default_factory=dict)
     rows: dict[str, list[Row]] = field(default_factory=dict)
+
+    def place(self, name: str) -> tuple[str, str, int]:
+        """The schema of a stored name, the name in it, and the number of the schema."""
+        found = schema_of(name, self.schemas)
+        space = PUBLIC if found is None else namespace_oid(found)
+        return found or "public", self.local(name), space
+
+    def local(self, name: str) -> str:
+        return without_schema(name, self.schemas)
 
     def add(self, relation: str, **row: Any) -> None:
         self.rows.setdefault(relation, []).append(row)
+
+
+def namespace_oid(schema: str) -> int:
+    return FIRST_OID + zlib.crc32(f"schema {schema}".encode()) % (1 << 30)
 
 
 def oids(names: list[str]) -> dict[str, int]:
@@ -69,7 +84,7 @@ def catalog_rows(
     catalog: Catalog, database: str, users: list[str], settings: Mapping[str, str]
 ) -> CatalogRows:
     """All rows that depend on the program of a pond."""
-    made = CatalogRows()
+    made = CatalogRows(catalog.schemas)
     for name, value in settings.items():
         made.add("pg_settings", name=name, setting=value, vartype="string", context="user", source="default")
     _fixed(made, database, users)
@@ -124,6 +139,7 @@ def _fixed(made: CatalogRows, database: str, users: list[str]) -> None:
         (PUBLIC, "public"),
         (PG_CATALOG, "pg_catalog"),
         (INFORMATION_SCHEMA, "information_schema"),
+        *((namespace_oid(name), name) for name in made.schemas.values()),
     ):
         made.add("pg_namespace", oid=oid, nspname=name, nspowner=OWNER)
         made.add(
@@ -152,9 +168,10 @@ def _relation(
     numbers: Mapping[str, int],
     indexed: bool,
 ) -> None:
+    schema, local, space = made.place(found.name)
     oid, kind, stored = numbers[found.name], KINDS[found.kind], found.kind != "view"
     made.add(
-        "pg_class", oid=oid, relname=found.name, relnamespace=PUBLIC, reltype=0, reloftype=0, relowner=OWNER,
+        "pg_class", oid=oid, relname=local, relnamespace=space, reltype=0, reloftype=0, relowner=OWNER,
         relam=HEAP if kind in "rm" else 0, relfilenode=oid if stored else 0, reltablespace=0, relpages=0,
         reltuples=-1.0, relallvisible=0, reltoastrelid=0, relhasindex=indexed,
         relisshared=False, relpersistence="p", relkind=kind, relnatts=len(found.columns), relchecks=0,
@@ -166,24 +183,24 @@ def _relation(
         _column(made, found, oid, number, column)
     _comments(made, found, oid)
     _checks(made, found, oid)
-    text = found.text or found.said
+    text = as_written(found.text or found.said, made.schemas)
     made.add("millpond_definitions", oid=oid, definition=f" {text.rstrip(';')};" if text else None)
-    common = {"schemaname": "public", "definition": text}
+    common = {"schemaname": schema, "definition": text}
     if found.kind == "view":
-        made.add("pg_views", viewname=found.name, viewowner="millpond", **common)
-        made.add("information_schema.views", table_catalog="pond", table_schema="public",
-                 table_name=found.name, view_definition=text, check_option="NONE", is_updatable="NO",
+        made.add("pg_views", viewname=local, viewowner="millpond", **common)
+        made.add("information_schema.views", table_catalog="pond", table_schema=schema,
+                 table_name=local, view_definition=text, check_option="NONE", is_updatable="NO",
                  is_insertable_into="NO")  # fmt: skip
     elif found.kind == "materialized view":
-        made.add("pg_matviews", matviewname=found.name, matviewowner="millpond", hasindexes=indexed,
+        made.add("pg_matviews", matviewname=local, matviewowner="millpond", hasindexes=indexed,
                  ispopulated=True, **common)  # fmt: skip
     else:
-        made.add("pg_tables", schemaname="public", tablename=found.name, tableowner="millpond",
+        made.add("pg_tables", schemaname=schema, tablename=local, tableowner="millpond",
                  hasindexes=indexed, hasrules=False, hastriggers=False, rowsecurity=False)  # fmt: skip
-        made.add("pg_stat_user_tables", relid=oid, schemaname="public", relname=found.name,
+        made.add("pg_stat_user_tables", relid=oid, schemaname=schema, relname=local,
                  n_live_tup=0)  # fmt: skip
     kinds = {"r": "BASE TABLE", "m": "VIEW", "v": "VIEW", "f": "FOREIGN"}
-    made.add("information_schema.tables", table_catalog="pond", table_schema="public", table_name=found.name,
+    made.add("information_schema.tables", table_catalog="pond", table_schema=schema, table_name=local,
              table_type=kinds[kind], is_insertable_into="YES" if found.kind == "table" else "NO",
              is_typed="NO")  # fmt: skip
 
@@ -198,25 +215,28 @@ def _comments(made: CatalogRows, found: SqlObject, oid: int) -> None:
 
 def _checks(made: CatalogRows, found: SqlObject, oid: int) -> None:
     """The CHECK constraints of a table; those with an index come with it."""
+    schema, local, space = made.place(found.name)
     for number, rule in enumerate(c for c in found.constraints if c.check is not None):
         constraint = oid + 1000 + number
         made.add(
-            "pg_constraint", oid=constraint, conname=rule.name, connamespace=PUBLIC, contype="c",
+            "pg_constraint", oid=constraint, conname=made.local(rule.name), connamespace=space, contype="c",
             condeferrable=False, condeferred=False, convalidated=True, conrelid=oid, contypid=0, conindid=0,
             conparentid=0, confrelid=0, confupdtype="", confdeltype="", confmatchtype="", conislocal=True,
             coninhcount=0, connoinherit=False,
         )  # fmt: skip
         made.add("millpond_definitions", oid=constraint, definition=f"CHECK ({rule.check})")
         common = {
-            "constraint_catalog": "pond", "constraint_schema": "public", "constraint_name": rule.name,
+            "constraint_catalog": "pond", "constraint_schema": schema,
+            "constraint_name": made.local(rule.name),
         }  # fmt: skip
         made.add("information_schema.check_constraints", **common, check_clause=rule.check)
         made.add("information_schema.table_constraints", **common, table_catalog="pond",
-                 table_schema="public", table_name=found.name, constraint_type="CHECK", is_deferrable="NO",
+                 table_schema=schema, table_name=local, constraint_type="CHECK", is_deferrable="NO",
                  initially_deferred="NO", enforced="YES")  # fmt: skip
 
 
 def _column(made: CatalogRows, found: SqlObject, oid: int, number: int, column: SqlColumn) -> None:
+    schema, local, _ = made.place(found.name)
     shown = column_type(column.type)
     has_default = column.default is not None or column.generated is not None
     required = column.required or (found.kind == "table" and column.name in found.key)
@@ -237,7 +257,7 @@ def _column(made: CatalogRows, found: SqlObject, oid: int, number: int, column: 
     bits = {"int2": 16, "int4": 32, "int8": 64}.get(shown.type.name)
     decimal = shown.modifier >= 4 and shown.type.name == "numeric"
     made.add(
-        "information_schema.columns", table_catalog="pond", table_schema="public", table_name=found.name,
+        "information_schema.columns", table_catalog="pond", table_schema=schema, table_name=local,
         column_name=column.name, ordinal_position=number, column_default=column.default,
         is_nullable="NO" if required else "YES",
         data_type="ARRAY" if shown.is_array else NAMES.get(shown.type.name, shown.type.name),
@@ -260,12 +280,14 @@ def _index(
     made: CatalogRows, found: SqlObject, name: str, columns: list[str], numbers: Mapping[str, int],
     primary: bool, *, unique: bool, constrains: bool = False,
 ) -> None:  # fmt: skip
+    schema, local, space = made.place(found.name)
+    shown_name = made.local(name)
     oid, base = numbers[name], numbers[found.name]
     places = {c.name: n for n, c in enumerate(found.columns, 1)}
     keys = [places[c] for c in columns]
     listed = ", ".join(columns)
     made.add(
-        "pg_class", oid=oid, relname=name, relnamespace=PUBLIC, reltype=0, reloftype=0, relowner=OWNER,
+        "pg_class", oid=oid, relname=shown_name, relnamespace=space, reltype=0, reloftype=0, relowner=OWNER,
         relam=BTREE, relfilenode=oid, reltablespace=0, relpages=0, reltuples=-1.0, relallvisible=0,
         reltoastrelid=0, relhasindex=False, relisshared=False, relpersistence="p", relkind="i",
         relnatts=len(keys), relchecks=0, relhasrules=False, relhastriggers=False, relhassubclass=False,
@@ -288,14 +310,21 @@ def _index(
         indclass=[1978] * len(keys), indoption=[0] * len(keys),
     )  # fmt: skip
     word = "UNIQUE INDEX" if unique else "INDEX"
-    text = f"CREATE {word} {name} ON public.{found.name} USING btree ({listed})"
+    text = f"CREATE {word} {shown_name} ON {schema}.{local} USING btree ({listed})"
     made.add("millpond_definitions", oid=oid, definition=text)
-    made.add("pg_indexes", schemaname="public", tablename=found.name, indexname=name, indexdef=text)
+    made.add(
+        "pg_indexes",
+        schemaname=schema,
+        tablename=local,
+        indexname=shown_name,
+        indexdef=text,
+    )
     if not primary and not constrains:
         return
     constraint, kind = oid + 1, "PRIMARY KEY" if primary else "UNIQUE"
     made.add(
-        "pg_constraint", oid=constraint, conname=name, connamespace=PUBLIC, contype="p" if primary else "u",
+        "pg_constraint", oid=constraint, conname=shown_name, connamespace=space,
+        contype="p" if primary else "u",
         condeferrable=False, condeferred=False, convalidated=True, conrelid=base, contypid=0, conindid=oid,
         conparentid=0, confrelid=0, confupdtype="", confdeltype="", confmatchtype="", conislocal=True,
         coninhcount=0,
@@ -303,8 +332,8 @@ def _index(
     )  # fmt: skip
     made.add("millpond_definitions", oid=constraint, definition=f"{kind} ({listed})")
     common = {
-        "constraint_catalog": "pond", "constraint_schema": "public", "constraint_name": name,
-        "table_catalog": "pond", "table_schema": "public", "table_name": found.name,
+        "constraint_catalog": "pond", "constraint_schema": schema, "constraint_name": shown_name,
+        "table_catalog": "pond", "table_schema": schema, "table_name": local,
     }  # fmt: skip
     made.add("information_schema.table_constraints", **common, constraint_type=kind,
              is_deferrable="NO", initially_deferred="NO", enforced="YES")  # fmt: skip

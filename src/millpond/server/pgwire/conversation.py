@@ -34,7 +34,6 @@ from millpond.server.pgwire.statement_runner import ENDS, StatementRunner
 from millpond.server.pgwire.subscription import SubscriptionPump
 from millpond.server.pgwire.transport import ClientGoneError, PgTransport
 from millpond.server.point_reads import PointRow
-from millpond.server.public_schema import without_public
 from millpond.sql.text.parse import SqlFragment, statements
 
 PARAMS_MAX = 65_535
@@ -97,14 +96,14 @@ class Conversation:
     async def _simple(self, text: str) -> None:
         start = 0
         try:
-            fragments = statements(without_public(text), "postgres")
+            fragments = statements(text, "postgres")
             if not fragments:
                 self.transport.put(m.EMPTY_QUERY)
             for fragment in fragments:
                 start = fragment.start
                 own = _own_text(fragment)
                 if own.word(0) == "COPY":
-                    await self._copy(parse_copy(own))
+                    await self._copy(parse_copy(await self._resolved(own)))
                     continue
                 outcome = await self.runner.run(own, (), self._notice)
                 self._told(outcome)
@@ -117,6 +116,10 @@ class Conversation:
             self.runner.client.fail_transaction()
             self.transport.put(error_response(error, start=start))
         await self._ready()
+
+    async def _resolved(self, fragment: SqlFragment) -> SqlFragment:
+        client = self.runner.client
+        return await client.in_thread(lambda: client.resolved(fragment))
 
     def _told(self, outcome: Outcome) -> None:
         for text in outcome.notices:
@@ -177,7 +180,7 @@ class Conversation:
     def _parse(self, message: m.Parse) -> None:
         if message.name and message.name in self.runner.prepared:
             raise PgError("42P05", f'prepared statement "{message.name}" already exists')
-        fragments = statements(without_public(message.text), "postgres")
+        fragments = statements(message.text, "postgres")
         if len(fragments) > 1:
             raise PgError("42601", "cannot insert multiple commands into a prepared statement")
         fragment = _own_text(fragments[0]) if fragments else None
@@ -289,7 +292,7 @@ class Conversation:
             self.transport.put(m.EMPTY_QUERY)
             return
         if fragment.word(0) == "COPY":
-            await self._copy(parse_copy(fragment))
+            await self._copy(parse_copy(await self._resolved(fragment)))
             return
         if (row := await self._point_row(portal)) is not None:
             self._one_row(portal, row, message.rows_max)

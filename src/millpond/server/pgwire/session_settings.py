@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from millpond.server.client_session import ClientSession
 from millpond.server.pgwire.error_reports import PgError
+from millpond.sql.text.schema_names import search_path
 from millpond.version import __version__
 
 SERVER_VERSION = "15.8"
@@ -89,7 +90,7 @@ FIXED = ("block_size", "max_prepared_transactions", "ssl", "wal_level",
          "max_identifier_length", "max_index_keys", "millpond_version", "server_encoding", "server_version",
          "server_version_num", "session_authorization")  # fmt: skip
 QUIET = ("application_name", "bytea_output", "client_min_messages", "enable_seqscan", "extra_float_digits",
-         "lc_messages", "row_security", "search_path", "synchronize_seqscans", "synchronous_commit",
+         "lc_messages", "row_security", "synchronize_seqscans", "synchronous_commit",
          "default_transaction_isolation", "default_transaction_read_only", "transaction_isolation",
          "transaction_read_only", "jit", "lock_timeout", "standard_conforming_strings",
          "check_function_bodies", "default_table_access_method", "default_tablespace", "array_nulls",
@@ -171,6 +172,9 @@ class SessionSettings:
                 if value.lower() not in _UTC:
                     self.notices.append(f"times are shown in UTC; TimeZone {value!r} has no effect")
                 return "UTC"
+            case "search_path":
+                self._client.search_path = search_path(value.split(","))
+                return value
             case "DateStyle":
                 if not value.upper().startswith("ISO"):
                     self.notices.append(f"dates are shown in ISO style; DateStyle {value!r} has no effect")

@@ -290,7 +290,8 @@ class StatementRunner:
 
     def _described(self, fragment: SqlFragment, declared: tuple[int, ...]) -> StatementShape:
         def make(session: SqlSession) -> StatementShape:
-            return self._shapes.of(session, fragment, declared, describe)
+            named = session.resolved(fragment, self.client.search_path)
+            return self._shapes.of(session, named, declared, describe)
 
         return self.client.with_session(make)
 

@@ -21,12 +21,13 @@ from millpond.operators.source_traits import ConstantRows, ReadsInbox
 from millpond.operators.upsert import Upsert
 from millpond.operators.watermark import Watermark
 from millpond.plan.nodes import Plan
-from millpond.plan.objects import SqlColumn, SqlObject, in_order
+from millpond.plan.objects import SqlColumn, SqlObject, in_order, schemas_of
 from millpond.sql.binding.bind import Binder
 from millpond.sql.lowering.expressions import StepColumn
 from millpond.sql.lowering.relation import Relation
 from millpond.sql.text.memoized_text import of_short_texts
 from millpond.sql.text.parse import ask, closest_name, parser
+from millpond.sql.text.schema_names import Names
 from millpond.state.tables.table_spec import TableSpec
 
 
@@ -62,10 +63,16 @@ class Catalog:
     def __init__(self, plan: Plan, shown: Shown | None = None) -> None:
         self.plan = plan
         self.objects = all_objects(plan)
+        self.schemas = schemas_of(plan.objects)
         self._lower = {name.lower(): name for name in self.objects}
         self._shown = shown
 
     # -- names ----------------------------------------------------------------------
+
+    def names(self, path: tuple[str, ...]) -> Names:
+        """What names with and without a schema mean over a search path."""
+        functions = [lower for lower, name in self._lower.items() if self.objects[name].kind == "function"]
+        return Names(self.schemas, self._lower, frozenset(functions), path)
 
     def find(self, name: str) -> SqlObject | None:
         known = self._lower.get(name.lower())
@@ -140,7 +147,7 @@ class Catalog:
 
 def all_objects(plan: Plan) -> dict[str, SqlObject]:
     """Return the objects that SQL defined, and those that the flow API created."""
-    found = dict(plan.objects)
+    found = {name: o for name, o in plan.objects.items() if o.kind != "schema"}
     lower = {name.lower() for name in found}
     steps = {o.step for o in found.values()} | {o.scan for o in found.values()}
     for view in plan.views.values():

@@ -15,6 +15,7 @@ from millpond.sql.lowering.renamed_columns import NAMED, calling, reread
 from millpond.sql.result import Result
 from millpond.sql.statements import alter_columns, shed_options
 from millpond.sql.text.parse import Words
+from millpond.sql.text.schema_names import schema_of, without_schema
 
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession
@@ -48,8 +49,6 @@ def run(session: SqlSession, words: Words) -> Result:
     if words.take("RENAME", "TO"):
         to = words.name("new name")
         words.end()
-        if kind == "sink":
-            _refuse_renaming_sink(found.name)
         _rename(session, catalog, found, to)
     elif words.take("SWAP", "WITH"):
         other = catalog.get(words.name("name of the other view"), "materialized view")
@@ -123,21 +122,52 @@ def _alter_columns(session: SqlSession, words: Words, found: SqlObject) -> None:
 def _rename(session: SqlSession, catalog: Catalog, found: SqlObject, to: str) -> None:
     if to.lower() != found.name.lower():
         catalog.free(to)
-    texts = [o.name for o in catalog.objects.values() if found.name in o.uses and o.kind == "function"]
-    if texts:
-        raise InvalidError(
-            f"{found.kind} {found.name!r} cannot be renamed, functions name it in their text",
-            detail=", ".join(texts),
-            hint="drop these first",
-        )
+    names = {found.name: to}
+    old, new = (schema_of(name, catalog.schemas) for name in (found.name, to))
+    if old != new:  # what belongs to a table moves to its schema
+        mine = [o.name for o in catalog.objects.values() if o.kind == "index" and found.name in o.uses]
+        prefix = "" if new is None else f"{new}."
+        names |= {name: prefix + without_schema(name, catalog.schemas) for name in mine}
+        names |= {
+            rule.name: prefix + without_schema(rule.name, catalog.schemas)
+            for rule in found.constraints
+            if rule.check is not None
+        }
+    rename_objects(session, names)
+
+
+def rename_objects(session: SqlSession, names: Mapping[str, str]) -> None:
+    """Give objects and constraints other names, which are free."""
+    catalog = session.catalog
+    for name in names:
+        found = catalog.find(name)
+        if found is None:
+            continue  # a CHECK constraint
+        if found.kind == "sink":
+            _refuse_renaming_sink(name)
+        texts = [o.name for o in catalog.objects.values() if name in o.uses and o.kind == "function"]
+        if texts:
+            raise InvalidError(
+                f"{found.kind} {name!r} cannot be renamed, functions name it in their text",
+                detail=", ".join(texts),
+                hint="drop these first",
+            )
 
     def edit(plan: Plan) -> Plan:
-        if found.name in plan.views:
-            plan = renamed(plan, found.name, to)
-        objects = {**plan.objects, found.name: found}
-        return replace(plan, objects=_called(objects, {found.name: to}))
+        for name, to in names.items():
+            if name in plan.views:
+                plan = renamed(plan, name, to)
+        known = {name: catalog.objects[name] for name in names if name in catalog.objects}
+        objects = {n: _owning(o, names) for n, o in {**plan.objects, **known}.items()}
+        return replace(plan, objects=_called(objects, names))
 
     session.edit(edit)
+
+
+def _owning(found: SqlObject, names: Mapping[str, str]) -> SqlObject:
+    """A table whose constraints have other names; a sequence keeps its own, its number is stored under it."""
+    rules = tuple(replace(r, name=names.get(r.name, r.name)) for r in found.constraints)
+    return replace(found, constraints=rules)
 
 
 def _swap(session: SqlSession, one: SqlObject, other: SqlObject) -> None:

@@ -194,7 +194,9 @@ def _rename(plan: Plan, name: str, old: str, new: str) -> Plan:
 
 def _drop_constraint(plan: Plan, name: str, rule: str, exists: bool) -> Plan:
     found = _table(plan, name)
-    gone = next((c for c in found.constraints if c.name.lower() == rule.lower()), None)
+    schema, _, _ = name.rpartition(".")
+    called = (rule.lower(), f"{schema}.{rule}".lower())  # in the schema of the table
+    gone = next((c for c in found.constraints if c.name.lower() in called), None)
     if gone is None:
         if exists:
             return plan

@@ -31,6 +31,7 @@ from millpond.sql.text.column_definitions import Definition, read_columns
 from millpond.sql.text.options import no_options
 from millpond.sql.text.other_systems import refuse_options
 from millpond.sql.text.parse import SqlFragment, Words
+from millpond.sql.text.schema_names import schema_of
 
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession
@@ -66,7 +67,7 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
                 "PROCTIME() needs an APPEND ONLY table", 0, "or write DEFAULT now(): when it was inserted"
             )
 
-        found = with_names(found, name)
+        found = with_names(found, name, schema_of(name, session.catalog.schemas))
         _check_rules(inner, found, append_only)
 
         def make(builder: Builder) -> SqlObject:

@@ -27,8 +27,11 @@ if TYPE_CHECKING:
     from millpond.sql.session import SqlSession
 
 
-def with_names(found: Definition, table: str) -> Definition:
-    """Give names to constraints and sequences that have none, as PostgreSQL does."""
+def with_names(found: Definition, table: str, schema: str | None) -> Definition:
+    """Give names to constraints and sequences that have none, as PostgreSQL does; all are in a schema."""
+    if schema is not None:
+        named = (replace(r, name=f"{schema}.{r.name}") if r.name else r for r in found.constraints)
+        found = replace(found, constraints=tuple(named))
     taken = {rule.name.lower() for rule in found.constraints}
     rules = []
     for rule in found.constraints:

@@ -23,7 +23,9 @@ from millpond.sql.statements import (
     explain,
     flush,
     prepared,
+    schema,
     select,
+    session_variables,
     show,
     show_connectors,
     show_jobs,
@@ -31,7 +33,7 @@ from millpond.sql.statements import (
     transaction_control,
 )
 from millpond.sql.statements.statement import Statement, defining, reading
-from millpond.sql.text.parse import ONE_SCHEMA, SqlFragment, closest_name
+from millpond.sql.text.parse import SqlFragment, closest_name
 
 _CREATE = {
     ("TABLE",): create_table.run,
@@ -74,6 +76,8 @@ _OTHERS = {
     "DESCRIBE": reading(1, describe.run),
     "DESC": reading(1, describe.run),
     "SHOW": reading(1, show.run),
+    "SET": reading(1, session_variables.run_set, independent=True),
+    "RESET": reading(1, session_variables.run_reset, independent=True),
     **dict.fromkeys(transaction_control.VERBS, Statement(transaction_control.run, controls=True)),
 }
 VERBS = ("CREATE", "DROP", "ALTER", "GRANT", "REVOKE", *(v for v in _OTHERS if v.isalpha()))
@@ -89,6 +93,8 @@ def find(fragment: SqlFragment) -> Statement:
             return reading(2, create_savepoint.run_drop, alone=True)
         if fragment.has(1, "SECRET"):
             return reading(2, create_secret.run_drop, alone=True)
+        if fragment.has(1, "SCHEMA"):
+            return defining(2, schema.drop)
         if fragment.word(1) in access_control.KINDS:
             return reading(2, access_control.drop, alone=True)
         if fragment.has(1, "TOKENS"):
@@ -103,8 +109,12 @@ def find(fragment: SqlFragment) -> Statement:
         return reading(1, access_control.grant if first == "GRANT" else access_control.revoke, alone=True)
     if first == "ALTER" and fragment.word(1) in access_control.KINDS:
         return reading(2, access_control.alter, alone=True)
+    if first == "ALTER" and fragment.has(1, "SCHEMA"):
+        return defining(2, schema.alter)
     if first == "ALTER":
         return defining(1, alter.run)
+    if first == "SHOW" and session_variables.is_shown(fragment):
+        return reading(1, session_variables.run_show, independent=True)
     if fragment.has(0, "SHOW", "CONNECTORS"):
         return reading(2, show_connectors.run)
     if fragment.has(0, "SHOW", "GRANTS"):
@@ -144,9 +154,10 @@ def _create(fragment: SqlFragment) -> Statement:
         return reading(at + 1, create_secret.run(replace), alone=True)
     if fragment.has(at, "TABLE") and create_table_as.is_create_as(fragment, at + 1):
         return Statement(create_table_as.run, outside_lock=True, alone=True)
-    if fragment.has(at, "SCHEMA") or fragment.has(at, "DATABASE"):
-        hint = ONE_SCHEMA if fragment.has(at, "SCHEMA") else "a pond is a database: millpond.open(path)"
-        fragment.fail(f"CREATE {fragment.word(at)} is not supported", at, hint)
+    if fragment.has(1, "SCHEMA"):
+        return defining(2, schema.create)
+    if fragment.has(at, "DATABASE"):
+        fragment.fail("CREATE DATABASE is not supported", at, "a pond is a database: millpond.open(path)")
     for words, run in _CREATE.items():
         if fragment.has(at, *words):
             return defining(at + len(words), run(replace))

@@ -13,6 +13,7 @@ from millpond.sql.result import Result
 from millpond.sql.statements.comment import comment_statements
 from millpond.sql.statements.objects import all_objects_with_uses
 from millpond.sql.text.parse import Words, closest_name
+from millpond.sql.text.schema_names import as_written
 
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession
@@ -71,7 +72,9 @@ def run(session: SqlSession, words: Words) -> Result:
         words.end()
         said = [found.said or f"{found.kind} of the flow API", *found.options.get("altered", ())]
         said += comment_statements(found)
-        return _texts(["definition"], [[masked_options(";\n".join(said))]])
+        return _texts(
+            ["definition"], [[masked_options(as_written(";\n".join(said), session.catalog.schemas))]]
+        )
     words.end()
     if what == "EPOCHS":
         return _epochs(session)

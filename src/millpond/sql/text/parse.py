@@ -38,7 +38,7 @@ from millpond.valid_text import require_text
 OWN = ("postgres", "duckdb")  # dialects whose text DuckDB tries unchanged
 SYSTEM_SCHEMAS = ("millpond", "state")  # relations that the system provides; see `sql.reads.system_names`
 DEFAULT_SCHEMAS = ("main", "public", "pond")  # what may stand before a name, and means nothing
-ONE_SCHEMA = "a pond has one schema, public: make the schema a part of the name, such as sales_orders"
+MAKE_SCHEMA = "CREATE SCHEMA makes one; information_schema.schemata lists them"
 
 
 @dataclass(frozen=True)
@@ -291,7 +291,7 @@ class Words:
                 self.fail(f"schema {token.text!r} belongs to the system and can only be read by SELECT")
             if token.text.lower() not in DEFAULT_SCHEMAS:
                 self.at -= 1
-                self.fail(f"schema {token.text!r} does not exist", ONE_SCHEMA)
+                self.fail(f'schema "{token.text}" does not exist', MAKE_SCHEMA)
             self.at += 1
             return self.name(what)
         return str(token.text)

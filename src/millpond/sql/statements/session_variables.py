@@ -1,0 +1,110 @@
+"""SET, SHOW and RESET of what a session can change: the search path.
+
+    SET [SESSION | LOCAL] search_path { TO | = } schema, … | DEFAULT
+    SHOW search_path | ALL            RESET search_path | ALL
+
+As in PostgreSQL, a rollback undoes SET, and the end of a transaction undoes SET LOCAL.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from millpond.sql.result import Result
+from millpond.sql.text.parse import SqlFragment, Words, closest_name
+from millpond.sql.text.schema_names import PUBLIC, search_path
+
+if TYPE_CHECKING:
+    from millpond.sql.session import SqlSession
+
+NAMES = {"search_path": "where names without a schema are looked for"}
+
+
+@dataclass(frozen=True)
+class SessionVariables:
+    """What SET has changed in a session."""
+
+    search_path: tuple[str, ...] = (PUBLIC,)
+    shown_path: str = '"$user", public'
+
+    def shown(self, name: str) -> str:
+        assert name in NAMES
+        return self.shown_path
+
+
+def run_set(session: SqlSession, words: Words) -> Result:
+    local = words.take("LOCAL")
+    _ = local or words.take("SESSION")
+    name = _name(words)
+    if not (words.take("TO") or words.take("=")):
+        words.fail("= or TO should stand here")
+    values = [part for part in words.rest.split() if part.tokens]
+    if not values:
+        words.fail("a value should stand here")
+    texts = [str(part.tokens[0].text) for part in values if len(part) == 1]
+    if len(texts) != len(values):
+        words.fail("names or texts should stand here, with commas between them")
+    is_default = len(values) == 1 and values[0].word(0) == "DEFAULT"
+    _change(session, name, None if is_default else texts, local=local)
+    result = Result.said("SET")
+    if local and session.transaction is None:
+        result.warnings.append("SET LOCAL can only be used in transaction blocks")
+    return result
+
+
+def run_reset(session: SqlSession, words: Words) -> Result:
+    names = list(NAMES) if words.take("ALL") else [_name(words)]
+    words.end()
+    for name in names:
+        _change(session, name, None, local=False)
+    return Result.said("RESET")
+
+
+def run_show(session: SqlSession, words: Words) -> Result:
+    if words.take("ALL"):
+        words.end()
+        rows = [(name, session.variables.shown(name), what) for name, what in sorted(NAMES.items())]
+        columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
+        titles = ["name", "setting", "description"]
+        return Result.of_rows(titles, ["VARCHAR"] * 3, pa.table(columns, names=titles))
+    name = _name(words)
+    words.end()
+    table = pa.table({name: pa.array([session.variables.shown(name)], pa.string())})
+    return Result.of_rows([name], ["VARCHAR"], table)
+
+
+def is_shown(fragment: SqlFragment) -> bool:
+    """Does SHOW name a variable of the session?"""
+    return fragment.word(1) == "ALL" or fragment.word(1).lower() in NAMES
+
+
+def _name(words: Words) -> str:
+    at = words.at
+    name = words.name("name of the setting")
+    if name.lower() not in NAMES:
+        words.at = at
+        near = closest_name(name, list(NAMES))
+        words.fail(
+            f'unrecognized configuration parameter "{name}"',
+            near or f"a session has {', '.join(NAMES)}; other settings are given to millpond.open(…)",
+        )
+    return name.lower()
+
+
+def _change(session: SqlSession, name: str, values: list[str] | None, *, local: bool) -> None:
+    assert name == "search_path"
+    fresh = SessionVariables()
+    if values is None:
+        made = replace(session.variables, search_path=fresh.search_path, shown_path=fresh.shown_path)
+    else:
+        shown = ", ".join(_shown(value) for value in values)
+        made = replace(session.variables, search_path=search_path(values), shown_path=shown)
+    session.set_variables(made, local=local)
+
+
+def _shown(value: str) -> str:
+    plain = value.replace("_", "a").isalnum() and value == value.lower()
+    return value if plain else '"' + value.replace('"', '""') + '"'
