@@ -11,6 +11,7 @@ from rich.console import Console
 
 from benchmarks import (
     autoscaling,
+    cold_start,
     compare,
     data,
     further,
@@ -213,6 +214,17 @@ def run_scale(
 def run_autoscaling() -> None:
     """DS2 beside an autoscaler by utilisation, on a simulated pipeline: steps, ramp, spike, daily curve."""
     autoscaling.run(_console())
+
+
+@app.command("cold-start")
+def run_cold_start(
+    keys: Annotated[int, typer.Option(min=1, help="keys in the state")] = 10_000_000,
+    rows: Annotated[str, typer.Option(help="rows of the first epoch, comma-separated")] = "1,100,10000",
+    latency_ms: Annotated[float, typer.Option(min=0.1, help="of the store, for each request")] = 20.0,
+    turns: Rounds = 3,
+) -> None:
+    """The first epoch on S3 with an empty disk cache, beside one with a warm cache; requests and bytes."""
+    cold_start.run(_console(), keys, [int(n) for n in rows.split(",")], latency_ms, turns)
 
 
 @app.command("compare")

@@ -95,7 +95,7 @@ class Link:
 
     def _answer(self, server: socket.socket, client: socket.socket, asked: threading.Event) -> None:
         with contextlib.suppress(OSError):
-            while data := server.recv(1 << 16):
+            while data := server.recv(1 << 18):
                 if asked.is_set():
                     asked.clear()
                     time.sleep(self.latency_s)

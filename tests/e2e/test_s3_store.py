@@ -201,3 +201,12 @@ def test_a_large_object_is_fetched_in_parts(tmp_path: Path) -> None:
         assert cache.map("runs/large").to_pybytes() == body
         assert cache.map("runs/small").to_pybytes() == b"abc"
         assert cache.counts.fetched_bytes == len(body) + 3
+        parts = DiskCache(store, tmp_path / "parts", 1 << 30)
+        mapped, fetch = parts.map_parts("runs/large")
+        assert fetch is not None and mapped[-1000:].to_pybytes() == body[-1000:]
+        fetch([(5_000_000, 5_000_100), (12_000_000, 12_500_000)])
+        assert mapped[5_000_000:5_000_100].to_pybytes() == body[5_000_000:5_000_100]
+        assert mapped[12_000_000:12_500_000].to_pybytes() == body[12_000_000:12_500_000]
+        assert parts.counts.fetched_bytes < 1 << 20 and parts.counts.parts == 3
+        small, fetch = parts.map_parts("runs/small")
+        assert fetch is None and small.to_pybytes() == b"abc"

@@ -1,44 +1,79 @@
-"""Fetches files that a task is about to read into the disk cache of its host, in parallel.
+"""Fetches what a task is about to read into the disk cache of its host, in parallel.
 
-The listing of an epoch names them before its first row arrives, so the requests overlap with each other and
-with the input of the task.  Only small files are fetched ahead: recent runs that other hosts wrote, of which
-a task needs nearly all.  Of a large run it may need a few keys; it is fetched when it is read.
+The listing of an epoch names the files before its first row arrives, so the requests overlap with each other
+and with the input of the task.  Small files are fetched completely: recent runs that other hosts wrote, of
+which a task needs nearly all.  Of a large run it may need a few keys: only its footer and its metadata are
+fetched ahead, which say where they are.
 
-Law 4: nothing depends on it.  A file that could not be fetched ahead is fetched, or fails, when it is read.
+Law 4: nothing depends on it.  What could not be fetched ahead is fetched, or fails, when it is read.
 """
 
 from __future__ import annotations
 
+import queue
+import threading
 from collections.abc import Collection
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from millpond.state.runs import run_names
-from millpond.state.store.disk_cache import CacheCounts, DiskCache
-from millpond.state.store.store import Store
+from millpond.state.store.disk_cache import (
+    PREFETCH_THREADS,
+    WHOLE_BYTES_MAX,
+    CacheCounts,
+    DiskCache,
+)
+from millpond.state.store.store import Store, StoreError
 
 if TYPE_CHECKING:
     from millpond.engine.task.task_run import TaskRun
+    from millpond.engine.task.worker import Worker
 
-FILE_BYTES_MAX = 4 << 20
 FILES_MAX = 64
+LARGE_FILES_MAX = 256
 
 
 def prefetch(run: TaskRun, levels: Collection[int]) -> None:
-    """Begin to fetch the small files of the tables of these levels, in the hash range of the task."""
-    cache = run.worker.store
+    """Begin to fetch for the tables of these levels, in the hash range of the task."""
+    worker = run.worker
+    cache = worker.store
     if not isinstance(cache, DiskCache):
         return
-    names: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    segments: dict[str, set[int]] = {}
     for step, level in run.levels.level_of.items():
         if level not in levels or step not in run.plan.nodes:
             continue
         for spec in run.plan.nodes[step].binding.tables:
             for ref in run.listing.runs(spec.name):
                 if ref.h_min <= run.h_max and ref.h_max >= run.h_min:
-                    names[ref.file] = names.get(ref.file, 0) + ref.bytes
-    small = [n for n, size in names.items() if size <= FILE_BYTES_MAX and not run_names.is_foreign(n)]
+                    sizes[ref.file] = sizes.get(ref.file, 0) + ref.bytes
+                    segments.setdefault(ref.file, set()).add(ref.segment)
+    small = [n for n, size in sizes.items() if size <= WHOLE_BYTES_MAX and not run_names.is_foreign(n)]
     if len(small) > 1:
         cache.prefetch_soon(small[-FILES_MAX:])  # the newest are the likeliest to be missing here
+    large = [n for n, size in sizes.items() if size > WHOLE_BYTES_MAX and not worker.has_open(n)]
+    if large:
+        _open_soon(worker, {name: segments[name] for name in large[-LARGE_FILES_MAX:]})
+
+
+def _open_soon(worker: Worker, segments: dict[str, set[int]]) -> None:
+    """Begin to open these segments."""
+    waiting = queue.SimpleQueue[tuple[str, set[int]]]()
+    for item in segments.items():
+        waiting.put(item)
+
+    def open_all() -> None:
+        with suppress(queue.Empty, StoreError):
+            while True:
+                name, places = waiting.get(block=False)
+                file = worker.open_file(name)
+                if file.is_partial:
+                    for place in sorted(places):
+                        file.segment(place)
+
+    for _ in range(min(PREFETCH_THREADS, len(segments))):
+        threading.Thread(target=open_all, name="prefetch", daemon=True).start()
 
 
 def cache_counts(store: Store) -> CacheCounts | None:
@@ -55,5 +90,6 @@ def cache_metrics(store: Store, before: CacheCounts | None) -> dict[str, dict[st
         "hits": now.hits - before.hits,
         "misses": now.misses - before.misses,
         "fetched_bytes": now.fetched_bytes - before.fetched_bytes,
+        "parts": now.parts - before.parts,
     }
     return {"cache": found} if any(found.values()) else {}

@@ -62,6 +62,9 @@ class Worker:
     def open_file(self, name: str) -> PackedFile:
         return self._files.open(name)
 
+    def has_open(self, name: str) -> bool:
+        return self._files.has(name)
+
     @property
     def crowded(self) -> bool:
         """Have enough files been opened since the last trim to make another one worthwhile?"""

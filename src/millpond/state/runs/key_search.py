@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from millpond.state.runs import read_ahead
 from millpond.state.runs.merge import OpenFile
 from millpond.state.runs.run_ref import RunRef
 from millpond.state.runs.segment import Segment
@@ -46,6 +47,7 @@ def all_rows(
     if not len(hashes):
         return []
     low, high = int(hashes[0]), int(hashes[-1])
+    _fetch_ahead([ref for ref in runs if ref.meets(low, high)], open_file, hashes, key, within)
     found = (_search(ref, open_file, hashes, key, within, None) for ref in runs if ref.meets(low, high))
     return [ranges for ranges in found if len(ranges.key)]
 
@@ -64,6 +66,7 @@ def newest_rows(
     if not len(hashes):
         return []
     low, high = int(hashes[0]), int(hashes[-1])
+    _fetch_ahead([ref for ref in runs if ref.meets(low, high)], open_file, hashes, key, within)
     missing: dict[int | None, Ints | None] = {}  # by bucket: the keys not found yet; None is all
     found = []
     for ref in runs:
@@ -77,6 +80,19 @@ def newest_rows(
             left[ranges.key] = False
             missing[ref.bucket] = np.flatnonzero(left) if which is None else which[left[which]]
     return found
+
+
+def _fetch_ahead(
+    runs: Sequence[RunRef],
+    open_file: OpenFile,
+    hashes: Hashes,
+    key: Mapping[str, pa.Array],
+    within: tuple[int, int],
+) -> None:
+    def search(segment: Segment, start: int, stop: int) -> None:
+        segment.find(hashes[start:stop], np.arange(start, stop), key)
+
+    read_ahead.fetch_searched(runs, open_file, hashes, within, search)
 
 
 def _search(

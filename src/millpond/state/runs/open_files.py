@@ -14,7 +14,7 @@ from typing import Any
 from millpond.state.runs import run_names
 from millpond.state.runs.packed import PackedFile
 from millpond.state.store.location import options_for
-from millpond.state.store.store import Store, open_store
+from millpond.state.store.store import MapsParts, Store, open_store
 
 FILES_OPEN = 2048
 FILES_SPARE = 64  # open files that the newest epoch may not need
@@ -50,12 +50,18 @@ class OpenFiles:
             if found is not None:
                 self._files.move_to_end(name)
                 return found
-        opened = PackedFile.open(name, self.store_of(name).map(run_names.split_pond(name)[1]))
+        store, own = self.store_of(name), run_names.split_pond(name)[1]
+        mapped = store.map_parts(own) if isinstance(store, MapsParts) else (store.map(own), None)
+        opened = PackedFile.open(name, *mapped)
         with self._lock:
             found = self._files.setdefault(name, opened)
             while len(self._files) > FILES_OPEN:
                 self._files.popitem(last=False)
         return found
+
+    def has(self, name: str) -> bool:
+        """Is the file open?"""
+        return name in self._files
 
     @property
     def crowded(self) -> bool:

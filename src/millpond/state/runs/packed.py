@@ -38,9 +38,10 @@ from millpond.identity import canonical, fixed_view, one_chunk, refine, same_row
 from millpond.ordering import Order
 from millpond.state.runs.run_ref import RunRef
 from millpond.state.runs.segment import BLOCK, FENCE_ROWS, Segment, SegmentEntry, stacked_name
+from millpond.state.store.store import Fetch
 from millpond.state.tables.table_spec import TableSpec
 
-VERSION = 2
+VERSION = 3
 MAGIC = b"MPONDRUN"
 ALIGN = 64
 HEADER = struct.Struct("<8sIIQQ")
@@ -183,6 +184,8 @@ class PackedWriter:
             checksums=_checksums(body.buffers),
             fences=hashes[::FENCE_ROWS].copy(),
             constants=constants,
+            block=BLOCK,
+            fence_rows=FENCE_ROWS,
         )
         self._size += body.size
         if padding := -self._size % ALIGN:
@@ -437,7 +440,7 @@ def _entry_to_json(entry: SegmentEntry) -> dict[str, Any]:
     }
 
 
-def _entry_from_json(raw: dict[str, Any]) -> SegmentEntry:
+def _entry_from_json(raw: dict[str, Any], block: int, fence_rows: int) -> SegmentEntry:
     return SegmentEntry(
         table=raw["table"],
         bucket=raw["bucket"],
@@ -450,6 +453,8 @@ def _entry_from_json(raw: dict[str, Any]) -> SegmentEntry:
         checksums=np.frombuffer(base64.b64decode(raw["checksums"]), np.uint64),
         fences=np.frombuffer(base64.b64decode(raw["fences"]), np.uint64),
         constants={name: _constant_from_text(text) for name, text in raw["constants"].items()},
+        block=block,
+        fence_rows=fence_rows,
         first=raw.get("first"),
         of=raw.get("of", 0),
         names=tuple(raw.get("names", ())),
@@ -493,24 +498,39 @@ _known_constant = lru_cache(maxsize=TEXTS_MAX)(_constant)
 class PackedFile:
     """An opened run file: the parsed footer, and segments that are opened on demand and stay open."""
 
-    def __init__(self, name: str, buffer: pa.Buffer, entries: Sequence[SegmentEntry]) -> None:
+    def __init__(
+        self, name: str, buffer: pa.Buffer, entries: Sequence[SegmentEntry], fetch: Fetch | None = None
+    ) -> None:
         self.name = name
         self.entries = tuple(entries)
         self._buffer = buffer
+        self._fetch = fetch
         self._segments: dict[int, Segment] = {}
         self._stacks: dict[int, Segment] = {}  # stacks by offset
 
     @staticmethod
-    def open(name: str, buffer: pa.Buffer) -> PackedFile:
-        """Check the header and read the footer of a file; no segment is read."""
-        footer = _checked_footer(name, buffer)
+    def open(name: str, buffer: pa.Buffer, fetch: Fetch | None = None) -> PackedFile:
+        """Check the header and read the footer of a file; no segment is read.
+
+        `fetch` fetches bytes of the file into the buffer, if they may be absent.  Then the header is not
+        read: the footer is at the end, and it has the version, too.
+        """
+        if fetch is None:
+            _check_header(name, buffer)
+        footer = _checked_footer(name, buffer, fetch)
         if footer["hash_version"] != hashing.VERSION:
             raise DataError(
                 f"run file {name} is sorted by another version of the key hash",
                 detail=f"file has hash version {footer['hash_version']}, this program {hashing.VERSION}",
                 hint="use the program version that wrote it, or rebuild the pond",
             )
-        return PackedFile(name, buffer, [_entry_from_json(raw) for raw in footer["segments"]])
+        sizes = (footer["block"], footer["fence_rows"])
+        return PackedFile(name, buffer, [_entry_from_json(raw, *sizes) for raw in footer["segments"]], fetch)
+
+    @property
+    def is_partial(self) -> bool:
+        """May bytes of the file be absent?"""
+        return self._fetch is not None
 
     def segment(self, place: int) -> Segment:
         """One segment, opened on first use."""
@@ -524,7 +544,9 @@ class PackedFile:
                 )
             entry = self.entries[place]
             data = self._buffer.slice(entry.offset, entry.length)
-            found = self._segments[place] = Segment(f"{self.name}#{place}", data, entry, self.stack(place))
+            found = self._segments[place] = Segment(
+                f"{self.name}#{place}", data, entry, self.stack(place), self._fetch
+            )
         return found
 
     def stack(self, place: int) -> Segment | None:
@@ -545,56 +567,76 @@ class PackedFile:
                 names=(),
             )
             data = self._buffer.slice(entry.offset, entry.length)
-            found = self._stacks[entry.offset] = Segment(f"{self.name}#{place}", data, whole)
+            found = self._stacks[entry.offset] = Segment(
+                f"{self.name}#{place}", data, whole, fetch=self._fetch
+            )
             found.verified()
         return found
 
 
-def _checked_footer(name: str, buffer: pa.Buffer) -> dict[str, Any]:
-    restore = "the file is damaged or cut short; keep it, and restore it from a copy"
+RESTORE = "the file is damaged or cut short; keep it, and restore it from a copy"
+
+
+def _check_header(name: str, buffer: pa.Buffer) -> None:
     size = buffer.size
     if size < ALIGN + TAIL.size:
         raise DataError(
             f"run file {name} is too short",
             detail=f"{size} bytes, at least {ALIGN + TAIL.size} needed",
-            hint=restore,
+            hint=RESTORE,
         )
     magic, version, _, length, checksum = HEADER.unpack_from(buffer)
     if magic != MAGIC:
         raise DataError(
             f"run file {name} does not start as a run file",
             detail=f"found {magic!r}, expected {MAGIC!r}",
-            hint=restore,
+            hint=RESTORE,
         )
+    _check_version(name, version)
+    _match(name, "header", checksum, xxhash.xxh3_64_intdigest(memoryview(buffer)[: HEADER.size - 8]))
+    if length != size:
+        raise DataError(
+            f"run file {name} has another length than written",
+            detail=f"{size} bytes found, {length} written",
+            hint=RESTORE,
+        )
+
+
+def _check_version(name: str, version: int) -> None:
     if version > VERSION:
         raise DataError(
             f"run file {name} was written by a newer version",
             detail=f"file has format {version}, this program reads up to {VERSION}",
             hint="upgrade this program",
         )
-    _match(name, "header", checksum, xxhash.xxh3_64_intdigest(memoryview(buffer)[: HEADER.size - 8]), restore)
-    if length != size:
-        raise DataError(
-            f"run file {name} has another length than written",
-            detail=f"{size} bytes found, {length} written",
-            hint=restore,
-        )
+
+
+def _checked_footer(name: str, buffer: pa.Buffer, fetch: Fetch | None) -> dict[str, Any]:
+    size = buffer.size
     checksum, footer_length, magic = TAIL.unpack_from(buffer, size - TAIL.size)
+    if magic != MAGIC and fetch is not None:
+        fetch([(size - TAIL.size, size)], again=True)
+        checksum, footer_length, magic = TAIL.unpack_from(buffer, size - TAIL.size)
     start = size - TAIL.size - footer_length
     if magic != MAGIC or start < ALIGN:
         raise DataError(
             f"run file {name} does not end as a run file",
             detail=f"found {magic!r} and a footer of {footer_length} bytes in {size}, expected {MAGIC!r}",
-            hint=restore,
+            hint=RESTORE,
         )
     raw = memoryview(buffer)[start : size - TAIL.size]
-    _match(name, "footer", checksum, xxhash.xxh3_64_intdigest(raw), restore)
+    if fetch is not None:
+        fetch([(start, size)])
+        if xxhash.xxh3_64_intdigest(raw) != checksum:
+            fetch([(start, size)], again=True)
+    _match(name, "footer", checksum, xxhash.xxh3_64_intdigest(raw))
     footer: dict[str, Any] = json.loads(bytes(raw))
-    if footer["block"] != BLOCK or footer["fence_rows"] != FENCE_ROWS:
+    _check_version(name, footer["version"])
+    block, fence_rows = footer["block"], footer["fence_rows"]
+    if block < 1 or block & (block - 1) or fence_rows < 1:
         raise DataError(
-            f"run file {name} has another block size",
-            detail=f"file has {footer['block']} bytes and {footer['fence_rows']} rows, "
-            f"this program {BLOCK} and {FENCE_ROWS}",
+            f"run file {name} has blocks of an impossible size",
+            detail=f"{block} bytes and {fence_rows} rows",
             hint="use the program version that wrote it",
         )
     for entry in footer["segments"]:
@@ -602,15 +644,15 @@ def _checked_footer(name: str, buffer: pa.Buffer) -> dict[str, Any]:
             raise DataError(
                 f"run file {name} has a segment beyond its end",
                 detail=f"segment ends at {entry['offset'] + entry['length']}, footer starts at {start}",
-                hint=restore,
+                hint=RESTORE,
             )
     return footer
 
 
-def _match(name: str, part: str, said: int, found: int, hint: str) -> None:
+def _match(name: str, part: str, said: int, found: int) -> None:
     if said != found:
         raise DataError(
             f"run file {name} has a damaged {part}",
             detail=f"checksum written {said:016x}, found {found:016x}",
-            hint=hint,
+            hint=RESTORE,
         )

@@ -26,9 +26,10 @@ from millpond import hashing
 from millpond.delta import WEIGHT
 from millpond.errors import InternalError
 from millpond.identity import equal, fixed_view, take
-from millpond.state.runs import key_search
+from millpond.state.runs import key_search, read_ahead
 from millpond.state.runs.merge import OpenFile
 from millpond.state.runs.run_ref import RunRef
+from millpond.state.runs.segment import Segment
 from millpond.state.tables.table_spec import TableSpec
 
 Hashes = npt.NDArray[np.uint64]
@@ -66,10 +67,14 @@ def find(
     hashes: Hashes,
     key: dict[str, pa.Array],
     within: tuple[int, int],
+    names: Sequence[str] = (),
 ) -> list[FoundRows]:
-    """The live row of each key; keys are in the order of their hashes, runs newest first."""
+    """The live row of each key; keys are in the order of their hashes, runs newest first.
+
+    `names` are the columns that the caller will read.
+    """
     for strategy in STRATEGIES:
-        found = strategy(spec, runs, open_file, hashes, key, within)
+        found = strategy(spec, runs, open_file, hashes, key, within, names)
         if found is not None:
             return found
     raise InternalError(f"no lookup strategy answers for table {spec.name!r}")
@@ -82,6 +87,7 @@ def by_hash(
     hashes: Hashes,
     key: dict[str, pa.Array],
     within: tuple[int, int],
+    names: Sequence[str] = (),
 ) -> list[FoundRows] | None:
     """Search by hash alone; None if hashes do not identify a row."""
     if not len(hashes):
@@ -91,6 +97,7 @@ def by_hash(
         return None
     if any(ref.bucket != runs[0].bucket for ref in runs):
         return None
+    read_ahead.fetch_searched(runs, open_file, hashes, within, lambda s, a, b: s.find_one(hashes[a:b]))
     found: list[FoundRows] = []
     missing: Ints | None = None  # the keys not found yet; None is all
     for ref in runs:
@@ -116,7 +123,12 @@ def by_hash(
             missing = missing[left]
         if not len(missing):
             break
+    _fetch_rows(found, [*key, *names])
     return live(found) if keys_match(spec, found, key) else None
+
+
+def _fetch_rows(found: Sequence[FoundRows], names: Sequence[str]) -> None:
+    read_ahead.fetch_rows(((o.source, o.rows) for o in found if isinstance(o.source, Segment)), names)
 
 
 def by_key(
@@ -126,10 +138,13 @@ def by_key(
     hashes: Hashes,
     key: dict[str, pa.Array],
     within: tuple[int, int],
+    names: Sequence[str] = (),
 ) -> list[FoundRows]:
     """Compare keys run by run."""
     ranges = key_search.newest_rows(runs, open_file, hashes, key, within)
-    found = live([FoundRows(one.segment, one.key, one.lo) for one in ranges])
+    found = [FoundRows(one.segment, one.key, one.lo) for one in ranges]
+    _fetch_rows(found, names)
+    found = live(found)
     if len(found) > 1:
         rows = sum(len(one.key) for one in found)
         keys = len(np.unique(np.concatenate([one.key for one in found])))

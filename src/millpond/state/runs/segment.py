@@ -3,6 +3,8 @@
 Law: no byte is used before the checksum of its block has been verified once in this process.  A search
 verifies the blocks of hashes that it may read (determined by the fences in the footer), and a gather verifies
 the blocks of the values it takes.  So a lookup costs what it touches, also the first time.
+
+Of a large file in a remote store, only the blocks that are verified are fetched.
 """
 
 from __future__ import annotations
@@ -21,10 +23,13 @@ from millpond.delta import HASH
 from millpond.errors import DataError
 from millpond.identity import equal, equal_rows, fixed_view, take
 from millpond.ordering import Order
+from millpond.state.store.store import Fetch, Span
 
-BLOCK = 1 << 18  # bytes under one checksum
-SHIFT = 18
+# Of new files; a file says which sizes it has (before version 3: 1 << 18).  A block is the least that a
+# lookup fetches from a remote store.
+BLOCK = 1 << 15  # bytes under one checksum
 FENCE_ROWS = BLOCK // 8  # hashes between two fences
+SMALL_ROWS = 1 << 15  # a segment with fewer rows is searched completely
 
 Hashes = npt.NDArray[np.uint64]
 Ints = npt.NDArray[np.int64]
@@ -46,6 +51,8 @@ class SegmentEntry:
     checksums: Hashes  # xxh3_64 per block of the segment
     fences: Hashes  # the hash of every FENCE_ROWS-th row
     constants: Mapping[str, pa.Array]  # columns with one value, as one row
+    block: int  # bytes under one checksum, a power of two
+    fence_rows: int
     first: int | None = None  # in a stack of tables: the first row of this one
     of: int = 0  # the number of rows of the stack
     names: tuple[str, ...] = ()  # the names of the columns, which a stack identifies by position
@@ -64,16 +71,28 @@ def stacked_name(place: int) -> str:
 class Segment:
     """Verified access to the rows of one segment."""
 
-    def __init__(self, name: str, data: pa.Buffer, entry: SegmentEntry, stack: Segment | None = None) -> None:
-        """`stack` is the stack that contains the segment, if any; it is verified completely."""
+    def __init__(
+        self,
+        name: str,
+        data: pa.Buffer,
+        entry: SegmentEntry,
+        stack: Segment | None = None,
+        fetch: Fetch | None = None,
+    ) -> None:
+        """`stack` is the stack that contains the segment, if any; it is verified completely.
+
+        `fetch` fetches bytes of the file into its mapping, if they may be absent.
+        """
         self.name = name
+        self._shift = entry.block.bit_length() - 1
+        self._fetch = fetch
         self.rows = entry.rows
         self.entry = entry
         self._data = data
         self._view = memoryview(data)
         self._verified = np.zeros(len(entry.checksums), np.bool_)
         self._unverified = len(entry.checksums)
-        if len(entry.checksums) != -(-entry.length // BLOCK) or data.size != entry.length:
+        if len(entry.checksums) != -(-entry.length // entry.block) or data.size != entry.length:
             raise self._damaged(
                 "does not match its footer",
                 f"{data.size} bytes and {len(entry.checksums)} checksums, expected {entry.length} bytes",
@@ -90,8 +109,7 @@ class Segment:
     def _read(self) -> dict[str, pa.Array]:
         """The columns of the Arrow file; only the metadata is verified."""
         entry = self.entry
-        self._check_span(0, entry.body[0])
-        self._check_span(entry.body[1], entry.length)
+        self._touch_metadata()
         reader = pa.ipc.open_file(self._data)
         batch = reader.get_batch(0)
         if reader.num_record_batches != 1 or batch.num_rows != entry.rows:
@@ -255,9 +273,10 @@ class Segment:
         if self._hashes_verified:
             first = int(self._hashes.searchsorted(wanted))
         else:
-            start = max(int(self.entry.fences.searchsorted(wanted)) - 1, 0) * FENCE_ROWS
-            self._check_hash_rows(start, min(start + FENCE_ROWS, self.rows))
-            first = start + int(self._hashes[start : start + FENCE_ROWS].searchsorted(wanted))
+            fence_rows = self.entry.fence_rows
+            start = max(int(self.entry.fences.searchsorted(wanted)) - 1, 0) * fence_rows
+            self._check_hash_rows(start, min(start + fence_rows, self.rows))
+            first = start + int(self._hashes[start : start + fence_rows].searchsorted(wanted))
         stop = first
         while stop < self.rows:
             self._check_hash_rows(stop, stop + 1)
@@ -269,7 +288,7 @@ class Segment:
     def all_distinct(self) -> bool:
         """Is it known that no two rows share a hash?  Only small segments are checked."""
         if self._distinct is None:
-            own = self.hashes(0, self.rows) if self.rows <= FENCE_ROWS else self._hashes[:0]
+            own = self.hashes(0, self.rows) if self.rows <= SMALL_ROWS else self._hashes[:0]
             self._distinct = bool(len(own)) and bool((own[1:] > own[:-1]).all())
         return self._distinct
 
@@ -324,7 +343,7 @@ class Segment:
         """searchsorted in the hashes; reads only verified blocks."""
         if self._hashes_verified:
             return self._hashes.searchsorted(wanted, side)
-        fences = self.entry.fences
+        fences, fence_rows = self.entry.fences, self.entry.fence_rows
         block = np.maximum(np.searchsorted(fences, wanted, side) - 1, 0)
         needed = np.unique(block)
         if 2 * len(needed) >= len(fences):
@@ -334,9 +353,9 @@ class Segment:
         found = np.empty(len(wanted), np.int64)
         firsts = np.searchsorted(block, needed, "left")
         lasts = np.searchsorted(block, needed, "right")
+        self._touch_hashes(needed)
         for number, first, last in zip(needed.tolist(), firsts.tolist(), lasts.tolist(), strict=True):
-            start, stop = number * FENCE_ROWS, min((number + 1) * FENCE_ROWS, self.rows)
-            self._check_hash_rows(start, stop)
+            start, stop = number * fence_rows, min((number + 1) * fence_rows, self.rows)
             found[first:last] = start + np.searchsorted(self._hashes[start:stop], wanted[first:last], side)
         return found
 
@@ -428,8 +447,9 @@ class Segment:
 
     def _note_complete(self, name: str) -> None:
         spans = [(b.address, b.address + b.size) for b in self._columns[name].buffers() if b is not None]
-        first = (min(start for start, _ in spans) - self._data.address) >> SHIFT if spans else 0
-        last = (max(stop for _, stop in spans) - 1 - self._data.address) >> SHIFT if spans else -1
+        shift = self._shift
+        first = (min(start for start, _ in spans) - self._data.address) >> shift if spans else 0
+        last = (max(stop for _, stop in spans) - 1 - self._data.address) >> shift if spans else -1
         if self._verified[first : last + 1].all():
             self._complete.add(name)
 
@@ -449,8 +469,8 @@ class Segment:
             self._check_span(base + int(start[0]), base + int(stop[0]))
             return
         blocks = len(self._verified)
-        first = (start + base) >> SHIFT
-        last = (stop + (base - 1)) >> SHIFT
+        first = (start + base) >> self._shift
+        last = (stop + (base - 1)) >> self._shift
         depth = np.bincount(first, minlength=blocks) - np.bincount(last + 1, minlength=blocks + 1)[:blocks]
         self._check_blocks(np.flatnonzero((np.cumsum(depth) > 0) & ~self._verified))
 
@@ -464,13 +484,17 @@ class Segment:
 
     def _check_span(self, start: int, stop: int) -> None:
         if self._unverified and stop > start:
-            first, last = start >> SHIFT, (stop - 1) >> SHIFT
+            first, last = start >> self._shift, (stop - 1) >> self._shift
             self._check_blocks(first + np.flatnonzero(~self._verified[first : last + 1]))
 
     def _check_blocks(self, blocks: Ints) -> None:
+        if self._fetch is not None and len(blocks):
+            self._fetch(self._spans(blocks))
         for block in blocks.tolist():
-            found = xxhash.xxh3_64_intdigest(self._view[block << SHIFT : (block + 1) << SHIFT])
-            written = int(self.entry.checksums[block])
+            found, written = self._checksum(block), int(self.entry.checksums[block])
+            if found != written and self._fetch is not None:  # what was here was not complete
+                self._fetch(self._spans(np.array([block])), again=True)
+                found = self._checksum(block)
             if found != written:
                 raise self._damaged(
                     "holds a damaged block", f"block {block}: written {written:016x}, found {found:016x}"
@@ -478,6 +502,59 @@ class Segment:
             self._verified[block] = True
         if len(blocks):  # counted again: another thread may have checked the same block
             self._unverified = int(np.count_nonzero(~self._verified))
+
+    def _checksum(self, block: int) -> int:
+        return xxhash.xxh3_64_intdigest(self._view[block << self._shift : (block + 1) << self._shift])
+
+    def _spans(self, blocks: Ints) -> list[Span]:
+        """Where these blocks, in ascending order, are in the file."""
+        starts = np.flatnonzero(np.diff(blocks, prepend=-2) != 1)
+        firsts, lasts = blocks[starts], blocks[np.append(starts[1:], len(blocks)) - 1]
+        at, length = self.entry.offset, self.entry.length
+        return [
+            (at + (first << self._shift), at + min((last + 1) << self._shift, length))
+            for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True)
+        ]
+
+    def _touch_metadata(self) -> None:
+        """Verify what is around the column data."""
+        start, stop = self.entry.body
+        if self._fetch is None or stop - start < 2 * self.entry.block:
+            self._check_span(0, start)
+            self._check_span(stop, self.entry.length)
+            return
+        first, last = (start - 1) >> self._shift, stop >> self._shift
+        blocks = np.concatenate([np.arange(first + 1), np.arange(last, len(self._verified))])
+        self._check_blocks(blocks[~self._verified[blocks]])  # both ends at the same time
+
+    def _touch_hashes(self, fences: Ints) -> None:
+        """Verify the hashes behind these fences, in ascending order."""
+        rows = self.entry.fence_rows
+        self._touch_bytes(
+            self._columns[HASH].buffers()[1],
+            fences * (rows * 8),
+            np.minimum((fences + 1) * rows, self.rows) * 8,
+        )
+
+    # ------------------------------------------------------------ fetching ahead
+
+    @property
+    def is_partial(self) -> bool:
+        """May bytes be absent?"""
+        return self._fetch is not None and self._unverified > 0
+
+    def lacks_hashes(self, wanted: Hashes) -> bool:
+        """Would a search for these hashes read a block that is not verified yet?"""
+        if self._hashes_verified or not self.is_partial:
+            return False
+        fence = np.maximum(self.entry.fences.searchsorted(wanted) - 1, 0)
+        first = self._hash_offset + fence * (self.entry.fence_rows * 8)
+        last = self._hash_offset + np.minimum((fence + 1) * self.entry.fence_rows, self.rows) * 8 - 1
+        return not (self._verified[first >> self._shift] & self._verified[last >> self._shift]).all()
+
+    def stores(self, name: str) -> bool:
+        """Is a column in the segment itself, and not in the footer?"""
+        return name in self._columns
 
     def _damaged(self, what: str, detail: str) -> DataError:
         return DataError(

@@ -4,7 +4,10 @@ Names are immutable (law 6), so a copy is valid for ever and nothing is invalida
 share the folder: one fetches a file, and the others wait for it.  When the cache is full, the least recently
 used copies are deleted.  Deleting a copy that a process has mapped is safe on POSIX.
 
+Of a large file only the parts that are read are fetched (`partial_file.py`); its copy is a sparse file.
+
     <folder>/<boot>/<xx>/<digest of store and name>   <folder>/<boot>/tmp   <folder>/locks
+    <folder>/<boot>/<xx>/<digest of store and name>~  a sparse copy
 """
 
 from __future__ import annotations
@@ -28,8 +31,10 @@ import xxhash
 
 from millpond.errors import InvalidError
 from millpond.state.store.local_store import map_file, sync, write_buffers
+from millpond.state.store.partial_file import PartialFile, create, write_at
 from millpond.state.store.store import (
     Data,
+    Fetch,
     Names,
     Put,
     ReadsParts,
@@ -43,9 +48,12 @@ from millpond.state.store.store import (
 
 _SCAN_SHARE = 64  # a process scans the folder each time it has added this share of the limit
 _TMP_LIFE_S = 60 * 60
+SPARSE = "~"  # the end of the name of a sparse copy
 PREFETCH_THREADS = 16
 PART_BYTES = 8 << 20  # a larger file is fetched in parts
 PARTS_AT_ONCE = 8
+END_BYTES = 128 << 10  # the first request for a file that may be large: its end says what is in it
+WHOLE_BYTES_MAX = 4 << 20  # a smaller file is fetched completely
 Write = Callable[[int], None]  # to a file descriptor
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -60,7 +68,8 @@ class CacheCounts:
     misses: int = 0
     skipped: int = 0
     reason: str | None = None
-    fetched_bytes: int = 0  # of the misses
+    fetched_bytes: int = 0  # of the misses, and of parts of large files
+    parts: int = 0  # requests for parts of large files
 
     def copy(self) -> CacheCounts:
         return replace(self)
@@ -149,8 +158,9 @@ class DiskCache:
 
     def delete(self, name: str) -> None:
         self._store.delete(name)
-        with suppress(NotADirectoryError):
-            self._path(name).unlink(missing_ok=True)
+        for path in (self._path(name), self._sparse(name)):
+            with suppress(NotADirectoryError):
+                path.unlink(missing_ok=True)
 
     def map(self, name: str) -> pa.Buffer:
         found = self._held(name)
@@ -161,6 +171,62 @@ class DiskCache:
                     return self._fetch(name)
         self._count(hits=1)
         return found
+
+    def map_parts(self, name: str) -> tuple[pa.Buffer, Fetch | None]:
+        """The file, and what fetches its parts if it is large: then only its end must be here."""
+        store = self._store
+        if not (isinstance(store, ReadsParts) and store.reads_parts):
+            return self.map(name), None
+        found = self._held(name)
+        if found is None:
+            with self._locked(self._digest(name)[:2], wait=True):
+                found = self._held(name)
+                if found is None:
+                    return self._begin(name, store)
+        self._count(hits=1)
+        return found, None
+
+    def _begin(self, name: str, store: ReadsParts) -> tuple[pa.Buffer, Fetch | None]:
+        """Open the sparse copy of a large file, after it was created if need be; fetch a small file."""
+        known = self._open_sparse(name, store)
+        if known is not None:
+            self._count(hits=1)
+            return known.buffer, known.fetch
+        end, size = store.read_end(name, END_BYTES)
+        if size > WHOLE_BYTES_MAX:
+            try:
+                self._create_sparse(name, end, size)
+                known = self._open_sparse(name, store)
+            except OSError as error:
+                self._count(skipped=1, reason=str(error))
+            if known is not None:
+                self._count(misses=1, parts=1, fetched_bytes=end.nbytes)
+                return known.buffer, known.fetch
+        return self._fetch(name, (end, size)), None
+
+    def _open_sparse(self, name: str, store: ReadsParts) -> PartialFile | None:
+        path = self._sparse(name)
+        try:
+            found = PartialFile(name, store, path, self._fetched_parts)
+            os.utime(path)
+        except (FileNotFoundError, NotADirectoryError):  # evicted, perhaps since it was created
+            return None
+        return found
+
+    def _create_sparse(self, name: str, end: memoryview, size: int) -> None:
+        temp = self._temp()
+        try:
+            create(temp, size, [(size - end.nbytes, end)])
+            self._sparse(name).parent.mkdir(exist_ok=True)
+            os.replace(temp, self._sparse(name))
+        except BaseException:
+            with suppress(NotADirectoryError):
+                temp.unlink(missing_ok=True)
+            raise
+
+    def _fetched_parts(self, requests: int, size: int) -> None:
+        self._count(parts=requests, fetched_bytes=size)
+        self._grew(size)
 
     def prefetch(self, names: Iterable[str], parallel: int = 8) -> None:
         """Fetch the files that are not cached yet, in parallel; returns when all are cached."""
@@ -203,11 +269,12 @@ class DiskCache:
             ) from error
         return buffer
 
-    def _fetch(self, name: str) -> pa.Buffer:
+    def _fetch(self, name: str, end: tuple[memoryview, int] | None = None) -> pa.Buffer:
+        """Fetch a file, of which the end and the size may be known."""
         self._count(misses=1)
         store = self._store
         if isinstance(store, ReadsParts) and store.reads_parts:
-            kept = self._keep(name, lambda fd: _write_parts(fd, name, store))
+            kept = self._keep(name, lambda fd: _write_parts(fd, name, store, end))
         elif isinstance(store, Streaming):
             kept = self._keep(name, _writes(store.chunks(name)))
         else:
@@ -230,9 +297,7 @@ class DiskCache:
 
     def _copy(self, name: str, write: Write) -> pa.Buffer:
         path = self._path(name)
-        temp = self._home / "tmp" / f"{os.getpid()}-{secrets.token_hex(8)}"
-        if not temp.parent.is_dir():  # somebody deleted the cache while it was in use
-            self._make_folders()
+        temp = self._temp()
         try:
             # mapped before it is renamed: after that, any process may evict it
             buffer = self._write(temp, write)
@@ -247,12 +312,23 @@ class DiskCache:
         except BaseException:
             temp.unlink(missing_ok=True)
             raise
+        self._grew(buffer.size)
+        return buffer
+
+    def _temp(self) -> Path:
+        """The path of a new temporary file."""
+        temp = self._home / "tmp" / f"{os.getpid()}-{secrets.token_hex(8)}"
+        if not temp.parent.is_dir():  # somebody deleted the cache while it was in use
+            self._make_folders()
+        return temp
+
+    def _grew(self, size: int) -> None:
+        """Account for bytes that were added, and evict copies when it is time to look."""
         with self._lock:
-            self._added += buffer.size
+            self._added += size
             due = self._added >= max(1, self._max_bytes // _SCAN_SHARE)
         if due:
             self._evict()
-        return buffer
 
     def _write(self, temp: Path, write: Write) -> pa.Buffer:
         fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
@@ -301,7 +377,10 @@ class DiskCache:
                         except FileNotFoundError:
                             continue  # deleted or renamed since the listing
                         if status.st_mtime_ns < busy_after:
-                            yield status.st_mtime_ns, status.st_size, entry.path
+                            size = status.st_size
+                            if entry.name.endswith(SPARSE):
+                                size = min(size, status.st_blocks * 512)
+                            yield status.st_mtime_ns, size, entry.path
 
     @contextmanager
     def _locked(self, name: str, wait: bool) -> Iterator[bool]:
@@ -330,6 +409,10 @@ class DiskCache:
         digest = self._digest(name)
         return self._home / digest[:2] / digest[2:]
 
+    def _sparse(self, name: str) -> Path:
+        path = self._path(name)
+        return path.with_name(path.name + SPARSE)
+
     def _count(
         self,
         hits: int = 0,
@@ -337,8 +420,10 @@ class DiskCache:
         skipped: int = 0,
         reason: str | None = None,
         fetched_bytes: int = 0,
+        parts: int = 0,
     ) -> None:
         with self._lock:
+            self.counts.parts += parts
             self.counts.fetched_bytes += fetched_bytes
             self.counts.hits += hits
             self.counts.misses += misses
@@ -356,28 +441,28 @@ def _writes(pieces: Iterable[memoryview]) -> Write:
     return write
 
 
-def _write_parts(fd: int, name: str, store: ReadsParts) -> None:
-    """Fetch a file in parts: the first says how large it is, and the others come at the same time."""
-    first, size = store.read_part(name, 0, PART_BYTES)
-    _write_at(fd, first, 0)
+def _write_parts(fd: int, name: str, store: ReadsParts, end: tuple[memoryview, int] | None = None) -> None:
+    """Fetch a file in parts: the first, or its end, says how large it is; the others come together."""
+    if end is None:
+        known, size = store.read_part(name, 0, PART_BYTES)
+        write_at(fd, known, 0)
+        spans = [(at, size) for at in range(PART_BYTES, size, PART_BYTES)]
+    else:
+        known, size = end
+        write_at(fd, known, size - known.nbytes)
+        spans = [(at, size - known.nbytes) for at in range(0, size - known.nbytes, PART_BYTES)]
 
-    def fetch(start: int) -> None:
-        body, found = store.read_part(name, start, PART_BYTES)
+    def fetch(span: tuple[int, int]) -> None:
+        start, stop = span
+        body, found = store.read_part(name, start, min(PART_BYTES, stop - start))
         if found != size:
             raise StoreError(f"{name} changed while it was read", detail=f"{size} bytes, then {found}")
-        _write_at(fd, body, start)
+        write_at(fd, body, start)
 
-    starts = range(PART_BYTES, size, PART_BYTES)
-    if starts:
-        with ThreadPoolExecutor(min(PARTS_AT_ONCE, len(starts)), "millpond-part") as pool:
-            for _ in pool.map(fetch, starts):
+    if spans:
+        with ThreadPoolExecutor(min(PARTS_AT_ONCE, len(spans)), "millpond-part") as pool:
+            for _ in pool.map(fetch, spans):
                 pass
-
-
-def _write_at(fd: int, body: memoryview, start: int) -> None:
-    while body.nbytes:
-        written = os.pwrite(fd, body, start)
-        body, start = body[written:], start + written
 
 
 def _folders(path: Path | str) -> Sequence[str]:

@@ -199,6 +199,14 @@ class ObjectStore:
             self._check_length(name, min(length, size - start), body.nbytes)
             return body, size
 
+    def read_end(self, name: str, length: int) -> tuple[memoryview, int]:
+        check_name(name)
+        with self._reading(name):
+            result = obstore.get(self._reader, name, options={"range": {"suffix": length}})
+            body, size = memoryview(result.bytes()), int(result.meta["size"])
+            self._check_length(name, min(length, size), body.nbytes)
+            return body, size
+
     def list(self, prefix: str, after: str | None = None) -> Names:
         folder = check_prefix(prefix)
         with self._reading(folder):

@@ -24,6 +24,7 @@ from millpond.state.store.shared_credentials import with_values
 Chunk: TypeAlias = bytes | memoryview | pa.Buffer
 Data: TypeAlias = Chunk | Sequence[Chunk]
 Names: TypeAlias = list[str]  # `Store.list` hides the builtin inside the classes
+Span: TypeAlias = tuple[int, int]  # bytes of a file: the first, and the one after the last
 
 _SEGMENT = re.compile(r"[A-Za-z0-9_=+@:,~%-][A-Za-z0-9._=+@:,~%-]{0,254}")
 _NAME_MAX = 900  # object stores allow 1024 bytes, including the prefix of the pond
@@ -108,6 +109,27 @@ class ReadsParts(Protocol):
 
     def read_part(self, name: str, start: int, length: int) -> tuple[memoryview, int]:
         """The bytes from `start` on, at most `length`, and the size of the file."""
+
+    def read_end(self, name: str, length: int) -> tuple[memoryview, int]:
+        """The last bytes, at most `length`, and the size of the file."""
+
+
+class Fetch(Protocol):
+    """Fetches bytes into a mapping; see `PartialFile.fetch`."""
+
+    def __call__(self, spans: Sequence[Span], again: bool = False) -> None: ...
+
+
+@runtime_checkable
+class MapsParts(Protocol):
+    """A store that can map a large file before all of it is here."""
+
+    def map_parts(self, name: str) -> tuple[pa.Buffer, Fetch | None]:
+        """The file as a buffer, and what fetches a part of it before it is read; None if all of it is here.
+
+        The last bytes are here.  A part may be damaged or absent until it was fetched: check it, and fetch it
+        again if it does not match.
+        """
 
 
 def buffers_of(data: Data) -> list[memoryview]:

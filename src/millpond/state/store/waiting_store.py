@@ -165,6 +165,11 @@ class WaitingStore:
         assert isinstance(store, ReadsParts)
         return self._patiently(lambda: store.read_part(name, start, length))
 
+    def read_end(self, name: str, length: int) -> tuple[memoryview, int]:
+        store = self._store
+        assert isinstance(store, ReadsParts)
+        return self._patiently(lambda: store.read_end(name, length))
+
     def once(self, call: Callable[[], T]) -> T:
         """Make a call without repeating it, and note whether the storage answered."""
         try:

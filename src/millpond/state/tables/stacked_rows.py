@@ -19,13 +19,13 @@ from millpond.delta import HASH, WEIGHT
 from millpond.state.runs.merge import OpenFile
 from millpond.state.runs.point_lookup import RowSource
 from millpond.state.runs.run_ref import RunRef
-from millpond.state.runs.segment import FENCE_ROWS, Segment, stacked_name
+from millpond.state.runs.segment import SMALL_ROWS, Segment, stacked_name
 from millpond.state.tables.table_spec import TableSpec
 
 Hashes = npt.NDArray[np.uint64]
 Ints = npt.NDArray[np.int64]
 
-ROWS_MAX = FENCE_ROWS  # the maximum size of a run: in a larger one, a lookup reads only what it needs
+ROWS_MAX = SMALL_ROWS  # the maximum size of a run: in a larger one, a lookup reads only what it needs
 
 
 def stack_shape(spec: TableSpec) -> tuple[Any, ...] | None:

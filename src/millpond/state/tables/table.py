@@ -32,6 +32,7 @@ from millpond.state.runs.merge import (
     settle,
 )
 from millpond.state.runs.packed import PackedFile
+from millpond.state.runs.read_ahead import fetch_rows
 from millpond.state.runs.run_ref import RunRef
 from millpond.state.runs.segment import expand
 from millpond.state.tables.table_scan import TableScan
@@ -181,7 +182,13 @@ class Table:
         names = tuple(self.spec.schema.names if columns is None else columns)
         own = self._key_columns(keys)
         rows = point_lookup.find(
-            self.spec, self.runs, self._open_file, keys.hashes, own, (self.h_min, self.h_max)
+            self.spec,
+            self.runs,
+            self._open_file,
+            keys.hashes,
+            own,
+            (self.h_min, self.h_max),
+            [name for name in names if name not in own],
         )
         found = np.zeros(len(keys), np.bool_)
         for one in rows:
@@ -307,6 +314,7 @@ class Table:
         """The rows of these ranges, merged."""
         names = self.spec.schema.names if columns is None else list(columns)
         found = [ranges for ranges in found if len(ranges.key)]
+        fetch_rows(((r.segment, expand(r.lo, r.hi)) for r in found if r.segment.is_partial), names)
         rows_at, group = _row_locations(self.spec, found)
         if not len(rows_at):
             return self._table(names, rows_at, group, np.empty(0, np.int64))

@@ -258,7 +258,8 @@ def test_a_footer_that_contradicts_the_file_is_refused() -> None:
     data = file_of(rows(100))
     assert read(with_footer(data, lambda f: None)).equals(read(data))
     refused(with_footer(data, lambda f: f.update(hash_version=2)), "another version of the key hash")
-    refused(with_footer(data, lambda f: f.update(block=4096)), "another block size")
+    refused(with_footer(data, lambda f: f.update(block=4095)), "impossible size")
+    refused(with_footer(data, lambda f: f.update(block=4096)), "does not match its footer")
     refused(with_footer(data, lambda f: f["segments"][0].update(length=10**9)), "beyond its end")
     refused(
         with_footer(data, lambda f: f["segments"][0].update(length=512)), "does not match its footer|damaged"
@@ -290,7 +291,6 @@ KINDS: dict[str, tuple[pa.DataType, Any]] = {
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many blocks in a small file."""
-    monkeypatch.setattr(segment, "SHIFT", 9)
     for module in (packed, segment):
         monkeypatch.setattr(module, "BLOCK", 1 << 9)
         monkeypatch.setattr(module, "FENCE_ROWS", 1 << 6)
