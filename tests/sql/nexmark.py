@@ -40,11 +40,11 @@ def names() -> list[str]:
     return list(queries.QUERIES)
 
 
-def batch() -> duckdb.DuckDBPyConnection:
+def batch(events: int = EVENTS, config: NexmarkConfig = CONFIG) -> duckdb.DuckDBPyConnection:
     con = duckdb.connect()
     con.execute("set timezone = 'UTC'")
     for kind in KINDS:
-        con.register("rows", generate(kind, 0, EVENTS, CONFIG))
+        con.register("rows", generate(kind, 0, events, config))
         con.execute(f"create table {kind} as from rows")
     con.register("rows", SIDE)
     con.execute("create table side_input as from rows")

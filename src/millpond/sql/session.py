@@ -19,6 +19,7 @@ from millpond.plan.nodes import Plan
 from millpond.secret_references import secrets_from
 from millpond.sql.binding.catalog import Catalog, Shown, table_names
 from millpond.sql.binding.functions import suggesting
+from millpond.sql.dialects.own_statements import own_statements
 from millpond.sql.dml.change_outcome import wait_for_outcome
 from millpond.sql.dml.text_changes import SessionChange, TextChanges
 from millpond.sql.host import Host
@@ -29,8 +30,9 @@ from millpond.sql.statements.prepared import Prepared
 from millpond.sql.statements.registry import find
 from millpond.sql.statements.session_variables import SessionVariables
 from millpond.sql.text.parameters import Params
-from millpond.sql.text.parse import SqlFragment, statements
+from millpond.sql.text.parse import SqlFragment
 from millpond.sql.text.schema_names import PUBLIC, resolved
+from millpond.sql.text.time_windows import MARK
 from millpond.sql.text.user_errors import in_user_words
 from millpond.sql.transaction import SqlTransaction
 from millpond.state.secret_files import SecretFiles
@@ -98,7 +100,7 @@ class SqlSession:
         """
         if not isinstance(text, str):
             raise InvalidError("SQL is text", detail=f"got {type(text).__name__}")
-        fragments = statements(text, dialect)
+        fragments = own_statements(text, dialect, _Known(self))
         results: list[Result] = []  # not given yet
         changes: TextChanges | None = None  # of this text, not sent yet
         sure = 0  # how many results do not depend on them
@@ -146,7 +148,7 @@ class SqlSession:
 
     def define_all(self, text: str, dialect: str = "postgres") -> None:
         """Run a text that has only definitions; those that the plan has with the same text are skipped."""
-        for written in statements(text, dialect):
+        for written in own_statements(text, dialect, _Known(self)):
             fragment = self.resolved(written, self.variables.search_path)
             if not find(fragment).defines:
                 fragment.fail(
@@ -180,7 +182,7 @@ class SqlSession:
         try:
             return self._run_one(fragment, params) if block is None else self._run_in(block, fragment, params)
         except InvalidError as error:
-            in_user_words(error, fragment.sql, self.catalog.objects)
+            in_user_words(error, fragment.said or fragment.sql, self.catalog.objects)
             raise
 
     def _run_in(self, block: SqlTransaction, fragment: SqlFragment, params: Params) -> Result:
@@ -464,3 +466,20 @@ def _begins(plan: Plan) -> bool:
     """Does a plan have anything to run?  Functions in Python alone wait for the definitions that use them."""
     kept = (o for o in plan.objects.values() if o.options.get("language") != "python")
     return bool(plan.nodes) or any(kept)
+
+
+class _Known:
+    """The objects of a session, for dialects that ask what a name is."""
+
+    def __init__(self, session: SqlSession) -> None:
+        self.session = session
+
+    def kind(self, name: str) -> str | None:
+        found = self.session.catalog.find(name)
+        return None if found is None else found.kind
+
+    def has_windows(self, name: str) -> bool:
+        found = self.session.catalog.find(name)
+        if found is None or found.kind != "view":
+            return False
+        return MARK in found.text or any(map(self.has_windows, found.uses))

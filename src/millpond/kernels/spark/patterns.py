@@ -49,6 +49,15 @@ def regexp_extract(text: str, pattern: str, number: int) -> str:
     return "" if found is None else found[number] or ""
 
 
+@by_row("spark.regexp_group.1", ("VARCHAR", "VARCHAR", "INTEGER"), "VARCHAR", _TEXT)
+def regexp_group(text: str, pattern: str, number: int) -> str | None:
+    """A group of the first match, as Flink returns it: NULL if there is none."""
+    code = compiled(pattern)
+    _group(code, number)
+    found = code.search(text)
+    return None if found is None else found[number]
+
+
 @by_row("spark.regexp_extract_all.1", ("VARCHAR", "VARCHAR", "INTEGER"), "VARCHAR[]", _TEXTS)
 def regexp_extract_all(text: str, pattern: str, number: int) -> list[str]:
     code = compiled(pattern)

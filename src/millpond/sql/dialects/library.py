@@ -17,8 +17,13 @@ import duckdb
 
 from millpond.kernels.duck import Equipment, provide_named
 
-CATALOGS = {"__pg": "postgres", "__spark": "spark"}  # of the functions of a dialect -> its folder
-_CALL = re.compile(r'\b(__pg|__spark)\.(?:main\.)?("[^"]+"|\w+)\s*\(')
+CATALOGS = {
+    "__pg": "postgres",
+    "__spark": "spark",
+    "__flink": "flink",
+}  # of the functions of a dialect -> its folder
+_CALL = re.compile(r'\b(__pg|__spark|__flink)\.(?:main\.)?("[^"]+"|\w+)\s*\(')
+_DEFERRED = ("__spark", "__flink")  # whose macros know types by `typeof`
 _SIGN = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|[(\[{)\]},]")  # quoted text, brackets and commas
 _SIGN_OR_NAME = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|(?<![.\w])[A-Za-z_]\w*(?!\s*\(|\w|\s*:=)")
 _INLINE = re.compile(r"/\* inline((?: \w+)*) \*/")
@@ -54,14 +59,14 @@ def has(catalog: str, name: str) -> bool:
 def is_typed(catalog: str, name: str) -> bool:
     """Are there overloads, among which DuckDB chooses by the types of the arguments?"""
     found = definitions(catalog).get(name) if catalog in CATALOGS else None
-    if catalog == "__spark":  # nearly all of its functions call such functions
+    if catalog in _DEFERRED:  # nearly all of their functions call such functions
         return found is not None
     return found is not None and _TYPED.search(found[found.index("(") :]) is not None
 
 
 def equip(con: duckdb.DuckDBPyConnection, equipment: Equipment, sql: str) -> None:
     """Create the functions of dialects that a text calls, and those that they call themselves."""
-    if "__pg" not in sql and "__spark" not in sql:
+    if not any(catalog in sql for catalog in CATALOGS):
         provide_named(sql)
         equipment.refresh()
         return
@@ -84,7 +89,7 @@ def _create(con: duckdb.DuckDBPyConnection, equipment: Equipment, catalog: str, 
         _create(con, equipment, *called)
     provide_named(statement)
     equipment.refresh()
-    con.execute(deferred(statement) if catalog == "__spark" else statement)
+    con.execute(deferred(statement) if catalog in _DEFERRED else statement)
 
 
 def _called(sql: str) -> set[tuple[str, str]]:

@@ -48,6 +48,7 @@ class SqlFragment:
     text: str
     tokens: tuple[Token, ...]
     dialect: str = "postgres"
+    said: str | None = None  # what the user wrote, if this is a translation of it
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -124,7 +125,7 @@ class SqlFragment:
             text += self.text[at:start] + fresh
             at = end
         text += self.text[at : self.tokens[-1].end + 1]
-        return SqlFragment(text, tokens_of(text, self.dialect), self.dialect)
+        return SqlFragment(text, tokens_of(text, self.dialect), self.dialect, self.said)
 
     def fail(self, message: str, place: int = 0, hint: str | None = None) -> None:
         token = self.tokens[place] if 0 <= place < len(self.tokens) else None

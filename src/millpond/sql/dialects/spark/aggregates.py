@@ -26,6 +26,7 @@ class SparkAggregate:
     arity: int = 1
     result: str = "{}"
     rows: str | None = None  # a condition on the rows
+    beside: str | None = None  # another aggregate of the same rows: the second {} of the result
 
 
 _NUMBER = "__spark.cast_double({0})"
@@ -112,7 +113,7 @@ def written(
     over: str = "",
 ) -> str | None:
     """The text of an aggregate; None if its arguments are not supported."""
-    known = AGGREGATES[name]
+    known = writer.aggregates[name]
     distinct = len(given) > 0 and isinstance(given[0], exp.Distinct)
     parts = list(given[0].expressions) + list(given[1:]) if distinct else list(given)
     if name in _FIRST_OR_LAST and len(parts) == 2:
@@ -157,7 +158,13 @@ def written(
         core = f"{_FIRST_OR_LAST[name]}_value({texts[0]})"
     rows += [writer.text(where)] if where is not None else []
     filtered = f" FILTER (WHERE {' AND '.join(f'({r})' for r in rows)})" if rows else ""
-    return known.result.format(f"{core}{filtered}{over}")
+    tail = f"{filtered}{over}"
+    if known.beside is None:
+        return known.result.format(f"{core}{tail}")
+    second = known.beside.format(*texts)
+    if distinct:
+        second = second.replace("(", "(DISTINCT ", 1)
+    return known.result.format(f"{core}{tail}", f"{second}{tail}")
 
 
 def _counted(
@@ -211,7 +218,7 @@ def modified(
             " IGNORE NULLS" if ignore_nulls else ""
         )
         return f"{name}({inside}){over}"
-    if name not in AGGREGATES:
+    if name not in writer.aggregates:
         return None
     return written(name, given, writer, where=where, order=order, ignore_nulls=ignore_nulls, over=over)
 

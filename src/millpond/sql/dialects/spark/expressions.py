@@ -7,14 +7,15 @@ Operators whose meaning differs are calls of `__spark`; see the `.sql` files of 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, NoReturn
 
 from sqlglot import exp
 
 from millpond.kernels.duck import quoted
 from millpond.sql.binding.types import text_literal
 from millpond.sql.dialects.spark import functions
+from millpond.sql.dialects.spark.aggregates import AGGREGATES, SparkAggregate
 from millpond.sql.dialects.spark.intervals import interval
 from millpond.sql.dialects.spark.types import UnknownType, decimal_digits, duckdb_type, fields
 from millpond.sql.refusal import pointing
@@ -79,6 +80,9 @@ HINT = "write this query in the dialect 'duckdb', whose functions Millpond has"
 class Expressions:
     """Writes the expressions of one statement; `query` writes the queries inside them."""
 
+    dialect = "spark"
+    aggregates: ClassVar[Mapping[str, SparkAggregate]] = AGGREGATES
+
     def __init__(self, sql: str, query: Callable[[exp.Expr], str]) -> None:
         self.sql = sql
         self.query = query
@@ -89,7 +93,7 @@ class Expressions:
         if kind in _INFIX:
             return f"({self.text(node.this)} {_INFIX[kind]} {self.text(node.expression)})"
         if kind in _MEASURED:
-            digits = f"{_digits(node.this)}, {_digits(node.expression)}"
+            digits = f"{digits_shown(node.this)}, {digits_shown(node.expression)}"
             return (
                 f"__spark.{_MEASURED[kind]}({self._term(node.this)}, {self._term(node.expression)}, {digits})"
             )
@@ -118,11 +122,11 @@ class Expressions:
         found = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", self.sql, re.IGNORECASE)
         at = None if found is None else (len(self.sql[: found.start()].encode()), len(found[0].encode()))
         called = f"{name}()" if isinstance(node, exp.Anonymous) else name
-        raise pointing(f"{called} of the dialect 'spark' {why}", self.sql, at, hint)
+        raise pointing(f"{called} of the dialect {self.dialect!r} {why}", self.sql, at, hint)
 
     def quotient(self, left: exp.Expr, right: exp.Expr, *, lenient: bool = False) -> str:
         """a / b: of decimals a decimal, whose digits depend on those of the operands."""
-        digits = (_digits(left), _digits(right))
+        digits = (digits_shown(left), digits_shown(right))
         given = f"{self._term(left)}, {self._term(right)}, {digits[0]}, {digits[1]}"
         return f"__spark.divided({given}, {'true' if lenient else 'false'})"
 
@@ -174,7 +178,7 @@ class Expressions:
         if isinstance(node.this, exp.Star):
             return f"{'.'.join(quoted(p.name) for p in node.parts[:-1])}.*"
         if len(node.parts) == 1 and not node.this.args.get("quoted") and node.name.lower() in _WORDS:
-            return functions.call(node.name.lower(), [], exp.Anonymous(this=node.name), self)
+            return self.call(node.name.lower(), [], exp.Anonymous(this=node.name))
         return ".".join(quoted(part.name) for part in node.parts)
 
     def _dot(self, node: exp.Dot) -> str:
@@ -331,13 +335,17 @@ class Expressions:
         return f'__spark."[]"({self.text(node.this)}, {self.text(node.expressions[0])})'
 
     def _anonymous(self, node: exp.Anonymous) -> str:
-        return functions.call(functions.name_of(node), node.expressions, node, self)
+        return self.call(functions.name_of(node), node.expressions, node)
+
+    def call(self, name: str, given: Sequence[exp.Expr], node: exp.Expr) -> str:
+        """The text of the call of a function or an aggregate."""
+        return functions.call(name, given, node, self)
 
     def _array(self, node: exp.Expr) -> str:
-        return functions.call("array", node.expressions, node, self)
+        return self.call("array", node.expressions, node)
 
     def _transform(self, node: exp.Expr) -> str:
-        return functions.call("transform", [node.this, node.expression], node, self)
+        return self.call("transform", [node.this, node.expression], node)
 
     def _lambda(self, node: exp.Lambda) -> str:
         names = [quoted(one.name) for one in node.expressions]
@@ -345,15 +353,15 @@ class Expressions:
 
     def _extract(self, node: exp.Extract) -> str:
         part = exp.Literal.string(node.this.name)
-        return functions.call("date_part", [part, node.expression], node, self)
+        return self.call("date_part", [part, node.expression], node)
 
     def _substring(self, node: exp.Substring) -> str:
         given = [node.this, node.args.get("start"), node.args.get("length")]
-        return functions.call("substring", [g for g in given if g is not None], node, self)
+        return self.call("substring", [g for g in given if g is not None], node)
 
     def _strposition(self, node: exp.Expr) -> str:
         given = [node.args["substr"], node.this, node.args.get("position")]
-        return functions.call("position", [g for g in given if g is not None], node, self)
+        return self.call("position", [g for g in given if g is not None], node)
 
     def _overlay(self, node: exp.Overlay) -> str:
         given = [
@@ -362,7 +370,7 @@ class Expressions:
             node.args.get("from_") or node.args.get("from"),
             node.args.get("for_"),
         ]
-        return functions.call("overlay", [g for g in given if g is not None], node, self)
+        return self.call("overlay", [g for g in given if g is not None], node)
 
     def _trim(self, node: exp.Trim) -> str:
         side = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or ""), "trim")
@@ -374,13 +382,13 @@ class Expressions:
         )
 
     def _any(self, node: exp.Any) -> str:
-        return functions.call("any", [node.this.unnest()], node, self)
+        return self.call("any", [node.this.unnest()], node)
 
     def _currentdate(self, node: exp.Expr) -> str:
-        return functions.call("current_date", [], node, self)
+        return self.call("current_date", [], node)
 
     def _currenttimestamp(self, node: exp.Expr) -> str:
-        return functions.call("current_timestamp", [], node, self)
+        return self.call("current_timestamp", [], node)
 
     def _filter(self, node: exp.Filter) -> str:
         where = node.expression.this if isinstance(node.expression, exp.Where) else node.expression
@@ -405,7 +413,7 @@ class Expressions:
         return f"DISTINCT {self.texts(node.expressions)}"
 
 
-def _digits(node: exp.Expr) -> int:
+def digits_shown(node: exp.Expr) -> int:
     """The digits of an integer literal; 0 for all else."""
     bare = node.this if isinstance(node, exp.Neg) else node
     return len(bare.name.lstrip("0")) or 1 if isinstance(bare, exp.Literal) and bare.is_int else 0

@@ -44,9 +44,11 @@ _REFUSED_TABLE = ("sample", "version", "changes", "hints", "when", "only", "part
 class Queries:
     """Writes one statement."""
 
+    writer: type[Expressions] = Expressions
+
     def __init__(self, sql: str) -> None:
         self.sql = sql
-        self.expressions = Expressions(sql, self.text)
+        self.expressions = self.writer(sql, self.text)
 
     def text(self, tree: exp.Expr) -> str:
         """The text of a query or change."""
@@ -58,9 +60,9 @@ class Queries:
 
     def _clause(self, node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Select):
-            self._prepare(node)
+            self.prepare(node)
         if isinstance(node, exp.Table):
-            self._table(node)
+            self.table(node)
         if isinstance(node, exp.Insert) and node.args.get("overwrite"):
             self.expressions.refuse(node, "OVERWRITE is not supported", "DELETE FROM the table first")
         for name, value in list(node.args.items()):
@@ -115,7 +117,8 @@ class Queries:
             return exp.Alias(this=made, alias=exp.to_identifier(column_name(node), quoted=True))
         return made
 
-    def _prepare(self, node: exp.Select) -> None:
+    def prepare(self, node: exp.Select) -> None:
+        """Refuse clauses without a meaning here, and replace functions that make rows."""
         for name in _REFUSED:
             if node.args.get(name):
                 words = {
@@ -128,7 +131,8 @@ class Queries:
         node.set("hint", None)
         generators.expand(node, self.expressions)
 
-    def _table(self, node: exp.Table) -> None:
+    def table(self, node: exp.Table) -> None:
+        """Refuse parts of a relation without a meaning here, and write a function in FROM."""
         for name in _REFUSED_TABLE:
             if node.args.get(name):
                 said = {"sample": "TABLESAMPLE", "version": "VERSION AS OF"}.get(name, name.upper())
@@ -149,8 +153,12 @@ class Queries:
         node.set("this", raw(self.expressions.text(node.this)))
         return node
 
+    def value_name(self, place: int) -> str:
+        """The name of a column of VALUES, from place 0."""
+        return f"col{place + 1}"
+
     def _named_values(self, node: exp.Expr) -> exp.Expr:
-        """Columns of VALUES are col1, col2, …."""
+        """VALUES with names for its columns."""
         if not isinstance(node, exp.Values) or isinstance(node.parent, exp.Insert):
             return node
         rows = [
@@ -161,7 +169,7 @@ class Queries:
         alias = node.args.get("alias")
         if alias is not None and alias.columns:
             return node
-        names = [exp.to_identifier(f"col{n + 1}", quoted=True) for n in range(len(rows[0].expressions))]
+        names = [exp.to_identifier(self.value_name(n), quoted=True) for n in range(len(rows[0].expressions))]
         table = (
             alias.this
             if alias is not None and alias.this is not None

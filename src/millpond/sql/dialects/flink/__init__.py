@@ -1,0 +1,1 @@
+"""Flink's SQL: its statements, windows and functions, where they mean the same here."""

@@ -1,0 +1,1 @@
+"""RisingWave's SQL: PostgreSQL's, with statements and options of its own."""

@@ -1,0 +1,92 @@
+"""RisingWave's SQL: statements as ours, and what is refused by name; queries are PostgreSQL's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import millpond
+from millpond.errors import InvalidError
+from tests.dialects.test_flink import own
+
+KAFKA = "connector = 'kafka', topic = 't', properties.bootstrap.server = 'b:9092'"
+STATEMENTS = {
+    f"CREATE SOURCE s (a INT, r STRUCT<x INT, y VARCHAR>) WITH ({KAFKA}, scan.startup.mode = 'latest') "
+    "FORMAT PLAIN ENCODE JSON": "CREATE SOURCE s (a INT, r STRUCT<x INT, y VARCHAR>) WITH (connector = 'kafka', "
+    "topic = 't', brokers = 'b:9092', start = 'latest') FORMAT PLAIN ENCODE JSON",
+    f"CREATE TABLE s (a INT PRIMARY KEY) WITH ({KAFKA}) FORMAT UPSERT ENCODE JSON": (
+        "CREATE TABLE s (a INT PRIMARY KEY) WITH (connector = 'kafka', topic = 't', brokers = 'b:9092') "
+        "FORMAT UPSERT ENCODE JSON"
+    ),
+    "CREATE SOURCE s (a INT) WITH (connector = 'posix_fs', posix_fs.root = 'd', match_pattern = '*.csv') "
+    "FORMAT PLAIN ENCODE CSV (without_header = 'true', delimiter = ';')": "CREATE SOURCE s (a INT) WITH "
+    "(connector = 'files', path = 'd', pattern = '*.csv', format = 'csv', header = 'false', delimiter = ';')",
+    f"CREATE SINK s FROM v WITH ({KAFKA}, primary_key = 'a', type = 'upsert')": (
+        "CREATE SINK s FROM v WITH (connector = 'kafka', topic = 't', brokers = 'b:9092', key = 'a', mode = 'upsert')"
+    ),
+    f"CREATE SINK s FROM v WITH ({KAFKA}, primary_key = 'a') FORMAT UPSERT ENCODE JSON": (
+        "CREATE SINK s FROM v WITH (connector = 'kafka', topic = 't', brokers = 'b:9092', key = 'a') "
+        "FORMAT UPSERT ENCODE JSON"
+    ),
+    "CREATE SINK s AS SELECT 1 AS a WITH (connector = 'jdbc', jdbc.url = 'u', table.name = 't', type = 'append-only')": (
+        "CREATE SINK s AS SELECT 1 AS a WITH (connector = 'jdbc', url = 'u', \"table\" = 't', mode = 'append')"
+    ),
+    "SET streaming_parallelism = 2; SET timezone TO 'UTC'; CREATE INDEX i ON t (a) INCLUDE (b) DISTRIBUTED BY (a)": (
+        "CREATE INDEX i ON t (a) INCLUDE (b)"
+    ),
+    "CREATE SECRET k WITH (backend = 'meta') AS 'v'": "CREATE SECRET k WITH (value = 'v')",
+    "CREATE TABLE t (a INT PRIMARY KEY) ON CONFLICT DO UPDATE FULL": "CREATE TABLE t (a INT PRIMARY KEY)",
+}
+
+
+@pytest.mark.parametrize(("sql", "ours"), STATEMENTS.items())
+def test_statements(sql: str, ours: str) -> None:
+    assert own(sql, "risingwave").rstrip() == ours.replace('"table"', "table")
+
+
+REFUSED = {
+    "CREATE SOURCE s (a INT) WITH (connector = 'datagen') FORMAT PLAIN ENCODE JSON": "connector 'datagen'",
+    f"CREATE SOURCE s (a INT) INCLUDE KEY AS k WITH ({KAFKA}) FORMAT PLAIN ENCODE JSON": "INCLUDE",
+    f"CREATE SOURCE s (a INT) WITH ({KAFKA}, x = '1') FORMAT PLAIN ENCODE JSON": "option 'x'",
+    "CREATE TABLE t (*) FROM s TABLE 'public.t'": "(*)",
+    "CREATE TABLE t (a INT) FROM s TABLE 'public.t'": "CREATE TABLE … FROM source",
+    "CREATE TABLE t (a INT PRIMARY KEY) ON CONFLICT DO UPDATE IF NOT NULL": "ON CONFLICT DO",
+    "CREATE SINK s INTO t FROM v": "CREATE SINK … INTO",
+    f"CREATE SINK s FROM v WITH ({KAFKA}, type = 'append-only', force_append_only = 'true')": "force_append_only",
+    f"CREATE SINK s FROM v WITH ({KAFKA}) FORMAT PLAIN ENCODE JSON (force_append_only = 'true')": "force_append_only",
+    "CREATE SINK s FROM v WITH (connector = 'blackhole')": "connector 'blackhole'",
+    "CREATE CONNECTION c WITH (type = 'kafka')": "CREATE CONNECTION",
+    "CREATE SUBSCRIPTION c FROM v": "CREATE SUBSCRIPTION",
+    "SELECT sum(a) OVER (ORDER BY b SESSION WITH GAP INTERVAL '1 hour') FROM t": "SESSION WITH GAP",
+    "WITH c AS CHANGELOG FROM t SELECT * FROM c": "AS CHANGELOG FROM",
+    "SET rw_implicit_flush = true": "SET rw_implicit_flush",
+    "SET timezone = 'Asia/Tokyo'": "the time zone is UTC",
+}
+
+
+@pytest.mark.parametrize(("sql", "named"), REFUSED.items())
+def test_refused_by_name(sql: str, named: str) -> None:
+    with pytest.raises(InvalidError) as found:
+        own(sql, "risingwave")
+    assert named in found.value.message
+    assert found.value.hint
+
+
+def test_a_pipeline_runs(tmp_path: Path) -> None:
+    with millpond.open(tmp_path / "pond", engine="inline") as pond:
+        pond.sql(
+            """
+            SET background_ddl = true;
+            CREATE SOURCE bid WITH (connector = 'nexmark', nexmark.table.type = 'Bid', nexmark.event.num = '100');
+            CREATE MATERIALIZED VIEW per_auction AS
+                SELECT auction, count(*)::int AS n, 7 / 2 AS half FROM bid GROUP BY auction;
+            FLUSH
+            """,
+            dialect="risingwave",
+        )
+        (n, half) = (
+            pond.sql("SELECT sum(n), max(half) FROM per_auction", dialect="risingwave").fetchone() or ()
+        )
+        assert (n, half) == (92, 3)
+        assert "nexmark.table.type" not in str(pond.sql("SHOW CREATE bid").fetchall())
