@@ -151,7 +151,7 @@ def test_functions_survive_and_are_told(tmp_path: Path) -> None:
         ("SELECT f(1, a := 2)", ["got 'a' twice"]),
         ("SELECT ff(1)", ["ff does not exist", "did you mean 'f'?"]),
         ("CREATE MATERIALIZED VIEW v AS SELECT fa(x) FROM t", ["fa does not exist", "did you mean 'f'?"]),
-        ("SELECT f('abc')", ["could not convert string 'abc'"]),
+        ("SELECT f('abc')", ['invalid input syntax for type integer: "abc"']),
         ("CREATE FUNCTION f(a int) RETURNS int RETURN a", ["there is a function named 'f' already", "OR REPLACE"]),
         ("CREATE FUNCTION t(a int) RETURNS int RETURN a", ["there is a table named 't' already"]),
         ("CREATE TABLE f (a int)", ["there is a function named 'f' already"]),

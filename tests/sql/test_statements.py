@@ -479,7 +479,7 @@ def test_parameters_are_values_and_never_text(pond: Pond) -> None:
         ("INSERT INTO tt VALUES (1)", "did you mean 't'"),
         ("INSERT INTO t (id, amout) VALUES (1, 2)", "amout"),
         ("INSERT INTO t VALUES (1, 2, 3)", "3 values"),
-        ("INSERT INTO t VALUES ('x', 2)", "could not convert string 'x'"),
+        ("INSERT INTO t VALUES ('x', 2)", 'invalid input syntax for type integer: "x"'),
         ("INSERT INTO v VALUES (1)", "only the rows of tables"),
         ("UPDATE t SET amout = 1", "amout"),
         ("UPDATE t SET amount = 1 RETURNING idd", "idd"),

@@ -101,8 +101,8 @@ def test_what_was_meant_is_suggested(pond: Pond, sql: str, meant: str) -> None:
         ("CREATE MATERIALIZED VIEW v AS SELECT sum(ts) FROM t", "argument types 'sum(TIMESTAMP)'"),
         ("CREATE MATERIALIZED VIEW v AS SELECT id FROM t WHERE ts > 5", "ompare"),
         ("INSERT INTO t VALUES (1, DATE '2024-01-01', NULL)", "date"),
-        ("CREATE TABLE x (a int DEFAULT 'q')", "could not convert string 'q'"),
-        ("ALTER TABLE t ADD COLUMN x int DEFAULT 'q'", "could not convert string 'q'"),
+        ("CREATE TABLE x (a int DEFAULT 'q')", 'invalid input syntax for type integer: "q"'),
+        ("ALTER TABLE t ADD COLUMN x int DEFAULT 'q'", 'invalid input syntax for type integer: "q"'),
     ],
 )
 def test_types_that_do_not_fit_are_told(pond: Pond, sql: str, reason: str) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Context, Decimal
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -28,6 +29,8 @@ from millpond.ordering import Order, ranks
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 _INT64, _FLOAT64 = pa.int64(), pa.float64()
+NUMERIC_SCALE = 16  # digits after the point of an average that is a numeric
+_EXACT = Context(prec=60)
 Fields = dict[str, Any]  # field name -> numpy int64 array, or Arrow array
 
 
@@ -236,6 +239,37 @@ class WideSum(IntSum):
         return None
 
 
+def _quotients(totals: list[int], counts: Ints, scale: int) -> pa.Array:
+    """Numerics with `NUMERIC_SCALE` digits after the point, rounded half away from zero; NULL for no rows."""
+    found: list[Decimal | None] = []
+    for total, count in zip(totals, counts.tolist(), strict=True):
+        if count <= 0:
+            found.append(None)
+            continue
+        divisor = count * 10**scale
+        whole, rest = divmod(abs(total) * 10**NUMERIC_SCALE, divisor)
+        whole += 2 * rest >= divisor
+        found.append(_EXACT.scaleb(Decimal(whole if total >= 0 else -whole), -NUMERIC_SCALE))
+    return pa.array(found, pa.decimal128(38, NUMERIC_SCALE))
+
+
+@dataclass(frozen=True)
+class IntNumericAvg(IntSum):
+    """avg of integers as a numeric, exact."""
+
+    visible: pa.DataType = field(default_factory=lambda: pa.decimal128(38, NUMERIC_SCALE))
+    visible_field: str | None = None
+
+    def finish(self, fields: Fields, rows: Ints) -> pa.Array:
+        totals = [
+            (hi << 64) + lo for hi, lo in zip(fields["hi"].tolist(), fields["lo"].tolist(), strict=True)
+        ]
+        return _quotients(totals, rows - fields["nulls"], 0)
+
+    def fails(self, fields: Fields) -> Bools | None:
+        return None
+
+
 @dataclass(frozen=True)
 class IntAvg(IntSum):
     visible: pa.DataType = _FLOAT64
@@ -322,6 +356,32 @@ class DecimalAvg(DecimalSum):
 
     def fails(self, fields: Fields) -> Bools | None:
         return None
+
+
+@dataclass(frozen=True)
+class DecimalNumericAvg(DecimalSum):
+    """avg of numerics as a numeric, exact; 22 digits before the point."""
+
+    reason: ClassVar[str] = "numeric field overflow: a sum has more digits than its average may have"
+
+    @property
+    def visible(self) -> pa.DataType:
+        return pa.decimal128(38, NUMERIC_SCALE)
+
+    def finish(self, fields: Fields, rows: Ints) -> pa.Array:
+        words = (fields[name].tolist() for name in ("top", "hi", "lo"))
+        totals = [(top << 128) + (hi << 64) + lo for top, hi, lo in zip(*words, strict=True)]
+        return _quotients(totals, np.where(self._is_long(fields), 0, rows - fields["nulls"]), self.scale)
+
+    def fails(self, fields: Fields) -> Bools | None:
+        return self._is_long(fields)
+
+    def _is_long(self, fields: Fields) -> Bools:
+        """Could an average have more digits than fit?  It is at most the sum, whose digits are counted."""
+        words = (fields[name].tolist() for name in ("top", "hi", "lo"))
+        most = 10 ** min(38, 38 - NUMERIC_SCALE + self.scale)
+        totals = ((top << 128) + (hi << 64) + lo for top, hi, lo in zip(*words, strict=True))
+        return np.array([abs(total) >= most for total in totals], np.bool_)
 
 
 @dataclass(frozen=True)
@@ -496,6 +556,7 @@ def is_number(kind: Accumulator, field: str) -> bool:
 LINEAR = ("count", "sum", "avg", "var_samp", "var_pop", "stddev_samp", "stddev_pop", "variance", "stddev")
 EXTREMES = ("min", "max")
 WIDE_SUM = "wide_sum"  # of integers, as a wide integer
+NUMERIC_AVG = "numeric_avg"  # of integers and decimals, as a decimal
 
 
 def accumulator(function: str, kind: pa.DataType | None, *, step: str) -> Accumulator:
@@ -511,6 +572,8 @@ def accumulator(function: str, kind: pa.DataType | None, *, step: str) -> Accumu
     decimals = pa.types.is_decimal128(kind)
     if function == WIDE_SUM and integers:
         return WideSum()
+    if function == NUMERIC_AVG and (integers or decimals):
+        return IntNumericAvg() if integers else DecimalNumericAvg(kind.scale)
     if function in LINEAR and (floats or integers or decimals):
         if function == "sum":
             return IntSum() if integers else FloatSum() if floats else DecimalSum(kind.scale)

@@ -24,6 +24,10 @@ def read_array(text: str) -> list[str | None]:
         raise wrong
     if re.fullmatch(r"\{\s*\}", body):
         return []
+    if re.match(r"\{\s*\{", body):
+        raise ValueError(
+            f'an array of several dimensions cannot be read from a text, write ARRAY[…]: "{text}"'
+        )
     found: list[str | None] = []
     at = 1
     while True:

@@ -24,6 +24,7 @@ from millpond.sql.bound.clock import CLOCK, CLOCK_HINT, STAMP
 from millpond.sql.dialects.library import equip
 from millpond.sql.lowering.expressions import StepColumn
 from millpond.sql.refusal import pointing
+from millpond.sql.text.value_errors import in_postgres_words
 
 _NO_NUMBER = re.compile(
     r'"value":(-?(?:nan|inf(?:inity)?))\b', re.IGNORECASE
@@ -180,6 +181,7 @@ def as_user_error(error: duckdb.Error, sql: str, before: int = 0) -> InvalidErro
         line.strip() for line in rest.splitlines() if line.strip() and "LINE" not in line and "^" not in line
     ]
     first, _, use_try = first.partition(". Use TRY(...)")
+    first = in_postgres_words(first)
     if use_try:
         hints = ["TRY(expression) gives NULL instead"]
     if "disabled by configuration" in first:

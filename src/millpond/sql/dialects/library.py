@@ -81,7 +81,7 @@ def _create(con: duckdb.DuckDBPyConnection, equipment: Equipment, catalog: str, 
     if (catalog, name) in equipment.macros or name not in definitions(catalog):
         return
     if (catalog, "") not in equipment.macros:
-        con.execute(f"attach ':memory:' as {catalog}")
+        _beside(con, f"attach ':memory:' as {catalog}")
         equipment.macros.add((catalog, ""))
     equipment.macros.add((catalog, name))
     statement = definitions(catalog)[name]
@@ -89,7 +89,13 @@ def _create(con: duckdb.DuckDBPyConnection, equipment: Equipment, catalog: str, 
         _create(con, equipment, *called)
     provide_named(statement)
     equipment.refresh()
-    con.execute(deferred(statement) if catalog in _DEFERRED else statement)
+    _beside(con, deferred(statement) if catalog in _DEFERRED else statement)
+
+
+def _beside(con: duckdb.DuckDBPyConnection, statement: str) -> None:
+    """Run a definition outside of the connection's transaction, which may write to one database only."""
+    with con.cursor() as other:
+        other.execute(statement)
 
 
 def _called(sql: str) -> set[tuple[str, str]]:

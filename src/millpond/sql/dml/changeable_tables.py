@@ -11,7 +11,7 @@ of some keys, or all.  The rows of append-only tables are never loaded: they can
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -96,15 +96,24 @@ class ChangeableTables:
         self._given_numbers: dict[str, tuple[SqlIdentity, int]] = {}  # by sequence, since `begin_entry`
 
     @contextmanager
-    def all_or_nothing(self) -> Iterator[None]:
-        """A transaction: an exception undoes all changes inside."""
+    def all_or_nothing(self, texts: Iterable[str] = ()) -> Iterator[None]:
+        """A transaction of changes with these texts: an exception undoes all of them."""
         saved = dict(self._tables)
         try:
-            with self.scratch.all_or_nothing():
+            with self.scratch.all_or_nothing([*texts, *self._rules()]):
                 yield
         except BaseException:
             self._tables = saved
             raise
+
+    def _rules(self) -> Iterator[str]:
+        """The expressions of the tables, which run with their changes."""
+        for one in self.catalog.objects.values():
+            if one.kind == "table":
+                yield from (rule.check for rule in one.constraints if rule.check is not None)
+                yield from (
+                    text for c in one.columns for text in (c.default, c.generated) if text is not None
+                )
 
     def begin_entry(self) -> None:
         """Another entry of the inbox begins."""

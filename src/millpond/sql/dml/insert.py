@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from millpond.sql.dml.array_literals import with_arrays
 from millpond.sql.dml.assigned_numbers import refuse_given
 from millpond.sql.dml.change_rows import answer
 from millpond.sql.dml.conflicts import check_given
@@ -42,6 +43,10 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
     words = Words(fragment, 1)
     words.need("INTO")
     found = target(session, words.name("name of the table"), "insert")
+    fragment = with_arrays(fragment, found.columns)
+    words = Words(fragment, 1)
+    words.need("INTO")
+    words.name("name of the table")
     conflict = fragment.find("ON", "CONFLICT") is not None
     if conflict and any(c.identity is not None and c.name in found.key for c in found.columns):
         at = fragment.find("ON", "CONFLICT") or 0

@@ -83,7 +83,7 @@ def execute_transactions(plan: Plan, before: Snapshot, entries: Sequence[Entry])
         for entry in entries:
             tables.begin_entry()
             try:
-                with tables.all_or_nothing():
+                with tables.all_or_nothing(_texts(entry)):
                     if entry.kind == ROW_ENTRY:
                         applied = _pushed(tables, entry, done)
                     else:
@@ -103,6 +103,13 @@ def execute_transactions(plan: Plan, before: Snapshot, entries: Sequence[Entry])
             assert table.target.scan is not None
             done.rows[table.target.scan] = tables.changed_rows(table)
     return done
+
+
+def _texts(entry: Entry) -> list[str]:
+    """The statements of a transaction."""
+    if entry.kind == ROW_ENTRY:
+        return []
+    return [str(item["sql"]) for item in _items(entry) if "sql" in item]
 
 
 def _items(entry: Entry) -> Sequence[Item]:

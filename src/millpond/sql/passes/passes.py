@@ -22,6 +22,8 @@ from millpond.sql.passes.prune_columns import prune_columns
 from millpond.sql.passes.push_filters import push_filters
 from millpond.sql.passes.recognize_as_of_now import recognize_as_of_now
 from millpond.sql.passes.recognize_time_windows import recognize_time_windows
+from millpond.sql.passes.settle_types import settle_types
+from millpond.sql.passes.type_aggregates import type_aggregates
 
 Pass = Callable[[BoundRelation], BoundRelation]
 
@@ -31,7 +33,9 @@ def passes(value: Value) -> tuple[Pass, ...]:
     return (
         recognize_time_windows,
         recognize_as_of_now,
+        settle_types,
         lift_list_aggregates,
+        type_aggregates,
         compute_lateral_rows,
         factor_conditions,
         push_filters,

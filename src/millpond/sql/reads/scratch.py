@@ -7,7 +7,7 @@ A statement can name only what was registered for it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -180,8 +180,13 @@ class Scratch:
             raise as_user_error(error, shown if shown is not None else sql) from error
 
     @contextmanager
-    def all_or_nothing(self) -> Iterator[None]:
-        """A transaction: an exception undoes all changes inside."""
+    def all_or_nothing(self, texts: Iterable[str] = ()) -> Iterator[None]:
+        """A transaction: an exception undoes all changes inside.
+
+        The functions that `texts` call are created before: a transaction writes to one database only.
+        """
+        for text in texts:
+            equip(self._con, self._equipment, text)
         self._con.execute("begin")
         try:
             yield

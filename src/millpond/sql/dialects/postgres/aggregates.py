@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from millpond.sql.dialects.parse_tree import Tree
-from millpond.sql.dialects.postgres.tree_parts import become, called
+from millpond.sql.dialects.postgres.tree_parts import become, builtin, called
 
 Rewrite = Callable[[list[Tree]], list[Tree]]
 
@@ -30,6 +30,12 @@ _OVER_LISTS: dict[str, tuple[str, Rewrite | None, str]] = {
     "regr_r2": ("regr_r2", None, "null_for_nan"),
 }
 _PAIRS = ("json_object_agg", "jsonb_object_agg")
+# name -> a function that gives sums and means PostgreSQL's types, and the aggregates whose results it reads
+_NUMBERS = {
+    "sum": ("sum_of", ("sum",)),
+    "avg": ("avg_of", ("sum", "count")),
+    "mean": ("avg_of", ("sum", "count")),
+}
 
 
 def aggregated(name: str, node: Tree) -> bool:
@@ -40,6 +46,13 @@ def aggregated(name: str, node: Tree) -> bool:
         _renamed(key, "list", [called("output", arguments[0])])
         _renamed(value, "list", [called("json_text", arguments[1])])
         become(node, called(name, key, value))
+        return True
+    if name in _NUMBERS and len(arguments) == 1:
+        over, parts = _NUMBERS[name]
+        made = [{**node, "alias": ""} for _ in parts]
+        for part, run in zip(made, parts, strict=True):
+            _renamed(part, run, arguments, own=True)
+        become(node, called(over, *made, _witness(node, arguments[0])))
         return True
     if name not in _OVER_LISTS:
         return False
@@ -52,10 +65,16 @@ def aggregated(name: str, node: Tree) -> bool:
     return True
 
 
-def _renamed(node: Tree, name: str, arguments: list[Tree]) -> None:
-    path = (
-        ["system", "main", name] if name == node["function_name"].lower() else [name]
-    )  # not to be found again
+def _witness(node: Tree, argument: Tree) -> Tree:
+    """An expression of the argument's type where the aggregate stands; its value is not read."""
+    if node["class"] == "WINDOW":
+        return {**argument, "alias": ""}
+    return builtin("system.main.any_value", argument)
+
+
+def _renamed(node: Tree, name: str, arguments: list[Tree], own: bool = False) -> None:
+    again = own or name == node["function_name"].lower()
+    path = ["system", "main", name] if again else [name]  # not to be found again
     node.update(function_name=name, schema="main" if path[1:] else "", catalog="system" if path[1:] else "")
     node["qualified_name"] = {"path": path}
     node["arguments"] = [{"name": "", "expression": a} for a in arguments]

@@ -7,8 +7,9 @@ same in every dialect, and are not looked at one by one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import zip_longest
 
-from sqlglot import TokenType
+from sqlglot import Token, TokenType
 
 from millpond.sql.text.parse import SqlFragment, tokens_of
 
@@ -175,10 +176,27 @@ def _assignments(part: SqlFragment, query: Translate, expression: Translate) -> 
             if value.has(0, "SELECT"):
                 yield from _edit(value, query)
                 continue
-            for each in value.split():
-                yield from _edit(each, expression)
+            columns, _ = one.bracket(0)
+            for column, each in zip_longest(columns.split(), value.split()):
+                if each is not None:
+                    yield from _assigned(column, each, expression)
         else:
-            yield from _edit(value, expression)
+            yield from _assigned(one.part(0, equals), value, expression)
+
+
+def _assigned(column: SqlFragment | None, value: SqlFragment, expression: Translate) -> Iterator[Edit]:
+    """A value for a column; a literal such as '{1,2}' is an array if the column is one."""
+    token = value.tokens[0] if len(value) == 1 else None
+    if column is not None and token is not None and _is_array(token):
+        call = f"__pg.main.array_beside({value.sql}, {column.sql})"
+        yield value.start, token.end + 1, call
+    else:
+        yield from _edit(value, expression)
+
+
+def _is_array(token: Token) -> bool:
+    text = token.text.strip()
+    return token.token_type is TokenType.STRING and text.startswith("{") and text.endswith("}")
 
 
 def _returning(fragment: SqlFragment, place: int | None, query: Translate) -> Iterator[Edit]:

@@ -13,6 +13,8 @@ from millpond.sql.dialects.postgres.calls import rewritten_call
 from millpond.sql.dialects.postgres.casts import rewrite_cast, rewrite_literal
 from millpond.sql.dialects.postgres.changes import translated_change
 from millpond.sql.dialects.postgres.column_names import name_columns
+from millpond.sql.dialects.postgres.concatenation import concatenated
+from millpond.sql.dialects.postgres.unknown_literals import typed_literals
 from millpond.sql.dialects.typed_arguments import hoist_arguments
 
 CATALOG = "__pg"
@@ -26,7 +28,8 @@ def translated(sql: str) -> str:
     found = list(nodes(tree))
     text = sql.encode()
     named = [name_columns(node, text) for node in found if node.get("type") == "SELECT_NODE"]
-    changes = [_rewritten(node, text) for node in found]
+    changes = [typed_literals(node) for node in found]
+    changes += [_rewritten(node, text) for node in found]
     if not any(named) and not any(changes):
         return sql
     hoist_arguments(tree)
@@ -39,7 +42,9 @@ def translated_expression(sql: str) -> str:
     if tree is None:
         return sql
     text = f"SELECT {sql}".encode()
-    changes = [_rewritten(node, text) for node in list(nodes(tree))]
+    found = list(nodes(tree))
+    changes = [typed_literals(node) for node in found]
+    changes += [_rewritten(node, text) for node in found]
     if not any(changes):
         return sql
     hoist_arguments(tree)
@@ -48,7 +53,7 @@ def translated_expression(sql: str) -> str:
 
 def _rewritten(node: Tree, sql: bytes) -> bool:
     """Change one node in place; was there something to change?"""
-    if rewritten_call(node, sql):
+    if rewritten_call(node, sql) or concatenated(node):
         return True
     kind = node.get("class")
     if kind == "FUNCTION" and len(node["qualified_name"]["path"]) == 1:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from millpond.flow.exact_aggregates import most_frequent
-from millpond.kernels.accumulators import WIDE_SUM
+from millpond.kernels.accumulators import NUMERIC_AVG, WIDE_SUM
 from millpond.kernels.expressions import compile_expressions
 from millpond.kernels.synopses.sketch_accumulators import OF_HASHES, needs_inserts
 from millpond.kernels.synopses.sql_functions import item_hash
@@ -55,6 +55,7 @@ _FAST = {
     "stddev": "stddev_samp",
     "stddev_samp": "stddev_samp",
     "stddev_pop": "stddev_pop",
+    NUMERIC_AVG: NUMERIC_AVG,
 }
 _NUMBERS = frozenset(
     [
@@ -65,6 +66,8 @@ _NUMBERS = frozenset(
 _INTEGERS = frozenset(
     ["TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"]
 )
+_CONVERTED = ("BIGINT", "DECIMAL(38,0)")  # types of sums that DuckDB returns as HUGEINT
+_WIDE = ("HUGEINT", "DECIMAL(38,0)")
 # Without ORDER BY any row may be taken: the least value is always the same one.
 _ANY = ("first", "any_value", "arbitrary", "last")
 
@@ -176,9 +179,9 @@ def _fast(call: AggregateCall, append_only: bool) -> str | None:
     if (sketch := synopsis_aggregate.accumulated(call)) is not None:
         return sketch if append_only or not needs_inserts(sketch) else None
     found = _FAST.get(name)
-    if found in ("sum", "avg", "var_samp", "var_pop", "stddev_samp", "stddev_pop"):
+    if found in ("sum", "avg", NUMERIC_AVG, "var_samp", "var_pop", "stddev_samp", "stddev_pop"):
         kind = call.arguments[0].type.split("(")[0]
-        if found == "sum" and call.type == "HUGEINT" and kind in _INTEGERS:
+        if found == "sum" and call.type in _WIDE and kind in _INTEGERS:
             return WIDE_SUM
         return found if kind in _NUMBERS else None
     if found in ("min", "max"):
@@ -351,5 +354,11 @@ def _call(call: AggregateCall, column: Callable[[BoundExpression, str], StepColu
     if name == "approx_top_k":
         return most_frequent(parts[0], parts[1], f"FILTER (WHERE {' AND '.join(filters)})")
     inner = "*" if name == "count_star" else ", ".join(parts)
-    shown = "count" if name == "count_star" else name
-    return f"{quoted(shown)}({word}{inner}{by}) FILTER (WHERE {' AND '.join(filters)})"
+
+    def made(shown: str) -> str:
+        return f"{quoted(shown)}({word}{inner}{by}) FILTER (WHERE {' AND '.join(filters)})"
+
+    if name == NUMERIC_AVG:
+        return f'"pg.numeric_divide.1"(CAST({made("sum")} AS VARCHAR), CAST({made("count")} AS VARCHAR))'
+    found = made("count" if name == "count_star" else name)
+    return f"CAST({found} AS {call.type})" if name == "sum" and call.type in _CONVERTED else found

@@ -1,0 +1,108 @@
+"""Gives literals in quotes the type that PostgreSQL gives them: that of what they are combined with.
+
+DuckDB does so for most of them, but not beside `+` and the like; it rounds `'1.254'` to the digits of a
+column with two, and does not read `'{1,2}'` as an array.  A macro gets such a literal together with what
+stands beside it, of which it reads the type only: `n = '1.254'` is `n = __pg.number_beside('1.254', …, n)`.
+
+Law: a literal that DuckDB reads as PostgreSQL does stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+
+from millpond.sql.dialects.parse_tree import Tree, nodes
+from millpond.sql.dialects.postgres.casts import DIGITS
+from millpond.sql.dialects.postgres.tree_parts import called, expression
+
+_WHOLE = re.compile(r"\s*[+-]?\d{1,18}\s*")
+_INTEGER = re.compile(r"\s*[+-]?\d+\s*")
+_NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*")
+_ARRAY = re.compile(r"\s*\{.*\}\s*", re.DOTALL)
+_ARITHMETIC = {
+    "+": "added_to", "-": "number_beside",
+    "*": "factor_of", "/": "factor_of", "%": "factor_of", "^": "factor_of",
+}  # fmt: skip
+_TYPED_ALIKE = ("OPERATOR_COALESCE", "COMPARE_IN", "COMPARE_NOT_IN")
+_FUNCTIONS = ("nullif", "greatest", "least")
+_ARRAY_OPERATORS = ("||", "@>", "<@", "&&")
+
+Place = tuple[Tree, Callable[[Tree], None]]  # an operand, and what puts another one in its place
+
+
+def typed_literals(node: Tree) -> bool:
+    """Change the literals among the operands of one node, in place; was there one?"""
+    if node.get("class") == "FUNCTION" and len(node["qualified_name"]["path"]) != 1:
+        return False
+    name = node["function_name"].lower() if node.get("class") == "FUNCTION" else ""
+    places = list(_operands(node, name))
+    beside = next((one for one, _ in places if not _is_text(one) and not _is_null(one)), None)
+    if beside is None or any(n.get("class") in ("SUBQUERY", "WINDOW") for n in nodes(beside)):
+        return False
+    changed = False
+    for one, put in places:
+        if not _is_text(one):
+            continue
+        text = str(one["literal"]["text"])
+        made = None
+        if name in _ARITHMETIC and len(places) == 2:
+            made = called(_ARITHMETIC[name], one, *_number(text), beside)
+        elif _ARRAY.fullmatch(text):
+            made = called("array_beside", one, beside)
+        elif name not in _ARRAY_OPERATORS and _NUMBER.fullmatch(text) and not _WHOLE.fullmatch(text):
+            made = called("number_beside", one, *_number(text), beside)
+        if made is not None:
+            put({**made, "alias": one["alias"]})
+            changed = True
+    return changed
+
+
+def _operands(node: Tree, name: str) -> Iterator[Place]:
+    """The operands of a node that have one type."""
+    kind = node.get("class")
+    if kind == "COMPARISON":
+        yield from _fields(node, "left", "right")
+    elif kind == "BETWEEN":
+        yield from _fields(node, "input", "lower", "upper")
+    elif kind == "CASE":
+        for check in node["case_checks"]:
+            yield from _fields(check, "then_expr")
+        if node["else_expr"]:
+            yield from _fields(node, "else_expr")
+    elif kind == "OPERATOR" and node["type"] in _TYPED_ALIKE:
+        yield from _listed(node["children"])
+    elif name in _FUNCTIONS or name in _ARITHMETIC or name in _ARRAY_OPERATORS:
+        for argument in node["arguments"]:
+            yield from _fields(argument, "expression")
+
+
+def _fields(node: Tree, *names: str) -> Iterator[Place]:
+    for name in names:
+        yield node[name], lambda fresh, name=name: node.update({name: fresh})  # type: ignore[misc]
+
+
+def _listed(children: list[Tree]) -> Iterator[Place]:
+    for place, child in enumerate(children):
+        yield child, lambda fresh, place=place: children.__setitem__(place, fresh)  # type: ignore[misc]
+
+
+def _is_text(node: Tree) -> bool:
+    return node.get("class") == "CONSTANT" and (node.get("literal") or {}).get("kind") == "STRING"
+
+
+def _is_null(node: Tree) -> bool:
+    return node.get("class") == "CONSTANT" and (node.get("literal") or {}).get("kind") == "NULL_LITERAL"
+
+
+def _number(text: str) -> tuple[Tree, Tree]:
+    """A NULL of the numeric with the digits of a literal, and whether it is an integer."""
+    whole = expression("true" if _INTEGER.fullmatch(text) else "false")
+    if not _NUMBER.fullmatch(text):
+        return expression("null::integer"), whole
+    before, _, after = f"{Decimal(text.strip()):f}".lstrip("+-").partition(".")
+    digits = max(len(before.lstrip("0")) + len(after), 1)
+    if digits > DIGITS:
+        return expression("null::integer"), whole
+    return expression(f"null::decimal({digits}, {len(after)})"), whole

@@ -1,0 +1,19 @@
+-- Literals in quotes beside something with a type.  `t` is the literal, `m` a NULL of the numeric with its digits,
+-- `whole` whether it is an integer, and `o` what stands beside it: only its type is read.
+
+create macro __pg.number_beside(t, m, whole, o) as case
+    when typeof([o]) is null then null
+    when not whole and typeof(o) in ('SMALLINT', 'INTEGER', 'BIGINT', 'TINYINT') then error(
+        'invalid input syntax for type ' || case typeof(o) when 'SMALLINT' then 'smallint' when 'BIGINT' then 'bigint' else 'integer' end
+        || ': "' || t || '"')
+    when typeof(m) = 'INTEGER' and (typeof(o) like 'DECIMAL%' or typeof(o) = 'HUGEINT')
+        then error('invalid input syntax for type numeric: "' || t || '"')
+    else cast_to_type(t, struct_extract(row(o, m), case when typeof(o) like 'DECIMAL%' or typeof(o) = 'HUGEINT' then 2 else 1 end))
+end;
+create macro __pg.added_to(t, m, whole, o) as case when typeof([o]) is null then null
+
+    else __pg.number_beside(t, m, whole, struct_extract(row(o, null::interval), case when typeof(o) like 'TIME%' then 2 else 1 end)) end;
+create macro __pg.factor_of(t, m, whole, o) as case when typeof([o]) is null then null
+    else __pg.number_beside(t, m, whole, struct_extract(row(o, null::double), case when typeof(o) = 'INTERVAL' then 2 else 1 end)) end;
+create macro __pg.array_beside(t, o) as case when typeof([o]) is null then null else
+    cast_to_type(struct_extract(row(t, case when suffix(typeof(o), ']') then __pg.text_array_in(t) end), case when suffix(typeof(o), ']') then 2 else 1 end), o) end;

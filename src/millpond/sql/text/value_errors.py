@@ -1,0 +1,67 @@
+"""DuckDB's messages about values, in PostgreSQL's words."""
+
+from __future__ import annotations
+
+import re
+
+# The types of PostgreSQL, by the names that DuckDB's messages give them.
+_TYPES = {
+    "INT8": "smallint", "INT16": "smallint", "INT32": "integer", "INT64": "bigint", "INT128": "numeric",
+    "BOOL": "boolean", "DOUBLE": "double precision", "FLOAT": "real", "UUID": "uuid", "INTERVAL": "interval",
+    "TIMESTAMP": "timestamp", "DATE": "date", "TIME": "time",
+}  # fmt: skip
+_NUMBER = re.compile(r"\s*[+-]?\d+\s*")
+_TEXT_TO = re.compile(
+    r"could not convert string (['\"])(.*)\1 to (\w+)(?:\([\d, ]*\))?(?: when casting .*)?", re.S | re.I
+)
+_TIME = re.compile(r'invalid (date|time|timestamp) field format: "(.*)", expected format is .*', re.S | re.I)
+_OUT_OF_DAY = re.compile(
+    r'(?:date|time|timestamp) field value out of range: "(.*?)"(, expected format is .*)?', re.S | re.I
+)
+_OVERFLOW = re.compile(r"overflow in \w+ of (\w+)(?:\(\d+\))? \(.*\)[!;.]?.*", re.S | re.I)
+_CAST = re.compile(
+    r"(?:type \w+ with value .* can't be cast because the value is out of range for the destination "
+    r"type (\w+)|casting value .* to type (\w+)\(.*\) failed: value is out of range!?)(?: when casting .*)?",
+    re.S | re.I,
+)
+
+
+_ARRAY = re.compile(r"type VARCHAR with value '(.*)' can't be cast to the destination type .*\]", re.S | re.I)
+
+
+def in_postgres_words(message: str) -> str:
+    """The message as PostgreSQL says it; others stay.
+
+    >>> in_postgres_words("Could not convert string 'abc' to INT32")
+    'invalid input syntax for type integer: "abc"'
+    >>> in_postgres_words("Overflow in addition of INT64 (9223372036854775807 + 1)!")
+    'bigint out of range'
+    """
+    if found := _TEXT_TO.fullmatch(message):
+        return _unread(found[2], found[3].upper())
+    if found := _TIME.fullmatch(message):
+        return f'invalid input syntax for type {found[1].lower()}: "{found[2]}"'
+    if found := _OUT_OF_DAY.fullmatch(message):
+        wrong = found[2] is not None and not re.match(r"\s*\d", found[1])
+        said = "invalid input syntax for type time" if wrong else "date/time field value out of range"
+        return f'{said}: "{found[1]}"'
+    if (found := _OVERFLOW.fullmatch(message)) or (found := _CAST.fullmatch(message)):
+        kind = next(name for name in found.groups() if name).upper()
+        known = _TYPES.get(kind)
+        if kind == "DECIMAL" or known == "numeric":
+            return "numeric field overflow"
+        return message if known is None else f"{known} out of range"
+    if found := _ARRAY.fullmatch(message):
+        return f'malformed array literal: "{found[1]}"'
+    return message
+
+
+def _unread(text: str, kind: str) -> str:
+    if kind == "DECIMAL" and re.fullmatch(r"\s*[+-]?[\d.]+(e[+-]?\d+)?\s*", text, re.I):
+        return "numeric field overflow"
+    name = "numeric" if kind == "DECIMAL" else _TYPES.get(kind)
+    if name is None:
+        return f"could not convert string '{text}' to {kind}"
+    if name in ("smallint", "integer", "bigint") and _NUMBER.fullmatch(text):
+        return f'value "{text}" is out of range for type {name}'
+    return f'invalid input syntax for type {name}: "{text}"'
