@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.source_files import ROOT, SOURCE, SourceFile, imports, source_files
+from tests.docs.source_files import ROOT, SOURCE, SourceFile, imports, nodes, source_files
 
 PAGES = [ROOT / "ARCHITECTURE.md", ROOT / "GLOSSARY.md", *sorted(ROOT.glob("docs/**/*.md"))]
 OF_A_POND = ("manifests/", "runs/", "pages/", "catalog/", "inbox/", "names/", "pins/", "lease/")
@@ -175,7 +175,7 @@ def private_imports(file: SourceFile) -> Iterator[str]:
 
 def private_names_of_modules(file: SourceFile) -> Iterator[str]:
     theirs = {i.bound: i.module for i in imports(file.tree) if i.name is None and i.package != file.package}
-    for node in ast.walk(file.tree):
+    for node in nodes(file.tree):
         match node:
             case ast.Attribute(attr=name, value=ast.Name(id=module)) if module in theirs and is_private(name):
                 yield f"{theirs[module]}.{name}"
@@ -189,7 +189,7 @@ def test_packages_do_not_use_private_attributes_of_others() -> None:
     used = {
         f"{file.path}: {node.attr}"
         for file in source_files()
-        for node in ast.walk(file.tree)
+        for node in nodes(file.tree)
         if isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr not in NOT_OURS
         if node.attr in owners and file.package not in owners[node.attr]
     }
@@ -200,7 +200,7 @@ def private_attributes() -> dict[str, set[str]]:
     """The packages that define each private attribute: as a method, a field, or by assignment."""
     owners: defaultdict[str, set[str]] = defaultdict(set)
     for file in source_files():
-        for node in ast.walk(file.tree):
+        for node in nodes(file.tree):
             match node:
                 case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                     owners[name].add(file.package)
@@ -221,7 +221,7 @@ def test_spark_is_imported_in_a_few_places() -> None:
     found = {
         file.path
         for file in source_files()
-        for node in ast.walk(file.tree)
+        for node in nodes(file.tree)
         if (isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "pyspark")
         or (isinstance(node, ast.Import) and any(a.name.split(".")[0] == "pyspark" for a in node.names))
     }

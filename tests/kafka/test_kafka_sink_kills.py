@@ -113,7 +113,7 @@ def _replayed(messages: list[Any]) -> set[tuple[Any, ...]]:
 
 
 def test_kills_between_steps(make_topic: Any, tmp_path: Path) -> None:
-    _kills(tmp_path, make_topic(2), make_topic(2), kills=3, workers=2, seed=1)
+    _kills(tmp_path, make_topic(2), make_topic(2), kills=2, workers=2, seed=1)
 
 
 @pytest.mark.slow

@@ -37,6 +37,7 @@ def pushdown(session: Any) -> Iterator[None]:
     session.conf.unset(PUSHDOWN)
 
 
+@pytest.mark.slow
 def test_queries_of_one_dataframe(session: Any, pond: millpond.Pond, pushdown: None) -> None:
     """They read one epoch, and the filters that Spark pushes for one do not disturb the others."""
     df = session.read.format("millpond").option("view", "t").option("partitions", 3).load(place(pond))

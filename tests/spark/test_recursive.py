@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import millpond
 
 SCRIPT = """
@@ -36,6 +38,7 @@ def run(path: Path, **settings: Any) -> list[Any]:
         return found
 
 
+@pytest.mark.slow
 def test_recursion_on_spark(session: Any, tmp_path: Path) -> None:
     inline = run(tmp_path / "inline", engine="inline", parallelism=3)
     assert run(tmp_path / "spark", spark=session, parallelism=2) == inline

@@ -24,6 +24,7 @@ def functions_by_value() -> Iterator[None]:
     cloudpickle.unregister_pickle_by_value(pipeline)
 
 
+@pytest.mark.slow
 def test_epochs_of_spark_are_replayed_inline(session: Any, tmp_path: Path) -> None:
     world = World(tmp_path / "pond", 7300, cases=VIEWS, engine="spark", spark=session, turn=3)
     with closing(world):

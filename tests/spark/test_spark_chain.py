@@ -368,6 +368,7 @@ def test_cancel_without_jobs_returns(chain: SparkChain) -> None:
 # -- a long life --------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_50_runs_leave_nothing_behind(chain: SparkChain, session: Any) -> None:
     payload = b"x" * 100_000
 

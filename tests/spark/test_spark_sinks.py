@@ -189,6 +189,7 @@ def test_jdbc_through_sql_with_a_secret(jdbc: JdbcTarget, session: Any, tmp_path
         assert "jdbc-hunter2" not in pond.explain()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", first(1, ["complete", "append"]))
 def test_rows_that_jdbc_refuses_are_error_rows(
     mode: str, jdbc: JdbcTarget, session: Any, tmp_path: Path

@@ -102,7 +102,7 @@ def test_views_in_event_time_are_filled_while_rows_come(seed: int, tmp_path: Pat
     filled.check()
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seed", first(0, range(2)))
 def test_windows_that_share_slices_are_filled_while_rows_come(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

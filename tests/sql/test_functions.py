@@ -18,6 +18,7 @@ from tests.sql.functions import COLUMNS, MORE, calls, functions, samples
 REFUSED = Path(__file__).parent / "functions_refused.txt"
 
 
+@pytest.mark.slow
 def test_functions_mean_the_same_when_written_again() -> None:
     con = duckdb.connect()
     con.execute("set timezone = 'UTC'")

@@ -91,6 +91,7 @@ def test_four_processes_count_together(tmp_path: Path) -> None:
         assert pond.errors().num_rows == 0
 
 
+@pytest.mark.slow
 def test_two_that_define_at_once_both_do(tmp_path: Path) -> None:
     with opened(tmp_path) as pond:
         pond.sql("CREATE TABLE t (a int)")

@@ -50,6 +50,7 @@ def soaked(tmp_path_factory: pytest.TempPathFactory) -> millpond.Pond:
 SMALL = Soak(rate=200, seconds=50, disorder_s=6.0)
 
 
+@pytest.mark.slow
 def test_a_soak_ends_with_the_batch_answer(soaked: millpond.Pond, tmp_path: Path) -> None:
     """Law 1, with rows that came too late."""
     late = pipeline.late_counts(soaked)

@@ -71,6 +71,7 @@ def test_a_step_takes_at_most_three_decisions(seed: int) -> None:
         assert max(lag) < 3.0
 
 
+@pytest.mark.slow
 def test_a_threshold_needs_more_decisions_and_falls_behind() -> None:
     ours, usual = Simulation(steps), Simulation(steps)
     ours.run(1800, ds2)

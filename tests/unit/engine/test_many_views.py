@@ -47,6 +47,7 @@ def test_merges_of_small_tables_keep_up_with_epochs(tmp_path: Path) -> None:
             assert found == wanted
 
 
+@pytest.mark.slow
 def test_what_merges_have_opened_is_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks run elsewhere; the process that merges must not keep every file of its history open."""
     monkeypatch.setattr(open_files, "FILES_SPARE", 4)

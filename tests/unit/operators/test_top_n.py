@@ -85,6 +85,7 @@ def test_the_head_of_every_key_is_that_of_the_batch_query(
     play(OperatorRun(summed(top), [SHAPE]), batch(top), given_deltas, parallelism)
 
 
+@pytest.mark.slow
 @settings(max_examples=12 * MORE, deadline=None)
 @given(operators, deltas(SCHEMA, epochs=6, rows_max=8, append_only=True), parallelisms())
 def test_append_only_input_needs_no_more_than_the_heads(

@@ -14,7 +14,7 @@ from millpond.operators import operator, source_traits, traits
 from millpond.plan import tags
 from millpond.process.declaration import Declared
 from millpond.sources.source import Source
-from tests.docs.source_files import source_files
+from tests.docs.source_files import nodes, source_files
 
 # Called on the class by its name, where mypy sees a misspelt one: no hooks.
 CALLED_BY_CLASS = {
@@ -108,7 +108,7 @@ def asked_by_name(tree: ast.AST) -> set[str]:
     """The names in `hasattr(value, "name")` and `getattr(value, "name")`."""
     return {
         str(node.args[1].value)
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
         if node.func.id in ("hasattr", "getattr") and isinstance(node.args[1], ast.Constant)
     }

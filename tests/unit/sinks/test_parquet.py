@@ -193,6 +193,7 @@ def test_killed_between_any_two_steps_of_a_delivery(tmp_path: Path) -> None:
     assert 3 < found["before_it_was_shown"] < found["deaths"]
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment(tmp_path: Path) -> None:
     answer = subprocess.run(
         [sys.executable, __file__, "moments", str(tmp_path)], capture_output=True, text=True, timeout=100

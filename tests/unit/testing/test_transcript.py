@@ -38,7 +38,7 @@ def test_expectations_written_anew_are_those_of_the_file(tmp_path: Path) -> None
     file.write_text(bare)
     with pytest.raises(InvalidError, match=r"watch.txt, line 10: what is expected is missing"):
         check_transcript(file)
-    check_transcript(file, update=True, disturbed=True)
+    check_transcript(file, update=True)
     assert file.read_text() == whole
     check_transcript(file, update=True)
     assert file.read_text() == whole

@@ -427,6 +427,7 @@ def test_a_process_that_defines_more_fills_it_when_it_takes_over(tmp_path: Path)
             pond.drain()
 
 
+@pytest.mark.slow
 def test_another_process_may_ask_for_it(tmp_path: Path) -> None:
     with opened(tmp_path / "p", lease_ms=200) as pond:
         t = pond.table("t", SCHEMA)

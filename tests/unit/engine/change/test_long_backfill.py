@@ -350,6 +350,7 @@ def test_errors_of_new_steps_are_seen_with_them_and_not_before(made: World) -> N
     assert made.pond.errors().num_rows == 0
 
 
+@pytest.mark.slow
 def test_a_pond_that_is_fed_faster_than_it_fills_comes_to_an_end(made: World) -> None:
     made.often, made.acts = 1.0, [lambda: made.insert(30)]
     made.create("sums")

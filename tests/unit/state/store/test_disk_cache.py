@@ -113,6 +113,7 @@ def test_the_least_recently_used_goes_first(tmp_path: Path) -> None:
     assert remote.fetched == ["b", "c"]
 
 
+@pytest.mark.slow
 def test_the_bound_holds_over_many_files_and_caches(tmp_path: Path) -> None:
     names = [f"n{i}" for i in range(200)]
     remote = Remote()
@@ -294,6 +295,7 @@ sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in childre
 """
 
 
+@pytest.mark.slow
 def test_processes_share_a_cache_that_is_too_small(tmp_path: Path) -> None:
     """Six processes evict under each other's hands; every read is whole and the bound holds."""
     store = LocalStore(tmp_path / "pond", durable=False)
