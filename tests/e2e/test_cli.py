@@ -61,6 +61,7 @@ def test_ctrl_c_ends_a_run_cleanly(file: Path, tmp_path: Path) -> None:
         after.rescale(2)  # and the lease is free: nobody is waited for
 
 
+@pytest.mark.slow
 def test_a_running_pond_is_controlled_from_another_process(file: Path, tmp_path: Path) -> None:
     pond = tmp_path / "pond"
     args = [*MILLPOND, "run", str(file), "--pond", str(pond), "--engine", "inline"]

@@ -142,7 +142,7 @@ def test_every_kind_of_view_can_come_later(tmp_path: Path) -> None:
         made.close()
 
 
-@pytest.mark.parametrize("seed", seeds(3, FIRST, SEEDS, "MILLPOND_ORACLE_SEEDS"))
+@pytest.mark.parametrize("seed", seeds(1, FIRST, SEEDS, "MILLPOND_ORACLE_SEEDS"))
 def test_views_come_and_go_whatever_happens(seed: int, tmp_path: Path) -> None:
     world = ChangingWorld(tmp_path / "pond", seed)
     try:

@@ -44,7 +44,7 @@ def test_states_are_dicts_and_timers_a_sorted_list(kind: type[Plays], data: st.D
 @settings(max_examples=4, derandomize=True, **CAREFULLY)
 @given(data=st.data())
 def test_the_same_over_many_epochs(kind: type[Plays], data: st.DataObject) -> None:
-    check(kind, data.draw(settings_of(kind)), data.draw(histories(kind, steps=12, rows_min=4)))
+    check(kind, data.draw(settings_of(kind)), data.draw(histories(kind, steps=6, rows_min=4)))
 
 
 @pytest.mark.parametrize("kind", [Values, Timed], ids=lambda kind: kind.__name__)

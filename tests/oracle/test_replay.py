@@ -17,7 +17,7 @@ SEEDS = int(os.environ.get("MILLPOND_ORACLE_SEEDS", "25"))
 FIRST = int(os.environ.get("MILLPOND_ORACLE_FIRST", "0"))
 
 
-@pytest.mark.parametrize("seed", seeds(2, FIRST + 9000, max(1, SEEDS // 5), "MILLPOND_ORACLE_SEEDS"))
+@pytest.mark.parametrize("seed", seeds(1, FIRST + 9000, max(1, SEEDS // 5), "MILLPOND_ORACLE_SEEDS"))
 def test_every_kept_epoch_comes_out_the_same(seed: int, tmp_path: Path) -> None:
     with closing(World(tmp_path / "pond", seed)) as world:
         compared = 0
