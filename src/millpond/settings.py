@@ -19,6 +19,8 @@ class Settings:
     autoscale: str = "off"
     tasks_min: int = 1  # with autoscale
     tasks_max: int = 0  # with autoscale; 0: as many as there are cores
+    executors_min: int = 1  # with autoscale
+    executors_max: int = 0  # with autoscale, on a cluster; 0: the number of executors is not changed
     backlog_ms_max: int = 60_000  # with autoscale: how long it may take until no row waits
     scaling_pause_ms: int = 30_000  # with autoscale: between two changes
     poll_ms: int = 100  # how often sources are polled when there was nothing to read
@@ -54,6 +56,7 @@ class Settings:
 LEAST = {
     "fan_in": 2,
     "tasks_max": 0,
+    "executors_max": 0,
     "select_ms_max": 0,
     "select_rows_max": 0,
 }  # merging a single run would never end; all other settings start at 1

@@ -21,7 +21,18 @@ from tests.chaos.standalone import BUCKET, ROOT, WORKERS, StandaloneCluster
 from tests.waiting import until
 
 ITEMS_A_ROUND = 24
-FAULTS = ("executor", "worker", "straggler", "s3 outage", "s3 killed", "cut link", "cache", "driver")
+FAULTS = (
+    *("executor", "worker", "straggler", "s3 outage", "s3 killed", "s3 503", "s3 stall", "s3 lost"),
+    *("cut link", "cache", "driver"),
+)
+ENDS_BY_ITSELF = (
+    "s3 outage",
+    "s3 killed",
+    "s3 503",
+    "s3 stall",
+    "s3 lost",
+)  # recovery is counted from its end
+FAULTY_S = 12.0  # how long answers are refused, stalled or lost
 STALL_S = 60.0  # how long a straggler and a cut link last; a commit must not wait for it
 
 
@@ -106,7 +117,7 @@ def run(
                 inject(cluster, fault, rng)
             ended = time.monotonic()
             driver.wait_until(lambda: driver.position() > before or driver.is_done, 300)  # noqa: B023
-            took = time.monotonic() - (began if fault not in ("s3 outage", "s3 killed") else ended)
+            took = time.monotonic() - (ended if fault in ENDS_BY_ITSELF else began)
             recovered.setdefault(fault, []).append(round(took, 1))
             say(f"{fault}: the next commit {took:.1f} s after it, position {driver.position()} of {items}")
     driver.wait_until(lambda: driver.is_done, 900)
@@ -115,7 +126,7 @@ def run(
     os.environ.update(cluster.keys)
     with millpond.open(f"s3://{BUCKET}/chaos", store_options=options_of(cluster)) as reader:
         check(reader, items)
-    say("all views equal the batch queries")
+    say(f"all views equal the batch queries; requests that met a fault: {dict(cluster.faulty.met)}")
     return recovered
 
 
@@ -146,6 +157,9 @@ def inject(cluster: StandaloneCluster, fault: str, rng: random.Random) -> None:
             cluster.kill("s3")
             time.sleep(30)
             cluster.start_s3()
+        case "s3 503" | "s3 stall" | "s3 lost":  # four of ten requests, for a while
+            cluster.faulty.fault(fault.removeprefix("s3 "), FAULTY_S)
+            time.sleep(FAULTY_S)
         case "cut link":  # mended after a minute, while the pipeline goes on without that host
             cluster.network.link(host, up=False)
             threading.Timer(STALL_S, cluster.network.link, (host, True)).start()

@@ -24,6 +24,8 @@ import pyspark
 from tests.e2e.test_s3_store import KEYS, MOTO, answers, free_port
 from tests.waiting import until
 
+from .faulty_s3 import FaultyS3
+
 ROOT = Path(__file__).parents[2]
 BUCKET = "pond"
 SPARK = Path(pyspark.__file__).parent
@@ -105,6 +107,8 @@ class StandaloneCluster:
         }
         self.master = f"spark://{self.network.address(MASTER)}:{free_port()}"
         self.endpoint = self.server = ""
+        self.s3_port = 0
+        self.faulty: FaultyS3
 
     @property
     def driver_host(self) -> str:
@@ -142,7 +146,7 @@ class StandaloneCluster:
 
     def start_s3(self) -> None:
         """Start the S3 server on its port, with the buckets that it had before."""
-        port = int(self.endpoint.rpartition(":")[2]) if self.endpoint else free_port()
+        port = self.s3_port = self.s3_port or free_port()
         host = self.driver_host
         (self.folder / "buckets" / BUCKET).mkdir(parents=True, exist_ok=True)
         found = shutil.which("versitygw") or shutil.which("versitygw", path=str(Path.home() / "go" / "bin"))
@@ -153,8 +157,10 @@ class StandaloneCluster:
             command = [sys.executable, "-c", MOTO.replace('"127.0.0.1"', repr(host)), str(port)]
         self.server = "versitygw" if found else "moto"
         self._start("s3", command, {})
-        self.endpoint = f"http://{host}:{port}"
-        until(lambda: answers(self.endpoint), 120)
+        until(lambda: answers(f"http://{host}:{port}"), 120)
+        if not self.endpoint:
+            self.faulty = FaultyS3(host, proxy_port := free_port(), port)
+            self.endpoint = f"http://{host}:{proxy_port}"
         if not found:
             import boto3
 
@@ -227,6 +233,8 @@ class StandaloneCluster:
     def close(self) -> None:
         for name in list(self.processes):
             self.kill(name)
+        if self.endpoint:
+            self.faulty.close()
         self.network.close()
 
 

@@ -28,6 +28,8 @@ class Bounds:
         >>> Bounds(target_ms=300).within(500).catch_up_ms
         500
         """
+        if max(self.target_ms, self.catch_up_ms) <= ms:
+            return self
         return replace(self, target_ms=min(self.target_ms, ms), catch_up_ms=min(self.catch_up_ms, ms))
 
 

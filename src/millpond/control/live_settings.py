@@ -22,6 +22,8 @@ CHANGEABLE = (
     "autoscale",
     "tasks_min",
     "tasks_max",
+    "executors_min",
+    "executors_max",
     "backlog_ms_max",
     "scaling_pause_ms",
 )

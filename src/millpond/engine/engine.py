@@ -39,6 +39,30 @@ class RemoteEngine(Protocol):
         """The options with which tasks open the store, without secrets; checks that they can."""
 
 
+@runtime_checkable
+class Executors(Protocol):
+    """The executors of a cluster, as a number that can be changed."""
+
+    @property
+    def wanted(self) -> int:
+        """How many were asked for."""
+
+    @property
+    def cores_each(self) -> int: ...
+
+    def request(self, count: int) -> None:
+        """Let there be so many."""
+
+
+@runtime_checkable
+class ElasticEngine(Protocol):
+    """An engine on a cluster that may give it more executors, or fewer."""
+
+    @property
+    def executors(self) -> Executors | None:
+        """None where they cannot be changed."""
+
+
 def collect_reports(spec: EpochSpec, raw: Sequence[frames.Raw]) -> list[Report]:
     """The reports at the end of a chain, after checking that they belong to one run.
 

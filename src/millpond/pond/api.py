@@ -247,8 +247,8 @@ class Pond:
         self._listeners = Listeners(on_epoch)
         self._driver = Driver(self._components, self._listeners, engine, spark, session_options)
         self._inbox = InboxClient(self._components, self._driver)
-        cores = lambda: self._driver.engine.default_parallelism  # noqa: E731
-        self._listeners.on_epoch(Autoscaler(self.settings, InboxSender(store), cores))
+        engine_of = lambda: self._driver.engine  # noqa: E731
+        self._listeners.on_epoch(Autoscaler(self.settings, InboxSender(store), engine_of))
         self._program = ProgramEditor(self._components, self._driver, self._inbox, self._listeners)
         self._session: SqlSession | None = None
         self._idle_sessions: list[SqlSession] = []  # of transactions that have ended
@@ -759,7 +759,7 @@ class Pond:
 
         They are stored in the pond, and a takeover keeps them.  Those that can change are `target_ms`,
         `catch_up_ms`, `epoch_rows_max`, `epoch_bytes_max`, `autoscale`, `tasks_min`, `tasks_max`,
-        `backlog_ms_max` and `scaling_pause_ms`.
+        `executors_min`, `executors_max`, `backlog_ms_max` and `scaling_pause_ms`.
 
         >>> pond.set(target_ms=250, autoscale="advise")
         >>> dict(pond.head().settings)

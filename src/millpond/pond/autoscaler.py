@@ -1,4 +1,4 @@
-"""Changes the number of tasks of a running pond as its load asks for, or says what it would do.
+"""Changes the number of tasks and executors of a running pond as its load asks for, or says what it would do.
 
 Law: a decision is a function of manifests alone (`control/scaling.py`).
 It is an entry of the inbox, so a manifest has it, with its reason, before it has an effect.
@@ -9,11 +9,14 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Any
 
+from millpond.control.executor_scaling import ExecutorPolicy, decide_executors
 from millpond.control.inbox_sender import InboxSender
 from millpond.control.live_settings import live_settings
 from millpond.control.scaling import EpochLoad, ScalingDecision, ScalingPolicy, decide
 from millpond.control.symptoms import EPOCHS, Symptom, TaskTimes, diagnosed
+from millpond.engine.engine import ElasticEngine, Engine, Executors
 from millpond.settings import Settings
 from millpond.state.manifest.manifest import Manifest
 
@@ -67,9 +70,12 @@ def sinks_behind(manifest: Manifest) -> dict[str, int]:
 class Autoscaler:
     """Hears every epoch that this process commits, and sends a rescale when one is worth it."""
 
-    def __init__(self, settings: Settings, sender: InboxSender, cores: Callable[[], int]) -> None:
+    def __init__(self, settings: Settings, sender: InboxSender, engine: Callable[[], Engine]) -> None:
         self._opened_with = self._settings = settings
-        self._sender, self._cores = sender, cores
+        self._sender, self._engine = sender, engine
+        self._tasks: deque[tuple[int, int]] = deque(maxlen=HISTORY_EPOCHS)  # (when, the tasks from then on)
+        self._executors_us: int | None = None  # when a number of executors was decided
+        self._executors: int | None = None  # what was decided last
         self._history: deque[EpochLoad] = deque(maxlen=HISTORY_EPOCHS)
         self._times: deque[TaskTimes] = deque(maxlen=EPOCHS)
         self._decided_us: int | None = None
@@ -78,10 +84,12 @@ class Autoscaler:
 
     def __call__(self, manifest: Manifest) -> None:
         self._settings = live_settings(self._opened_with, manifest.settings)
+        self._apply(manifest)
         load = load_of(manifest)
         if load is None or self._settings.autoscale == "off":
             return
         self._history.append(load)
+        self._tasks.append((load.at_us, manifest.parallelism))
         self._times.append(times_of(manifest))
         symptoms = diagnosed(self._times, sinks_behind(manifest))
         found = decide(list(self._history), manifest.parallelism, self._decided_us, self._policy())
@@ -89,7 +97,12 @@ class Autoscaler:
             self._decided_us = load.at_us
             self._name(symptoms, load.at_us)
             told = {**self._told(found), "symptoms": "; ".join(str(s) for s in symptoms)}
+            told |= self._executors_for(found.tasks, load.at_us, found.reason)
             self._sender.append("rescale", {"parallelism": found.tasks, "scaling": told})
+        elif more := self._executors_for(manifest.parallelism, load.at_us):
+            tasks = manifest.parallelism
+            told = {"mode": self._settings.autoscale, "before": tasks, **more}
+            self._sender.append("rescale", {"parallelism": tasks, "scaling": told})
         elif self._is_news(symptoms, load.at_us):
             self._name(symptoms, load.at_us)
             tasks = manifest.parallelism
@@ -107,9 +120,39 @@ class Autoscaler:
     def _name(self, symptoms: Sequence[Symptom], at_us: int) -> None:
         self._named, self._named_us = frozenset((s.name, s.where) for s in symptoms), at_us
 
+    def _elastic(self) -> Executors | None:
+        """The executors, if their number may be changed."""
+        if not self._settings.executors_max:
+            return None
+        engine = self._engine()
+        return engine.executors if isinstance(engine, ElasticEngine) else None
+
+    def _executors_for(self, tasks: int, at_us: int, *reasons: str) -> dict[str, Any]:
+        """The executors that so many tasks need, with the reason, if their number should change."""
+        executors, settings = self._elastic(), self._settings
+        if executors is None:
+            return {}
+        pause_us = settings.scaling_pause_ms * 1000
+        most = settings.executors_max
+        policy = ExecutorPolicy(min(settings.executors_min, most), most, executors.cores_each, pause_us)
+        before = executors.wanted if self._executors is None else self._executors
+        history = [*self._tasks, (at_us, tasks)]
+        found = decide_executors(history, before, self._executors_us, policy)
+        if found is None:
+            return {}
+        self._executors_us, self._executors = at_us, found.executors
+        return {"executors": found.executors, "reason": "; ".join([*reasons, found.reason])}
+
+    def _apply(self, manifest: Manifest) -> None:
+        """Ask for the executors that a committed decision names."""
+        told = manifest.metrics.get("scaling") or {}
+        executors = self._elastic() if "executors" in told and told["mode"] == "on" else None
+        if executors is not None:
+            executors.request(int(told["executors"]))
+
     def _policy(self) -> ScalingPolicy:
         settings = self._settings
-        most = settings.tasks_max or self._cores()
+        most = settings.tasks_max or self._cores_max()
         return ScalingPolicy(
             tasks_min=min(settings.tasks_min, most),
             tasks_max=most,
@@ -118,6 +161,12 @@ class Autoscaler:
             cool_down_us=settings.scaling_pause_ms * 1000,
             hold_us=4 * settings.scaling_pause_ms * 1000,
         )
+
+    def _cores_max(self) -> int:
+        executors = self._elastic()
+        if executors is None:
+            return self._engine().default_parallelism
+        return self._settings.executors_max * executors.cores_each
 
     def _told(self, found: ScalingDecision) -> dict[str, object]:
         return {

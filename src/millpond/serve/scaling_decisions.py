@@ -19,6 +19,7 @@ SCALING = pa.schema(
         ("levels", pa.string()),
         ("reason", pa.string()),
         ("symptoms", pa.string()),
+        ("executors", pa.int64()),
     ]
 )
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from millpond.control.admission import Bounds, EpochCost, Pace, admit, budget_rows
 from millpond.control.live_settings import PAUSED, live_bounds
+from millpond.control.shedding import Shedding
 from millpond.engine.coordinator.arrivals import (
     arrivals,
     caught_up,
@@ -34,6 +36,7 @@ from millpond.engine.coordinator.shed_decisions import (
     record,
     recorded_after,
     resumed,
+    settings_of,
     thinned,
     without_owed,
 )
@@ -64,6 +67,8 @@ class EpochLoop:
         self._last_timer_epoch: TimerEpoch | None = None
         self._asked_rows = 0  # by the last poll
         self._shedding = NOTHING_SHED  # of the epoch that runs
+        # What a manifest records about shedding, and what it means.
+        self._shed_read: tuple[Mapping[str, Any], Mapping[str, Shedding]] = ({}, {})
         # Did the last epoch move a watermark of which steps hear in the next one?  A new coordinator
         # cannot know.
         self._unheard = True
@@ -93,7 +98,8 @@ class EpochLoop:
             return None
         marks, steps = head.watermarks, state.program.watermarks
         offered = offers(event.polls, withheld(event.polls, steps, marks))
-        self._shedding = self._shed_decision(event.polls) if head.shedding else NOTHING_SHED
+        sheds = head.shedding and (self.backlog_rows or any(s.owed for s in self._shed_settings().values()))
+        self._shedding = self._shed_decision(event.polls) if sheds else NOTHING_SHED
         admitted = admit(offered, self._budget_rows(), self._bounds().bytes_max)
         admitted = thinned(admitted, self._shedding) if head.shedding else admitted
         rejects = {step: p.rejects for step, p in event.polls.items() if p.rejects}
@@ -143,7 +149,11 @@ class EpochLoop:
             watermarks=marks,
             counts=added_up(head.counts, outcome.counts),
             admitted={step: [record(s) for s in splits] for step, splits in run.admitted.items()},
-            shedding=recorded_after(self._shedding, run.admitted),
+            shedding=(
+                recorded_after(self._shedding, run.admitted, head.shedding, self._shed_settings())
+                if head.shedding
+                else {}
+            ),
             arrivals=run.arrivals,
             clients=executed_after(head.clients, (s.what for s in run.admitted.get(INBOX, ()))),
             promised=still_promised(head.promised, run.arrivals, state.program.watermarks, head.watermarks),
@@ -188,7 +198,14 @@ class EpochLoop:
 
         pace, fixed_ms = self._cost.fitted() or (self._pace.rows_per_ms, 0.0)
         given = ShedInput(polls, pace, head.watermarks, head.counts, groups, fixed_ms)
-        return decided(head.shedding, state.program.shed_rules, given)
+        return decided(self._shed_settings(), state.program.shed_rules, given)
+
+    def _shed_settings(self) -> Mapping[str, Shedding]:
+        """What the head records about shedding; it is read again only when it has changed."""
+        recorded = self._state.head.shedding
+        if self._shed_read[0] is not recorded:
+            self._shed_read = recorded, settings_of(recorded)
+        return self._shed_read[1]
 
     def _running(self) -> RunEpoch:
         if self._run is None:

@@ -50,20 +50,24 @@ class ShedInput:
     fixed_ms: float = 0.0  # of an epoch, whatever its rows
 
 
-def decided(recorded: Mapping[str, Any], rules: ShedRules, given: ShedInput) -> ShedDecision:
+def settings_of(recorded: Mapping[str, Any]) -> dict[str, Shedding]:
+    return {step: Shedding.from_json(data) for step, data in recorded.items()}
+
+
+def decided(settings: Mapping[str, Shedding], rules: ShedRules, given: ShedInput) -> ShedDecision:
     """The settings of each source, with the divisor of the next epoch.
 
     A source that a new view made exact is not shed, whatever its settings say.  Rows are not read again for a
     view that did not see the others: what was owed before it was defined is lost.
     """
-    settings = {step: Shedding.from_json(data) for step, data in recorded.items()}
     allowed = rules.of({step: mine.chosen_by for step, mine in settings.items()})
     needed = {step: _needed(step, mine, allowed.get(step), given) for step, mine in settings.items()}
     found = {}
     for step, mine in settings.items():
         rule = allowed.get(step)
-        readers = frozenset[str]() if rule is None else rule.readers
-        mine = mine.without(tuple(o for o in mine.owed if readers <= {*o["readers"]}))
+        if mine.owed:
+            readers = frozenset[str]() if rule is None else rule.readers
+            mine = mine.without(tuple(o for o in mine.owed if readers <= {*o["readers"]}))
         if rule is None:
             found[step] = replace(mine, divisor=1)
             continue
@@ -75,7 +79,7 @@ def decided(recorded: Mapping[str, Any], rules: ShedRules, given: ShedInput) -> 
             known = [at_us for at_us in newest if at_us is not None]
             found[step] = mine.with_windows(divisor, rule.window, max(known, default=None))
         else:
-            found[step] = replace(mine, divisor=divisor)
+            found[step] = mine if divisor == mine.divisor else replace(mine, divisor=divisor)
     calm = frozenset(step for step, divisor in needed.items() if divisor == 1)
     return ShedDecision(found, allowed, calm)
 
@@ -155,8 +159,13 @@ def owed_splits(decision: ShedDecision, rows_max: int) -> dict[str, list[Split]]
     return found
 
 
-def recorded_after(decision: ShedDecision, admitted: Splits) -> dict[str, Any]:
-    """What the manifest records after an epoch that read these splits."""
+def recorded_after(
+    decision: ShedDecision, admitted: Splits, recorded: Mapping[str, Any], settings: Mapping[str, Shedding]
+) -> Mapping[str, Any]:
+    """What the manifest records after an epoch that read these splits.
+
+    `recorded` is what the last manifest has, and `settings` what it means: without a change it stays.
+    """
     found = {}
     for step, mine in decision.sources.items():
         splits, rule = admitted.get(step, ()), decision.allowed.get(step)
@@ -172,11 +181,11 @@ def recorded_after(decision: ShedDecision, admitted: Splits) -> dict[str, Any]:
             for s in splits
             if s.sample is not None and not s.recovers
         )
-        after = (mine.recovered(again) if again else mine).shed(owed)
-        if rule is None or not rule.recovers:
+        after = (mine.recovered(again) if again else mine).shed(owed) if again or owed else mine
+        if after.owed and (rule is None or not rule.recovers):
             after = after.without(())
-        found[step] = after.to_json()
-    return found
+        found[step] = recorded[step] if after is settings.get(step) else after.to_json()
+    return recorded if all(found[step] is recorded.get(step) for step in found) else found
 
 
 def without_owed(

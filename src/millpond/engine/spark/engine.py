@@ -15,6 +15,7 @@ from millpond import tuning
 from millpond.engine.engine import collect_reports
 from millpond.engine.spark import credential_files
 from millpond.engine.spark.chain import SparkChain
+from millpond.engine.spark.executor_requests import ExecutorRequests
 from millpond.engine.spark.executors import ExecutorWatch, OnWait, core_count, executor_count
 from millpond.engine.spark.masters import is_local_master
 from millpond.engine.spark.session import check_session, make_session
@@ -62,6 +63,8 @@ class SparkEngine:
         self._cores = core_count(self._context)
         self.chain = SparkChain(session)
         self._watch = ExecutorWatch(self._context, self.chain.is_busy, on_wait) if self._on_cluster else None
+        requests = ExecutorRequests(self._context) if self._on_cluster else None
+        self.executors = requests if requests is not None and requests.supported else None
         self._checked: set[str] = set()  # stores that the executors have opened
         if self._context not in _ready:
             self._rehearse()
