@@ -16,6 +16,12 @@ select a from t order by a desc, b desc nulls last
 select array_agg(a order by b desc) as x, rank() over (order by b desc) as r from t
 => SELECT array_agg(a ORDER BY b DESC NULLS FIRST) AS x, rank() OVER (ORDER BY b DESC NULLS FIRST) AS r FROM t
 
+-- Rows are compared part by part.
+select 1 as x from t where (a, b) < (1, 2)
+=> SELECT 1 AS x FROM t WHERE ((a < 1) OR ((a = 1) AND (b < 2)))
+select 1 as x from t where (a, b) = (c, d) or (a, b) <> (c, 1 / 2)
+=> SELECT 1 AS x FROM t WHERE (((a = c) AND (b = d)) OR ((a != c) OR (b != __pg.main."/"(1, 2))))
+
 -- Operators.
 select a / 2 as x from t where b / 3 > 1
 => SELECT __pg.main."/"(a, 2) AS x FROM t WHERE (__pg.main."/"(b, 3) > 1)

@@ -28,7 +28,8 @@ _MODULES: dict[str, tuple[str, ...]] = {
         )
     ),
     "spark": tuple(
-        f"millpond.kernels.spark.{name}" for name in ("documents", "numbers", "patterns", "texts", "times")
+        f"millpond.kernels.spark.{name}"
+        for name in ("documents", "hashes", "numbers", "patterns", "texts", "times")
     ),
 }
 _CALLED = re.compile(r'"((pg|spark)\.\w+\.\d+)"')

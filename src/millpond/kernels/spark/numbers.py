@@ -66,6 +66,10 @@ def decimal_arithmetic(sign: str, a: str, b: str, scale: int) -> str:
 
 @by_row("spark.format_number.1", ("VARCHAR", "INTEGER"), "VARCHAR", _TEXT)
 def format_number(number: str, digits: int) -> str | None:
+    return _with_commas(number, digits)
+
+
+def _with_commas(number: str, digits: int) -> str | None:
     """A number with commas and a fixed number of digits after the point, rounded half to even."""
     if digits < 0:
         return None
@@ -74,6 +78,14 @@ def format_number(number: str, digits: int) -> str | None:
         return {"NaN": "\ufffd", "Infinity": "∞", "-Infinity": "-∞"}[str(value)]
     unit = decimal.Decimal(1).scaleb(-digits)
     return f"{value.quantize(unit, decimal.ROUND_HALF_EVEN, context=_WIDE):,f}"
+
+
+@by_row("spark.format_number.2", ("VARCHAR", "INTEGER", "BOOLEAN"), "VARCHAR", _TEXT)
+def format_number_exactly(number: str, digits: int, is_float: bool) -> str | None:
+    """The same for floats as for decimals, from the exact binary value: -0.05 is more than half of 0.1."""
+    value = decimal.Decimal(number)
+    exact = str(decimal.Decimal(float(number))) if is_float and value.is_finite() else number
+    return _with_commas(exact, digits)
 
 
 @by_row("spark.conv.1", ("VARCHAR", "INTEGER", "INTEGER"), "VARCHAR", _TEXT)

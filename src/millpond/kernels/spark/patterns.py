@@ -44,9 +44,11 @@ def rlike(text: str, pattern: str) -> bool:
 @by_row("spark.regexp_extract.1", ("VARCHAR", "VARCHAR", "INTEGER"), "VARCHAR", _TEXT)
 def regexp_extract(text: str, pattern: str, number: int) -> str:
     code = compiled(pattern)
-    _group(code, number)
     found = code.search(text)
-    return "" if found is None else found[number] or ""
+    if found is None:
+        return ""
+    _group(code, number)
+    return found[number] or ""
 
 
 @by_row("spark.regexp_group.1", ("VARCHAR", "VARCHAR", "INTEGER"), "VARCHAR", _TEXT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import zlib
-from urllib.parse import quote_plus, unquote_plus
+from urllib.parse import quote_plus, unquote_plus, urlsplit
 
 import pyarrow as pa
 
@@ -148,3 +148,36 @@ def join(parts: list[str | None], between: str) -> str:
 @by_row("spark.quote.1", ("VARCHAR",), "VARCHAR", _TEXT)
 def quote(text: str) -> str:
     return "'" + text.replace("'", "\\'") + "'"
+
+
+@by_row("spark.parse_url.1", ("VARCHAR", "VARCHAR", "VARCHAR", "BOOLEAN"), "VARCHAR", _TEXT)
+def parse_url(text: str, part: str, key: str, strict: bool) -> str | None:
+    """A part of a URL; one that is no URI is an error, or NULL."""
+    if re.search(r"[\s<>\"{}|\\^`]", text) or (
+        ":" in text and not re.match(r"[A-Za-z][\w+.-]*:|[/?#]", text)
+    ):
+        if strict:
+            raise RefusedValue(f"the url is invalid: {text}")
+        return None
+    if re.match(r"[A-Za-z][\w+.-]*:[^/]", text):  # `mailto:a@b.c` has no parts
+        return text.partition(":")[0] if part == "PROTOCOL" else None
+    found = urlsplit(text)
+    query = found.query if "?" in text else None
+    if part == "QUERY" and key:
+        named = re.search(rf"(?:^|&){re.escape(key)}=([^&]*)", query or "")
+        return None if named is None else named[1]
+    user = found.netloc.rpartition("@")[0] if "@" in found.netloc else None
+    parts = {
+        "HOST": found.netloc.rpartition("@")[2].rpartition(":")[0]
+        if re.search(r":\d*$", found.netloc)
+        else found.netloc.rpartition("@")[2],
+        "PATH": found.path,
+        "QUERY": query,
+        "REF": found.fragment if "#" in text else None,
+        "PROTOCOL": text.partition(":")[0] if found.scheme else None,
+        "FILE": found.path + ("" if query is None else f"?{query}"),
+        "AUTHORITY": found.netloc or None,
+        "USERINFO": user,
+    }
+    made = parts.get(part)
+    return None if part == "HOST" and not made else made

@@ -29,7 +29,7 @@ from millpond.sql.statements.event_time import with_watermark
 from millpond.sql.statements.owned_objects import add_owned, with_names
 from millpond.sql.text.column_definitions import Definition, read_columns
 from millpond.sql.text.options import no_options
-from millpond.sql.text.other_systems import refuse_options
+from millpond.sql.text.other_systems import refuse_options, skip_storage
 from millpond.sql.text.parse import SqlFragment, Words
 from millpond.sql.text.schema_names import schema_of
 
@@ -48,6 +48,7 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
             words.fail("the columns should stand here", "CREATE TABLE name (column type, …)")
         inner, words.at = words.fragment.bracket(words.at)
         append_only = words.take("APPEND", "ONLY")
+        skip_storage(words)
         refuse_options(words, "a table")
         no_options(words, "a table")
         words.end()

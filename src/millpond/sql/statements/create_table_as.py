@@ -13,7 +13,7 @@ from millpond.sql.binding.functions import inlined
 from millpond.sql.binding.output_columns import check_unique
 from millpond.sql.binding.types import quoted
 from millpond.sql.result import Result
-from millpond.sql.text.other_systems import refuse_options
+from millpond.sql.text.other_systems import refuse_options, skip_storage
 from millpond.sql.text.parameters import Params, with_literals
 from millpond.sql.text.parse import SqlFragment, Words, readable, statements
 
@@ -30,6 +30,7 @@ def is_create_as(fragment: SqlFragment, at: int) -> bool:
     words.name("name of the table")
     if fragment.word(words.at) == "(":
         words.at = fragment.bracket(words.at)[1]
+    skip_storage(words)
     while fragment.has(words.at, "WITH", "("):
         words.at = fragment.bracket(words.at + 1)[1]
     return fragment.word(words.at) == "AS"
@@ -43,6 +44,7 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
     words.name("name of the table")
     name = _text(words.fragment.part(at, words.at))
     columns = words.names() if words.fragment.word(words.at) == "(" else None
+    skip_storage(words)
     refuse_options(words, "a table")
     words.need("AS")
     query, with_data = words.rest, True

@@ -56,6 +56,26 @@ OTHER_OPTIONS: dict[tuple[str, ...], str] = {
 }
 
 
+_FORMATS = ("PARQUET", "DELTA", "ORC", "AVRO", "JSON", "CSV", "ICEBERG")
+
+
+def skip_storage(words: Words) -> None:
+    """Skip how Spark stores a table, in its dialect: here that means nothing."""
+    if words.fragment.dialect != "spark":
+        return
+    while not words.over:
+        if words.fragment.word(words.at) == "USING" and words.fragment.word(words.at + 1) in _FORMATS:
+            words.at += 2
+        elif words.fragment.has(words.at, "PARTITIONED", "BY", "("):
+            words.at = words.fragment.bracket(words.at + 2)[1]
+        elif words.fragment.has(words.at, "TBLPROPERTIES", "("):
+            words.at = words.fragment.bracket(words.at + 1)[1]
+        elif words.take("COMMENT"):
+            words.text()
+        else:
+            return
+
+
 def refuse_options(words: Words, what: str) -> None:
     """Refuse the option of another system that stands here, by its name."""
     fragment = words.fragment

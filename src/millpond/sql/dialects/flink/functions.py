@@ -30,7 +30,6 @@ AGGREGATES: dict[str, SparkAggregate] = {
         for name in (
             *(
                 "count",
-                "sum",
                 "min",
                 "max",
                 "stddev",
@@ -43,7 +42,8 @@ AGGREGATES: dict[str, SparkAggregate] = {
             *("first_value", "last_value", "grouping"),
         )
     },
-    "avg": SparkAggregate("sum({0})", beside="count({0})", result="__flink.average_of({}, {})"),
+    "sum": SparkAggregate("sum({0})"),
+    "avg": SparkAggregate("sum({0})", beside=("count({0})",), result="__flink.average_of({}, {})"),
     "listagg": SparkAggregate("string_agg({0}, {1})", 2),
     "array_agg": SparkAggregate("list({0})"),
 }

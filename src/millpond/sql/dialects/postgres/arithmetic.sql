@@ -11,7 +11,16 @@ create macro __pg."/"
     (a interval, b double) as system.main."/"(a, case when b = 0 then error('division by zero') else b end),
     (a, b) as system.main."/"(a, b);
 
-create macro __pg."|/"(a) as system.main.sqrt(cast(a as double));
+create macro __pg."|/"(a) as system.main.sqrt(case when a < 0 then error('cannot take square root of a negative number')::double else cast(a as double) end);
+
+-- Bits that a shift moves out of the type are lost.
+create macro __pg."<<"
+    (a smallint, b integer) as ((((a::bigint & 65535) << (b & 31)) & 65535) - case when ((a::bigint & 65535) << (b & 31)) & 32768 <> 0 then 65536 else 0 end)::smallint,
+    (a integer, b integer) as ((((a::bigint & 4294967295) << (b & 31)) & 4294967295) - case when ((a::bigint & 4294967295) << (b & 31)) & 2147483648 <> 0 then 4294967296 else 0 end)::integer,
+    (a bigint, b integer) as cast((a::hugeint * (1::hugeint << (b & 63))) % 18446744073709551616::hugeint
+        + case when (a::hugeint * (1::hugeint << (b & 63))) % 18446744073709551616::hugeint < -9223372036854775808::hugeint then 18446744073709551616::hugeint
+            when (a::hugeint * (1::hugeint << (b & 63))) % 18446744073709551616::hugeint > 9223372036854775807::hugeint then -18446744073709551616::hugeint else 0::hugeint end as bigint),
+    (a, b) as system.main."<<"(a, b);
 
 create macro __pg."||/"(a) as system.main.cbrt(cast(a as double));
 

@@ -14,6 +14,7 @@ from millpond.sql.dialects.postgres.casts import rewrite_cast, rewrite_literal
 from millpond.sql.dialects.postgres.changes import translated_change
 from millpond.sql.dialects.postgres.column_names import name_columns
 from millpond.sql.dialects.postgres.concatenation import concatenated
+from millpond.sql.dialects.postgres.row_comparisons import rewritten_comparison
 from millpond.sql.dialects.postgres.unknown_literals import typed_literals
 from millpond.sql.dialects.typed_arguments import hoist_arguments
 
@@ -53,7 +54,7 @@ def translated_expression(sql: str) -> str:
 
 def _rewritten(node: Tree, sql: bytes) -> bool:
     """Change one node in place; was there something to change?"""
-    if rewritten_call(node, sql) or concatenated(node):
+    if rewritten_call(node, sql) or concatenated(node) or rewritten_comparison(node):
         return True
     kind = node.get("class")
     if kind == "FUNCTION" and len(node["qualified_name"]["path"]) == 1:

@@ -26,15 +26,28 @@ class SparkAggregate:
     arity: int = 1
     result: str = "{}"
     rows: str | None = None  # a condition on the rows
-    beside: str | None = None  # another aggregate of the same rows: the second {} of the result
+    beside: tuple[str, ...] = ()  # other aggregates of the same rows: further {} of the result
 
 
+_TYPE = "CASE WHEN false THEN __spark.summand({0}) ELSE NULL::decimal(1, 0) END"  # of the argument's type
 _NUMBER = "__spark.cast_double({0})"
 _PAIR = "__spark.cast_double({0}), __spark.cast_double({1})"
 AGGREGATES: dict[str, SparkAggregate] = {
     "count": SparkAggregate("count({0})"),
-    "sum": SparkAggregate("sum(__spark.summand({0}))", result="__spark.sum_result({})"),
-    **dict.fromkeys(("avg", "mean", "try_avg"), SparkAggregate("avg(__spark.averaged({0}))")),
+    **dict.fromkeys(
+        ("sum", "try_sum"),
+        SparkAggregate(
+            "sum(__spark.summand({0}))", result="__spark.sum_result({}, {})", beside=("max(" + _TYPE + ")",)
+        ),
+    ),
+    **dict.fromkeys(
+        ("avg", "mean", "try_avg"),
+        SparkAggregate(
+            "sum(__spark.summand({0}))",
+            result="__spark.average_of({}, {}, {})",
+            beside=("count({0})", "max(" + _TYPE + ")"),
+        ),
+    ),
     "min": SparkAggregate("min({0})"),
     "max": SparkAggregate("max({0})"),
     **dict.fromkeys(("stddev", "std", "stddev_samp"), SparkAggregate(f"stddev_samp({_NUMBER})")),
@@ -159,12 +172,10 @@ def written(
     rows += [writer.text(where)] if where is not None else []
     filtered = f" FILTER (WHERE {' AND '.join(f'({r})' for r in rows)})" if rows else ""
     tail = f"{filtered}{over}"
-    if known.beside is None:
-        return known.result.format(f"{core}{tail}")
-    second = known.beside.format(*texts)
+    others = [one.format(*texts) for one in known.beside]
     if distinct:
-        second = second.replace("(", "(DISTINCT ", 1)
-    return known.result.format(f"{core}{tail}", f"{second}{tail}")
+        others = [one.replace("(", "(DISTINCT ", 1) for one in others]
+    return known.result.format(f"{core}{tail}", *(f"{one}{tail}" for one in others))
 
 
 def _counted(

@@ -69,7 +69,7 @@ create macro __spark."+"
     (a smallint, b smallint, da integer, db integer) as system.main."+"(a, b),
     (a integer, b integer, da integer, db integer) as system.main."+"(a, b),
     (a bigint, b bigint, da integer, db integer) as system.main."+"(a, b),
-    (a date, b interval, da integer, db integer) as case when (a + b)::date::timestamp = a + b then (a + b)::date
+    (a date, b interval, da integer, db integer) as case when coalesce((a + b)::date::timestamp = a + b, true) then (a + b)::date
         else error('DATE + INTERVAL of hours is not supported: cast the date to TIMESTAMP first') end,
     (a date, b integer, da integer, db integer) as (a + b)::date,
     (a, b, da, db) as /* inline da db */ __spark.sum(a, b, da, db);
@@ -79,7 +79,7 @@ create macro __spark."-"
     (a integer, b integer, da integer, db integer) as system.main."-"(a, b),
     (a bigint, b bigint, da integer, db integer) as system.main."-"(a, b),
     (a date, b integer, da integer, db integer) as (a - b)::date,
-    (a date, b interval, da integer, db integer) as case when (a - b)::date::timestamp = a - b then (a - b)::date
+    (a date, b interval, da integer, db integer) as case when coalesce((a - b)::date::timestamp = a - b, true) then (a - b)::date
         else error('DATE - INTERVAL of hours is not supported: cast the date to TIMESTAMP first') end,
     (a date, b date, da integer, db integer) as to_days((a - b)::integer),
     (a, b, da, db) as /* inline da db */ __spark.difference(a, b, da, db);

@@ -229,9 +229,29 @@ def _try_divide(given: Given, writer: Expressions) -> str | None:
     return writer.quotient(given[0], given[1], lenient=True) if len(given) == 2 else None
 
 
-@handler("hash", "xxhash64")
-def _hash(given: Given, writer: Expressions) -> str | None:
-    return None
+def _hash(name: str) -> Handler:
+    def code(given: Given, writer: Expressions) -> str | None:
+        listed = ", ".join(f"__spark.hashed({writer.operand(g)})" for g in given)
+        return f'"spark.{name}.1"([{listed}]::varchar[])' if given else None
+
+    return code
+
+
+HANDLERS["hash"] = _hash("hash")
+HANDLERS["xxhash64"] = _hash("xxhash64")
+
+
+@handler("map_zip_with")
+def _map_zip_with(given: Given, writer: Expressions) -> str | None:
+    code = _lambda(given[2], 3) if len(given) == 3 else None
+    if code is None:
+        return None
+    a, b = writer.text(given[0]), writer.text(given[1])
+    held = _applied(code, ("p", f"({a})[p]", f"({b})[p]"), writer)
+    others = f"list_filter(map_keys({b}), lambda k: not list_contains(map_keys({a}), k))"
+    keys = f"list_concat(map_keys({a}), {others})"
+    made = f"map_from_entries(list_transform({keys}, lambda p: struct_pack(k := p, v := {held})))"
+    return f"CASE WHEN {_known(given[:2], writer)} THEN {made} END"
 
 
 @handler("like")

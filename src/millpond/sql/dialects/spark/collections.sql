@@ -82,7 +82,7 @@ create macro __spark.typeof(x) as case typeof(x) when 'INTEGER' then 'int' when 
         then error('typeof of ' || typeof(x) || ' is not supported') else lower(typeof(x)) end end;
 
 -- JSON in texts.
-create macro __spark.get_json_object(j, p) as "spark.get_json_object.1"(j, p);
+create macro __spark.get_json_object(j, p) as "spark.get_json_object.2"(j, p);
 create macro __spark.json_field(j, n) as "spark.json_field.1"(j, n);
 create macro __spark.json_array_length(j) as "spark.json_array_length.1"(j);
 create macro __spark.json_object_keys(j) as "spark.json_object_keys.1"(j);

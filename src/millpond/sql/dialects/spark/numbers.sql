@@ -43,9 +43,9 @@ create macro __spark.floor
         case when typeof(x) like 'DECIMAL%' then cast_to_type(floor(__spark.decimal_or_null(x)), __spark.decimal_type(greatest(1, least(38, __spark.digits(x) - __spark.scale(x) + 1)), 1)) end,
         case when typeof(x) not like 'DECIMAL%' then __spark.to_bigint_range(floor(__spark.cast_double(x))) end,
         cast_to_type(null, x)), 1 + (typeof(x) not like 'DECIMAL%')::integer);
--- A DOUBLE as Java casts it to a long: NaN is 0, and what is too large is the largest.
-create macro __spark.to_bigint_range(x) as case when isnan(x) then 0::bigint when x >= 9223372036854775807 then 9223372036854775807::bigint
-    when x <= -9223372036854775808 then (-9223372036854775808)::bigint else x::bigint end;
+-- A DOUBLE as a BIGINT: NaN is 0, and what is too large is an error.
+create macro __spark.to_bigint_range(x) as case when isnan(x) then 0::bigint when x >= 9223372036854775808::double or x < -9223372036854775808::double
+    then error('overflow of BIGINT')::bigint else x::bigint end;
 create macro __spark.round
     (x) as __spark.round(x, 0),
     (x, n) as /* inline n */ struct_extract(row(
@@ -66,9 +66,16 @@ create macro __spark.rounded_type(x, n) as /* inline */ __spark.decimal_type(
     1 + greatest(0, least(n, __spark.scale(x))));
 
 create macro __spark."^"(a, b) as xor(a, b);
+-- 32 or 64 bits as a signed number.
+create macro __spark.signed_32(x) as (x - case when x >= 2147483648 then 4294967296 else 0 end)::integer;
+create macro __spark.signed_64(x) as (x - case when x >= 9223372036854775808::hugeint then 18446744073709551616::hugeint else 0::hugeint end)::bigint;
+create macro __spark.unsigned_64(x) as x::hugeint + case when x < 0 then 18446744073709551616::hugeint else 0::hugeint end;
 create macro __spark.shiftleft
-    (a integer, n integer) as (((a::bigint & 4294967295) << (n & 31)) & 4294967295)::bigint - case when (((a::bigint & 4294967295) << (n & 31)) & 2147483648) <> 0 then 4294967296 else 0 end,
-    (a, n) as error('shiftleft of BIGINT is not supported');
+    (a integer, n integer) as __spark.signed_32(((a::bigint & 4294967295) << (n & 31)) & 4294967295),
+    (a bigint, n integer) as __spark.signed_64(__spark.unsigned_64(a) * (1::hugeint << (n & 63)) % 18446744073709551616::hugeint);
+create macro __spark.shiftrightunsigned
+    (a integer, n integer) as __spark.signed_32((a::bigint & 4294967295) >> (n & 31)),
+    (a bigint, n integer) as __spark.signed_64(__spark.unsigned_64(a) // (1::hugeint << (n & 63)));
 create macro __spark.shiftright
     (a integer, n integer) as a >> (n & 31),
     (a bigint, n integer) as a >> (n & 63);
@@ -80,8 +87,16 @@ create macro __spark.getbit(x, n) as ((x >> n) & 1)::tinyint;
 create macro __spark.summand
     (x varchar) as __spark.cast_double(x),
     (x) as x;
-create macro __spark.averaged(x) as case when typeof(x) like 'DECIMAL%' and x is not null
-    then error('avg of DECIMAL, which is a decimal in Spark, is not supported: cast to DOUBLE, or divide sum by count') else x end;
-create macro __spark.sum_result
-    (x hugeint) as x::bigint,
-    (x) as x;
+-- `t` is a NULL of the type of the argument, or of a DECIMAL that has no more digits: DuckDB's sum of decimals has always 38 digits.
+create macro __spark.sum_result(x, t) as struct_extract(row(
+        x,
+        struct_extract(row(null::hugeint, x), 1 + (typeof(x) = 'HUGEINT')::integer)::bigint,
+        cast_to_type(struct_extract(row(null::decimal(38, 0), x), 1 + __spark.is_decimal(x)::integer),
+            __spark.decimal_type(greatest(1, least(38, __spark.digits(t) + 10) - __spark.scale(t)), __spark.scale(t) + 1))),
+    case when typeof(x) = 'HUGEINT' then 2 when __spark.is_decimal(x) then 3 else 1 end);
+create macro __spark.average_of(x, n, t) as struct_extract(row(
+        case when not __spark.is_decimal(x) and n > 0 then x::double / n end,
+        case when __spark.is_decimal(x) and n > 0 then cast_to_type(
+            "spark.decimal_quotient.1"(x::varchar, n::varchar, least(38, __spark.scale(t) + 4), true),
+            __spark.decimal_type(greatest(1, least(38, __spark.digits(t) + 4) - least(38, __spark.scale(t) + 4)), least(38, __spark.scale(t) + 4) + 1)) end),
+    1 + __spark.is_decimal(x)::integer);

@@ -141,7 +141,7 @@ create macro __spark.url_encode(x) as "spark.url_encode.1"(x);
 create macro __spark.url_decode(x) as "spark.url_decode.1"(x, false);
 create macro __spark.try_url_decode(x) as "spark.url_decode.1"(x, true);
 create macro __spark.conv(x, a, b) as "spark.conv.1"(__spark.cast_string(x), a::integer, b::integer);
-create macro __spark.format_number(x, n) as "spark.format_number.1"(x::varchar, n::integer);
+create macro __spark.format_number(x, n) as "spark.format_number.2"(x::varchar, n::integer, typeof(x) in ('DOUBLE', 'FLOAT'));
 create macro __spark.format_argument
     (x varchar) as 's:' || x,
     (x boolean) as 'b:' || x::varchar,
@@ -176,3 +176,45 @@ create macro __spark.current_schema() as 'default';
 create macro __spark.like_pattern(p, e) as case
     when contains(replace(replace(replace(p, e || e, ''), e || '%', ''), e || '_', ''), e)
     then error('LIKE allows "' || e || '" only before %, _ and itself') else p end;
+
+-- A value as the hash functions take it: its kind and its text.
+create macro __spark.hashed(x) as case
+    when x is null then null
+    when typeof(x) in ('TINYINT', 'SMALLINT', 'INTEGER') then 'i:' || x::varchar
+    when typeof(x) = 'BOOLEAN' then case when x::varchar = 'true' then 'i:1' else 'i:0' end
+    when typeof(x) = 'BIGINT' then 'l:' || x::varchar
+    when typeof(x) = 'DATE' then 'i:' || (epoch_us(try_cast(x::varchar as date)) // 86400000000)::varchar
+    when typeof(x) = 'TIMESTAMP' then 'l:' || epoch_us(try_cast(x::varchar as timestamp))::varchar
+    when typeof(x) = 'TIMESTAMP WITH TIME ZONE' then 'l:' || epoch_us(try_cast(x::varchar as timestamptz))::varchar
+    when typeof(x) = 'FLOAT' then 'f:' || x::varchar
+    when typeof(x) = 'DOUBLE' then 'd:' || x::varchar
+    when typeof(x) = 'VARCHAR' then 's:' || x::varchar
+    when __spark.is_decimal(x) and __spark.digits(x) <= 18 then 'l:' || replace(x::varchar, '.', '')
+    else error('hash of ' || typeof(x) || ' is not supported') end;
+create macro __spark.is_valid_utf8
+    (x blob) as case when x is not null then try(decode(x)) is not null end,
+    (x varchar) as case when x is not null then true end;
+create macro __spark.make_valid_utf8(x) as __spark.cast_string(x);
+create macro __spark.validate_utf8(x) as __spark.cast_string(x);
+create macro __spark.try_validate_utf8(x) as __spark.cast_string(x);
+create macro __spark.parse_url
+    (u, p) as "spark.parse_url.1"(u, p, '', true),
+    (u, p, k) as "spark.parse_url.1"(u, p, k, true);
+create macro __spark.try_parse_url
+    (u, p) as "spark.parse_url.1"(u, p, '', false),
+    (u, p, k) as "spark.parse_url.1"(u, p, k, false);
+create macro __spark.to_binary
+    (x) as unhex(case when length(x) % 2 = 0 then x else '0' || x end),
+    (x, f) as case lower(f) when 'hex' then unhex(case when length(x) % 2 = 0 then x else '0' || x end) when 'base64' then from_base64(x)
+        when 'utf-8' then encode(x) when 'utf8' then encode(x) else error('to_binary has the formats hex, utf-8 and base64')::blob end;
+create macro __spark.try_to_binary
+    (x) as case when regexp_full_match(x, '[0-9a-fA-F]*') then unhex(case when length(x) % 2 = 0 then x else '0' || x end) end,
+    (x, f) as case when lower(f) <> 'hex' or regexp_full_match(x, '[0-9a-fA-F]*') then __spark.to_binary(x, f) end;
+create macro __spark.to_char
+    (x date, f varchar) as __spark.date_format(x, f),
+    (x timestamp, f varchar) as __spark.date_format(x, f),
+    (x timestamptz, f varchar) as __spark.date_format(x, f);
+create macro __spark.to_varchar
+    (x date, f varchar) as __spark.date_format(x, f),
+    (x timestamp, f varchar) as __spark.date_format(x, f),
+    (x timestamptz, f varchar) as __spark.date_format(x, f);
