@@ -32,7 +32,10 @@ class FaultyS3:
             protocol_version = "HTTP/1.1"
 
             def do_any(self) -> None:
-                proxy.answer(self)
+                try:
+                    proxy.answer(self)
+                except ConnectionError:  # the client was killed, or has given up
+                    self.close_connection = True
 
             do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = do_any
 
