@@ -1,4 +1,4 @@
-"""Writes src/millpond/server/pg_catalog/*.json: what the catalog of a real PostgreSQL 15 looks like.
+"""Writes src/millpond/sql/pg_catalog/*.json: what the catalog of a real PostgreSQL 15 looks like.
 
 `python -m scripts.pg_catalog_data` starts a server, and stores the columns of every relation in pg_catalog
 and information_schema, and the rows of those that do not depend on the tables of a database.
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.sql.fuzz import postgres
 
-FOLDER = Path(__file__).parents[1] / "src" / "millpond" / "server" / "pg_catalog"
+FOLDER = Path(__file__).parents[1] / "src" / "millpond" / "sql" / "pg_catalog"
 COLUMNS = """
     select n.nspname, c.relname, a.attname, format_type(a.atttypid, null)
     from pg_attribute a join pg_class c on c.oid = a.attrelid join pg_namespace n on n.oid = c.relnamespace

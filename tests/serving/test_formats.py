@@ -15,8 +15,8 @@ from millpond.kernels.duck import connect
 from millpond.server.pgwire.data_rows import RowEncoder
 from millpond.server.pgwire.messages import Fields
 from millpond.server.pgwire.parameter_values import InvalidValueError, value_of
-from millpond.server.pgwire.types import column_type
 from millpond.sql.binding.types import CLOSED
+from millpond.sql.pg_catalog.pg_types import column_type
 
 UTC = datetime.UTC
 VALUES: list[tuple[str, Any]] = [

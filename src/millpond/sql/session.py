@@ -23,6 +23,7 @@ from millpond.sql.dialects.own_statements import own_statements
 from millpond.sql.dml.change_outcome import wait_for_outcome
 from millpond.sql.dml.text_changes import SessionChange, TextChanges
 from millpond.sql.host import Host
+from millpond.sql.pg_catalog.catalog_reads import CatalogReads, refuse_catalog
 from millpond.sql.reads.limits import ReadLimits
 from millpond.sql.reads.scratch import CachedScratch, Relations, Scratch, may_cache
 from millpond.sql.result import Result
@@ -56,6 +57,7 @@ class SqlSession:
         self._cached_scratch: CachedScratch | None = None
         self.transaction: SqlTransaction | None = None
         self.prepared: dict[str, Prepared] = {}
+        self.catalog_reads = CatalogReads()
         self.variables = self._kept_variables = SessionVariables()  # SET LOCAL changes only the former
         self.spools_results = False  # does a large result go to a file instead of memory?
         self.lock = threading.RLock()
@@ -109,6 +111,8 @@ class SqlSession:
             fragment = self.resolved(written, self.variables.search_path)
             statement, commits = find(fragment), self._commits
             only_reads = only_reads and statement.independent
+            if fragment.word(0) in ("CREATE", "INSERT", "UPDATE", "DELETE", "MERGE"):
+                refuse_catalog(fragment, self.catalog.objects)
             if changes is not None and not statement.joins_text:
                 changes.send()
                 changes = None

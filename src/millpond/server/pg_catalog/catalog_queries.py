@@ -10,19 +10,20 @@ import pyarrow as pa
 
 from millpond.pond import Pond
 from millpond.server.client_session import ClientSession
-from millpond.server.pg_catalog.catalog_database import CatalogDatabase, column_kind
-from millpond.server.pg_catalog.catalog_rewrite import (
+from millpond.server.pgwire.describe import inferred, oids, typed_null, with_params
+from millpond.server.pgwire.error_reports import PgError
+from millpond.server.pgwire.outcome import StatementShape
+from millpond.server.pgwire.session_settings import DEFAULTS, SessionSettings
+from millpond.sql.binding.types import quoted
+from millpond.sql.pg_catalog.catalog_database import CatalogDatabase, column_kind
+from millpond.sql.pg_catalog.catalog_rewrite import (
     CatalogQuery,
     parse_query,
     rewritten,
     used_params,
 )
-from millpond.server.pg_catalog.catalog_rows import catalog_rows
-from millpond.server.pgwire.describe import inferred, oids, typed_null, with_params
-from millpond.server.pgwire.error_reports import PgError
-from millpond.server.pgwire.outcome import StatementShape
-from millpond.server.pgwire.session_settings import DEFAULTS, VERSION_TEXT, SessionSettings
-from millpond.sql.binding.types import quoted
+from millpond.sql.pg_catalog.catalog_rows import catalog_rows
+from millpond.sql.pg_catalog.server_version import VERSION_TEXT
 from millpond.sql.session import SqlSession
 from millpond.sql.text.parameters import for_duckdb
 from millpond.sql.text.parse import SqlFragment

@@ -19,9 +19,9 @@ from millpond.server.pgwire.error_reports import PgError
 from millpond.server.pgwire.parameter_values import value_of
 from millpond.server.pgwire.statement_runner import StatementRunner
 from millpond.server.pgwire.transport import PgTransport
-from millpond.server.pgwire.types import column_type
 from millpond.sql.binding.types import quoted
 from millpond.sql.dml.copied_rows import insert_texts
+from millpond.sql.pg_catalog.pg_types import column_type
 from millpond.sql.session import SqlSession
 
 BYTES_MAX = 256 << 20  # of one COPY

@@ -13,7 +13,7 @@ from millpond.server.pgwire.binary_format import binary_column
 from millpond.server.pgwire.column_bytes import big_endian, data_of, fixed, joined, lengths, with_length
 from millpond.server.pgwire.messages import message
 from millpond.server.pgwire.text_format import around, text_column
-from millpond.server.pgwire.types import ColumnType, column_type
+from millpond.sql.pg_catalog.pg_types import ColumnType, column_type
 
 BATCH_ROWS = 8192
 _PLAIN = pa.large_binary()

@@ -7,10 +7,10 @@ from typing import Any
 
 from millpond.server.pgwire.outcome import StatementShape
 from millpond.server.pgwire.parameter_types import ColumnTypes, parameter_types
-from millpond.server.pgwire.types import TEXT, column_type, sql_type
 from millpond.sql.binding.functions import inlined
 from millpond.sql.binding.types import quoted
 from millpond.sql.dml.merged_rows import MERGE_ACTION, action_as_column
+from millpond.sql.pg_catalog.pg_types import TEXT, column_type, sql_type
 from millpond.sql.reads.as_of_epoch import as_of
 from millpond.sql.session import SqlSession
 from millpond.sql.text.parameters import marks

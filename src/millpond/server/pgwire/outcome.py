@@ -11,8 +11,8 @@ import pyarrow as pa
 from millpond.server.client_session import AllowedRead
 from millpond.server.pgwire.messages import FieldInfo, row_description
 from millpond.server.pgwire.single_row import SingleRowEncoder
-from millpond.server.pgwire.types import column_type
 from millpond.server.point_reads import PointRow
+from millpond.sql.pg_catalog.pg_types import column_type
 from millpond.sql.reads.point_plan import PointPlan
 from millpond.sql.result import Result
 from millpond.sql.text.parse import SqlFragment

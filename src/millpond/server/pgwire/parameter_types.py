@@ -6,12 +6,13 @@ the column that it is compared with, inserted into or assigned to, or that it is
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
+
+from millpond.sql.pg_catalog.known_arrays import with_known_arrays
 
 ColumnTypes = Callable[[str, str], str | None]  # (table or "", column) -> its logical type
 _COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod,
@@ -122,9 +123,3 @@ def _inserted(tree: exp.Insert, place: int, column_type: ColumnTypes) -> str | N
             return None
         return column_type(into.this.name, into.expressions[place].name)
     return column_type(into.name, f"#{place}") if isinstance(into, exp.Table) else None
-
-
-def with_known_arrays(text: str) -> str:
-    """sqlglot cannot read arrays of some types."""
-    text = re.sub(r"::\s*(?:pg_catalog\.)?(?:oid|regclass|regtype)\s*\[\s*\]", "::bigint[]", text, flags=re.I)
-    return re.sub(r"::\s*(?:pg_catalog\.)?(?:name|regproc)\s*\[\s*\]", "::text[]", text, flags=re.I)

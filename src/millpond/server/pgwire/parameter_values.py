@@ -15,7 +15,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from millpond.errors import InvalidError
-from millpond.server.pgwire import types as pg
+from millpond.sql.pg_catalog import pg_types as pg
 from millpond.server.pgwire.binary_format import EPOCH_US
 from millpond.server.pgwire.messages import Fields, ProtocolError
 

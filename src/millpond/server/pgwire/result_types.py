@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from millpond.server.pgwire.error_reports import PgError
 from millpond.server.pgwire.outcome import Outcome
-from millpond.server.pgwire.types import column_type
+from millpond.sql.pg_catalog.pg_types import column_type
 from millpond.sql.text.parse import parser
 
 

@@ -9,11 +9,10 @@ from collections.abc import Mapping
 
 from millpond.server.client_session import ClientSession
 from millpond.server.pgwire.error_reports import PgError
+from millpond.sql.pg_catalog.server_version import SERVER_VERSION
 from millpond.sql.text.schema_names import search_path
 from millpond.version import __version__
 
-SERVER_VERSION = "15.8"
-VERSION_TEXT = f"PostgreSQL {SERVER_VERSION} (Millpond {__version__})"
 REPORTED = (
     "application_name",
     "client_encoding",

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.server.pgwire import types as pg
-from millpond.server.pgwire.types import ColumnType
+from millpond.sql.pg_catalog import pg_types as pg
+from millpond.sql.pg_catalog.pg_types import ColumnType
 from millpond.sql.result import converter
 
 _PLAIN = pa.large_binary()

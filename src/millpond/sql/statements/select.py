@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
 
 def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
+    about_catalog = session.catalog_reads.answer(session, fragment, params)
+    if about_catalog is not None:
+        return about_catalog
     begun = session.has_epoch()
     if not begun and any(fragment.has(n, "AS", "OF") for n in range(len(fragment))):
         session.require_epoch()

@@ -14,10 +14,10 @@ import duckdb
 import pyarrow as pa
 
 from millpond.kernels.duck import connect
-from millpond.server.pg_catalog.catalog_functions import MACROS, VIEWS
-from millpond.server.pg_catalog.catalog_rows import CatalogRows, known_types
 from millpond.sql.binding.bind import as_user_error
 from millpond.sql.binding.types import CLOSED, quoted
+from millpond.sql.pg_catalog.catalog_functions import MACROS, VIEWS
+from millpond.sql.pg_catalog.catalog_rows import CatalogRows, known_types
 
 _TYPES = {
     "oid": "BIGINT", "xid": "BIGINT", "cid": "BIGINT", "boolean": "BOOLEAN", "smallint": "SMALLINT",
@@ -38,7 +38,7 @@ SCHEMAS = {"pg_catalog": "pgc", "information_schema": "isc"}
 @lru_cache(maxsize=1)
 def relations() -> dict[str, dict[str, list[tuple[str, str]]]]:
     """The columns of every relation, by schema, with PostgreSQL's types."""
-    text = resources.files("millpond.server.pg_catalog").joinpath("relations.json").read_text()
+    text = resources.files("millpond.sql.pg_catalog").joinpath("relations.json").read_text()
     found: dict[str, dict[str, list[tuple[str, str]]]] = {
         schema: {name: [(c, t) for c, t in columns] for name, columns in tables.items()}
         for schema, tables in json.loads(text).items()
@@ -51,7 +51,7 @@ def relations() -> dict[str, dict[str, list[tuple[str, str]]]]:
 def fixed_rows() -> dict[str, Any]:
     """The rows that are the same in every database."""
     found: dict[str, Any] = json.loads(
-        resources.files("millpond.server.pg_catalog").joinpath("rows.json").read_text()
+        resources.files("millpond.sql.pg_catalog").joinpath("rows.json").read_text()
     )
     return found
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from millpond.plan.objects import SEQUENCE_OF, SqlColumn, SqlObject
-from millpond.server.pgwire.types import BY_OID, TYPES, UNKNOWN, ColumnType, column_type
 from millpond.sql.binding.catalog import Catalog
+from millpond.sql.pg_catalog.pg_types import BY_OID, TYPES, UNKNOWN, ColumnType, column_type
 from millpond.sql.statements.comment import comments
 from millpond.sql.text.schema_names import as_written, schema_of, without_schema
 

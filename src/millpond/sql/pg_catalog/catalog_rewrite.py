@@ -17,9 +17,9 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from millpond.errors import InvalidError
-from millpond.server.pg_catalog.catalog_database import SCHEMAS, relations
-from millpond.server.pg_catalog.catalog_functions import FUNCTIONS, OF_CONNECTION
-from millpond.server.pgwire.parameter_types import with_known_arrays
+from millpond.sql.pg_catalog.catalog_database import SCHEMAS, relations
+from millpond.sql.pg_catalog.catalog_functions import FUNCTIONS, OF_CONNECTION
+from millpond.sql.pg_catalog.known_arrays import with_known_arrays
 
 _REG = {"regclass", "regtype", "regnamespace", "regrole"}
 _AS_TEXT = {"name", '"char"', "char", "regproc", "regprocedure", "regoper", "regoperator", "unknown",
