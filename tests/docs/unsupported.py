@@ -31,7 +31,7 @@ STATEMENTS = [
     "ALTER TABLE orders ALTER COLUMN id TYPE text",
     "ALTER TABLE orders ADD COLUMN x int GENERATED ALWAYS AS (id + 1)",
     "ALTER TABLE orders ADD COLUMN x double DEFAULT random()",
-    "ALTER TABLE orders ADD CONSTRAINT positive CHECK (amount > 0)",
+    "ALTER TABLE orders ADD PRIMARY KEY (amount)",
     "CREATE TABLE x (a int UNIQUE) APPEND ONLY",
     "CREATE TABLE x (at timestamptz CHECK (at < now()))",
     "CREATE TABLE x (a int, FOREIGN KEY (a) REFERENCES orders (id))",

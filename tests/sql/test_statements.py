@@ -105,8 +105,8 @@ def test_defaults_generated_columns_and_not_null(pond: Pond) -> None:
     """)
     assert rows(pond, "SELECT id, n, g FROM t ORDER BY id") == [(1, 7, 14), (2, 7, 14), (3, 5, 10)]
     assert rows(pond, "SELECT at IS NULL FROM t ORDER BY id") == [(False,), (True,), (False,)]
-    assert "NOT NULL constraint failed" in refused(pond, "INSERT INTO t VALUES (4, NULL, NULL)")
-    assert "NOT NULL constraint failed" in refused(pond, "INSERT INTO t (n) VALUES (4)"), (
+    assert "violates not-null constraint" in refused(pond, "INSERT INTO t VALUES (4, NULL, NULL)")
+    assert "violates not-null constraint" in refused(pond, "INSERT INTO t (n) VALUES (4)"), (
         "a key is never NULL"
     )
     pond.sql("UPDATE t SET n = n + 1; FLUSH")

@@ -33,7 +33,7 @@ T = TypeVar("T")
 OnNotice = Callable[[str], None]
 TIMED_OUT = "the statement took longer than the statement timeout"
 CANCELLED = "the statement was cancelled by its user"
-READS = ("SELECT", "WITH", "VALUES", "FROM", "(")
+READS = ("SELECT", "WITH", "VALUES", "TABLE", "FROM", "(")
 PURE = (*READS, "SHOW", "EXPLAIN", "DESCRIBE", "DESC", "SUBSCRIBE")  # never need an epoch that is to come
 
 

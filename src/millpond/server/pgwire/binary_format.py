@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.sql.pg_catalog import pg_types as pg
 from millpond.server.pgwire.column_bytes import (
     big_endian,
     data_of,
@@ -21,6 +20,7 @@ from millpond.server.pgwire.column_bytes import (
     with_length,
 )
 from millpond.server.pgwire.text_format import bignum, flattened, text_column
+from millpond.sql.pg_catalog import pg_types as pg
 from millpond.sql.pg_catalog.pg_types import ColumnType
 
 EPOCH_US = 946_684_800_000_000  # PostgreSQL counts from 2000

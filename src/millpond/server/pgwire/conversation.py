@@ -345,7 +345,19 @@ class Conversation:
             await self.runner.close()
 
 
-_ONLY_READ = ("SELECT", "WITH", "VALUES", "FROM", "(", "SHOW", "DESCRIBE", "DESC", "SUBSCRIBE", "EXPLAIN")
+_ONLY_READ = (
+    "SELECT",
+    "WITH",
+    "VALUES",
+    "TABLE",
+    "FROM",
+    "(",
+    "SHOW",
+    "DESCRIBE",
+    "DESC",
+    "SUBSCRIBE",
+    "EXPLAIN",
+)
 
 
 def _own_text(fragment: SqlFragment) -> SqlFragment:

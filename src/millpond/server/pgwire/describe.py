@@ -16,7 +16,7 @@ from millpond.sql.session import SqlSession
 from millpond.sql.text.parameters import marks
 from millpond.sql.text.parse import SqlFragment, readable
 
-QUERIES = ("SELECT", "WITH", "VALUES", "FROM", "(")
+QUERIES = ("SELECT", "WITH", "VALUES", "TABLE", "FROM", "(")
 CHANGES = ("INSERT", "UPDATE", "DELETE", "MERGE")
 _TARGET = {"INSERT": 2, "UPDATE": 1, "DELETE": 2, "MERGE": 2}  # where the name of the table is
 

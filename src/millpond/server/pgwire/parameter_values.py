@@ -15,9 +15,9 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from millpond.errors import InvalidError
-from millpond.sql.pg_catalog import pg_types as pg
 from millpond.server.pgwire.binary_format import EPOCH_US
 from millpond.server.pgwire.messages import Fields, ProtocolError
+from millpond.sql.pg_catalog import pg_types as pg
 
 _DAY_ZERO = datetime.date(2000, 1, 1)
 _ZERO = datetime.datetime(2000, 1, 1)

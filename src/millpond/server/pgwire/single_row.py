@@ -13,9 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from millpond.sql.pg_catalog import pg_types as pg
 from millpond.server.pgwire.binary_format import EPOCH_DAYS, EPOCH_US, binary_column, numeric
 from millpond.server.pgwire.text_format import text_column
+from millpond.sql.pg_catalog import pg_types as pg
 from millpond.sql.pg_catalog.pg_types import column_type
 
 Encode = Callable[[pa.Array], bytes | None]

@@ -154,6 +154,11 @@ def _by_position(node: Any) -> Any:
     return {key: _by_position(value) for key, value in node.items()}
 
 
+_NOT_NULL = re.compile(
+    r"(?:Constraint Error: )?NOT NULL constraint failed: (?P<table>.+)\.(?P<column>[^.]+)$"
+)
+
+
 def as_user_error(error: duckdb.Error, sql: str, before: int = 0) -> InvalidError:
     """Turn an error of DuckDB into an InvalidError with the position in the text."""
     whole = str(error)
@@ -167,6 +172,11 @@ def as_user_error(error: duckdb.Error, sql: str, before: int = 0) -> InvalidErro
         return pointing(_lower(first), sql, None)
     message = _in_users_words(without_wrapping(str(facts.get("exception_message", error))))
     first, _, rest = message.partition("\n")
+    if (missing := _NOT_NULL.match(first)) is not None:
+        first = (
+            f'null value in column "{missing["column"]}" of relation "{missing["table"]}" '
+            "violates not-null constraint"
+        )
     start = facts.get("position")
     at = None
     if "location" in facts:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from millpond.plan.objects import SqlObject
+from millpond.sql.binding.types import quoted
 from millpond.sql.dml.array_literals import with_arrays
 from millpond.sql.dml.assigned_numbers import refuse_given
 from millpond.sql.dml.change_rows import answer
@@ -38,11 +40,14 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
     if fragment.word(1) == "OR":
         word = fragment.word(2)
         fragment.fail(f"INSERT OR {word} is not supported", 1, _INSTEAD_OF_OR.get(word, "write ON CONFLICT"))
+    dialect = fragment.dialect
     fragment, overriding = _cut_overriding(fragment)
     fragment = change_to_run(session, fragment, params)
     words = Words(fragment, 1)
     words.need("INTO")
     found = target(session, words.name("name of the table"), "insert")
+    if dialect == "postgres":
+        fragment = _with_columns(session, fragment, words.at, found)
     fragment = with_arrays(fragment, found.columns)
     words = Words(fragment, 1)
     words.need("INTO")
@@ -86,6 +91,28 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
         names, given = ([], None) if returning is None else answer(scratch, found, rows, returning)
     sent = session.send_change(rows_change(found, rows, returning, overriding), names)
     return sent if found.is_checked else Result.changed("INSERT", rows.num_rows, names, given)
+
+
+def _with_columns(session: SqlSession, fragment: SqlFragment, at: int, found: SqlObject) -> SqlFragment:
+    """Name the first columns where the rows have fewer than the table: the others get their defaults."""
+    if fragment.word(at) == "AS":
+        at += 2
+    word = fragment.word(at)
+    if word == "VALUES" and fragment.word(at + 1) == "(":
+        given = len(fragment.bracket(at + 1)[0].split())
+    elif word in ("SELECT", "WITH", "TABLE", "FROM") or (
+        word == "(" and fragment.word(at + 1) in ("SELECT", "WITH", "VALUES")
+    ):
+        ends = (fragment.find("ON", "CONFLICT", start=at), fragment.find("RETURNING", start=at))
+        query = fragment.part(at, min(n for n in (*ends, len(fragment)) if n is not None))
+        given = len(session.catalog.binder.columns(query.sql))
+    else:
+        return fragment
+    names = [c.name for c in found.columns if c.generated is None]
+    if given >= len(names):
+        return fragment
+    place = fragment.tokens[at].start
+    return fragment.rewritten([(place, place, f"({', '.join(map(quoted, names[:given]))}) ")])
 
 
 def _cut_overriding(fragment: SqlFragment) -> tuple[SqlFragment, bool]:

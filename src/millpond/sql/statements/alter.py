@@ -13,7 +13,7 @@ from millpond.plan.objects import SqlObject, in_order
 from millpond.sql.binding.catalog import Catalog, all_objects
 from millpond.sql.lowering.renamed_columns import NAMED, calling, reread
 from millpond.sql.result import Result
-from millpond.sql.statements import alter_columns, shed_options
+from millpond.sql.statements import added_rules, alter_columns, shed_options
 from millpond.sql.text.parse import Words
 from millpond.sql.text.schema_names import schema_of, without_schema
 
@@ -50,17 +50,24 @@ def run(session: SqlSession, words: Words) -> Result:
         to = words.name("new name")
         words.end()
         _rename(session, catalog, found, to)
+    elif words.take("OWNER", "TO"):  # a pond has no owners
+        words.name("name of the user")
+        words.end()
     elif words.take("SWAP", "WITH"):
         other = catalog.get(words.name("name of the other view"), "materialized view")
         words.end()
         _swap(session, found, other)
-    elif kind == "table" and words.fragment.word(words.at) in ("ADD", "DROP", "RENAME"):
+    elif kind == "table" and words.fragment.word(words.at) in ("ADD", "DROP", "RENAME", "ALTER"):
         if "connector" in found.options:
             raise InvalidError(
                 f"table {found.name!r} is a copy of a table of another system: its columns stay",
                 hint="drop it and create it again with other columns",
             )
-        _alter_columns(session, words, found)
+        added = added_rules.read_added_rule(session, words, found)
+        if added is not None:
+            added_rules.add_rule(session, found, added)
+        else:
+            _alter_columns(session, words, found)
     else:
         hints = (
             "RENAME TO, SWAP WITH, for sinks ATTACH, DETACH, PAUSE and RESUME, for sources SET (shed = …), "

@@ -29,7 +29,14 @@ from millpond.sql.lowering.renamed_columns import TEXT, knowing, known_columns, 
 from millpond.sql.reads.scratch import returned, thread_scratch
 from millpond.sql.statements.objects import all_objects_with_uses, without
 from millpond.sql.text.column_definitions import check_expressions, read_column, stored_schema
-from millpond.sql.text.parse import SqlFragment, Words, closest_name, statements, tokens_of
+from millpond.sql.text.parse import (
+    SqlFragment,
+    Words,
+    closest_name,
+    readable_expression,
+    statements,
+    tokens_of,
+)
 
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession
@@ -54,8 +61,8 @@ def _action(session: SqlSession, words: Words, name: str) -> Edit:
             "EXCLUDE",
         ):
             words.fail(
-                "a constraint cannot be added to a table with rows",
-                "CREATE TABLE with the constraint, then INSERT … SELECT",
+                "this constraint cannot be added to a table that is there",
+                "CHECK and UNIQUE can; for others CREATE TABLE with it, then INSERT … SELECT",
             )
         words.take("COLUMN")
         exists = words.if_not_exists()
@@ -84,6 +91,9 @@ def _action(session: SqlSession, words: Words, name: str) -> Edit:
         _ = cascade or words.take("RESTRICT")
         words.end()
         return lambda plan: _drop(plan, name, column_name, exists, cascade)
+    if words.take("ALTER"):
+        words.take("COLUMN")
+        return _alter_column(words, name)
     words.need("RENAME")
     words.take("COLUMN")
     old = words.name("name of the column")
@@ -91,6 +101,34 @@ def _action(session: SqlSession, words: Words, name: str) -> Edit:
     new = words.name("new name")
     words.end()
     return lambda plan: _rename(plan, name, old, new)
+
+
+def _alter_column(words: Words, name: str) -> Edit:
+    """ALTER COLUMN … SET DEFAULT | DROP DEFAULT | DROP NOT NULL: for rows that are inserted later."""
+    called = words.name("name of the column")
+    if words.take("DROP", "DEFAULT"):
+        words.end()
+        return lambda plan: _set_default(plan, name, called, None)
+    if words.take("DROP", "NOT", "NULL"):
+        words.end()
+        return lambda plan: _drop_not_null(plan, name, called)
+    if words.take("SET", "DEFAULT"):
+        if words.over:
+            words.fail("an expression should stand here")
+        default = readable_expression(words.rest.sql, words.fragment.dialect)
+        return lambda plan: _set_default(plan, name, called, default)
+    at = words.at
+    if words.take("TYPE") or words.take("SET", "DATA", "TYPE"):
+        words.at = at
+        words.fail(
+            "the type of a column cannot be changed, its rows are stored with it",
+            "add a column of the new type and UPDATE it, or make a new table and INSERT … SELECT",
+        )
+    words.fail(
+        "this change of a column is not supported",
+        "SET DEFAULT, DROP DEFAULT, SET NOT NULL and DROP NOT NULL are",
+    )
+    raise AssertionError
 
 
 # -- one action -------------------------------------------------------------------------------
@@ -190,6 +228,31 @@ def _rename(plan: Plan, name: str, old: str, new: str) -> Plan:
     )
     found = replace(found, constraints=rules)
     return _with_columns(plan, found, columns, tuple(new if k == column.name else k for k in found.key))
+
+
+def _set_default(plan: Plan, name: str, called: str, default: str | None) -> Plan:
+    found = _table(plan, name)
+    column = _column_of(found, called)
+    assert column is not None
+    if column.identity is not None:
+        raise InvalidError(f'column "{column.name}" of relation "{name}" is an identity column')
+    if column.generated is not None:
+        raise InvalidError(f'column "{column.name}" of relation "{name}" is a generated column')
+    columns = tuple(replace(c, default=default) if c is column else c for c in found.columns)
+    check_expressions(columns)
+    return _with_columns(plan, found, columns, found.key)
+
+
+def _drop_not_null(plan: Plan, name: str, called: str) -> Plan:
+    found = _table(plan, name)
+    column = _column_of(found, called)
+    assert column is not None
+    if column.name in found.key:
+        raise InvalidError(f'column "{column.name}" is in a primary key')
+    if column.identity is not None:
+        raise InvalidError(f'column "{column.name}" of relation "{name}" is an identity column')
+    columns = tuple(replace(c, required=False) if c is column else c for c in found.columns)
+    return _with_columns(plan, found, columns, found.key)
 
 
 def _drop_constraint(plan: Plan, name: str, rule: str, exists: bool) -> Plan:

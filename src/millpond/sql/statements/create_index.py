@@ -23,8 +23,9 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
     def called(session: SqlSession, words: Words) -> Result:
         refuse_options(words, "an index")
         exists = words.if_not_exists()
-        name = words.name("name of the index")
+        called = None if words.fragment.word(words.at) == "ON" else words.name("name of the index")
         words.need("ON")
+        words.take("ONLY")
         on = words.name("name of the table or view")
         if words.take("USING") and not words.take("BTREE"):
             words.fail("an index finds rows by key, as BTREE does", "leave out USING")
@@ -33,6 +34,7 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
         refuse_options(words, "an index")
         no_options(words, "an index")
         words.end()
+        name = called if called is not None else _free_name(session, "_".join((on, *named, "idx")))
 
         def make(builder: Builder) -> SqlObject:
             found = session.catalog.get(on, "table", "materialized view")
@@ -55,3 +57,11 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
         return create(session, name, "index", exists=exists, replaces=replaces, make=make)
 
     return called
+
+
+def _free_name(session: SqlSession, name: str) -> str:
+    """The name that PostgreSQL gives to an index without one."""
+    made, number = name, 1
+    while session.catalog.find(made) is not None:
+        made, number = f"{name}{number}", number + 1
+    return made

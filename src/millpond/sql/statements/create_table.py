@@ -10,6 +10,7 @@ of a key stays, and another row with that key is an error row.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from millpond.flow.builder import Builder
@@ -52,7 +53,7 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
         refuse_options(words, "a table")
         no_options(words, "a table")
         words.end()
-        found = read_columns(inner)
+        found = read_columns(inner, lambda like: _copied(session, like))
         for column in inner.split() if append_only else []:
             if column.tokens[0].text.startswith("_"):
                 column.fail(
@@ -79,6 +80,42 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
         return create(session, name, "table", exists=exists, replaces=replaces, make=make)
 
     return called
+
+
+_PARTS = ("ALL", "COMMENTS", "COMPRESSION", "CONSTRAINTS", "DEFAULTS", "GENERATED", "IDENTITY", "INDEXES",
+          "STATISTICS", "STORAGE")  # fmt: skip
+
+
+def _copied(session: SqlSession, words: Words) -> Definition:
+    """LIKE table [{INCLUDING | EXCLUDING} part …]: its columns and NOT NULL, and the parts that are named."""
+    found = session.catalog.get(words.name("name of the table"), "table", "view", "materialized view")
+    parts: set[str] = set()
+    while not words.over:
+        including = words.take("INCLUDING")
+        if not including:
+            words.need("EXCLUDING")
+        part = words.fragment.word(words.at)
+        if part not in _PARTS:
+            words.fail("a part of a table should stand here", ", ".join(_PARTS))
+        words.at += 1
+        named = set(_PARTS) if part == "ALL" else {part}
+        parts = parts | named if including else parts - named
+    columns = tuple(
+        replace(
+            c,
+            stored=None,
+            default=c.default if "DEFAULTS" in parts else None,
+            generated=c.generated if "GENERATED" in parts else None,
+            identity=replace(c.identity, sequence="") if c.identity and "IDENTITY" in parts else None,
+        )
+        for c in found.columns
+    )
+    rules = tuple(
+        replace(rule, name=rule.name if rule.check is not None else "")
+        for rule in found.constraints
+        if ("CONSTRAINTS" if rule.check is not None else "INDEXES") in parts
+    )
+    return Definition(columns, found.key if "INDEXES" in parts else (), None, rules)
 
 
 def _table(

@@ -18,7 +18,7 @@ from millpond.sql.text.time_windows import as_plain_sql
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession
 
-_QUERIES = ("SELECT", "WITH", "VALUES", "FROM", "(")
+_QUERIES = ("SELECT", "WITH", "VALUES", "TABLE", "FROM", "(")
 
 
 def run(session: SqlSession, words: Words) -> Result:

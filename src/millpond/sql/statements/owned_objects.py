@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 def with_names(found: Definition, table: str, schema: str | None) -> Definition:
     """Give names to constraints and sequences that have none, as PostgreSQL does; all are in a schema."""
     if schema is not None:
-        named = (replace(r, name=f"{schema}.{r.name}") if r.name else r for r in found.constraints)
+        prefix = f"{schema}."
+        named = (
+            replace(r, name=prefix + r.name.removeprefix(prefix)) if r.name else r for r in found.constraints
+        )
         found = replace(found, constraints=tuple(named))
     taken = {rule.name.lower() for rule in found.constraints}
     rules = []

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from millpond.sql.session import SqlSession
 
 PREPARED_MAX = 1000
-KINDS = ("SELECT", "WITH", "VALUES", "FROM", "(", "INSERT", "UPDATE", "DELETE", "MERGE")
+KINDS = ("SELECT", "WITH", "VALUES", "TABLE", "FROM", "(", "INSERT", "UPDATE", "DELETE", "MERGE")
 
 
 @dataclass(frozen=True)

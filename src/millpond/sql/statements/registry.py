@@ -33,6 +33,7 @@ from millpond.sql.statements import (
     transaction_control,
 )
 from millpond.sql.statements.statement import Statement, defining, reading
+from millpond.sql.text.other_systems import refuse_kind
 from millpond.sql.text.parse import SqlFragment, closest_name
 
 _CREATE = {
@@ -59,6 +60,7 @@ _OTHERS = {
     "SELECT": Statement(select.run, joins_text=True),
     "WITH": Statement(select.run, joins_text=True),
     "VALUES": Statement(select.run, joins_text=True),
+    "TABLE": Statement(select.run, joins_text=True),
     "FROM": Statement(select.run, joins_text=True),
     "(": Statement(select.run, joins_text=True),
     "INSERT": Statement(insert.run, joins_text=True),
@@ -144,6 +146,7 @@ def find(fragment: SqlFragment) -> Statement:
 def _create(fragment: SqlFragment) -> Statement:
     replace = fragment.has(1, "OR", "REPLACE")
     at = 3 if replace else 1
+    refuse_kind(fragment, at)
     if fragment.has(at, "SAVEPOINT"):
         return reading(at + 1, create_savepoint.run, alone=True)
     if fragment.word(at) in access_control.KINDS and at == 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import duckdb
@@ -37,7 +37,6 @@ _REFUSED = {
     "REFERENCES": "MERGE or INSERT … SELECT … JOIN can leave out rows without a partner",
     "FOREIGN": "MERGE or INSERT … SELECT … JOIN can leave out rows without a partner",
     "EXCLUDE": "tables have PRIMARY KEY, UNIQUE, CHECK and NOT NULL",
-    "LIKE": "CREATE TABLE … AS SELECT * FROM … WITH NO DATA",
 }
 _SERIALS = {"SERIAL": "INTEGER", "BIGSERIAL": "BIGINT", "SMALLSERIAL": "SMALLINT"}
 _SERIALS |= {"SERIAL4": "INTEGER", "SERIAL8": "BIGINT", "SERIAL2": "SMALLINT"}
@@ -68,7 +67,10 @@ class Definition:
         return tuple(c.name for c in self.columns if c.generated == PROCTIME)
 
 
-def read_columns(inner: SqlFragment) -> Definition:
+Like = Callable[[Words], Definition]  # reads what follows LIKE: the columns of a table
+
+
+def read_columns(inner: SqlFragment, like: Like | None = None) -> Definition:
     """Parse the column list of CREATE TABLE."""
     columns: list[SqlColumn] = []
     key: tuple[str, ...] = ()
@@ -87,9 +89,18 @@ def read_columns(inner: SqlFragment) -> Definition:
             refuse_options(words, "a constraint")
             words.end()
         elif part.has(words.at, "CHECK", "(") or part.has(words.at, "UNIQUE"):
-            rules.append(_read_rule(words, called))
+            rules.append(read_rule(words, called))
             refuse_options(words, "a constraint")
             words.end()
+        elif like is not None and words.take("LIKE"):
+            copied = like(words)
+            words.end()
+            names = {c.name.lower() for c in columns}
+            if twice := next((c for c in copied.columns if c.name.lower() in names), None):
+                part.fail(f"column {twice.name!r} is defined twice")
+            columns += copied.columns
+            rules += copied.constraints
+            key = _one_key(part, key, copied.key) if copied.key else key
         elif words.take("WATERMARK", "FOR"):
             time = words.name("time column")
             words.need("AS")
@@ -134,7 +145,7 @@ def refuse_rules(found: Definition, inner: SqlFragment, what: str) -> None:
         inner.fail(f"{what} has neither constraints nor identity columns", 0, "a view can check its rows")
 
 
-def _read_rule(words: Words, called: str, column: str | None = None) -> SqlConstraint:
+def read_rule(words: Words, called: str, column: str | None = None) -> SqlConstraint:
     """Parse CHECK (…) or UNIQUE (…); of a column, UNIQUE names no columns."""
     fragment = words.fragment
     if words.take("UNIQUE"):
@@ -193,7 +204,7 @@ def read_column(words: Words, rules: list[SqlConstraint] | None = None) -> tuple
         if words.take("CONSTRAINT"):
             called = words.name("name of the constraint")
         elif rules is not None and fragment.word(words.at) in ("CHECK", "UNIQUE"):
-            rules.append(_read_rule(words, called, name))
+            rules.append(read_rule(words, called, name))
             called = ""
         elif words.take("PRIMARY", "KEY"):
             is_key = True
