@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from millpond.pond.transaction import Transaction
     from millpond.server.server import Server
     from millpond.sql.result import Result
-    from millpond.sql.session import SqlSession
+    from millpond.sql.session import SqlSession, Stdin
     from millpond.sql.text.parameters import Params
 
 
@@ -370,11 +370,20 @@ class Pond:
             return mermaid(plan, cut(plan))
         return explain_text(plan, cut(plan), {} if head is None else head.stopped_sinks)
 
-    def sql(self, text: str, *, params: Params = None, dialect: str = "postgres", **limits: int) -> Result:
+    def sql(
+        self,
+        text: str,
+        *,
+        params: Params = None,
+        dialect: str = "postgres",
+        stdin: Stdin = None,
+        **limits: int,
+    ) -> Result:
         """Run one or several statements; returns the result of the last one.
 
         Definitions are committed, and changes are durable, when this returns.
         Parameters (`?`, `$1`, `:name`) are values and never become part of the text.
+        `stdin` is what `COPY … FROM STDIN` reads: a text, bytes or an open file.
         `limits` are the settings of reads, such as `select_ms_max`, for this call only.
 
         >>> _ = pond.sql("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 2); FLUSH")
@@ -386,7 +395,7 @@ class Pond:
          ann | 5
         (1 row)
         """
-        return self.session.run(text, params, dialect, limits)
+        return self.session.run(text, params, dialect, limits, stdin)
 
     def function(
         self,

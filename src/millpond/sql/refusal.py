@@ -14,8 +14,6 @@ from millpond.kernels.expressions import picture
 _SETTINGS = "SET search_path changes the session; other settings are given to millpond.open(…)"
 OTHER_VERBS = {  # of other databases: what to do instead
     "REPLACE": "INSERT replaces the row with the same primary key",
-    "COPY": "over a PostgreSQL connection COPY … FROM STDIN and TO STDOUT work; here use "
-    "pond.insert(table, rows) and pond.sql('SELECT …').arrow(), and for files CREATE SOURCE or CREATE SINK",
     "REFRESH": "a materialized view is always up to date; FLUSH waits for what was sent",
     "VACUUM": "compaction is automatic; pond.compact() runs it now",
     "ANALYZE": "there are no statistics to collect; EXPLAIN ANALYZE view shows the cost of each step",

@@ -21,7 +21,7 @@ Row = tuple[Any, ...]
 Convert = Callable[[Any], Any]
 Later = Callable[[], tuple[int, int, pa.Table | None]]  # waits: the epoch, the count, the rows
 
-_CHANGES = ("INSERT", "UPDATE", "DELETE", "MERGE")
+_CHANGES = ("INSERT", "UPDATE", "DELETE", "MERGE", "COPY")
 
 
 class Result:
@@ -103,6 +103,15 @@ class Result:
         """
         self._settle()
         return -1 if self._count is None else self._count
+
+    def under(self, verb: str) -> Result:
+        """This result with another verb in its status.
+
+        >>> Result.changed("INSERT", 3).under("COPY").status
+        'COPY 3'
+        """
+        self._status = verb
+        return self
 
     @property
     def status(self) -> str:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import IO, Any
 
 from millpond.errors import ConflictError, InvalidError
 from millpond.flow.builder import Builder
@@ -38,6 +38,7 @@ from millpond.sql.text.user_errors import in_user_words
 from millpond.sql.transaction import SqlTransaction
 from millpond.state.secret_files import SecretFiles
 
+Stdin = str | bytes | IO[str] | IO[bytes] | None
 TRIES = 10  # to change a plan that others change as well
 
 
@@ -76,18 +77,21 @@ class SqlSession:
         params: Params = None,
         dialect: str = "postgres",
         limits: Mapping[str, Any] | None = None,
+        stdin: Stdin = None,
     ) -> Result:
         """Run all statements of a text; the result of the last one, with the warnings of all.
 
-        `limits` are settings of reads (`select_…`), only for this call.
+        `limits` are settings of reads (`select_…`), only for this call; `stdin` is what COPY reads.
         """
         before = self.read_limits
+        self._asked.stdin = stdin
         if limits:
             self._asked.limits = ReadLimits.of(self.host.settings, limits)
         try:
             results = list(self.run_each(text, params, dialect))
         finally:
             self._asked.limits = before
+            self._asked.stdin = None
         last = results[-1] if results else Result.said("")
         last.warnings = [warning for result in results for warning in result.warnings]
         return last
@@ -149,6 +153,13 @@ class SqlSession:
             yield
         finally:
             self._asked.gathered = None
+
+    def take_stdin(self) -> bytes | None:
+        """What the text's first COPY … FROM STDIN reads; None if nothing was given."""
+        given: Stdin = getattr(self._asked, "stdin", None)
+        self._asked.stdin = None
+        found = given.read() if given is not None and not isinstance(given, str | bytes) else given
+        return found.encode() if isinstance(found, str) else found
 
     def define_all(self, text: str, dialect: str = "postgres") -> None:
         """Run a text that has only definitions; those that the plan has with the same text are skipped."""

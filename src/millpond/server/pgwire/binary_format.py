@@ -19,7 +19,7 @@ from millpond.server.pgwire.column_bytes import (
     offsets_of,
     with_length,
 )
-from millpond.server.pgwire.text_format import bignum, flattened, text_column
+from millpond.sql.copy.text_format import bignum, flattened, text_column
 from millpond.sql.pg_catalog import pg_types as pg
 from millpond.sql.pg_catalog.pg_types import ColumnType
 

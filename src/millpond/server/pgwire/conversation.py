@@ -17,7 +17,6 @@ from millpond.errors import MillpondError
 from millpond.server.pgwire import messages as m
 from millpond.server.pgwire.copy_in import receive_copy
 from millpond.server.pgwire.copy_out import send_copy
-from millpond.server.pgwire.copy_statement import CopyStatement, parse_copy
 from millpond.server.pgwire.data_rows import RowEncoder
 from millpond.server.pgwire.describe import oids
 from millpond.server.pgwire.error_reports import PgError, error_response, notice
@@ -34,6 +33,7 @@ from millpond.server.pgwire.statement_runner import ENDS, StatementRunner
 from millpond.server.pgwire.subscription import SubscriptionPump
 from millpond.server.pgwire.transport import ClientGoneError, PgTransport
 from millpond.server.point_reads import PointRow
+from millpond.sql.copy.copy_statement import CopyStatement, parse_copy
 from millpond.sql.text.parse import SqlFragment, statements
 
 PARAMS_MAX = 65_535

@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 
 from millpond.server.pgwire import messages as m
-from millpond.server.pgwire.copy_statement import CopyStatement
 from millpond.server.pgwire.data_rows import RowEncoder
 from millpond.server.pgwire.error_reports import PgError
 from millpond.server.pgwire.statement_runner import StatementRunner
 from millpond.server.pgwire.transport import PgTransport
-from millpond.sql.binding.types import quoted
-from millpond.sql.text.parse import SqlFragment, statements
+from millpond.sql.copy.copied_output import header_line
+from millpond.sql.copy.copy_statement import CopyStatement, query_of
 
 SIGNATURE = b"PGCOPY\n\xff\r\n\0" + struct.pack("!ii", 0, 0)
 
@@ -23,7 +22,7 @@ async def send_copy(
     runner: StatementRunner, transport: PgTransport, copy: CopyStatement, on_notice: Callable[[str], None]
 ) -> int:
     """Send the rows; returns their number."""
-    outcome = await runner.run(_query(copy), (), on_notice)
+    outcome = await runner.run(query_of(copy), (), on_notice)
     if outcome.columns is None or outcome.table is None:
         raise PgError("0A000", "COPY needs a query that gives rows")
     transport.put(m.copy_response(b"H", len(outcome.columns), copy.format == "binary"))
@@ -43,19 +42,5 @@ def _pieces(encoder: RowEncoder, names: list[str], copy: CopyStatement, table: p
         yield m.copy_data((b"" if table.num_rows else SIGNATURE) + struct.pack("!h", -1))
         return
     if copy.header:
-        yield m.copy_data((copy.delimiter.join(names) + "\n").encode())
-    if copy.format == "csv":
-        yield from encoder.copy_csv(table, copy.delimiter, copy.null, copy.quote)
-    else:
-        yield from encoder.copy_text(table, copy.delimiter, copy.null)
-
-
-def _query(copy: CopyStatement) -> SqlFragment:
-    if copy.query is not None:
-        text = copy.query.sql
-    else:
-        assert copy.table is not None
-        listed = "*" if copy.columns is None else ", ".join(quoted(c) for c in copy.columns)
-        text = f"SELECT {listed} FROM {quoted(copy.table)}"
-    (found,) = statements(text, "postgres")
-    return found
+        yield m.copy_data(header_line(names, copy).encode())
+    yield from encoder.copy_lines(table, copy)

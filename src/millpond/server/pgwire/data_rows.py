@@ -12,10 +12,11 @@ import pyarrow.compute as pc
 from millpond.server.pgwire.binary_format import binary_column
 from millpond.server.pgwire.column_bytes import big_endian, data_of, fixed, joined, lengths, with_length
 from millpond.server.pgwire.messages import message
-from millpond.server.pgwire.text_format import around, text_column
+from millpond.sql.copy.copied_output import batches, copied_lines
+from millpond.sql.copy.copy_statement import CopyStatement
+from millpond.sql.copy.text_format import text_column
 from millpond.sql.pg_catalog.pg_types import ColumnType, column_type
 
-BATCH_ROWS = 8192
 _PLAIN = pa.large_binary()
 
 
@@ -59,58 +60,14 @@ class RowEncoder:
             sizes += taken
         return parts, sizes
 
-    def copy_text(self, table: pa.Table, delimiter: str, null: str) -> Iterator[bytes]:
-        """The rows as lines of COPY's text format."""
-        for batch in batches(table):
-            parts: list[pa.Array] = []
-            for values, kind, shown in zip(batch.columns, self.types, self.shown, strict=True):
-                text = pc.cast(text_column(values, kind, shown), pa.large_string())
-                parts.append(_escaped(text, delimiter, null))
-            yield _copy_lines(parts, delimiter, batch.num_rows)
-
-    def copy_csv(self, table: pa.Table, delimiter: str, null: str, quote: str) -> Iterator[bytes]:
-        """The rows as lines of CSV; a value is quoted where that is needed."""
-        special = "[" + "".join("\\" + sign for sign in (delimiter, quote)) + "\\n\\r]"
-        for batch in batches(table):
-            parts: list[pa.Array] = []
-            for values, kind, shown in zip(batch.columns, self.types, self.shown, strict=True):
-                text = pc.cast(text_column(values, kind, shown), pa.large_string())
-                needs = pc.or_(pc.match_substring_regex(text, special), pc.equal(text, null))
-                inside = pc.replace_substring(text, quote, quote * 2)
-                quoted = around(quote, inside, quote)
-                parts.append(pc.fill_null(pc.if_else(needs, quoted, text), null))
-            yield _copy_lines(parts, delimiter, batch.num_rows)
-
-
-def _escaped(text: pa.Array, delimiter: str, null: str) -> pa.Array:
-    if pc.any(pc.match_substring_regex(text, "[\\\\\\n\\r\\t\\" + delimiter + "]")).as_py():
-        text = pc.replace_substring(text, "\\", "\\\\")
-        for sign, shown in (("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
-            text = pc.replace_substring(text, sign, shown)
-        if delimiter not in "\t\n\r\\":
-            text = pc.replace_substring(text, delimiter, "\\" + delimiter)
-    return pc.fill_null(text, null)
+    def copy_lines(self, table: pa.Table, copy: CopyStatement) -> Iterator[bytes]:
+        """The rows as lines of COPY in text or CSV, one in each CopyData message."""
+        for ended in copied_lines(table, self.types, copy):
+            data = pc.cast(ended, _PLAIN)
+            yield data_of(joined([_copy_head(lengths(data)), data]))
 
 
 def _copy_head(sizes: np.ndarray) -> pa.Array:
     head = np.empty(len(sizes), [("kind", "S1"), ("size", ">i4")])
     head["kind"], head["size"] = b"d", sizes + 4
     return fixed(head)
-
-
-def _copy_lines(parts: list[pa.Array], delimiter: str, rows: int) -> bytes:
-    """Lines as CopyData messages."""
-    if not parts:
-        return message(b"d", b"\n") * rows
-    wide = [pc.cast(part, pa.large_string()) for part in parts]
-    line = wide[0]
-    if len(wide) > 1:
-        line = pc.binary_join_element_wise(*wide, pa.scalar(delimiter, pa.large_string()))
-    ended = pc.cast(around("", line, "\n"), _PLAIN)
-    return data_of(joined([_copy_head(lengths(ended)), ended]))
-
-
-def batches(table: pa.Table) -> Iterator[pa.RecordBatch]:
-    for batch in table.to_batches(max_chunksize=BATCH_ROWS):
-        if batch.num_rows:
-            yield batch

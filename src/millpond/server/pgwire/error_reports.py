@@ -19,17 +19,7 @@ from millpond.server.pgwire.messages import ProtocolError, report
 from millpond.server.pgwire.parameter_values import InvalidValueError
 from millpond.server.statements import STOPPED
 from millpond.server.user_places import TooManyConnectionsError
-
-
-class PgError(InvalidError):
-    """An error with an SQLSTATE of its own."""
-
-    def __init__(
-        self, state: str, message: str, *, detail: str | None = None, hint: str | None = None
-    ) -> None:
-        super().__init__(message, detail=detail, hint=hint)
-        self.state = state
-
+from millpond.sql.copy.pg_error import PgError as PgError
 
 KINDS: tuple[tuple[type[MillpondError], str], ...] = (
     (LoginError, "28P01"),

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.server.pgwire.binary_format import EPOCH_DAYS, EPOCH_US, binary_column, numeric
-from millpond.server.pgwire.text_format import text_column
+from millpond.sql.copy.text_format import text_column
 from millpond.sql.pg_catalog import pg_types as pg
 from millpond.sql.pg_catalog.pg_types import column_type
 
