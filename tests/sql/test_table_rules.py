@@ -121,8 +121,12 @@ def test_the_rules_follow_the_columns(pond: Pond) -> None:
     assert rows(pond, "SELECT * FROM t") == [(1, 1, 1, 4), (2, 9, None, 4)]
     pond.sql("ALTER TABLE t RENAME TO u; INSERT INTO u VALUES (3, 3, 3, 3)")
     assert len(rows(pond, "SELECT * FROM u")) == 3
-    with pytest.raises(InvalidError, match="constraint cannot be added"):
-        pond.sql("ALTER TABLE u ADD CONSTRAINT x CHECK (size > 0)")
+    with pytest.raises(InvalidError, match='check constraint "x" of relation "u" is violated by some row'):
+        pond.sql("ALTER TABLE u ADD CONSTRAINT x CHECK (size < 9)")
+    pond.sql("INSERT INTO u VALUES (4, 99, 4, 4); ALTER TABLE u ADD CONSTRAINT x CHECK (size > 0)")
+    with pytest.raises(InvalidError, match='check constraint "x"'):
+        pond.sql("INSERT INTO u VALUES (5, 0, 5, 5)")
+    assert len(rows(pond, "SELECT * FROM u")) == 4
 
 
 def test_a_renamed_table_keeps_its_numbers(pond: Pond) -> None:

@@ -173,8 +173,9 @@ def _assignments(part: SqlFragment, query: Translate, expression: Translate) -> 
             continue
         if one.has(0, "(") and value.has(0, "("):
             value, _ = value.bracket(0)
-            if value.has(0, "SELECT"):
-                yield from _edit(value, query)
+            if value.has(0, "SELECT") or value.has(0, "WITH"):
+                names, _ = one.bracket(0)
+                yield one.start, one.tokens[-1].end + 1, _from_query(names.split(), query(value.sql))
                 continue
             columns, _ = one.bracket(0)
             for column, each in zip_longest(columns.split(), value.split()):
@@ -197,6 +198,13 @@ def _assigned(column: SqlFragment | None, value: SqlFragment, expression: Transl
 def _is_array(token: Token) -> bool:
     text = token.text.strip()
     return token.token_type is TokenType.STRING and text.startswith("{") and text.endswith("}")
+
+
+def _from_query(names: list[SqlFragment], query: str) -> str:
+    """An assignment of each column from its own copy of a query of one row, which DuckDB needs."""
+    called = ", ".join(f"c{n}" for n in range(len(names)))
+    each = (f"{name.sql} = (SELECT c{n} FROM ({query}) AS q({called}))" for n, name in enumerate(names))
+    return ", ".join(each)
 
 
 def _returning(fragment: SqlFragment, place: int | None, query: Translate) -> Iterator[Edit]:

@@ -30,7 +30,7 @@ _TOKEN = re.compile(
 _CALLED = frozenset(["->", "->>", "#>", "#>>", "#-", "#", "@?", "@@", "?|", "?&"])
 _SUSPECT = re.compile(
     r"->|#|@\?|@@|\?[|&]|'\s*\n\s*'|\b[uU]&'|\\[uU]|\b0[xXbBoO]\w"
-    r"|\bsymmetric\b|\b(?:like|ilike)\s+(?:any|all|some)\b|\bfor\s+(?:no\s+key\s+|key\s+)?(?:update|share)\b"
+    r"|\bsymmetric\b|\b(?:like|ilike)\s+(?:any|all|some)\b|\bfor\s+(?:no\s+key\s+|key\s+)?(?:update|share)\b|\bonly\b"
     + SUSPECT,
     re.IGNORECASE,
 )
@@ -287,9 +287,25 @@ def _clauses(tokens: list[_Token], sql: str) -> list[tuple[int, int, str]]:
             last = n + 1
             more = ["update", "share", "no", "key", "of", "nowait", "skip", "locked"]
             while last + 1 < len(words) and words[last + 1] in more:
-                last += 1
+                last = _listed_end(tokens, last + 1) if words[last + 1] == "of" else last + 1
             edits.append((tokens[n].start, tokens[last].end, ""))
+        elif word == "only" and before in ("from", "update", "join") and _is_name(tokens, n + 1):
+            edits.append((tokens[n].start, tokens[n].end, ""))  # no table has another below it
     return edits
+
+
+def _is_name(tokens: list[_Token], at: int) -> bool:
+    return at < len(tokens) and tokens[at].kind in ("word", "name")
+
+
+def _listed_end(tokens: list[_Token], at: int) -> int:
+    """Where the list of names behind OF ends."""
+    while _is_name(tokens, at + 1) or (at + 1 < len(tokens) and tokens[at + 1].text in (".", ",")):
+        ends = _is_name(tokens, at) and tokens[at].text.lower() != "of"
+        if ends and tokens[at + 1].text not in (".", ","):
+            break
+        at += 1
+    return at
 
 
 def _symmetric(tokens: list[_Token], words: list[str], n: int, sql: str) -> list[tuple[int, int, str]]:
