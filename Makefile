@@ -46,6 +46,7 @@ fuzz: $(STAMP) ## random tests with fresh seeds: properties against oracles, tho
 	@first=$${FIRST:-$$(( $$(date +%s) % 1000000 * 1000 ))}; echo "seeds from $$first on (repeat with: make fuzz FIRST=$$first)"; \
 	MILLPOND_FRESH_SEEDS=1 MILLPOND_ORACLE_SEEDS=25 MILLPOND_ORACLE_FIRST=$$first $(PY) -m pytest -q tests/oracle tests/unit && \
 	MILLPOND_FUZZ_CASES=500 MILLPOND_FUZZ_FIRST=$$first $(PY) -m pytest -q -s tests/sql/test_fuzz.py && \
+	MILLPOND_EXPRESSIONS=2000 MILLPOND_EXPRESSIONS_SEED=$$first $(PY) -m pytest -q tests/dialects/test_postgres_expressions.py && \
 	MILLPOND_BEAM_TRANSCRIPTS=200 MILLPOND_BEAM_FIRST=$$first $(PY) -m pytest -q tests/beam/test_live.py
 
 python-versions: ## the tests of process steps and operators on every Python we support (PYTHONS="3.12 3.13"), each in .venv-VERSION

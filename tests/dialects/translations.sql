@@ -2,7 +2,7 @@
 select a, b as c from t
 => select a, b as c from t
 select count(*), sum(a), 1, a + 1, a::int, 'x'::text, case when a then 1 end, case when a then 1 else b end from t
-=> SELECT count() AS count, __pg.main.sum_of("system".main.sum(a), "system".main.any_value(a)) AS sum, 1 AS "?column?", (a + 1) AS "?column?", __pg.main.int4(a) AS a, CAST('x' AS text) AS "text", CASE  WHEN (a) THEN (1) ELSE NULL END AS "case", CASE  WHEN (a) THEN (1) ELSE b END AS b FROM t
+=> SELECT count() AS count, __pg.main.sum_of("system".main.sum(__pg.main.summed(a)), "system".main.any_value(a)) AS sum, 1 AS "?column?", (a + 1) AS "?column?", __pg.main.int4(a) AS a, CAST('x' AS text) AS "text", CASE  WHEN (a) THEN (1) ELSE NULL END AS "case", CASE  WHEN (a) THEN (1) ELSE b END AS b FROM t
 select (select max(a) from t), exists (select 1 from t), array[1], extract(year from d), interval '1 day', coalesce(a, 1) from t
 => SELECT (SELECT max(a) AS max FROM t) AS max, EXISTS(SELECT 1 AS "?column?" FROM t) AS "exists", (ARRAY[1]) AS "array", __pg.main.extract_whole('year', d) AS "extract", CAST('1 day' AS INTERVAL) AS "interval", COALESCE(a, 1) AS "coalesce" FROM t
 select upper(a) from t union select 'x'
@@ -28,13 +28,13 @@ select a / 2 as x from t where b / 3 > 1
 
 -- Aggregates and window functions inside typed calls.
 select k, sum(a) / count(*) as x from t group by k order by 2 desc
-=> SELECT __a0 AS k, __pg.main."/"(__a1, __a2) AS x FROM (SELECT k AS __a0, __pg.main.sum_of("system".main.sum(a), "system".main.any_value(a)) AS __a1, count() AS __a2 FROM t GROUP BY k) AS __computed ORDER BY 2 DESC NULLS FIRST
+=> SELECT __a0 AS k, __pg.main."/"(__a1, __a2) AS x FROM (SELECT k AS __a0, __pg.main.sum_of("system".main.sum(__pg.main.summed(a)), "system".main.any_value(a)) AS __a1, count() AS __a2 FROM t GROUP BY k) AS __computed ORDER BY 2 DESC NULLS FIRST
 select k + 1 as k, sum(a) / 2 as x from t group by 1 having sum(a) / 2 > 3 order by max(b)
-=> SELECT k AS k, __pg.main."/"(__a1, 2) AS x FROM (SELECT (k + 1) AS k, __pg.main.sum_of("system".main.sum(a), "system".main.any_value(a)) AS __a1, max(b) AS __a2 FROM t GROUP BY 1) AS __computed WHERE (__pg.main."/"(__a1, 2) > 3) ORDER BY __a2 NULLS LAST
+=> SELECT k AS k, __pg.main."/"(__a1, 2) AS x FROM (SELECT (k + 1) AS k, __pg.main.sum_of("system".main.sum(__pg.main.summed(a)), "system".main.any_value(a)) AS __a1, max(b) AS __a2 FROM t GROUP BY 1) AS __computed WHERE (__pg.main."/"(__a1, 2) > 3) ORDER BY __a2 NULLS LAST
 select *, a / sum(a) over (partition by k) as share from t
-=> SELECT * EXCLUDE (__a1, __a2), __pg.main."/"(__a1, __a2) AS "share" FROM (SELECT *, a AS __a1, __pg.main.sum_of("system".main.sum(a) OVER (PARTITION BY k), a) AS __a2 FROM t) AS __computed
+=> SELECT * EXCLUDE (__a1, __a2), __pg.main."/"(__a1, __a2) AS "share" FROM (SELECT *, a AS __a1, __pg.main.sum_of("system".main.sum(__pg.main.summed(a)) OVER (PARTITION BY k), a) AS __a2 FROM t) AS __computed
 select t.k, count(*) / 2 as n, rank() over (order by sum(a) / 2) as r from t group by t.k order by t.k limit 3
-=> SELECT __a0 AS k, __pg.main."/"(__a1, 2) AS n, rank() OVER (ORDER BY __pg.main."/"(__a2, 2) NULLS LAST) AS r FROM (SELECT t.k AS __a0, count() AS __a1, __pg.main.sum_of("system".main.sum(a), "system".main.any_value(a)) AS __a2 FROM t GROUP BY t.k) AS __computed ORDER BY __a0 NULLS LAST LIMIT 3
+=> SELECT __a0 AS k, __pg.main."/"(__a1, 2) AS n, rank() OVER (ORDER BY __pg.main."/"(__a2, 2) NULLS LAST) AS r FROM (SELECT t.k AS __a0, count() AS __a1, __pg.main.sum_of("system".main.sum(__pg.main.summed(a)), "system".main.any_value(a)) AS __a2 FROM t GROUP BY t.k) AS __computed ORDER BY __a0 NULLS LAST LIMIT 3
 select a from t where a in (select max(a) / 2 from t group by k)
 => SELECT a FROM t WHERE (a = ANY(SELECT __pg.main."/"(__a0, 2) AS "?column?" FROM (SELECT max(a) AS __a0 FROM t GROUP BY k) AS __computed))
 select unnest(l) / 2 as x from t

@@ -10,7 +10,7 @@ import re
 
 # Part of a message: why a view of this kind cannot be kept.
 REFUSED = {
-    "cannot take values of type INTERVAL": "equal intervals are stored differently (30 days, 1 month): no keys of them",
+    "cannot take values of type": "equal times with time zones are stored differently, and so are nested intervals: no keys of them",
     "cannot be dropped, others use it": "a column that views read; they are listed",
     "not supported": "said so by name, with the place in the text; see tests/sql/refused.sql",
 }

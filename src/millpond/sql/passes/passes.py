@@ -17,6 +17,7 @@ from millpond.sql.passes.decide_marks import decide_marks
 from millpond.sql.passes.drop_orders import drop_orders
 from millpond.sql.passes.factor_conditions import factor_conditions
 from millpond.sql.passes.lift_list_aggregates import lift_list_aggregates
+from millpond.sql.passes.normalize_intervals import normalize_intervals
 from millpond.sql.passes.order_joins import order_joins
 from millpond.sql.passes.prune_columns import prune_columns
 from millpond.sql.passes.push_filters import push_filters
@@ -36,6 +37,7 @@ def passes(value: Value) -> tuple[Pass, ...]:
         settle_types,
         lift_list_aggregates,
         type_aggregates,
+        normalize_intervals,
         compute_lateral_rows,
         factor_conditions,
         push_filters,

@@ -51,7 +51,7 @@ def aggregated(name: str, node: Tree) -> bool:
         over, parts = _NUMBERS[name]
         made = [{**node, "alias": ""} for _ in parts]
         for part, run in zip(made, parts, strict=True):
-            _renamed(part, run, arguments, own=True)
+            _renamed(part, run, [called("summed", *arguments)] if run == "sum" else arguments, own=True)
         become(node, called(over, *made, _witness(node, arguments[0])))
         return True
     if name not in _OVER_LISTS:

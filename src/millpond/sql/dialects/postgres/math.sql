@@ -34,6 +34,9 @@ create macro __pg.logarithm_of(a, b) as
 create macro __pg.power
     (a double, b double) as "pg.float_power.1"(a, b),
     (a decimal(38, 16), b decimal(38, 16)) as "pg.numeric_power.1"(a::varchar, b::varchar)::decimal(38, 16);
+create macro __pg."^"
+    (a double, b double) as "pg.float_power.1"(a, b),
+    (a decimal(38, 16), b decimal(38, 16)) as "pg.numeric_power.1"(a::varchar, b::varchar)::decimal(38, 16);
 create macro __pg.pow
     (a double, b double) as "pg.float_power.1"(a, b),
     (a decimal(38, 16), b decimal(38, 16)) as "pg.numeric_power.1"(a::varchar, b::varchar)::decimal(38, 16);

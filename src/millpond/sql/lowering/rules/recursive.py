@@ -37,7 +37,7 @@ def _lower(low: Lowering, node: BoundRecursiveCte) -> Relation:
     named = _names(node) or first.names
     first = low.exact(first, fresh_names(named))
     if distinct:
-        low.keyed((c.type for c in first.columns), "UNION in WITH RECURSIVE")
+        low.keyed((c.type for c in first.columns), "UNION in WITH RECURSIVE", normalized=False)
     schema = stored(low.shape(first).schema)
     schema = pa.schema([schema.field(name).with_nullable(True) for name in first.names])
     last = low.add(Last(schema, distinct), (), "last")

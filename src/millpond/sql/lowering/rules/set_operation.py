@@ -13,6 +13,7 @@ from millpond.sql.binding.types import quoted
 from millpond.sql.bound.relations import BoundSetOperation
 from millpond.sql.lowering.lowering import Lowering
 from millpond.sql.lowering.relation import Relation, fresh_names
+from millpond.sql.lowering.steps.normalized import normalized
 
 
 def lower(low: Lowering, node: BoundSetOperation) -> Relation:
@@ -21,14 +22,14 @@ def lower(low: Lowering, node: BoundSetOperation) -> Relation:
     sides = [low.lower(part) for part in node.parts]
     names = fresh_names(c.name for c in sides[0].columns)
     if node.word == "UNION":
-        parts = [low.exact(side, names) for side in sides]
+        parts = [low.exact(side if node.all else normalized(low, side), names) for side in sides]
         step = low.add(Union(), tuple(p.step for p in parts), "union")
         if not node.all:  # a WITH RECURSIVE that does not refer to itself
             low.keyed((c.type for c in parts[0].columns), "UNION")
             step = low.add(Distinct(tuple(names)), (step,), "distinct")
         return Relation(step, parts[0].columns)
     low.keyed((c.type for c in sides[0].columns), "EXCEPT and INTERSECT")
-    return _counted(low, node, sides, names)
+    return _counted(low, node, [normalized(low, side) for side in sides], names)
 
 
 def _narrow_union(low: Lowering, node: BoundSetOperation, read: Sequence[int]) -> Relation:

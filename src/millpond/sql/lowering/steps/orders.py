@@ -24,7 +24,9 @@ def orders(
 
 
 def _ranked(node: BoundExpression) -> BoundExpression:
-    """Return an expression whose stored form has the right order: an ENUM is stored as text."""
+    """Return an expression whose stored form has the right order: ENUM and INTERVAL are stored as text."""
+    if node.type == "INTERVAL":  # months have 30 days
+        return BoundFunction("epoch_us", (node,), type="BIGINT")
     if not node.type.startswith("ENUM"):
         return node
     return BoundFunction("enum_code", (node,), type="INTEGER")

@@ -82,7 +82,7 @@ def _best(
     wanted = {asked[key]: held[key] for key in operator.key} | {asked[agg.name]: held[agg.argument]}
     if below != base or mine != wanted:
         return None
-    low.keyed(types, "an equality of a join")
+    low.keyed(types, "an equality of a join", normalized=False)
     key, by = tuple(asked[k] for k in operator.key), asked[agg.name]
     ranking = TopN(key, (Order(by, descending=agg.function == "max"),), 1, with_ties=True)
     rows = low.exact(rows)  # a ranking stores complete rows
