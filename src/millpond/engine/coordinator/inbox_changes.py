@@ -24,6 +24,7 @@ from millpond.sql.dml.transaction_rows import (
     execute_transactions,
     in_one_epoch,
 )
+from millpond.sql.text.value_errors import without_libraries
 from millpond.state.inbox import ABORTED, COUNTS, FIRST_ENTRY, LOGIC, ROW_ENTRY, TRANSACTION, Entry
 from millpond.state.manifest.snapshot import Snapshot
 
@@ -137,4 +138,4 @@ def made_split(plan: Plan, before: Snapshot, entries: Sequence[Entry]) -> tuple[
 
 
 def _rejected(entry: Entry, reason: str) -> tuple[str, str]:
-    return str(entry.number), f"{entry.args.get('sql')}: {reason}"
+    return str(entry.number), without_libraries(f"{entry.args.get('sql')}: {reason}")

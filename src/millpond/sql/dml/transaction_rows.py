@@ -31,6 +31,7 @@ from millpond.sql.dml.transaction_entry import (
     versions,
 )
 from millpond.sql.reads.scratch import thread_scratch
+from millpond.sql.text.value_errors import without_libraries
 from millpond.state.inbox import LOGIC, ROW_ENTRY, TRANSACTION, Entry
 from millpond.state.manifest.snapshot import Snapshot
 from millpond.state.request_ids import request_of
@@ -197,5 +198,5 @@ def require_condition(tables: ChangeableTables, item: Item) -> None:
 
 def _reason(error: Exception) -> str:
     if not isinstance(error, MillpondError):
-        return f"{type(error).__name__}: {error}"
-    return ": ".join(part for part in (error.message, error.detail) if part)
+        return without_libraries(f"{type(error).__name__}: {error}")
+    return without_libraries(": ".join(part for part in (error.message, error.detail) if part))

@@ -1,4 +1,4 @@
-"""DuckDB's messages about values, in PostgreSQL's words."""
+"""Messages of DuckDB about values in PostgreSQL's words, and texts without names of our own."""
 
 from __future__ import annotations
 
@@ -27,6 +27,19 @@ _CAST = re.compile(
 
 
 _ARRAY = re.compile(r"type VARCHAR with value '(.*)' can't be cast to the destination type .*\]", re.S | re.I)
+
+
+_LITERAL = re.compile(r"__\w+\.main\.(?:array_beside|number_beside)\(('(?:[^']|'')*'), [^()]*\)")
+_LIBRARY = re.compile(r"__(?:pg|spark|flink)\.(?:main\.)?|\"?system\"?\.main\.")
+
+
+def without_libraries(text: str) -> str:
+    """A stored text, or a message with one, without the names under which dialects keep their functions.
+
+    >>> without_libraries("UPDATE t SET a = __pg.main.\"/\"(b, 2), l = __pg.main.array_beside('{1}', l)")
+    'UPDATE t SET a = "/"(b, 2), l = \'{1}\''
+    """
+    return _LIBRARY.sub("", _LITERAL.sub(r"\1", text))
 
 
 def in_postgres_words(message: str) -> str:
