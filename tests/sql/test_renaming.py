@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from millpond.errors import InvalidError
 from millpond.pond import Pond
 from tests.sql.asked import opened, refused, rows
 
@@ -49,6 +50,20 @@ def test_what_reads_a_view_goes_on_when_it_was_swapped(pond: Pond) -> None:
     pond.sql("CREATE OR REPLACE VIEW plain AS SELECT id, a + 2 AS b FROM small; FLUSH")
     assert rows(pond, "SELECT * FROM plain") == [(2, 52)] and rows(pond, "SELECT * FROM kept") == []
     pond.sql("DROP VIEW plain CASCADE; DROP MATERIALIZED VIEW small")
+
+
+def test_rows_go_to_the_table_that_has_the_name(pond: Pond) -> None:
+    pond.sql("ALTER TABLE t RENAME TO moved")
+    pond.insert("moved", {"id": 70, "a": 1})
+    with pytest.raises(InvalidError, match="no table named 't'") as error:
+        pond.insert("t", {"id": 71, "a": 1})
+    assert "'moved' is its name now" in str(error.value)
+    pond.sql("CREATE TABLE t (id int PRIMARY KEY, a int)")
+    pond.insert("t", {"id": 72, "a": 1})
+    pond.delete("Moved", {"id": 1, "a": None})
+    pond.sql("FLUSH")
+    assert rows(pond, "SELECT id FROM t") == [(72,)]
+    assert (70,) in rows(pond, "SELECT id FROM moved") and (1,) not in rows(pond, "SELECT id FROM moved")
 
 
 def test_tables_and_their_columns_together(pond: Pond) -> None:

@@ -57,7 +57,7 @@ from millpond.pond.listeners import Listeners, OnEpoch
 from millpond.pond.location import backup_store, folder_of, restore_stores
 from millpond.pond.program import ProgramEditor
 from millpond.pond.progress import PondProgress
-from millpond.pond.rows import Rows, held
+from millpond.pond.rows import Rows, held, table_step
 from millpond.pond.status import Status, status_of
 from millpond.serve.backup import Backup, OnCopy, back_up
 from millpond.serve.epoch_summaries import EpochSummary, summaries
@@ -1146,7 +1146,8 @@ class Pond:
         [{'who': 'ann', 'total': 6}]
         """
         id = None if request is None else request_ids.checked(request)
-        return self._inbox.rows(table, held(self.plan, table, rows), 1, id)
+        step = table_step(self.plan, table)
+        return self._inbox.rows(step, held(self.plan, step, rows), 1, id)
 
     def delete(self, table: str, rows: Rows) -> int:
         """Delete rows from a table: by key if the table has one, else one equal row for each.
@@ -1156,7 +1157,8 @@ class Pond:
         >>> pond.read("orders").num_rows
         0
         """
-        return self._inbox.rows(table, held(self.plan, table, rows), -1)
+        step = table_step(self.plan, table)
+        return self._inbox.rows(step, held(self.plan, step, rows), -1)
 
     def flush(self, timeout_s: float = 60.0) -> int:
         """Wait until all earlier inbox entries are in a committed epoch; returns that epoch.

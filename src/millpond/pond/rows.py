@@ -20,8 +20,22 @@ from millpond.valid_text import require_texts
 Rows: TypeAlias = pa.Table | Iterable[Mapping[str, Any]]
 
 
+def table_step(plan: Plan, name: str) -> str:
+    """The step that reads the rows of a table: SQL can rename a table, its step keeps the first name."""
+    if not isinstance(name, str):
+        return name  # refused with a reason by `entry`
+    tables = [o for o in plan.objects.values() if o.kind == "table" and o.scan is not None]
+    steps = {o.name.lower(): o.scan for o in tables}
+    if name.lower() in steps:
+        return str(steps[name.lower()])
+    renamed = next((o.name for o in tables if o.scan == name), None)
+    if renamed is not None:
+        raise InvalidError(f"no table named {name!r}", hint=f"it was renamed: {renamed!r} is its name now")
+    return name
+
+
 def held(plan: Plan, table: str, rows: Rows) -> Rows:
-    """Rows with columns renamed from their SQL names to the stored names."""
+    """Rows for the table of a step, with columns renamed from their SQL names to the stored names."""
     if isinstance(rows, Mapping):
         rows = [rows]  # one row
     elif not isinstance(rows, pa.Table) and hasattr(rows, "__arrow_c_stream__"):

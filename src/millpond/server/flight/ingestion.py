@@ -28,11 +28,11 @@ def ingest(client: ClientSession, command: Any, reader: Any) -> int:
         raise InvalidError("rows cannot be ingested in a transaction", hint="ingest them without one")
     if command.temporary:
         raise InvalidError("there are no temporary tables", hint="ingest into a table of the pond")
-    scan = _prepared(client, command, reader.schema)
+    name = _prepared(client, command, reader.schema)
     pond = client.pool.pond
     rows = 0
     for table in _entries(reader):
-        pond.insert(scan, table)
+        pond.insert(name, table)
         client.pool.pipeline.ensure()
         rows += table.num_rows
     with client.pool.lent() as session:
@@ -42,7 +42,7 @@ def ingest(client: ClientSession, command: Any, reader: Any) -> int:
 
 
 def _prepared(client: ClientSession, command: Any, schema: pa.Schema) -> str:
-    """Create or replace the table as asked; returns the name of its input."""
+    """Create or replace the table as asked; returns its name."""
     options, name = command.table_definition_options, command.table
     client.pool.authorizer.check_action(client.user, "insert", name)
     with client.pool.lent() as session:
@@ -61,7 +61,7 @@ def _prepared(client: ClientSession, command: Any, schema: pa.Schema) -> str:
         made = session.catalog.get(name, "table")
     if made.scan is None:
         raise InvalidError(f"rows cannot be added to {name!r}")
-    return made.scan
+    return made.name
 
 
 def _entries(reader: Any) -> Any:

@@ -101,7 +101,7 @@ def _insert(
         if not rows.num_rows:
             return {"table": found.name, "rows": 0, "entry": None, "epoch": None}
         request = None if key is None else f"{client.user.name}/{key}"
-        entry = pond.insert(found.scan, rows, request=request)
+        entry = pond.insert(found.name, rows, request=request)
         gauge.wrote(entry)
         client.pool.pipeline.ensure()
         epoch = None
