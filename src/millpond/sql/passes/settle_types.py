@@ -75,6 +75,8 @@ def truth(node: BoundExpression) -> bool | None:
             return value
         case Comparison(how="=", left=left, right=right):
             return _compared(left, right, lambda a, b: a == b)
+        case Comparison(how="<>", left=left, right=right):
+            return _compared(left, right, lambda a, b: a != b)
         case Conjunction(word=word, parts=parts):
             found = [truth(part) for part in parts]
             decides = word == "OR"
