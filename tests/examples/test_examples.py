@@ -125,10 +125,10 @@ INLINE = {
         "amount 297000 once, 371770 with repetitions",
     ],
     "functions": [
-        "('ANN!', 2, 11, 'Flood at the mill #river')",
-        "('BOB!', 2, 5, '#river and #ducks')",
+        "('ANN!', 2, Decimal('11'), 'Flood at the mill #river')",
+        "('BOB!', 2, Decimal('5'), '#river and #ducks')",
         "by tag: [('ducks', 1), ('river', 2)]",
-        "('ANN!', 1, 4, 'All quiet')",
+        "('ANN!', 1, Decimal('4'), 'All quiet')",
         "by tag: [('ducks', 1), ('river', 1)]",
         "not lost: tags(): ValueError: a tag needs a name (functions.py:",
         "shout(who VARCHAR, mark VARCHAR DEFAULT '!')",

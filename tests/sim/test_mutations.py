@@ -255,7 +255,7 @@ def the_tables_of_a_transaction_are_admitted_one_by_one(monkeypatch: pytest.Monk
 
 
 def an_aborted_transaction_keeps_its_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ChangeableTables, "all_or_nothing", lambda self: contextlib.nullcontext())
+    monkeypatch.setattr(ChangeableTables, "all_or_nothing", lambda self, texts=(): contextlib.nullcontext())
 
 
 def a_transaction_sees_the_epoch_before(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,7 +109,8 @@ def _in_cluster(session: Any, path: str, how: str) -> tuple[str, str | None, str
 
 
 @pytest.mark.parametrize(
-    ("how", "kind"), first(1, [("killed", "UnavailableError"), ("_exit", "InvalidError")])
+    ("how", "kind"),
+    [("killed", "UnavailableError"), pytest.param("_exit", "InvalidError", marks=pytest.mark.slow)],
 )
 def test_executors_tell_it_too(cluster: Any, tmp_path: Path, how: str, kind: str) -> None:
     found, step, text = cluster(_in_cluster, str(tmp_path), how)

@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 
 import millpond
-from tests.sql.world import plain
+from tests.sql.world import in_types_of, plain
 
 DELAY_S = 4
 START = datetime.datetime(2024, 1, 1, 14, 59, 30)  # 30 seconds before the end of a day in Tokyo
@@ -186,8 +186,9 @@ class Streams:
 
     def check(self, context: str) -> None:
         for name, query in self.views.items():
-            wanted = plain(self.con.execute(self.theirs(query, name in self.on_close)).fetchall())
-            given = plain(self.pond.sql(f"SELECT * FROM {name}").fetchall())
+            batch = self.theirs(query, name in self.on_close)
+            wanted = plain(self.con.execute(batch).fetchall())
+            given = plain(in_types_of(self.con, batch, self.pond.sql(f"SELECT * FROM {name}").arrow()))
             assert given == wanted, (
                 f"{context} {name}: {query}\nmissing {list((wanted - given).items())[:4]}\n"
                 f"too many {list((given - wanted).items())[:4]}\nerrors {self.pond.errors().to_pylist()[:2]}"

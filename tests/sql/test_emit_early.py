@@ -16,6 +16,7 @@ import millpond
 from millpond.clock import ManualClock
 from millpond.errors import InvalidError
 from tests.sampling import first
+from tests.sql.world import in_types_of, plain
 
 START = datetime.datetime(2024, 3, 30, 22)  # before a change of the clocks in Berlin
 OLD = f"window_start < TIMESTAMP '{START + datetime.timedelta(days=2)}'"
@@ -141,9 +142,11 @@ def test_closed_windows_are_the_batch_query(tmp_path: Path, seed: int) -> None:
     feed.run(10)
     for name, kind in kinds.items():
         query = QUERIES[name]
-        wanted = rows_of(feed.con.execute(query.replace("from W", f"from {THEIRS[kind]} W")))
+        batch = query.replace("from W", f"from {THEIRS[kind]} W")
+        wanted = plain(feed.con.execute(batch).fetchall())
         after = OLD if "window_start" in query.split(" from ")[0] else OLD.replace("start", "end")
-        given = rows_of(feed.pond.sql(f"SELECT * FROM {name} WHERE {after}"))
+        shown = feed.pond.sql(f"SELECT * FROM {name} WHERE {after}").arrow()
+        given = plain(in_types_of(feed.con, batch, shown))
         assert given == wanted, f"seed {seed}, {name}: missing {wanted - given}, too many {given - wanted}"
     feed.pond.compact()
     held = [s for s in feed.pond.states() if "trigger" in s.step and s.state == "rows" and s.rows > 3]

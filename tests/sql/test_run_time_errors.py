@@ -89,7 +89,7 @@ def test_what_many_rows_make_is_null_where_it_does_not_fit(pond: Pond) -> None:
 def test_reads_fail_and_changes_are_refused_whole(pond: Pond) -> None:
     pond.sql(f"INSERT INTO t VALUES {GOOD[0]}, {BAD}; FLUSH")
     for sql in ("SELECT 1 // a FROM t", "SELECT b + 1 FROM t"):
-        with pytest.raises(MillpondError, match=r"division by zero|overflow"):
+        with pytest.raises(MillpondError, match=r"division by zero|out of range"):
             pond.sql(sql)
     for sql in ("SELECT 1.0 / a FROM t WHERE id = 2", "SELECT 1::float8 / a FROM t WHERE id = 2"):
         with pytest.raises(InvalidError, match="division by zero"):

@@ -134,6 +134,15 @@ class World:
         self.con.close()
 
 
+def in_types_of(con: duckdb.DuckDBPyConnection, query: str, given: pa.Table) -> list[tuple[Any, ...]]:
+    """The rows of a view in the types of DuckDB's query: an average of integers is a numeric here, a DOUBLE there."""
+    kinds = con.sql(query).types
+    con.register("given", given)
+    return con.execute(
+        f"select {', '.join(f'#{n}::{k}' for n, k in enumerate(kinds, 1))} from given"
+    ).fetchall()
+
+
 def plain(rows: Any) -> Rows:
     """Rows as a multiset of values that compare: floats to ten digits, all else exactly."""
     return collections.Counter(tuple(_plain(v) for v in row) for row in rows)

@@ -1383,7 +1383,7 @@ class Pond:
         """The decisions of `autoscale`, with their reasons, in the epochs that can be read.
 
         >>> pond.scaling().column_names
-        ['epoch', 'at', 'mode', 'before', 'tasks', 'rows_per_s', 'levels', 'reason', 'symptoms']
+        ['epoch', 'at', 'mode', 'before', 'tasks', 'rows_per_s', 'levels', 'reason', 'symptoms', 'executors']
         """
         return scaling_decisions(self._reader)
 

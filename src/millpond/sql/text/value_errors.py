@@ -36,8 +36,8 @@ _LIBRARY = re.compile(r"__(?:pg|spark|flink)\.(?:main\.)?|\"?system\"?\.main\.")
 def without_libraries(text: str) -> str:
     """A stored text, or a message with one, without the names under which dialects keep their functions.
 
-    >>> without_libraries("UPDATE t SET a = __pg.main.\"/\"(b, 2), l = __pg.main.array_beside('{1}', l)")
-    'UPDATE t SET a = "/"(b, 2), l = \'{1}\''
+    >>> without_libraries("UPDATE t SET a = __pg.main.lower(b), l = __pg.main.array_beside('{1}', l)")
+    "UPDATE t SET a = lower(b), l = '{1}'"
     """
     return _LIBRARY.sub("", _LITERAL.sub(r"\1", text))
 
