@@ -12,7 +12,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Context, Decimal
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -24,13 +23,12 @@ from millpond.errors import InvalidError
 from millpond.identity import canonical, fixed_view, one_chunk, take
 from millpond.kernels import exact_sum, int128
 from millpond.kernels.dense_groups import DenseGroups
+from millpond.kernels.numeric_quotients import NUMERIC, NUMERIC_SCALE, integers, quotients
 from millpond.ordering import Order, ranks
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 _INT64, _FLOAT64 = pa.int64(), pa.float64()
-NUMERIC_SCALE = 16  # digits after the point of an average that is a numeric
-_EXACT = Context(prec=60)
 Fields = dict[str, Any]  # field name -> numpy int64 array, or Arrow array
 
 
@@ -239,32 +237,15 @@ class WideSum(IntSum):
         return None
 
 
-def _quotients(totals: list[int], counts: Ints, scale: int) -> pa.Array:
-    """Numerics with `NUMERIC_SCALE` digits after the point, rounded half away from zero; NULL for no rows."""
-    found: list[Decimal | None] = []
-    for total, count in zip(totals, counts.tolist(), strict=True):
-        if count <= 0:
-            found.append(None)
-            continue
-        divisor = count * 10**scale
-        whole, rest = divmod(abs(total) * 10**NUMERIC_SCALE, divisor)
-        whole += 2 * rest >= divisor
-        found.append(_EXACT.scaleb(Decimal(whole if total >= 0 else -whole), -NUMERIC_SCALE))
-    return pa.array(found, pa.decimal128(38, NUMERIC_SCALE))
-
-
 @dataclass(frozen=True)
 class IntNumericAvg(IntSum):
     """avg of integers as a numeric, exact."""
 
-    visible: pa.DataType = field(default_factory=lambda: pa.decimal128(38, NUMERIC_SCALE))
+    visible: pa.DataType = NUMERIC
     visible_field: str | None = None
 
     def finish(self, fields: Fields, rows: Ints) -> pa.Array:
-        totals = [
-            (hi << 64) + lo for hi, lo in zip(fields["hi"].tolist(), fields["lo"].tolist(), strict=True)
-        ]
-        return _quotients(totals, rows - fields["nulls"], 0)
+        return quotients((fields["hi"], fields["lo"]), rows - fields["nulls"], 0)
 
     def fails(self, fields: Fields) -> Bools | None:
         return None
@@ -366,22 +347,22 @@ class DecimalNumericAvg(DecimalSum):
 
     @property
     def visible(self) -> pa.DataType:
-        return pa.decimal128(38, NUMERIC_SCALE)
+        return NUMERIC
 
     def finish(self, fields: Fields, rows: Ints) -> pa.Array:
-        words = (fields[name].tolist() for name in ("top", "hi", "lo"))
-        totals = [(top << 128) + (hi << 64) + lo for top, hi, lo in zip(*words, strict=True)]
-        return _quotients(totals, np.where(self._is_long(fields), 0, rows - fields["nulls"]), self.scale)
+        counts = np.where(self._is_long(fields), 0, rows - fields["nulls"])
+        return quotients((fields["top"], fields["hi"], fields["lo"]), counts, self.scale)
 
     def fails(self, fields: Fields) -> Bools | None:
         return self._is_long(fields)
 
     def _is_long(self, fields: Fields) -> Bools:
         """Could an average have more digits than fit?  It is at most the sum, whose digits are counted."""
-        words = (fields[name].tolist() for name in ("top", "hi", "lo"))
+        words = fields["top"], fields["hi"], fields["lo"]
+        if not words[0].any() and not words[1].any():
+            return np.zeros(len(words[2]), np.bool_)  # 64 bits have fewer than 22 digits
         most = 10 ** min(38, 38 - NUMERIC_SCALE + self.scale)
-        totals = ((top << 128) + (hi << 64) + lo for top, hi, lo in zip(*words, strict=True))
-        return np.array([abs(total) >= most for total in totals], np.bool_)
+        return np.array([abs(total) >= most for total in integers(words)], np.bool_)
 
 
 @dataclass(frozen=True)
