@@ -64,7 +64,7 @@ def error(answer: httpx.Response, status: int) -> dict[str, object]:
 def test_sql_with_parameters_in_every_format(client: httpx.Client) -> None:
     found = sql(client, "SELECT who, total FROM totals WHERE who = $1", params=["ann"])
     assert found["rows"] == [{"who": "ann", "total": 5}]
-    assert found["columns"] == [{"name": "who", "type": "VARCHAR"}, {"name": "total", "type": "HUGEINT"}]
+    assert found["columns"] == [{"name": "who", "type": "VARCHAR"}, {"name": "total", "type": "BIGINT"}]
     assert sql(client, "SELECT $a + 1 AS x", params={"a": 4})["rows"] == [{"x": 5}]
     asked = {"sql": "SELECT id, who, at FROM orders WHERE id < 3 ORDER BY id"}
     csv = client.post("/v1/sql", json=asked, headers={"Accept": "text/csv"})
