@@ -66,6 +66,8 @@ STATEMENTS = [
     "PREPARE p AS CREATE TABLE x (a int)",
     "EXPLAIN (FORMAT YAML) SELECT * FROM orders",
     "CALL f()",
+    "EXPLAIN ANALYZE SELECT * FROM orders",
+    "SET TimeZone = 'Europe/Berlin'",
     "SET x = 1",
 ]
 QUERIES = [  # of materialized views

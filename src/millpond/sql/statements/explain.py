@@ -92,6 +92,9 @@ def _asked(session: SqlSession, words: Words) -> Plan:
 
 def _analyze(session: SqlSession, words: Words) -> Result:
     """Show the running plan with each step's time, rows, optimizer pass and state in the last epochs."""
+    if words.fragment.word(words.at) in ("SELECT", "WITH", "VALUES", "("):
+        hint = "EXPLAIN without ANALYZE shows the plan that a query would have as a view"
+        words.fail("EXPLAIN ANALYZE shows views as they run, and not queries", hint)
     words.take("MATERIALIZED", "VIEW") or words.take("VIEW") or words.take("TABLE")
     named = None if words.over else session.catalog.get(words.name("name of the view"))
     words.end()

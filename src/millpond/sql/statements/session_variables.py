@@ -1,7 +1,8 @@
-"""SET, SHOW and RESET of what a session can change: the search path.
+"""SET, SHOW and RESET of what a session has: the search path, and the time zone, which is always UTC.
 
     SET [SESSION | LOCAL] search_path { TO | = } schema, … | DEFAULT
-    SHOW search_path | ALL            RESET search_path | ALL
+    SET [SESSION | LOCAL] { TimeZone { TO | = } | TIME ZONE } { 'UTC' | DEFAULT }
+    SHOW { search_path | TimeZone | TIME ZONE | ALL }            RESET { search_path | TimeZone | ALL }
 
 As in PostgreSQL, a rollback undoes SET, and the end of a transaction undoes SET LOCAL.
 """
@@ -20,7 +21,12 @@ from millpond.sql.text.schema_names import PUBLIC, search_path
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession
 
-NAMES = {"search_path": "where names without a schema are looked for"}
+NAMES = {
+    "search_path": "where names without a schema are looked for",
+    "timezone": "the time zone in which times with a zone are shown",
+}
+_TITLES = {"timezone": "TimeZone"}  # as PostgreSQL spells it
+_UTC = ("utc", "gmt", "etc/utc", "zulu", "universal", "local")
 
 
 @dataclass(frozen=True)
@@ -32,15 +38,19 @@ class SessionVariables:
 
     def shown(self, name: str) -> str:
         assert name in NAMES
-        return self.shown_path
+        return "UTC" if name == "timezone" else self.shown_path
 
 
 def run_set(session: SqlSession, words: Words) -> Result:
     local = words.take("LOCAL")
     _ = local or words.take("SESSION")
-    name = _name(words)
-    if not (words.take("TO") or words.take("=")):
-        words.fail("= or TO should stand here")
+    if words.take("TIME", "ZONE"):
+        name = "timezone"
+    else:
+        name = _name(words)
+        if not (words.take("TO") or words.take("=")):
+            words.fail("= or TO should stand here")
+    at = words.at
     values = [part for part in words.rest.split() if part.tokens]
     if not values:
         words.fail("a value should stand here")
@@ -48,7 +58,13 @@ def run_set(session: SqlSession, words: Words) -> Result:
     if len(texts) != len(values):
         words.fail("names or texts should stand here, with commas between them")
     is_default = len(values) == 1 and values[0].word(0) == "DEFAULT"
-    _change(session, name, None if is_default else texts, local=local)
+    if name == "timezone":
+        if not is_default and [t.lower() in _UTC for t in texts] != [True]:
+            words.at = at
+            hint = "write at AT TIME ZONE 'Europe/Berlin' where another zone is needed"
+            words.fail(f"times are shown in UTC, and not in {texts[0]!r}", hint)
+    else:
+        _change(session, name, None if is_default else texts, local=local)
     result = Result.said("SET")
     if local and session.transaction is None:
         result.warnings.append("SET LOCAL can only be used in transaction blocks")
@@ -58,27 +74,31 @@ def run_set(session: SqlSession, words: Words) -> Result:
 def run_reset(session: SqlSession, words: Words) -> Result:
     names = list(NAMES) if words.take("ALL") else [_name(words)]
     words.end()
-    for name in names:
-        _change(session, name, None, local=False)
+    if "search_path" in names:
+        _change(session, "search_path", None, local=False)
     return Result.said("RESET")
 
 
 def run_show(session: SqlSession, words: Words) -> Result:
     if words.take("ALL"):
         words.end()
-        rows = [(name, session.variables.shown(name), what) for name, what in sorted(NAMES.items())]
+        rows = [(_title(n), session.variables.shown(n), what) for n, what in sorted(NAMES.items())]
         columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
         titles = ["name", "setting", "description"]
         return Result.of_rows(titles, ["VARCHAR"] * 3, pa.table(columns, names=titles))
-    name = _name(words)
+    name = "timezone" if words.take("TIME", "ZONE") else _name(words)
     words.end()
-    table = pa.table({name: pa.array([session.variables.shown(name)], pa.string())})
-    return Result.of_rows([name], ["VARCHAR"], table)
+    table = pa.table({_title(name): pa.array([session.variables.shown(name)], pa.string())})
+    return Result.of_rows([_title(name)], ["VARCHAR"], table)
 
 
 def is_shown(fragment: SqlFragment) -> bool:
     """Does SHOW name a variable of the session?"""
-    return fragment.word(1) == "ALL" or fragment.word(1).lower() in NAMES
+    return fragment.word(1) == "ALL" or fragment.word(1).lower() in NAMES or fragment.has(1, "TIME", "ZONE")
+
+
+def _title(name: str) -> str:
+    return _TITLES.get(name, name)
 
 
 def _name(words: Words) -> str:
