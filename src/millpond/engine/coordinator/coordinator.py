@@ -175,7 +175,8 @@ class Coordinator:
             return [run, *beside]
         delivered = self._deliveries.cursors_due or self._deliveries.groups_due
         if self._compactions.waits_for_commit or self._changes.chunk_waits or delivered:
-            child = self._state.child("epoch", self._state.now_us)
+            state = self._state
+            child = state.child("epoch", state.time_without_steps(state.now_us))
             return [*self._commit(PlannedCommit(child)), *beside]
         return [Wait(), *beside]
 

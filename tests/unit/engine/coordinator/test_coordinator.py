@@ -296,6 +296,19 @@ def test_commands_come_before_what_is_due() -> None:
     assert one(coordinator.handle(polled(now_us=500)), RunEpoch).due == frozenset({"t"})
 
 
+def test_a_commit_of_a_paused_pond_does_not_pass_the_time_that_a_table_waits_for() -> None:
+    """Its steps do not run, so its views show what was valid before (law 1)."""
+    coordinator = waiting(sinks=["s"])
+    coordinator.handle(Delivered("s", 0))
+    pause = polled(now_us=300, commands=(Command(0, "settings", {"settings": {"paused": True}}),))
+    one(coordinator.handle(pause), PutManifest)
+    coordinator.handle(PutWon())
+    coordinator.handle(Delivered("s", 1))
+    coordinator.handle(Delivered("s", 2))
+    put = one(coordinator.handle(polled(now_us=900, rows=1)), PutManifest)  # of the cursor
+    assert (put.manifest.cursors, put.manifest.now_us) == ({"s": 2}, 300)
+
+
 def test_what_was_due_before_a_takeover_is_still_due() -> None:
     coordinator = made(wakes={"t": WAKE})
     coordinator.start()
