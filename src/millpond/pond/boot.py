@@ -20,6 +20,7 @@ from millpond.engine.coordinator.policy import Policy
 from millpond.engine.coordinator.protocol import StateRewrite
 from millpond.engine.coordinator.runner import Runner
 from millpond.engine.coordinator.shell import Shell
+from millpond.engine.coordinator.takeover import NO_POND
 from millpond.engine.engine import Engine, RemoteEngine
 from millpond.errors import InvalidError
 from millpond.flow.builder import Builder
@@ -138,7 +139,7 @@ def new_runner(
         now_us=components.clock.now_us(),
         rewrite=rewrite,
         change=None if wanted is plan else save_plan(components.worker, wanted),
-        based_on=None if head is None else head.catalog,
+        based_on=NO_POND if head is None else head.catalog,
     )
     changer = Changer(
         components.worker,

@@ -27,6 +27,18 @@ def is_named(name: str, raw: bytes) -> bool:
     return name.startswith(PREFIX) and name.endswith(digest(raw))
 
 
+def is_same_plan(name: str | None, other: str | None) -> bool:
+    """Do two names of the catalog stand for equal plans?
+
+    >>> is_same_plan("catalog/0a-" + "0" * 24, "catalog/1b-" + "0" * 24), is_same_plan("catalog/1", None)
+    (True, False)
+    """
+    if name is None or other is None or name == other:
+        return name == other
+    one, two = _DIGEST.search(name), _DIGEST.search(other)
+    return one is not None and two is not None and one[0] == two[0]
+
+
 def plan_names(store: Store) -> list[str]:
     """The names of the plans in the catalog."""
     return [name for name in store.list(PREFIX) if _DIGEST.search(name)]

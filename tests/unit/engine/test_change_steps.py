@@ -28,6 +28,7 @@ from millpond.engine.coordinator.protocol import (
     ReadHead,
     RunBackfillChunk,
 )
+from millpond.engine.coordinator.takeover import NO_POND
 from millpond.errors import ConflictError, InvalidError
 from millpond.state.manifest.backfill_progress import BackfillProgress
 from millpond.state.manifest.manifest import Manifest, is_retained, run_id
@@ -152,6 +153,26 @@ def test_a_program_that_changed_meanwhile_is_not_taken_over() -> None:
     halt = one(coordinator.handle(HeadRead(old)), Halt)
     assert isinstance(halt.error, ConflictError)
     assert "changed while it was being taken over" in halt.error.message
+
+
+def test_a_pond_that_another_process_created_first_is_not_taken_over_with_an_unchecked_program() -> None:
+    coordinator = made(based_on=NO_POND)
+    coordinator.start()
+    one(coordinator.handle(HeadRead(None)), PutManifest)
+    one(coordinator.handle(PutLost()), ReadBack)
+    theirs = replace(head(created()), nonce="theirs", catalog="catalog/9")
+    assert coordinator.handle(ReadBackDone(theirs)) == [ReadHead()]
+    halt = one(coordinator.handle(HeadRead(theirs)), Halt)
+    assert isinstance(halt.error, ConflictError)
+
+
+def test_a_pond_that_another_process_created_first_is_taken_over_with_an_equal_program() -> None:
+    equal = "0123456789ab" * 2
+    coordinator = made(catalog=f"catalog/a-{equal}", based_on=NO_POND)
+    coordinator.start()
+    theirs = replace(head(created()), catalog=f"catalog/b-{equal}")
+    taken = one(coordinator.handle(HeadRead(theirs)), PutManifest).manifest
+    assert (taken.kind, taken.token, taken.catalog) == ("takeover", 2, f"catalog/a-{equal}")
 
 
 def test_a_rollback_takes_up_the_program_of_its_epoch() -> None:

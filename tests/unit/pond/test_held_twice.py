@@ -14,7 +14,7 @@ import pytest
 
 import millpond
 from millpond.errors import ConflictError
-from millpond.pond import Pond
+from millpond.pond import Pond, driver
 from millpond.pond.open_ponds import location_of
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
@@ -154,3 +154,24 @@ def test_a_standby_of_the_same_process_waits(tmp_path: Path) -> None:
 )
 def test_places_of_uris(one: str, other: str, same: bool) -> None:
     assert (location_of(one) == location_of(other)) is same
+
+
+def test_a_pond_that_another_one_creates_first_with_another_program_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = driver.new_runner
+
+    def late(*args: Any, **more: Any) -> Any:
+        runner = make(*args, **more)  # it has seen that there is no pond
+        monkeypatch.undo()
+        with millpond.open(tmp_path / "p", engine="inline", take_over=True) as other:
+            other.table("theirs", SCHEMA, key="k")
+            other.insert("theirs", [{"k": 1, "v": 1}])
+            other.drain()
+        return runner
+
+    monkeypatch.setattr(driver, "new_runner", late)
+    with opened(tmp_path / "p") as pond:
+        with pytest.raises(ConflictError, match="changed while it was being taken over"):
+            pond.drain()
+        assert pond.read("theirs").num_rows == 1

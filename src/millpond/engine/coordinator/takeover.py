@@ -19,7 +19,10 @@ from millpond.engine.coordinator.program_changes import (
 from millpond.engine.coordinator.protocol import Halt, HeadRead, ReadHead, StateRewrite
 from millpond.errors import ConflictError
 from millpond.state.manifest.manifest import Manifest, RunId
+from millpond.state.plan_file import is_same_plan
 from millpond.state.tables.live_runs import LiveRuns
+
+NO_POND = ""  # `based_on` of a process that found no pond: another one may create it first
 
 
 class Takeover:
@@ -52,7 +55,8 @@ class Takeover:
         state.committed = head
         state.live = LiveRuns(event.runs)
         state.cursors = dict(head.cursors)
-        if self._based_on is not None and head.catalog not in (self._based_on, state.program.catalog):
+        known = head.catalog == self._based_on or is_same_plan(head.catalog, state.program.catalog)
+        if self._based_on is not None and not known:
             return _conflict(
                 "the program of the pond changed while it was being taken over", head, "open the pond again"
             )
