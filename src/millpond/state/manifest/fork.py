@@ -28,7 +28,7 @@ from millpond.state.manifest.pins import pin, unpin
 from millpond.state.plan_file import read_plan
 from millpond.state.runs import run_names
 from millpond.state.runs.run_ref import RunRef
-from millpond.state.store.store import Put, Store
+from millpond.state.store.store import Put, PutUnknownError, Store, StoreError
 
 
 def fork(
@@ -44,11 +44,39 @@ def fork(
     except BaseException:
         unpin(parent, made)
         raise
-    # If the outcome of the put is unknown, the pin remains: the child may exist.
-    if child.put_new(manifest_name(0), first.encode()) is not Put.WON:
-        unpin(parent, made)
-        raise ConflictError("there is a pond here already", detail=child.uri, hint="fork into an empty place")
+    try:
+        _commit(child, first)
+    except (ConflictError, StoreError) as error:
+        if not getattr(error, "unknown", False):  # else the child may exist, and needs its pin
+            unpin(parent, made)
+        raise
     return first
+
+
+def _commit(child: Store, first: Manifest) -> None:
+    """Write the child's first manifest; an outcome that is unknown is read back (law 2)."""
+    for last in (False, False, True):
+        try:
+            if child.put_new(manifest_name(0), first.encode()) is Put.WON:
+                return
+        except PutUnknownError:
+            if last:
+                raise
+        found = _read_back(child)
+        if found is not None and found.nonce == first.nonce:
+            return
+        if found is not None:
+            raise ConflictError(
+                "there is a pond here already", detail=child.uri, hint="fork into an empty place"
+            )
+    raise PutUnknownError("cannot say whether the fork was written", detail=child.uri)
+
+
+def _read_back(child: Store) -> Manifest | None:
+    try:
+        return history.find_manifest(child, 0)
+    except StoreError as error:
+        raise PutUnknownError("cannot say whether the fork was written", detail=str(error)) from error
 
 
 def _first(parent: Store, child: Store, epoch: int, pond: str, now_us: int) -> Manifest:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -14,7 +15,8 @@ from millpond.pond import Pond
 from millpond.state.manifest.fork import fork
 from millpond.state.manifest.manifest import Manifest
 from millpond.state.manifest.pins import pins
-from millpond.state.store.store import Store, open_store
+from millpond.state.store.memory_store import MemoryStore
+from millpond.state.store.store import Data, NotWritableError, Put, PutUnknownError, Store, open_store
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 
@@ -127,6 +129,44 @@ def test_a_fork_needs_an_empty_place(parent: Pond, tmp_path: Path) -> None:
     child_of(parent, tmp_path / "c", parent.epoch)
     with pytest.raises(ConflictError, match="there is a pond here already"):
         child_of(parent, tmp_path / "c", parent.epoch)
+    assert len([p for p in pins(parent.store) if p.expires_us is None]) == 1
+
+
+class Doubtful(MemoryStore):
+    """Puts of manifests have no answer, before or after they took effect."""
+
+    def __init__(self, *, takes: int, told: Put | None = None) -> None:
+        super().__init__()
+        self.takes = takes  # the put that takes effect
+        self.told = told
+
+    def put_new(self, name: str, data: Data) -> Put:
+        if not name.startswith("manifests/"):
+            return super().put_new(name, data)
+        self.takes -= 1
+        outcome = super().put_new(name, data) if self.takes == 0 else None
+        if outcome is not None and self.told is not None:
+            return self.told
+        raise PutUnknownError("no answer")
+
+
+@pytest.mark.parametrize(
+    "child", [Doubtful(takes=1), Doubtful(takes=2), Doubtful(takes=1, told=Put.LOST)], ids=lambda c: c.takes
+)
+def test_a_fork_whose_outcome_is_unknown_is_read_back(parent: Pond, child: Doubtful) -> None:
+    first = fork(parent.store, child, parent.epoch, pond="child", now_us=0)
+    assert Manifest.decode(child.get("manifests/0000000000000000")) == first
+    assert [p.epoch for p in pins(parent.store) if p.expires_us is None] == [parent.epoch]
+
+
+def test_a_fork_that_may_exist_keeps_its_pin_and_one_that_cannot_exist_does_not(parent: Pond) -> None:
+    with pytest.raises(PutUnknownError):
+        fork(parent.store, Doubtful(takes=99), parent.epoch, pond="child", now_us=0)
+    assert len([p for p in pins(parent.store) if p.expires_us is None]) == 1
+    full = MemoryStore()
+    full.put_new = Mock(side_effect=NotWritableError("full"))  # type: ignore[method-assign]
+    with pytest.raises(NotWritableError):
+        fork(parent.store, full, parent.epoch, pond="child", now_us=0)
     assert len([p for p in pins(parent.store) if p.expires_us is None]) == 1
 
 
