@@ -1,7 +1,7 @@
 """The state that the machines of a coordinator share: head, live runs, token, cursors and clock.
 
 `Takeover` adopts the head of an existing pond, `Commits` advances it, `EpochLoop` advances the clock and
-`SinkDeliveries` the cursors.  All other machines only read this state.
+`SinkDeliveries` the cursors and what deliveries still read.  All other machines only read this state.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ class PondState:
     live: LiveRuns = field(default_factory=LiveRuns)
     token: int = 0
     cursors: dict[str, int] = field(default_factory=dict)  # by sink: the last epoch that was delivered
+    # By sink that gets epochs at most once: the epoch after which its delivery reads; the cursor is past it.
+    reads_after: dict[str, int] = field(default_factory=dict)
 
     @property
     def head(self) -> Manifest:
@@ -63,7 +65,7 @@ class PondState:
         head = self.head
         wanted = head.epoch + 1 - retain_epochs
         for sink in self.attached_sinks:
-            wanted = min(wanted, self.cursors.get(sink, 0))
+            wanted = min(wanted, self.reads_after.get(sink, self.cursors.get(sink, 0)))
         if head.backfill is not None:
             wanted = min(wanted, head.backfill.oldest)
         return max(head.floor, wanted)

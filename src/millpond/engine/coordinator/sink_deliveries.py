@@ -140,6 +140,7 @@ class SinkDeliveries:
         if awaited is None or awaited.epoch != epoch:
             return None
         del self._delivering[sink]
+        self._state.reads_after.pop(sink, None)
         return awaited if sink in self._state.attached_sinks else None
 
     def retry(self, sink: str) -> None:
@@ -191,7 +192,8 @@ class SinkDeliveries:
             settings = self._settings(sink)
             self._gather_at_us[sink] = state.now_us + settings.every_us
             if settings.guarantee == "at_most_once":
-                self._once[sink] = (state.cursors.get(sink, -1), epoch)
+                after = state.reads_after[sink] = state.cursors.get(sink, -1)
+                self._once[sink] = (after, epoch)
                 cursors[sink] = state.cursors[sink] = epoch
         return replace(child, cursors=cursors, gathered={**child.gathered, **due})
 
@@ -293,6 +295,7 @@ class SinkDeliveries:
         self._delivering.pop(sink, None)
         self._failed.pop(sink, None)
         self._once.pop(sink, None)
+        self._state.reads_after.pop(sink, None)
         self._catching_up.pop(sink, None)
 
     def change_sinks(self, wanted: frozenset[str], child: Manifest) -> None:

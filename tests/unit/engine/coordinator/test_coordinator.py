@@ -53,6 +53,7 @@ from millpond.errors import (
     UnavailableError,
 )
 from millpond.operators.operator import Wake
+from millpond.plan.sink_settings import SinkSettings
 from millpond.sources.source import Advance, Poll, Split
 from millpond.state.manifest.manifest import Manifest, run_id
 from millpond.state.runs.run_ref import RunRef
@@ -684,6 +685,27 @@ def test_the_floor_waits_for_slow_sinks_and_never_falls() -> None:
     for number in range(1, 7):
         epoch(coordinator, ref(number))
     assert head(coordinator).floor == 4
+
+
+def test_the_floor_waits_for_what_a_sink_reads_whose_cursor_moved_first() -> None:
+    settings = {"s": SinkSettings(guarantee="at_most_once", every_us=50)}
+    policy = Policy(compact=False, retain_epochs=1)
+    coordinator = created(sinks=["s"], sink_settings=settings, policy=policy)
+    epoch(coordinator, ref(1))
+    one(epoch(coordinator, ref(2)), Deliver)
+    coordinator.handle(Delivered("s", 1))
+    epoch(coordinator, ref(3))
+    cursor = head(coordinator).cursors["s"]
+    one(coordinator.handle(polled(now_us=900)), PutManifest)
+    asked = one(coordinator.handle(PutWon()), Deliver)
+    assert (asked.after, head(coordinator).cursors["s"]) == (cursor, asked.epoch)
+    for number in range(5, 9):
+        epoch(coordinator, ref(number))
+    assert head(coordinator).epoch == 8
+    assert head(coordinator).floor <= cursor, "it still reads the epochs after this one"
+    coordinator.handle(Delivered("s", asked.epoch))
+    epoch(coordinator, ref(9))
+    assert head(coordinator).floor >= asked.epoch
 
 
 def test_a_failed_sink_rests_and_the_chain_goes_on() -> None:
