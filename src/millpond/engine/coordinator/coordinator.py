@@ -88,8 +88,8 @@ class Coordinator:
 
         `change` is the catalog of the plan to change to after the takeover of the pond.
 
-        `based_on` is the catalog of the head against which these arguments were checked, `takeover.NO_POND` if
-        there was none, None if they were not checked.
+        `based_on` is the catalog of the head against which these arguments were checked: `takeover.NO_POND`
+        if there was none, None if they were not checked.
         """
         self._state = state = PondState(policy, program, ids, now_us)
         self._epochs = EpochLoop(state)
