@@ -31,6 +31,7 @@ from millpond.sql.bound.expressions import (
     UnnestedList,
     WindowCall,
 )
+from millpond.sql.bound.reduction import applied, without_dead_branches
 from millpond.sql.bound.words import COMPARISONS
 from millpond.sql.refusal import refuse
 
@@ -107,7 +108,7 @@ def _case(node: Json) -> BoundExpression:
     checks = tuple(
         (read_expression(c["when_expr"]), read_expression(c["then_expr"])) for c in node["case_checks"]
     )
-    return BoundCase(checks, read_expression(node["else_expr"]), **_said(node))
+    return without_dead_branches(BoundCase(checks, read_expression(node["else_expr"]), **_said(node)))
 
 
 def _operator(node: Json) -> BoundExpression:
@@ -127,7 +128,7 @@ def _function(node: Json) -> BoundExpression:
         left, right = arguments
         return Comparison(COMPARISONS[node["type"]], left, right, **said)
     named = tuple(node.get("named_arguments") or ())
-    return BoundFunction(name, arguments, named, bool(data.get("has_initial")), **said)
+    return applied(BoundFunction(name, arguments, named, bool(data.get("has_initial")), **said))
 
 
 def _lambda(node: Json) -> BoundExpression:

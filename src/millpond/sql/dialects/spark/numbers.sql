@@ -32,38 +32,39 @@ create macro __spark.width_bucket(v, a, b, n) as case when n <= 0 or a = b then 
 
 create macro __spark.ceil
     (x bigint) as x,
-    (x) as struct_extract(row(
-        case when typeof(x) like 'DECIMAL%' then cast_to_type(ceil(__spark.decimal_or_null(x)), __spark.decimal_type(greatest(1, least(38, __spark.digits(x) - __spark.scale(x) + 1)), 1)) end,
-        case when typeof(x) not like 'DECIMAL%' then __spark.to_bigint_range(ceil(__spark.cast_double(x))) end,
-        cast_to_type(null, x)), 1 + (typeof(x) not like 'DECIMAL%')::integer);
+    (x varchar) as __spark.to_bigint_range(ceil(__spark.cast_double(x))),
+    (x) as __spark.ceil_by(x, __spark.by_type(x, 1 + __spark.is_decimal(x)::integer));
+create macro __spark.ceil_by
+    (x, way date) as /* inline */ __spark.to_bigint_range(ceil(x::double)),
+    (x, way time) as /* inline */ cast_to_type(ceil(x), __spark.decimal_type(x, least(38, __spark.digits(x) - __spark.scale(x) + 1), 0));
 create macro __spark.ceiling(x) as __spark.ceil(x);
 create macro __spark.floor
     (x bigint) as x,
-    (x) as struct_extract(row(
-        case when typeof(x) like 'DECIMAL%' then cast_to_type(floor(__spark.decimal_or_null(x)), __spark.decimal_type(greatest(1, least(38, __spark.digits(x) - __spark.scale(x) + 1)), 1)) end,
-        case when typeof(x) not like 'DECIMAL%' then __spark.to_bigint_range(floor(__spark.cast_double(x))) end,
-        cast_to_type(null, x)), 1 + (typeof(x) not like 'DECIMAL%')::integer);
+    (x varchar) as __spark.to_bigint_range(floor(__spark.cast_double(x))),
+    (x) as __spark.floor_by(x, __spark.by_type(x, 1 + __spark.is_decimal(x)::integer));
+create macro __spark.floor_by
+    (x, way date) as /* inline */ __spark.to_bigint_range(floor(x::double)),
+    (x, way time) as /* inline */ cast_to_type(floor(x), __spark.decimal_type(x, least(38, __spark.digits(x) - __spark.scale(x) + 1), 0));
 -- A DOUBLE as a BIGINT: NaN is 0, and what is too large is an error.
 create macro __spark.to_bigint_range(x) as case when isnan(x) then 0::bigint when x >= 9223372036854775808::double or x < -9223372036854775808::double
     then error('overflow of BIGINT')::bigint else x::bigint end;
 create macro __spark.round
     (x) as __spark.round(x, 0),
-    (x, n) as /* inline n */ struct_extract(row(
-        case when __spark.is_exact(x) and not __spark.is_decimal(x) then round(__spark.integer_or_null(x), n::integer) end,
-        case when __spark.is_decimal(x) then cast_to_type("spark.round.1"(x::varchar, n::integer), __spark.rounded_type(x, n)) end,
-        case when not __spark.is_exact(x) then cast_to_type("spark.round.1"(x::varchar, n::integer)::double, x) end),
-        case when __spark.is_decimal(x) then 2 when __spark.is_exact(x) then 1 else 3 end);
+    (x, n) as /* inline n */ __spark.round_by(x, n, __spark.number_way(x));
+create macro __spark.number_way(x) as /* inline */ __spark.by_type(x, case when __spark.is_decimal(x) then 2 when __spark.is_exact(x) then 1 else 3 end);
+create macro __spark.round_by
+    (x, n, way date) as /* inline */ round(x, n::integer),
+    (x, n, way time) as /* inline */ cast_to_type("spark.round.1"(x::varchar, n::integer), __spark.rounded_type(x, n)),
+    (x, n, way timestamp) as /* inline */ cast_to_type("spark.round.1"(x::varchar, n::integer)::double, x);
 create macro __spark.bround
     (x) as __spark.bround(x, 0),
-    (x, n) as /* inline n */ struct_extract(row(
-        case when not __spark.is_decimal(x) then cast_to_type("spark.bround.1"(x::varchar, n::integer), x) end,
-        case when __spark.is_decimal(x) then cast_to_type("spark.bround.1"(x::varchar, n::integer), __spark.rounded_type(x, n)) end),
-        1 + __spark.is_decimal(x)::integer);
-create macro __spark.decimal_or_null(x) as struct_extract(row(null::decimal(2, 1), x), 1 + __spark.is_decimal(x)::integer);
-create macro __spark.integer_or_null(x) as struct_extract(row(null::integer, x), 1 + (__spark.is_exact(x) and not __spark.is_decimal(x))::integer);
-create macro __spark.rounded_type(x, n) as /* inline */ __spark.decimal_type(
-    greatest(1, least(38 - greatest(0, least(n, __spark.scale(x))), greatest(__spark.digits(x) - __spark.scale(x) + 1, 1 - n))),
-    1 + greatest(0, least(n, __spark.scale(x))));
+    (x, n) as /* inline n */ __spark.bround_by(x, n, __spark.by_type(x, 1 + __spark.is_decimal(x)::integer));
+create macro __spark.bround_by
+    (x, n, way date) as /* inline */ cast_to_type("spark.bround.1"(x::varchar, n::integer), x),
+    (x, n, way time) as /* inline */ cast_to_type("spark.bround.1"(x::varchar, n::integer), __spark.rounded_type(x, n));
+create macro __spark.rounded_type(x, n) as /* inline */ __spark.decimal_type(x,
+    least(38, greatest(__spark.digits(x) - __spark.scale(x) + 1, 1 - n) + greatest(0, least(n, __spark.scale(x)))),
+    greatest(0, least(n, __spark.scale(x))));
 
 create macro __spark."^"(a, b) as xor(a, b);
 -- 32 or 64 bits as a signed number.
@@ -88,15 +89,15 @@ create macro __spark.summand
     (x varchar) as __spark.cast_double(x),
     (x) as x;
 -- `t` is a NULL of the type of the argument, or of a DECIMAL that has no more digits: DuckDB's sum of decimals has always 38 digits.
-create macro __spark.sum_result(x, t) as struct_extract(row(
-        x,
-        struct_extract(row(null::hugeint, x), 1 + (typeof(x) = 'HUGEINT')::integer)::bigint,
-        cast_to_type(struct_extract(row(null::decimal(38, 0), x), 1 + __spark.is_decimal(x)::integer),
-            __spark.decimal_type(greatest(1, least(38, __spark.digits(t) + 10) - __spark.scale(t)), __spark.scale(t) + 1))),
-    case when typeof(x) = 'HUGEINT' then 2 when __spark.is_decimal(x) then 3 else 1 end);
-create macro __spark.average_of(x, n, t) as struct_extract(row(
-        case when not __spark.is_decimal(x) and n > 0 then x::double / n end,
-        case when __spark.is_decimal(x) and n > 0 then cast_to_type(
-            "spark.decimal_quotient.1"(x::varchar, n::varchar, least(38, __spark.scale(t) + 4), true),
-            __spark.decimal_type(greatest(1, least(38, __spark.digits(t) + 4) - least(38, __spark.scale(t) + 4)), least(38, __spark.scale(t) + 4) + 1)) end),
-    1 + __spark.is_decimal(x)::integer);
+create macro __spark.sum_result(x, t) as __spark.sum_result_by(x, t,
+    __spark.by_type(x, case when typeof(x) = 'HUGEINT' then 2 when __spark.is_decimal(x) then 3 else 1 end));
+create macro __spark.sum_result_by
+    (x, t, way date) as /* inline */ x,
+    (x, t, way time) as /* inline */ x::bigint,
+    (x, t, way timestamp) as /* inline */ cast_to_type(x, __spark.decimal_type(t, least(38, __spark.digits(t) + 10), __spark.scale(t)));
+create macro __spark.average_of(x, n, t) as __spark.average_by(x, n, t, __spark.by_type(x, 1 + __spark.is_decimal(x)::integer));
+create macro __spark.average_by
+    (x, n, t, way date) as /* inline x t */ case when n > 0 then x::double / n end,
+    (x, n, t, way time) as /* inline x t */ case when n > 0 then cast_to_type(
+        "spark.decimal_quotient.1"(x::varchar, n::varchar, least(38, __spark.scale(t) + 4), true),
+        __spark.decimal_type(t, least(38, __spark.digits(t) + 4), least(38, __spark.scale(t) + 4))) end;
