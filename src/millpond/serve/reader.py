@@ -22,6 +22,7 @@ from millpond.engine.coordinator.append_sinks import behind_what_was_shown, refu
 from millpond.engine.task.worker import Worker
 from millpond.errors import DataError, InvalidError, UnavailableError, nearest
 from millpond.integer_casts import require_integers
+from millpond.kernels.value_errors import with_readable_reasons
 from millpond.plan.emission_order import emission_order
 from millpond.plan.nodes import Plan, View
 from millpond.plan.step_versions import newest
@@ -342,11 +343,11 @@ class Reader:
             names = ERRORS_SPEC.schema.names
             rows = snapshot.table(ERRORS_SPEC).scan(names).select([*names, WEIGHT])
             rows = rows.rename_columns([*names, "weight"])
-            if view is None:
-                return rows
-            found, _, _ = self._view(snapshot.manifest, view)
-            steps = upstream(self.plan_of(snapshot.manifest), found.step)
-            return rows.filter(pa.compute.is_in(rows.column("step"), pa.array(sorted(steps))))
+            if view is not None:
+                found, _, _ = self._view(snapshot.manifest, view)
+                steps = upstream(self.plan_of(snapshot.manifest), found.step)
+                rows = rows.filter(pa.compute.is_in(rows.column("step"), pa.array(sorted(steps))))
+            return with_readable_reasons(rows)
 
     def late(self, step: str, *, epoch: int | str | None = None) -> pa.Table:
         """Late rows that a watermark step stored."""

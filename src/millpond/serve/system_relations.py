@@ -16,6 +16,7 @@ import pyarrow as pa
 from millpond.delta import WEIGHT
 from millpond.errors import UnavailableError
 from millpond.kernels.duck import connect, handed
+from millpond.kernels.value_errors import with_readable_reasons
 from millpond.masking import masked_options
 from millpond.operators.scan import Scan
 from millpond.operators.source_traits import ConstantRows, ReadsInbox, ReportsLag
@@ -298,7 +299,7 @@ ERRORS = pa.schema([("step", TEXT), ("row", TEXT), ("reason", TEXT), ("weight", 
 def _errors(known: Known) -> Iterator[pa.Table]:
     names = ERRORS_SPEC.schema.names
     rows = known.snapshot.table(ERRORS_SPEC).scan(names).select([*names, WEIGHT])
-    yield rows.rename_columns([*names, "weight"]).cast(ERRORS)
+    yield with_readable_reasons(rows.rename_columns([*names, "weight"]).cast(ERRORS))
 
 
 LATE_ROWS = pa.schema([("step", TEXT), ("relation", TEXT), ("row", TEXT)])

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.errors import InvalidError, MillpondError
+from millpond.kernels.value_errors import without_libraries
 from millpond.operators.scan import Scan
 from millpond.operators.source_traits import ReadsInbox
 from millpond.plan.nodes import Plan
@@ -24,7 +25,6 @@ from millpond.sql.dml.transaction_rows import (
     execute_transactions,
     in_one_epoch,
 )
-from millpond.sql.text.value_errors import without_libraries
 from millpond.state.inbox import ABORTED, COUNTS, FIRST_ENTRY, LOGIC, ROW_ENTRY, TRANSACTION, Entry
 from millpond.state.manifest.snapshot import Snapshot
 

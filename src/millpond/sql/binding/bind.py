@@ -18,13 +18,13 @@ import duckdb
 from millpond.errors import InvalidError
 from millpond.kernels import spare_databases
 from millpond.kernels.duck import connect, stop_if_asked, without_wrapping
+from millpond.kernels.value_errors import in_postgres_words
 from millpond.sql.binding.now import macros
 from millpond.sql.binding.types import CLOSED, Json, quoted
 from millpond.sql.bound.clock import CLOCK, CLOCK_HINT, STAMP
 from millpond.sql.dialects.library import equip
 from millpond.sql.lowering.expressions import StepColumn
 from millpond.sql.refusal import pointing
-from millpond.sql.text.value_errors import in_postgres_words
 
 _NO_NUMBER = re.compile(
     r'"value":(-?(?:nan|inf(?:inity)?))\b', re.IGNORECASE

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.errors import ConflictError, InvalidError, MillpondError
+from millpond.kernels.value_errors import without_libraries
 from millpond.plan.nodes import Plan
 from millpond.sql.binding.catalog import Catalog
 from millpond.sql.binding.functions import check_known
@@ -31,7 +32,6 @@ from millpond.sql.dml.transaction_entry import (
     versions,
 )
 from millpond.sql.reads.scratch import thread_scratch
-from millpond.sql.text.value_errors import without_libraries
 from millpond.state.inbox import LOGIC, ROW_ENTRY, TRANSACTION, Entry
 from millpond.state.manifest.snapshot import Snapshot
 from millpond.state.request_ids import request_of

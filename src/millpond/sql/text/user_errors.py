@@ -25,7 +25,6 @@ _NO_HINT = re.compile(r"\bSET \w+\s*=|^\* ")
 _DUCKDB = (  # DuckDB's wording -> ours
     (r"^values list ", "table "),
     (r"\. You might need to add explicit type casts", ""),
-    (r"division by zero in expression .*", "division by zero"),
     (r"__(?:pg|spark)\.(?:main\.)?", ""),  # functions of a dialect
     (
         r"[Mm]acro \"?([^\"()]+)\"?\(\) has multiple overloads.*",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pyarrow as pa
+
 # The types of PostgreSQL, by the names that DuckDB's messages give them.
 _TYPES = {
     "INT8": "smallint", "INT16": "smallint", "INT32": "integer", "INT64": "bigint", "INT128": "numeric",
@@ -24,11 +26,13 @@ _CAST = re.compile(
     r"type (\w+)|casting value .* to type (\w+)\(.*\) failed: value is out of range!?)(?: when casting .*)?",
     re.S | re.I,
 )
-
-
-_ARRAY = re.compile(r"type VARCHAR with value '(.*)' can't be cast to the destination type .*\]", re.S | re.I)
-
-
+_ARRAY = re.compile(
+    r"type VARCHAR with value '(.*)' can't be cast to the destination type .*\](?: when casting .*)?",
+    re.S | re.I,
+)
+_ZERO = re.compile(r"division by zero in expression .*", re.S | re.I)
+_MANY = re.compile(r"(more than one row returned by a subquery used as an expression) - .*", re.S | re.I)
+_KIND = re.compile(r"(?:Conversion|Invalid Input|Out of Range|Constraint|Binder) Error: ")  # of DuckDB
 _LITERAL = re.compile(r"__\w+\.main\.(?:array_beside|number_beside)\(('(?:[^']|'')*'), [^()]*\)")
 _LIBRARY = re.compile(r"__(?:pg|spark|flink)\.(?:main\.)?|\"?system\"?\.main\.")
 
@@ -66,7 +70,32 @@ def in_postgres_words(message: str) -> str:
         return message if known is None else f"{known} out of range"
     if found := _ARRAY.fullmatch(message):
         return f'malformed array literal: "{found[1]}"'
+    if _ZERO.fullmatch(message):
+        return "division by zero"
+    if found := _MANY.fullmatch(message):
+        return found[1][0].lower() + found[1][1:]
     return message
+
+
+def readable_reason(stored: str) -> str:
+    """The reason of an error row as it is shown.
+
+    Rows store the message as the kernel gave it: a later release must find the same row to retract it.
+
+    >>> readable_reason("Invalid Input Error: Division by zero in expression (1 // k). Use TRY(...) to …")
+    'division by zero'
+    >>> readable_reason("Conversion Error: Could not convert string 'no' to INT32 when casting from …")
+    'invalid input syntax for type integer: "no"'
+    """
+    return without_libraries(in_postgres_words(_KIND.sub("", stored, count=1)))
+
+
+def with_readable_reasons(rows: pa.Table) -> pa.Table:
+    """Error rows as they are shown: each distinct reason is rewritten once."""
+    at = rows.schema.get_field_index("reason")
+    stored = rows.column(at).combine_chunks().dictionary_encode()
+    shown = pa.array([readable_reason(reason) for reason in stored.dictionary.to_pylist()], pa.string())
+    return rows.set_column(at, rows.schema.field(at), shown.take(stored.indices))
 
 
 def _unread(text: str, kind: str) -> str:
