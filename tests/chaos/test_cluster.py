@@ -14,8 +14,8 @@ from millpond.engine.spark.executors import executor_count
 from millpond.sources.memory import MemorySource
 from tests.waiting import until
 
-from .cluster_run import run
-from .standalone import standalone_cluster
+from .cluster_run import options_of, run
+from .standalone import BUCKET, standalone_cluster
 
 pytestmark = pytest.mark.slow
 
@@ -68,3 +68,48 @@ def test_executors_come_and_go_with_the_tasks(tmp_path: Path) -> None:
         decided = [row for row in pond.scaling().to_pylist() if row["executors"]]
         assert [row["executors"] for row in decided] == [1, 2] and all(row["reason"] for row in decided)
         pond.close()
+
+
+def test_tasks_stay_on_the_host_that_has_their_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small epochs of two levels: what a task reads is in the disk cache of its host, and so it is after a restart."""
+    monkeypatch.setattr(SparkEngine, "single_task_rows_max", 0)
+    monkeypatch.setenv("MILLPOND_CACHE_DIR", str(tmp_path / "driver-cache"))
+    source = MemorySource({"k": int})
+    with standalone_cluster(tmp_path) as cluster:
+        if cluster.network.reason:
+            pytest.skip(f"both workers are one host: {cluster.network.reason}")
+        for name, value in cluster.keys.items():
+            monkeypatch.setenv(name, value)
+        pond = millpond.open(
+            f"s3://{BUCKET}/placed",
+            master=cluster.master,
+            spark_conf=cluster.conf(),
+            store_options=options_of(cluster),
+            parallelism=2,
+            compact=False,
+        )
+        pond.stream("in", source).key_by("k").aggregate(n="count(*)").view("counts")
+        engine = pond.engine
+        assert isinstance(engine, SparkEngine)
+        until(lambda: executor_count(engine.session.sparkContext) == 2)
+
+        def fetched(epochs: int) -> int:
+            """The files that tasks fetched from S3."""
+            misses = 0
+            for _ in range(epochs):
+                source.push(*([{"k": n} for n in range(part, 2_000, 2)] for part in range(2)))
+                pond.drain()
+                metrics = pond.head().metrics
+                assert metrics["tasks"] == [2, 2]
+                misses += metrics.get("cache", {}).get("misses", 0)
+            return misses
+
+        fetched(3)
+        placed = fetched(12)
+        placement, engine._placement = engine._placement, None
+        anywhere = fetched(12)
+        engine._placement = placement
+        print(f"files fetched in 12 epochs: {placed} with a placement, {anywhere} without")
+        assert sum(pond.read("counts")["n"].to_pylist()) == 27 * 2_000
+        pond.close()
+    assert placed <= 2 < anywhere

@@ -66,6 +66,20 @@ def test_three_levels_of_different_widths(chain: SparkChain) -> None:
     assert got == sorted(f"0:{t}/{s}>{t}#0".encode() for t in range(4) for s in range(2))
 
 
+def test_tasks_have_preferred_hosts_and_get_the_same_frames(chain: SparkChain) -> None:
+    hosts = {2: ("here", "there"), 3: ("there", "here", "here")}
+    built: list[Any] = []
+    build = chain._build
+    chain._build = lambda *args: built.append(build(*args)) or built[-1]  # type: ignore
+    try:
+        got = chain.run([spread(3), gather], [2, 3], description="hosts", hosts_of=hosts.__getitem__)
+    finally:
+        del chain._build  # type: ignore
+    assert got == [f"{t}:{s}>{t}#0".encode() for t in range(3) for s in range(2)]
+    preferred = [str(chain._spark.getPreferredLocs(built[0], task)) for task in range(3)]
+    assert preferred == ["List(there)", "List(here)", "List(here)"]
+
+
 def test_one_level_goes_straight_to_the_driver(chain: SparkChain) -> None:
     assert chain.run([spread(1)], [3], description="one level") == [b"0>0#0", b"1>0#0", b"2>0#0"]
 

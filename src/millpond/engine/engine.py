@@ -63,6 +63,14 @@ class ElasticEngine(Protocol):
         """None where they cannot be changed."""
 
 
+@runtime_checkable
+class PlacingEngine(Protocol):
+    """An engine that runs a hash range on the same host in every epoch."""
+
+    placement: tuple[str, ...]
+    """The host of each task of the last epoch; a new process sets it to that of the one before it."""
+
+
 def collect_reports(spec: EpochSpec, raw: Sequence[frames.Raw]) -> list[Report]:
     """The reports at the end of a chain, after checking that they belong to one run.
 

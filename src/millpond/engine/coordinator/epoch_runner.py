@@ -18,7 +18,7 @@ from millpond.engine.change.backfill import write_errors
 from millpond.engine.coordinator.inbox_polling import INBOX, by_scan
 from millpond.engine.coordinator.protocol import EpochOutcome, Ran, RunEpoch, RunFailed
 from millpond.engine.coordinator.running_program import RunningProgram
-from millpond.engine.engine import Engine
+from millpond.engine.engine import Engine, PlacingEngine
 from millpond.engine.error_rows import SETTLED
 from millpond.engine.error_rows import settled as settled_errors
 from millpond.engine.missing_files import missing_file_error
@@ -35,6 +35,7 @@ from millpond.plan.moved_steps import moved_by
 from millpond.plan.user_code import user_codes
 from millpond.sources.source import Advance, Split
 from millpond.state.manifest.listing import Listing
+from millpond.state.manifest.manifest import PLACED, Manifest
 from millpond.state.retention import ERRORS
 from millpond.state.runs import run_names
 from millpond.state.runs.packed import PackedWriter
@@ -78,6 +79,9 @@ class EpochRunner:
 
     def run(self, ask: RunEpoch) -> Ran | RunFailed:
         started = time.perf_counter()
+        engine = self._engine
+        if isinstance(engine, PlacingEngine) and not engine.placement:
+            engine.placement = _placed_before(ask.base)
         try:
             spec = self._spec(ask)
             reports = self._epochs.run(spec) if ask.admitted or ask.due or ask.arrivals else []
@@ -243,11 +247,16 @@ class EpochRunner:
             },
             **cache_totals(reports),
             **_hosts(reports),
+            **self._placed(),
         }
         marks = settled(
             ask.base.watermarks, observed, ask.arrivals, ask.now_us, self._program.levels.watermarks
         )
         return EpochOutcome(tuple(runs), drops, counts, marks, advances, metrics)
+
+    def _placed(self) -> dict[str, Any]:
+        placed = self._engine.placement if isinstance(self._engine, PlacingEngine) else ()
+        return {PLACED: _numbered(placed)} if placed else {}
 
     def _driver_rows(
         self, ask: RunEpoch, advances: Mapping[str, Advance], counts: dict[str, int]
@@ -288,12 +297,25 @@ def _hosts(reports: Sequence[Report]) -> dict[str, Any]:
 
     Nothing if all tasks ran on one host.
     """
-    hosts = [str(r.metrics.get("host", "")) for r in reports]
+    found = _numbered([str(r.metrics.get("host", "")) for r in reports])
+    return {"hosts": found} if len(found["names"]) > 1 else {}
+
+
+def _numbered(hosts: Sequence[str]) -> dict[str, Any]:
+    """The names of hosts, and the number of the name of each task.
+
+    >>> _numbered(["b", "a", "b"])
+    {'names': ['a', 'b'], 'of': [1, 0, 1]}
+    """
     names = sorted(set(hosts))
-    if len(names) < 2:
-        return {}
     places = {name: n for n, name in enumerate(names)}
-    return {"hosts": {"names": names, "of": [places[host] for host in hosts]}}
+    return {"names": names, "of": [places[host] for host in hosts]}
+
+
+def _placed_before(head: Manifest) -> tuple[str, ...]:
+    """The placement that the newest manifest has: its hosts have the runs in their caches."""
+    placed = head.metrics.get(PLACED)
+    return tuple(placed["names"][n] for n in placed["of"]) if placed else ()
 
 
 def _levels_us(reports: Sequence[Report]) -> list[list[int]]:

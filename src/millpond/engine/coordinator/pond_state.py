@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from millpond.engine.coordinator.policy import Policy
 from millpond.engine.coordinator.protocol import ProgramSummary
 from millpond.errors import InternalError
-from millpond.state.manifest.manifest import Kind, Manifest
+from millpond.state.manifest.manifest import PLACED, Kind, Manifest
 from millpond.state.tables.live_runs import LiveRuns
 
 
@@ -54,7 +54,7 @@ class PondState:
             now_us=now_us,
             admitted={},
             arrivals={},
-            metrics={},
+            metrics={PLACED: head.metrics[PLACED]} if PLACED in head.metrics else {},
             restores=None,
             cursors=dict(self.cursors),
             floor=self.floor(self.policy.retain_epochs),

@@ -40,6 +40,7 @@ from pyspark.serializers import Serializer, SpecialLengths
 from millpond import tuning
 from millpond.engine.spark import breadcrumb, credential_files, worker_exits
 from millpond.engine.spark.masters import is_local_master
+from millpond.engine.spark.preferred_hosts import PreferredHosts
 from millpond.engine.spark.served_results import Served
 from millpond.engine.task.frame_files import Shelf, fetch, is_ticket
 from millpond.engine.task.frames import Raw
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LevelFn = Callable[[int, Iterator[Raw]], Iterator[tuple[int, Raw]]]
+HostsOf = Callable[[int], Sequence[str]]
 
 FRAME_BYTES_MAX = 64 << 20
 TASKS_MAX = 32768
@@ -233,12 +235,23 @@ class SparkChain:
             self._environment.put(worker_exits.FOLDER, self._ends)
         self._bases: dict[int, Any] = {}
         self._partitioners: dict[int, Any] = {}
+        self._preferred = PreferredHosts(context)
         self._make_pool()
 
-    def run(self, levels: Sequence[LevelFn], parallelism: Sequence[int], *, description: str) -> list[bytes]:
-        """Run one job, level k on parallelism[k] tasks; returns the last level's frames in order of task."""
+    def run(
+        self,
+        levels: Sequence[LevelFn],
+        parallelism: Sequence[int],
+        *,
+        description: str,
+        hosts_of: HostsOf | None = None,
+    ) -> list[bytes]:
+        """Run one job, level k on parallelism[k] tasks; returns the last level's frames in order of task.
+
+        `hosts_of` names the host that each of so many tasks should run on, if there is a choice.
+        """
         _check_shape(levels, parallelism)
-        return self._submit(levels, parallelism, description, CHAIN_POOL)
+        return self._submit(levels, parallelism, description, CHAIN_POOL, hosts_of)
 
     def map(
         self,
@@ -288,7 +301,12 @@ class SparkChain:
     # -- one job -----------------------------------------------------------
 
     def _submit(
-        self, levels: Sequence[LevelFn], parallelism: Sequence[int], description: str, pool: str
+        self,
+        levels: Sequence[LevelFn],
+        parallelism: Sequence[int],
+        description: str,
+        pool: str,
+        hosts_of: HostsOf | None = None,
     ) -> list[bytes]:
         with self._idle:
             self._running += 1
@@ -298,7 +316,7 @@ class SparkChain:
         try:
             commands = [_command(level, k, parallelism, depot) for k, level in enumerate(levels)]
             try:
-                rdd = self._build(commands, parallelism)
+                rdd = self._build(commands, parallelism, hosts_of)
                 frames = self._collect(rdd, description, pool)
                 # Spark's cleaner waits until the driver's JVM collects garbage; an executor's full disk does
                 # not trigger that.  After a failure it is left to the cleaner: a late task may still write.
@@ -314,12 +332,15 @@ class SparkChain:
                 self._running -= 1
                 self._idle.notify_all()
 
-    def _build(self, commands: Sequence[bytes], parallelism: Sequence[int]) -> Any:
+    def _build(self, commands: Sequence[bytes], parallelism: Sequence[int], hosts_of: HostsOf | None) -> Any:
         rdd = self._base(parallelism[0])
         for k, command in enumerate(commands):
             if k > 0:
                 pairs = self._pairwise_rdd(rdd).asJavaPairRDD().partitionBy(self._partition(parallelism[k]))
                 rdd = self._python_rdd.valueOfPair(pairs).rdd()
+            hosts = hosts_of(parallelism[k]) if hosts_of is not None else ()
+            if hosts:
+                rdd = self._preferred.prefer(rdd, hosts)
             rdd = self._python_rdd(rdd, self._wrapped(command), False, False)
         return rdd
 

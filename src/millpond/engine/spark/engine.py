@@ -14,10 +14,11 @@ from typing import Any
 from millpond import tuning
 from millpond.engine.engine import collect_reports
 from millpond.engine.spark import credential_files
-from millpond.engine.spark.chain import SparkChain
+from millpond.engine.spark.chain import LevelFn, SparkChain
 from millpond.engine.spark.executor_requests import ExecutorRequests
 from millpond.engine.spark.executors import ExecutorWatch, OnWait, core_count, executor_count
 from millpond.engine.spark.masters import is_local_master
+from millpond.engine.spark.preferred_hosts import HostPlacement
 from millpond.engine.spark.session import check_session, make_session
 from millpond.engine.spark.store_access import check_store_access
 from millpond.engine.spark.warm_up import Rehearsal, warm
@@ -65,6 +66,7 @@ class SparkEngine:
         self._watch = ExecutorWatch(self._context, self.chain.is_busy, on_wait) if self._on_cluster else None
         requests = ExecutorRequests(self._context) if self._on_cluster else None
         self.executors = requests if requests is not None and requests.supported else None
+        self._placement = HostPlacement(self._context) if self._on_cluster else None
         self._checked: set[str] = set()  # stores that the executors have opened
         if self._context not in _ready:
             self._rehearse()
@@ -93,15 +95,25 @@ class SparkEngine:
         cores = min(self.default_parallelism, REHEARSE_MAX)
         self.chain.run([Rehearsal(cores), Rehearsal(1)], [cores, cores], description="millpond rehearsal")
 
+    @property
+    def placement(self) -> tuple[str, ...]:
+        return () if self._placement is None else self._placement.last
+
+    @placement.setter
+    def placement(self, hosts: tuple[str, ...]) -> None:
+        if self._placement is not None:
+            self._placement.last = hosts
+
     def run(self, spec: EpochSpec) -> list[Report]:
         told = f"millpond epoch {spec.epoch}"
         one = self.single_task_rows_max and len(spec.parallelism) > 1 and set(spec.parallelism) == {1}
         one = one and "single_task" not in spec.passes_off
+        levels: list[LevelFn] = [LevelTask(spec, level) for level in range(len(spec.parallelism))]
         if one or spec.in_parts:
-            frames = self.chain.run([SingleTaskJob(spec)], spec.parallelism[:1], description=told)
-            return collect_reports(spec, frames)
-        levels = [LevelTask(spec, level) for level in range(len(spec.parallelism))]
-        return collect_reports(spec, self.chain.run(levels, spec.parallelism, description=told))
+            levels = [SingleTaskJob(spec)]
+        hosts_of = None if self._placement is None else self._placement.hosts
+        frames = self.chain.run(levels, spec.parallelism[: len(levels)], description=told, hosts_of=hosts_of)
+        return collect_reports(spec, frames)
 
     def map(self, function: Callable[[bytes], bytes], items: Sequence[bytes]) -> list[bytes]:
         # One core stays free for the chain.

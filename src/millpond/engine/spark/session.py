@@ -92,6 +92,8 @@ CLUSTER_SETTINGS: Mapping[str, str] = {
     "spark.executor.heartbeatInterval": "2s",
     "spark.network.timeout": "30s",
     "spark.network.timeoutInterval": "2s",
+    # The host that has the state of a task matters (`engine.spark.preferred_hosts`), not that of its input.
+    "spark.shuffle.reduceLocality.enabled": "false",
     # A fetch that failed tells that all outputs of that host are gone: they are made again in one attempt.
     "spark.files.fetchFailure.unRegisterOutputOnHost": "true",
     "spark.stage.maxConsecutiveAttempts": "10",

@@ -26,6 +26,7 @@ PAGE_RUNS = 256  # the maximum number of runs in a page
 FOLD_AT = 96  # the number of entries in recent + gone from which on pages are written
 
 Kind = Literal["create", "takeover", "epoch", "change", "rollback", "fork"]
+PLACED = "placed"  # the metric with the host of each task, which every manifest takes over from its parent
 RunId = tuple[str, int, int]  # file, segment, h_min: identifies one ref within a listing
 
 
