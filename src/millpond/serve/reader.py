@@ -309,10 +309,12 @@ class Reader:
         with self.pinned_range(at, last) as (_, after):
             found_view, spec, columns = self._view(after.manifest, view)
             nothing = found_view.shown(_empty(spec, columns))
-            while at < last and sum(d.table.nbytes for d in found) < CHANGES_BYTES:
+            size = 0
+            while at < last and size < CHANGES_BYTES:
                 at += 1
                 rows = view_changes(after.at(at), view, self.plan_of)
                 found.append(Delta(at, nothing if rows is None else rows))
+                size += 0 if rows is None else rows.nbytes
         return found
 
     @contextlib.contextmanager

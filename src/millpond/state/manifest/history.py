@@ -7,6 +7,7 @@ notice: the pond looks as it does after a crash just before that commit.
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 from millpond.errors import DataError, InvalidError
@@ -14,6 +15,7 @@ from millpond.state.manifest.manifest import Manifest, epoch_of, manifest_name
 from millpond.state.store.store import MissingError, Store
 
 PREFIX = "manifests/"
+DECODED_MAX = 16  # manifests that are kept decoded; reading the changes of many views asks for the same ones
 
 
 def epochs(store: Store) -> list[int]:
@@ -42,6 +44,7 @@ def find_manifest(store: Store, epoch: int) -> Manifest | None:
         return None
 
 
+@functools.lru_cache(maxsize=DECODED_MAX)
 def _decoded(epoch: int, raw: bytes) -> Manifest:
     name = manifest_name(epoch)
     found = Manifest.decode(raw, name=name)
