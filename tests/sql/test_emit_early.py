@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import random
 from collections import Counter
 from pathlib import Path
@@ -334,6 +335,9 @@ REFUSED = {
     f"{BY_WINDOW} EMIT LATE EVERY 1 ROW ALLOWED LATENESS 5": "an interval should stand here",
     f"{BY_WINDOW} EMIT LATE EVERY 1 ROW EARLY EVERY 2 ROWS": "this cannot stand in EMIT",
     f"{BY_WINDOW} EMIT EARLY EVERY 1 ROW RETRACTING DISCARDING": "this cannot stand in EMIT",
+    f"{BY_WINDOW} EMIT ON WINDOW CLOSED": "this EMIT clause cannot be read",
+    f"{BY_WINDOW} EMIT CHANGES": "EMIT CHANGES is not supported",
+    f"{BY_WINDOW} EMIT AFTER WATERMARK": "this EMIT clause cannot be read",
     "SELECT * FROM CUMULATE(a, ts, INTERVAL '7 seconds', INTERVAL '1 minute')": "must be a multiple of its step",
     "SELECT * FROM CALENDAR(a, ts, 'fortnight')": "CALENDAR has no unit 'fortnight'",
     "SELECT * FROM CALENDAR(a, ts, 'day', 'Mars/Base')": "no time zone 'Mars/Base'",
@@ -361,6 +365,39 @@ def test_a_view_without_rows_of_its_own_has_no_emit() -> None:
     with pytest.raises(InvalidError, match="only a materialized view can EMIT EARLY"):
         pond.sql(f"CREATE VIEW v AS {BY_WINDOW} EMIT EARLY EVERY 1 ROW")
     pond.close()
+
+
+@pytest.mark.parametrize("clause", ["EMIT ON WINDOW CLOSE", "EMIT EARLY EVERY 1 ROW"])
+def test_a_query_that_is_read_once_has_no_emit(clause: str) -> None:
+    with millpond.open("memory://", engine="inline") as pond:
+        pond.sql(WATERMARK)
+        with pytest.raises(InvalidError, match=r"^EMIT (ON|EARLY).* at the end of a materialized view"):
+            pond.sql(f"{BY_WINDOW} {clause}")
+        with pytest.raises(InvalidError, match="an EMIT clause stands behind the query"):
+            pond.sql(f"CREATE MATERIALIZED VIEW v {clause} AS {BY_WINDOW}")
+        assert pond.sql("SELECT emit.v FROM a emit").fetchall() == [], "it is a name elsewhere"
+
+
+def test_the_query_of_a_sink_has_an_emit_clause(tmp_path: Path) -> None:
+    """A sink gets each window once, also after a view that its query reads was replaced."""
+    folder = tmp_path / "out"
+    with millpond.open(tmp_path / "pond", engine="inline") as pond:
+        pond.sql("CREATE TABLE a (k text, at timestamp, v int, WATERMARK FOR at AS at) APPEND ONLY")
+        some = "MATERIALIZED VIEW some AS SELECT k, at, v FROM a WHERE v > "
+        pond.sql(f"CREATE {some} 0")
+        query = "SELECT window_start, count(*) AS n FROM TUMBLE(some, at, INTERVAL '1 minute') GROUP BY window_start, window_end"
+        to = f"WITH (connector = 'files', path = '{folder}', format = 'json')"
+        pond.sql(f"CREATE SINK s AS {query} EMIT ON WINDOW CLOSE {to}")
+        pond.sql("INSERT INTO a VALUES ('x', '2024-01-01 00:00:01', 1); FLUSH")
+        pond.sql(
+            "INSERT INTO a VALUES ('x', '2024-01-01 00:00:02', 1), ('x', '2024-01-01 00:01:00', 1); FLUSH"
+        )
+        pond.sql(f"CREATE OR REPLACE {some} -1")
+        pond.sql("INSERT INTO a VALUES ('x', '2024-01-01 00:01:01', 1); FLUSH")
+        pond.sql("INSERT INTO a VALUES ('x', '2024-01-01 00:02:00', 1); FLUSH")
+        pond.drain()
+    lines = [line for path in sorted(folder.rglob("*.json")) for line in path.read_text().splitlines()]
+    assert [json.loads(line)["n"] for line in lines] == [2, 2]
 
 
 def test_equal_views_fire_by_themselves_and_survive_a_replaced_input(tmp_path: Path) -> None:

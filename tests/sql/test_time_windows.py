@@ -157,3 +157,27 @@ def test_windows_that_never_close_are_refused(query: str, why: str, tmp_path: Pa
     with pytest.raises(InvalidError, match=why):
         world.view("v", query, emission=Emission(on_close=True))
     world.close()
+
+
+@pytest.mark.parametrize("time", ["at", "ts"])  # DuckDB reserves the first
+def test_a_syntax_error_behind_a_window_shows_its_place(time: str) -> None:
+    query = f"SELECT 'é', count(*) AS n FROM HOP(t, {time}, INTERVAL '1 s', INTERVAL '1 minute') GROP BY 1"
+    with millpond.open("memory://", engine="inline") as pond:
+        pond.sql(f"CREATE TABLE t ({time} timestamp) APPEND ONLY")
+        for text in (query, f"CREATE MATERIALIZED VIEW v AS {query}"):
+            with pytest.raises(InvalidError) as told:
+                pond.sql(text)
+            assert 'syntax error at or near "BY"' in told.value.message
+            lines = str(told.value).splitlines()
+            place = next(n for n, line in enumerate(lines) if "^" in line)
+            assert lines[place - 1][lines[place].index("^") :].startswith("BY 1")
+
+
+def test_windows_with_gaps_are_allowed_with_a_warning() -> None:
+    with millpond.open("memory://", engine="inline") as pond:
+        pond.sql("CREATE TABLE t (at timestamp, WATERMARK FOR at AS at) APPEND ONLY")
+        for n, end in enumerate(("", "EMIT ON WINDOW CLOSE", "EMIT EARLY EVERY 1 ROW")):
+            hop = f"HOP(t, at, INTERVAL '{n + 2} minutes', INTERVAL '1 minute')"
+            query = f"SELECT window_end, count(*) AS n FROM {hop} GROUP BY window_start, window_end {end}"
+            (told,) = pond.sql(f"CREATE MATERIALIZED VIEW v{n} AS {query}").warnings
+            assert "rows between two windows" in told

@@ -197,3 +197,11 @@ def test_functions_that_are_no_strategy(tmp_path: Path) -> None:
         pond.function("by_count", by_count, kind="watermark")
         with pytest.raises(InvalidError, match="by_count"):
             pond.sql("SELECT by_count()")
+
+
+def test_a_table_has_one_watermark() -> None:
+    with (
+        millpond.open("memory://", engine="inline") as pond,
+        pytest.raises(InvalidError, match="one watermark"),
+    ):
+        pond.sql("CREATE TABLE t (at TIMESTAMP, b TIMESTAMP, WATERMARK FOR at AS at, WATERMARK FOR b AS b)")

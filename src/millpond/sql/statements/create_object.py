@@ -10,6 +10,7 @@ from millpond.flow.builder import Builder
 from millpond.flow.names import check_name
 from millpond.plan.objects import SqlObject
 from millpond.sql.lowering import unbounded_state
+from millpond.sql.lowering.steps.windows_per_row import gap_warnings
 from millpond.sql.result import Result
 from millpond.sql.statements.replaced_views import make_anew
 
@@ -43,7 +44,9 @@ def create(session: SqlSession, name: str, kind: str, *, exists: bool, replaces:
             builder.plan = builder.plan.with_object(made)
         else:
             make_anew(session, builder, old, make)
-        told[:] = unbounded_state.warnings(builder.plan, [s for s in builder.plan.nodes if s not in before])
+        made_now = [s for s in builder.plan.nodes if s not in before]
+        gaps = gap_warnings(builder.plan.nodes[s] for s in made_now)
+        told[:] = [*unbounded_state.warnings(builder.plan, made_now), *gaps]
 
     session.define(edit)
     result = Result.said(f"CREATE_{word}")

@@ -18,7 +18,7 @@ from millpond.sql.statements.create_object import create
 from millpond.sql.statements.kafka_sink_options import sink_format_clause
 from millpond.sql.statements.materialize import materialize
 from millpond.sql.statements.sink_connectors import SETTINGS, SINK_CONNECTORS, make_sink
-from millpond.sql.text.emit_clause import BEFORE_THEY_CLOSE
+from millpond.sql.text.emit_clause import BEFORE_THEY_CLOSE, take_emission
 from millpond.sql.text.options import read_options
 from millpond.sql.text.parse import Words, readable
 from millpond.sql.text.time_windows import as_plain_sql
@@ -34,6 +34,7 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
         exists = words.if_not_exists()
         name = words.name("name of the sink")
         view = text = None
+        emission = BEFORE_THEY_CLOSE
         if words.take("FROM"):
             view = words.name("name of the view")
         else:
@@ -41,7 +42,8 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
             end = words.fragment.find("WITH", "(", start=words.at + 1)
             if end is None:
                 words.fail("WITH (connector = '…') is missing at the end")
-            text = readable(words.fragment.part(words.at, end))
+            body, emission = take_emission(words.fragment.part(words.at, end))
+            text = readable(body)
             words.at = end or 0
         words.need("WITH")
         options = read_options(words)
@@ -52,7 +54,7 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
         def make(builder: Builder) -> SqlObject:
             sink, settings = make_sink(options["connector"], dict(options))
             if text is not None:
-                made = materialize(session, builder, name, text, BEFORE_THEY_CLOSE, "")
+                made = materialize(session, builder, name, text, emission, "")
                 check_unique(session.catalog, as_plain_sql(made.text))
                 read, uses, step = name, made.uses, made.step
             else:

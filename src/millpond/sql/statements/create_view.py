@@ -107,6 +107,8 @@ def view_text(words: Words, *, closes: bool) -> tuple[str, Emission]:
     """Read the query after AS, and its EMIT clause."""
     names = words.names() if words.fragment.word(words.at) == "(" else None
     no_options(words, "a materialized view" if closes else "a view")
+    if words.fragment.word(words.at) == "EMIT":
+        words.fail("an EMIT clause stands behind the query", "write AS SELECT … EMIT ON WINDOW CLOSE")
     words.need("AS")
     body = words.rest
     body, emission = take_emission(body)

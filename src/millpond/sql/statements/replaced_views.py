@@ -117,7 +117,10 @@ def _anew(session: SqlSession, builder: Builder, one: SqlObject, old: SqlObject)
         one = knowing(one, old, objects[old.name])
     text = known_text(one, objects)
     catalog = session.catalog_of(builder.plan)
-    _, emission = take_emission(statements(one.said, "postgres")[-1])
+    said = statements(one.said, "postgres")[-1]
+    if one.kind == "sink":  # its options follow the query
+        said = said.part(0, said.find("WITH", "("))
+    _, emission = take_emission(said)
     made = materialize(session, builder, one.name, text, emission, one.said, catalog)
     if one.kind != "materialized view":
         return replace(one, step=made.step)

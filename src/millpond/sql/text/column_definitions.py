@@ -102,6 +102,8 @@ def read_columns(inner: SqlFragment, like: Like | None = None) -> Definition:
             rules += copied.constraints
             key = _one_key(part, key, copied.key) if copied.key else key
         elif words.take("WATERMARK", "FOR"):
+            if mark is not None:
+                part.fail("a table has one watermark", 0, f"it has one for {mark[0]!r} already")
             time = words.name("time column")
             words.need("AS")
             mark = (time, words.rest)

@@ -1,4 +1,4 @@
-"""The EMIT clause of CREATE MATERIALIZED VIEW: when the windows of a query are emitted.
+"""The EMIT clause of CREATE MATERIALIZED VIEW and CREATE SINK: when the windows of a query are emitted.
 
     EMIT ON WINDOW CLOSE
     EMIT [EARLY EVERY how_often] [LATE EVERY how_often] [ALLOWED LATENESS interval]
@@ -68,9 +68,27 @@ def take_emission(body: SqlFragment) -> tuple[SqlFragment, Emission]:
     return body.part(0, places[-1]), _read(Words(body, places[-1]))
 
 
+def refuse_emission(query: SqlFragment, place: int) -> None:
+    """Refuse an EMIT clause that cannot be read, or stands behind a query that cannot have one."""
+    if query.word(place + 1) in ("IMMEDIATELY", "CHANGES"):
+        query.fail(
+            f"EMIT {query.word(place + 1)} is not supported",
+            place,
+            "leave it out: a materialized view shows windows while they fill",
+        )
+    if query.has(place, *_CLOSE) or query.word(place + 1) in _NEXT:
+        clause = _name(query, place)
+        query.fail(f"{clause} can only stand at the end of a materialized view or of a sink's query", place)
+    query.fail("this EMIT clause cannot be read", place, f"write {_USAGE}")
+
+
+def _name(query: SqlFragment, place: int) -> str:
+    return " ".join(_CLOSE) if query.has(place, *_CLOSE) else f"EMIT {query.word(place + 1)}"
+
+
 def _read(words: Words) -> Emission:
     words.need("EMIT")
-    clause = f"EMIT {words.fragment.word(words.at)}"
+    clause = _name(words.fragment, words.at - 1)
     early = _how_often(words) if words.take("EARLY", "EVERY") else None
     late = _how_often(words) if words.take("LATE", "EVERY") else None
     lateness = _interval(words, "an allowed lateness", 0) if words.take("ALLOWED", "LATENESS") else 0

@@ -31,7 +31,7 @@ from millpond.sql.binding.types import CLOSED
 from millpond.sql.dialects.library import equip
 from millpond.sql.refusal import pointing
 from millpond.sql.text.memoized_text import of_short_texts
-from millpond.sql.text.time_windows import as_plain_sql
+from millpond.sql.text.time_windows import as_plain_sql, calls_as_names
 from millpond.sql.text.with_ties import without_ties
 from millpond.valid_text import require_text
 
@@ -367,6 +367,7 @@ def readable_text(sql: str, dialect: str) -> str:
         found = _readable_text(sql, dialect)
     except InvalidError:
         _refuse_as_of(sql, dialect)
+        _refuse_emit(sql, dialect)
         raise
     return translated(found) if dialect == "postgres" else found
 
@@ -399,6 +400,20 @@ def _refuse_as_of(sql: str, dialect: str) -> None:
                 )
 
 
+def _refuse_emit(sql: str, dialect: str) -> None:
+    """Refuse an EMIT clause behind a query that has no fault but that."""
+    from millpond.sql.text.emit_clause import refuse_emission  # imports this module
+
+    fragment = SqlFragment(sql, tokens_of(sql, dialect), dialect)
+    for place in fragment.outside(1):
+        if fragment.word(place) == "EMIT":
+            try:
+                _readable_text(fragment.part(0, place).sql, dialect)
+            except InvalidError:
+                continue
+            refuse_emission(fragment, place)
+
+
 def _readable_text(sql: str, dialect: str) -> str:
     from millpond.sql.dialects.spark.translate import translated as from_spark  # imports this module
     from millpond.sql.text.angle_types import without_angles
@@ -415,8 +430,10 @@ def _readable_text(sql: str, dialect: str) -> str:
         if sql != parsed and (failed := _syntax_error(sql)) is None:
             return sql
         plain = as_plain_sql(sql)  # a window's time column may have a name that DuckDB reserves, such as `at`
-        if plain != sql and _syntax_error(plain) is None:
-            return plain
+        if plain != sql:
+            if _syntax_error(plain) is None:
+                return plain
+            failed = _syntax_error(calls_as_names(sql)) or failed  # the position in what the user wrote
         if _lacks_a_value(sql, dialect):
             raise as_user_error(failed, sql)
         parsed = plain  # sqlglot cannot read SESSION(…) in FROM

@@ -62,10 +62,7 @@ def as_plain_sql(sql: str) -> str:
         return sql  # the binder reports the error
     for number in reversed(range(len(tokens) - 1)):  # from right to left, so that inner calls come first
         token = tokens[number]
-        # DuckDB quotes "session" when it prints a translated text, because it is a keyword there.
-        quoted_one = token.token_type is TokenType.IDENTIFIER and token.text != "session"
-        is_name = not quoted_one and token.token_type is not TokenType.STRING and token.text.lower() in _USAGE
-        if is_name and tokens[number + 1].token_type == TokenType.L_PAREN:
+        if _is_call(tokens, number):
             parts, end = _arguments(sql, tokens, number)
             keys: list[str] = []
             if token.text.lower() == "session":
@@ -74,6 +71,34 @@ def as_plain_sql(sql: str) -> str:
             written = _written(sql, token, [*parts, *keys]) + _named_like(tokens, number, parts[0], after)
             return as_plain_sql(sql[:begin] + written + sql[after:])
     return sql
+
+
+def calls_as_names(sql: str) -> str:
+    """Write a quoted name of the same length for each window function, so that positions in the text stay.
+
+    >>> calls_as_names("select x from HOP(t, at, a, b) h where")
+    'select x from "HOP_____________" h where'
+    """
+    try:
+        tokens = tokenize(sql, read="duckdb")
+    except TokenError:
+        return sql
+    parts, done = [], 0
+    for number, token in enumerate(tokens[:-1]):
+        if token.start >= done and _is_call(tokens, number):
+            _, end = _arguments(sql, tokens, number)
+            length = len(sql[token.start : end].encode())
+            parts += [sql[done : token.start], '"' + token.text.ljust(length - 2, "_") + '"']
+            done = end
+    return "".join([*parts, sql[done:]])
+
+
+def _is_call(tokens: list[Token], number: int) -> bool:
+    token = tokens[number]
+    # DuckDB quotes "session" when it prints a translated text, because it is a keyword there.
+    quoted_one = token.token_type is TokenType.IDENTIFIER and token.text != "session"
+    is_name = not quoted_one and token.token_type is not TokenType.STRING and token.text.lower() in _USAGE
+    return is_name and tokens[number + 1].token_type == TokenType.L_PAREN
 
 
 def _arguments(sql: str, tokens: list[Token], number: int) -> tuple[list[str], int]:

@@ -1,4 +1,4 @@
-"""A bound on the windows to which one row belongs."""
+"""How many windows one row belongs to: a bound above, and a warning where it can be none."""
 
 from __future__ import annotations
 
@@ -31,3 +31,16 @@ def check_used(low: Lowering, nodes: Iterable[Node]) -> None:
         elif isinstance(operator, AssignWindows):
             kind = "cumulate" if isinstance(operator.windows, Cumulating) else "hop"
             check_windows_per_row(low, kind, operator.windows, sliced=False)
+
+
+def gap_warnings(nodes: Iterable[Node]) -> tuple[str, ...]:
+    """Return a warning about windows that slide further than they are long, each one once."""
+    if any(_leaves_gaps(node.operator) for node in nodes):
+        return ("the slide of HOP is above its size: rows between two windows are in none, and are counted",)
+    return ()
+
+
+def _leaves_gaps(operator: object) -> bool:
+    if isinstance(operator, Hop):
+        return operator.slide_us > operator.size_us
+    return isinstance(operator, AssignWindows) and operator.windows.leaves_gaps
