@@ -175,3 +175,14 @@ def test_a_pond_that_another_one_creates_first_with_another_program_is_left_alon
         with pytest.raises(ConflictError, match="changed while it was being taken over"):
             pond.drain()
         assert pond.read("theirs").num_rows == 1
+
+
+def test_sql_of_one_without_definitions_names_the_holder(tmp_path: Path) -> None:
+    with opened(tmp_path / "p") as first, millpond.open(tmp_path / "p", engine="inline") as second:
+        first.drain()
+        for change in (
+            lambda: second.sql("CREATE TABLE x (a int)"),
+            lambda: second.function("plus_one", lambda n: n + 1, returns=int, arguments=[int]),
+        ):
+            with pytest.raises(ConflictError, match="another Pond object of this process"):
+                change()

@@ -76,11 +76,13 @@ def register(session: SqlSession, said: Registered) -> None:
                 builder.plan = builder.plan.with_object(made)
 
             session.define(edit)
+            base = session.host.program()[1]
             try:
                 session.commit()
                 return
-            except ConflictError:  # another process changed the program: try again on the new one
-                continue
+            except ConflictError:  # if another process changed the program, try again on the new one
+                if session.host.program()[1] == base:
+                    raise
     raise ConflictError("others change the program all the time", hint="try again when they are done")
 
 
