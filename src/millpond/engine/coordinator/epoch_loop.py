@@ -182,8 +182,8 @@ class EpochLoop:
         pace = self._pace
         if lags:  # an epoch that takes longer than the target is behind it when it ends
             bounds = bounds.within(min(lags) // 3)
-            fitted = self._cost.fitted()
-            pace = pace if fitted is None else Pace(*fitted)
+            careful = self._cost.careful()
+            pace = pace if careful is None else Pace(*careful)
         most = 1 if recovers else max((int(s.get("divisor", 1)) for s in shedding.values()), default=1)
         return min(bounds.rows_max, budget_rows(bounds, pace, self.backlog_rows) * most)
 
@@ -196,7 +196,7 @@ class EpochLoop:
         def groups(table: str) -> int:
             return sum(state.live.rows_by_bucket(table).values())
 
-        pace, fixed_ms = self._cost.fitted() or (self._pace.rows_per_ms, 0.0)
+        pace, fixed_ms = self._cost.careful() or (self._pace.rows_per_ms, 0.0)
         given = ShedInput(polls, pace, head.watermarks, head.counts, groups, fixed_ms)
         return decided(self._shed_settings(), state.program.shed_rules, given)
 
