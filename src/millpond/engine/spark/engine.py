@@ -108,7 +108,10 @@ class SparkEngine:
         told = f"millpond epoch {spec.epoch}"
         one = self.single_task_rows_max and len(spec.parallelism) > 1 and set(spec.parallelism) == {1}
         one = one and "single_task" not in spec.passes_off
-        levels: list[LevelFn] = [LevelTask(spec, level) for level in range(len(spec.parallelism))]
+        # With as many tasks in each level, task t of all levels has the same hash range, and the same host.
+        ahead = not self._on_cluster or (bool(self.placement) and len(set(spec.parallelism)) == 1)
+        depth = len(spec.parallelism)
+        levels: list[LevelFn] = [LevelTask(spec, level, ahead and level == 0) for level in range(depth)]
         if one or spec.in_parts:
             levels = [SingleTaskJob(spec)]
         hosts_of = None if self._placement is None else self._placement.hosts

@@ -23,24 +23,31 @@ HOST = socket.gethostname()
 class LevelTask:
     """A picklable function that runs any task of one level."""
 
-    def __init__(self, spec: EpochSpec, level: int) -> None:
+    def __init__(self, spec: EpochSpec, level: int, ahead: bool = False) -> None:
+        """With `ahead`, the tasks of the same number in later levels will run on the same host."""
         self.spec = spec
         self.level = level
+        self.ahead = ahead
 
     def __call__(self, task: int, incoming: Iterator[frames.Raw]) -> Iterator[tuple[int, frames.Raw]]:
         from millpond.engine.task.worker import worker_for
 
         worker = worker_for(self.spec.store, **self.spec.options)
-        return run_task(self.spec, self.level, task, incoming, worker)
+        return run_task(self.spec, self.level, task, incoming, worker, self.ahead)
 
 
 def run_task(
-    spec: EpochSpec, level: int, task: int, incoming: Iterator[frames.Raw], worker: Worker
+    spec: EpochSpec,
+    level: int,
+    task: int,
+    incoming: Iterator[frames.Raw],
+    worker: Worker,
+    ahead: bool = False,
 ) -> Iterator[tuple[int, frames.Raw]]:
     """Run one task; yields its frames for the next level as (target task, frame), reports last."""
     run = TaskRun(spec, level, task, worker)
-    prefetch(run, (level,))
     depth = len(spec.parallelism)
+    prefetch(run, range(level, depth) if ahead else (level,))
     sources = [(k, t) for k in header_senders(run.levels, level, depth) for t in range(spec.parallelism[k])]
     received = frames.receive(level, task, incoming, sources)
     run.receive_headers(received.headers)

@@ -3,7 +3,8 @@
 The listing of an epoch names the files before its first row arrives, so the requests overlap with each other
 and with the input of the task.  Small files are fetched completely: recent runs that other hosts wrote, of
 which a task needs nearly all.  Of a large run it may need a few keys: only its footer and its metadata are
-fetched ahead, which say where they are.
+fetched ahead, which say where they are.  Where the tasks of later levels will run on the same host, those of
+level 0 fetch for them, too, while they read their input.
 
 Law 4: nothing depends on it.  What could not be fetched ahead is fetched, or fails, when it is read.
 """

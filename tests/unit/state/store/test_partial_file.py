@@ -126,6 +126,20 @@ def test_a_lookup_fetches_only_what_it_touches(tmp_path: Path) -> None:
     }
 
 
+def test_of_a_file_with_many_tables_only_the_table_that_is_read_is_fetched(tmp_path: Path) -> None:
+    """What the driver reads to feed a sink of one view."""
+    bucket, _ = made()
+    small = TableSpec("v/out", SPEC.schema, ("k",), rule="latest")
+    writer = PackedWriter()
+    infos = [writer.add(SPEC, rows(range(KEYS), 3)), writer.add(small, rows(range(50), 3))]
+    bucket.files["runs/3/a"] = b"".join(bytes(memoryview(b)) for b in writer.finish()[0])
+    assert infos[1] is not None
+    ref = infos[1].ref("runs/3/a", lo=3, hi=3, kind="delta")
+    table = Table(small, [ref], OpenFiles(cached(bucket, tmp_path)).open)
+    assert table.scan().num_rows == 50
+    assert bucket.bytes < len(bucket.files["runs/3/a"]) // 20
+
+
 def test_random_lookups_equal_those_in_complete_files(tmp_path: Path) -> None:
     bucket, refs = made()
     random = np.random.default_rng(5)
