@@ -57,26 +57,26 @@ VERSION = 1
 KEY_GROUPS = 1 << 15
 
 # Odd 64-bit constants with well mixed bits (splitmix64, xxhash64).
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
-_WORD_1 = np.uint64(0x9E3779B185EBCA87)
-_WORD_2 = np.uint64(0xC2B2AE3D27D4EB4F)
-_COMBINE = np.uint64(0xD6E8FEB86659FD93)
-_LENGTH = np.uint64(0x9E3779B97F4A7C15)
+MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+MIX_2 = np.uint64(0x94D049BB133111EB)
+WORD_1 = np.uint64(0x9E3779B185EBCA87)
+WORD_2 = np.uint64(0xC2B2AE3D27D4EB4F)
+COMBINE = np.uint64(0xD6E8FEB86659FD93)
+LENGTH = np.uint64(0x9E3779B97F4A7C15)
 _S1, _S3, _S7, _S27, _S29, _S30, _S31, _S32, _S63 = map(np.uint64, (1, 3, 7, 27, 29, 30, 31, 32, 63))
 
 # One seed per kind of value, so that kinds do not collide: the first words of the
 # fractional part of pi.
-_INT = np.uint64(0x243F6A8885A308D3)
+INT_SEED = np.uint64(0x243F6A8885A308D3)
 _BIG = np.uint64(0x13198A2E03707344)
 _BOOL = np.uint64(0xA4093822299F31D0)
-_DATE = np.uint64(0x082EFA98EC4E6C89)
+DATE_SEED = np.uint64(0x082EFA98EC4E6C89)
 _TIMESTAMP = np.uint64(0x452821E638D01377)
 _TIME = np.uint64(0xBE5466CF34E90C6C)
 _DURATION = np.uint64(0xC0AC29B7C97C50DD)
 _DECIMAL = np.uint64(0x3F84D5B5B5470917)
 _FLOAT = np.uint64(0x9216D5D98979FB1B)
-_BYTES = np.uint64(0xD1310BA698DFB5AC)
+BYTES_SEED = np.uint64(0xD1310BA698DFB5AC)
 _STRUCT = np.uint64(0x2FFD72DBD01ADFB7)
 _LIST = np.uint64(0xB8E1AFED6A267E96)
 
@@ -186,15 +186,15 @@ def _hash_values(array: pa.Array) -> U64:
     if t.is_uint64(kind):
         return _hash_unsigned(fixed(array, np.uint64))
     if t.is_integer(kind):
-        return _mix(fixed(array, kind.to_pandas_dtype()), _INT)
+        return _mix(fixed(array, kind.to_pandas_dtype()), INT_SEED)
     if t.is_floating(kind):
         return _by_block(_hash_floats, fixed(array, kind.to_pandas_dtype()))
     if t.is_boolean(kind):
         return _mix(fixed(array.cast(pa.uint8()), np.uint8), _BOOL)
     if t.is_date32(kind):
-        return _mix(fixed(array, np.int32), _DATE)
+        return _mix(fixed(array, np.int32), DATE_SEED)
     if t.is_date64(kind):
-        return _mix(fixed(array, np.int64) // 86_400_000, _DATE)
+        return _mix(fixed(array, np.int64) // 86_400_000, DATE_SEED)
     if t.is_timestamp(kind):
         return _hash_instants(fixed(array, np.int64), kind.unit, _TIMESTAMP)
     if t.is_time(kind):
@@ -204,7 +204,7 @@ def _hash_values(array: pa.Array) -> U64:
     if t.is_decimal(kind):
         return _hash_decimals(array)
     if is_bytes(kind):
-        return _hash_bytes(*strings(array), _BYTES)
+        return _hash_bytes(*strings(array), BYTES_SEED)
     if is_list(kind):  # hashed as the string of its elements' hashes
         inner, starts, lengths = elements(array)
         return _hash_bytes(_hash(inner).view(np.uint8), starts * 8, lengths * 8, _LIST)
@@ -218,7 +218,7 @@ def _hash_values(array: pa.Array) -> U64:
 
 def _hash_unsigned(values: U64) -> U64:
     """Hash unsigned integers: above the int64 range, where the bits look negative, with another seed."""
-    out = _mix(values, _INT)
+    out = _mix(values, INT_SEED)
     big = np.flatnonzero(values >> np.uint64(63))
     if big.size:
         out[big] = _mix(values[big], _BIG)
@@ -320,7 +320,7 @@ def _hash_narrow_decimals(values: I64, scale: int) -> U64:
             break
         mantissas[active] = tenth[whole]
         scales[active] -= np.uint64(1)
-    out = _mix(mantissas, _INT)
+    out = _mix(mantissas, INT_SEED)
     broken = np.flatnonzero(scales)
     if broken.size:
         out[broken] = _mix(_mix(mantissas[broken], _DECIMAL) + scales[broken], _DECIMAL)
@@ -349,13 +349,13 @@ def _hash_wide_decimals(words: Sequence[U64], scale: int) -> U64:
     narrow = short & (low <= limit)
     unsigned = short & ~narrow & ~negative & (scales == 0)
     signed = np.where(negative, np.uint64(0) - low, low)
-    whole_hash = _mix(signed, _INT)
+    whole_hash = _mix(signed, INT_SEED)
     broken_hash = _mix(_mix(signed, _DECIMAL) + scales, _DECIMAL)
     out = np.where(scales == 0, whole_hash, broken_hash)
     out[unsigned] = _mix(low[unsigned], _BIG)
     rest_rows = ~(narrow | unsigned)
     if rest_rows.any():
-        state = _mix(scales[rest_rows] + negative[rest_rows].astype(np.uint64) * _LENGTH, _DECIMAL)
+        state = _mix(scales[rest_rows] + negative[rest_rows].astype(np.uint64) * LENGTH, _DECIMAL)
         for place in range(0, 8, 2):  # always 256 bits, whatever the stored width
             if place < len(digits):
                 word = digits[place, rest_rows] | digits[place + 1, rest_rows] << _S32
@@ -415,7 +415,7 @@ def _hash_bytes(data: Bytes, starts: Ints, lengths: Ints, seed: np.uint64) -> U6
     short = lengths.copy()
     short[long] = 0
     out = _hash_short(data, starts, short, seed)
-    out[long] = _mix(nested + sizes.view(np.uint64) * _LENGTH, seed)
+    out[long] = _mix(nested + sizes.view(np.uint64) * LENGTH, seed)
     return out
 
 
@@ -443,7 +443,7 @@ def _hash_short(data: Bytes, starts: Ints, lengths: Ints, seed: np.uint64) -> U6
             words = np.zeros((last - first) // 8 + 2, dtype=np.uint64)
             words.view(np.uint8)[: last - first] = data[first:last]
         np.copyto(state, length, casting="unsafe")
-        state *= _LENGTH
+        state *= LENGTH
         state += seed
         if most:
             _absorb(words, start, length, first, state, ends, room)
@@ -494,10 +494,10 @@ def _absorb_word(state: U64, word: U64, scratch: U64) -> None:
     np.bitwise_xor(state, word, out=state)
     np.right_shift(state, _S32, out=scratch)
     np.bitwise_xor(state, scratch, out=state)
-    np.multiply(state, _WORD_1, out=state)
+    np.multiply(state, WORD_1, out=state)
     np.right_shift(state, _S29, out=scratch)
     np.bitwise_xor(state, scratch, out=state)
-    np.multiply(state, _WORD_2, out=state)
+    np.multiply(state, WORD_2, out=state)
 
 
 # ---------------------------------------------------------------- mixing
@@ -528,10 +528,10 @@ def _mix(values: npt.NDArray[Any], seed: np.uint64, out: U64 | None = None) -> U
         np.add(values[rows], seed, out=state)
         np.right_shift(state, _S30, out=shifted)
         np.bitwise_xor(state, shifted, out=state)
-        np.multiply(state, _MIX_1, out=state)
+        np.multiply(state, MIX_1, out=state)
         np.right_shift(state, _S27, out=shifted)
         np.bitwise_xor(state, shifted, out=state)
-        np.multiply(state, _MIX_2, out=state)
+        np.multiply(state, MIX_2, out=state)
         np.right_shift(state, _S31, out=shifted)
         np.bitwise_xor(state, shifted, out=state)
     return out
@@ -545,7 +545,7 @@ def _combine(state: U64, more: U64) -> None:
         shifted = scratch[: part.size]
         np.right_shift(part, _S32, out=shifted)
         np.bitwise_xor(part, shifted, out=part)
-        np.multiply(part, _COMBINE, out=part)
+        np.multiply(part, COMBINE, out=part)
         np.add(part, more[rows], out=part)
 
 

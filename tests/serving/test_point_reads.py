@@ -24,6 +24,7 @@ from millpond.server.pgwire.single_row import SingleRowEncoder
 from millpond.server.point_reads import PointReads
 from millpond.server.server import Server
 from millpond.sql.reads.point_plan import point_plan
+from millpond.state.runs.cells import cell_of, cell_reader
 from millpond.state.tables.table import KeySet
 
 KINDS = "s text, d date, ts timestamp, tz timestamptz, n decimal(12,3), f double, r real, b boolean, by blob, u uuid"
@@ -249,8 +250,9 @@ def check_all(pond: Pond) -> None:
                 keys = pa.table({"a": [a], "b": pa.array([b], plan.spec.schema.field("b").type)})
                 wanted = table.lookup(KeySet.of(keys, plan.spec.key), plan.columns).table.select(plan.columns)
                 got = rows.find([a, b], plan.columns)
-                assert ([] if got is None else [[v.to_pylist()[0] for v in got]]) == [
-                    list(row.values()) for row in wanted.to_pylist()
+                assert ([] if got is None else [got]) == [
+                    [cell_of(value, wanted.schema.field(n).type) for n, value in enumerate(row.values())]
+                    for row in wanted.to_pylist()
                 ]
                 found += got is not None
         assert found > 10
@@ -286,5 +288,6 @@ def test_one_row_is_encoded_as_many_are(kind: str, stored: pa.DataType, values: 
         one = column.slice(n, 1)
         table = pa.table([one, one], names=["a", "b"])
         (wanted,) = RowEncoder([kind, kind], [form, form]).messages(table)
-        assert single.message([one, one]) == wanted, values[n]
+        for cell in (cell_reader(column)(n), one):
+            assert single.message([cell, cell]) == wanted, values[n]
     assert struct.unpack("!i", wanted[1:5])[0] == len(wanted) - 1

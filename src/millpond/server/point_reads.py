@@ -16,14 +16,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
 from millpond.serve.newest_keys import NewestKeys
 from millpond.sql.reads.point_plan import NotThisPlanError, PointPlan, point_plan
 from millpond.sql.session import SqlSession
 from millpond.sql.text.parameters import for_duckdb, marks
 from millpond.sql.text.parse import SqlFragment, readable
 from millpond.state.manifest.manifest import Manifest
+from millpond.state.runs.cells import Cell
 from millpond.state.store.location import is_local
 from millpond.state.tables.key_rows import KeyRows
 
@@ -44,11 +43,11 @@ class PlannedRead:
 
 @dataclass(frozen=True)
 class PointRow:
-    """The columns of the row that was found, one value each; None if there is none."""
+    """The cells of the row that was found; None if there is none."""
 
     plan: PointPlan
     epoch: int
-    columns: Sequence[pa.Array] | None
+    cells: Sequence[Cell] | None
 
 
 class NotOpenError(Exception):
@@ -108,8 +107,8 @@ class PointReads:
             opened = keys.open(plan.spec)
         if opened is None or opened[0].catalog != known.catalog:
             return None
-        columns = None if key is None else opened[1].find(key, plan.columns)
-        return PointRow(plan, opened[0].epoch, columns)
+        cells = None if key is None else opened[1].find(key, plan.columns)
+        return PointRow(plan, opened[0].epoch, cells)
 
 
 def _plan(session: SqlSession, fragment: SqlFragment) -> PointPlan | None:

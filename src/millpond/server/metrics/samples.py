@@ -66,7 +66,10 @@ class Samples:
     def observe(self, name: str, value: float, *labels: str) -> None:
         metric = _known(name, labels)
         found = self._histograms.setdefault(name, {})
-        found.setdefault(labels, Observations(metric.buckets)).add(value)
+        seen = found.get(labels)
+        if seen is None:
+            seen = found[labels] = Observations(metric.buckets)
+        seen.add(value)
 
     def value(self, name: str, *labels: str) -> float | None:
         return self._values.get(name, {}).get(labels)

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from millpond.pond import Pond
 from millpond.server.client_session import ClientSession
-from millpond.server.pgwire.describe import inferred, oids, typed_null, with_params
+from millpond.server.pgwire.describe import inferred, typed_null, with_params
 from millpond.server.pgwire.error_reports import PgError
-from millpond.server.pgwire.outcome import StatementShape
+from millpond.server.pgwire.outcome import StatementShape, oids
 from millpond.server.pgwire.session_settings import DEFAULTS, SessionSettings
 from millpond.sql.binding.types import quoted
 from millpond.sql.pg_catalog.catalog_database import CatalogDatabase, column_kind

@@ -18,7 +18,6 @@ from millpond.server.pgwire import messages as m
 from millpond.server.pgwire.copy_in import receive_copy
 from millpond.server.pgwire.copy_out import send_copy
 from millpond.server.pgwire.data_rows import RowEncoder
-from millpond.server.pgwire.describe import oids
 from millpond.server.pgwire.error_reports import PgError, error_response, notice
 from millpond.server.pgwire.outcome import (
     Outcome,
@@ -26,6 +25,7 @@ from millpond.server.pgwire.outcome import (
     PgStatement,
     expanded,
     fields_of,
+    oids,
 )
 from millpond.server.pgwire.parameter_values import value_of
 from millpond.server.pgwire.result_types import as_described
@@ -47,36 +47,53 @@ class Conversation:
         self.transport = transport
         self._next = next_message
         self._portals: dict[str, PgPortal] = {}
-        self._skipping = False  # after an error, until Sync
+        self.is_skipping = False  # after an error, until Sync
         self._loop = asyncio.get_running_loop()
 
     async def handle(self, message: m.ClientMessage) -> None:
         """Answer one message."""
-        if self._skipping and not isinstance(message, m.Sync | m.SimpleQuery | m.Terminate):
+        if self.is_skipping and not isinstance(message, m.Sync | m.SimpleQuery | m.Terminate):
             return
         match message:
             case m.SimpleQuery():
-                self._skipping = False
+                self.is_skipping = False
                 await self._simple(message.text)
             case m.Sync():
-                self._skipping = False
+                self.is_skipping = False
                 if self.runner.status == "I":
-                    self._portals.clear()
+                    self.forget_portals()
                 await self._ready()
             case m.Flush():
                 await self.transport.flush()
             case m.CopyDataIn() | m.CopyDone() | m.CopyFail():
                 pass  # of a COPY that has failed already
+            case m.FunctionCall():
+                await self._refused(
+                    PgError("0A000", "function calls by message are not supported", hint="use SELECT")
+                )
+            case m.BrokenMessage(kind, error) if kind in (b"Q", b"F", b"S"):
+                self.is_skipping = False
+                await self._refused(error)
             case _:
                 try:
                     await self._extended(message)
                 except ClientGoneError:
                     raise
                 except (MillpondError, Exception) as error:
-                    self._skipping = True
+                    self.is_skipping = True
                     self.runner.client.fail_transaction()
                     self.transport.put(error_response(error))
                     await self.transport.flush()  # clients wait for it before they send Sync
+
+    async def _refused(self, error: Exception) -> None:
+        """The answer to a message that is a whole request, as a Query is."""
+        self.runner.client.fail_transaction()
+        self.transport.put(error_response(error))
+        await self._ready()
+
+    def forget_portals(self) -> None:
+        """What Sync does outside of a transaction."""
+        self._portals.clear()
 
     async def _ready(self) -> None:
         self.transport.put(m.ready(self.runner.status))
@@ -172,8 +189,8 @@ class Conversation:
             case m.CloseNamed():
                 (self._portals if message.kind == "P" else self.runner.prepared).pop(message.name, None)
                 self.transport.put(m.CLOSE_COMPLETE)
-            case m.FunctionCall():
-                raise PgError("0A000", "function calls by message are not supported", hint="use SELECT")
+            case m.BrokenMessage():
+                raise message.error
             case _:
                 raise m.ProtocolError("this message is not expected here")
 
@@ -189,6 +206,7 @@ class Conversation:
                 "25P02", "current transaction is aborted, commands ignored until end of transaction block"
             )
         made = PgStatement(fragment, message.types)
+        made.parse = m.parse_bytes(message)
         if fragment is not None:
             made.text = fragment.sql
             made.read = self.runner.client.allowed_read(made.text)
@@ -321,10 +339,10 @@ class Conversation:
 
     def _one_row(self, portal: PgPortal, row: PointRow, rows_max: int) -> None:
         self._check_formats(portal.formats, len(row.plan.types))
-        count = 0 if row.columns is None or portal.at else 1
-        if count and row.columns is not None:
+        count = 0 if row.cells is None or portal.at else 1
+        if count and row.cells is not None:
             encoder = portal.statement.encoder(row.plan, portal.formats)
-            self.transport.put(encoder.message(row.columns))
+            self.transport.put(encoder.message(row.cells))
             portal.at = 1
         suspended = count and rows_max == 1
         self.transport.put(m.PORTAL_SUSPENDED if suspended else m.command_complete(f"SELECT {count}"))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from millpond.server.pgwire.outcome import StatementShape
+from millpond.server.pgwire.outcome import StatementShape, oids
 from millpond.server.pgwire.parameter_types import ColumnTypes, parameter_types
 from millpond.sql.binding.functions import inlined
 from millpond.sql.binding.types import quoted
 from millpond.sql.dml.merged_rows import MERGE_ACTION, action_as_column
-from millpond.sql.pg_catalog.pg_types import TEXT, column_type, sql_type
+from millpond.sql.pg_catalog.pg_types import TEXT, sql_type
 from millpond.sql.reads.as_of_epoch import as_of
 from millpond.sql.session import SqlSession
 from millpond.sql.text.parameters import marks
@@ -68,15 +68,6 @@ def _returning(verb: str, listed: str, table: str) -> str:
         return f"select {listed} from {quoted(table)}"
     rows = f"(select *, CAST(NULL AS VARCHAR) AS {MERGE_ACTION} from {quoted(table)})"
     return f"select {action_as_column(listed)} from {rows} AS {quoted(table)}"
-
-
-def oids(types: Sequence[str], declared: Sequence[int]) -> tuple[int, ...]:
-    """What the client declared, else what was inferred."""
-    given = [*declared, *[0] * (len(types) - len(declared))]
-    return tuple(
-        oid if oid not in (0, 705) else column_type(kind).oid
-        for oid, kind in zip(given, [*types, *["VARCHAR"] * (len(given) - len(types))], strict=True)
-    )
 
 
 def inferred(fragment: SqlFragment, declared: Sequence[int], column_types: ColumnTypes) -> list[str]:

@@ -19,7 +19,7 @@ STARTUP_BYTES_MAX = 10_000
 
 
 class ProtocolError(InvalidError):
-    """A client broke the protocol; its connection ends."""
+    """A client broke the protocol; unless the message has an end, its connection has one."""
 
 
 # -- from the client ----------------------------------------------------------------
@@ -136,6 +136,14 @@ class FunctionCall:
     pass
 
 
+@dataclass(frozen=True)
+class BrokenMessage:
+    """A message of known type and length whose fields are wrong: an error, but not the end."""
+
+    kind: bytes
+    error: ProtocolError
+
+
 StartupMessage = Startup | SslRequest | GssRequest | CancelRequest
 ClientMessage = (
     SimpleQuery
@@ -152,6 +160,7 @@ ClientMessage = (
     | CopyDone
     | CopyFail
     | FunctionCall
+    | BrokenMessage
 )
 
 
@@ -230,6 +239,15 @@ def startup_message(body: bytes) -> StartupMessage:
 
 def client_message(kind: bytes, body: bytes) -> ClientMessage:
     """Read a message after the startup; `body` is what follows its length."""
+    if kind[0] not in KINDS:
+        raise ProtocolError(f"there is no message of type {kind!r}")
+    try:
+        return _whole_message(kind, body)
+    except ProtocolError as error:
+        return BrokenMessage(kind, error)
+
+
+def _whole_message(kind: bytes, body: bytes) -> ClientMessage:
     fields = Fields(body)
     match kind:
         case b"Q":
@@ -258,11 +276,9 @@ def client_message(kind: bytes, body: bytes) -> ClientMessage:
             found = CopyDone()
         case b"f":
             found = CopyFail(fields.text())
-        case b"F":
+        case _:  # b"F"
             fields.rest()
             found = FunctionCall()
-        case _:
-            raise ProtocolError(f"there is no message of type {kind!r}")
     fields.end()
     return found
 
@@ -317,6 +333,12 @@ def message(kind: bytes, *parts: bytes) -> bytes:
 
 def text_bytes(text: str) -> bytes:
     return text.encode("utf-8", "replace").replace(b"\0", b"\\0") + b"\0"
+
+
+def parse_bytes(sent: Parse) -> bytes:
+    """A Parse as the client sent it."""
+    types = struct.pack(f"!H{len(sent.types)}I", len(sent.types), *sent.types)
+    return message(b"P", sent.name.encode() + b"\0", sent.text.encode() + b"\0", types)
 
 
 def authentication_ok() -> bytes:

@@ -61,12 +61,35 @@ def expanded(formats: Sequence[int], count: int) -> list[int]:
     return [formats[0]] * count if len(formats) == 1 else list(formats)
 
 
+def oids(types: Sequence[str], declared: Sequence[int]) -> tuple[int, ...]:
+    """What the client declared, else what was inferred."""
+    given = [*declared, *[0] * (len(types) - len(declared))]
+    return tuple(
+        oid if oid not in (0, 705) else column_type(kind).oid
+        for oid, kind in zip(given, [*types, *["VARCHAR"] * (len(given) - len(types))], strict=True)
+    )
+
+
 @dataclass(frozen=True)
 class StatementShape:
     """The types of a statement's parameters, and its columns; None if it gives no rows."""
 
     params: tuple[int, ...]
     columns: tuple[tuple[str, str], ...] | None
+
+
+@dataclass(frozen=True)
+class PointForm:
+    """How a read of one key is asked for: its plan, and the types of its parameters."""
+
+    plan: PointPlan
+    shape: StatementShape | None  # what the client was told
+    types: tuple[int, ...]
+
+    @property
+    def fits(self) -> bool:
+        """Has it the columns that the client was told?"""
+        return self.shape is None or [kind for _, kind in self.shape.columns or ()] == list(self.plan.types)
 
 
 @dataclass
@@ -77,9 +100,22 @@ class PgStatement:
     declared: tuple[int, ...]
     shape: StatementShape | None = None
     text: str = ""
+    parse: bytes = b""  # the message that made it
     read: AllowedRead | None = None  # if it reads one key
     described: dict[tuple[int, ...], bytes] = field(default_factory=dict)  # RowDescription by formats
     encoders: dict[tuple[int, ...], SingleRowEncoder] = field(default_factory=dict)
+    _form: PointForm | None = None
+
+    def point_form(self) -> PointForm | None:
+        """How the statement reads one key, if it does and the client was told the same columns."""
+        plan = None if self.read is None else self.read.planned.plan
+        if plan is None:
+            return None
+        known = self._form
+        if known is None or known.plan is not plan or known.shape is not self.shape:
+            known = PointForm(plan, self.shape, oids(plan.parameter_types, self.declared))
+            self._form = known if known.fits else None
+        return self._form
 
     def row_description(self, columns: Sequence[tuple[str, str]], formats: tuple[int, ...]) -> bytes:
         """The RowDescription of a statement whose columns are known."""

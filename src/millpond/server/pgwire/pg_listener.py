@@ -20,6 +20,7 @@ from millpond.server.pgwire import messages as m
 from millpond.server.pgwire.conversation import Conversation
 from millpond.server.pgwire.error_reports import PgError, error_response, notice
 from millpond.server.pgwire.login import log_in
+from millpond.server.pgwire.quick_reads import QuickReads
 from millpond.server.pgwire.session_settings import SessionSettings
 from millpond.server.pgwire.shape_cache import ShapeCache
 from millpond.server.pgwire.statement_runner import StatementRunner
@@ -98,11 +99,12 @@ class PgConnection:
         self.transport.put(m.ready("I"))
         await self.transport.flush()
         conversation = Conversation(runner, self.transport, self._next)
+        quick = QuickReads(conversation)
         bytes_max = self.listener.serving.settings.message_bytes_max
         for number in itertools.count():
             if number % TURN_MESSAGES == 0:
                 await asyncio.sleep(0)
-            message = self.transport.message_now(bytes_max) or await self._next_command(runner)
+            message = self.transport.message_now(bytes_max) or await self._next_command(runner, quick)
             if isinstance(message, m.Terminate):
                 return
             await conversation.handle(message)
@@ -110,19 +112,28 @@ class PgConnection:
     async def _next(self) -> m.ClientMessage:
         return await self.transport.message(self.listener.serving.settings.message_bytes_max)
 
-    async def _next_command(self, runner: StatementRunner) -> m.ClientMessage:
-        """The next message, within the time that a connection may be idle."""
+    async def _next_command(self, runner: StatementRunner, quick: QuickReads) -> m.ClientMessage:
+        """The next message that `quick` does not answer, within the time that a connection may be idle."""
         own, inside = runner.settings, runner.status != "I"
         limit_ms = own.idle_in_transaction_ms_max if inside else own.idle_ms_max
-        if not limit_ms:
-            return await self._next()
+        loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(limit_ms / 1000):
+            async with asyncio.timeout(limit_ms / 1000 if limit_ms else None) as deadline:
+
+                def answer(data: bytearray) -> int:
+                    taken = quick.answer(data)
+                    if taken and limit_ms:
+                        deadline.reschedule(loop.time() + limit_ms / 1000)
+                    return taken
+
+                self.transport.quick = answer if limit_ms else quick.answer
                 return await self._next()
         except TimeoutError:
             if inside:
                 raise PgError("25P03", "terminating connection due to idle-in-transaction timeout") from None
             raise PgError("57P05", "terminating connection due to idle-session timeout") from None
+        finally:
+            self.transport.quick = None
 
     # -- before the first statement -----------------------------------------------------
 

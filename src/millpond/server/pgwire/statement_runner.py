@@ -71,10 +71,7 @@ class StatementRunner:
     async def point_row(self, prepared: PgStatement, params: Sequence[Any]) -> PointRow | None:
         """The row of a statement that reads one key; None if the statement must run as any other."""
         read = prepared.read
-        if read is None:
-            return None
-        shape = prepared.shape
-        if shape is not None and [kind for _, kind in shape.columns or ()] != list(read.planned.plan_types):
+        if read is None or prepared.point_form() is None:
             return None
         try:
             found = self.client.point_row(read, params, in_loop=True)

@@ -46,6 +46,8 @@ class PgTransport(asyncio.Protocol):
         self.gone = False
         self.gone_soon = False  # the server stops: no further message is read
         self.on_gone: Callable[[], None] = lambda: None
+        # While it is set, messages that arrive are shown to it first; it returns how many bytes it has taken.
+        self.quick: Callable[[bytearray], int] | None = None
 
     @property
     def address(self) -> str:
@@ -68,6 +70,8 @@ class PgTransport(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._in += data
+        if self.quick is not None and not self.gone_soon and (taken := self.quick(self._in)):
+            del self._in[:taken]
         if len(self._in) >= max(self._wanted, READ_AHEAD) and not self._paused and self._transport:
             self._paused = True
             self._transport.pause_reading()
@@ -154,6 +158,11 @@ class PgTransport(asyncio.Protocol):
         return len(self._in) > 0
 
     # -- writing ------------------------------------------------------------------------
+
+    @property
+    def may_write(self) -> bool:
+        """Does the client read what it is sent?"""
+        return self._may_write.is_set() and not self.gone
 
     def put(self, data: bytes) -> None:
         """Collect bytes to be sent."""

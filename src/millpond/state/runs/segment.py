@@ -23,6 +23,7 @@ from millpond.delta import HASH
 from millpond.errors import DataError
 from millpond.identity import equal, equal_rows, fixed_view, take
 from millpond.ordering import Order
+from millpond.state.runs.cells import Cell, ReadCell, cell_reader
 from millpond.state.store.store import Fetch, Span
 
 # Of new files; a file says which sizes it has (before version 3: 1 << 18).  A block is the least that a
@@ -103,6 +104,7 @@ class Segment:
         self._hashes_verified = stack is not None
         self._complete: set[str] = set()  # columns whose blocks are all verified
         self._bits: dict[str, npt.NDArray[Any] | None] = {}  # see `bits`
+        self._cells: dict[str, ReadCell] = {}
         self._differ: dict[str, bool] = {}
         self._distinct: bool | None = None  # do all rows have different hashes? None: not checked yet
 
@@ -160,6 +162,22 @@ class Segment:
             self._touch(column, np.array([start]), np.array([stop]))
             self._note_complete(name)
         return column.slice(start, stop - start)
+
+    def cell(self, name: str, row: int, fill: pa.Array | None = None) -> Cell:
+        """The value of one column at a row, as `cells` defines it; `fill` as for take."""
+        if self._unverified and name not in self._complete and name in self._columns:
+            self._touch(self._columns[name], np.array([row]), np.array([row + 1]))
+            self._note_complete(name)
+        read = self._cells.get(name)
+        if read is None:
+            constant = self._one_value(name, fill)
+            if constant is not None:
+                value = cell_reader(constant)(0)
+                if constant is not fill:
+                    self._cells[name] = lambda row: value
+                return value
+            read = self._cells[name] = cell_reader(self._column(name))
+        return read(row)
 
     def bits(self, name: str, rows: Ints, fill: pa.Array | None = None) -> npt.NDArray[Any] | None:
         """The bits of a fixed-width column at these rows, one value if all are equal; None with NULLs."""

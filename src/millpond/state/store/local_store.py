@@ -54,6 +54,7 @@ class LocalStore:
 
     def __init__(self, root: str | Path, durable: bool = True) -> None:
         self._root = Path(root).expanduser().absolute()
+        self._prefix = f"{self._root}/"  # quicker than a path, for what servers ask at every read
         self._tmp = self._root / _TMP
         self._durable = durable
         # Folders that are known to survive a power failure.  A folder that another process created is not:
@@ -129,7 +130,7 @@ class LocalStore:
 
     def size(self, name: str) -> int | None:
         try:
-            status = (self._root / check_name(name)).stat()
+            status = os.stat(f"{self._prefix}{check_name(name)}")
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:

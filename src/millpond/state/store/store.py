@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Protocol, TypeAlias, runtime_checkable
 from urllib.parse import parse_qsl, unquote, urlencode
@@ -143,6 +144,7 @@ def buffers_of(data: Data) -> list[memoryview]:
     return [view.cast("B") for view in views if view.nbytes]
 
 
+@lru_cache(maxsize=1024)
 def check_name(name: str) -> str:
     """Return the name, or raise InvalidError if it could leave the store or differ between storages.
 

@@ -6,17 +6,16 @@ time: searching for a single hash needs no arrays, so a lookup costs a binary se
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from millpond import hashing
 from millpond.delta import WEIGHT
+from millpond.scalar_hashing import key_hasher
+from millpond.state.runs.cells import Cell, cell_of
 from millpond.state.runs.merge import OpenFile, newest_first
 from millpond.state.runs.run_ref import RunRef
-from millpond.state.runs.segment import Segment
 from millpond.state.tables.table_spec import TableSpec
 
 
@@ -34,6 +33,7 @@ class KeyRows:
         self.spec = spec
         self._fill = spec.fill
         self._key_types = [spec.schema.field(name).type for name in spec.key]
+        self._hash = key_hasher(self._key_types)
         self._runs = [
             (ref.h_min, ref.h_max, open_file(ref.file).segment(ref.segment))
             for ref in newest_first(runs)
@@ -44,25 +44,19 @@ class KeyRows:
         """Are these the rows of a table with this declaration?  It may have gained columns."""
         return self.spec is spec or self.spec == spec
 
-    def find(self, key: Sequence[Any], columns: Sequence[str]) -> list[pa.Array] | None:
-        """The columns of a key's row, one value each; None if there is no such row.
+    def find(self, key: Sequence[Any], columns: Sequence[str]) -> list[Cell] | None:
+        """The columns of a key's row; None if there is no such row.
 
         The values of the key are Python's for the types of the key columns, and not NULL.
         """
-        values = [pa.array([value], kind) for value, kind in zip(key, self._key_types, strict=True)]
-        wanted: np.uint64 = hashing.hash_columns(values, 1)[0]
-        asked = dict(zip(self.spec.key, values, strict=True))
-        number = int(wanted)
+        number = self._hash(key)
+        wanted, asked = np.uint64(number), list(map(cell_of, key, self._key_types))
         for h_min, h_max, segment in self._runs:
             if not h_min <= number <= h_max:
                 continue
             for row in segment.rows_of(wanted):
-                if self._has_key(segment, row, asked):
-                    if segment.slice(WEIGHT, row, row + 1)[0].as_py() == 0:  # it was deleted
+                if [segment.cell(name, row) for name in self.spec.key] == asked:
+                    if segment.cell(WEIGHT, row) == 0:  # it was deleted
                         return None
-                    return [segment.slice(name, row, row + 1, self._fill.get(name)) for name in columns]
+                    return [segment.cell(name, row, self._fill.get(name)) for name in columns]
         return None
-
-    @staticmethod
-    def _has_key(segment: Segment, row: int, asked: Mapping[str, pa.Array]) -> bool:
-        return all(segment.slice(name, row, row + 1).equals(value) for name, value in asked.items())
