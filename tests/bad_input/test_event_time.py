@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -164,6 +165,19 @@ def test_every_row_is_accounted_for_in_sql(kind: str, emit: str, tmp_path: Path)
         assert told == 2 * len(TIMES), (held, late, failed)
     assert {0, len(TIMES)} <= failed and held
     assert bool(outside) == (kind == "gaps")
+
+
+@pytest.mark.parametrize("kind", sorted(SQL.keys() - {"gaps"}))
+def test_times_beyond_the_calendar_are_error_rows(kind: str) -> None:
+    """DuckDB has such times."""
+    with millpond.open("memory://", engine="inline") as pond:
+        pond.sql("CREATE TABLE t (id int, ts timestamp) APPEND ONLY")
+        pond.sql(
+            f"CREATE MATERIALIZED VIEW held AS SELECT id, count(*) FROM {SQL[kind]} GROUP BY id, window_end"
+        )
+        pond.sql("INSERT INTO t VALUES (1, '0044-03-15 (BC)'), (2, '20000-01-01'), (3, '2024-01-01'); FLUSH")
+        assert {id for id, _ in pond.sql("FROM held").fetchall()} == {3}
+        assert {json.loads(row["row"])["id"] for row in pond.errors("held").to_pylist()} == {1, 2}
 
 
 REFUSED = {

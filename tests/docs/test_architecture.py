@@ -53,6 +53,7 @@ KNOWN_DEFERRED = {
     "sql/text/parse.py -> sql.text.angle_types": "sql",
     "sql/text/parse.py -> sql.text.column_definitions": "sql",
     "sql/text/parse.py -> sql.text.dialects": "sql",
+    "sql/text/parse.py -> sql.text.emit_clause": "sql",
 }
 KNOWN_UPWARD = {
     "pond/api.py -> server.server": "pond.serve(...) is part of the API",

@@ -363,3 +363,24 @@ def test_it_is_stored_with_the_plan() -> None:
     assert codec.loads(codec.dumps(binding)) == binding
     with pytest.raises(InvalidError, match="taken back"):
         operator.bind("j", (Shape(shape.schema, append_only=False), shape))
+
+
+def test_a_table_is_looked_up_twice_by_a_view_that_is_added_later(tmp_path: Path) -> None:
+    """The second lookup reads rows of the first, which arrive with the payments and not with the rates."""
+    query = """SELECT p.id, p.cents * a.rate / b.rate AS cents FROM payments AS p
+        JOIN rates FOR SYSTEM_TIME AS OF PROCTIME() AS a ON a.currency = p.source
+        LEFT JOIN rates FOR SYSTEM_TIME AS OF PROCTIME() AS b ON b.currency = p.target"""
+    with millpond.open(tmp_path / "pond", engine="inline") as pond:
+        pond.sql("CREATE TABLE rates (currency text PRIMARY KEY, rate int)")
+        pond.sql("CREATE TABLE payments (id int, source text, target text, cents int) APPEND ONLY")
+        pond.sql(
+            "INSERT INTO rates VALUES ('eur', 4), ('usd', 2); INSERT INTO payments VALUES (1, 'eur', 'usd', 5); FLUSH"
+        )
+        pond.sql(f"CREATE MATERIALIZED VIEW paid AS {query}")
+        pond.sql("UPDATE rates SET rate = 1 WHERE currency = 'usd'; FLUSH")
+        pond.sql("INSERT INTO payments VALUES (2, 'eur', 'usd', 5), (3, 'usd', 'gbp', 5); FLUSH")
+        assert sorted(pond.sql("FROM paid").fetchall()) == [(1, 10), (2, 20), (3, None)]
+        with pytest.raises(InvalidError, match="its input was already read"):
+            pond.sql(
+                "CREATE MATERIALIZED VIEW pairs AS SELECT a.rate FROM rates a JOIN rates FOR SYSTEM_TIME AS OF PROCTIME() b ON a.currency = b.currency"
+            )

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pyarrow as pa
 
+from millpond.kernels.event_time import FIRST_US, LAST_US
 from millpond.kernels.window_assigners import Assigned, Ints, WindowAssigner
 
 CalendarUnit = Literal["day", "week", "month", "year"]
@@ -33,7 +34,8 @@ class Calendar(WindowAssigner):
     def assign(self, at: Ints, rows: pa.Table) -> Assigned:
         days = at // _DAY_US
         distinct, inverse = np.unique(days, return_inverse=True)
-        starts, ends = np.empty(len(at), np.int64), np.empty(len(at), np.int64)
+        # A time beyond the calendar gets a window beyond it.
+        starts, ends = np.full(len(at), FIRST_US - 1), np.full(len(at), LAST_US + 1)
         # The local date of a time is its UTC date or one next to it.
         done = np.zeros(len(at), np.bool_)
         for shift in (-1, 0, 1):

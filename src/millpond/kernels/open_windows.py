@@ -62,7 +62,7 @@ class OpenWindows:
 
     def on_rows(self, at: TriggerTime, some: Bools, rows: Ints) -> None:
         """Record rows and ask the windows that got them."""
-        self.waiting = np.where(some, self.waiting + np.maximum(rows, 1), self.waiting)
+        self.waiting = np.where(some, self.waiting + rows, self.waiting)
         self.trigger.on_rows(self.cells, CELLS, at, some, rows)
         asks = some & ~self.finished & self.trigger.asks(self.cells, CELLS, at)
         self._fire(at, asks, np.where(at.reached(WATERMARK, self.ends), LATE_PANE, EARLY))

@@ -127,7 +127,7 @@ class _Finder:
         for node in plan.topological():
             if node.step not in self.new or not isinstance(node.operator, LookupJoin):
                 continue
-            rows, table = (upstream(plan, [step]) & read for step in node.inputs)
+            rows, table = _arriving(plan, node.inputs[0]) & read, upstream(plan, [node.inputs[1]]) & read
             if rows & table and self.old.nodes:  # in a new pond both are read in one epoch
                 raise InvalidError(
                     f"step {node.step!r} is new, but its input was already read",
@@ -264,6 +264,19 @@ class _Finder:
 def is_constant(node: Node) -> bool:
     """Does a step have rows before any input comes?"""
     return isinstance(node.operator, Scan) and isinstance(node.operator.source, ConstantRows)
+
+
+def _arriving(plan: Plan, step: str) -> set[str]:
+    """The steps whose rows make rows of this step arrive: tables in which others look rows up do not."""
+    found: set[str] = set()
+    waiting = [step]
+    while waiting:
+        step = waiting.pop()
+        if step not in found:
+            found.add(step)
+            node = plan.nodes[step]
+            waiting += node.inputs[:1] if isinstance(node.operator, LookupJoin) else node.inputs
+    return found
 
 
 def _depends_on_order(node: Node) -> bool:

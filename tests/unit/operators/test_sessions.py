@@ -94,6 +94,11 @@ def test_held_rows_come_when_their_time_is_over(grid: bool, append_only: bool) -
     until = Bound("ts", ((MARK, 0), ("other", SECOND)), 2 * SECOND, grid, "open", "w")
     run = OperatorRun(EmitOnClose(("k",), until), [Shape(SCHEMA, append_only, bounds=(until,))])
     rng, limit = random.Random(7), -10
+    run.epoch(
+        pa.Table.from_pylist([{"ts": EPOCH - datetime.timedelta(seconds=12)}], SCHEMA),
+        watermark={MARK: -10 * SECOND},
+    )
+    run.check_against("select * from input0 where false")  # nothing is over while a watermark is unknown
     for epoch in range(10):
         rows = batch(rng, limit + 9, limit + 1, 6)
         if grid:

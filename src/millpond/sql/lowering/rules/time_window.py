@@ -299,6 +299,7 @@ def _session(low: Lowering, held: Relation, used: Sequence[str], gap: int) -> st
         given = low.add(WithinCalendar(time, gap), (held.step,), "near")
         return low.add(SessionWindow(tuple(dict.fromkeys(keys)), time, gap), (given,), "session")
     given = low.add(Filter(f"CASE WHEN {at} IS NULL THEN error({told}) ELSE true END"), (held.step,), "timed")
+    given = low.add(WithinCalendar(time, gap), (given,), "near")
     by = ", ".join(quoted(k) for k in dict.fromkeys(keys))
     part = f"PARTITION BY {by} " if by else ""
     listed = ", ".join(quoted(n) for n in held.names)
