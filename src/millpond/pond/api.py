@@ -781,6 +781,8 @@ class Pond:
     def pause(self) -> None:
         """Run no more epochs until `resume`; inserts, definitions and other commands are still accepted.
 
+        Commands are executed, in their order with the inserts: the rows in front of a command come in first.
+
         >>> pond.pause()
         >>> pond.resume()
         """

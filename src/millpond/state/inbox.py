@@ -40,6 +40,7 @@ ROW_ENTRY = "rows"  # the kind of an entry with rows for a table
 LOGIC = "sql"
 # the kind of an entry with the changes of a transaction, executed in one epoch or not at all
 TRANSACTION = "transaction"
+ROW_KINDS = frozenset({ROW_ENTRY, LOGIC, TRANSACTION})  # every other entry is a command
 ABORTED = "aborted"  # in a split: by entry, why a transaction was not executed although it is valid
 DUPLICATE = "duplicate"  # the command that stands for rows whose request was executed: `state.request_ids`
 

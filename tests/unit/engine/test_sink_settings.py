@@ -291,6 +291,21 @@ def test_a_sink_that_is_too_far_behind_holds_input_back(tmp_path: Path, record: 
     assert record.rows()[-1][-1]["n"] == 6
 
 
+def test_a_sink_that_holds_input_back_can_be_detached(tmp_path: Path, record: Recorded) -> None:
+    with opened(tmp_path) as pond:
+        totals(pond).sink("out", RecordingSink("out"), behind_max=2, when_behind="hold")
+        record.fails = 1000
+        for _ in range(6):
+            pond.insert("t", [{"k": "a", "n": 1}])
+            with pytest.raises(UnavailableError):
+                pond.drain()
+        assert pond.read("totals")["n"].to_pylist() != [6]
+        pond.detach_sink("out")
+        assert pond.head().detached.keys() == {"out"}
+        pond.drain()
+        assert pond.read("totals")["n"].to_pylist() == [6]
+
+
 def test_the_full_form_prepares_and_publishes(tmp_path: Path, record: Recorded) -> None:
     with opened(tmp_path) as pond:
         source = MemorySource(SCHEMA)

@@ -10,6 +10,7 @@ import pytest
 import millpond
 from millpond.errors import InvalidError
 from millpond.sources.memory import MemorySource
+from millpond.state import inbox
 
 
 def opened(folder: Path, source: MemorySource, **options: Any) -> Any:
@@ -39,6 +40,41 @@ def test_a_paused_pond_runs_no_epoch_until_it_is_resumed(tmp_path: Path) -> None
     again.drain()
     assert counted(again) == 3 and again.head().settings == {}
     again.close()
+
+
+def test_rows_in_front_of_a_command_do_not_keep_a_paused_pond_from_it(tmp_path: Path) -> None:
+    """Commands are executed in order with the rows of the inbox: those before it come in, the source waits."""
+    source = MemorySource({"k": int})
+    with opened(tmp_path / "pond", source) as pond:
+        pond.sql("CREATE TABLE t (k BIGINT PRIMARY KEY)")
+        pond.pause()
+        source.push([{"k": 1}])
+        pond.insert("t", [{"k": 1}])
+        pond.drain()
+        assert pond.read("t").num_rows == 0
+        pond.rescale(3)
+        assert pond.head().parallelism == 3
+        assert pond.read("t").num_rows == 1 and counted(pond) == 0
+        pond.sql("INSERT INTO t VALUES (2); UPDATE t SET k = 3 WHERE k = 2")
+        pond.resume()
+        assert pond.head().settings == {}
+        pond.drain()
+        assert sorted(pond.read("t").column("k").to_pylist()) == [1, 3] and counted(pond) == 1
+
+
+def test_a_paused_pond_finds_a_command_behind_very_many_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inbox.beyond, "__defaults__", (2, 256 << 20))  # entries that one poll reads
+    with opened(tmp_path / "pond", MemorySource({"k": int})) as pond:
+        pond.sql("CREATE TABLE t (k BIGINT PRIMARY KEY)")
+        pond.pause()
+        for number in range(5):
+            pond.insert("t", [{"k": number}])
+        pond.drain()
+        assert pond.read("t").num_rows == 0
+        pond.resume()
+        assert pond.read("t").num_rows == 5 and pond.head().settings == {}
 
 
 def test_bounds_of_epochs_change_while_it_runs(tmp_path: Path) -> None:

@@ -31,12 +31,14 @@ def arrivals(
     marks: Mapping[str, Any],
     now_us: int,
     unheard: bool = False,
+    unpolled: Collection[str] = (),
 ) -> dict[str, dict[str, Any]]:
     """The arrivals of an epoch; empty if it has none that a watermark needs to know.
 
     With `unheard` the last epoch moved a watermark of which steps hear only now.  `read` are the sources that
     are `caught_up`.  A promise speaks of what a source sends from now on, so it counts when all that was sent
-    before is read.  Commands come in turn with the rows of the inbox.
+    before is read.  Commands come in turn with the rows of the inbox.  Of sources that are `unpolled` nothing
+    is known.
     """
     if not steps.steps:
         return {}
@@ -46,7 +48,7 @@ def arrivals(
         waiting = {step for mark, heard in steps.unheard for step in (mark, *heard)}
         by_clock |= {scan for each in steps.steps if each.step in waiting for scan in each.scans}
     found: dict[str, dict[str, Any]] = {}
-    for scan in sorted({scan for each in steps.steps for scan in each.scans}):
+    for scan in sorted({scan for each in steps.steps for scan in each.scans}.difference(unpolled)):
         mine = taken.get(scan, [])
         told = _told(mine, _without(offered.get(scan, []), mine), is_held(marks, scan))
         reach = []

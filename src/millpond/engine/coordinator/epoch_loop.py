@@ -72,16 +72,19 @@ class EpochLoop:
         # Did the last epoch move a watermark of which steps hear in the next one?  A new coordinator
         # cannot know.
         self._unheard = True
+        self._held = False  # did the last poll find that input is held back?
         self._left_rows: dict[str, int] = {}  # by source: rows after those that the epoch admits
 
     def poll(self) -> PollSources:
         self._asked_rows = self._budget_rows()
-        return PollSources(self._state.head.positions, self._asked_rows)
+        held = self._held or bool(self._state.head.settings.get(PAUSED))
+        return PollSources(self._state.head.positions, self._asked_rows, held)
 
     def on_polled(self, event: Polled, *, hold: bool = False) -> RunEpoch | None:
         """The epoch to run; None if there is a command to execute first, or nothing to do.
 
-        With `hold` nothing runs: a sink is too far behind.
+        With `hold` a sink is too far behind: only rows of the inbox in front of a command are admitted, as in
+        a paused pond.
         """
         state, head = self._state, self._state.head
         state.now_us = now_us = max(event.now_us, head.now_us)
@@ -93,21 +96,26 @@ class EpochLoop:
         self.backlog_rows = sum(
             (p.backlog_rows or 0) + sum(s.rows for s in p.splits) for p in event.polls.values()
         )
-        if hold or head.settings.get(PAUSED):
-            self.had_input = False
-            return None
+        self._held = hold or bool(head.settings.get(PAUSED))
+        polls, unpolled = event.polls, event.unpolled
+        if self._held or unpolled:
+            polls, unpolled = {INBOX: polls.get(INBOX, Poll())}, unpolled or frozenset(polls) - {INBOX}
+            if not event.command_waits or not (polls[INBOX].splits or polls[INBOX].rejects):
+                self.had_input = False
+                return None
         marks, steps = head.watermarks, state.program.watermarks
-        offered = offers(event.polls, withheld(event.polls, steps, marks))
-        sheds = head.shedding and (self.backlog_rows or any(s.owed for s in self._shed_settings().values()))
-        self._shedding = self._shed_decision(event.polls) if sheds else NOTHING_SHED
+        offered = offers(polls, withheld(polls, steps, marks))
+        may_shed = head.shedding and not unpolled
+        sheds = may_shed and (self.backlog_rows or any(s.owed for s in self._shed_settings().values()))
+        self._shedding = self._shed_decision(polls) if sheds else NOTHING_SHED
         admitted = admit(offered, self._budget_rows(), self._bounds().bytes_max)
         admitted = thinned(admitted, self._shedding) if head.shedding else admitted
-        rejects = {step: p.rejects for step, p in event.polls.items() if p.rejects}
+        rejects = {step: p.rejects for step, p in polls.items() if p.rejects}
         self.had_input = bool(admitted or rejects)
         self._left_rows = rows_left(event.polls, admitted)
         due = state.due(now_us)
-        read = caught_up(event.polls, admitted, self._asked_rows)
-        told = arrivals(event.polls, admitted, head.promised, read, steps, marks, now_us, self._unheard)
+        read = caught_up(polls, admitted, self._asked_rows)
+        told = arrivals(polls, admitted, head.promised, read, steps, marks, now_us, self._unheard, unpolled)
         if not admitted and not rejects:
             if not due and head.shedding and self.backlog_rows == 0:
                 admitted = owed_splits(self._shedding, self._budget_rows(recovers=True))

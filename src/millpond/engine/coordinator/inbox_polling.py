@@ -41,14 +41,25 @@ class InboxPoll:
     rollback_to: HeadRead | None = None
     program: ProgramSummary | None = None
     cleared: tuple[RunRef, ...] = ()
+    command_waits: bool = False  # is there a command among the entries that were read?
+    end: int = 0  # the number after the last entry that was read
 
 
 def poll_inbox(worker: Worker, program: RunningProgram, head: Manifest, position: int) -> InboxPoll:
     """The next entries of the inbox after a position."""
+    entries = inbox.beyond(worker.store, position)
+    found = _first(worker, program, head, entries)
+    waits = any(entry.kind not in inbox.ROW_KINDS for entry in entries)
+    return replace(found, command_waits=waits, end=position + len(entries))
+
+
+def _first(
+    worker: Worker, program: RunningProgram, head: Manifest, entries: Sequence[inbox.Entry]
+) -> InboxPoll:
+    """The first of these entries that can be executed together."""
     splits: list[Split] = []
     rejects: list[tuple[str, str]] = []
     executed: Mapping[str, int] = head.clients
-    entries = inbox.beyond(worker.store, position)
     checked = {o.scan for o in program.plan.objects.values() if o.is_checked}
     for entry in entries:
         if entry.kind in (inbox.LOGIC, inbox.TRANSACTION):

@@ -1,11 +1,13 @@
 """Polls the inbox and the sources for input after the positions of the head.
 
-Law 9: a command that is first in the inbox is executed even if sources are unavailable; so a source that
-cannot be reached can be dropped.
+Law 9: a command of the inbox is executed even if sources are unavailable or input is held back; so a source
+that cannot be reached can be dropped, and a paused pond resumed.  Rows in front of the command are admitted
+first, as the inbox is executed in order.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -16,13 +18,16 @@ from millpond.engine.coordinator.protocol import Polled, PollSources
 from millpond.engine.coordinator.running_program import RunningProgram
 from millpond.engine.task.failing_step import naming_step
 from millpond.engine.task.worker import Worker
+from millpond.errors import MillpondError
 from millpond.operators.source_traits import PollsForReader, ReadsInbox
 from millpond.secret_references import secrets_from
 from millpond.sources.source import Poll, Source
 from millpond.sources.unavailable import named
+from millpond.state import inbox
 from millpond.state.manifest.manifest import Manifest
 from millpond.state.manifest.snapshot import Snapshot
 from millpond.state.secret_files import SecretFiles
+from millpond.state.store.store import MissingError
 
 
 class Polling:
@@ -30,6 +35,7 @@ class Polling:
         self._worker = worker
         self._clock = clock
         self._seen: dict[str, tuple[str, pa.Table]] = {}  # step -> (the nonce of the manifest, rows)
+        self._rows_before = 0  # entries before this number are rows, as far as they were looked at
 
     def poll(self, ask: PollSources, program: RunningProgram, head: Manifest) -> Polled:
         found: InboxPoll = poll_inbox(self._worker, program, head, int(ask.positions.get(INBOX, 0)))
@@ -37,16 +43,38 @@ class Polling:
             return Polled(
                 self._clock.now_us(), {}, (found.command,), found.rollback_to, found.program, found.cleared
             )
+        waits = found.command_waits or (ask.held and self._has_command(found))
+        sources = {s: one for s, one in program.sources.items() if not isinstance(one, ReadsInbox)}
+        try:
+            polls, unpolled = self._poll_sources(ask, sources, head), frozenset[str]()
+        except (MillpondError, OSError) as error:
+            if isinstance(error, MissingError) or not (waits or self._has_command(found)):
+                raise
+            polls, unpolled, waits = {}, frozenset(sources), True
+        polls[INBOX] = found.rows
+        return Polled(self._clock.now_us(), polls, command_waits=waits, unpolled=unpolled)
+
+    def _poll_sources(
+        self, ask: PollSources, sources: Mapping[str, Source], head: Manifest
+    ) -> dict[str, Poll]:
         polls: dict[str, Poll] = {}
         secrets = SecretFiles(self._worker.store)
-        for step, source in sorted(program.sources.items()):
-            if isinstance(source, ReadsInbox):
-                continue
+        for step, source in sorted(sources.items()):
             seen = self._seen_rows(step, source, head)
             with naming_step(step, head.epoch + 1), named(step), secrets_from(secrets.value):
                 polls[step] = _poll(source, (head.pond, step), ask.positions.get(step), seen, ask.max_rows)
-        polls[INBOX] = found.rows
-        return Polled(self._clock.now_us(), polls)
+        return polls
+
+    def _has_command(self, found: InboxPoll) -> bool:
+        """Is there a command behind the rows of the inbox?  Entries beyond a poll are read once, here."""
+        if found.command_waits or not (found.rows.splits or found.rows.rejects):
+            return found.command_waits
+        start = max(found.end, self._rows_before)
+        for number in inbox.numbers(self._worker.store, after=inbox.entry_name(start - 1)):
+            if inbox.read(self._worker.store, number).kind not in inbox.ROW_KINDS:
+                return True
+            self._rows_before = number + 1
+        return False
 
     def _seen_rows(self, step: str, source: Source, head: Manifest) -> pa.Table | None:
         """The rows of the table in which a source records what it has read; updated epoch by epoch."""

@@ -35,6 +35,7 @@ class PollSources:
 
     positions: Mapping[str, Any]
     max_rows: int
+    held: bool = False  # is input held back, as far as the coordinator knows?
 
 
 @dataclass(frozen=True)
@@ -227,6 +228,8 @@ class Polled:
         None  # for a rollback: the program of that epoch, where it differs from the head's
     )
     cleared: tuple[RunRef, ...] = ()  # for clear_errors of one view: runs that retract its error rows
+    command_waits: bool = False  # is there a command behind the rows of the inbox?
+    unpolled: frozenset[str] = frozenset()  # sources that failed while a command waits
 
 
 @dataclass(frozen=True)

@@ -62,3 +62,17 @@ def test_a_source_that_is_away_can_be_dropped(tmp_path: Path, source: Away) -> N
         pond.drop_view("v")
         pond.drain()
         assert pond.views() == ["w"]
+
+
+def test_rows_before_a_command_do_not_keep_it_waiting_for_a_source_that_is_away(
+    tmp_path: Path, source: Away
+) -> None:
+    with millpond.open(tmp_path / "p", engine="inline", durable=False) as pond:
+        pond.stream("orders", source).view("v")
+        pond.table("t", SCHEMA, key="k")
+        pond.drain()
+        source.away.append("down")
+        pond.insert("t", [{"k": 1}])
+        pond.drop_view("v")
+        pond.drain()
+        assert pond.views() == ["t"] and pond.read("t").num_rows == 1
