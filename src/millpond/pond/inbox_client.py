@@ -102,7 +102,7 @@ class InboxClient:
             self.command("detach", {"name": name, **({"pause": True} if pause else {})})
             return
         since = head.detached[name]
-        if replay and since + 1 < head.floor:
+        if replay and max(since, 0) < head.floor:
             raise InvalidError(
                 f"sink {name!r} cannot be shown all changes since it was detached",
                 detail=f"that was in epoch {since}, and the oldest epoch that is kept is {head.floor}",

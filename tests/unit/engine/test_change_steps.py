@@ -30,6 +30,7 @@ from millpond.engine.coordinator.protocol import (
 )
 from millpond.engine.coordinator.takeover import NO_POND
 from millpond.errors import ConflictError, InvalidError
+from millpond.plan.sink_settings import SinkSettings
 from millpond.state.manifest.backfill_progress import BackfillProgress
 from millpond.state.manifest.manifest import Manifest, is_retained, run_id
 from tests.unit.engine.coordinator.test_coordinator import (
@@ -173,6 +174,19 @@ def test_a_pond_that_another_process_created_first_is_taken_over_with_an_equal_p
     theirs = replace(head(created()), catalog=f"catalog/b-{equal}")
     taken = one(coordinator.handle(HeadRead(theirs)), PutManifest).manifest
     assert (taken.kind, taken.token, taken.catalog) == ("takeover", 2, f"catalog/a-{equal}")
+
+
+def test_a_group_never_ends_again_before_the_cursor_that_ended_the_last_one() -> None:
+    """A delivery that ends while a change is computed moves the cursor in the commit that ends the next group."""
+    settings = {"s": SinkSettings(every_us=50)}
+    coordinator = created(sinks=["s"], sink_settings=settings)
+    epoch(coordinator, ref(1))
+    group = one(epoch(coordinator, ref(2)), Deliver)
+    one(coordinator.handle(command("change", catalog="catalog/2")), ChangePlan)
+    coordinator.handle(Delivered("s", group.epoch))
+    coordinator._state.now_us += 100  # the group's time is over
+    m = one(coordinator.handle(ChangeFailed(InvalidError("no"))), PutManifest).manifest
+    assert (m.cursors, m.gathered) == ({"s": group.epoch}, {"s": group.epoch + 1})
 
 
 def test_a_rollback_takes_up_the_program_of_its_epoch() -> None:

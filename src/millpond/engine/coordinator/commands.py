@@ -183,7 +183,7 @@ class Commands:
         if sink not in head.detached:
             return PlannedCommit(child)
         since = head.detached[sink]
-        if replay and since + 1 < head.floor:
+        if replay and max(since, 0) < head.floor:  # changes are computed against the epoch before them
             return Refused(f"epochs since {since} are no longer all kept; the oldest is {head.floor}")
         self._deliveries.attach(sink, after=since if replay else child.epoch)
         detached = {name: epoch for name, epoch in head.detached.items() if name != sink}

@@ -94,7 +94,8 @@ class SinkDeliveries:
         state, head = self._state, self._state.head
         if sink in self._once:
             after, epoch = self._once.pop(sink)
-            return self._deliver(sink, epoch, after, after < head.floor - 1)
+            all_rows = after < 0 and head.floor > 0
+            return self._deliver(sink, epoch, head.floor - 1 if all_rows else after, all_rows)
         cursor, epoch = state.cursors.get(sink, -1), head.gathered.get(sink, -1)
         if self._settings(sink).guarantee == "at_most_once" or epoch <= cursor:
             return None
@@ -187,7 +188,7 @@ class SinkDeliveries:
         state, due = self._state, self._due_groups()
         if not due:
             return child
-        cursors = dict(child.cursors)
+        cursors = dict(state.cursors)  # those of the child may be older: the new groups begin after these
         for sink, epoch in due.items():
             settings = self._settings(sink)
             self._gather_at_us[sink] = state.now_us + settings.every_us

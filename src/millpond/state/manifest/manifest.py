@@ -205,6 +205,10 @@ def check(child: Manifest, parent: Manifest | None) -> None:
         "time never falls": child.now_us >= parent.now_us,
         "floor never falls": child.floor >= parent.floor,
         "parent is the one it was computed from": child.parent_nonce == parent.nonce,
+        "a group of epochs keeps its end until it was delivered": all(
+            child.gathered.get(sink) == end or child.cursors.get(sink, -1) >= end
+            for sink, end in parent.gathered.items()
+        ),
     }
     if child.kind != "rollback":
         rules["watermarks only rise"] = all(

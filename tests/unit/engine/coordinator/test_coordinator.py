@@ -671,6 +671,27 @@ def test_a_new_sink_on_an_old_pond_begins_with_all_rows() -> None:
     assert coordinator.handle(Delivered("s", 6)) == [Deliver("s", 7)]
 
 
+def test_a_new_sink_that_gets_epochs_at_most_once_begins_with_all_rows_too() -> None:
+    settings = {"s": SinkSettings(guarantee="at_most_once")}
+    coordinator = made(sinks=["s"], sink_settings=settings)
+    coordinator.start()
+    coordinator.handle(HeadRead(replace(OLD, cursors={}, floor=6)))
+    none(coordinator.handle(PutWon()), Deliver)
+    asked = one(epoch(coordinator, ref(9)), Deliver)
+    assert (asked.first, asked.epoch, asked.all_rows) == (6, 8, True)
+
+
+@pytest.mark.parametrize(("since", "floor"), [(1, 1), (-1, 0), (1, 2), (-1, 1)])
+def test_a_replay_needs_the_epoch_that_was_delivered_last(since: int, floor: int) -> None:
+    """The changes of the next epoch are computed against it; epoch 0 has none before it."""
+    coordinator = made(sinks=["s"])
+    coordinator.start()
+    coordinator.handle(HeadRead(replace(OLD, detached={"s": since}, cursors={}, floor=floor)))
+    coordinator.handle(PutWon())
+    m = one(coordinator.handle(command("attach", name="s", replay=True)), PutManifest).manifest
+    assert ("refused" in m.metrics) == (max(since, 0) < floor)
+
+
 def test_the_floor_waits_for_slow_sinks_and_never_falls() -> None:
     coordinator = created(sinks=["fast", "slow"], policy=Policy(compact=False, retain_epochs=2))
     for number in range(1, 7):

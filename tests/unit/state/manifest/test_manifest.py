@@ -195,13 +195,15 @@ MARKED = {"w": {"max": 9, "bound": 5}}
         ({"now_us": 6}, "time never falls"),
         ({"floor": 1}, "floor never falls"),
         ({"parent_nonce": "x"}, "parent is the one"),
+        ({"gathered": {"s": 9}}, "a group of epochs keeps its end"),
         ({"watermarks": {"w": {"max": 9, "bound": 4}}}, "watermarks only rise"),
         ({"watermarks": {"w": {"max": 9, "bound": None}}}, "watermarks only rise"),
     ],
 )
 def test_rules_are_checked_by_name(one: Manifest, changes: dict[str, Any], rule: str) -> None:
-    parent = replace(one, floor=2, watermarks=MARKED)
+    parent = replace(one, floor=2, watermarks=MARKED, cursors={"s": 1}, gathered={"s": 3})
     check(child_of(parent), parent)
+    check(child_of(parent, gathered={"s": 9}, cursors={"s": 3}), parent)
     with pytest.raises(InternalError, match=rule):
         check(child_of(parent, **changes), parent)
 
