@@ -25,8 +25,10 @@ from millpond.engine.coordinator.protocol import (
     PutWon,
 )
 from millpond.engine.coordinator.shell import Shell
+from millpond.engine.coordinator.sink_deliveries import SinkDeliveries
 from millpond.engine.coordinator.takeover import Takeover
 from millpond.sql.dml.changeable_tables import ChangeableTables
+from millpond.state import request_ids
 from millpond.state.manifest import fork as forks
 from millpond.state.manifest import garbage, history
 from millpond.state.manifest.backfill_progress import BackfillProgress
@@ -34,6 +36,7 @@ from millpond.state.manifest.snapshot import Snapshot
 from millpond.state.tables.live_runs import LiveRuns
 
 from .bank_world import BankWorld
+from .control_world import ControlWorld
 from .world import World
 
 SEEDS = 60
@@ -50,9 +53,13 @@ FIRST = {  # a seed that is known to find it, to save time
     "a_backfill_sees_the_epoch_before": 9,
     "a_fill_forgets_what_changed_meanwhile": 6,
     "a_fill_takes_changes_in_twice": 6,
-    "the_floor_does_not_wait_for_fills": 15,
-    "a_rollback_brings_back_what_was_being_filled": 294,
+    "the_floor_does_not_wait_for_fills": 37,
+    "a_rollback_brings_back_what_was_being_filled": 352,
     "a_program_is_not_looked_at_again_by_who_takes_over": 157,
+    "what_comes_at_most_once_moves_its_cursor_afterwards": 1,
+    "a_replay_begins_with_the_next_epoch": 27,
+    "a_group_ends_before_the_cursor_that_ended_the_last_one": 21,
+    "time_passes_what_is_due": 6,
 }
 
 
@@ -282,3 +289,61 @@ def test_a_broken_rule_of_transactions_is_found(
 ) -> None:
     mutation(monkeypatch)
     assert found_broken(FIRST.get(mutation.__name__, 0), BankWorld), mutation.__name__
+
+
+def requests_are_executed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_ids, "is_repeated", lambda *args: False)
+    monkeypatch.setattr(request_ids, "claim", lambda *args: True)
+
+
+def rows_keep_commands_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A paused pond is never resumed."""
+    polled = EpochLoop.on_polled
+    monkeypatch.setattr(
+        EpochLoop, "on_polled", lambda self, e, **more: polled(self, replace(e, command_waits=False), **more)
+    )
+
+
+def what_comes_at_most_once_moves_its_cursor_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = SinkDeliveries._settings
+    monkeypatch.setattr(
+        SinkDeliveries, "_settings", lambda self, sink: replace(settings(self, sink), guarantee=None)
+    )
+
+
+def a_replay_begins_with_the_next_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    attach = SinkDeliveries.attach
+    monkeypatch.setattr(
+        SinkDeliveries, "attach", lambda self, sink, after: attach(self, sink, self._state.head.epoch)
+    )
+
+
+def a_group_ends_before_the_cursor_that_ended_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    grouped = SinkDeliveries._with_groups
+
+    def stale(self: SinkDeliveries, child: Any) -> Any:
+        return replace(grouped(self, child), cursors=child.cursors)
+
+    monkeypatch.setattr(SinkDeliveries, "_with_groups", stale)
+
+
+def time_passes_what_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PondState, "time_without_steps", lambda self, now_us: now_us)
+
+
+UNDER_CONTROL: list[Callable[[pytest.MonkeyPatch], None]] = [
+    requests_are_executed_again,
+    rows_keep_commands_waiting,
+    what_comes_at_most_once_moves_its_cursor_afterwards,
+    a_replay_begins_with_the_next_epoch,
+    a_group_ends_before_the_cursor_that_ended_the_last_one,
+    time_passes_what_is_due,
+]
+
+
+@pytest.mark.parametrize("mutation", UNDER_CONTROL, ids=lambda m: m.__name__)
+def test_a_broken_rule_of_control_is_found(
+    mutation: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutation(monkeypatch)
+    assert found_broken(FIRST.get(mutation.__name__, 0), ControlWorld), mutation.__name__

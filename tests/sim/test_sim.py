@@ -9,6 +9,7 @@ import pytest
 from tests.sampling import seeds
 
 from .bank_world import BankWorld
+from .control_world import ControlWorld
 from .world import World
 
 SEEDS = int(os.environ.get("MILLPOND_SIM_SEEDS", "40"))
@@ -27,3 +28,10 @@ def test_every_transaction_is_whole(seed: int) -> None:
     world = BankWorld(seed)
     world.run()
     assert seed or world.moved, "the first seed moves money"
+
+
+@pytest.mark.parametrize("seed", seeds(4, FIRST, SEEDS, "MILLPOND_SIM_SEEDS"))
+def test_a_pond_under_control_keeps_its_promises(seed: int) -> None:
+    world = ControlWorld(seed)
+    world.run()
+    assert world.noted
