@@ -115,7 +115,7 @@ def test_what_is_an_error_in_spark_is_one(pond: Pond, sql: str) -> None:
 REFUSED = [
     "SELECT rand()",
     "SELECT parse_json('{}')",
-    "SELECT window(s, '1 hour') FROM t",
+    "SELECT session_window(s, '1 hour') FROM t",
     "SELECT CAST(a AS INTERVAL DAY) FROM t",
     "SELECT INTERVAL 'x' DAY",
     "SELECT 'a' LIKE 'a\\\\b'",

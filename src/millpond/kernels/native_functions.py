@@ -29,7 +29,10 @@ _MODULES: dict[str, tuple[str, ...]] = {
     ),
     "spark": tuple(
         f"millpond.kernels.spark.{name}"
-        for name in ("documents", "hashes", "numbers", "patterns", "texts", "times")
+        for name in (
+            *("binaries", "bitmaps", "documents", "json_to_values", "values_to_json", "hashes", "numbers"),
+            *("patterns", "similarity", "texts", "times", "type_text"),
+        )
     ),
 }
 _CALLED = re.compile(r'"((pg|spark)\.\w+\.\d+)"')

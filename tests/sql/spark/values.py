@@ -51,8 +51,13 @@ def same(theirs: Any, ours: Any) -> bool:
     if isinstance(theirs, dict) and isinstance(ours, dict):
         # a struct of ours is a mapping, in the order of its fields or of its sorted names
         if "struct" in theirs and "map" in ours:
-            values = [v for _, v in ours["map"]]
-            return sorted(map(repr, values)) == sorted(map(repr, theirs["struct"]))
+            rest = [v for _, v in ours["map"]]
+            for one in theirs["struct"]:
+                found = next((n for n, v in enumerate(rest) if same(one, v)), None)
+                if found is None:
+                    return False
+                del rest[found]
+            return not rest
         return theirs.keys() == ours.keys() and all(same(theirs[k], ours[k]) for k in theirs)
     if isinstance(theirs, list) and isinstance(ours, list):
         return len(theirs) == len(ours) and all(map(same, theirs, ours))

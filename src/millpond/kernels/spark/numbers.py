@@ -20,6 +20,10 @@ def java_number(text: str) -> str:
     >>> [java_number.code(pa.array([t]))[0].as_py() for t in ("1e+10", "0.001", "1.5e-05", "100.0", "inf")]
     ['1.0E10', '0.001', '1.5E-5', '100.0', 'Infinity']
     """
+    return java_notation(text)
+
+
+def java_notation(text: str) -> str:
     lower = text.lower()
     if "nan" in lower:
         return "NaN"
@@ -128,6 +132,14 @@ def bround(number: str, digits: int) -> str:
     if not value.is_finite():
         return str(value)
     return f"{value.quantize(decimal.Decimal(1).scaleb(-digits), decimal.ROUND_HALF_EVEN, context=_WIDE):f}"
+
+
+@by_row("spark.round_towards.1", ("VARCHAR", "INTEGER", "VARCHAR"), "VARCHAR", _TEXT)
+def round_towards(number: str, digits: int, side: str) -> str:
+    """A decimal rounded up or down."""
+    how = decimal.ROUND_CEILING if side == "ceil" else decimal.ROUND_FLOOR
+    unit = decimal.Decimal(1).scaleb(-digits)
+    return f"{decimal.Decimal(number).quantize(unit, how, context=_WIDE):f}"
 
 
 @by_row("spark.round.1", ("VARCHAR", "INTEGER"), "VARCHAR", _TEXT)

@@ -9,7 +9,8 @@ import zoneinfo
 
 import pyarrow as pa
 
-from millpond.kernels.spark.java_times import offset_seconds, read, shown
+from millpond.kernels.spark.java_times import offset_seconds, shown
+from millpond.kernels.spark.java_times import read as moment_of_pattern
 from millpond.kernels.spark.rows import RefusedValue, by_row
 
 _TIME = pa.timestamp("us")
@@ -22,19 +23,29 @@ _MOMENT = re.compile(
 
 @by_row("spark.date_of_text.1", ("VARCHAR", "BOOLEAN"), "DATE", pa.date32())
 def date_of_text(text: str, strict: bool) -> datetime.date | None:
+    made = text_as_date(text)
+    if made is None and strict:
+        raise RefusedValue(f'cannot cast "{text}" to DATE')
+    return made
+
+
+def text_as_date(text: str) -> datetime.date | None:
     found = _DATE.fullmatch(text.strip())
     try:
-        if found is not None:
-            return datetime.date(int(found[1]), int(found[2] or 1), int(found[3] or 1))
+        return None if found is None else datetime.date(int(found[1]), int(found[2] or 1), int(found[3] or 1))
     except ValueError:
-        pass
-    if strict:
-        raise RefusedValue(f'cannot cast "{text}" to DATE')
-    return None
+        return None
 
 
 @by_row("spark.timestamp_of_text.1", ("VARCHAR", "BOOLEAN", "BOOLEAN"), "TIMESTAMP", _TIME)
 def timestamp_of_text(text: str, strict: bool, zoned: bool) -> datetime.datetime | None:
+    made = text_as_moment(text, zoned)
+    if made is None and strict:
+        raise RefusedValue(f'cannot cast "{text}" to TIMESTAMP')
+    return made
+
+
+def text_as_moment(text: str, zoned: bool) -> datetime.datetime | None:
     found = _MOMENT.fullmatch(text.strip())
     try:
         if found is not None:
@@ -50,9 +61,7 @@ def timestamp_of_text(text: str, strict: bool, zoned: bool) -> datetime.datetime
             )
             return made if zone is None or not zoned else _to_utc(made, zone)
     except (ValueError, OverflowError, zoneinfo.ZoneInfoNotFoundError):
-        pass
-    if strict:
-        raise RefusedValue(f'cannot cast "{text}" to TIMESTAMP')
+        return None
     return None
 
 
@@ -72,7 +81,7 @@ def format_time(moment: datetime.datetime, pattern: str) -> str:
 
 @by_row("spark.parse_time.1", ("VARCHAR", "VARCHAR", "BOOLEAN"), "TIMESTAMP", _TIME)
 def parse_time(text: str, pattern: str, strict: bool) -> datetime.datetime | None:
-    made = read(text, pattern)
+    made = moment_of_pattern(text, pattern)
     if made is None and strict:
         raise RefusedValue(f"{text!r} does not fit the pattern {pattern!r}")
     return made
@@ -138,3 +147,24 @@ def timestamp_diff(unit: str, a: datetime.datetime, b: datetime.datetime) -> int
         months += 1
     per = {"month": 1, "quarter": 3, "year": 12}[unit]
     return abs(months) // per * (1 if months >= 0 else -1)
+
+
+@by_row("spark.time_bucket.1", ("INTEGER", "BIGINT", "TIMESTAMP", "TIMESTAMP"), "TIMESTAMP", _TIME)
+def time_bucket(
+    months: int, micros: int, moment: datetime.datetime, origin: datetime.datetime
+) -> datetime.datetime:
+    """The start of the bucket of a time; buckets of months start on the origin's day of the month."""
+    if (months > 0) == (micros > 0) or months < 0 or micros < 0:
+        raise RefusedValue("a bucket needs a positive length, in months or in shorter units")
+    if micros:
+        return moment - (moment - origin) % datetime.timedelta(microseconds=micros)
+    count = ((moment.year - origin.year) * 12 + moment.month - origin.month) // months
+    start = _months_later(origin, count * months)
+    return start if start <= moment else _months_later(origin, (count - 1) * months)
+
+
+def _months_later(moment: datetime.datetime, months: int) -> datetime.datetime:
+    year, month = divmod(moment.year * 12 + moment.month - 1 + months, 12)
+    return moment.replace(
+        year=year, month=month + 1, day=min(moment.day, calendar.monthrange(year, month + 1)[1])
+    )

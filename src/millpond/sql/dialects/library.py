@@ -108,7 +108,8 @@ def deferred(statement: str) -> str:
     A macro is replaced by its text, so without this a nested call would be copied again and again.
     DuckDB also binds the body when the macro is created, and then cannot choose among overloads by an
     argument whose type is not known: it stops at once, and is content, at a list of such an argument.
-    `/* inline */` keeps a body as it is, `/* inline n */` a parameter that has to stay constant.
+    `/* inline */` keeps the body of an overload as it is, `/* inline n */` a parameter that has to stay
+    constant.
 
     >>> deferred("create macro __x.f (a) as a || a").partition(" as ")[2]
     'invoke(lambda a_: case when typeof([a_]) is null then null else a_ || a_ end, a)'
@@ -116,16 +117,14 @@ def deferred(statement: str) -> str:
     head = _DEFINED.search(statement)
     assert head is not None, statement
     start = head.end() - 1
-    inline = _INLINE.search(statement)
-    kept = None if inline is None else inline[1].split()
-    if kept == []:
-        return statement
-    return statement[:start] + ", ".join(
-        _bound_once(one, kept or []) for one in _overloads(statement[start:])
-    )
+    return statement[:start] + ", ".join(map(_bound_once, _overloads(statement[start:])))
 
 
-def _bound_once(overload: str, kept: list[str]) -> str:
+def _bound_once(overload: str) -> str:
+    inline = _INLINE.search(overload)
+    kept = [] if inline is None else inline[1].split()
+    if inline is not None and not kept:
+        return overload
     names, body = re.split(r"\)\s+as\s", _INLINE.sub("", overload), maxsplit=1)
     given = [one.split() for one in names.lstrip("( ").split(",") if one.strip()]
     untyped = any(len(one) == 1 for one in given)

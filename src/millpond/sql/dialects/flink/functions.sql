@@ -15,7 +15,7 @@ create macro __flink.average_of(s, n) as struct_extract(row(
         case when typeof(s) in ('DOUBLE', 'FLOAT') and n > 0 then case when typeof(s) in ('DOUBLE', 'FLOAT') then s end::double / n end,
         case when __spark.is_decimal(s) and n > 0 then cast_to_type(
             "spark.decimal_quotient.1"(s::varchar, n::varchar, greatest(6, __spark.scale(s)), true),
-            __spark.decimal_type(38 - greatest(6, __spark.scale(s)), greatest(6, __spark.scale(s)) + 1)) end),
+            __spark.decimal_type(s, 38, greatest(6, __spark.scale(s)))) end),
     case when typeof(s) = 'HUGEINT' then 1 when typeof(s) in ('DOUBLE', 'FLOAT') then 2 else 3 end);
 create macro __flink.floor(x) as struct_extract(row(x, system.main.floor(x)), 1 + (not __flink.is_integer(x))::integer);
 create macro __flink.ceil(x) as struct_extract(row(x, system.main.ceil(x)), 1 + (not __flink.is_integer(x))::integer);

@@ -34,11 +34,11 @@ _NUMBER = "__spark.cast_double({0})"
 _PAIR = "__spark.cast_double({0}), __spark.cast_double({1})"
 AGGREGATES: dict[str, SparkAggregate] = {
     "count": SparkAggregate("count({0})"),
-    **dict.fromkeys(
-        ("sum", "try_sum"),
-        SparkAggregate(
-            "sum(__spark.summand({0}))", result="__spark.sum_result({}, {})", beside=("max(" + _TYPE + ")",)
-        ),
+    "sum": SparkAggregate(
+        "sum(__spark.summand({0}))", result="__spark.sum_result({}, {})", beside=("max(" + _TYPE + ")",)
+    ),
+    "try_sum": SparkAggregate(
+        "sum(__spark.summand({0}))", result="__spark.try_sum_result({}, {})", beside=("max(" + _TYPE + ")",)
     ),
     **dict.fromkeys(
         ("avg", "mean", "try_avg"),
@@ -54,6 +54,11 @@ AGGREGATES: dict[str, SparkAggregate] = {
     "stddev_pop": SparkAggregate(f"stddev_pop({_NUMBER})"),
     **dict.fromkeys(("variance", "var_samp"), SparkAggregate(f"var_samp({_NUMBER})")),
     "var_pop": SparkAggregate(f"var_pop({_NUMBER})"),
+    "skewness": SparkAggregate(
+        f"skewness({_NUMBER})",
+        result="__spark.skewness_of({}, {}, {})",
+        beside=(f"count({_NUMBER})", f"var_pop({_NUMBER})"),
+    ),
     "kurtosis": SparkAggregate(f"kurtosis_pop({_NUMBER})"),
     "corr": SparkAggregate(f"corr({_PAIR})", 2),
     "covar_pop": SparkAggregate(f"covar_pop({_PAIR})", 2),
@@ -84,6 +89,17 @@ AGGREGATES: dict[str, SparkAggregate] = {
     ),
     "collect_set": SparkAggregate(
         "list(DISTINCT {0})", rows="{0} IS NOT NULL", result="list_sort(coalesce({}, []))"
+    ),
+    "bitmap_construct_agg": SparkAggregate(
+        "list(DISTINCT {0}::bigint)",
+        rows="{0} IS NOT NULL",
+        result='"spark.bitmap_construct.1"(coalesce({}, []))',
+    ),
+    "bitmap_or_agg": SparkAggregate(
+        "list(DISTINCT {0})", rows="{0} IS NOT NULL", result='"spark.bitmap_or.1"(coalesce({}, []))'
+    ),
+    "bitmap_and_agg": SparkAggregate(
+        "list(DISTINCT {0})", rows="{0} IS NOT NULL", result='"spark.bitmap_and.1"(coalesce({}, []))'
     ),
     "max_by": SparkAggregate("arg_max_null({0}, {1})", 2),
     "min_by": SparkAggregate("arg_min_null({0}, {1})", 2),

@@ -59,11 +59,11 @@ SYNTAX = frozenset(
         "json_tuple",
         "range",
         "extract",
+        "window",
+        "session_window",
     ]
 )
 INSTEAD = {
-    "window": "use TUMBLE or HOP in FROM",
-    "session_window": "use SESSION in FROM",
     "rand": "a view cannot depend on chance",
     "randn": "a view cannot depend on chance",
     "random": "a view cannot depend on chance",
@@ -99,8 +99,10 @@ def _concat(given: Given, writer: Expressions) -> str | None:
 
 @handler("concat_ws")
 def _concat_ws(given: Given, writer: Expressions) -> str | None:
-    if len(given) < 2:
+    if not given:
         return None
+    if len(given) == 1:
+        return f"CASE WHEN {writer.text(given[0])} IS NOT NULL THEN '' END"
     parts = [f"__spark.texts({writer.text(one)})" for one in given[1:]]
     between = writer.text(given[0])
     return f'"spark.join.1"({" || ".join(parts)}, {between})'
@@ -143,11 +145,6 @@ def _struct(given: Given, writer: Expressions) -> str | None:
         else:
             parts.append(f"{quoted(f'col{number}')} := {writer.operand(one)}")
     return f"struct_pack({', '.join(parts)})" if parts else None
-
-
-@handler("greatest", "least")
-def _extreme(given: Given, writer: Expressions) -> str | None:
-    return None
 
 
 def _same(name: str, least: int) -> Handler:
@@ -488,17 +485,28 @@ for _kind in (
 
 @handler("array_sort")
 def _array_sort(given: Given, writer: Expressions) -> str | None:
+    if len(given) == 2:
+        return _sorted_by(given, writer)
     return f"list_sort({writer.text(given[0])}, 'ASC', 'NULLS LAST')" if len(given) == 1 else None
+
+
+def _sorted_by(given: Given, writer: Expressions) -> str | None:
+    """The place of an element is the number of those that the comparison says are before it."""
+    code = _lambda(given[1], 2)
+    if code is None:
+        return None
+    listed = writer.text(given[0])
+    compared = (
+        f"coalesce({_applied(code, ('o', 'e'), writer)}, error('the comparison in array_sort is NULL'))"
+    )
+    before = f"list_filter(l, lambda o, j: {compared} < 0 OR ({compared} = 0 AND j < i))"
+    placed = f"list_transform(l, lambda e, i: struct_pack(r := len({before}), v := e))"
+    return f"list_transform([{listed}], lambda l: list_transform(list_sort({placed}), lambda p: p.v))[1]"
 
 
 @handler("array_distinct")
 def _array_distinct(given: Given, writer: Expressions) -> str | None:
     return f"__spark.array_distinct({writer.texts(given)})" if len(given) == 1 else None
-
-
-@handler("trim", "btrim", "ltrim", "rtrim")
-def _trim(given: Given, writer: Expressions) -> str | None:
-    return None
 
 
 def _trimmed(side: str, characters_first: bool) -> Handler:
@@ -508,7 +516,9 @@ def _trimmed(side: str, characters_first: bool) -> Handler:
         if len(given) != 2:
             return None
         of, characters = reversed(given) if characters_first else given
-        return f"{side}({writer.text(of)}, {writer.text(characters)})"
+        return (
+            f"{side}(__spark.cast_string({writer.text(of)}), __spark.cast_string({writer.text(characters)}))"
+        )
 
     return code
 

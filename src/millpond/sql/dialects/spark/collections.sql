@@ -76,13 +76,11 @@ create macro __spark.map_keys(m) as map_keys(m);
 create macro __spark.map_values(m) as map_values(m);
 create macro __spark.map_entries(m) as map_entries(m);
 create macro __spark.map_contains_key(m, k) as list_contains(map_keys(m), k);
-create macro __spark.typeof(x) as case typeof(x) when 'INTEGER' then 'int' when 'VARCHAR' then 'string' when 'TIMESTAMP WITH TIME ZONE' then 'timestamp'
-    when 'TIMESTAMP' then 'timestamp_ntz' when 'BLOB' then 'binary' when '"NULL"' then 'void'
-    else case when typeof(x) like '%]' or typeof(x) like '%(%' and typeof(x) not like 'DECIMAL%' or typeof(x) = 'INTERVAL'
-        then error('typeof of ' || typeof(x) || ' is not supported') else lower(typeof(x)) end end;
+create macro __spark.typeof(x) as /* inline */ "spark.type_name.1"(typeof(x));
 
 -- JSON in texts.
 create macro __spark.get_json_object(j, p) as "spark.get_json_object.2"(j, p);
 create macro __spark.json_field(j, n) as "spark.json_field.1"(j, n);
 create macro __spark.json_array_length(j) as "spark.json_array_length.1"(j);
 create macro __spark.json_object_keys(j) as "spark.json_object_keys.1"(j);
+create macro __spark.to_json_with(x, d, t) as "spark.to_json.1"(to_json(x)::varchar, typeof(x), d, t);

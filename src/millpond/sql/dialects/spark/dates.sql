@@ -56,11 +56,23 @@ create macro __spark.date_part_of(p, t) as case
     when p in ('hour', 'h', 'hours', 'hr', 'hrs') then hour(t) when p in ('minute', 'm', 'min', 'mins', 'minutes') then minute(t)
     when p in ('second', 's', 'sec', 'seconds', 'secs') then null
     else error('there is no part ' || p || ' of a date') end::integer;
-create macro __spark.date_part(p, x) as /* inline p */ struct_extract(row(
-        case when lower(p) not in ('second', 's', 'sec', 'seconds', 'secs') then __spark.date_part_of(lower(p), __spark.as_ntz(x)) end,
-        case when lower(p) in ('second', 's', 'sec', 'seconds', 'secs')
-            then (second(__spark.as_ntz(x)) + microsecond(__spark.as_ntz(x)) % 1000000 * 0.000001::decimal(6, 6))::decimal(8, 6) end,
-        cast_to_type(null, x)), 1 + (lower(p) in ('second', 's', 'sec', 'seconds', 'secs'))::integer);
+create macro __spark.is_second(p) as /* inline */ lower(p) in ('second', 's', 'sec', 'seconds', 'secs');
+create macro __spark.date_part(p, x) as /* inline p */ __spark.date_part_by(p, x, __spark.by_type(x,
+    case when __spark.is_second(p) then 2 else 1 end));
+create macro __spark.date_part_by
+    (p, x interval, way date) as __spark.interval_part(lower(p), x),
+    (p, x interval, way time) as /* inline */ (__spark.micros_without_months(x) % 60000000 * 0.000001::decimal(6, 6))::decimal(8, 6),
+    (p, x, way date) as __spark.date_part_of(lower(p), __spark.as_ntz(x)),
+    (p, x, way time) as __spark.second_of(__spark.as_ntz(x));
+create macro __spark.second_of(t) as (second(t) + microsecond(t) % 1000000 * 0.000001::decimal(6, 6))::decimal(8, 6);
+create macro __spark.micros_without_months(x) as epoch_us(x - to_months((datepart('year', x) * 12 + datepart('month', x))::integer));
+create macro __spark.interval_part(p, x) as case
+    when p in ('year', 'y', 'years', 'yr', 'yrs') then datepart('year', x) when p in ('month', 'mon', 'mons', 'months') then datepart('month', x)
+    when p in ('day', 'd', 'days') then __spark.cut_quotient(__spark.micros_without_months(x), 86400000000)
+    when p in ('hour', 'h', 'hours', 'hr', 'hrs') then __spark.cut_quotient(__spark.micros_without_months(x), 3600000000) % 24
+    when p in ('minute', 'm', 'min', 'mins', 'minutes') then __spark.cut_quotient(__spark.micros_without_months(x), 60000000) % 60
+    else error('there is no part ' || p || ' of an interval') end::integer;
+create macro __spark.cut_quotient(a, b) as case when a < 0 then -(-a // b) else a // b end;
 create macro __spark.datepart(p, x) as /* inline */ __spark.date_part(p, x);
 
 create macro __spark.trunc_unit(u, t) as case
@@ -119,6 +131,7 @@ create macro __spark.make_timestamp_ntz
     (y, mo, d, h, mi, s) as case when s::double = 60 then make_timestamp(y::bigint, mo::bigint, d::bigint, h::bigint, mi::bigint, 0::double) + interval 1 minute
         else make_timestamp(y::bigint, mo::bigint, d::bigint, h::bigint, mi::bigint, s::double) end;
 create macro __spark.make_timestamp
+    (d) as __spark.zoned(__spark.as_date(d)::timestamp),
     (y, mo, d, h, mi, s) as __spark.zoned(__spark.make_timestamp_ntz(y, mo, d, h, mi, s)),
     (y, mo, d, h, mi, s, z) as __spark.zoned("spark.zoned.1"(__spark.make_timestamp_ntz(y, mo, d, h, mi, s), z, 'UTC'));
 create macro __spark.make_timestamp_ltz
@@ -129,3 +142,39 @@ create macro __spark.to_utc_timestamp(t, z) as __spark.zoned("spark.zoned.1"(__s
 create macro __spark.convert_timezone
     (target, t) as "spark.zoned.1"(__spark.as_ntz(t), 'UTC', target),
     (source, target, t) as "spark.zoned.1"(__spark.as_ntz(t), source, target);
+create macro __spark.window_time(w) as struct_extract(w, 'end') - interval 1 microsecond;
+
+create macro __spark.time_bucket
+    (w, t) as __spark.time_bucket_of(w, t, timestamp '1970-01-01'),
+    (w, t, o) as __spark.time_bucket_of(w, t, __spark.as_ntz(o));
+create macro __spark.time_bucket_of(w, t, o) as __spark.like_argument("spark.time_bucket.1"(
+    (datepart('year', w) * 12 + datepart('month', w))::integer, __spark.micros_without_months(w), __spark.as_ntz(t), o), t);
+create macro __spark.try_make_timestamp_ntz
+    (y, mo, d, h, mi, s) as try(__spark.make_timestamp_ntz(y, mo, d, h, mi, s));
+create macro __spark.try_make_timestamp
+    (d) as __spark.make_timestamp(d),
+    (y, mo, d, h, mi, s) as try(__spark.make_timestamp(y, mo, d, h, mi, s)),
+    (y, mo, d, h, mi, s, z) as try(__spark.make_timestamp(y, mo, d, h, mi, s, z));
+create macro __spark.try_make_timestamp_ltz
+    (y, mo, d, h, mi, s) as try(__spark.make_timestamp(y, mo, d, h, mi, s)),
+    (y, mo, d, h, mi, s, z) as try(__spark.make_timestamp(y, mo, d, h, mi, s, z));
+create macro __spark.micros_of(s) as round(s::decimal(18, 6) * 1000000)::bigint;
+create macro __spark.make_dt_interval
+    () as interval 0 seconds,
+    (d) as to_days(d::integer),
+    (d, h) as to_days(d::integer) + to_hours(h::bigint),
+    (d, h, m) as to_days(d::integer) + to_hours(h::bigint) + to_minutes(m::bigint),
+    (d, h, m, s) as to_days(d::integer) + to_hours(h::bigint) + to_minutes(m::bigint) + to_microseconds(__spark.micros_of(s));
+create macro __spark.make_ym_interval
+    () as interval 0 months,
+    (y) as to_years(y::integer),
+    (y, m) as to_years(y::integer) + to_months(m::integer);
+create macro __spark.make_interval
+    () as interval 0 seconds,
+    (y) as to_years(y::integer),
+    (y, mo) as to_years(y::integer) + to_months(mo::integer),
+    (y, mo, w) as to_years(y::integer) + to_months(mo::integer) + to_weeks(w::integer),
+    (y, mo, w, d) as __spark.make_interval(y, mo, w) + to_days(d::integer),
+    (y, mo, w, d, h) as __spark.make_interval(y, mo, w) + __spark.make_dt_interval(d, h),
+    (y, mo, w, d, h, m) as __spark.make_interval(y, mo, w) + __spark.make_dt_interval(d, h, m),
+    (y, mo, w, d, h, m, s) as __spark.make_interval(y, mo, w) + __spark.make_dt_interval(d, h, m, s);

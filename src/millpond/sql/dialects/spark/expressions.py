@@ -374,12 +374,8 @@ class Expressions:
 
     def _trim(self, node: exp.Trim) -> str:
         side = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or ""), "trim")
-        of = node.expression
-        return (
-            f"{side}({self.text(node.this)}{'' if of is None else f', {self.text(of)}'})"
-            if of is not None
-            else f"{side}(__spark.cast_string({self.text(node.this)}))"
-        )
+        parts = [part for part in (node.this, node.expression) if part is not None]
+        return f"{side}({', '.join(f'__spark.cast_string({self.text(part)})' for part in parts)})"
 
     def _any(self, node: exp.Any) -> str:
         return self.call("any", [node.this.unnest()], node)

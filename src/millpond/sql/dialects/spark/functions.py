@@ -14,12 +14,13 @@ from sqlglot import exp
 
 from millpond.kernels.duck import quoted
 from millpond.sql.dialects.library import has
-from millpond.sql.dialects.spark import aggregates, calls
+from millpond.sql.dialects.spark import aggregates, calls, document_calls
 from millpond.sql.text.parse import closest_name
 
 if TYPE_CHECKING:
     from millpond.sql.dialects.spark.expressions import Expressions
 
+assert document_calls.__name__  # it registers its functions in `calls`
 CATALOG = "__spark"
 # Functions of DuckDB with the same name and meaning, or the same meaning under another name.
 SAME = {

@@ -89,6 +89,9 @@ def table_function(node: exp.Table, writer: Expressions) -> None:
 
 def _call(node: exp.Expr) -> exp.Anonymous | None:
     if isinstance(node, exp.Anonymous) and str(node.name).lower().removesuffix("_outer") in _NAMES:
+        for given in list(node.expressions):
+            if isinstance(given, exp.Kwarg):  # explode(collection => …)
+                given.replace(given.expression)
         return node
     return None
 

@@ -66,8 +66,16 @@ def column_name(node: exp.Expr) -> str:
             return f"{word}({column_name(node.this)} AS {node.args['to'].sql('spark')})"
         case exp.Bracket() if len(node.expressions) == 1:
             return f"{column_name(node.this)}[{column_name(node.expressions[0])}]"
+        case exp.Dot():
+            inner = node.this.unnest()
+            is_path = isinstance(inner, exp.Column | exp.Identifier) or (
+                isinstance(inner, exp.Dot) and "." not in column_name(inner)
+            )
+            return node.name if is_path else f"{column_name(inner)}.{node.name}"
         case exp.Anonymous():
             name = str(node.name).lower()
+            if name == "from_json" and node.expressions:
+                return f"from_json({column_name(node.expressions[0])})"
             if name == "count" and len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Star):
                 return "count(1)"
             return f"{name}({', '.join(column_name(e) for e in node.expressions)})"

@@ -32,19 +32,29 @@ create macro __spark.width_bucket(v, a, b, n) as case when n <= 0 or a = b then 
 
 create macro __spark.ceil
     (x bigint) as x,
+    (x, n) as /* inline n */ __spark.rounded_towards(x, n, 'ceil'),
     (x varchar) as __spark.to_bigint_range(ceil(__spark.cast_double(x))),
     (x) as __spark.ceil_by(x, __spark.by_type(x, 1 + __spark.is_decimal(x)::integer));
 create macro __spark.ceil_by
     (x, way date) as /* inline */ __spark.to_bigint_range(ceil(x::double)),
     (x, way time) as /* inline */ cast_to_type(ceil(x), __spark.decimal_type(x, least(38, __spark.digits(x) - __spark.scale(x) + 1), 0));
-create macro __spark.ceiling(x) as __spark.ceil(x);
+create macro __spark.ceiling
+    (x) as __spark.ceil(x),
+    (x, n) as /* inline n */ __spark.rounded_towards(x, n, 'ceil');
 create macro __spark.floor
     (x bigint) as x,
+    (x, n) as /* inline n */ __spark.rounded_towards(x, n, 'floor'),
     (x varchar) as __spark.to_bigint_range(floor(__spark.cast_double(x))),
     (x) as __spark.floor_by(x, __spark.by_type(x, 1 + __spark.is_decimal(x)::integer));
 create macro __spark.floor_by
     (x, way date) as /* inline */ __spark.to_bigint_range(floor(x::double)),
     (x, way time) as /* inline */ cast_to_type(floor(x), __spark.decimal_type(x, least(38, __spark.digits(x) - __spark.scale(x) + 1), 0));
+-- ceil(x, n) and floor(x, n): integers and doubles as decimals.
+create macro __spark.rounded_towards
+    (x bigint, n, side) as /* inline */ __spark.rounded_towards_of(x::decimal(20, 0), n, side),
+    (x double, n, side) as /* inline */ __spark.rounded_towards_of(x::decimal(30, 15), n, side),
+    (x, n, side) as /* inline n side */ __spark.rounded_towards_of(x, n, side);
+create macro __spark.rounded_towards_of(x, n, side) as /* inline n side */ cast_to_type("spark.round_towards.1"(x::varchar, n::integer, side), __spark.rounded_type(x, n));
 -- A DOUBLE as a BIGINT: NaN is 0, and what is too large is an error.
 create macro __spark.to_bigint_range(x) as case when isnan(x) then 0::bigint when x >= 9223372036854775808::double or x < -9223372036854775808::double
     then error('overflow of BIGINT')::bigint else x::bigint end;
@@ -95,9 +105,20 @@ create macro __spark.sum_result_by
     (x, t, way date) as /* inline */ x,
     (x, t, way time) as /* inline */ x::bigint,
     (x, t, way timestamp) as /* inline */ cast_to_type(x, __spark.decimal_type(t, least(38, __spark.digits(t) + 10), __spark.scale(t)));
+create macro __spark.try_sum_result(x, t) as __spark.try_sum_by(x, t, __spark.by_type(x, 1 + (typeof(x) = 'HUGEINT')::integer));
+create macro __spark.try_sum_by
+    (x, t, way date) as __spark.sum_result(x, t),
+    (x, t, way time) as /* inline */ try_cast(x as bigint);
 create macro __spark.average_of(x, n, t) as __spark.average_by(x, n, t, __spark.by_type(x, 1 + __spark.is_decimal(x)::integer));
 create macro __spark.average_by
     (x, n, t, way date) as /* inline x t */ case when n > 0 then x::double / n end,
     (x, n, t, way time) as /* inline x t */ case when n > 0 then cast_to_type(
         "spark.decimal_quotient.1"(x::varchar, n::varchar, least(38, __spark.scale(t) + 4), true),
         __spark.decimal_type(t, least(38, __spark.digits(t) + 4), least(38, __spark.scale(t) + 4))) end;
+
+create macro __spark.bitmap_bit_position(x bigint) as case when x > 0 then (x - 1) % 32768 else (-x) % 32768 end;
+create macro __spark.bitmap_bucket_number(x bigint) as case when x > 0 then 1 + (x - 1) // 32768 else x // 32768 end;
+create macro __spark.bitmap_count(x blob) as "spark.bitmap_count.1"(x);
+-- DuckDB's skewness is that of a sample, Spark's that of all values.
+create macro __spark.skewness_of(x, n, v) as case when n < 2 or v = 0 then null when n = 2 then 0::double
+    else x * (n - 2) / sqrt(n::double * (n - 1)) end;

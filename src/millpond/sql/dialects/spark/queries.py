@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import ErrorLevel, exp
 
-from millpond.sql.dialects.spark import functions, generators
+from millpond.sql.dialects.spark import functions, generators, time_windows
 from millpond.sql.dialects.spark.expressions import Expressions
 from millpond.sql.dialects.spark.generators import is_raw, raw
 from millpond.sql.dialects.spark.names import column_name
@@ -112,7 +112,8 @@ class Queries:
         if (
             isinstance(parent, exp.Select)
             and name == "expressions"
-            and not isinstance(node, exp.Star | exp.Column | exp.Dot)
+            and not isinstance(node, exp.Star | exp.Column)
+            and not (isinstance(node, exp.Dot) and isinstance(node.expression, exp.Star))
         ):
             return exp.Alias(this=made, alias=exp.to_identifier(column_name(node), quoted=True))
         return made
@@ -129,6 +130,8 @@ class Queries:
                 }
                 self.expressions.refuse(exp.Var(this=words.get(name, name.upper())), hint="use ORDER BY")
         node.set("hint", None)
+        _fill_grouping_id(node)
+        time_windows.expand(node, self.expressions)
         generators.expand(node, self.expressions)
 
     def table(self, node: exp.Table) -> None:
@@ -177,3 +180,25 @@ class Queries:
         )
         node.set("alias", exp.TableAlias(this=table.copy(), columns=names))
         return node if node.parent is not None else exp.select("*").from_(node)
+
+
+def _fill_grouping_id(select: exp.Select) -> None:
+    """`grouping_id()` is that of all columns of GROUP BY."""
+    group = select.args.get("group")
+    empty = [
+        call
+        for root in (*select.expressions, select.args.get("having"), select.args.get("order"))
+        if root is not None
+        for call in root.find_all(exp.Anonymous)
+        if str(call.name).lower() == "grouping_id" and not call.expressions
+    ]
+    if group is None or not empty:
+        return
+    listed: list[exp.Expr] = list(group.expressions)
+    for part in ("rollup", "cube", "grouping_sets"):
+        for clause in group.args.get(part) or []:
+            listed += [c for e in clause.expressions for c in (e.find_all(exp.Column))]
+    columns = [c for e in listed for c in e.find_all(exp.Column)]
+    unique = list({c.sql(): c for c in columns}.values())
+    for call in empty:
+        call.set("expressions", [c.copy() for c in unique])

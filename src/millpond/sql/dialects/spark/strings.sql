@@ -34,6 +34,8 @@ create macro __spark.substring_of(s, p, n) as case when s is null or p is null o
     when n + length(s) + p <= 0 then ''
     else substr(s, 1, n + length(s) + p) end;
 create macro __spark.substring
+    (s blob, p integer, n integer) as "spark.binary_part.1"(s, p, n),
+    (s blob, p integer) as "spark.binary_part.1"(s, p, 2147483647),
     (s, p, n) as __spark.substring_of(__spark.text(s), __spark.cast_int(p)::bigint, __spark.cast_int(n)::bigint),
     (s, p) as __spark.substring_of(__spark.text(s), __spark.cast_int(p)::bigint, 2147483647);
 create macro __spark.substr
@@ -45,23 +47,33 @@ create macro __spark.text
     (x bigint) as x::varchar,
     (x blob) as case when x is not null then error('this function of BINARY is not supported: cast it to STRING') end::varchar,
     (x) as __spark.cast_string(x);
-create macro __spark.left(s, n) as case when s is null then null when n <= 0 then '' else substr(__spark.text(s), 1, n) end;
-create macro __spark.right(s, n) as case when s is null then null when n <= 0 then '' else "right"(__spark.text(s), n) end;
+create macro __spark.left
+    (s blob, n integer) as "spark.binary_part.1"(s, 1, n),
+    (s, n) as case when s is null then null when n <= 0 then '' else substr(__spark.text(s), 1, n) end;
+create macro __spark.right
+    (s blob, n integer) as case when n > 0 then "spark.binary_part.1"(s, -least(n, octet_length(s)::integer), n) else ''::blob end,
+    (s, n) as case when s is null then null when n <= 0 then '' else "right"(__spark.text(s), n) end;
 create macro __spark.substring_index(s, d, n) as "spark.substring_index.1"(__spark.cast_string(s), d, n::integer);
 create macro __spark.locate(sub, s, p) as case when sub is null or s is null or p is null then null when p < 1 then 0
     when instr(substr(__spark.cast_string(s), p), __spark.cast_string(sub)) = 0 then 0
     else (instr(substr(__spark.cast_string(s), p), __spark.cast_string(sub)) + p - 1)::integer end;
 create macro __spark.instr(s, sub) as instr(__spark.cast_string(s), __spark.cast_string(sub))::integer;
 create macro __spark.overlay
+    (s blob, r blob, p integer) as "spark.binary_overlay.1"(s, r, p, -1),
+    (s blob, r blob, p integer, n integer) as "spark.binary_overlay.1"(s, r, p, n),
     (s, r, p) as __spark.overlay_of(__spark.text(s), __spark.text(r), p::integer, length(__spark.text(r))::integer),
     (s, r, p, n) as __spark.overlay_of(__spark.text(s), __spark.text(r), p::integer,
         case when n < 0 then length(__spark.text(r))::integer else n::integer end);
 create macro __spark.overlay_of(s, r, p, n) as
     __spark.substring(s, 1, p - 1) || r || __spark.substring(s, p + n, 2147483647);
 create macro __spark.lpad
+    (s blob, n integer) as "spark.binary_pad.1"(s, n, '\x00'::blob, true),
+    (s blob, n integer, p blob) as "spark.binary_pad.1"(s, n, p, true),
     (s, n) as __spark.lpad(s, n, ' '),
     (s, n, p) as case when s is null or n is null or p is null then null when n <= 0 then '' when p = '' then substr(__spark.text(s), 1, n) else lpad(__spark.text(s), n::integer, p) end;
 create macro __spark.rpad
+    (s blob, n integer) as "spark.binary_pad.1"(s, n, '\x00'::blob, false),
+    (s blob, n integer, p blob) as "spark.binary_pad.1"(s, n, p, false),
     (s, n) as __spark.rpad(s, n, ' '),
     (s, n, p) as case when s is null or n is null or p is null then null when n <= 0 then '' when p = '' then substr(__spark.text(s), 1, n) else rpad(__spark.text(s), n::integer, p) end;
 create macro __spark.repeat(s, n) as case when s is null then null when n <= 0 then '' else repeat(__spark.text(s), n) end;
@@ -70,14 +82,12 @@ create macro __spark.replace
     (s, a) as __spark.replace(s, a, ''),
     (s, a, b) as case when a = '' then s else replace(__spark.cast_string(s), __spark.cast_string(a), __spark.cast_string(b)) end;
 create macro __spark.translate(s, a, b) as translate(__spark.cast_string(s), a, b);
-create macro __spark.reverse(x) as struct_extract(row(
-        case when typeof(x) not like '%]' then reverse(__spark.text(x)) end,
-        case when typeof(x) like '%]' then struct_extract(row(null::integer[], list_reverse(__spark.list_or_null(x))), 2) end,
-        cast_to_type(null, x)),
-    1 + (typeof(x) like '%]')::integer);
-create macro __spark.list_or_null(x) as struct_extract(row(
-        case when typeof(x) not like '%]' then null::integer[] end,
-        case when typeof(x) like '%]' then x end, cast_to_type(null, x)), 1 + (typeof(x) like '%]')::integer);
+create macro __spark.reverse
+    (x blob) as "spark.binary_reverse.1"(x),
+    (x) as __spark.reverse_by(x, __spark.by_type(x, 1 + (typeof(x) like '%]')::integer));
+create macro __spark.reverse_by
+    (x, way date) as reverse(__spark.cast_string(x)),
+    (x, way time) as /* inline */ list_reverse(x);
 create macro __spark.initcap(s) as "spark.initcap.1"(__spark.cast_string(s));
 create macro __spark.soundex(s) as "spark.soundex.1"(__spark.cast_string(s));
 create macro __spark.levenshtein
@@ -192,11 +202,23 @@ create macro __spark.hashed(x) as case
     when __spark.is_decimal(x) and __spark.digits(x) <= 18 then 'l:' || replace(x::varchar, '.', '')
     else error('hash of ' || typeof(x) || ' is not supported') end;
 create macro __spark.is_valid_utf8
-    (x blob) as case when x is not null then try(decode(x)) is not null end,
+    (x blob) as "spark.valid_text.1"(x, 'null') is not null,
     (x varchar) as case when x is not null then true end;
-create macro __spark.make_valid_utf8(x) as __spark.cast_string(x);
-create macro __spark.validate_utf8(x) as __spark.cast_string(x);
-create macro __spark.try_validate_utf8(x) as __spark.cast_string(x);
+create macro __spark.make_valid_utf8
+    (x blob) as "spark.valid_text.1"(x, 'replace'),
+    (x) as __spark.cast_string(x);
+create macro __spark.validate_utf8
+    (x blob) as "spark.valid_text.1"(x, 'error'),
+    (x) as __spark.cast_string(x);
+create macro __spark.try_validate_utf8
+    (x blob) as "spark.valid_text.1"(x, 'null'),
+    (x) as __spark.cast_string(x);
+create macro __spark.hmac
+    (k, m) as __spark.hmac(k, m, 'SHA-256'),
+    (k, m, a) as "spark.hmac.1"(__spark.as_binary(k), __spark.as_binary(m), a);
+create macro __spark.to_base32(x) as "spark.to_base32.1"(__spark.as_binary(x));
+create macro __spark.from_base32(x) as "spark.from_base32.1"(__spark.cast_string(x));
+create macro __spark.jaro_winkler_similarity(a, b) as "spark.jaro_winkler.1"(__spark.cast_string(a), __spark.cast_string(b));
 create macro __spark.parse_url
     (u, p) as "spark.parse_url.1"(u, p, '', true),
     (u, p, k) as "spark.parse_url.1"(u, p, k, true);

@@ -6,11 +6,14 @@ name and the arguments are what the user wrote, so that `functions` can give eac
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.dialect import DialectType
 from sqlglot.dialects.spark import Spark
+from sqlglot.tokenizer_core import Token, TokenType
 
 _KEPT = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTRING", "POSITION", "OVERLAY")  # have words inside
 _KNOWN = sqlglot.Dialect.get_or_raise("spark").parser_class
@@ -33,6 +36,16 @@ class RawSpark(Spark):
     """The dialect `spark` of sqlglot, with functions as they were written."""
 
     Parser = _RawParser
+
+    def tokenize(self, sql: str, dialect: DialectType = None) -> list[Token]:
+        """The words of a text; `window(` is a function, no clause WINDOW, and `X '1F'` is one word."""
+        tokens = super().tokenize(sql, dialect)
+        for one, following in pairwise(tokens):
+            if one.token_type == TokenType.WINDOW and following.token_type == TokenType.L_PAREN:
+                one.token_type = TokenType.VAR
+            elif one.text in ("X", "x") and following.token_type == TokenType.STRING:
+                one.token_type, following.token_type = TokenType.UNKNOWN, TokenType.HEX_STRING
+        return [one for one in tokens if one.token_type != TokenType.UNKNOWN]
 
 
 def parsed(sql: str) -> list[exp.Expr]:
