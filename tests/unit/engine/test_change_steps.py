@@ -184,7 +184,7 @@ def test_a_group_never_ends_again_before_the_cursor_that_ended_the_last_one() ->
     group = one(epoch(coordinator, ref(2)), Deliver)
     one(coordinator.handle(command("change", catalog="catalog/2")), ChangePlan)
     coordinator.handle(Delivered("s", group.epoch))
-    coordinator._state.now_us += 100  # the group's time is over
+    coordinator._state.uptime_us += 100  # the group's time is over
     m = one(coordinator.handle(ChangeFailed(InvalidError("no"))), PutManifest).manifest
     assert (m.cursors, m.gathered) == ({"s": group.epoch}, {"s": group.epoch + 1})
 

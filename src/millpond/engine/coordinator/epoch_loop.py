@@ -87,7 +87,8 @@ class EpochLoop:
         a paused pond.
         """
         state, head = self._state, self._state.head
-        state.now_us = now_us = max(event.now_us, head.now_us)
+        state.on_time(event.now_us)
+        now_us = state.now_us
         last, self._last_timer_epoch = self._last_timer_epoch, None
         if event.commands:
             # A command is returned once it is first in the inbox; a backlog of rows must not delay it.

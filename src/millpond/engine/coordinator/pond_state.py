@@ -22,6 +22,10 @@ class PondState:
     program: ProgramSummary  # of the head
     new_id: Callable[[], str]
     now_us: int  # of the last poll
+    uptime_us: int = (
+        0  # of this process; it continues when the clock is set back, while `now_us` stands still
+    )
+    polled_us: int | None = None  # what the clock said at the last poll
     committed: Manifest | None = None  # the head; None until a pond is created or found
     live: LiveRuns = field(default_factory=LiveRuns)
     token: int = 0
@@ -40,6 +44,13 @@ class PondState:
         """The sinks that receive changes."""
         detached = () if self.committed is None else self.committed.detached
         return tuple(sink for sink in self.program.sinks if sink not in detached)
+
+    def on_time(self, polled_us: int) -> None:
+        """Note what the clock says; time never falls (law 3)."""
+        if self.polled_us is not None:
+            self.uptime_us += max(0, polled_us - self.polled_us)
+        self.polled_us = polled_us
+        self.now_us = max(polled_us, self.head.now_us)
 
     def child(self, kind: Kind, now_us: int) -> Manifest:
         """The manifest that follows the head, without changes yet."""

@@ -72,7 +72,9 @@ class SinkDeliveries:
         found = []
         for sink in self._state.attached_sinks:
             failed = self._failed.get(sink)
-            if sink in self._delivering or (failed is not None and self._state.now_us < failed.retry_at_us):
+            if sink in self._delivering or (
+                failed is not None and self._state.uptime_us < failed.retry_at_us
+            ):
                 continue
             following = self._next(sink)
             if following is not None:
@@ -129,7 +131,7 @@ class SinkDeliveries:
             policy, before = self._state.policy, self._failed.get(sink)
             tries = 1 if before is None else before.tries + 1
             rest_us = min(policy.sink_rest_us_max, policy.sink_rest_us * 2 ** min(tries - 1, 20))
-            self._failed[sink] = FailedSink(error, tries, self._state.now_us + rest_us)
+            self._failed[sink] = FailedSink(error, tries, self._state.uptime_us + rest_us)
             if self._settings(sink).guarantee == "at_most_once":
                 self._lost[sink] = self._lost.get(sink, 0) + 1
                 self._uncommitted += 1
@@ -169,10 +171,10 @@ class SinkDeliveries:
         for sink in state.attached_sinks:
             cursor = state.cursors.get(sink, -1)
             failed = self._failed.get(sink)
-            pauses = failed is not None and state.now_us < failed.retry_at_us
+            pauses = failed is not None and state.uptime_us < failed.retry_at_us
             waits = sink in self._delivering or sink in self._once or pauses
             is_open = state.head.gathered.get(sink, -1) <= cursor
-            is_time = state.now_us >= self._gather_at_us.get(sink, 0)
+            is_time = state.uptime_us >= self._gather_at_us.get(sink, 0)
             if (
                 _is_grouped(self._settings(sink))
                 and is_open
@@ -191,7 +193,7 @@ class SinkDeliveries:
         cursors = dict(state.cursors)  # those of the child may be older: the new groups begin after these
         for sink, epoch in due.items():
             settings = self._settings(sink)
-            self._gather_at_us[sink] = state.now_us + settings.every_us
+            self._gather_at_us[sink] = state.uptime_us + settings.every_us
             if settings.guarantee == "at_most_once":
                 after = state.reads_after[sink] = state.cursors.get(sink, -1)
                 self._once[sink] = (after, epoch)

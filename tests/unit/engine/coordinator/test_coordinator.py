@@ -740,6 +740,16 @@ def test_a_failed_sink_rests_and_the_chain_goes_on() -> None:
     assert one(coordinator.handle(polled()), Deliver) == Deliver("s", 1)
 
 
+def test_a_clock_that_is_set_back_does_not_keep_a_failed_sink_waiting() -> None:
+    coordinator = created(sinks=["s"])
+    epoch(coordinator, ref(1))
+    hour_us = 3_600_000_000
+    coordinator.handle(polled(now_us=2 * hour_us))
+    coordinator.handle(DeliverFailed("s", 1, DOWN))
+    none(coordinator.handle(polled(now_us=hour_us)), Deliver)
+    assert one(coordinator.handle(polled(now_us=hour_us + 2_000_000)), Deliver) == Deliver("s", 1)
+
+
 def test_a_failed_sink_is_tried_again_by_itself_later_and_later() -> None:
     coordinator = created(sinks=["s"])
     epoch(coordinator, ref(1))
