@@ -37,12 +37,27 @@ KINDS: tuple[tuple[type[MillpondError], str], ...] = (
 # What an InvalidError says -> its SQLSTATE; the first that matches counts.
 PATTERNS: tuple[tuple[str, str], ...] = (
     (r"syntax error|no statement begins with|should stand here|is never closed|this is not SQL", "42601"),
+    (r"values were supplied|same number of result columns|without selection list", "42601"),
+    (r"type with name .* does not exist|^no type named|^SHOW what", "42704"),
+    (r"duplicate alias", "42712"),
+    (r"referenced table .* not found", "42P01"),
+    (r"more than one row returned by a subquery", "21000"),
+    (r"ORDER term out of range", "42P10"),
+    (r"LIMIT/OFFSET cannot be negative", "2201W"),
+    (r"can only be used in a transaction", "25P01"),
+    (r"only the rows of tables can be changed", "42809"),
+    (r"aggregate function calls cannot be nested|cannot contain aggregates", "42803"),
+    (r"date/time field value out of range", "22008"),
+    (r"invalid input syntax for type (date|time|timestamp|interval)", "22007"),
     (r"there is no value for parameter|prepared statement", "42P02"),
     (
         r"^no \S.* named|table with name|there is no table or view|does not exist.*table|no such table",
         "42P01",
     ),
-    (r"(referenced )?column .*(not found|does not exist)|has no column|no column named", "42703"),
+    (
+        r"(referenced )?column .*(not found|does not exist)|has no column|no column named|does not have a column",
+        "42703",
+    ),
     (r"(function|macro|aggregate).*(does not exist|not found)|no function matches", "42883"),
     (r"ambiguous", "42702"),
     (r"must appear in the group by|cannot be used in .*aggregate|aggregates? (cannot|not)", "42803"),

@@ -145,6 +145,10 @@ class StatementRunner:
         inside, failed = self.client.in_transaction, self.client.has_failed
         if verb in BEGINS and inside:
             return Outcome("BEGIN", notices=["there is already a transaction in progress"])
+        to_savepoint = verb == "ROLLBACK" and "TO" in fragment.words[1:3]
+        if not inside and (to_savepoint or verb in ("SAVEPOINT", "RELEASE")):
+            said = "ROLLBACK TO SAVEPOINT" if to_savepoint else verb
+            raise PgError("25P01", f"{said} can only be used in transaction blocks", hint="BEGIN first")
         if verb in ENDS and not inside:
             return Outcome(_tag(verb), notices=["there is no transaction in progress"])
         if verb in ("COMMIT", "END") and failed:
