@@ -101,3 +101,18 @@ def test_values(con: duckdb.DuckDBPyConnection, sql: str, value: Any, form: int)
 def test_bad_values_are_refused(data: bytes, oid: int, form: int) -> None:
     with pytest.raises(InvalidValueError):
         value_of(data, oid, form)
+
+
+@pytest.mark.parametrize("kind", ["date", "timestamp", "timestamptz"])
+def test_infinities_are_those_of_postgresql(con: duckdb.DuckDBPyConnection, kind: str) -> None:
+    table = con.sql(
+        f"SELECT unnest(['infinity', '-infinity', NULL, '2000-01-02'])::{kind} AS v"
+    ).to_arrow_table()
+    shown, layout = str(con.sql(f"SELECT NULL::{kind}").types[0]), "!i" if kind == "date" else "!q"
+    (text,) = RowEncoder([shown], [0]).messages(table)
+    assert b"\0\0\0\x08infinity" in text and b"\0\0\0\x09-infinity" in text and b"2000-01-02" in text
+    (binary,) = RowEncoder([shown], [1]).messages(table)
+    size = struct.calcsize(layout)
+    ends = [(1 << 8 * size - 1) - 1, -(1 << 8 * size - 1)]
+    for value in (*ends, 1 if kind == "date" else 86_400_000_000):
+        assert struct.pack("!i", size) + struct.pack(layout, value) in binary

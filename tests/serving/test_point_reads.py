@@ -19,6 +19,7 @@ import pytest
 
 import millpond
 from millpond.pond import Pond
+from millpond.serve.newest_keys import NewestKeys
 from millpond.server.pgwire.data_rows import RowEncoder
 from millpond.server.pgwire.single_row import SingleRowEncoder
 from millpond.server.point_reads import PointReads
@@ -271,8 +272,8 @@ VALUES: list[tuple[str, pa.DataType, list[Any]]] = [
     ("VARCHAR", pa.string(), ["", "héllo", None]),
     ("UUID", pa.string(), [str(uuid.UUID(int=5))]),
     ("BLOB", pa.binary(), [b"", b"\0\xff"]),
-    ("DATE", pa.date32(), [0, -719162, 2932896, 3000000]),
-    ("TIMESTAMP", pa.timestamp("us"), [0, 1, 500_000, -1, 10**15 + 120_000, -62_135_596_800_000_000, 3 * 10**17]),
+    ("DATE", pa.date32(), [0, -719162, 2932896, 3000000, 2**31 - 1, 1 - 2**31]),
+    ("TIMESTAMP", pa.timestamp("us"), [0, 1, 500_000, -1, 10**15 + 120_000, -62_135_596_800_000_000, 3 * 10**17, 2**63 - 1, 1 - 2**63]),
     ("TIMESTAMP WITH TIME ZONE", pa.timestamp("us", "UTC"), [0, 1_500_000, -(10**15), None]),
 ]  # fmt: skip
 
@@ -291,3 +292,43 @@ def test_one_row_is_encoded_as_many_are(kind: str, stored: pa.DataType, values: 
         for cell in (cell_reader(column)(n), one):
             assert single.message([cell, cell]) == wanted, values[n]
     assert struct.unpack("!i", wanted[1:5])[0] == len(wanted) - 1
+
+
+def test_a_table_stays_open_over_epochs_that_change_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    real = NewestKeys.open
+
+    def open_table(keys: NewestKeys, spec: Any) -> Any:
+        opened.append(spec.name)
+        return real(keys, spec)
+
+    monkeypatch.setattr(NewestKeys, "open", open_table)
+    ask = "SELECT v FROM t WHERE id = %s"
+    with millpond.open(tmp_path / "pond", engine="inline") as pond:
+        pond.sql("CREATE TABLE t (id int PRIMARY KEY, v int); CREATE TABLE u (id int PRIMARY KEY)")
+        pond.sql("INSERT INTO t VALUES (1, 0); FLUSH")
+        with (
+            pond.serve(pg_port=0) as server,
+            millpond.open(tmp_path / "pond") as reader,
+            reader.serve(pg_port=0) as other,  # it learns of epochs by their manifests alone
+            connected(server) as con,
+            connected(other) as far,
+        ):
+            for _ in range(2):
+                assert con.execute(ask, [1]).fetchall() == far.execute(ask, [1]).fetchall() == [(0,)]
+            opened.clear()
+            for n in range(10):  # more than are followed at once
+                con.execute("INSERT INTO u VALUES (%s)", [n])
+                con.execute("FLUSH")
+                if n % 3 == 0:
+                    assert far.execute(ask, [1]).fetchall() == [(0,)]
+                assert con.execute(ask, [1]).fetchall() == [(0,)]
+            assert far.execute(ask, [1]).fetchall() == [(0,)]
+            assert not opened
+            con.execute("UPDATE t SET v = 1 WHERE id = 1")
+            assert con.execute(ask, [1]).fetchall() == far.execute(ask, [1]).fetchall() == [(1,)]
+            con.execute("DELETE FROM t")
+            assert con.execute(ask, [1]).fetchall() == far.execute(ask, [1]).fetchall() == []
+            assert len(opened) >= 2

@@ -3,8 +3,9 @@
 No pin is written.  All files of a table are opened when it is first read at an epoch; from then on its rows
 are in mapped memory, whatever is deleted meanwhile.
 
-Law: `ready` never reads a file: it asks for two names and answers only if the newest epoch is open.  `open`
-reads what is needed for that.
+Law: `ready` never reads a file: it asks for two names and answers only if the newest epoch is open.  `follow`
+reads at most some small manifests: a table that their epochs did not change stays open.  `open` reads what is
+needed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 from millpond.state.manifest import history
-from millpond.state.manifest.manifest import Manifest, manifest_name
+from millpond.state.manifest.manifest import Manifest, manifest_name, run_id
 from millpond.state.manifest.snapshot import Snapshot
 from millpond.state.runs.run_ref import RunRef
 from millpond.state.store.store import MissingError
@@ -23,6 +24,8 @@ from millpond.state.tables.key_rows import KeyRows
 from millpond.state.tables.table_spec import TableSpec
 
 TABLES_MAX = 64  # whose files are kept open
+FOLLOWED_MAX = 4  # epochs whose manifests are read at once
+FOLLOWED_BYTES_MAX = 1 << 15  # of a manifest that is read where others wait: less than half a millisecond
 Pinned = Callable[[], AbstractContextManager[Snapshot]]
 
 
@@ -42,6 +45,42 @@ class NewestKeys:
         if newest is None or (rows := self._at(newest, spec)) is None or not self._is_newest(newest):
             return None
         return newest.manifest, rows
+
+    def follow(self) -> None:
+        """Take the epochs that follow the newest known one, if they are few, and their manifests small."""
+        for _ in range(FOLLOWED_MAX):
+            newest = self._newest
+            if newest is None:
+                return
+            name = manifest_name(newest.epoch + 1)
+            size = newest.store.size(name)
+            if size is None or size > FOLLOWED_BYTES_MAX:
+                return
+            found = history.find_manifest(newest.store, newest.epoch + 1)
+            if found is None or not self.committed(found):
+                return
+
+    def committed(self, manifest: Manifest) -> bool:
+        """Take an epoch whose manifest is at hand; False if it is not an ordinary one that comes next."""
+        if not self._lock.acquire(blocking=False):
+            return False  # `open` is just looking for the newest epoch
+        try:
+            newest = self._newest
+            if newest is None or not _is_next(newest.manifest, manifest):
+                return False
+            changed = {ref.table for ref in manifest.added}
+            removed = set(manifest.removed)
+            self._opened = {
+                name: (manifest.epoch, rows)
+                for name, (epoch, rows) in self._opened.items()
+                if epoch == newest.epoch
+                and name not in changed
+                and not any(run_id(ref) in removed for ref in self._tables[name][0])
+            }
+            self._newest = newest.following(manifest)
+            return True
+        finally:
+            self._lock.release()
 
     def open(self, spec: TableSpec) -> tuple[Manifest, KeyRows] | None:
         """The same, reading files if needed; None if they were collected meanwhile."""
@@ -93,3 +132,9 @@ class NewestKeys:
     def _is_newest(known: Snapshot) -> bool:
         store, epoch = known.store, known.epoch
         return store.size(manifest_name(epoch + 1)) is None and store.size(manifest_name(epoch)) is not None
+
+
+def _is_next(known: Manifest, found: Manifest) -> bool:
+    """Does an epoch follow another one, and say which runs of it were added and removed?"""
+    same = found.pond == known.pond and found.parent_nonce == known.nonce
+    return same and found.epoch == known.epoch + 1 and found.kind == "epoch"

@@ -86,10 +86,15 @@ class PointReads:
         if known.plan is not None and self._keys is not None:
             self._keys.open(known.plan.spec)
 
+    def committed(self, manifest: Manifest) -> None:
+        """This process has committed an epoch; called in the thread of the pipeline."""
+        if self._keys is not None:
+            self._keys.committed(manifest)
+
     def read(self, known: PlannedRead, params: Sequence[Any], *, in_loop: bool) -> PointRow | None:
         """The row of a key at the newest epoch; None if the program or the types of values are others.
 
-        In the event loop no file is read: NotOpenError if one would have to be.
+        In the event loop no file but small manifests is read: NotOpenError if one would have to be.
         """
         plan, keys = known.plan, self._keys
         if plan is None or known.catalog is None or keys is None:
@@ -101,6 +106,9 @@ class PointReads:
         opened: tuple[Manifest, KeyRows] | None = None
         if self._is_local or not in_loop:
             opened = keys.ready(plan.spec)
+            if opened is None:
+                keys.follow()
+                opened = keys.ready(plan.spec)
         if opened is None:
             if in_loop:
                 raise NotOpenError

@@ -44,6 +44,7 @@ class StatementPool:
         self.activity = ServerActivity()
         self.traces = configured_traces()
         self.point_reads = PointReads(pond.store.uri)
+        pond.on_epoch(self.point_reads.committed)
         self._opening: dict[str, asyncio.Future[None]] = {}  # tables of point reads, on the event loop
         self._threads = ThreadPoolExecutor(settings.statements_max, "millpond-statement")
         self._streams = ThreadPoolExecutor(settings.connections_max, "millpond-stream")

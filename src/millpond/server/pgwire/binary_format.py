@@ -19,7 +19,7 @@ from millpond.server.pgwire.column_bytes import (
     offsets_of,
     with_length,
 )
-from millpond.sql.copy.text_format import bignum, flattened, text_column
+from millpond.sql.copy.text_format import bignum, flattened, infinities, text_column
 from millpond.sql.pg_catalog import pg_types as pg
 from millpond.sql.pg_catalog.pg_types import ColumnType
 
@@ -51,9 +51,9 @@ def _values(values: pa.Array, kind: str, shown: ColumnType) -> pa.Array:
         case pg.BOOL:
             return fixed(np.asarray(pc.cast(pc.fill_null(values, False), pa.uint8())))
         case pg.TIMESTAMP | pg.TIMESTAMPTZ:
-            return big_endian(_numbers(_as_us(values)) - EPOCH_US, ">i8")
+            return big_endian(_since_2000(values, _numbers(_as_us(values)) - EPOCH_US), ">i8")
         case pg.DATE:
-            return big_endian(_numbers(pc.cast(values, pa.int32())) - EPOCH_DAYS, ">i4")
+            return big_endian(_since_2000(values, _numbers(pc.cast(values, pa.int32())) - EPOCH_DAYS), ">i4")
         case pg.TIME:
             return big_endian(_numbers(_as_us(values)), ">i8")
         case pg.TIMETZ:
@@ -73,6 +73,16 @@ def _values(values: pa.Array, kind: str, shown: ColumnType) -> pa.Array:
 
 def _numbers(values: pa.Array) -> np.ndarray:
     return np.asarray(pc.fill_null(values, 0) if values.null_count else values)
+
+
+def _since_2000(values: pa.Array, moved: np.ndarray) -> np.ndarray:
+    """Days or instants that count from 2000; the infinities are the ends of the range."""
+    found = infinities(values)
+    if found is None:
+        return moved
+    after, before = (np.asarray(pc.fill_null(one, False)) for one in found)
+    ends = np.iinfo(moved.dtype)
+    return np.where(after, ends.max, np.where(before, ends.min, moved)).astype(moved.dtype)
 
 
 def _as_us(values: pa.Array) -> pa.Array:

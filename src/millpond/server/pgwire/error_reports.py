@@ -55,7 +55,7 @@ PATTERNS: tuple[tuple[str, str], ...] = (
         "42P01",
     ),
     (
-        r"(referenced )?column .*(not found|does not exist)|has no column|no column named|does not have a column",
+        r"column .*(not found|does not exist)|(has no|does not have a) column|no column named",
         "42703",
     ),
     (r"(function|macro|aggregate).*(does not exist|not found)|no function matches", "42883"),

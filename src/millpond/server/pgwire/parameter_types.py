@@ -17,6 +17,11 @@ from millpond.sql.pg_catalog.known_arrays import with_known_arrays
 ColumnTypes = Callable[[str, str], str | None]  # (table or "", column) -> its logical type
 _COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod,
              exp.NullSafeEQ, exp.NullSafeNEQ)  # fmt: skip
+_SAME = {
+    "INT": "INTEGER", "INT128": "HUGEINT", "DECIMAL": "DECIMAL(38,9)", "REAL": "FLOAT", "TEXT": "VARCHAR",
+    "TIMETZ": "TIME WITH TIME ZONE", "TIMESTAMPTZ": "TIMESTAMP WITH TIME ZONE", "OID": "BIGINT", "BIT": "BIT",
+    "VARBIT": "BIT", "TIMESTAMP": "TIMESTAMP", "REGCLASS": "VARCHAR", "NAME": "VARCHAR",
+}  # fmt: skip
 _TEXTS = (exp.Like, exp.ILike, exp.RegexpLike, exp.RegexpILike, exp.SimilarTo, exp.DPipe)
 
 
@@ -42,6 +47,22 @@ def parameter_types(text: str, column_type: ColumnTypes) -> dict[int, str]:
     return dict(sorted(found.items()))
 
 
+def logical_type(kind: exp.DataType) -> str:
+    """A type of PostgreSQL under the name that the columns of a pond have.
+
+    >>> logical_type(exp.DataType.build("int4", "postgres"))
+    'INTEGER'
+    >>> logical_type(exp.DataType.build("timestamptz(3)[]", "postgres"))
+    'TIMESTAMP WITH TIME ZONE[]'
+    """
+    text = str(kind.sql("duckdb"))
+    base, dimensions = text.rstrip("[]"), "[]" if text.endswith("]") else ""  # int[][] is int[]
+    plain = base.partition("(")[0].strip().upper()
+    if plain == "DECIMAL" and base.upper() != plain:
+        return f"{base}{dimensions}"
+    return f"{_SAME.get(plain, plain)}{dimensions}"
+
+
 def _of(node: exp.Expr, tree: exp.Expr, column_type: ColumnTypes) -> str | None:
     parent: exp.Expr | None = node.parent
     inner: exp.Expr = node
@@ -49,7 +70,7 @@ def _of(node: exp.Expr, tree: exp.Expr, column_type: ColumnTypes) -> str | None:
         inner = parent
         parent = parent.parent
     if isinstance(parent, exp.Cast):
-        return str(parent.to.sql("duckdb"))
+        return logical_type(parent.to)
     if isinstance(parent, exp.Limit | exp.Offset | exp.Fetch):
         return "BIGINT"
     if isinstance(parent, _TEXTS):
@@ -90,7 +111,7 @@ def _type(node: exp.Expr, column_type: ColumnTypes) -> str | None:
     if isinstance(node, exp.Column):
         return column_type(_table_of(node), node.name)
     if isinstance(node, exp.Cast):
-        return str(node.to.sql("duckdb"))
+        return logical_type(node.to)
     if isinstance(node, exp.Literal):
         return "VARCHAR" if node.is_string else "BIGINT" if str(node.this).isdecimal() else "DOUBLE"
     if isinstance(node, exp.Count):

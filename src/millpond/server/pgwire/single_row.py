@@ -24,6 +24,7 @@ Encode = Callable[[Cell], bytes]
 _NULL = struct.pack("!i", -1)
 _EPOCH = datetime.datetime(1970, 1, 1)
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # what datetime can show
+_LAST_DAY = 100_000_000  # beyond it are infinities and what does not count from 2000
 _length = struct.Struct("!i").pack
 
 
@@ -145,7 +146,7 @@ _BINARY: dict[pg.PgType, Callable[[Any], bytes | None]] = {
     pg.BYTEA: _same,
     pg.UUID: lambda cell: bytes.fromhex(cell.decode().replace("-", "")),
     pg.NUMERIC: lambda cell: numeric(_decimal(cell)),
-    pg.DATE: lambda cell: _days(cell - EPOCH_DAYS),
-    pg.TIMESTAMP: lambda cell: _micros(cell - EPOCH_US),
-    pg.TIMESTAMPTZ: lambda cell: _micros(cell - EPOCH_US),
+    pg.DATE: lambda cell: _days(cell - EPOCH_DAYS) if abs(cell) < _LAST_DAY else None,
+    pg.TIMESTAMP: lambda cell: _micros(cell - EPOCH_US) if abs(cell) < _LAST_US else None,
+    pg.TIMESTAMPTZ: lambda cell: _micros(cell - EPOCH_US) if abs(cell) < _LAST_US else None,
 }

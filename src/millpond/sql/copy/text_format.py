@@ -21,7 +21,22 @@ def text_column(values: pa.Array, kind: str, shown: ColumnType) -> pa.Array:
     """The text of each value as bytes; NULL stays NULL."""
     if shown.is_array:
         return _array(values, kind, shown)
-    return pc.cast(_text(values, kind, shown), _PLAIN)
+    text = pc.cast(_text(values, kind, shown), _PLAIN)
+    if shown.type in (pg.TIMESTAMP, pg.TIMESTAMPTZ, pg.DATE) and (found := infinities(values)) is not None:
+        after, before = found
+        text = pc.if_else(after, pa.scalar(b"infinity", _PLAIN), text)
+        return pc.if_else(before, pa.scalar(b"-infinity", _PLAIN), text)
+    return text
+
+
+def infinities(values: pa.Array) -> tuple[pa.Array, pa.Array] | None:
+    """Which dates or timestamps are infinity, and which minus infinity; None if none is."""
+    numbers = values.view(pa.int32() if pa.types.is_date32(values.type) else pa.int64())
+    last = (1 << numbers.type.bit_width - 1) - 1
+    seen = pc.min_max(numbers).as_py()
+    if seen["max"] is None or (seen["max"] < last and seen["min"] > -last):
+        return None
+    return pc.equal(numbers, last), pc.equal(numbers, -last)
 
 
 def _text(values: pa.Array, kind: str, shown: ColumnType) -> pa.Array:
