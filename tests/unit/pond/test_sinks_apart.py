@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import millpond
+from millpond.errors import DataError, UnavailableError
 from millpond.pond import Pond
 from millpond.sinks.callback import CallbackSink
 
@@ -128,3 +129,25 @@ print("closed")
     )
     assert (done.returncode, done.stdout.strip()) == (0, "closed"), done.stderr
     assert "sink 'out' did not return" in done.stderr
+
+
+def test_a_target_whose_data_is_damaged_does_not_stop_the_pond(tmp_path: Path) -> None:
+    """A DataError about the pond's own files stops it; one about the target only fails that sink (law 7)."""
+    damaged = [DataError("'00000001.parquet' exists, but cannot be read", hint="move it away")]
+
+    def target(id: str, delta: pa.Table) -> None:
+        if damaged:
+            raise damaged[0]
+
+    with millpond.open(tmp_path / "p", engine="inline", durable=False) as pond:
+        pond.table("t", SCHEMA, key="k").sink("out", CallbackSink(target))
+        for number in range(3):
+            pond.insert("t", [{"k": number, "v": 1}])
+            with pytest.raises(
+                UnavailableError, match="sink 'out' failed: '00000001.parquet' exists"
+            ) as found:
+                pond.drain()
+            assert found.value.hint == "move it away"
+            assert pond.read("t").num_rows == number + 1
+        damaged.clear()
+        pond.drain()

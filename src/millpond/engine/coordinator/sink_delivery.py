@@ -20,7 +20,7 @@ from millpond.engine.coordinator.sink_deliveries import is_empty
 from millpond.engine.coordinator.worker_preparing import WorkerPreparing
 from millpond.engine.missing_files import missing_file_error
 from millpond.engine.task.worker import Worker
-from millpond.errors import MillpondError, UnavailableError
+from millpond.errors import DataError, MillpondError, UnavailableError
 from millpond.kernels.user_code import ENDINGS, is_interrupt
 from millpond.plan.nodes import SinkNode
 from millpond.plan.sink_settings import guarantee_of, modes_of
@@ -173,11 +173,15 @@ def _error_rows(ask: Deliver, refused: Sequence[RefusedRow], worker: Worker) -> 
 
 
 def _named(ask: Deliver, error: BaseException) -> MillpondError:
-    """The error with the name of the sink; a Millpond error keeps its kind, which says who must act."""
+    """The error with the name of the sink; a Millpond error keeps its kind, which says who must act.
+
+    A DataError of a target is not about the pond's own data, which would stop the pond: it is tried again.
+    """
     named: MillpondError
     if isinstance(error, MillpondError):
         message = f"sink {ask.sink!r} failed: {error.message}"
-        named = type(error)(message, detail=error.detail, hint=error.hint, epoch=ask.epoch)
+        kind = UnavailableError if isinstance(error, DataError) else type(error)
+        named = kind(message, detail=error.detail, hint=error.hint, epoch=ask.epoch)
     else:
         named = UnavailableError(
             f"sink {ask.sink!r} failed",
