@@ -205,3 +205,23 @@ def test_a_table_has_one_watermark() -> None:
         pytest.raises(InvalidError, match="one watermark"),
     ):
         pond.sql("CREATE TABLE t (at TIMESTAMP, b TIMESTAMP, WATERMARK FOR at AS at, WATERMARK FOR b AS b)")
+
+
+def test_what_others_take_their_heartbeats_from_is_not_dropped(tmp_path: Path) -> None:
+    hour = "INTERVAL '1 hour'"
+    with millpond.open(tmp_path / "pond", engine="inline") as pond:
+        pond.sql("CREATE TABLE beats (at TIMESTAMP, WATERMARK FOR at AS monotonous()) APPEND ONLY")
+        pond.sql(
+            f"CREATE TABLE t (at TIMESTAMP, WATERMARK FOR at AS at - {hour} HEARTBEATS FROM beats) APPEND ONLY"
+        )
+    with millpond.open(tmp_path / "pond", engine="inline") as pond:
+        with pytest.raises(InvalidError, match="'beats' cannot be dropped"):
+            pond.sql("DROP TABLE beats")
+        pond.sql("ALTER TABLE beats RENAME TO pulses")
+        pond.sql(
+            "INSERT INTO t VALUES ('2026-01-01 00:00:01'); INSERT INTO pulses VALUES ('2026-01-01'); FLUSH"
+        )
+        pond.drain()
+        told = [row[3] for row in pond.sql("SHOW WATERMARKS").fetchall() if row[:2] == ("t.watermark", None)]
+        assert told == [datetime.datetime(2026, 1, 1)]
+        pond.sql("DROP TABLE t; DROP TABLE pulses")

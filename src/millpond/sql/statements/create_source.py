@@ -32,7 +32,7 @@ from millpond.sql.result import Result
 from millpond.sql.statements import replicated_table
 from millpond.sql.statements.connector_options import check_connector, need, number, prefixed
 from millpond.sql.statements.create_object import create
-from millpond.sql.statements.event_time import with_watermark
+from millpond.sql.statements.event_time import heartbeats, with_watermark
 from millpond.sql.statements.kafka_options import KAFKA_OPTIONS, format_clause, kafka_topics
 from millpond.sql.text.column_definitions import PROCTIME, Definition, read_columns, refuse_rules
 from millpond.sql.text.options import Options, read_options
@@ -85,6 +85,7 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
                 step=step,
                 scan=scan,
                 append_only=source.append_only,
+                uses=() if found is None else heartbeats(session, found),
                 options=dict(options),
                 said=words.fragment.sql,
             )

@@ -26,7 +26,7 @@ from millpond.sql.binding.types import quoted
 from millpond.sql.result import Result
 from millpond.sql.statements import replicated_table
 from millpond.sql.statements.create_object import create
-from millpond.sql.statements.event_time import with_watermark
+from millpond.sql.statements.event_time import heartbeats, with_watermark
 from millpond.sql.statements.owned_objects import add_owned, with_names
 from millpond.sql.text.column_definitions import Definition, read_columns
 from millpond.sql.text.options import no_options
@@ -147,6 +147,7 @@ def _table(
         step=step,
         scan=scan,
         append_only=append_only,
+        uses=heartbeats(session, found),
         said=said,
         constraints=found.constraints,
     )

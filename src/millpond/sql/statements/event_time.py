@@ -34,3 +34,10 @@ def with_watermark(session: SqlSession, builder: Builder, found: Definition, ste
         assert beats.step is not None  # every table and source has one
         made = replace(made, heartbeats=heartbeat_bound(builder, beats.step))
     return builder.add(None, made, (step,), f"{name}.watermark")
+
+
+def heartbeats(session: SqlSession, found: Definition) -> tuple[str, ...]:
+    """The name of the table or source whose heartbeats a definition uses, if it does."""
+    if found.clause is None or found.clause.heartbeats is None:
+        return ()
+    return (session.catalog.get(found.clause.heartbeats, "table", "source").name,)
