@@ -165,10 +165,14 @@ def lost(number: int) -> DataError:
 
 
 def _took(store: Store, number: int, data: bytes) -> bool:
-    """Did our put win the number?  If the outcome is unknown, the stored entry decides."""
+    """Did our put win the number?  If it was not surely won, the stored entry decides.
+
+    Also if the number is taken: a proxy may repeat a put whose answer was lost, and its repetition loses.
+    """
     while True:
         try:
-            return store.put_new(entry_name(number), data) is Put.WON
+            if store.put_new(entry_name(number), data) is Put.WON:
+                return True
         except UnavailableError as error:
             if not getattr(error, "unknown", False):
                 raise
@@ -176,6 +180,12 @@ def _took(store: Store, number: int, data: bytes) -> bool:
             return store.get(entry_name(number)) == data
         except MissingError:
             continue
+        except StoreError as error:
+            raise PutUnknownError(
+                f"cannot say whether inbox entry {number} was written",
+                detail=str(error),
+                hint="look at the table, and write again if the rows are not there",
+            ) from error
 
 
 def _surely_used(store: Store, number: int) -> bool:

@@ -183,6 +183,28 @@ def test_a_lost_answer_makes_one_entry(landed: bool) -> None:
     assert [e.args for e in inbox.beyond(store, 0)] == [{"n": 1}]
 
 
+def test_a_put_that_the_network_repeats_makes_one_entry() -> None:
+    """A proxy may send a put again whose answer was lost: the second answer says that the name is taken."""
+
+    class Repeating(MemoryStore):
+        def put_new(self, name: str, data: Data) -> Put:
+            super().put_new(name, data)
+            return super().put_new(name, data)
+
+    store = Repeating()
+    assert [inbox.append(store, "rows", {"n": n}) for n in (1, 2)] == [0, 1]
+    assert [e.args for e in inbox.beyond(store, 0)] == [{"n": 1}, {"n": 2}]
+
+
+def test_an_entry_that_cannot_be_read_back_stays_in_doubt() -> None:
+    class Silent(Doubtful):
+        def get(self, name: str) -> bytes:
+            raise StoreError("the storage did not answer")
+
+    with pytest.raises(PutUnknownError, match="cannot say whether inbox entry 0 was written"):
+        inbox.append(Silent(landed=True), "rows", {"n": 1})
+
+
 def test_a_lost_answer_and_another_in_its_place() -> None:
     store = Doubtful(landed=False, other=b'{"kind":"rows","args":{"n":2}}\n')
     assert inbox.append(store, "rows", {"n": 1}) == 1
