@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -37,24 +37,36 @@ STALL_S = 60.0  # how long a straggler and a cut link last; a commit must not wa
 
 
 class Driver:
-    """The pipeline in a process of its own."""
+    """The pipeline in a process of its own; a standby is on another host, with process numbers of its own."""
 
-    def __init__(self, cluster: StandaloneCluster, items: int) -> None:
+    def __init__(
+        self,
+        cluster: StandaloneCluster,
+        items: int,
+        conf: Mapping[str, str] | None = None,
+        standby_on: int | None = None,
+    ) -> None:
         self.cluster = cluster
-        self.path = cluster.folder / "driver.log"
+        name = "driver" if standby_on is None else f"driver-{standby_on}"
+        self.path = cluster.folder / f"{name}.log"
         self.start = self.path.stat().st_size if self.path.exists() else 0
         environment = {
             **os.environ,
             **cluster.keys,
             "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
-            "MILLPOND_CHAOS_CONF": json.dumps(cluster.conf()),
+            "MILLPOND_CHAOS_CONF": json.dumps({**cluster.conf(standby_on or 1), **(conf or {})}),
             "MILLPOND_CHAOS_STORE": json.dumps(options_of(cluster)),
-            "MILLPOND_CACHE_DIR": str(cluster.folder / "driver-cache"),
+            "MILLPOND_CACHE_DIR": str(cluster.folder / f"{name}-cache"),
         }
-        command = [sys.executable, "-m", "tests.chaos.pipeline", f"s3://{BUCKET}/chaos", str(items)]
+        pipeline = (sys.executable, "-m", "tests.chaos.pipeline", f"s3://{BUCKET}/chaos", str(items))
+        command = [*pipeline, cluster.master]
+        if standby_on is not None:
+            environment["MILLPOND_CHAOS_STANDBY"] = "1"
+            apart = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+            command = cluster.network.command(standby_on, *apart, *command)
         with self.path.open("ab") as out:
             self.process = subprocess.Popen(
-                [*command, cluster.master],
+                command,
                 cwd=ROOT,
                 stdout=out,
                 stderr=subprocess.STDOUT,
@@ -130,7 +142,7 @@ def run(
     return recovered
 
 
-def _signal(pids: list[int], number: signal.Signals) -> None:
+def signal_all(pids: list[int], number: signal.Signals) -> None:
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, number)
@@ -165,8 +177,8 @@ def inject(cluster: StandaloneCluster, fault: str, rng: random.Random) -> None:
             threading.Timer(STALL_S, cluster.network.link, (host, True)).start()
         case "straggler":  # speculation runs its tasks elsewhere
             stalled = cluster.python_workers(host)
-            _signal(stalled, signal.SIGSTOP)
-            threading.Timer(STALL_S, _signal, (stalled, signal.SIGCONT)).start()
+            signal_all(stalled, signal.SIGSTOP)
+            threading.Timer(STALL_S, signal_all, (stalled, signal.SIGCONT)).start()
         case "cache":
             # Processes write into them meanwhile, so that a folder may not be empty when it is removed.
             for folder in [*cluster.folder.glob("*cache"), cluster.folder / f"host-{host}" / "cache"]:

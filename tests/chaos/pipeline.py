@@ -9,6 +9,7 @@ input is the same in every process: the items are made from their number.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 import time
@@ -23,6 +24,7 @@ from millpond.sources.memory import MemorySource
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("name", pa.string())])
 ROWS = 3_000
+LEASE_MS = 2000
 SLOW = 0.15  # seconds that a task of the slow step takes, so that a kill meets it
 
 
@@ -92,6 +94,8 @@ def main(path: str, items: int, master: str) -> None:
     def tell(manifest: Any) -> None:
         print(f"epoch {manifest.epoch} position {manifest.positions.get('in', 0)}", flush=True)
 
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
+    logging.getLogger("millpond").setLevel(logging.INFO)
     conf = json.loads(os.environ.get("MILLPOND_CHAOS_CONF", "{}"))
     store = json.loads(os.environ.get("MILLPOND_CHAOS_STORE", "{}"))
     extra = {"spark.speculation": "true", "spark.task.maxFailures": "20", **conf}
@@ -103,7 +107,8 @@ def main(path: str, items: int, master: str) -> None:
         parallelism=3,
         epoch_rows_max=2 * ROWS,
         on_epoch=tell,
-        lease_ms=2000,
+        lease_ms=LEASE_MS,
+        standby=bool(os.environ.get("MILLPOND_CHAOS_STANDBY")),
         store_options=store,
     ) as pond:
         pond.on_wait(lambda what: print("waiting:", what, flush=True))

@@ -114,15 +114,15 @@ class StandaloneCluster:
     def driver_host(self) -> str:
         return self.network.address(1)
 
-    def conf(self) -> dict[str, str]:
-        """Settings of the driver's session: where executors reach it, and small JVMs."""
+    def conf(self, host: int = 1) -> dict[str, str]:
+        """Settings of the session of a driver on this host: where executors reach it, and small JVMs."""
         return {
-            "spark.driver.host": self.driver_host,
-            "spark.driver.bindAddress": self.driver_host,
+            "spark.driver.host": self.network.address(host),
+            "spark.driver.bindAddress": self.network.address(host),
             "spark.executor.memory": "512m",
             "spark.executor.extraJavaOptions": QUICK,
             "spark.executorEnv.PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
-            "spark.local.dir": str(self.folder / "driver"),
+            "spark.local.dir": str(self.folder / f"driver-{host}"),
         }
 
     def start(self) -> None:
