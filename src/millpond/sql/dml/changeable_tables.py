@@ -574,13 +574,10 @@ class ChangeableTables:
     def _with_dropped(
         self, table: Changeable, rows: pa.Table, before: pa.Table, places: pa.ChunkedArray
     ) -> pa.Table:
-        """Add the values of dropped columns: rows of the epoch keep theirs."""
-        at = [None if p >= INSERTED else p for p in places.to_pylist()]
+        """Add the values of dropped columns: rows that are updated keep theirs, new ones have NULL."""
+        at = pa.array([None if p >= INSERTED else p for p in places.to_pylist()], pa.int64())
         for name in table.names[table.shown :]:
-            kept = before.column(name).take(pa.array(at, pa.int64()))
-            fill = table.spec.fill.get(name)
-            values = [fill if p is None else v for p, v in zip(at, kept.to_pylist(), strict=True)]
-            rows = rows.append_column(name, pa.array(values, table.spec.schema.field(name).type))
+            rows = rows.append_column(table.spec.schema.field(name), before.column(name).take(at))
         return rows
 
 
