@@ -102,6 +102,10 @@ class ConflictError(MillpondError):
     """Another writer won: read again and decide."""
 
 
+class HeldError(ConflictError):
+    """Another process, or another Pond object, runs the pond: trying again does not help."""
+
+
 class UnavailableError(MillpondError):
     """An external system is unavailable: retry."""
 

@@ -269,3 +269,12 @@ def ties(values: npt.NDArray[Any]) -> Bools:
     same = np.zeros(len(values), np.bool_)
     same[1:] = values[1:] == values[:-1]
     return same
+
+
+def repeat(value: pa.Array, count: int) -> pa.Array:
+    """One value, `count` times."""
+    if count == 1:
+        return value
+    if pa.types.is_nested(value.type) or isinstance(value, pa.ExtensionArray):
+        return value.take(pa.array(np.zeros(count, np.int64)))
+    return pa.repeat(value[0], count)

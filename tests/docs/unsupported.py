@@ -28,7 +28,7 @@ SETUP = """
     CREATE SOURCE bid WITH (connector = 'nexmark', events = 10)
 """
 STATEMENTS = [
-    "ALTER TABLE orders ALTER COLUMN id TYPE text",
+    "ALTER TABLE orders ALTER COLUMN customer TYPE int",
     "ALTER TABLE orders ADD COLUMN x int GENERATED ALWAYS AS (id + 1)",
     "ALTER TABLE orders ADD COLUMN x double DEFAULT random()",
     "ALTER TABLE orders ADD PRIMARY KEY (amount)",

@@ -18,6 +18,7 @@ from millpond.state.inbox import LOGIC
 from tests.sampling import first
 from tests.sql.asked import opened, refused, rows
 
+WIDER = {"int": "bigint", "bigint": "decimal(30,4)"}
 KINDS = {
     "key": "CREATE TABLE t (id int PRIMARY KEY, a int)",
     "bag": "CREATE TABLE t (id int, a int)",
@@ -39,6 +40,7 @@ class World:
         self.con = duckdb.connect()
         self.con.execute("create table m (id int, c0 int)")
         self.names = {"a": "c0"}  # how SQL calls each column that is left
+        self.kinds: dict[str, str] = {}  # the types that columns got later
         self.made = 1
         self.views: dict[str, tuple[str, set[str]]] = {}  # the batch query, and the columns that it reads
         self.pond = opened(tmp_path)
@@ -46,7 +48,7 @@ class World:
         self.id = 0
 
     def step(self) -> str:
-        does = ["insert", "insert", "add", "drop", "rename", "view", "restart", "compact", "rescale"]
+        does = ["insert", "insert", "add", "drop", "rename", "widen", "view", "restart", "compact", "rescale"]
         if self.kind != "append only":
             does += ["update", "update", "delete"]
         what = self.random.choice(does)
@@ -106,6 +108,24 @@ class World:
         self.pond.sql(f"ALTER TABLE t RENAME COLUMN {old} TO {new}")
         self.names = {new if n == old else n: held for n, held in self.names.items()}
         return f"{old} {new}"
+
+    def widen(self) -> str:
+        kinds = {n: self.kinds.get(held, "int") for n, held in self.names.items()}
+        narrow = [n for n, kind in kinds.items() if kind in WIDER]
+        if not narrow:
+            return "nothing"
+        name = self.random.choice(narrow)
+        kind = WIDER[kinds[name]]
+        said = f"ALTER TABLE t ALTER COLUMN {name} TYPE {kind}"
+        users = [v for v, (_, reads) in self.views.items() if self.names[name] in reads]
+        if users or self.names[name] == "c0":
+            told = refused(self.pond, said)
+            assert all(v in told for v in users), told
+            return f"{name} refused"
+        self.pond.sql(said)
+        self.con.execute(f"alter table m alter column {self.names[name]} type {kind}")
+        self.kinds[self.names[name]] = kind
+        return f"{name} {kind}"
 
     def view(self) -> str:
         shown = [f"{held} AS {n}" for n, held in self.names.items()]
@@ -182,9 +202,79 @@ def test_views_are_the_batch_query_whatever_becomes_of_the_columns(
 
 
 def test_rows_are_changed_and_inserted_in_one_epoch_behind_a_dropped_column(pond: Pond) -> None:
-    pond.sql("CREATE TABLE t (id int PRIMARY KEY, a int, b int NOT NULL DEFAULT 3); INSERT INTO t VALUES (1, 1)")
-    pond.sql("ALTER TABLE t DROP COLUMN b; UPDATE t SET a = a + 1; INSERT INTO t SELECT id + 10, a FROM t; FLUSH")
+    pond.sql(
+        "CREATE TABLE t (id int PRIMARY KEY, a int, b int NOT NULL DEFAULT 3); INSERT INTO t VALUES (1, 1)"
+    )
+    pond.sql(
+        "ALTER TABLE t DROP COLUMN b; UPDATE t SET a = a + 1; INSERT INTO t SELECT id + 10, a FROM t; FLUSH"
+    )
     assert rows(pond, "SELECT * FROM t") == [(1, 2), (11, 2)]
+
+
+def test_a_wider_type_is_that_of_all_rows_from_then_on(pond: Pond) -> None:
+    pond.sql(
+        "CREATE TABLE t (id int PRIMARY KEY, a smallint DEFAULT 3, d date); INSERT INTO t (id) VALUES (1); FLUSH"
+    )
+    before = pond.epoch
+    old = pa.schema([("id", pa.int32()), ("a", pa.int16()), ("_w", pa.int64())])
+    pond.sql(
+        "ALTER TABLE t ADD COLUMN b int DEFAULT 7; ALTER TABLE t ALTER a TYPE bigint, ALTER d TYPE timestamp"
+    )
+    pond.sql("ALTER TABLE t ALTER COLUMN b SET DATA TYPE double precision USING b")
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, old) as writer:  # by a client that knows neither
+        writer.write_table(pa.table({"id": [2], "a": [2], "_w": [1]}, schema=old))
+    pond._inbox.append("rows", {"table": "t", "rows": 1}, sink.getvalue().to_pybytes())
+    pond.sql("INSERT INTO t VALUES (3, 5000000000, '2024-01-01 12:00', 0.5); FLUSH")
+    shown = [(n, a, b) for n, a, _, b in rows(pond, "SELECT * FROM t")]
+    assert shown == [(1, 3, 7.0), (2, 2, 7.0), (3, 5000000000, 0.5)]
+    assert pond.sql("SELECT a, d, b FROM t").types == ["BIGINT", "TIMESTAMP", "DOUBLE"]
+    assert pond.sql(f"SELECT a FROM t AS OF EPOCH {before}").types == ["SMALLINT"]
+    changes = [
+        sorted((r["id"], r["a"], r["_w"]) for r in d.table.to_pylist()) for d in pond.changes("t", before)
+    ]
+    assert changes == [[(2, 2, 1), (3, 5000000000, 1)]], "the rows that were there did not change"
+    assert pond.lookup("t", 1).to_pylist()[0]["a"] == 3
+    pond.compact()
+    assert [(n, a, b) for n, a, _, b in rows(pond, "SELECT * FROM t")] == shown
+    pond.rollback(before)
+    assert pond.sql("SELECT a FROM t").types == ["SMALLINT"]
+
+
+@pytest.mark.parametrize(
+    "said, reason",
+    [
+        ("ALTER COLUMN id TYPE bigint", "primary key"),
+        ("ALTER COLUMN a TYPE smallint", "every value of the old one"),
+        ("ALTER COLUMN a TYPE real", "every value of the old one"),
+        ("ALTER COLUMN a TYPE text", "every value of the old one"),
+        ("ALTER COLUMN a TYPE numeric(9,2)", "every value of the old one"),
+        ("ALTER COLUMN u TYPE bigint", "UNIQUE"),
+        ("ALTER COLUMN g TYPE bigint", "it is computed"),
+        ("ALTER COLUMN h TYPE bigint", "a generated column reads it"),
+        ("ALTER COLUMN v TYPE bigint", "others use it"),
+        ("ALTER COLUMN nope TYPE bigint", "no column 'nope'"),
+        ("ALTER COLUMN a TYPE bigint USING a * 2", "USING can only cast"),
+        ("ALTER COLUMN a TYPE bigint USING a::smallint", "USING can only cast"),
+        ("ALTER COLUMN a TYPE", "a type should stand here"),
+    ],
+)
+def test_types_that_cannot_be_changed_are_refused(pond: Pond, said: str, reason: str) -> None:
+    pond.sql(
+        "CREATE TABLE t (id int PRIMARY KEY, a int CHECK (a > 0), u int UNIQUE, h int, v int, "
+        "g int GENERATED ALWAYS AS (h + 1)); CREATE MATERIALIZED VIEW w AS SELECT v FROM t"
+    )
+    assert reason in refused(pond, f"ALTER TABLE t {said}")
+    pond.sql("ALTER TABLE t ALTER COLUMN a TYPE bigint; INSERT INTO t (id, a) VALUES (1, 5000000000); FLUSH")
+    assert rows(pond, "SELECT id, a FROM t") == [(1, 5000000000)]
+
+
+def test_a_reader_of_changes_gets_all_rows_when_a_name_has_another_type(pond: Pond) -> None:
+    pond.sql("CREATE TABLE t (id int PRIMARY KEY, a int); INSERT INTO t VALUES (1, 2); FLUSH")
+    before = pond.epoch
+    pond.sql("ALTER TABLE t DROP COLUMN a, ADD COLUMN a text DEFAULT 'x'; FLUSH")
+    changed = [row for d in pond.changes("t", before) for row in d.table.to_pylist()]
+    assert {"id": 1, "a": "x", "_w": 1} in changed
 
 
 def test_older_epochs_are_read_as_they_were(pond: Pond) -> None:

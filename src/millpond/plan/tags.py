@@ -194,6 +194,7 @@ _OTHERS = {
     "source.nexmark": "millpond.sources.nexmark:NexmarkSource",
     "source.nexmark_config": "millpond.sources.nexmark_events:NexmarkConfig",
     "table": "millpond.state.tables.table_spec:TableSpec",
+    "table.copy_of": "millpond.state.runs.missing_column:CopyOf",
     "view": "millpond.plan.nodes:View",
 }
 

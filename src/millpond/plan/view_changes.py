@@ -22,6 +22,7 @@ from millpond.plan.nodes import Plan, View
 from millpond.plan.tables import table_specs
 from millpond.state.manifest.manifest import Manifest
 from millpond.state.manifest.snapshot import Snapshot, difference, empty_delta
+from millpond.state.runs.missing_column import CopyOf
 from millpond.state.tables.table_spec import TableSpec
 
 PlanOf = Callable[[Manifest], Plan]
@@ -107,8 +108,16 @@ def _changes(snapshot: Snapshot, held: Callable[[Manifest], ViewTable | None]) -
 
 
 def _still(was: ViewTable, now: ViewTable) -> bool:
-    """Is it the same table, perhaps with more columns?"""
-    return was.spec.name == now.spec.name and set(was.columns) <= set(now.columns)
+    """Is it the same table, perhaps with more or wider columns?"""
+    if was.spec.name != now.spec.name:
+        return False
+    copies = dict(now.spec.defaults)
+    known = set(now.columns)
+    for column in now.columns:
+        while isinstance(copy := copies.get(column), CopyOf):
+            column = copy.column
+            known.add(column)
+    return known.issuperset(was.columns)
 
 
 def _between(
@@ -124,7 +133,7 @@ def _between(
         parts.append(deltas.negate(all_rows(before, was)))
     if now is not None:
         parts.append(all_rows(after, now))
-    if len(parts) == 2 and parts[0].schema.names == parts[1].schema.names:
+    if len(parts) == 2 and parts[0].schema.equals(parts[1].schema):
         return deltas.consolidate(deltas.concat(parts))
     # With other columns no row is equal: a reader of changes receives all current rows.
     return parts[-1] if parts else None

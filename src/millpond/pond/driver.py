@@ -23,7 +23,14 @@ from millpond.engine.coordinator.protocol import StateRewrite
 from millpond.engine.coordinator.runner import Runner
 from millpond.engine.engine import Engine, RemoteEngine
 from millpond.engine.inline import InlineEngine
-from millpond.errors import ConflictError, InternalError, InvalidError, MillpondError, UnavailableError
+from millpond.errors import (
+    ConflictError,
+    HeldError,
+    InternalError,
+    InvalidError,
+    MillpondError,
+    UnavailableError,
+)
 from millpond.plan.nodes import Plan
 from millpond.pond import open_ponds
 from millpond.pond.boot import new_runner, plans_to_run
@@ -424,7 +431,7 @@ class Driver:
             raise open_ponds.refusal(self.place)
         alive = lease.alive_elsewhere(store, silence_s)
         if alive is not None:
-            raise ConflictError(
+            raise HeldError(
                 "this pond is being written by another process",
                 detail=alive.described(),
                 hint="stop that process first; open with standby=True (--standby) to wait until it is gone, "

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import parse_qsl, unquote
 
-from millpond.errors import ConflictError
+from millpond.errors import HeldError
 
 _SAME_SCHEME = {"s3a": "s3", "abfss": "abfs"}
 
@@ -81,8 +81,8 @@ def release(holder: Holder) -> None:
         _held[:] = [h for h in _held if h.holder() is not None and h.holder() is not holder]
 
 
-def refusal(place: str) -> ConflictError:
-    return ConflictError(
+def refusal(place: str) -> HeldError:
+    return HeldError(
         "this pond is already open and held by another Pond object of this process",
         detail=f"process {os.getpid()}, {place}",
         hint="close() the first one, use it instead of opening the pond again, or open with take_over=True "

@@ -17,6 +17,7 @@ import pyarrow as pa
 from millpond.operators.source_traits import ReadsInbox
 from millpond.sources.source import Advance, Poll, Split
 from millpond.state.inbox import parse
+from millpond.state.runs.missing_column import CopiedColumn, CopyOf, Fill, filled
 from millpond.state.tables.table_spec import TableSpec
 
 SEQUENCE = "__seq"
@@ -64,10 +65,16 @@ class InboxTable(ReadsInbox):
         arrays = [
             rows.column(f.name)
             if f.name in rows.column_names
-            else pa.array([fill[f.name]], f.type).take(pa.array(np.zeros(rows.num_rows, np.int64)))
+            else filled(rows, f.name, self._fill_of(f, fill[f.name]))
             for f in self.columns
         ]
         return pa.table(arrays, schema=self.columns).append_column("_w", rows.column("_w"))
+
+    def _fill_of(self, field: pa.Field, value: Any) -> Fill:
+        if not isinstance(value, CopyOf):
+            return pa.array([value], field.type)
+        other = self.columns.field(value.column)
+        return CopiedColumn(value.column, field.type, self._fill_of(other, value.otherwise))
 
     def takes(self, given: pa.Schema) -> bool:
         """Does an entry have the right columns, except for some that it may lack, and the weight?"""

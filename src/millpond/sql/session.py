@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import IO, Any
 
-from millpond.errors import ConflictError, InvalidError
+from millpond.errors import ConflictError, HeldError, InvalidError
 from millpond.flow.builder import Builder
 from millpond.plan.nodes import Plan
 from millpond.secret_references import secrets_from
@@ -400,9 +400,11 @@ class SqlSession:
                 self.host.change(plan, on_progress=self.on_progress, base=base)
                 self._commits += 1
                 return
+            except HeldError:
+                raise
             except ConflictError:
-                if not said or base is None or self.host.program()[1] == base:
-                    raise  # nobody changed the program: another process holds the pond
+                if not said or base is None:
+                    raise
                 for fragment, params in said:
                     self.run_one(fragment, params)
         raise ConflictError("others change the program all the time", hint="try again when they are done")

@@ -18,9 +18,9 @@ from millpond.engine.change.state_expiry import state_of_table, tables_of, with_
 from millpond.engine.change.state_rewriter import StateRewriter
 from millpond.engine.change.state_rows import EXPIRES, from_arrow, from_python, misfit, refuse_unknown
 from millpond.errors import InvalidError
+from millpond.identity import repeat
 from millpond.plan.nodes import Node
 from millpond.process.spec import INSTANT
-from millpond.state.runs.segment import repeat
 from millpond.state.tables.table_spec import TableSpec
 
 PYTHON_ROWS = 65_536  # rows that are converted to columns together

@@ -20,8 +20,8 @@ from millpond import hashing, moved_names
 from millpond.errors import InvalidError
 from millpond.identity import canonical, one_chunk
 from millpond.kernels.python_values import python_values
+from millpond.state.runs.missing_column import filled
 from millpond.state.runs.packed import sort_rows
-from millpond.state.runs.segment import repeat
 from millpond.state.tables.table import family
 from millpond.state.tables.table_spec import TableSpec
 
@@ -53,7 +53,7 @@ def from_python(step: str, spec: TableSpec, rows: Sequence[Mapping[str, Any]]) -
             for row in rows:
                 if field.name not in row:
                     raise misfit(step, spec, row, f"it lacks the key column {field.name!r}")
-        absent = None if fill is None else fill[0].as_py()
+        absent = fill[0].as_py() if isinstance(fill, pa.Array) else None  # states copy no columns
         values = [row.get(field.name, absent) for row in rows]
         try:
             arrays.append(_array(field, values))
@@ -92,7 +92,7 @@ def from_arrow(step: str, spec: TableSpec, rows: pa.Table) -> pa.Table:
             fill = spec.fill.get(field.name)
             if fill is None:
                 raise misfit(step, spec, None, f"they lack the key column {field.name!r}")
-            columns.append(repeat(fill, rows.num_rows))
+            columns.append(filled(rows, field.name, fill))
             continue
         column = one_chunk(rows.column(field.name))
         if pa.types.is_dictionary(column.type):

@@ -19,7 +19,7 @@ from typing import Any, Literal, NoReturn
 import duckdb
 import pyarrow as pa
 
-from millpond.errors import ConflictError, InvalidError
+from millpond.errors import ConflictError, HeldError, InvalidError
 from millpond.flow.builder import Builder
 from millpond.flow.schemas import arrow_type, is_record, result_schema, schema_of
 from millpond.kernels.expressions import storable_text
@@ -76,13 +76,13 @@ def register(session: SqlSession, said: Registered) -> None:
                 builder.plan = builder.plan.with_object(made)
 
             session.define(edit)
-            base = session.host.program()[1]
             try:
                 session.commit()
                 return
-            except ConflictError:  # if another process changed the program, try again on the new one
-                if session.host.program()[1] == base:
-                    raise
+            except HeldError:
+                raise
+            except ConflictError:  # another process changed the program: try again on the new one
+                continue
     raise ConflictError("others change the program all the time", hint="try again when they are done")
 
 

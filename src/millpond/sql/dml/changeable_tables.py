@@ -40,6 +40,7 @@ from millpond.sql.reads.scratch import PLACE, Scratch, returned
 from millpond.sql.statements.select import needed_rows
 from millpond.sql.text.parse import SqlFragment, Words, tokens_of
 from millpond.state.manifest.snapshot import Snapshot
+from millpond.state.runs.missing_column import filled
 from millpond.state.tables.table_spec import TableSpec
 
 PREFIX = "__changeable_"  # before the name of a loaded table
@@ -637,7 +638,7 @@ def _filled(rows: pa.Table, target: SqlObject, spec: TableSpec) -> pa.Table:
     for column in target.columns:
         if column.held not in rows.column_names:
             field = spec.schema.field(column.held)
-            values = pa.array([spec.fill.get(column.held)] * rows.num_rows, field.type)
+            values = filled(rows, column.held, spec.fill[column.held])
             rows = rows.add_column(rows.num_columns - 1, field, values)
     return rows.select([*(c.held for c in target.columns), "_w"])
 

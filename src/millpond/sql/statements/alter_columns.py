@@ -1,4 +1,4 @@
-"""ALTER TABLE … ADD, DROP and RENAME COLUMN, DROP CONSTRAINT.
+"""ALTER TABLE … ADD, DROP, RENAME and ALTER COLUMN, DROP CONSTRAINT.
 
 No row is rewritten.  Rows older than a column have the default that it had when it was
 added.  A dropped column is no longer visible; its values stay in the rows until the
@@ -8,7 +8,7 @@ views: their text is read over the columns of that time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,23 +16,28 @@ import pyarrow as pa
 
 from millpond.errors import InvalidError
 from millpond.flow.names import check_columns
-from millpond.plan.added_columns import may_lack, views_reading, with_column
-from millpond.plan.nodes import Plan, upstream
+from millpond.plan.added_columns import may_lack, with_column
+from millpond.plan.nodes import Plan
 from millpond.plan.objects import SqlColumn, SqlObject, dependants
 from millpond.plan.sink_settings import columns_by_name
-from millpond.sql.binding.bind import Binder
-from millpond.sql.binding.catalog import all_objects
 from millpond.sql.binding.types import quoted
 from millpond.sql.dml.deferred_change import with_current_time
-from millpond.sql.lowering.expressions import StepColumn
-from millpond.sql.lowering.renamed_columns import TEXT, knowing, known_columns, reread, said_name
 from millpond.sql.reads.scratch import returned, thread_scratch
+from millpond.sql.statements.alter_column_type import read_new_type, with_wider_column
+from millpond.sql.statements.altered_table import (
+    column_of,
+    columns_as_they_are,
+    own_steps,
+    table_of,
+    unused_name,
+    users_of,
+    with_columns,
+)
 from millpond.sql.statements.objects import all_objects_with_uses, without
 from millpond.sql.text.column_definitions import check_expressions, read_column, stored_schema
 from millpond.sql.text.parse import (
     SqlFragment,
     Words,
-    closest_name,
     readable_expression,
     statements,
     tokens_of,
@@ -117,16 +122,12 @@ def _alter_column(words: Words, name: str) -> Edit:
             words.fail("an expression should stand here")
         default = readable_expression(words.rest.sql, words.fragment.dialect)
         return lambda plan: _set_default(plan, name, called, default)
-    at = words.at
     if words.take("TYPE") or words.take("SET", "DATA", "TYPE"):
-        words.at = at
-        words.fail(
-            "the type of a column cannot be changed, its rows are stored with it",
-            "add a column of the new type and UPDATE it, or make a new table and INSERT … SELECT",
-        )
+        kind = read_new_type(words, called)
+        return lambda plan: with_wider_column(plan, name, called, kind)
     words.fail(
         "this change of a column is not supported",
-        "SET DEFAULT, DROP DEFAULT, SET NOT NULL and DROP NOT NULL are",
+        "TYPE, SET DEFAULT, DROP DEFAULT, SET NOT NULL and DROP NOT NULL are",
     )
     raise AssertionError
 
@@ -135,7 +136,7 @@ def _alter_column(words: Words, name: str) -> Edit:
 
 
 def _add(plan: Plan, name: str, column: SqlColumn, default: Any, exists: bool) -> Plan:
-    found = _table(plan, name)
+    found = table_of(plan, name)
     if any(c.name.lower() == column.name.lower() for c in found.columns):
         if exists:
             return plan
@@ -144,22 +145,22 @@ def _add(plan: Plan, name: str, column: SqlColumn, default: Any, exists: bool) -
         )
     check_columns([column.name], f"table {name!r}")
     own = own_steps(plan, found)
-    held = _unused(column.name, plan.shape(found.scan or "").schema.names)
+    held = unused_name(column.name, plan.shape(found.scan or "").schema.names)
     column = replace(column, stored=None if held == column.name else held)
     columns = (*found.columns, column)
     check_expressions(columns)
     views = {
-        v.name: v if v.columns or v.step not in own else replace(v, columns=_as_they_are(plan, v.step))
+        v.name: v if v.columns or v.step not in own else replace(v, columns=columns_as_they_are(plan, v.step))
         for v in plan.views.values()
     }
     (field,) = stored_schema([column])
     plan = with_column(replace(plan, views=views), own, field, default)
-    return _with_columns(plan, found, columns, found.key)
+    return with_columns(plan, found, columns, found.key)
 
 
 def _drop(plan: Plan, name: str, column: str, exists: bool, cascade: bool) -> Plan:
-    found = _table(plan, name)
-    gone = _column_of(found, column, must=not exists)
+    found = table_of(plan, name)
+    gone = column_of(found, column, must=not exists)
     if gone is None:
         return plan
     left = tuple(c for c in found.columns if c is not gone)
@@ -167,7 +168,7 @@ def _drop(plan: Plan, name: str, column: str, exists: bool, cascade: bool) -> Pl
     objects = all_objects_with_uses(plan)
     mine = [o for o in objects.values() if o.kind == "index" and found.name in o.uses]
     indexes = [o.name for o in mine if gone.name in o.key]
-    users = _users(plan, found, gone, {o.name for o in mine})
+    users = users_of(plan, found, gone, {o.name for o in mine})
     users += [n for n in dependants(objects, users) if n not in users]
     if users and not cascade:
         raise InvalidError(
@@ -177,7 +178,7 @@ def _drop(plan: Plan, name: str, column: str, exists: bool, cascade: bool) -> Pl
         )
     plan = without(plan, [*users, *indexes])
     plan = may_lack(plan, found.scan or "", gone.held)
-    return _with_columns(plan, found, left, found.key)
+    return with_columns(plan, found, left, found.key)
 
 
 def _check_droppable(plan: Plan, found: SqlObject, gone: SqlColumn, left: Sequence[SqlColumn]) -> None:
@@ -204,9 +205,9 @@ def _check_droppable(plan: Plan, found: SqlObject, gone: SqlColumn, left: Sequen
 
 
 def _rename(plan: Plan, name: str, old: str, new: str) -> Plan:
-    found = _table(plan, name)
+    found = table_of(plan, name)
     check_columns([new], f"table {name!r}")
-    column = _column_of(found, old)
+    column = column_of(found, old)
     assert column is not None
     if any(c is not column and c.name.lower() == new.lower() for c in found.columns):
         raise InvalidError(f"table {name!r} has a column {new!r} already")
@@ -227,12 +228,12 @@ def _rename(plan: Plan, name: str, old: str, new: str) -> Plan:
         for rule in found.constraints
     )
     found = replace(found, constraints=rules)
-    return _with_columns(plan, found, columns, tuple(new if k == column.name else k for k in found.key))
+    return with_columns(plan, found, columns, tuple(new if k == column.name else k for k in found.key))
 
 
 def _set_default(plan: Plan, name: str, called: str, default: str | None) -> Plan:
-    found = _table(plan, name)
-    column = _column_of(found, called)
+    found = table_of(plan, name)
+    column = column_of(found, called)
     assert column is not None
     if column.identity is not None:
         raise InvalidError(f'column "{column.name}" of relation "{name}" is an identity column')
@@ -240,23 +241,23 @@ def _set_default(plan: Plan, name: str, called: str, default: str | None) -> Pla
         raise InvalidError(f'column "{column.name}" of relation "{name}" is a generated column')
     columns = tuple(replace(c, default=default) if c is column else c for c in found.columns)
     check_expressions(columns)
-    return _with_columns(plan, found, columns, found.key)
+    return with_columns(plan, found, columns, found.key)
 
 
 def _drop_not_null(plan: Plan, name: str, called: str) -> Plan:
-    found = _table(plan, name)
-    column = _column_of(found, called)
+    found = table_of(plan, name)
+    column = column_of(found, called)
     assert column is not None
     if column.name in found.key:
         raise InvalidError(f'column "{column.name}" is in a primary key')
     if column.identity is not None:
         raise InvalidError(f'column "{column.name}" of relation "{name}" is an identity column')
     columns = tuple(replace(c, required=False) if c is column else c for c in found.columns)
-    return _with_columns(plan, found, columns, found.key)
+    return with_columns(plan, found, columns, found.key)
 
 
 def _drop_constraint(plan: Plan, name: str, rule: str, exists: bool) -> Plan:
-    found = _table(plan, name)
+    found = table_of(plan, name)
     schema, _, _ = name.rpartition(".")
     called = (rule.lower(), f"{schema}.{rule}".lower())  # in the schema of the table
     gone = next((c for c in found.constraints if c.name.lower() in called), None)
@@ -288,115 +289,6 @@ def _renamed_for_sinks(plan: Plan, table: str, old: str, new: str) -> Plan:
         key = tuple(new if k == old else k for k in sink.settings.key)
         sinks[sink.name] = replace(sink, settings=replace(sink.settings, key=key))
     return replace(plan, sinks=sinks)
-
-
-# -- the table ---------------------------------------------------------------------------------
-
-
-def _table(plan: Plan, name: str) -> SqlObject:
-    return all_objects(plan)[name]
-
-
-def _column_of(found: SqlObject, name: str, must: bool = True) -> SqlColumn | None:
-    column = next((c for c in found.columns if c.name.lower() == name.lower()), None)
-    if column is None and must:
-        known = [c.name for c in found.columns]
-        raise InvalidError(
-            f"table {found.name!r} has no column {name!r}",
-            detail=f"columns are {', '.join(known)}",
-            hint=closest_name(name, known),
-        )
-    return column
-
-
-def own_steps(plan: Plan, found: SqlObject) -> set[str]:
-    """Return the steps that store the rows of a table, and its indexes."""
-    indexes = [o.name for o in plan.objects.values() if o.kind == "index" and found.name in o.uses]
-    ends = [plan.views[n].step for n in (found.name, *indexes)]
-    return upstream(plan, [*ends, found.step or ends[0]])
-
-
-def _as_they_are(plan: Plan, step: str) -> tuple[tuple[str, str], ...]:
-    return tuple((n, n) for n in plan.shape(step).schema.names)
-
-
-def _unused(name: str, taken: Sequence[str]) -> str:
-    """Return an unused stored name for a column; names of dropped columns are never reused."""
-    lower, held, number = {n.lower() for n in taken}, name, 2
-    while held.lower() in lower:
-        held, number = f"{name} {number}", number + 1
-    return held
-
-
-def _with_columns(plan: Plan, found: SqlObject, columns: tuple[SqlColumn, ...], key: tuple[str, ...]) -> Plan:
-    """Change the columns that a table shows; plain views of it show the same as before."""
-    names = {c.held: c.name for c in columns}
-    made = replace(found, columns=columns, key=key)
-    objects = {**plan.objects, found.name: made}
-    for one in plan.objects.values():
-        if one.kind == "index" and found.name in one.uses:
-            held = {c.name: c.held for c in one.columns}
-            objects[one.name] = replace(one, columns=columns, key=tuple(names[held[k]] for k in one.key))
-        elif one.kind in ("view", "materialized view", "sink") and found.name in one.uses:
-            objects[one.name] = reread(knowing(one, found, made), objects)
-    rows = plan.shape(plan.views[found.name].step).schema.names
-    shown = tuple((c.name, c.held) for c in columns)
-    view = replace(plan.views[found.name], columns=() if [(n, n) for n in rows] == list(shown) else shown)
-    return replace(plan, objects=objects, views={**plan.views, found.name: view})
-
-
-# -- who uses a column --------------------------------------------------------------------------
-
-
-def _users(plan: Plan, found: SqlObject, column: SqlColumn, indexes: set[str]) -> list[str]:
-    """Return the views and sinks that show or read a column of a table."""
-    own = own_steps(plan, found)
-    users = [n for n in views_reading(plan, own, column.held) if n not in indexes]
-    for view in plan.views.values():
-        if view.step in own and view.name != found.name and view.name not in indexes:
-            users += [view.name] if column.held in view.held(plan.shape(view.step).schema.names) else []
-    users += [s.name for s in plan.sinks.values() if s.view == found.name]
-    objects = all_objects(plan)
-    for one in plan.objects.values():
-        if one.kind == "view" and found.name in one.uses:
-            users += [one.name] if column.held in _read(one, found, objects) else []
-    return list(dict.fromkeys(users))
-
-
-def _read(view: SqlObject, table: SqlObject, objects: Mapping[str, SqlObject]) -> set[str]:
-    """Return the stored names of a table's columns that the text of a plain view reads."""
-    pairs = known_columns(view, table)
-    binder = Binder()
-    for name in view.uses:
-        if name not in objects:
-            continue
-        types = {c.held: c.type for c in objects[name].columns}
-        known = known_columns(view, objects[name])
-        binder.table(said_name(view, name), [StepColumn(n, types[held]) for n, held in known])
-    try:
-        plan = binder.plan(str(view.options.get(TEXT, view.text)))
-    except (
-        InvalidError
-    ):  # it uses something unknown to this binder, such as a function: it may read all columns
-        return {held for _, held in pairs}
-    found: set[str] = set()
-    said = said_name(view, table.name).lower()
-    for node in _nodes(plan):
-        data = node.get("function_data")
-        if isinstance(data, Mapping) and str(data.get("table", "")).lower() == said:
-            places = (int(c["index"]) for c in node["column_indexes"])
-            found |= {pairs[n][1] for n in places if n < len(pairs)}
-    return found
-
-
-def _nodes(tree: Any) -> Iterator[Mapping[str, Any]]:
-    if isinstance(tree, Mapping):
-        yield tree
-        for value in tree.values():
-            yield from _nodes(value)
-    elif isinstance(tree, list):
-        for value in tree:
-            yield from _nodes(value)
 
 
 # -- expressions -----------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from millpond import tuning
 from millpond.delta import HASH, WEIGHT
 from millpond.identity import equal_rows, refine, take, ties
 from millpond.ordering import Order
+from millpond.state.runs.missing_column import Fill
 from millpond.state.runs.packed import PackedFile
 from millpond.state.runs.run_ref import RunRef
 from millpond.state.runs.segment import Segment
@@ -49,7 +50,7 @@ class RowLocations:
     segments: tuple[Segment, ...]
     segment_of: npt.NDArray[np.integer]
     position: Ints
-    fill: Mapping[str, pa.Array]  # the value of a column in segments written before it was declared
+    fill: Mapping[str, Fill]  # of columns in segments written before they were declared
 
     @staticmethod
     def of(spec: TableSpec, pieces: Sequence[tuple[Segment, Ints]]) -> RowLocations:

@@ -21,9 +21,10 @@ import xxhash
 from millpond import hashing, ordering, tuning
 from millpond.delta import HASH
 from millpond.errors import DataError
-from millpond.identity import equal, equal_rows, fixed_view, take
+from millpond.identity import equal, equal_rows, fixed_view, repeat, take
 from millpond.ordering import Order
 from millpond.state.runs.cells import Cell, ReadCell, cell_reader
+from millpond.state.runs.missing_column import CopiedColumn, Fill
 from millpond.state.store.store import Fetch, Span
 
 # Of new files; a file says which sizes it has (before version 3: 1 << 18).  A block is the least that a
@@ -141,8 +142,10 @@ class Segment:
 
     # ------------------------------------------------------------ reading
 
-    def take(self, name: str, positions: Ints, fill: pa.Array | None = None) -> pa.Array:
-        """The values of one column at these rows; `fill` for all if the segment is older than the column."""
+    def take(self, name: str, positions: Ints, fill: Fill | None = None) -> pa.Array:
+        """The values of one column at these rows; those of `fill` if the segment is older than the column."""
+        if isinstance(fill, CopiedColumn) and self._lacks(name):
+            return fill.of(self.take(fill.column, positions, fill.fill))
         constant = self._one_value(name, fill)
         if constant is not None:
             return repeat(constant, len(positions))
@@ -152,8 +155,10 @@ class Segment:
             self._note_complete(name)
         return take(column, positions)
 
-    def slice(self, name: str, start: int, stop: int, fill: pa.Array | None = None) -> pa.Array:
+    def slice(self, name: str, start: int, stop: int, fill: Fill | None = None) -> pa.Array:
         """The values of one column from row `start` up to `stop`, without a copy; `fill` as for take."""
+        if isinstance(fill, CopiedColumn) and self._lacks(name):
+            return fill.of(self.slice(fill.column, start, stop, fill.fill))
         constant = self._one_value(name, fill)
         if constant is not None:
             return repeat(constant, stop - start)
@@ -163,8 +168,10 @@ class Segment:
             self._note_complete(name)
         return column.slice(start, stop - start)
 
-    def cell(self, name: str, row: int, fill: pa.Array | None = None) -> Cell:
+    def cell(self, name: str, row: int, fill: Fill | None = None) -> Cell:
         """The value of one column at a row, as `cells` defines it; `fill` as for take."""
+        if isinstance(fill, CopiedColumn) and self._lacks(name):
+            return cell_reader(self.take(name, np.array([row]), fill))(0)
         if self._unverified and name not in self._complete and name in self._columns:
             self._touch(self._columns[name], np.array([row]), np.array([row + 1]))
             self._note_complete(name)
@@ -179,8 +186,11 @@ class Segment:
             read = self._cells[name] = cell_reader(self._column(name))
         return read(row)
 
-    def bits(self, name: str, rows: Ints, fill: pa.Array | None = None) -> npt.NDArray[Any] | None:
+    def bits(self, name: str, rows: Ints, fill: Fill | None = None) -> npt.NDArray[Any] | None:
         """The bits of a fixed-width column at these rows, one value if all are equal; None with NULLs."""
+        if isinstance(fill, CopiedColumn) and self._lacks(name):
+            copied = self.take(name, rows, fill)
+            return None if copied.null_count else fixed_view(copied)
         if name in self._columns:
             if name not in self._bits:
                 column = self._columns[name]
@@ -214,7 +224,10 @@ class Segment:
             self._check_hash_positions(positions)
         return self._hashes[positions]
 
-    def _one_value(self, name: str, fill: pa.Array | None) -> pa.Array | None:
+    def _lacks(self, name: str) -> bool:
+        return name not in self._columns and name not in self.entry.constants
+
+    def _one_value(self, name: str, fill: Fill | None) -> pa.Array | None:
         """The value of a column that is not stored, as one row."""
         if name in self._columns:
             return None
@@ -580,15 +593,6 @@ class Segment:
             detail=f"table {self.entry.table!r}: {detail}",
             hint="the file is damaged; keep it, restore it from a copy or roll back to an epoch without it",
         )
-
-
-def repeat(value: pa.Array, count: int) -> pa.Array:
-    """One value, `count` times."""
-    if count == 1:
-        return value
-    if pa.types.is_nested(value.type) or isinstance(value, pa.ExtensionArray):
-        return value.take(pa.array(np.zeros(count, np.int64)))
-    return pa.repeat(value[0], count)
 
 
 def compare(values: pa.Array, at: pa.Array, which: Ints, codes: Hashes, order: Order) -> Ints:

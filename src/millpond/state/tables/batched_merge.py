@@ -15,6 +15,7 @@ from millpond import hashing
 from millpond.delta import HASH, WEIGHT
 from millpond.identity import same_rows, take
 from millpond.state.runs.merge import OpenFile
+from millpond.state.runs.missing_column import Fill
 from millpond.state.runs.run_ref import RunRef
 from millpond.state.tables.stacked_rows import RowBatch, by_position, row_batches
 from millpond.state.tables.table_spec import TableSpec
@@ -65,6 +66,6 @@ def merge(
     return [len(rows) for rows in kept], found
 
 
-def _column(batches: Sequence[RowBatch], name: str, fill: pa.Array | None) -> pa.Array:
+def _column(batches: Sequence[RowBatch], name: str, fill: Fill | None) -> pa.Array:
     arrays = [batch.source.slice(name, 0, len(batch.hashes), fill) for batch in batches]
     return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from millpond.delta import HASH, WEIGHT
 from millpond.state.runs.merge import OpenFile
+from millpond.state.runs.missing_column import Fill
 from millpond.state.runs.point_lookup import RowSource
 from millpond.state.runs.run_ref import RunRef
 from millpond.state.runs.segment import SMALL_ROWS, Segment, stacked_name
@@ -58,13 +59,13 @@ class SegmentByPosition:
         self._names = {stacked_name(position): name for position, name in enumerate(spec.schema.names)}
         self._names[WEIGHT] = WEIGHT
 
-    def take(self, name: str, positions: Ints, fill: pa.Array | None = None) -> pa.Array:
+    def take(self, name: str, positions: Ints, fill: Fill | None = None) -> pa.Array:
         return self._segment.take(self._names[name], positions, fill)
 
-    def slice(self, name: str, start: int, stop: int, fill: pa.Array | None = None) -> pa.Array:
+    def slice(self, name: str, start: int, stop: int, fill: Fill | None = None) -> pa.Array:
         return self._segment.slice(self._names[name], start, stop, fill)
 
-    def bits(self, name: str, rows: Ints, fill: pa.Array | None = None) -> npt.NDArray[Any] | None:
+    def bits(self, name: str, rows: Ints, fill: Fill | None = None) -> npt.NDArray[Any] | None:
         return self._segment.bits(self._names[name], rows, fill)
 
     def all_differ(self, name: str) -> bool:

@@ -7,8 +7,8 @@ row is replaced or cancelled only within its bucket, so a step that moves a row 
 the retraction with the old time.
 
 A run says which columns it has.  A run that was written before a column was declared returns the column's
-default, or NULL, for every row (`fill`); a column that is no longer declared is not read.  So a table may
-gain and lose columns outside its identity, and no run is rewritten.
+default, a copy of another column, or NULL (`fill`); a column that is no longer declared is not read.  So a
+table may gain and lose columns outside its identity, and no run is rewritten.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from millpond.delta import HASH, WEIGHT
 from millpond.errors import InternalError, InvalidError
 from millpond.identity import one_chunk
 from millpond.ordering import Order
+from millpond.state.runs.missing_column import CopiedColumn, CopyOf, Fill
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class TableSpec:
     rule: Literal["weights", "latest"] = "latest"
     time: str | None = None  # a timestamp or int64 column
     bucket_width: int | None = None  # microseconds for timestamps, else units of the column
-    # column -> its value in runs that were written before it was declared; else NULL
+    # column -> its value, or a CopyOf, in runs that were written before it was declared; else NULL
     defaults: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
@@ -83,11 +84,11 @@ class TableSpec:
             )
 
     @cached_property
-    def fill(self) -> Mapping[str, pa.Array]:
-        """For each column that a run may lack: its value then, as one row."""
+    def fill(self) -> Mapping[str, Fill]:
+        """For each column that a run may lack: its value then, as one row, or the column to copy."""
         defaults = dict(self.defaults)
-        found = {}
-        for name in self.rest:
+        found: dict[str, Fill] = {}
+        for name in self.rest:  # a copied column is declared before its copy
             if name == self.time:
                 continue
             kind = self.schema.field(name).type
@@ -95,16 +96,23 @@ class TableSpec:
             if default is None:
                 found[name] = pa.nulls(1, kind)
                 continue
-            if is_dataclass(default) and not isinstance(default, type):
-                default = asdict(default)
-            try:
-                found[name] = pa.array([default], kind)
-            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-                raise InvalidError(
-                    f"the default of column {name!r} of table {self.name!r} does not fit it",
-                    detail=f"{defaults[name]!r} is no {kind}: {error}",
-                ) from error
+            if isinstance(default, CopyOf):
+                found[name] = CopiedColumn(default.column, kind, found.get(default.column))
+                continue
+            found[name] = self._one_value(name, default, kind)
         return found
+
+    def _one_value(self, name: str, default: Any, kind: pa.DataType) -> pa.Array:
+        value = default
+        if is_dataclass(default) and not isinstance(default, type):
+            value = asdict(default)
+        try:
+            return pa.array([value], kind)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise InvalidError(
+                f"the default of column {name!r} of table {self.name!r} does not fit it",
+                detail=f"{default!r} is no {kind}: {error}",
+            ) from error
 
     @cached_property
     def fields(self) -> tuple[pa.Field, ...]:
