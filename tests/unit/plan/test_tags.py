@@ -42,6 +42,7 @@ NEVER = {
         "kafka_topics:TopicFacts",
         "row_encoding:Unencodable",
         "source_traits:PartitionLag",
+        "type_text:Kind",
     ),
     *(
         "pgoutput:LoggedColumn",
