@@ -437,11 +437,17 @@ def test_the_name_of_the_rows_stays_usable() -> None:
             f"SELECT w.k FROM {windows} w, a WHERE a.k = w.k",
             f"SELECT a.k FROM a, {windows} WHERE a.v = 1",
             f"SELECT count(*) FROM {windows}, {windows}",
+            f"SELECT a.k FROM {windows} JOIN {windows} b ON a.window_start = b.window_start AND a.k = b.k",
+            f"SELECT b.k, a.v FROM {windows} AS b JOIN {windows} ON a.window_start = b.window_start",
         ]
     ):
         pond.sql(f"CREATE MATERIALIZED VIEW v{number} AS {query}")
+    with pytest.raises(InvalidError, match='"a" not found'):
+        pond.sql(f"CREATE MATERIALIZED VIEW either AS SELECT a.k FROM {windows} JOIN {windows} ON true")
     pond.sql("INSERT INTO a VALUES ('x', '2024-01-01 00:00:01', 1); FLUSH")
     assert pond.sql("SELECT k FROM v0").fetchall() == [("x",), ("x",)]
     assert pond.sql("FROM v1").fetchall() == [("x",)]
     assert pond.sql("FROM v5").fetchall() == [(4,)]
+    assert pond.sql("FROM v6").fetchall() == [("x",), ("x",)]
+    assert pond.sql("FROM v7").fetchall() == [("x", 1), ("x", 1)]
     pond.close()

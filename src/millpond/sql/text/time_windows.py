@@ -182,11 +182,28 @@ def _named_like(tokens: list[Token], call: int, rows: str, end: int) -> str:
     for place, token in enumerate(tokens):
         qualifies = place + 1 < len(tokens) and tokens[place + 1].token_type == TokenType.DOT
         inside = tokens[call].start <= token.start < end
-        if token.text.lower() != last or qualifies or inside or not place:
+        if token.text.lower() != last or qualifies or inside or not place or _hidden(tokens, place, call):
             continue
         if tokens[place - 1].text.upper().split(" ")[-1] in ("FROM", "JOIN", ",", "(", "AS", "TABLE"):
             return ""  # another relation, or a column, may have this name
     return f" AS {quoted(own[-1].text)}"
+
+
+def _hidden(tokens: list[Token], place: int, call: int) -> bool:
+    """Is a token in a subquery or another call with an alias, which does not contain this call?"""
+    opened: list[int] = []
+    for number, token in enumerate(tokens):
+        if token.token_type == TokenType.L_PAREN:
+            opened.append(number)
+        elif token.token_type == TokenType.R_PAREN and opened:
+            begin = opened.pop()
+            within = begin < place < number and not begin < call < number
+            after = tokens[number + 1].text.upper().split(" ")[0] if number + 1 < len(tokens) else ""
+            named = bool(after) and after not in (*AFTER_TABLE, ")")
+            query = tokens[begin + 1].text.upper() in ("SELECT", "WITH")
+            if within and named and (query or (begin > 0 and _is_call(tokens, begin - 1))):
+                return True
+    return False
 
 
 def _without(text: str, word: str) -> str:
