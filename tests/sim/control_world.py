@@ -1,4 +1,5 @@
-"""The world of `world.py` under control: pauses, changed settings, sinks that come and go, requests sent again.
+"""The world of `world.py` under control: pauses, changed settings, sinks that come and go, requests sent again,
+a volume that is full now and then.
 
 What must hold besides: of all entries with one request id, one counts; what was acknowledged is in its table;
 a sink that was detached and attached with a replay misses nothing; one that gathers epochs gets groups with
@@ -25,8 +26,10 @@ from millpond.state import inbox
 from millpond.state.manifest import history
 from millpond.state.manifest.manifest import Manifest
 from millpond.state.manifest.snapshot import Snapshot
+from millpond.state.store.memory_store import MemoryStore
+from millpond.state.store.store import Data, NotWritableError, Put
 
-from .world import OnceSink, World
+from .world import FaultyStore, OnceSink, World
 
 SKEW_US = 3_000_000
 _NOTES = pa.schema([("id", pa.int64())])
@@ -52,7 +55,23 @@ class NeverTwice(OnceSink):
         super().deliver(pond, epoch, delta)
 
 
+class FillingStore(FaultyStore):
+    """A volume that is full now and then: nothing can be written, and everything can be read."""
+
+    def __init__(self, world: ControlWorld, base: MemoryStore) -> None:
+        super().__init__(base, world.baton, world.rng, world.faults)
+        self.world = world
+
+    def put_new(self, name: str, data: Data) -> Put:
+        if self.world.is_full:
+            self.baton.pause()
+            raise NotWritableError("no room to write", detail=name)
+        return super().put_new(name, data)
+
+
 class ControlWorld(World):
+    is_full = False
+
     def __init__(self, seed: int, **options: Any) -> None:
         self.skews = random.Random(-seed - 1)
         self.sent: set[int] = set()  # notes that were acknowledged
@@ -78,7 +97,21 @@ class ControlWorld(World):
 
     # -- actors -----------------------------------------------------------------------
 
+    def faulty(self, base: MemoryStore | None = None) -> FaultyStore:
+        return FillingStore(self, base or self.store)
+
+    def run_disk(self) -> None:
+        """Fills the volume, and makes room again."""
+        while self.items_left > 0:
+            for _ in range(self.rng.randint(20, 80)):
+                self.baton.pause()
+            self.is_full = True
+            for _ in range(self.rng.randint(1, 12)):
+                self.baton.pause()
+            self.is_full = False
+
     def run_client(self) -> None:
+        self.baton.spawn("disk", self.run_disk)
         self.baton.spawn("controls", self.run_controls)
         self.baton.spawn("notes", self.run_notes)
         super().run_client()

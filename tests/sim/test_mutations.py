@@ -56,9 +56,9 @@ FIRST = {  # a seed that is known to find it, to save time
     "the_floor_does_not_wait_for_fills": 37,
     "a_rollback_brings_back_what_was_being_filled": 352,
     "a_program_is_not_looked_at_again_by_who_takes_over": 157,
-    "what_comes_at_most_once_moves_its_cursor_afterwards": 1,
-    "a_replay_begins_with_the_next_epoch": 27,
-    "a_group_ends_before_the_cursor_that_ended_the_last_one": 21,
+    "rows_keep_commands_waiting": 2,
+    "a_replay_begins_with_the_next_epoch": 21,
+    "a_group_ends_before_the_cursor_that_ended_the_last_one": 111,
     "time_passes_what_is_due": 6,
 }
 

@@ -185,6 +185,8 @@ class Commands:
         since = head.detached[sink]
         if replay and max(since, 0) < head.floor:  # changes are computed against the epoch before them
             return Refused(f"epochs since {since} are no longer all kept; the oldest is {head.floor}")
+        if replay:  # nothing waited for the sink so far
+            child = replace(child, floor=min(child.floor, max(since, 0)))
         self._deliveries.attach(sink, after=since if replay else child.epoch)
         detached = {name: epoch for name, epoch in head.detached.items() if name != sink}
         paused = tuple(name for name in child.paused if name != sink)

@@ -692,6 +692,16 @@ def test_a_replay_needs_the_epoch_that_was_delivered_last(since: int, floor: int
     assert ("refused" in m.metrics) == (max(since, 0) < floor)
 
 
+def test_a_replay_keeps_the_epochs_that_it_begins_with() -> None:
+    """Nothing waited for the sink while it was detached; the commit that attaches it must."""
+    coordinator = made(sinks=["s"], policy=Policy(compact=False, retain_epochs=3))
+    coordinator.start()
+    coordinator.handle(HeadRead(replace(OLD, detached={"s": 5}, cursors={}, floor=5)))
+    coordinator.handle(PutWon())
+    m = one(coordinator.handle(command("attach", name="s", replay=True)), PutManifest).manifest
+    assert (m.epoch, m.floor, m.detached) == (9, 5, {})
+
+
 def test_the_floor_waits_for_slow_sinks_and_never_falls() -> None:
     coordinator = created(sinks=["fast", "slow"], policy=Policy(compact=False, retain_epochs=2))
     for number in range(1, 7):
