@@ -77,7 +77,7 @@ def calls_as_names(sql: str) -> str:
     """Write a quoted name of the same length for each window function, so that positions in the text stay.
 
     >>> calls_as_names("select x from HOP(t, at, a, b) h where")
-    'select x from "HOP_____________" h where'
+    'select x from "HOP___________" h where'
     """
     try:
         tokens = tokenize(sql, read="duckdb")
