@@ -382,6 +382,9 @@ class _Bind:
         return picture(self.sql, None if at is None else (at[0] - len(_OPEN), at[1]))
 
 
+SHOWN_MAX = 20_000  # characters of a text; of a longer one the begin is shown
+
+
 def picture(sql: str, at: tuple[int, int] | None) -> str:
     """The line of a text with a caret under a position, passed as (byte, bytes); secrets are masked.
 
@@ -389,7 +392,15 @@ def picture(sql: str, at: tuple[int, int] | None) -> str:
         price * pric
                 ^^^^
     """
+    whole = len(sql)
+    if (
+        whole > SHOWN_MAX
+    ):  # masking takes a second for some megabytes; only an end is cut, so nothing is bared
+        at = at if at is not None and at[0] < SHOWN_MAX // 2 else None
+        sql = sql[: SHOWN_MAX if at is not None else SHOWN_MAX // 10]
     sql, at = masked_at(sql, at)
+    if whole > SHOWN_MAX and at is None:
+        sql += f" … ({whole} characters)"
     raw = sql.encode()
     if at is None or not 0 <= at[0] <= len(raw):
         return "\n".join(f"    {line}" for line in sql.split("\n"))

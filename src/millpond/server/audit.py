@@ -26,6 +26,7 @@ FLUSH_S = 2.0
 CLEAN_S = 3600.0
 WAITING_MAX = 10_000  # records that are not written yet
 TEXT_MAX = 4000  # characters of a statement
+KEPT_MAX = 2 * TEXT_MAX  # of one that waits: masking takes seconds for some megabytes
 DAY_US = 86_400_000_000
 LOGIN = "LOGIN"
 log = logging.getLogger("millpond.server")
@@ -72,7 +73,7 @@ class Audit:
         if not self.is_on:
             return
         now_us = self._now_us()
-        key = who, kind, text, outcome_of(error)
+        key = who, kind, text[:KEPT_MAX], outcome_of(error)
         with self._lock:
             found = self._waiting.get(key)
             if found is None:
@@ -157,7 +158,7 @@ class Audit:
 
 def _shown(text: str) -> str:
     shown = masked_options(text)
-    return shown if len(shown) <= TEXT_MAX else f"{shown[:TEXT_MAX]} … ({len(shown)} characters)"
+    return shown if len(shown) <= TEXT_MAX else f"{shown[:TEXT_MAX]} …"
 
 
 def _said(error: BaseException) -> str:

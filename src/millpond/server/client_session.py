@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from millpond.cancellation import Cancellation, cancelled_by
+from millpond.errors import InvalidError
 from millpond.server.authentication import ServedUser
 from millpond.server.metrics.activity import outcome_of, verb_of
 from millpond.server.point_reads import PlannedRead, PointRow
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from millpond.server.statements import StatementPool
 
 READS_MAX = 256  # statements of a client that are known to read one key
+
+TEXT_MAX = 4_000_000  # characters of a text: reading more would hold up the other clients
 
 T = TypeVar("T")
 OnNotice = Callable[[str], None]
@@ -355,8 +358,19 @@ def _least(asked: int, limit: int | None) -> int:
     return min(asked or limit, limit) if limit else asked
 
 
+def fragments_of(text: str, dialect: str) -> list[SqlFragment]:
+    """The statements of a client's text, which must not be longer than others can wait for."""
+    if len(text) > TEXT_MAX:
+        raise InvalidError(
+            f"the text of a statement has at most {TEXT_MAX:,} characters",
+            detail=f"this one has {len(text):,}",
+            hint="pass large values as parameters, and many rows by COPY",
+        )
+    return statements(text, dialect)
+
+
 def _fragments(text: str | SqlFragment, dialect: str) -> list[SqlFragment]:
-    return [text] if isinstance(text, SqlFragment) else statements(text, dialect)
+    return [text] if isinstance(text, SqlFragment) else fragments_of(text, dialect)
 
 
 def _progress_text(progress: Any) -> str:

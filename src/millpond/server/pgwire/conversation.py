@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.errors import MillpondError
+from millpond.server.client_session import fragments_of
 from millpond.server.pgwire import messages as m
 from millpond.server.pgwire.copy_in import receive_copy
 from millpond.server.pgwire.copy_out import send_copy
@@ -37,6 +38,7 @@ from millpond.sql.copy.copy_statement import CopyStatement, parse_copy
 from millpond.sql.text.parse import SqlFragment, statements
 
 PARAMS_MAX = 65_535
+SHORT_TEXT = 10_000  # characters that are read on the event loop: below a few milliseconds
 FEW_ROWS = 200  # are encoded at once; more are encoded beside the event loop
 NextMessage = Callable[[], Awaitable[m.ClientMessage]]
 
@@ -113,12 +115,11 @@ class Conversation:
     async def _simple(self, text: str) -> None:
         start = 0
         try:
-            fragments = statements(text, "postgres")
+            fragments = await self._split(text)
             if not fragments:
                 self.transport.put(m.EMPTY_QUERY)
-            for fragment in fragments:
-                start = fragment.start
-                own = _own_text(fragment)
+            for begin, own in fragments:
+                start = begin
                 if own.word(0) == "COPY":
                     await self._copy(parse_copy(await self._resolved(own)))
                     continue
@@ -133,6 +134,14 @@ class Conversation:
             self.runner.client.fail_transaction()
             self.transport.put(error_response(error, start=start))
         await self._ready()
+
+    async def _split(self, text: str) -> list[tuple[int, SqlFragment]]:
+        """The statements of a text and where each begins; a long text is read in a thread."""
+
+        def split() -> list[tuple[int, SqlFragment]]:
+            return [(found.start, _own_text(found)) for found in fragments_of(text, "postgres")]
+
+        return split() if len(text) <= SHORT_TEXT else await self.runner.client.in_thread(split)
 
     async def _resolved(self, fragment: SqlFragment) -> SqlFragment:
         client = self.runner.client
@@ -179,7 +188,7 @@ class Conversation:
     async def _extended(self, message: m.ClientMessage) -> None:
         match message:
             case m.Parse():
-                self._parse(message)
+                await self._parse(message)
             case m.Bind():
                 await self._bind(message)
             case m.Describe():
@@ -194,13 +203,13 @@ class Conversation:
             case _:
                 raise m.ProtocolError("this message is not expected here")
 
-    def _parse(self, message: m.Parse) -> None:
+    async def _parse(self, message: m.Parse) -> None:
         if message.name and message.name in self.runner.prepared:
             raise PgError("42P05", f'prepared statement "{message.name}" already exists')
-        fragments = statements(message.text, "postgres")
+        fragments = await self._split(message.text)
         if len(fragments) > 1:
             raise PgError("42601", "cannot insert multiple commands into a prepared statement")
-        fragment = _own_text(fragments[0]) if fragments else None
+        fragment = fragments[0][1] if fragments else None
         if self.runner.status == "E" and fragment is not None and fragment.word(0) not in ENDS:
             raise PgError(
                 "25P02", "current transaction is aborted, commands ignored until end of transaction block"
@@ -380,5 +389,7 @@ _ONLY_READ = (
 
 def _own_text(fragment: SqlFragment) -> SqlFragment:
     """The fragment alone, so that positions count from its own begin."""
+    if fragment.sql == fragment.text:
+        return fragment
     (found,) = statements(fragment.sql, "postgres")
     return found

@@ -41,7 +41,7 @@ class Traces:
         attributes = {
             "db.system": "millpond",
             "db.operation": verb,
-            "db.statement": masked(text)[:TEXT_MAX],
+            "db.statement": masked(text[: 2 * TEXT_MAX])[:TEXT_MAX],
             "db.user": user,
             "millpond.protocol": protocol,
         }
