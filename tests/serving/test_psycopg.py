@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import socket
+import struct
 import threading
 import uuid
 from collections.abc import Iterator
@@ -227,6 +229,43 @@ def test_a_user_cancels_only_its_own_statements(tmp_path: Path) -> None:
             with psycopg.connect(addresses["root"], autocommit=True) as root:
                 assert root.execute("SELECT pg_cancel_backend(%s)", [pid]).fetchone() == (True,)
             assert ann.execute("SELECT pg_cancel_backend(%s)", [pid]).fetchone() == (True,)
+            _what_others_run(ann, addresses)
+
+
+def _what_others_run(ann: Any, addresses: dict[str, str]) -> None:
+    """pg_stat_activity and pg_terminate_backend."""
+    ask = "SELECT query, state, client_addr, backend_start <= now() FROM pg_stat_activity WHERE pid = %s"
+    ann.execute("SELECT 'of ann'")
+    with psycopg.connect(addresses["bob"], autocommit=True) as bob:
+        hidden, *_ = bob.execute(ask, [ann.info.backend_pid]).fetchone()
+        assert hidden == "<insufficient privilege>"
+        assert "pg_stat_activity" in bob.execute(ask, [bob.info.backend_pid]).fetchone()[0]
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            bob.execute("SELECT pg_terminate_backend(%s)", [ann.info.backend_pid])
+        with psycopg.connect(addresses["root"], autocommit=True) as root:
+            shown = root.execute(ask, [ann.info.backend_pid]).fetchone()
+            assert shown[:2] == ("SELECT 'of ann'", "idle") and shown[3]
+            assert str(shown[2]).startswith("127.0.0.1")
+            bob.execute("SELECT 1")
+            assert root.execute("SELECT pg_terminate_backend(%s)", [bob.info.backend_pid]).fetchone() == (
+                True,
+            )
+            with pytest.raises(psycopg.errors.AdminShutdown, match="administrator command"):
+                for _ in range(100):
+                    bob.execute("SELECT 1")
+
+
+def test_warnings_and_old_protocols(server: ServedPond, con: Any) -> None:
+    seen: list[tuple[str, str]] = []
+    con.add_notice_handler(lambda said: seen.append((said.severity, said.sqlstate)))
+    con.execute("COMMIT")
+    con.execute("BEGIN")
+    con.execute("BEGIN")
+    con.execute("ROLLBACK")
+    assert seen == [("WARNING", "25P01"), ("WARNING", "25001")]
+    with socket.create_connection((server.host, server.port), timeout=20) as raw:
+        raw.sendall(struct.pack("!ii", 16, 2 << 16) + b"user\0ann")
+        assert b"C0A000" in (answer := raw.recv(1000)) and b"FATAL" in answer and b"2.0" in answer
 
 
 def test_named_cursors_of_psycopg(server: ServedPond) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from millpond.masking import masked_options
 from millpond.pond import Pond
 from millpond.server.client_session import ClientSession
 from millpond.server.pgwire.describe import inferred, typed_null, with_params
@@ -35,11 +38,25 @@ HINTS = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Backend:
+    """A connection, as pg_stat_activity shows it."""
+
+    pid: int
+    user: str
+    program: str
+    state: str
+    address: str
+    began: datetime.datetime
+    said: str  # the statement that runs, or the last one
+
+
 class Backends(Protocol):
     """The connections of a server."""
 
     def cancel_backend(self, pid: int) -> bool: ...
-    def backends(self) -> list[tuple[int, str, str, str]]: ...
+    def terminate_backend(self, pid: int) -> bool: ...
+    def backends(self) -> list[Backend]: ...
 
 
 class CatalogQueries:
@@ -72,7 +89,7 @@ class CatalogQueries:
         )
         with self._filled(client) as database, database.with_tables(tables):
             if "pg_stat_activity" in query.relations:
-                database.replace("pg_stat_activity", self._activity())
+                database.replace("pg_stat_activity", self._activity(client))
             columns, table = database.query(sql, used_params(sql, given_params), fragment.sql)
         shown = _in_pg_types(query, columns)
         return shown, _as_shown(shown, table)
@@ -128,24 +145,31 @@ class CatalogQueries:
             raise
         return _Locked(self._database, self._lock)
 
-    def _cancelled(self, client: ClientSession, pid: int) -> bool:
-        """Cancel the statement of a connection; that of another user needs an administrator."""
-        owner = next((user for found, user, _, _ in self._backends.backends() if found == pid), None)
+    def _ended(self, client: ClientSession, pid: int, end: Callable[[int], bool]) -> bool:
+        """Cancel or terminate a connection; that of another user needs an administrator."""
+        owner = next((found.user for found in self._backends.backends() if found.pid == pid), None)
         if owner is not None and owner != client.user.name and not client.user.is_admin:
             raise PgError("42501", "must be a member of the role whose query is being canceled")
-        return self._backends.cancel_backend(pid)
+        return end(pid)
 
-    def _activity(self) -> list[dict[str, Any]]:
+    def _activity(self, client: ClientSession) -> list[dict[str, Any]]:
+        """The rows of pg_stat_activity; what other users run is shown to administrators."""
+        own = client.user
         return [
             {
                 "datname": self._name,
-                "pid": pid,
-                "usename": user,
-                "application_name": program,
-                "state": state,
+                "pid": found.pid,
+                "usename": found.user,
+                "application_name": found.program,
+                "client_addr": found.address or None,
+                "backend_start": found.began,
+                "state": found.state,
+                "query": masked_options(found.said)
+                if own.is_admin or own.name == found.user
+                else "<insufficient privilege>",
                 "backend_type": "client backend",
             }
-            for pid, user, program, state in self._backends.backends()
+            for found in self._backends.backends()
         ]
 
     # -- the connection -------------------------------------------------------------------
@@ -172,7 +196,9 @@ class CatalogQueries:
             case "pg_backend_pid":
                 return client.backend_pid
             case "pg_cancel_backend" | "pg_terminate_backend":
-                return really and given[0] is not None and self._cancelled(client, int(given[0]))
+                cancels = name == "pg_cancel_backend"
+                end = self._backends.cancel_backend if cancels else self._backends.terminate_backend
+                return really and given[0] is not None and self._ended(client, int(given[0]), end)
             case "current_setting":
                 if given[0] is None:
                     return None

@@ -21,6 +21,7 @@ from millpond.server.statements import STOPPED
 from millpond.server.user_places import TooManyConnectionsError
 from millpond.sql.copy.pg_error import PgError as PgError
 
+TERMINATED = "terminating connection due to administrator command"
 KINDS: tuple[tuple[type[MillpondError], str], ...] = (
     (LoginError, "28P01"),
     (NotAllowedError, "42501"),
@@ -90,7 +91,7 @@ def sqlstate(error: BaseException) -> str:
     """
     if isinstance(error, PgError):
         return error.state
-    if isinstance(error, StatementCancelledError) and error.message == STOPPED:
+    if isinstance(error, StatementCancelledError) and error.message in (STOPPED, TERMINATED):
         return "57P01"
     for kind, state in KINDS:
         if isinstance(error, kind):
@@ -131,5 +132,14 @@ def _position(error: MillpondError) -> int | None:
     return None if at is None else len(text.encode()[: at[0]].decode(errors="ignore"))
 
 
-def notice(message: str, *, severity: str = "NOTICE", state: str = "00000") -> bytes:
-    return report(b"N", [("S", severity), ("V", severity), ("C", state), ("M", message)])
+_WARNINGS = {
+    "there is no transaction in progress": "25P01",
+    "there is already a transaction in progress": "25001",
+}
+
+
+def notice(message: str) -> bytes:
+    """A NoticeResponse; what PostgreSQL warns about is a warning."""
+    state = _WARNINGS.get(message)
+    severity = "NOTICE" if state is None else "WARNING"
+    return report(b"N", [("S", severity), ("V", severity), ("C", state or "00000"), ("M", message)])

@@ -228,6 +228,8 @@ def startup_message(body: bytes) -> StartupMessage:
         return GssRequest()
     if code == CANCEL_REQUEST:
         return CancelRequest(fields.uint32(), fields.rest())
+    if code >> 16 != 3:  # the fields of another protocol are not known
+        return Startup(code >> 16, code & 0xFFFF, {})
     params: dict[str, str] = {}
     while name := fields.text():
         params[name] = fields.text()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import hmac
 import itertools
 import logging
@@ -15,10 +16,10 @@ import secrets
 from millpond.errors import InvalidError, MillpondError
 from millpond.server.authentication import ServedUser
 from millpond.server.client_session import ClientSession
-from millpond.server.pg_catalog.catalog_queries import CatalogQueries
+from millpond.server.pg_catalog.catalog_queries import Backend, CatalogQueries
 from millpond.server.pgwire import messages as m
 from millpond.server.pgwire.conversation import Conversation
-from millpond.server.pgwire.error_reports import PgError, error_response, notice
+from millpond.server.pgwire.error_reports import TERMINATED, PgError, error_response, notice
 from millpond.server.pgwire.login import log_in
 from millpond.server.pgwire.quick_reads import QuickReads
 from millpond.server.pgwire.session_settings import SessionSettings
@@ -44,6 +45,7 @@ class PgConnection:
         self.secret = secrets.token_bytes(4)
         self.runner: StatementRunner | None = None
         self.task: asyncio.Task[None] | None = None
+        self.began = datetime.datetime.now(datetime.UTC)
 
     @property
     def state(self) -> str:
@@ -53,6 +55,17 @@ class PgConnection:
         return {"T": "idle in transaction", "E": "idle in transaction (aborted)"}.get(
             self.runner.status, "idle"
         )
+
+    def end(self, reason: str) -> None:
+        """End the statement that runs, and the connection; called on the event loop."""
+        if self.runner is not None and self.runner.client.is_running:
+            self.runner.client.cancel(reason)
+            self.transport.stop_reading()
+        else:
+            self.transport.put(error_response(PgError("57P01", reason), severity="FATAL"))
+            self.transport.send()
+            if self.task is not None:
+                self.task.cancel()
 
     async def run(self) -> None:
         try:
@@ -164,7 +177,10 @@ class PgConnection:
 
     def _check_version(self, message: m.Startup) -> None:
         if message.major != 3:
-            raise PgError("0A000", f"unsupported frontend protocol {message.major}.{message.minor}")
+            raise PgError(
+                "0A000",
+                f"unsupported frontend protocol {message.major}.{message.minor}: server supports 3.0",
+            )
         if message.minor > PROTOCOL_MINOR or message.options:
             self.transport.put(m.negotiate_version(PROTOCOL_MINOR, message.options))
 
@@ -245,10 +261,26 @@ class PgListener:
         found.runner.client.cancel()
         return True
 
-    def backends(self) -> list[tuple[int, str, str, str]]:
-        """pg_stat_activity: the process id, the user, the program and the state of each connection."""
+    def terminate_backend(self, pid: int) -> bool:
+        """pg_terminate_backend: whether there was such a connection; called in any thread."""
+        found = self._connections.get(pid)
+        if found is None or found.runner is None or self._server is None:
+            return False
+        self._server.get_loop().call_soon_threadsafe(found.end, TERMINATED)
+        return True
+
+    def backends(self) -> list[Backend]:
+        """The connections that have logged in."""
         return [
-            (pid, c.runner.client.user.name, c.runner.settings.get("application_name") or "", c.state)
+            Backend(
+                pid,
+                c.runner.client.user.name,
+                c.runner.settings.get("application_name") or "",
+                c.state,
+                c.transport.address,
+                c.began,
+                c.runner.said,
+            )
             for pid, c in sorted(self._connections.items())
             if c.runner is not None
         ]
@@ -258,14 +290,7 @@ class PgListener:
             self._server.close()
         tasks = []
         for connection in list(self._connections.values()):
-            if connection.runner is not None and connection.runner.client.is_running:
-                connection.runner.client.cancel(STOPPED)
-                connection.transport.stop_reading()
-            else:
-                connection.transport.put(error_response(PgError("57P01", STOPPED), severity="FATAL"))
-                connection.transport.send()
-                if connection.task is not None:
-                    connection.task.cancel()
+            connection.end(STOPPED)
             if connection.task is not None:
                 tasks.append(connection.task)
         if tasks:

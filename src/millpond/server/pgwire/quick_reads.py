@@ -111,6 +111,7 @@ class QuickReads:
             return None  # `Conversation` opens the table, or says what is wrong
         if row is None:
             return None
+        self._runner.said = read.text
         parts = [m.BIND_COMPLETE]
         if described:
             columns = list(zip(plan.names, plan.types, strict=True))

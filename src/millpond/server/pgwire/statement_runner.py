@@ -25,6 +25,7 @@ from millpond.sql.text.parse import SqlFragment, statements
 ENDS = ("COMMIT", "END", "ROLLBACK", "ABORT")
 BEGINS = ("BEGIN", "START")
 CONTROL = (*BEGINS, *ENDS, "SAVEPOINT", "RELEASE")
+SAID_MAX = 1024  # characters that pg_stat_activity shows, as in PostgreSQL
 OnNotice = Callable[[str], None]
 
 
@@ -37,6 +38,7 @@ class StatementRunner:
         self.catalog = catalog
         self.cursors = Cursors(client)
         self.prepared: dict[str, PgStatement] = {}  # by PREPARE and by Parse
+        self.said = ""  # the statement that runs, or the last one
         self._shapes = shapes
 
     @property
@@ -56,6 +58,7 @@ class StatementRunner:
         self, fragment: SqlFragment, params: Sequence[Any], on_notice: OnNotice, *, learn: bool = False
     ) -> Outcome:
         verb = fragment.word(0)
+        self.said = fragment.sql[:SAID_MAX]
         if self.status == "E" and verb not in (*ENDS, "SAVEPOINT", "RELEASE"):
             raise PgError(
                 "25P02",
