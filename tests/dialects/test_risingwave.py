@@ -9,6 +9,7 @@ import pytest
 import millpond
 from millpond.errors import InvalidError
 from tests.dialects.test_flink import own
+from tests.sql.asked import opened, refused, rows
 
 KAFKA = "connector = 'kafka', topic = 't', properties.bootstrap.server = 'b:9092'"
 STATEMENTS = {
@@ -60,7 +61,6 @@ REFUSED = {
     "CREATE SUBSCRIPTION c FROM v": "CREATE SUBSCRIPTION",
     "SELECT sum(a) OVER (ORDER BY b SESSION WITH GAP INTERVAL '1 hour') FROM t": "SESSION WITH GAP",
     "WITH c AS CHANGELOG FROM t SELECT * FROM c": "AS CHANGELOG FROM",
-    "SET rw_implicit_flush = true": "SET rw_implicit_flush",
     "SET timezone = 'Asia/Tokyo'": "the time zone is UTC",
 }
 
@@ -90,3 +90,30 @@ def test_a_pipeline_runs(tmp_path: Path) -> None:
         )
         assert (n, half) == (92, 3)
         assert "nexmark.table.type" not in str(pond.sql("SHOW CREATE bid").fetchall())
+
+
+def test_changes_are_flushed_and_clauses_stand_where_risingwave_has_them(tmp_path: Path) -> None:
+    with opened(tmp_path) as pond:
+        for sql in (
+            "SET RW_IMPLICIT_FLUSH TO true",
+            "CREATE TABLE clicks (at timestamp, n int, WATERMARK FOR at AS at - INTERVAL '5 minutes') WITH (appendonly = 'true')",
+            "CREATE MATERIALIZED VIEW least EMIT ON WINDOW CLOSE AS SELECT window_start, n FROM (SELECT *, row_number() "
+            "OVER (PARTITION BY window_start ORDER BY n) AS place FROM TUMBLE(clicks, at, INTERVAL '1 hour')) WHERE place = 1",
+            "INSERT INTO clicks VALUES ('2024-01-01 10:10', 2), ('2024-01-01 10:20', 1), ('2024-01-01 11:04', 3)",
+        ):
+            pond.sql(sql, dialect="risingwave")
+        assert rows(pond, "SELECT n FROM least") == []
+        pond.sql("INSERT INTO clicks VALUES ('2024-01-01 11:06', 9)", dialect="risingwave")
+        assert rows(pond, "SELECT n FROM least") == [(1,)]
+        with pytest.raises(InvalidError, match="one EMIT clause"):
+            pond.sql(
+                "CREATE MATERIALIZED VIEW x EMIT ON WINDOW CLOSE AS SELECT window_start, count(*) AS n "
+                "FROM TUMBLE(clicks, at, INTERVAL '1 hour') GROUP BY 1 EMIT ON WINDOW CLOSE"
+            )
+        with pytest.raises(InvalidError, match="APPEND ONLY"):
+            pond.sql("DELETE FROM clicks")
+        pond.sql("SET implicit_flush = off")
+        epoch = pond.epoch
+        pond.sql("INSERT INTO clicks VALUES ('2024-01-01 11:07', 9)")
+        assert pond.epoch == epoch and pond.sql("SHOW implicit_flush").fetchall() == [("off",)]
+        assert "true or false" in refused(pond, "SET implicit_flush = maybe")

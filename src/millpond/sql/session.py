@@ -27,6 +27,7 @@ from millpond.sql.pg_catalog.catalog_reads import CatalogReads, refuse_catalog
 from millpond.sql.reads.limits import ReadLimits
 from millpond.sql.reads.scratch import CachedScratch, Relations, Scratch, may_cache
 from millpond.sql.result import Result
+from millpond.sql.statements.flush import FLUSH_S
 from millpond.sql.statements.prepared import Prepared
 from millpond.sql.statements.registry import find
 from millpond.sql.statements.session_variables import SessionVariables
@@ -83,7 +84,7 @@ class SqlSession:
 
         `limits` are settings of reads (`select_…`), only for this call; `stdin` is what COPY reads.
         """
-        before = self.read_limits
+        before, written = self.read_limits, self.host.last_written
         self._asked.stdin = stdin
         if limits:
             self._asked.limits = ReadLimits.of(self.host.settings, limits)
@@ -92,6 +93,8 @@ class SqlSession:
         finally:
             self._asked.limits = before
             self._asked.stdin = None
+        if self.variables.implicit_flush and self.host.last_written != written:
+            self.host.flush(timeout_s=FLUSH_S)
         last = results[-1] if results else Result.said("")
         last.warnings = [warning for result in results for warning in result.warnings]
         return last

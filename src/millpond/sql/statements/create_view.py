@@ -16,7 +16,12 @@ from millpond.sql.reads.system_names import system_reads
 from millpond.sql.result import Result
 from millpond.sql.statements.create_object import create
 from millpond.sql.statements.materialize import materialize
-from millpond.sql.text.emit_clause import BEFORE_THEY_CLOSE, Emission, take_emission
+from millpond.sql.text.emit_clause import (
+    BEFORE_THEY_CLOSE,
+    Emission,
+    take_emission,
+    take_emission_before,
+)
 from millpond.sql.text.options import no_options, only, read_options
 from millpond.sql.text.parse import Words, readable
 from millpond.sql.text.time_windows import as_plain_sql
@@ -107,11 +112,12 @@ def view_text(words: Words, *, closes: bool) -> tuple[str, Emission]:
     """Read the query after AS, and its EMIT clause."""
     names = words.names() if words.fragment.word(words.at) == "(" else None
     no_options(words, "a materialized view" if closes else "a view")
-    if words.fragment.word(words.at) == "EMIT":
-        words.fail("an EMIT clause stands behind the query", "write AS SELECT … EMIT ON WINDOW CLOSE")
+    before = take_emission_before(words)
     words.need("AS")
-    body = words.rest
-    body, emission = take_emission(body)
+    body, emission = take_emission(words.rest)
+    if before is not None and emission != BEFORE_THEY_CLOSE:
+        words.fail("a view has one EMIT clause", "write it behind the query")
+    emission = before or emission
     if emission != BEFORE_THEY_CLOSE and not closes:
         raise InvalidError(f"only a materialized view can {emission.clause}")
     if not body.tokens:

@@ -1,8 +1,11 @@
-"""SET, SHOW and RESET of what a session has: the search path, and the time zone, which is always UTC.
+"""SET, SHOW and RESET of what a session has.
+
+These are the search path, the time zone, which is always UTC, and whether changes wait for the views.
 
     SET [SESSION | LOCAL] search_path { TO | = } schema, … | DEFAULT
     SET [SESSION | LOCAL] { TimeZone { TO | = } | TIME ZONE } { 'UTC' | DEFAULT }
-    SHOW { search_path | TimeZone | TIME ZONE | ALL }            RESET { search_path | TimeZone | ALL }
+    SET [SESSION | LOCAL] implicit_flush { TO | = } { true | false | DEFAULT }
+    SHOW { search_path | TimeZone | TIME ZONE | implicit_flush | ALL }     RESET { search_path | … | ALL }
 
 As in PostgreSQL, a rollback undoes SET, and the end of a transaction undoes SET LOCAL.
 """
@@ -22,9 +25,11 @@ if TYPE_CHECKING:
     from millpond.sql.session import SqlSession
 
 NAMES = {
+    "implicit_flush": "a change of rows returns when all views show it",
     "search_path": "where names without a schema are looked for",
     "timezone": "the time zone in which times with a zone are shown",
 }
+_BOOLEANS = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
 _TITLES = {"timezone": "TimeZone"}  # as PostgreSQL spells it
 _UTC = ("utc", "gmt", "etc/utc", "zulu", "universal", "local")
 
@@ -35,9 +40,12 @@ class SessionVariables:
 
     search_path: tuple[str, ...] = (PUBLIC,)
     shown_path: str = '"$user", public'
+    implicit_flush: bool = False
 
     def shown(self, name: str) -> str:
         assert name in NAMES
+        if name == "implicit_flush":
+            return "on" if self.implicit_flush else "off"
         return "UTC" if name == "timezone" else self.shown_path
 
 
@@ -63,6 +71,13 @@ def run_set(session: SqlSession, words: Words) -> Result:
             words.at = at
             hint = "write at AT TIME ZONE 'Europe/Berlin' where another zone is needed"
             words.fail(f"times are shown in UTC, and not in {texts[0]!r}", hint)
+    elif name == "implicit_flush":
+        value = "off" if is_default else texts[0].lower()
+        if value not in _BOOLEANS or len(texts) > 1:
+            words.at = at
+            words.fail("implicit_flush is true or false")
+        made = replace(session.variables, implicit_flush=_BOOLEANS[value])
+        session.set_variables(made, local=local)
     else:
         _change(session, name, None if is_default else texts, local=local)
     result = Result.said("SET")
@@ -76,6 +91,8 @@ def run_reset(session: SqlSession, words: Words) -> Result:
     words.end()
     if "search_path" in names:
         _change(session, "search_path", None, local=False)
+    if "implicit_flush" in names:
+        session.set_variables(replace(session.variables, implicit_flush=False))
     return Result.said("RESET")
 
 

@@ -68,6 +68,19 @@ def take_emission(body: SqlFragment) -> tuple[SqlFragment, Emission]:
     return body.part(0, places[-1]), _read(Words(body, places[-1]))
 
 
+def take_emission_before(words: Words) -> Emission | None:
+    """Read an EMIT clause in front of AS, where RisingWave has it; None if there is none."""
+    fragment = words.fragment
+    if fragment.word(words.at) != "EMIT":
+        return None
+    end = next((n for n in fragment.outside(words.at) if fragment.word(n) == "AS"), len(fragment))
+    clause = fragment.part(words.at, end)
+    words.at = end
+    if clause.words == _CLOSE:
+        return Emission(on_close=True)
+    return _read(Words(clause, 0))
+
+
 def refuse_emission(query: SqlFragment, place: int) -> None:
     """Refuse an EMIT clause that cannot be read, or stands behind a query that cannot have one."""
     if query.word(place + 1) in ("IMMEDIATELY", "CHANGES"):

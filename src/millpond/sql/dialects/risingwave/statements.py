@@ -23,7 +23,6 @@ _SETTINGS = re.compile(
     r"|visibility|rate)_\w+|application_name|search_path|client_encoding|extra_float_digits|standard_conforming_strings"
 )
 _UNLIKE = {
-    "rw_implicit_flush": "write FLUSH behind the change",
     "streaming_separate_consecutive_join": "leave it out",
 }
 _CLAUSES = {  # in any statement, outside of brackets and inside
@@ -88,6 +87,8 @@ def _set(fragment: SqlFragment) -> str | None:
         if words.text().upper() != "UTC":
             fragment.fail("the time zone is UTC", 1, "write … AT TIME ZONE 'Europe/Berlin' in the query")
         return None
+    if name == "rw_implicit_flush":
+        return f"SET implicit_flush {fragment.part(2, len(fragment)).sql}"
     if name not in _UNLIKE and _SETTINGS.fullmatch(name):
         return None
     hint = _UNLIKE.get(name, "leave it out, if the rows do not depend on it")
@@ -162,7 +163,11 @@ def _table(fragment: SqlFragment, at: int) -> str:
         else:
             words.at += 1
     found = _options(fragment, words.at)
-    if found is not None and "connector" in found[2] and found[2]["connector"] != "files":
+    if found is not None and [name.lower() for name in found[2]] in (["appendonly"], ["append_only"]):
+        start, end, options = found
+        kept = "APPEND ONLY" if next(iter(options.values())).lower() == "true" else ""
+        edits.append((fragment.tokens[start].start, fragment.tokens[end - 1].end + 1, kept))
+    elif found is not None and "connector" in found[2] and found[2]["connector"] != "files":
         start, end, options = found
         made = translated_options(options, _connector(options, SOURCES), "risingwave")
         edits.append((fragment.tokens[start].start, fragment.tokens[end - 1].end + 1, option_list(made)))
