@@ -101,6 +101,8 @@ QUERIES = [  # of materialized views
     "SELECT window_end, count(*) FROM TUMBLE(orders, at, INTERVAL '1 day') GROUP BY 1 EMIT ON WINDOW CLOSE",
     "SELECT lead(sensor) OVER (ORDER BY at) FROM readings EMIT ON WINDOW CLOSE",
     "SELECT sum(sensor) OVER (ORDER BY sensor) FROM readings EMIT ON WINDOW CLOSE",
+    "SELECT count(*) FROM TUMBLE((SELECT * FROM TUMBLE(readings, at, INTERVAL '1 minute')), at, INTERVAL '1 day')",
+    "SELECT window_end, count(*) FROM TUMBLE(readings, at, INTERVAL '1 day') GROUP BY 1 EMIT CHANGES",
     "SELECT sensor FROM TUMBLE(readings, at, INTERVAL '1 day') EMIT EARLY EVERY 10 ROWS",
     "SELECT count(*) FROM TUMBLE(readings, at, INTERVAL '1 day') GROUP BY window_end EMIT EARLY EVERY 10 ROWS",
     "SELECT DISTINCT sensor, window_end FROM TUMBLE(readings, at, INTERVAL '1 day') EMIT EARLY EVERY 10 ROWS",

@@ -181,3 +181,39 @@ def test_windows_with_gaps_are_allowed_with_a_warning() -> None:
             query = f"SELECT window_end, count(*) AS n FROM {hop} GROUP BY window_start, window_end {end}"
             (told,) = pond.sql(f"CREATE MATERIALIZED VIEW v{n} AS {query}").warnings
             assert "rows between two windows" in told
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "TUMBLE(m, window_start, INTERVAL '1 hour')",
+        "HOP(m, window_end, INTERVAL '30 minutes', INTERVAL '1 hour')",
+        "CUMULATE(m, window_start, INTERVAL '30 minutes', INTERVAL '1 hour')",
+        "CALENDAR(m, window_start, 'day')",
+        "SESSION(m, window_start, INTERVAL '5 minutes')",
+        "TUMBLE((SELECT * FROM TUMBLE(t, at, INTERVAL '1 minute')), window_start, INTERVAL '1 hour')",
+    ],
+)
+@pytest.mark.parametrize("end", ["", "EMIT ON WINDOW CLOSE", "EMIT EARLY EVERY 1 ROW"])
+def test_windows_of_windows_need_other_names(call: str, end: str) -> None:
+    """Without them `window_start` would be that of the rows, silently."""
+    with millpond.open("memory://", engine="inline") as pond:
+        pond.sql("CREATE TABLE t (at timestamp, v int, WATERMARK FOR at AS at) APPEND ONLY")
+        pond.sql("CREATE VIEW m AS SELECT * FROM TUMBLE(t, at, INTERVAL '1 minute')")
+        grouped = f"SELECT window_start, sum(v) AS v FROM {call} GROUP BY window_start, window_end {end}"
+        with pytest.raises(InvalidError, match="have a column 'window_start' already") as told:
+            pond.sql(f"CREATE MATERIALIZED VIEW v AS {grouped}")
+        assert "^" in str(told.value)
+
+
+def test_windows_of_windows() -> None:
+    with millpond.open("memory://", engine="inline") as pond:
+        pond.sql("CREATE TABLE t (at timestamp, v int, WATERMARK FOR at AS at) APPEND ONLY")
+        minutes = "SELECT window_start AS minute, sum(v) AS v FROM TUMBLE(t, at, INTERVAL '1 minute') GROUP BY window_start, window_end"
+        hours = f"TUMBLE(({minutes}) AS m, minute, INTERVAL '1 hour')"
+        pond.sql(
+            f"CREATE MATERIALIZED VIEW h AS SELECT window_start, max(v) AS v FROM {hours} GROUP BY window_start, window_end EMIT ON WINDOW CLOSE"
+        )
+        pond.sql("INSERT INTO t VALUES ('2024-01-01 10:00:10', 1), ('2024-01-01 10:00:20', 2); FLUSH")
+        pond.sql("INSERT INTO t VALUES ('2024-01-01 10:01:10', 2), ('2024-01-01 11:01:00', 2); FLUSH")
+        assert pond.sql("FROM h").fetchall() == [(datetime.datetime(2024, 1, 1, 10), 3)]

@@ -72,6 +72,7 @@ def lower(low: Lowering, node: BoundTimeWindow) -> Relation:
             f"the time of a window must be a timestamp, this one is {time.type}", hint="cast it"
         )
     kind = _kind(marks)
+    _refuse_two_windows(low, kind, [e.alias for e in expressions])
     own = [
         (n, e.index) for n, e in enumerate(expressions) if e.alias not in marks and isinstance(e, Reference)
     ]
@@ -117,6 +118,17 @@ def lower(low: Lowering, node: BoundTimeWindow) -> Relation:
         else:
             out.append(StepColumn(WINDOW_END if one.alias == END else WINDOW_START, time.type))
     return Relation(step, tuple(out))
+
+
+def _refuse_two_windows(low: Lowering, kind: str, names: Sequence[str]) -> None:
+    """Refuse rows that have columns of another window: the query could not tell which of them it means."""
+    taken = next((name for name in names if name.lower() in (WINDOW_START, WINDOW_END)), None)
+    if taken is not None:
+        raise NotSupported(
+            f"the rows of {kind.upper()} have a column {taken!r} already",
+            at=low.position_of(kind),
+            hint=f"name it otherwise first: {kind.upper()}((SELECT {taken} AS at, … FROM …) AS w, at, …)",
+        )
 
 
 def _kind(marks: Mapping[str, BoundExpression]) -> str:
