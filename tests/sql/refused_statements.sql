@@ -215,3 +215,12 @@ SUBSCRIBE nope
 SHOW CREATE nope
 SUBSCRIBE m SINCE EPOCH 99
 FLUSH nope
+SELECT * FROM t JOIN t USING (id)
+SELECT t.id FROM t, t
+SELECT id FROM t, t
+CREATE MATERIALIZED VIEW x AS SELECT * FROM u a, t a
+SELECT * FROM t AS OF EPOCH 0 JOIN t USING (id)
+CREATE TABLE x (id int, kind union(n int, s text))
+CREATE TABLE x (id int, kinds struct<a union(n int, s text)[]>)
+CREATE TABLE x AS SELECT union_value(n := id) AS kind FROM t
+ALTER TABLE u ADD COLUMN kind union(n int, s text)

@@ -19,7 +19,7 @@ STATEMENTS = (Path(__file__).parent / "refused_statements.sql").read_text().spli
 INTERNAL = re.compile(
     r"millpond\.|\b(?:part|by|on|key|group|p\d)_\d|\b_[who]\b|\b__\w|_of'|'argument|where: step|a union must|prepare "
     r"|from input|\bchecked\b|as named|\"values\"|TsOrDs|\bSET \w+ = true|STRING_LITERAL|LINE \d|cast\(null as|epoch_us\(\""
-    r"|LOGICAL_|BOUND_|\bpg_\w+|\bduckdb_\w+|Binder Error|MULTI"
+    r"|LOGICAL_|BOUND_|main_memory|\bpg_\w+|\bduckdb_\w+|Binder Error|MULTI"
 )
 # These name no word of the statement: their text is shown without a place.
 WITHOUT_A_PLACE = re.compile(

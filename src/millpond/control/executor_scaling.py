@@ -32,10 +32,10 @@ class ExecutorDecision:
 def decide_executors(
     tasks: Sequence[tuple[int, int]], executors: int, changed_us: int | None, policy: ExecutorPolicy
 ) -> ExecutorDecision | None:
-    """The change that the tasks ask for; None if there is none, or it is too early for one.
+    """Return the change of executors that the tasks need; None if they need none, or it is too early.
 
-    `tasks` has when an epoch was and how many tasks it should have, oldest first; `executors` is how many
-    were asked for.
+    `tasks` has a pair for each epoch, oldest first: its time, and the number of tasks that it should have.
+    `executors` is the number that was last requested.
 
     >>> policy = ExecutorPolicy(1, 4, 2, 30_000_000)
     >>> decide_executors([(0, 7)], 1, None, policy).executors

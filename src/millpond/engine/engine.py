@@ -45,13 +45,13 @@ class Executors(Protocol):
 
     @property
     def wanted(self) -> int:
-        """How many were asked for."""
+        """The number that was last requested."""
 
     @property
     def cores_each(self) -> int: ...
 
     def request(self, count: int) -> None:
-        """Let there be so many."""
+        """Request this number."""
 
 
 @runtime_checkable
@@ -60,7 +60,7 @@ class ElasticEngine(Protocol):
 
     @property
     def executors(self) -> Executors | None:
-        """None where they cannot be changed."""
+        """None if their number cannot be changed."""
 
 
 @runtime_checkable

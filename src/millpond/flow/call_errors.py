@@ -88,7 +88,7 @@ def with_call_errors(function: Callable[..., Any], shown: str, *, skip: int = 0)
 
 
 def _parameters(signature: inspect.Signature, skip: int) -> str:
-    """The parameters without their types."""
-    parameters = list(signature.parameters.values())[skip:]
+    """The parameters without their types, and without private ones."""
+    parameters = [p for p in list(signature.parameters.values())[skip:] if not p.name.startswith("_")]
     plain = [p.replace(annotation=inspect.Parameter.empty) for p in parameters]
     return str(inspect.Signature(plain))[1:-1]

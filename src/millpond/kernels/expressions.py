@@ -382,7 +382,7 @@ class _Bind:
         return picture(self.sql, None if at is None else (at[0] - len(_OPEN), at[1]))
 
 
-SHOWN_MAX = 20_000  # characters of a text; of a longer one the begin is shown
+SHOWN_MAX = 20_000  # characters: a longer text is shown up to here
 
 
 def picture(sql: str, at: tuple[int, int] | None) -> str:
@@ -395,7 +395,7 @@ def picture(sql: str, at: tuple[int, int] | None) -> str:
     whole = len(sql)
     if (
         whole > SHOWN_MAX
-    ):  # masking takes a second for some megabytes; only an end is cut, so nothing is bared
+    ):  # masking some megabytes takes a second; only the end is cut off, so no secret is exposed
         at = at if at is not None and at[0] < SHOWN_MAX // 2 else None
         sql = sql[: SHOWN_MAX if at is not None else SHOWN_MAX // 10]
     sql, at = masked_at(sql, at)

@@ -1,4 +1,4 @@
-"""Messages of DuckDB about values in PostgreSQL's words, and texts without names of our own."""
+"""Rewrites DuckDB's messages about values in PostgreSQL's words, and removes internal names from texts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def without_libraries(text: str) -> str:
 
 
 def in_postgres_words(message: str) -> str:
-    """The message as PostgreSQL says it; others stay.
+    """The message in PostgreSQL's words; one that is not known stays as it is.
 
     >>> in_postgres_words("Could not convert string 'abc' to INT32")
     'invalid input syntax for type integer: "abc"'

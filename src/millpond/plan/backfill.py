@@ -267,7 +267,7 @@ def is_constant(node: Node) -> bool:
 
 
 def _arriving(plan: Plan, step: str) -> set[str]:
-    """The steps whose rows make rows of this step arrive: tables in which others look rows up do not."""
+    """The steps whose rows lead to rows of this step; a table that is only looked up is not one of them."""
     found: set[str] = set()
     waiting = [step]
     while waiting:

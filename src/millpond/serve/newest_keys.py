@@ -61,7 +61,7 @@ class NewestKeys:
                 return
 
     def committed(self, manifest: Manifest) -> bool:
-        """Take an epoch whose manifest is at hand; False if it is not an ordinary one that comes next."""
+        """Take an epoch whose manifest was read; False if it is not an ordinary one that comes next."""
         if not self._lock.acquire(blocking=False):
             return False  # `open` is just looking for the newest epoch
         try:

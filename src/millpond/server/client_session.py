@@ -283,7 +283,7 @@ class ClientSession:
                 self.pool.give_back(session)
 
     def resolved(self, fragment: SqlFragment) -> SqlFragment:
-        """A statement with the stored names of what it names, over the search path of this client."""
+        """The statement with stored names, as the search path of this client resolves them."""
         with self._session(None) as session:
             return session.resolved(fragment, self.search_path)
 
@@ -359,7 +359,7 @@ def _least(asked: int, limit: int | None) -> int:
 
 
 def fragments_of(text: str, dialect: str) -> list[SqlFragment]:
-    """The statements of a client's text, which must not be longer than others can wait for."""
+    """Split a client's text into statements; a text so long that other clients would wait is refused."""
     if len(text) > TEXT_MAX:
         raise InvalidError(
             f"the text of a statement has at most {TEXT_MAX:,} characters",

@@ -302,7 +302,7 @@ def _hosts(reports: Sequence[Report]) -> dict[str, Any]:
 
 
 def _numbered(hosts: Sequence[str]) -> dict[str, Any]:
-    """The names of hosts, and the number of the name of each task.
+    """The distinct names of hosts, and for each task the index of its host.
 
     >>> _numbered(["b", "a", "b"])
     {'names': ['a', 'b'], 'of': [1, 0, 1]}

@@ -175,7 +175,7 @@ def _error_rows(ask: Deliver, refused: Sequence[RefusedRow], worker: Worker) -> 
 def _named(ask: Deliver, error: BaseException) -> MillpondError:
     """The error with the name of the sink; a Millpond error keeps its kind, which says who must act.
 
-    A DataError of a target is not about the pond's own data, which would stop the pond: it is tried again.
+    A DataError of a target is no damage of the pond: the pond runs on, and the delivery is tried again.
     """
     named: MillpondError
     if isinstance(error, MillpondError):

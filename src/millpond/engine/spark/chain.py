@@ -248,7 +248,7 @@ class SparkChain:
     ) -> list[bytes]:
         """Run one job, level k on parallelism[k] tasks; returns the last level's frames in order of task.
 
-        `hosts_of` names the host that each of so many tasks should run on, if there is a choice.
+        `hosts_of` returns the preferred host of each task, given their number; nothing without a choice.
         """
         _check_shape(levels, parallelism)
         return self._submit(levels, parallelism, description, CHAIN_POOL, hosts_of)

@@ -26,16 +26,16 @@ class ExecutorRequests:
 
     @property
     def supported(self) -> bool:
-        """Spark's dynamic allocation would undo what was asked for."""
+        """Can the number be changed?  Spark's dynamic allocation would undo a request."""
         return str(self._scala.conf().get(DYNAMIC, "false")).lower() != "true"
 
     @property
     def wanted(self) -> int:
-        """How many were asked for; before that, how many there are."""
+        """The number that was last requested; before the first request, the current number."""
         return executor_count(self._context) if self._wanted is None else self._wanted
 
     def request(self, count: int) -> None:
-        """Let there be so many executors; those that are too many end now, the newest first.
+        """Request a number of executors; surplus ones end now, the newest first.
 
         A cluster that refuses is no reason to stop: the pipeline runs on with what it has.
         """

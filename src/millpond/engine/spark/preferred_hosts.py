@@ -39,7 +39,7 @@ class PreferredHosts:
         return self._jvm.PythonRDD.valueOfPair(pairs).rdd()
 
     def _made(self, hosts: tuple[str, ...]) -> tuple[Any, Any]:
-        """An RDD with one partition for each task, and the places of the diagonal."""
+        """An RDD with one partition for each task, and the numbers of the partitions on the diagonal."""
         if hosts not in self._hints:
             if len(self._hints) > 2 * TASKS_MAX:  # executors came and went very often
                 self._hints.clear()
@@ -54,7 +54,7 @@ class PreferredHosts:
 
 
 class HostPlacement:
-    """Where the tasks of the next epoch should run, by how many there are."""
+    """The preferred host of each task of the next epoch, for each number of tasks."""
 
     def __init__(self, context: Any, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._spark = context._jsc.sc()
@@ -63,7 +63,9 @@ class HostPlacement:
         self._looked = -LOOK_EVERY_S
         self._hosts: Counter[str] = Counter()
         self._placed: dict[int, tuple[str, ...]] = {}
-        self.last: tuple[str, ...] = ()  # where new numbers of tasks are placed from
+        self.last: tuple[
+            str, ...
+        ] = ()  # the last placement, from which one for another number of tasks is made
 
     def hosts(self, tasks: int) -> tuple[str, ...]:
         """The host of each task; none where there is no choice, or there are too many tasks."""

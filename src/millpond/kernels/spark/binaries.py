@@ -35,7 +35,7 @@ def to_base32(data: bytes) -> str:
 
 @by_row("spark.from_base32.1", ("VARCHAR",), "BLOB", pa.binary())
 def from_base32(text: str) -> bytes:
-    """What is no digit of base 32 is left out, and so are bits that make no byte."""
+    """Decode base 32; other characters are skipped, and so are bits that are left over."""
     bits, count = 0, 0
     for sign in text.upper():
         if sign in _BASE32:
@@ -55,7 +55,7 @@ def substring(data: bytes, place: int, length: int) -> bytes:
 
 
 def part(data: bytes, place: int, length: int) -> bytes:
-    """Bytes from a place, counted from 1, or from the end if it is negative.
+    """Bytes from a position, counted from 1, or from the end if it is negative.
 
     >>> part(b"abcd", 2, 2), part(b"abcd", -3, 2), part(b"abcd", -6, 3)
     (b'bc', b'bc', b'a')
@@ -81,7 +81,7 @@ def reverse(data: bytes) -> bytes:
 
 @by_row("spark.valid_text.1", ("BLOB", "VARCHAR"), "VARCHAR", pa.string())
 def valid_text(data: bytes, otherwise: str) -> str | None:
-    """Bytes as a text; what is no UTF-8 is replaced, an error, or makes NULL."""
+    """Decode bytes as UTF-8; invalid bytes are replaced, raise an error, or give NULL."""
     try:
         return data.decode()
     except UnicodeDecodeError:

@@ -16,7 +16,7 @@ _32, _64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
 
 
 def _packed(value: str) -> bytes:
-    """The bytes of a value, least first."""
+    """The bytes of a value in little-endian order."""
     kind, text = value[0], value[2:]
     match kind:
         case "i":

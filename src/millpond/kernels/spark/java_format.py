@@ -84,7 +84,7 @@ def _signed(value: int | decimal.Decimal, flags: str, shown: str, width: int) ->
 
 
 def _not_finite(value: decimal.Decimal, flags: str) -> str:
-    """NaN and the infinities, which no zeros fill."""
+    """NaN and the infinities, which are never padded with zeros."""
     if value.is_nan():
         return "NaN"
     if value > 0:

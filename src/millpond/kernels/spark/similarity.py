@@ -9,7 +9,7 @@ from millpond.kernels.spark.rows import by_row
 
 @by_row("spark.jaro_winkler.1", ("VARCHAR", "VARCHAR"), "DOUBLE", pa.float64())
 def jaro_winkler(a: str, b: str) -> float:
-    """The similarity of Jaro and Winkler: 1 for equal texts, 0 for texts without a common sign nearby."""
+    """The similarity of Jaro and Winkler: 1 for equal texts, 0 for texts with nothing in common."""
     if a == b:
         return 1.0
     if not a or not b:

@@ -152,7 +152,7 @@ def quote(text: str) -> str:
 
 @by_row("spark.parse_url.1", ("VARCHAR", "VARCHAR", "VARCHAR", "BOOLEAN"), "VARCHAR", _TEXT)
 def parse_url(text: str, part: str, key: str, strict: bool) -> str | None:
-    """A part of a URL; one that is no URI is an error, or NULL."""
+    """A part of a URL; a text that is not a URI raises an error or gives NULL."""
     if re.search(r"[\s<>\"{}|\\^`]", text) or (
         ":" in text and not re.match(r"[A-Za-z][\w+.-]*:|[/?#]", text)
     ):

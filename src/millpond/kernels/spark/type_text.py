@@ -36,7 +36,7 @@ _SPARK = {
 
 @by_row("spark.type_name.1", ("VARCHAR",), "VARCHAR", pa.string())
 def type_name(text: str) -> str:
-    """The name of a type in Spark, of DuckDB's."""
+    """Spark's name for a type of DuckDB."""
     return _in_spark(kind_of(text))
 
 

@@ -119,5 +119,5 @@ def _bytes(text: str) -> bytes:
 
 
 def in_quotes(text: str) -> str:
-    """A text as JSON: signs of control have digits in capitals."""
+    """A text as JSON; control characters are escaped with capital letters."""
     return re.sub(r"\\u([0-9a-f]{4})", lambda u: f"\\u{u[1].upper()}", json.dumps(text, ensure_ascii=False))

@@ -40,7 +40,7 @@ PATTERNS: tuple[tuple[str, str], ...] = (
     (r"syntax error|no statement begins with|should stand here|is never closed|this is not SQL", "42601"),
     (r"values were supplied|same number of result columns|without selection list", "42601"),
     (r"type with name .* does not exist|^no type named|^SHOW what", "42704"),
-    (r"duplicate alias", "42712"),
+    (r"specified more than once", "42712"),
     (r"referenced table .* not found", "42P01"),
     (r"more than one row returned by a subquery", "21000"),
     (r"ORDER term out of range", "42P10"),

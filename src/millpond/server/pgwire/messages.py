@@ -19,7 +19,7 @@ STARTUP_BYTES_MAX = 10_000
 
 
 class ProtocolError(InvalidError):
-    """A client broke the protocol; unless the message has an end, its connection has one."""
+    """A client broke the protocol; its connection ends, unless it is known where the message ends."""
 
 
 # -- from the client ----------------------------------------------------------------

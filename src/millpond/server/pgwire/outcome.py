@@ -80,15 +80,15 @@ class StatementShape:
 
 @dataclass(frozen=True)
 class PointForm:
-    """How a read of one key is asked for: its plan, and the types of its parameters."""
+    """A prepared read of one key: its plan, and the types of its parameters."""
 
     plan: PointPlan
-    shape: StatementShape | None  # what the client was told
+    shape: StatementShape | None  # as it was described to the client
     types: tuple[int, ...]
 
     @property
     def fits(self) -> bool:
-        """Has it the columns that the client was told?"""
+        """Does it still have the columns that were described to the client?"""
         return self.shape is None or [kind for _, kind in self.shape.columns or ()] == list(self.plan.types)
 
 
@@ -107,7 +107,7 @@ class PgStatement:
     _form: PointForm | None = None
 
     def point_form(self) -> PointForm | None:
-        """How the statement reads one key, if it does and the client was told the same columns."""
+        """How the statement reads one key, if it does, with the columns that were described to the client."""
         plan = None if self.read is None else self.read.planned.plan
         if plan is None:
             return None

@@ -39,7 +39,7 @@ class SentBind(NamedTuple):
 
 
 class QuickReads:
-    """Of one connection, while it waits for a message."""
+    """Answers the reads of one connection while its task waits for a message."""
 
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
@@ -47,7 +47,7 @@ class QuickReads:
         self._transport = conversation.transport
 
     def answer(self, data: bytearray) -> int:
-        """Answer the groups at the begin of the data; how many bytes they are."""
+        """Answer the groups at the start of the data; returns their size in bytes."""
         at = 0
         if self._conversation.is_skipping or self._runner.client.in_transaction:
             return 0
@@ -63,7 +63,7 @@ class QuickReads:
         return at
 
     def _group(self, data: bytes) -> int:
-        """Answer one group; its size, or 0 if it is none that can be answered here."""
+        """Answer one group; returns its size, or 0 if it cannot be answered here."""
         begin, parsed = 0, None
         if data[0] == 80:  # Parse
             parsed = self._same_as_before(data)
@@ -89,7 +89,7 @@ class QuickReads:
         return end + len(described[0])
 
     def _same_as_before(self, data: bytes) -> PgStatement | None:
-        """The unnamed statement, if a Parse says what the last one said."""
+        """The unnamed statement, if this Parse repeats the last one."""
         last = self._runner.prepared.get("")
         if last is None or not last.parse or not data.startswith(last.parse):
             return None

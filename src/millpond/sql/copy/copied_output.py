@@ -15,7 +15,7 @@ BATCH_ROWS = 8192
 
 
 def copied_lines(table: pa.Table, types: Sequence[str], copy: CopyStatement) -> Iterator[pa.Array]:
-    """The rows as lines with their ends, some thousand at a time."""
+    """The rows as lines, a few thousand at a time."""
     shown = [column_type(t) for t in types]
     forced = [not copy.force_quote.isdisjoint((name.lower(), "*")) for name in table.column_names]
     for batch in batches(table):

@@ -1,4 +1,4 @@
-"""The options of another system's connector: which of ours each is; all others are refused by name."""
+"""Translates the options of another system's connector to ours; unknown options are refused by name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from millpond.sql.text.options import Options
 
 @dataclass(frozen=True)
 class ConnectorTable:
-    """A connector of another system as one of ours."""
+    """How a connector of another system is written as one of ours."""
 
     ours: str
     renamed: Mapping[str, str] = field(

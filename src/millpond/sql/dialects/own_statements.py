@@ -13,7 +13,7 @@ assert Flink.__name__.lower() in _SYSTEMS  # its class is how sqlglot knows the 
 
 
 def own_statements(text: str, dialect: str, known: KnownObjects) -> list[SqlFragment]:
-    """The statements of a text; those of another system in a dialect of ours."""
+    """Split a text into statements; those of another system are written in one of our dialects."""
     found = statements(text, dialect)
     rewrite = _SYSTEMS.get(dialect)
     return found if rewrite is None else rewrite(found, known)

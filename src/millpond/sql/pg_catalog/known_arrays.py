@@ -1,4 +1,4 @@
-"""Arrays of types that sqlglot cannot read, as those that it can."""
+"""Rewrites array types that sqlglot cannot read."""
 
 from __future__ import annotations
 

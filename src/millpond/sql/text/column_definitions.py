@@ -197,6 +197,8 @@ def read_column(words: Words, rules: list[SqlConstraint] | None = None) -> tuple
         kind, identity = serial, SqlIdentity(False, "")
     else:
         kind = type_of(fragment.part(words.at, end)) if end > words.at else _INSTANT
+        if "UNION(" in kind:
+            words.fail("a value of type UNION cannot be stored", "use a struct with a field for each type")
         identity = None
     words.at = end
     default = generated = None

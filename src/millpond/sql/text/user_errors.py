@@ -23,6 +23,11 @@ _NAME = re.compile(r"\"([^\"]+)\"|'([^']+)'")
 _OURS = re.compile(r"^__|^_[a-z]\b|millpond\.|^pg_|^duckdb_|^sqlite_|^pragma_|^information_schema")
 _NO_HINT = re.compile(r"\bSET \w+\s*=|^\* ")
 _DUCKDB = (  # DuckDB's wording -> ours
+    (r"main_memory\.main\.", ""),
+    (
+        r"ambiguous reference to table \"([^\"]+)\" \(duplicate alias .*",
+        r'table name "\1" specified more than once',  # as PostgreSQL says it
+    ),
     (r"^values list ", "table "),
     (r"\. You might need to add explicit type casts", ""),
     (r"__(?:pg|spark)\.(?:main\.)?", ""),  # functions of a dialect
@@ -114,7 +119,8 @@ def _plain(words: list[re.Match[str]]) -> list[str]:
 
 def _guessed(message: str, said: str) -> TextRange | None:
     """Find in the statement what the message names in quotes, in capitals or as its first word."""
-    named = [one or two for one, two in reversed(_NAME.findall(message))]
+    quoted = [one or two for one, two in reversed(_NAME.findall(message))]
+    named = list(quoted)
     if message.startswith("set operations"):
         named = ["UNION", "EXCEPT", "INTERSECT"]
     named += re.findall(r"(?:column|name) (\w+) (?:not|does)", message)
@@ -123,7 +129,7 @@ def _guessed(message: str, said: str) -> TextRange | None:
     for name in named:
         word = re.escape(name).replace("_", r"[_\s]+").replace(r"\ ", r"\s+")
         found = list(re.finditer(rf"(?<!\w){word}(?!\w)", said, re.IGNORECASE))
-        if found and name.lower() not in _PLAIN_WORDS:
+        if found and (name in quoted or name.lower() not in _PLAIN_WORDS):
             return len(said[: found[-1].start()].encode()), len(found[-1][0].encode())
     return None
 

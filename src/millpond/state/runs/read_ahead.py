@@ -1,8 +1,8 @@
 """Fetches what a lookup is about to read from large remote files, of all runs and columns at the same time.
 
-A lookup searches run by run and then reads column by column; of a file that is not here, each of these would
-be a round trip.  So the searches of all runs are made ahead, at the same time, and then the reads of all
-columns.  Files that are here cost nothing but a look.
+A lookup searches run by run and then reads column by column; of a file that is not cached, each of these
+would be a round trip.  So the searches of all runs are made ahead, at the same time, and then the reads of
+all columns.  For cached files nothing is fetched.
 
 Law 4: nothing depends on it.  What was not fetched ahead is fetched when it is read.
 """

@@ -112,7 +112,7 @@ OWN = {
 }
 # Functions that Flink has and that are refused by name, so that none is taken for a user's.
 MISSING = {
-    "collect": "a MULTISET is no type here: use ARRAY_AGG",
+    "collect": "there is no type MULTISET here: use ARRAY_AGG",
     "json_query": "use JSON_VALUE, or json_extract in the dialect 'duckdb'",
     "rand": "a view cannot depend on chance",
     "rand_integer": "a view cannot depend on chance",

@@ -17,7 +17,7 @@ from millpond.sql.refusal import pointing
 from millpond.sql.text.time_windows import as_plain_sql
 
 _REFUSED = {
-    "MATCH_RECOGNIZE": "a process finds patterns in rows: pond.keyed(…).process(…)",
+    "MATCH_RECOGNIZE": "find patterns with a process: pond.stream_of(…).key_by(…).process(…)",
     "OPTIONS": "put the options into WITH (…) of CREATE TABLE",
     "STATE_TTL": "state is dropped where watermarks allow it; bound it by time in the query",
 }
@@ -31,7 +31,7 @@ def translated(sql: str) -> str:
         (tree,) = parsed(plain)
     except SqlglotError as error:
         raise InvalidError(
-            "this is not SQL of Flink that is known here", detail=_first_line(error)
+            "this is not SQL that the dialect 'flink' can read", detail=_first_line(error)
         ) from error
     text = as_plain_sql(FlinkQueries(plain).text(tree))
     made = parsed_by_duckdb(text) if "__spark" in text or "__flink" in text else None
@@ -45,7 +45,9 @@ def translated_expression(sql: str) -> str:
     try:
         (tree,) = parsed(query)
     except SqlglotError as error:
-        raise InvalidError("this is no expression of Flink", detail=_first_line(error)) from error
+        raise InvalidError(
+            "this is not an expression that the dialect 'flink' can read", detail=_first_line(error)
+        ) from error
     (expression,) = tree.expressions
     return FlinkQueries(query).expressions.text(expression)
 

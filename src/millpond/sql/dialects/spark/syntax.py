@@ -38,7 +38,7 @@ class RawSpark(Spark):
     Parser = _RawParser
 
     def tokenize(self, sql: str, dialect: DialectType = None) -> list[Token]:
-        """The words of a text; `window(` is a function, no clause WINDOW, and `X '1F'` is one word."""
+        """The words of a text; `window(` is a function, not the clause WINDOW, and `X '1F'` is one word."""
         tokens = super().tokenize(sql, dialect)
         for one, following in pairwise(tokens):
             if one.token_type == TokenType.WINDOW and following.token_type == TokenType.L_PAREN:

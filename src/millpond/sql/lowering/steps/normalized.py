@@ -1,4 +1,4 @@
-"""Rows whose intervals have the form that all equal ones have."""
+"""Gives equal intervals of rows the same stored form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many windows one row belongs to: a bound above, and a warning where it can be none."""
+"""Limits how many windows a row can be in, and warns where it can be in none."""
 
 from __future__ import annotations
 
