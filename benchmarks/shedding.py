@@ -190,14 +190,28 @@ def _is_exact(pond: Any, count: int) -> bool:
     return mine == {k: (int(n[k]), int(total[k])) for k in np.flatnonzero(n).tolist()}
 
 
-def idle_cost(folder: Path, blocks: int = 10, epochs: int = 20) -> tuple[float, float]:
-    """CPU milliseconds of an epoch of 1,000 rows without shedding, and with shedding that has nothing to do.
+@dataclass(frozen=True)
+class IdleCost:
+    """CPU milliseconds of an epoch of 1,000 rows, medians; the two ponds without shedding show the noise."""
 
-    Both ponds run in turns in one process: the ratio is of the same minutes.
-    """
+    off_ms: float
+    off_again_ms: float
+    idle_ms: float
+
+    @property
+    def noise(self) -> float:
+        return self.off_again_ms / self.off_ms - 1
+
+    @property
+    def share(self) -> float:
+        return 2 * self.idle_ms / (self.off_ms + self.off_again_ms) - 1
+
+
+def idle_cost(folder: Path, epochs: int = 300, warm: int = 30) -> IdleCost:
+    """What shedding costs that has nothing to do: three ponds take turns, one epoch each, in one process."""
     with contextlib.ExitStack() as stack:
         sides = []
-        for name in ("off", "idle"):
+        for name in ("off", "off again", "idle"):
             pond = stack.enter_context(contextlib.closing(millpond.open(folder / name, engine="inline")))
             source = PacedSource()
             source.pace.phases.append((0.0, 0.0))
@@ -206,17 +220,15 @@ def idle_cost(folder: Path, blocks: int = 10, epochs: int = 20) -> tuple[float, 
             if name == "idle":
                 pond.shed("bids", "1h")
             sides.append((pond, source, list[float]()))
-        for block in range(blocks + 1):
-            for pond, source, took in sides if block % 2 else reversed(sides):
+        for number in range(warm + epochs):
+            for pond, source, took in sides[number % 3 :] + sides[: number % 3]:
+                now = time.monotonic()
+                source.pace.phases[:] = [(now - 1, float(source.pace.due(now) + 1_000)), (now, 0.0)]
                 before = _cpu()
-                for _ in range(epochs):
-                    now = time.monotonic()
-                    source.pace.phases[:] = [(now - 1, float(source.pace.due(now) + 1_000)), (now, 0.0)]
-                    pond.drain()
-                if block:
-                    took.append((_cpu() - before) / epochs * 1_000)
-        off, idle = (statistics.median(took) for _, _, took in sides)
-    return off, idle
+                pond.drain()
+                if number >= warm:
+                    took.append((_cpu() - before) * 1_000)
+        return IdleCost(*(statistics.median(took) for _, _, took in sides))
 
 
 def _cpu() -> float:
@@ -244,7 +256,10 @@ def run(engines: Sequence[str], seconds: float, console: Console) -> Mapping[str
                 f"{one.recovery_s:.0f} s",
                 str(one.exact),
             )
-        off, idle = idle_cost(Path(folder) / "cost")
+        idle = idle_cost(Path(folder) / "cost")
     console.print(table)
-    console.print(f"an epoch of 1,000 rows: {off:.2f} ms of CPU without shedding, {idle:.2f} ms with it idle")
-    return {"load": [asdict(one) for one in found], "idle_ms": [off, idle]}
+    console.print(
+        f"an epoch of 1,000 rows: {idle.off_ms:.2f} ms of CPU without shedding, {idle.idle_ms:.2f} ms with "
+        f"it idle: {idle.share:+.1%}; another pond without it {idle.noise:+.1%}"
+    )
+    return {"load": [asdict(one) for one in found], "idle": asdict(idle)}

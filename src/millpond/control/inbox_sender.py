@@ -34,6 +34,7 @@ class InboxSender:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.last = -1  # the highest number that this object appended
+        self._executed = 0  # the number of the next entry to execute, as of the newest manifest that was seen
 
     def append(
         self, kind: str, args: Mapping[str, Any], payload: bytes = b"", *, start: int | None = None
@@ -50,14 +51,20 @@ class InboxSender:
 
     def next_entry(self) -> int:
         """The number of the next entry to execute; 0 before the first epoch."""
-        return inbox.next_entry(history.read_head(self.store))
+        found = inbox.next_entry(history.read_head(self.store))
+        self._executed = max(self._executed, found)
+        return found
+
+    def saw(self, head: Manifest | None) -> None:
+        """Remember what a manifest says, so that it need not be read again."""
+        self._executed = max(self._executed, inbox.next_entry(head))
 
     def has_executed(self, number: int) -> bool:
         return self.next_entry() > number
 
     def require_stored(self, number: int) -> None:
         """Raise DataError if an entry that was appended is neither executed nor stored."""
-        if number >= 0 and not self.has_executed(number) and inbox.is_lost(self.store, number):
+        if number >= self._executed and not self.has_executed(number) and inbox.is_lost(self.store, number):
             raise inbox.lost(number)
 
     def send(

@@ -114,6 +114,8 @@ class InboxClient:
     def drain(self) -> int:
         """Run epochs until there is nothing more to read; returns the newest epoch."""
         epoch = self.driver.drain()
+        if self.driver.runner is not None:
+            self.sender.saw(self.driver.runner.coordinator.head)
         self.sender.require_stored(self.sender.last)
         return epoch
 

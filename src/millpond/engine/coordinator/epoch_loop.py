@@ -32,6 +32,7 @@ from millpond.engine.coordinator.shed_decisions import (
     ShedDecision,
     ShedInput,
     decided,
+    is_calm,
     owed_splits,
     record,
     recorded_after,
@@ -62,6 +63,7 @@ class EpochLoop:
         self.had_input = False  # did the sources or the inbox have input at the last poll?
         self._state = state
         self._pace, self._cost = Pace(), EpochCost()
+        self._careful: tuple[float, float] | None = None  # of the cost
         self._run: RunEpoch | None = None
         self._tries = 0
         self._last_timer_epoch: TimerEpoch | None = None
@@ -110,7 +112,8 @@ class EpochLoop:
         sheds = may_shed and (self.backlog_rows or any(s.owed for s in self._shed_settings().values()))
         self._shedding = self._shed_decision(polls) if sheds else NOTHING_SHED
         admitted = admit(offered, self._budget_rows(), self._bounds().bytes_max)
-        admitted = thinned(admitted, self._shedding) if head.shedding else admitted
+        decides = self._shedding is not NOTHING_SHED
+        admitted = thinned(admitted, self._shedding) if decides else admitted
         rejects = {step: p.rejects for step, p in polls.items() if p.rejects}
         self.had_input = bool(admitted or rejects)
         self._left_rows = rows_left(event.polls, admitted)
@@ -118,13 +121,13 @@ class EpochLoop:
         read = caught_up(polls, admitted, self._asked_rows)
         told = arrivals(polls, admitted, head.promised, read, steps, marks, now_us, self._unheard, unpolled)
         if not admitted and not rejects:
-            if not due and head.shedding and self.backlog_rows == 0:
+            if not due and decides and self.backlog_rows == 0:
                 admitted = owed_splits(self._shedding, self._budget_rows(recovers=True))
             if not due and not moves(told) and not admitted:
                 return None
             if due:
                 self._last_timer_epoch = self._timer_epoch(due, last)
-        elif head.shedding:
+        elif decides:
             budget = self._budget_rows(recovers=True)
             admitted, self._shedding = resumed(admitted, self._shedding, budget)
         self._tries = 0
@@ -149,6 +152,7 @@ class EpochLoop:
         rows = int(outcome.metrics.get("rows", 0))
         ms = float(outcome.metrics.get("ms", 0))
         self._pace, self._cost = self._pace.measured(rows, ms), self._cost.measured(rows, ms)
+        self._careful = self._cost.careful()
         self.backlog_rows = max(0, self.backlog_rows - rows)
         marks = {**head.watermarks, **outcome.watermarks}
         self._unheard = moved_unheard(state.program.watermarks, head.watermarks, marks)
@@ -191,8 +195,7 @@ class EpochLoop:
         pace = self._pace
         if lags:  # an epoch that takes longer than the target is behind it when it ends
             bounds = bounds.within(min(lags) // 3)
-            careful = self._cost.careful()
-            pace = pace if careful is None else Pace(*careful)
+            pace = pace if self._careful is None else Pace(*self._careful)
         most = 1 if recovers else max((int(s.get("divisor", 1)) for s in shedding.values()), default=1)
         return min(bounds.rows_max, budget_rows(bounds, pace, self.backlog_rows) * most)
 
@@ -205,9 +208,12 @@ class EpochLoop:
         def groups(table: str) -> int:
             return sum(state.live.rows_by_bucket(table).values())
 
-        pace, fixed_ms = self._cost.careful() or (self._pace.rows_per_ms, 0.0)
+        pace, fixed_ms = self._careful or (self._pace.rows_per_ms, 0.0)
         given = ShedInput(polls, pace, head.watermarks, head.counts, groups, fixed_ms)
-        return decided(self._shed_settings(), state.program.shed_rules, given)
+        settings = self._shed_settings()
+        if is_calm(settings, given):
+            return NOTHING_SHED
+        return decided(settings, state.program.shed_rules, given)
 
     def _shed_settings(self) -> Mapping[str, Shedding]:
         """What the head records about shedding; it is read again only when it has changed."""

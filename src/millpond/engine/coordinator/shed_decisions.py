@@ -54,6 +54,19 @@ def settings_of(recorded: Mapping[str, Any]) -> dict[str, Shedding]:
     return {step: Shedding.from_json(data) for step, data in recorded.items()}
 
 
+def is_calm(settings: Mapping[str, Shedding], given: ShedInput) -> bool:
+    """Is there nothing to decide: nothing shed or owed, and no backlog for which anything should be?
+
+    `decided` would leave all settings as they are.
+    """
+    return all(
+        mine.divisor == 1
+        and not (mine.owed or mine.lost or mine.fates)
+        and _wanted(step, mine, given, None) == 1
+        for step, mine in settings.items()
+    )
+
+
 def decided(settings: Mapping[str, Shedding], rules: ShedRules, given: ShedInput) -> ShedDecision:
     """The settings of each source, with the divisor of the next epoch.
 
@@ -87,12 +100,16 @@ def decided(settings: Mapping[str, Shedding], rules: ShedRules, given: ShedInput
 def _needed(step: str, mine: Shedding, rule: SheddableSource | None, given: ShedInput) -> int:
     if rule is None:
         return 1
-    poll = given.polls.get(step)
-    backlog = 0 if poll is None else (poll.backlog_rows or 0) + sum(s.rows for s in poll.splits)
     most = None
     if rule.error_bounds:
         rows = given.counts.get(f"rows/{step}", 0) + given.counts.get(f"shed/{step}", 0)
         most = min(divisor_of_error(bound, rows, given.groups(table)) for table, bound in rule.error_bounds)
+    return _wanted(step, mine, given, most)
+
+
+def _wanted(step: str, mine: Shedding, given: ShedInput, most: int | None) -> int:
+    poll = given.polls.get(step)
+    backlog = 0 if poll is None else (poll.backlog_rows or 0) + sum(s.rows for s in poll.splits)
     pace = given.rows_per_ms
     if pace is not None and mine.target_lag_us:  # half of the target is what rows and the fixed cost share
         pace *= max(0.1, 1 - given.fixed_ms * 2_000 / mine.target_lag_us)
