@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from millpond.spark_bridge.loaded_view import LoadedView
     from millpond.spark_bridge.options import SparkOptions
+    from millpond.spark_bridge.query_reader import LoadedQuery
 
 __all__ = ["DefaultSource"]
 
@@ -29,6 +30,7 @@ class DefaultSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self._loaded: LoadedView | None = None
+        self._query: LoadedQuery | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -37,11 +39,16 @@ class DefaultSource(DataSource):
     def schema(self) -> StructType:
         from millpond.spark_bridge.change_reader import feed_schema
 
-        return feed_schema(self._view(), self._options())
+        query = self._asked()
+        return query.spark_schema if query is not None else feed_schema(self._view(), self._options())
 
     def reader(self, schema: StructType) -> Any:
         from millpond.spark_bridge.batch_reader import view_reader
+        from millpond.spark_bridge.query_reader import QueryReader
 
+        query = self._asked()
+        if query is not None:
+            return QueryReader(self._options(), query, schema)
         return view_reader(self._options(), self._view(), schema)
 
     def streamReader(self, schema: StructType) -> Any:
@@ -63,6 +70,15 @@ class DefaultSource(DataSource):
         from millpond.spark_bridge.options import SparkOptions
 
         return SparkOptions.of(self.options)
+
+    def _asked(self) -> LoadedQuery | None:
+        """The query of the option `query` at the epoch of this DataFrame, chosen once."""
+        text = self._options().get("query")
+        if text is not None and self._query is None:
+            from millpond.spark_bridge.query_reader import load_query
+
+            self._query = load_query(self._options(), text)
+        return self._query
 
     def _view(self) -> LoadedView:
         """The view at the epoch of this DataFrame, chosen once."""

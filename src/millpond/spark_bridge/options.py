@@ -16,6 +16,7 @@ Use = Literal["read", "readStream", "write", "writeStream"]
 USES: Mapping[str, tuple[Use, ...]] = {
     "path": ("read", "readStream", "write", "writeStream"),
     "view": ("read", "readStream"),
+    "query": ("read",),
     "columns": ("read", "readStream"),
     "epoch": ("read",),
     "keys": ("read",),
