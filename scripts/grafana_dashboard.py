@@ -85,7 +85,15 @@ ROWS: list[tuple[str, list[tuple[str, str, list[tuple[str, str]]]]]] = [
             ("Bytes of the largest tables", "bytes", [("topk(10, millpond_table_bytes)", "{{table}}")]),
             ("Runs", "short", [("sum(millpond_table_runs)", "runs")]),
             ("Compaction debt", "bytes", [("sum(millpond_compaction_debt_bytes)", "bytes to merge")]),
-            ("Disk cache", "reqps", [(f"rate(millpond_cache_requests_total{RATE})", "{{outcome}}")]),
+            (
+                "Disk cache",
+                "reqps",
+                [
+                    (f"rate(millpond_cache_requests_total{RATE})", "{{outcome}}"),
+                    (f"rate(millpond_epoch_cache_requests_total{RATE})", "tasks: {{outcome}}"),
+                ],
+            ),
+            ("Fetched by tasks", "Bps", [(f"rate(millpond_epoch_fetched_bytes_total{RATE})", "bytes")]),
         ],
     ),
     (

@@ -26,6 +26,7 @@ MAY_BE_EMPTY = (
     "watermark",
     "event_lag",
     "cache_requests",
+    "fetched_bytes",
     "sink_behind",
 )
 

@@ -52,8 +52,18 @@ class EpochTotals:
             samples.add("millpond_epoch_phase_seconds_total", ms / 1000, phase)
         samples.add("millpond_epoch_rows_total", int(metrics.get("rows", 0)))
         samples.add("millpond_epoch_written_bytes_total", int(metrics.get("bytes_written", 0)))
+        self._add_cache(metrics.get("cache", {}))
         self._add_steps(metrics)
         self._set_last(metrics)
+
+    def _add_cache(self, counts: Mapping[str, int]) -> None:
+        samples = self.samples
+        for outcome, name in (("hit", "hits"), ("miss", "misses")):
+            if name in counts:
+                samples.add("millpond_epoch_cache_requests_total", counts[name], outcome)
+        if counts:
+            samples.add("millpond_epoch_cache_parts_total", counts["parts"])
+            samples.add("millpond_epoch_fetched_bytes_total", counts["fetched_bytes"])
 
     def _add_steps(self, metrics: Mapping[str, Any]) -> None:
         samples = self.samples

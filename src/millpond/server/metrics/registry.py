@@ -71,6 +71,22 @@ METRICS: tuple[Metric, ...] = (
         ),
         Metric("millpond_epoch_rows_total", "counter", "Rows that epochs admitted."),
         Metric("millpond_epoch_written_bytes_total", "counter", "Bytes of runs that epochs wrote."),
+        Metric(
+            "millpond_epoch_cache_requests_total",
+            "counter",
+            "Files of a remote pond that tasks of epochs read: hit or miss of their disk cache.",
+            ("outcome",),
+        ),
+        Metric(
+            "millpond_epoch_cache_parts_total",
+            "counter",
+            "Requests of the tasks of epochs for parts of large files.",
+        ),
+        Metric(
+            "millpond_epoch_fetched_bytes_total",
+            "counter",
+            "Bytes that the tasks of epochs fetched from the store of a remote pond.",
+        ),
         Metric("millpond_epoch_tasks", "gauge", "Tasks of the last epoch that ran.", ("level",)),
         Metric(
             "millpond_task_skew_ratio",
