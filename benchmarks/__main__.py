@@ -27,6 +27,7 @@ from benchmarks import (
     views,
     windows,
 )
+from benchmarks.cluster import run as on_cluster
 from benchmarks.nexmark import events as nexmark_events
 from benchmarks.nexmark import on_flink, topics
 from benchmarks.nexmark import queries as nexmark_queries
@@ -225,6 +226,23 @@ def run_cold_start(
 ) -> None:
     """The first epoch on S3 with an empty disk cache, beside one with a warm cache; requests and bytes."""
     cold_start.run(_console(), keys, [int(n) for n in rows.split(",")], latency_ms, turns)
+
+
+@app.command("cluster")
+def run_cluster(
+    rows: Rows = 8_000_000,
+    keys: Keys = 500_000,
+    against: Annotated[str, typer.Option(help="millpond, spark, comma-separated")] = ",".join(
+        on_cluster.CONTENDERS
+    ),
+    storages: Annotated[str, typer.Option(help="folder, s3, comma-separated")] = ",".join(
+        on_cluster.STORAGES
+    ),
+    rounds: Rounds = 2,
+) -> None:
+    """Epoch floor and catch-up on a standalone cluster, in a folder and on S3, beside Spark."""
+    with headline.alone():
+        on_cluster.run(rows, keys, against.split(","), storages.split(","), rounds, _console())
 
 
 @app.command("compare")

@@ -11,16 +11,19 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import millpond
-from tests.chaos.pipeline import check
+from tests.chaos.pipeline import AHEAD, END, ROWS, check
 from tests.chaos.standalone import BUCKET, ROOT, WORKERS, StandaloneCluster
+from tests.chaos.targets import VARIABLE, Targets, check_targets
+from tests.sql.fuzz import postgres
 from tests.waiting import until
 
-ITEMS_A_ROUND = 24
+ITEMS_AFTER = 2 * AHEAD  # those that come after the last fault
 FAULTS = (
     *("executor", "worker", "straggler", "s3 outage", "s3 killed", "s3 503", "s3 stall", "s3 lost"),
     *("cut link", "cache", "driver"),
@@ -45,6 +48,8 @@ class Driver:
         items: int,
         conf: Mapping[str, str] | None = None,
         standby_on: int | None = None,
+        targets: Targets | None = None,
+        end: Path | None = None,
     ) -> None:
         self.cluster = cluster
         name = "driver" if standby_on is None else f"driver-{standby_on}"
@@ -58,6 +63,10 @@ class Driver:
             "MILLPOND_CHAOS_STORE": json.dumps(options_of(cluster)),
             "MILLPOND_CACHE_DIR": str(cluster.folder / f"{name}-cache"),
         }
+        if targets is not None:
+            environment[VARIABLE] = targets.to_json()
+        if end is not None:
+            environment[END] = str(end)
         pipeline = (sys.executable, "-m", "tests.chaos.pipeline", f"s3://{BUCKET}/chaos", str(items))
         command = [*pipeline, cluster.master]
         if standby_on is not None:
@@ -107,39 +116,83 @@ def options_of(cluster: StandaloneCluster) -> dict[str, Any]:
 def run(
     cluster: StandaloneCluster, rounds: int, say: Callable[[str], None], faults: tuple[str, ...] = FAULTS
 ) -> dict[str, list[float]]:
-    """Break each thing once a round; returns how long each took until the next commit, in seconds."""
+    """Break each thing once a round, and compare views and sinks with batch at the end.
+
+    Returns how long each took until the next commit, in seconds.
+    """
+    possible = tuple(fault for fault in faults if not _impossible(cluster, fault, say))
+    os.environ.update(cluster.keys)
+    with _postgres(say) as address:
+        targets = Targets(f"s3://{BUCKET}/targets", options_of(cluster), address)
+        recovered, items = _break_things(cluster, possible * rounds, targets, say)
+        with millpond.open(f"s3://{BUCKET}/chaos", store_options=options_of(cluster)) as reader:
+            check(reader, items)
+            say(f"all views equal the batch queries over {items * ROWS:,} rows")
+            read = check_targets(reader, targets)
+            say(f"all sinks equal the views; rows read from them: {read}")
+    say(f"requests that met a fault: {dict(cluster.faulty.met)}")
+    return recovered
+
+
+def _impossible(cluster: StandaloneCluster, fault: str, say: Callable[[str], None]) -> bool:
+    why = {}
+    if cluster.network.reason:
+        why["cut link"] = cluster.network.reason
+    if cluster.server == "moto":
+        why["s3 killed"] = "moto keeps everything in memory"
+    if fault in why:
+        say(f"{fault}: left out, {why[fault]}")
+    return fault in why
+
+
+@contextmanager
+def _postgres(say: Callable[[str], None]) -> Iterator[str | None]:
+    """The connection string of a server of PostgreSQL; None where there is none, and that is said."""
+    try:
+        server = postgres.Server()
+    except postgres.Missing as missing:
+        say(f"no sink writes to PostgreSQL: {missing}")
+        yield None
+        return
+    try:
+        yield f"host={server.folder} user=fuzz dbname=postgres"
+    finally:
+        server.close()
+
+
+def _break_things(
+    cluster: StandaloneCluster, faults: tuple[str, ...], targets: Targets, say: Callable[[str], None]
+) -> tuple[dict[str, list[float]], int]:
+    """Run the pipeline with these faults on its way; returns also how many items it has read in the end."""
     rng = random.Random(0)
-    items = ITEMS_A_ROUND * len(faults) * rounds
+    end = cluster.folder / "end"
     recovered: dict[str, list[float]] = {}
-    driver = Driver(cluster, items)
+    driver = Driver(cluster, 0, targets=targets, end=end)
     driver.wait_until(lambda: driver.position() > 0, 240)
-    for _ in range(rounds):
-        for fault in faults:
-            if driver.is_done or (fault == "cut link" and cluster.network.reason):
-                continue
-            at = driver.position()
-            driver.wait_until(lambda: driver.position() > at or driver.is_done, 240)  # noqa: B023
-            before = driver.position()
-            time.sleep(rng.random())
-            began = time.monotonic()
-            if fault == "driver":
-                driver.kill()
-                driver = Driver(cluster, items)
-            else:
-                inject(cluster, fault, rng)
-            ended = time.monotonic()
-            driver.wait_until(lambda: driver.position() > before or driver.is_done, 300)  # noqa: B023
-            took = time.monotonic() - (ended if fault in ENDS_BY_ITSELF else began)
-            recovered.setdefault(fault, []).append(round(took, 1))
-            say(f"{fault}: the next commit {took:.1f} s after it, position {driver.position()} of {items}")
+    for fault in faults:
+        at = driver.position()
+        driver.wait_until(lambda: driver.position() > at, 240)  # noqa: B023
+        before = driver.position()
+        time.sleep(rng.random())
+        began = time.monotonic()
+        if fault == "driver":
+            driver.kill()
+            driver = Driver(cluster, 0, targets=targets, end=end)
+        else:
+            inject(cluster, fault, rng)
+        ended = time.monotonic()
+        driver.wait_until(lambda: driver.position() > before, 300)  # noqa: B023
+        took = time.monotonic() - (ended if fault in ENDS_BY_ITSELF else began)
+        recovered.setdefault(fault, []).append(round(took, 1))
+        load = os.getloadavg()[0]
+        say(f"{fault}: the next commit {took:.1f} s after it, position {driver.position()}, load {load:.0f}")
+    items = driver.position() + ITEMS_AFTER
+    cluster.folder.joinpath("end.new").write_text(str(items))
+    cluster.folder.joinpath("end.new").rename(end)
     driver.wait_until(lambda: driver.is_done, 900)
     driver.process.wait(60)
     assert driver.process.returncode == 0, driver.text()[-3000:]
-    os.environ.update(cluster.keys)
-    with millpond.open(f"s3://{BUCKET}/chaos", store_options=options_of(cluster)) as reader:
-        check(reader, items)
-    say(f"all views equal the batch queries; requests that met a fault: {dict(cluster.faulty.met)}")
-    return recovered
+    return recovered, items
 
 
 def signal_all(pids: list[int], number: signal.Signals) -> None:
@@ -164,8 +217,6 @@ def inject(cluster: StandaloneCluster, fault: str, rng: random.Random) -> None:
             time.sleep(30)
             os.killpg(group, signal.SIGCONT)
         case "s3 killed":
-            if cluster.server == "moto":
-                return  # it keeps everything in memory
             cluster.kill("s3")
             time.sleep(30)
             cluster.start_s3()

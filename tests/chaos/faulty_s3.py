@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import http.client
 import random
+import sys
 import threading
 import time
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 SHARE = 0.4  # of the requests that meet a fault while it lasts
 REFUSED = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
@@ -41,7 +43,12 @@ class FaultyS3:
 
             def log_message(self, format: str, *args: object) -> None: ...
 
-        self._listener = ThreadingHTTPServer((host, port), Handler)
+        class Listener(ThreadingHTTPServer):
+            def handle_error(self, request: Any, client_address: Any) -> None:
+                if not isinstance(sys.exception(), ConnectionError):  # of a client that was killed
+                    super().handle_error(request, client_address)
+
+        self._listener = Listener((host, port), Handler)
         self._listener.daemon_threads = True
         threading.Thread(target=self._listener.serve_forever, name="faulty-s3", daemon=True).start()
 

@@ -2,8 +2,9 @@
 
     python -m tests.chaos.pipeline POND ITEMS MASTER
 
-It prints "epoch N position P" after every commit, and "done" at the end.  Its
-input is the same in every process: the items are made from their number.
+Where MILLPOND_CHAOS_END names a file, items come until the file says how many there are.
+It prints "epoch N position P" after every commit, and "done" once every sink has received
+everything.  Its input is the same in every process: the items are made from their number.
 """
 
 from __future__ import annotations
@@ -14,18 +15,24 @@ import os
 import sys
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 import millpond
+from millpond.errors import UnavailableError
 from millpond.sources.memory import MemorySource
+from tests.chaos.targets import Targets, attach
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("name", pa.string())])
 ROWS = 3_000
 LEASE_MS = 2000
 SLOW = 0.15  # seconds that a task of the slow step takes, so that a kill meets it
+END = "MILLPOND_CHAOS_END"  # the file that will say how many items there are
+AHEAD = 8  # items that a source has and the pond has not read
+DRAINS = 10  # a sink whose target is away is tried again, up to a minute apart
 
 
 def item(number: int) -> pa.Table:
@@ -40,7 +47,8 @@ def slowly(rows: pa.Table) -> pa.Table:
     return rows
 
 
-def build(pond: millpond.Pond, items: int, slow: bool = True) -> None:
+def build(pond: millpond.Pond, items: int, slow: bool = True, targets: Targets | None = None) -> MemorySource:
+    """Define the pipeline over a source that has the first items."""
     source = MemorySource(SCHEMA)
     source.push(*(item(n) for n in range(items)))
     stream = pond.stream("in", source)
@@ -49,9 +57,12 @@ def build(pond: millpond.Pond, items: int, slow: bool = True) -> None:
     by_key = stream.key_by("k").aggregate(
         n="count(*)", total="sum(v)", names="count(distinct name)", id="by_key"
     )
-    by_key.view("by_key")
-    by_key.key_by("names").aggregate(keys="count(*)", most="max(n)", id="by_names").view("by_names")
-    stream.key_by("name").top_n(3, "v desc", id="top").view("top")
+    by_names = by_key.key_by("names").aggregate(keys="count(*)", most="max(n)", id="by_names")
+    top = stream.key_by("name").top_n(3, "v desc", id="top")
+    views = {"by_key": by_key.view("by_key"), "by_names": by_names.view("by_names"), "top": top.view("top")}
+    if targets is not None:
+        attach(views, targets)
+    return source
 
 
 def expected(items: int) -> dict[str, str]:
@@ -88,6 +99,40 @@ def _rows(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return sorted(tuple(r[k] for k in sorted(r)) for r in rows)
 
 
+def feed(pond: millpond.Pond, source: MemorySource, end: Path) -> None:
+    """Push items a little ahead of the pond, until the file says how many there are."""
+    pushed = 0
+    while (last := _number_in(end)) is None or pushed < last:
+        wanted = _position(pond) + AHEAD
+        wanted = wanted if last is None else min(wanted, last)
+        source.push(*(item(n) for n in range(pushed, wanted)))
+        pushed = max(pushed, wanted)
+        pond.start()  # once it has what the pond has read in an earlier life; raises what ended the run
+        time.sleep(0.05)
+    pond.stop()
+
+
+def _position(pond: millpond.Pond) -> int:
+    return 0 if pond.status.epoch is None else int(pond.head().positions.get("in", 0))
+
+
+def _number_in(file: Path) -> int | None:
+    return int(file.read_text()) if file.exists() else None
+
+
+def drain(pond: millpond.Pond) -> None:
+    """Run to the end of the input, and until every sink has received everything."""
+    for attempt in range(1, DRAINS + 1):
+        try:
+            pond.drain()
+            return
+        except UnavailableError as error:
+            print(f"drain {attempt}: {error}", flush=True)
+            if attempt == DRAINS:
+                raise
+            time.sleep(1)
+
+
 def main(path: str, items: int, master: str) -> None:
     from millpond.engine.spark.session import make_session
 
@@ -112,8 +157,11 @@ def main(path: str, items: int, master: str) -> None:
         store_options=store,
     ) as pond:
         pond.on_wait(lambda what: print("waiting:", what, flush=True))
-        build(pond, items)
-        pond.drain()
+        end, targets = os.environ.get(END), Targets.of_environment()
+        source = build(pond, items if end is None else 0, targets=targets)
+        if end is not None:
+            feed(pond, source, Path(end))
+        drain(pond)
     print("done", flush=True)
     session.stop()
 

@@ -85,7 +85,8 @@ class Network:
         return [*words] if self.reason else ["ip", "netns", "exec", self.name(host), *words]
 
     def link(self, host: int, up: bool) -> None:
-        ip("link", "set", self.name(host), "up" if up else "down")
+        if host in self.hosts:  # and the network was not closed meanwhile
+            ip("link", "set", self.name(host), "up" if up else "down")
 
     def close(self) -> None:
         for host in self.hosts:
@@ -96,8 +97,9 @@ class Network:
 
 
 class StandaloneCluster:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, memory_mb: int = 700) -> None:
         self.folder = folder
+        self.memory_mb = memory_mb  # of a worker
         self.network = Network()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.keys = {
@@ -140,7 +142,7 @@ class StandaloneCluster:
         for name in ("work", "cache", "local"):
             (work / name).mkdir(parents=True, exist_ok=True)
         arguments = ("--host", self.network.address(host), "--webui-port", "0", "--cores", "1")
-        more = ("--memory", "700m", "--work-dir", str(work / "work"), self.master)
+        more = ("--memory", f"{self.memory_mb}m", "--work-dir", str(work / "work"), self.master)
         worker = "org.apache.spark.deploy.worker.Worker"
         self._spark(f"worker-{host}", host, worker, *arguments, *more)
 
@@ -239,8 +241,8 @@ class StandaloneCluster:
 
 
 @contextmanager
-def standalone_cluster(folder: Path) -> Iterator[StandaloneCluster]:
-    made = StandaloneCluster(folder)
+def standalone_cluster(folder: Path, memory_mb: int = 700) -> Iterator[StandaloneCluster]:
+    made = StandaloneCluster(folder, memory_mb)
     try:
         made.start()
         yield made

@@ -20,6 +20,7 @@ import pytest
 import millpond
 
 from .pipeline import check
+from .targets import VARIABLE, Targets, check_targets
 
 ROUNDS = int(os.environ.get("MILLPOND_CHAOS_ROUNDS", "1"))
 ITEMS_A_LIFE = 30  # more than one life gets through
@@ -32,8 +33,9 @@ pytestmark = pytest.mark.slow
 class Child:
     """The pipeline in a process of its own, with everything it starts."""
 
-    def __init__(self, pond: Path, log: Path, items: int) -> None:
+    def __init__(self, pond: Path, log: Path, items: int, targets: Targets) -> None:
         self.log = log
+        environment = {VARIABLE: targets.to_json(), "SPARK_WORKER_DIR": str(log.parent / "work")}
         with log.open("ab") as out:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.chaos.pipeline", str(pond), str(items), CLUSTER],
@@ -41,7 +43,7 @@ class Child:
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env={**os.environ, "SPARK_WORKER_DIR": str(log.parent / "work")},
+                env={**os.environ, **environment},
             )
         self.start = log.stat().st_size
 
@@ -90,11 +92,12 @@ def test_killed_workers_executors_and_drivers_change_nothing(tmp_path: Path) -> 
     """One pond, many lives: in each, workers and an executor are killed in mid-epoch, then all at once."""
     rng = random.Random(0)
     pond, log = tmp_path / "pond", tmp_path / "log"
+    targets = Targets(str(tmp_path / "targets"))
     log.touch()
     kills = {"python worker": 0, "executor": 0, "driver": 0}
     items, position = ITEMS_A_LIFE * (ROUNDS + 1), 0
     for _ in range(ROUNDS):
-        child = Child(pond, log, items)
+        child = Child(pond, log, items, targets)
         child.wait_until(lambda: child.position() > position, 180)  # noqa: B023
         for _ in range(2):
             workers = child.descendants("-m millpond.engine.spark.daemon")
@@ -111,11 +114,12 @@ def test_killed_workers_executors_and_drivers_change_nothing(tmp_path: Path) -> 
         position = max(position, child.position())
         child.kill()
         kills["driver"] += 1
-    child = Child(pond, log, items)
+    child = Child(pond, log, items, targets)
     child.wait_until(lambda: "done" in child.text(), 600)
     child.process.wait(60)
     assert child.process.returncode == 0, child.text()[-3000:]
     with millpond.open(pond) as reader:
         check(reader, items)
+        print(f"all sinks equal the views; rows read from them: {check_targets(reader, targets)}")
     print(kills)
     assert all(number >= ROUNDS for number in kills.values()), f"not everything was killed: {kills}"
