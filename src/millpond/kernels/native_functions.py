@@ -31,7 +31,9 @@ _MODULES: dict[str, tuple[str, ...]] = {
         f"millpond.kernels.spark.{name}"
         for name in (
             *("binaries", "bitmaps", "documents", "json_to_values", "values_to_json", "hashes", "numbers"),
-            *("patterns", "similarity", "texts", "times", "type_text"),
+            *("patterns", "similarity", "texts", "times", "type_text", "nested_hashes"),
+            *("csv_values", "schemas", "vectors", "nested_texts", "number_formats"),
+            "struct_order",
         )
     ),
 }

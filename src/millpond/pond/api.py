@@ -377,6 +377,7 @@ class Pond:
         params: Params = None,
         dialect: str = "postgres",
         stdin: Stdin = None,
+        ansi: bool | None = None,
         **limits: int,
     ) -> Result:
         """Run one or several statements; returns the result of the last one.
@@ -385,6 +386,7 @@ class Pond:
         Parameters (`?`, `$1`, `:name`) are values and never become part of the text.
         `stdin` is what `COPY … FROM STDIN` reads: a text, bytes or an open file.
         `limits` are the settings of reads, such as `select_ms_max`, for this call only.
+        `ansi=False` runs `dialect="spark"` without Spark's ANSI mode.
 
         >>> _ = pond.sql("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 2); FLUSH")
         >>> pond.sql("SELECT n FROM t WHERE id = ?", params=[1]).fetchall()
@@ -395,7 +397,7 @@ class Pond:
          ann | 5
         (1 row)
         """
-        return self.session.run(text, params, dialect, limits, stdin)
+        return self.session.run(text, params, dialect, limits, stdin, ansi)
 
     def function(
         self,

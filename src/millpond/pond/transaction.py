@@ -49,7 +49,15 @@ class Transaction:
         else:
             self.epoch = self._session.commit_transaction()
 
-    def sql(self, text: str, *, params: Params = None, dialect: str = "postgres", **limits: Any) -> Result:
+    def sql(
+        self,
+        text: str,
+        *,
+        params: Params = None,
+        dialect: str = "postgres",
+        ansi: bool | None = None,
+        **limits: Any,
+    ) -> Result:
         """Run one or several statements; queries see one epoch and the changes of this transaction.
 
         >>> with pond.transaction() as tx:
@@ -57,7 +65,7 @@ class Transaction:
         ...     tx.sql("SELECT n FROM t WHERE id = 1").fetchall()
         [(7,)]
         """
-        return self._session.run(text, params, dialect, limits)
+        return self._session.run(text, params, dialect, limits, ansi=ansi)
 
     def insert(self, table: str, rows: Rows) -> int:
         """Add rows to a table; a row with the same primary key is replaced.  Returns their number.

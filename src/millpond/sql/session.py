@@ -32,7 +32,7 @@ from millpond.sql.statements.prepared import Prepared
 from millpond.sql.statements.registry import find
 from millpond.sql.statements.session_variables import SessionVariables
 from millpond.sql.text.parameters import Params
-from millpond.sql.text.parse import SqlFragment
+from millpond.sql.text.parse import LAX_SPARK, SPARK, SqlFragment
 from millpond.sql.text.schema_names import PUBLIC, resolved
 from millpond.sql.text.time_windows import MARK
 from millpond.sql.text.user_errors import in_user_words
@@ -80,20 +80,23 @@ class SqlSession:
         dialect: str = "postgres",
         limits: Mapping[str, Any] | None = None,
         stdin: Stdin = None,
+        ansi: bool | None = None,
     ) -> Result:
         """Run all statements of a text; the result of the last one, with the warnings of all.
 
         `limits` are settings of reads (`select_…`), only for this call; `stdin` is what COPY reads.
+        `ansi` is the mode of Spark, in its dialect; without it the mode is the session's.
         """
         before, written = self.read_limits, self.host.last_written
         self._asked.stdin = stdin
+        self._asked.ansi = ansi
         if limits:
             self._asked.limits = ReadLimits.of(self.host.settings, limits)
         try:
-            results = list(self.run_each(text, params, dialect))
+            results = list(self.run_each(text, params, spark_mode(dialect, ansi)))
         finally:
             self._asked.limits = before
-            self._asked.stdin = None
+            self._asked.stdin = self._asked.ansi = None
         if self.variables.implicit_flush and self.host.last_written != written:
             self.host.flush(timeout_s=FLUSH_S)
         last = results[-1] if results else Result.said("")
@@ -116,7 +119,7 @@ class SqlSession:
         sure = 0  # how many results do not depend on them
         only_reads = True
         for written in fragments:
-            fragment = self.resolved(written, self.variables.search_path)
+            fragment = self.resolved(self._in_mode(written), self.variables.search_path)
             statement, commits = find(fragment), self._commits
             only_reads = only_reads and statement.independent
             if fragment.word(0) in ("CREATE", "INSERT", "UPDATE", "DELETE", "MERGE"):
@@ -148,6 +151,12 @@ class SqlSession:
             with self.lock:
                 self.commit()
         yield from results
+
+    def _in_mode(self, fragment: SqlFragment) -> SqlFragment:
+        """A statement of Spark in the mode of the session, unless the call has said which."""
+        if fragment.dialect == SPARK and not self.variables.ansi and not getattr(self._asked, "ansi", None):
+            return replace(fragment, dialect=LAX_SPARK)
+        return fragment
 
     @contextmanager
     def _gathering(self, changes: TextChanges | None) -> Iterator[None]:
@@ -481,6 +490,15 @@ class SqlSession:
         """Raise InvalidError if there is no epoch to read."""
         if not self.has_epoch():
             raise InvalidError("the pond has no epochs yet", hint="create a table first")
+
+
+def spark_mode(dialect: str, ansi: bool | None) -> str:
+    """The dialect of a text that is in a mode of Spark."""
+    if ansi is None or (ansi and dialect == SPARK):
+        return dialect
+    if dialect != SPARK:
+        raise InvalidError("ansi is a mode of the dialect 'spark'", hint='dialect="spark", ansi=False')
+    return LAX_SPARK
 
 
 def _begins(plan: Plan) -> bool:

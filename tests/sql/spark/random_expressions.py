@@ -51,6 +51,8 @@ _LITERALS = {
     "weekday": ["'MON'", "'Tuesday'", "'su'", "'FRI'"],
     "path": ["'$.a'", "'$.c'", "'$.a[1]'", "'$.a[0]'", "'$.a[1].b'", "'$'", "'$.zz'"],
     "separator": ["','", "' '", "'-'", "'ab'"],
+    "large": ["2147483647", "-2147483647", "i", "id"],
+    "huge": ["9223372036854775807L", "-9223372036854775807L", "4611686018427387904L", "l"],
     "printed": ["'%s'", "'%5s|'", "'%-6s|'"],
 }  # fmt: skip
 # (result, form): each {type} is an expression of that type.
@@ -147,6 +149,65 @@ _FORMS = [
     ("int", "named_struct('x', {int}, 'y', {string}).x"), ("string", "struct({int} AS p, {string} AS q).q"), ("boolean", "map_contains_key(map('a', 1), {string})"),
     ("ints", "map_values(transform_values(map('a', 1, 'b', {int}), (k, v) -> v + 1))"), ("texts", "map_keys(map_filter(map('a', 1, 'b', {int}), (k, v) -> v > 0))"),
     ("string", "str_to_map('a:1,b:2', ',', ':')['b']"), ("int", "json_array_length({string})"),
+    # documents and nested values
+    ("string", "to_json(named_struct('a', {int}, 'b', {string}, 'c', {ints}))"), ("string", "to_json(map('k', {double}))"), ("string", "to_json({texts})"),
+    ("int", "from_json({string}, 'a ARRAY<INT>, c STRING').a[0]"), ("string", "from_json({string}, 'a STRING, c STRING').c"),
+    ("int", "from_json(to_json(named_struct('a', {int})), 'a INT').a"), ("ints", "from_json(to_json({ints}), 'ARRAY<INT>')"),
+    ("date", "from_json(to_json(named_struct('a', {date})), 'a DATE').a"), ("texts", "json_object_keys({string})"),
+    ("string", "to_csv(named_struct('a', {int}, 'b', {string}, 'c', {date}))"), ("string", "from_csv({string}, 'a STRING, b STRING').a"),
+    ("int", "hash({int}, {string}, {double})"), ("bigint", "xxhash64({string}, {bigint}, {date})"), ("int", "hash({ints}, {string})"), ("bigint", "xxhash64({texts}, {decimal})"),
+    ("int", "hash(named_struct('a', {int}, 'b', {texts}))"), ("int", "hash({timestamp}, {boolean})"), ("bigint", "xxhash64(CAST({decimal} AS DECIMAL(30, 2)))"),
+    ("ints", "array_sort({ints}, (x, y) -> CASE WHEN x IS NULL THEN 1 WHEN y IS NULL THEN -1 ELSE y - x END)"), ("string", "CAST({ints} AS STRING)"),
+    ("string", "CAST(map('a', {int}) AS STRING)"), ("string", "CAST(named_struct('a', {int}, 'b', {string}) AS STRING)"), ("string", "CAST({texts} AS STRING)"),
+    ("int", "map_entries(map('a', {int}))[0].value"), ("ints", "map_values(map_concat(map('a', {int}), map('b', {int})))"),
+    ("int", "map_from_entries(array(struct('a', {int})))['a']"), ("int", "map_from_arrays(array('a', 'b'), array({int}, {int}))['b']"),
+    ("int", "map_zip_with(map('a', {int}), map('a', {int}), (k, v, w) -> v + w)['a']"), ("ints", "array({int}, {int}, NULL)"), ("texts", "array({string}, {string})"),
+    ("int", "size(arrays_zip({ints}, {texts}))"), ("int", "instr({string}, {separator}, {place})"), ("boolean", "(struct({int}, {string}) = struct({int}, {string}))"),
+    ("boolean", "(struct({int}, {date}) < struct({int}, {date}))"), ("int", "coalesce({int}, {digit}, 5)"), ("double", "coalesce({int}, {double})"),
+    ("decimal", "greatest({int}, {decimal})"), ("double", "if({boolean}, {int}, {double})"), ("decimal", "CASE WHEN {boolean} THEN {int} ELSE {decimal} END"),
+    ("bigint", "nvl({int}, {bigint})"), ("timestamp", "coalesce({date}, {timestamp})"), ("string", "typeof({int} + {bigint})"), ("string", "typeof(coalesce({int}, {decimal}))"),
+    ("string", "typeof({decimal} * {int})"), ("string", "typeof({decimal} / {decimal})"), ("string", "typeof(if({boolean}, {int}, {double}))"),
+]  # fmt: skip
+# Forms that are errors in ANSI mode for many rows.
+_LAX_FORMS = [
+    *((kind, f"CAST({{string}} AS {kind.upper()})") for kind in ("int", "bigint", "double", "date", "timestamp", "boolean")),
+    *(("int", f"CAST({{{kind}}} AS {to})") for kind in ("bigint", "double", "decimal", "string", "timestamp", "int")
+      for to in ("TINYINT", "SMALLINT", "INT")),
+    *(("bigint", f"CAST({{{kind}}} AS BIGINT)") for kind in ("double", "string", "timestamp", "decimal")),
+    ("decimal", "CAST({string} AS DECIMAL(10, 2))"), ("decimal", "CAST({double} AS DECIMAL(6, 3))"), ("decimal", "CAST({decimal} AS DECIMAL(4, 2))"),
+    *(("int", f"({{int}} {sign} {{large}})") for sign in ("+", "-", "*")), *(("bigint", f"({{bigint}} {sign} {{huge}})") for sign in ("+", "-", "*")),
+    ("bigint", "({int} * {huge})"), ("int", "-({large})"), ("int", "abs({large})"), ("bigint", "-({huge})"), ("bigint", "abs({huge})"),
+    *(("double", f"({{string}} {sign} {{int}})") for sign in ("+", "-", "*", "/", "%")), ("double", "({string} + {string})"), ("double", "-({string})"),
+    *(("boolean", f"({{string}} {sign} {{{kind}}})") for sign in ("=", "<", ">=", "<>", "<=>")
+      for kind in ("int", "bigint", "double", "decimal", "date", "timestamp", "boolean")),
+    *(("boolean", f"({{{kind}}} {sign} {{string}})") for sign in ("=", ">") for kind in ("int", "double", "decimal", "date", "timestamp")),
+    ("int", "{ints}[{int}]"), ("int", "element_at({ints}, {place})"), ("string", "element_at({texts}, {place})"), ("int", "size({ints})"),
+    ("int", "cardinality({texts})"), ("string", "elt({int}, {string}, 'b')"), ("date", "make_date(2024, {int}, {int})"), ("date", "to_date({string})"),
+    ("timestamp", "to_timestamp({string})"), ("date", "to_date({string}, 'yyyy-MM-dd')"), ("bigint", "unix_timestamp({string}, 'yyyy-MM-dd')"),
+    ("timestamp", "make_timestamp(2024, {int}, {int}, 1, 2, 3.5)"), ("int", "year({string})"), ("int", "hour({string})"), ("date", "date_add({string}, {int})"),
+    ("int", "datediff({string}, {date})"), ("string", "date_format({string}, 'yyyy')"), ("date", "last_day({string})"), ("date", "next_day({date}, {string})"),
+    ("double", "sqrt({string})"), ("double", "pow({string}, {digit})"), ("bigint", "ceil({string})"), ("double", "round({string}, {digit})"),
+    ("string", "conv({string}, 36, 10)"), ("string", "conv('ffffffffffffffffffff', 16, {digit})"), ("string", "coalesce({int}, {string})"),
+    ("string", "if({boolean}, {int}, {string})"), ("int", "pmod({int}, {int})"), ("bigint", "({int} DIV {int})"), ("decimal", "({decimal} % {decimal})"),
+    ("boolean", "({int} BETWEEN {string} AND {int})"), ("string", "CASE WHEN {boolean} THEN {string} ELSE {double} END"),
+    ("decimal", "({decimal} * CAST({bigint} AS DECIMAL(38, 0)))"), ("int", "try_cast({string} AS INT)"), ("string", "parse_url({string}, 'HOST')"),
+]  # fmt: skip
+# Aggregates of all rows and of groups.
+_AGGREGATES = [
+    *(f"{name}({{{kind}}})" for name in ("sum", "avg") for kind in ("int", "bigint", "double", "decimal")),
+    *(f"{name}({{{kind}}})" for name in ("min", "max", "count") for kind in ("int", "double", "decimal", "string", "date", "timestamp", "boolean")),
+    *(f"{name}({{double}})" for name in ("stddev", "stddev_pop", "var_pop", "variance", "skewness", "kurtosis", "median")),
+    *(f"{name}({{boolean}})" for name in ("bool_and", "bool_or", "every", "some", "count_if")),
+    *(f"{name}({{int}})" for name in ("bit_and", "bit_or", "bit_xor", "approx_count_distinct")),
+    *(f"sort_array(collect_list({{{kind}}}))" for kind in ("int", "string", "date", "decimal")),
+    *(f"sort_array(collect_set({{{kind}}}))" for kind in ("int", "string", "date", "double")),
+    *(f"count(DISTINCT {{{kind}}})" for kind in ("int", "string", "double", "decimal")), "count(DISTINCT {int}, {string})", "count({int}, {string})",
+    "sum(DISTINCT {int})", "avg(DISTINCT {decimal})", "sum({int}) FILTER (WHERE {boolean})", "count(*) FILTER (WHERE {boolean})",
+    "corr({double}, {double})", "covar_pop({double}, {int})", "covar_samp({double}, {double})", "regr_slope({double}, {double})", "regr_count({int}, {int})",
+    "max_by({int}, id)", "min_by({string}, id)", "percentile({int}, 0.3)", "percentile({double}, array(0.1, 0.9))", "percentile_approx({int}, 0.5)",
+    "percentile_cont(0.4) WITHIN GROUP (ORDER BY {double})", "percentile_disc(0.4) WITHIN GROUP (ORDER BY {int} DESC)",
+    "listagg({string}, '-') WITHIN GROUP (ORDER BY {string})", "max(struct({int}, {string})).col1", "sum({int}) + count(*)", "sum({int}) / count({int})",
+    "max({ints})", "sum(size({ints}))", "array_size(collect_list({ints}))", "try_sum({int})", "try_avg({decimal})", "max({int}) - min({int})",
 ]  # fmt: skip
 _BY_TYPE: dict[str, list[str]] = {}
 for _kind, _form in _FORMS:
@@ -156,11 +217,16 @@ for _kind, _form in _FORMS:
 class Maker:
     """Makes expressions from one seed; each form comes as often as any other."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, ansi: bool = True) -> None:
         self.dice = random.Random(seed)
+        self.ansi = ansi
 
     def expression(self) -> str:
-        _, form = self.dice.choice(_FORMS)
+        _, form = self.dice.choice(_FORMS if self.ansi or self.dice.random() < 0.4 else _LAX_FORMS)
+        return self._filled(form, self.dice.choice((0, 1, 1, 2)))
+
+    def aggregate(self) -> str:
+        form = self.dice.choice(_AGGREGATES)
         return self._filled(form, self.dice.choice((0, 1, 1, 2)))
 
     def _filled(self, form: str, depth: int) -> str:

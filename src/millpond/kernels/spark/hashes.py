@@ -1,7 +1,7 @@
 """`hash` (Murmur3) and `xxhash64` of Spark: the hash of each value is the seed of the next.
 
 A value comes as text with a letter for its kind: `i` (up to 32 bits, dates, booleans), `l` (64 bits, times,
-short decimals), `f`, `d`, `s` (text), `b` (bytes in hexadecimal).
+short decimals), `n` (long decimals), `f`, `d`, `s` (text), `b` (bytes in hexadecimal).
 """
 
 from __future__ import annotations
@@ -31,6 +31,11 @@ def _packed(value: str) -> bytes:
             return b"\0\0\0\0\0\0\xf8\x7f" if number != number else struct.pack("<d", number or 0.0)
         case "b":
             return bytes.fromhex(text)
+        case "n":  # as Java's BigInteger: as few bytes as hold it, first the highest
+            number = int(text)
+            return number.to_bytes(
+                ((number if number >= 0 else ~number).bit_length() // 8) + 1, "big", signed=True
+            )
     return text.encode()
 
 

@@ -29,7 +29,7 @@ _FLOATS = {"NaN": "nan", **dict.fromkeys(("Infinity", "INF", "+INF", "+Infinity"
 _FLOATS |= dict.fromkeys(("-Infinity", "-INF"), "-inf")
 
 
-class _Misfit(ValueError):
+class Misfit(ValueError):
     """A value that its type cannot hold."""
 
 
@@ -58,7 +58,7 @@ def from_json(text: str, type_text: str, date_pattern: str, time_pattern: str) -
         if document is None:
             return empty
         made = _DocumentReader(date_pattern, time_pattern).value(document, kind)
-    except (_Misfit, RecursionError):
+    except (Misfit, RecursionError):
         return empty
     return json.dumps(made, ensure_ascii=False)
 
@@ -70,7 +70,7 @@ def _parsed(text: str) -> Any:
             return _DECODER.raw_decode(one.lstrip())[0]
         except ValueError:
             continue
-    raise _Misfit
+    raise Misfit
 
 
 def _double_quoted(text: str) -> str:
@@ -96,17 +96,17 @@ class _DocumentReader:
                 return self._struct(value, kind)
             case "LIST":
                 if not isinstance(value, list):
-                    raise _Misfit
+                    raise Misfit
                 return [self.value(one, kind.parts[0]) for one in value]
             case "MAP":
                 if not isinstance(value, dict):
-                    raise _Misfit
+                    raise Misfit
                 return {key: self.value(one, kind.parts[1]) for key, one in value.items()}
             case "VARCHAR":
                 return value if type(value) is str else _written(value)
             case "BOOLEAN":
                 if not isinstance(value, bool):
-                    raise _Misfit
+                    raise Misfit
                 return value
             case "DATE" | "TIMESTAMP" | "TIMESTAMP WITH TIME ZONE":
                 return self._time(value, kind)
@@ -116,12 +116,12 @@ class _DocumentReader:
 
     def _struct(self, value: Any, kind: Kind) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise _Misfit
+            raise Misfit
         made: dict[str, Any] = {}
         for name, part in zip(kind.fields, kind.parts, strict=True):
             try:
                 made[name] = self.value(value.get(name), part)
-            except _Misfit:
+            except Misfit:
                 made[name] = None
         return made
 
@@ -129,7 +129,7 @@ class _DocumentReader:
         if type(value) is _WholeNumber and kind.name.endswith("ZONE"):
             return _moment_of_seconds(int(value))
         if type(value) is not str:
-            raise _Misfit
+            raise Misfit
         if kind.name == "DATE":
             if self.date_pattern:
                 parsed = moment_of_pattern(value, self.date_pattern)
@@ -137,31 +137,54 @@ class _DocumentReader:
             else:
                 day = text_as_date(value)
             if day is None:
-                raise _Misfit
+                raise Misfit
             return day.isoformat()
         if self.time_pattern:
             moment = moment_of_pattern(value, self.time_pattern)
         else:
             moment = text_as_moment(value, kind.name.endswith("ZONE"))
         if moment is None:
-            raise _Misfit
+            raise Misfit
         return moment.isoformat(" ") + ("+00" if kind.name.endswith("ZONE") else "")
+
+
+def read_scalar(text: str, kind: Kind, date_pattern: str, time_pattern: str) -> Any:
+    """A single value of a text, as DuckDB's from_json reads it; `Misfit` if it is none of the type."""
+    match kind.name:
+        case "BOOLEAN":
+            if text.lower() not in ("true", "false"):
+                raise Misfit
+            return text.lower() == "true"
+        case "VARCHAR" | "DATE" | "TIMESTAMP" | "TIMESTAMP WITH TIME ZONE":
+            return _DocumentReader(date_pattern, time_pattern).value(text, kind)
+        case "TINYINT" | "SMALLINT" | "INTEGER" | "BIGINT":
+            if re.fullmatch(r"[+-]?\d+", text) is None:
+                raise Misfit
+            return _number(_WholeNumber(text), kind)
+        case "DOUBLE" | "FLOAT" | "DECIMAL":
+            bare = text.strip()
+            if bare in _FLOATS and kind.name != "DECIMAL":
+                return _FLOATS[bare]
+            if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", bare) is None:
+                raise Misfit
+            return _number(_Fraction(bare), kind)
+    raise Misfit
 
 
 def _moment_of_seconds(seconds: int) -> str:
     try:
         return (_EPOCH + datetime.timedelta(seconds=seconds)).isoformat(" ") + "+00"
     except OverflowError:
-        raise _Misfit from None
+        raise Misfit from None
 
 
 def _bytes(value: Any) -> str:
     if type(value) is not str:
-        raise _Misfit
+        raise Misfit
     try:
         return "".join(f"\\x{byte:02X}" for byte in base64.b64decode(value, validate=True))
     except binascii.Error:
-        raise _Misfit from None
+        raise Misfit from None
 
 
 def _number(value: Any, kind: Kind) -> Any:
@@ -169,28 +192,28 @@ def _number(value: Any, kind: Kind) -> Any:
     if kind.name in _RANGES:
         limit = 2 ** _RANGES[kind.name]
         if type(value) is not _WholeNumber or not -limit <= int(value) < limit:
-            raise _Misfit
+            raise Misfit
         return int(value)
     if kind.name == "DECIMAL":
         return _decimal(value, kind)
     if kind.name not in ("DOUBLE", "FLOAT") or not (is_number or value in _FLOATS):
-        raise _Misfit
+        raise Misfit
     made = float(_FLOATS.get(value, value))
     return made if math.isfinite(made) else str(made)
 
 
 def _decimal(value: Any, kind: Kind) -> str:
     if not isinstance(value, str):
-        raise _Misfit
+        raise Misfit
     width, scale = kind.digits
     try:
         exact = decimal.Decimal(value.replace(",", ""))
         if not exact.is_finite():
-            raise _Misfit
+            raise Misfit
         unit = decimal.Decimal(1).scaleb(-scale)
         made = exact.quantize(unit, decimal.ROUND_HALF_UP, decimal.Context(prec=width))
     except decimal.InvalidOperation:
-        raise _Misfit from None
+        raise Misfit from None
     return f"{made:f}"
 
 

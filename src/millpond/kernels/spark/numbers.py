@@ -95,6 +95,16 @@ def format_number_exactly(number: str, digits: int, is_float: bool) -> str | Non
 @by_row("spark.conv.1", ("VARCHAR", "INTEGER", "INTEGER"), "VARCHAR", _TEXT)
 def conv(number: str, base: int, to: int) -> str | None:
     """A number of one base in another; 64 bits, and a negative base gives a sign."""
+    return _converted(number, base, to, strict=True)
+
+
+@by_row("spark.conv_or_largest.1", ("VARCHAR", "INTEGER", "INTEGER"), "VARCHAR", _TEXT)
+def conv_or_largest(number: str, base: int, to: int) -> str | None:
+    """The same without ANSI mode: what does not fit is the largest number."""
+    return _converted(number, base, to, strict=False)
+
+
+def _converted(number: str, base: int, to: int, *, strict: bool) -> str | None:
     if not (2 <= base <= 36 and 2 <= abs(to) <= 36):
         return None
     text = number.strip()
@@ -107,7 +117,10 @@ def conv(number: str, base: int, to: int) -> str | None:
             break
         value = value * base + place
         if value >= 2**64:
-            raise RefusedValue(f"conv({number!r}) does not fit into 64 bits")
+            if strict:
+                raise RefusedValue(f"conv({number!r}) does not fit into 64 bits")
+            value, negative = 2**64 - 1, False
+            break
     if not text or (digits is not None and not digits[0]):
         return None if not text else "0"
     if negative:

@@ -22,6 +22,10 @@ def _listed(column: pa.Array) -> list[Any]:
         raise RowFailure("a time outside of the years 1 to 9999 is not supported here") from None
 
 
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
 def by_row(
     name: str, takes: tuple[str, ...], gives: str, kind: pa.DataType
 ) -> Callable[[Callable[..., Any]], NativeFunction]:
@@ -32,7 +36,7 @@ def by_row(
             held: dict[tuple[Any, ...], Any] = {}
             found = []
             for values in zip(*map(_listed, given), strict=True):
-                key = tuple(tuple(v) if isinstance(v, list) else v for v in values)
+                key = tuple(map(_frozen, values))
                 if key not in held:
                     try:
                         held[key] = None if None in values else code(*values)

@@ -181,3 +181,24 @@ def parse_url(text: str, part: str, key: str, strict: bool) -> str | None:
     }
     made = parts.get(part)
     return None if part == "HOST" and not made else made
+
+
+@by_row("spark.instr.1", ("VARCHAR", "VARCHAR", "INTEGER", "INTEGER"), "INTEGER", pa.int32())
+def instr(text: str, part: str, start: int, occurrence: int) -> int:
+    """The place of an occurrence of a part, from a start; a negative start counts and searches backwards."""
+    if occurrence < 1:
+        raise RefusedValue("instr() counts occurrences from 1")
+    if start == 0:
+        return 0
+    if not part:
+        return 1
+    at = start - 2 if start > 0 else len(text) + start + 1
+    for _ in range(occurrence):
+        at = (
+            text.find(part, at + 1)
+            if start > 0
+            else (text.rfind(part, 0, at - 1 + len(part)) if at > 0 else -1)
+        )
+        if at < 0:
+            return 0
+    return at + 1

@@ -60,11 +60,11 @@ class _JsonWriter:
                 number = java_notation(str(np.float32(value)) if kind.name == "FLOAT" else str(value))
                 return number if number[-1].isdigit() else f'"{number}"'
             case "DECIMAL":
-                return _decimal(value, kind)
+                return decimal_text(value, kind)
             case "VARCHAR":
                 return in_quotes(value)
             case "BLOB":
-                return in_quotes(base64.b64encode(_bytes(value)).decode())
+                return in_quotes(base64.b64encode(blob_of(value)).decode())
             case "DATE":
                 return in_quotes(self._date(value))
             case "TIMESTAMP" | "TIMESTAMP WITH TIME ZONE":
@@ -77,13 +77,13 @@ class _JsonWriter:
         return shown(datetime.datetime.fromisoformat(value), self.date_pattern)
 
     def _moment(self, value: str, zoned: bool) -> str:
-        moment = _moment(value)
+        moment = moment_of(value)
         if self.time_pattern:
             return shown(moment, self.time_pattern)
         return moment.isoformat("T", "milliseconds") + ("Z" if zoned else "")
 
 
-def _moment(value: str) -> datetime.datetime:
+def moment_of(value: str) -> datetime.datetime:
     try:
         return datetime.datetime.fromisoformat(value).replace(tzinfo=None)
     except ValueError:
@@ -96,22 +96,22 @@ def _key(text: str, kind: Kind) -> str:
         case "DATE":
             return str((datetime.date.fromisoformat(text) - _EPOCH.date()).days)
         case "TIMESTAMP" | "TIMESTAMP WITH TIME ZONE":
-            return str((_moment(text) - _EPOCH) // datetime.timedelta(microseconds=1))
+            return str((moment_of(text) - _EPOCH) // datetime.timedelta(microseconds=1))
         case "DOUBLE" | "FLOAT":
             return java_notation(text)
         case "DECIMAL":
-            return _decimal(text, kind)
+            return decimal_text(text, kind)
         case "STRUCT" | "LIST" | "MAP" | "BLOB" | "INTERVAL":
             raise RefusedValue(f"to_json of a map with keys of {kind.name} is not supported")
     return text
 
 
-def _decimal(value: Any, kind: Kind) -> str:
+def decimal_text(value: Any, kind: Kind) -> str:
     unit = decimal.Decimal(1).scaleb(-kind.digits[1])
     return str(decimal.Decimal(str(value)).quantize(unit, context=decimal.Context(prec=40)))
 
 
-def _bytes(text: str) -> bytes:
+def blob_of(text: str) -> bytes:
     """A BLOB as DuckDB writes it: bytes outside of ASCII as \\xAB."""
     return re.sub(r"\\x([0-9A-Fa-f]{2})", lambda found: chr(int(found[1], 16)), text, flags=re.DOTALL).encode(
         "latin-1"

@@ -1,11 +1,14 @@
 """SET, SHOW and RESET of what a session has.
 
-These are the search path, the time zone, which is always UTC, and whether changes wait for the views.
+These are the search path, the time zone, which is always UTC, whether changes wait for the views, and the
+mode of the dialect `spark`.
 
     SET [SESSION | LOCAL] search_path { TO | = } schema, … | DEFAULT
     SET [SESSION | LOCAL] { TimeZone { TO | = } | TIME ZONE } { 'UTC' | DEFAULT }
     SET [SESSION | LOCAL] implicit_flush { TO | = } { true | false | DEFAULT }
-    SHOW { search_path | TimeZone | TIME ZONE | implicit_flush | ALL }     RESET { search_path | … | ALL }
+    SET spark.sql.ansi.enabled = { true | false }
+    SHOW { search_path | TimeZone | TIME ZONE | implicit_flush | spark.sql.ansi.enabled | ALL }
+    RESET { search_path | … | ALL }
 
 As in PostgreSQL, a rollback undoes SET, and the end of a transaction undoes SET LOCAL.
 """
@@ -24,8 +27,10 @@ from millpond.sql.text.schema_names import PUBLIC, search_path
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession
 
+ANSI = "spark.sql.ansi.enabled"
 NAMES = {
     "implicit_flush": "a change of rows returns when all views show it",
+    ANSI: "in the dialect spark, what fails is an error, and not NULL",
     "search_path": "where names without a schema are looked for",
     "timezone": "the time zone in which times with a zone are shown",
 }
@@ -41,11 +46,14 @@ class SessionVariables:
     search_path: tuple[str, ...] = (PUBLIC,)
     shown_path: str = '"$user", public'
     implicit_flush: bool = False
+    ansi: bool = True  # of the dialect `spark`
 
     def shown(self, name: str) -> str:
         assert name in NAMES
         if name == "implicit_flush":
             return "on" if self.implicit_flush else "off"
+        if name == ANSI:
+            return "true" if self.ansi else "false"
         return "UTC" if name == "timezone" else self.shown_path
 
 
@@ -71,12 +79,17 @@ def run_set(session: SqlSession, words: Words) -> Result:
             words.at = at
             hint = "write at AT TIME ZONE 'Europe/Berlin' where another zone is needed"
             words.fail(f"times are shown in UTC, and not in {texts[0]!r}", hint)
-    elif name == "implicit_flush":
-        value = "off" if is_default else texts[0].lower()
+    elif name in ("implicit_flush", ANSI):
+        value = str(name == ANSI).lower() if is_default else texts[0].lower()
         if value not in _BOOLEANS or len(texts) > 1:
             words.at = at
-            words.fail("implicit_flush is true or false")
-        made = replace(session.variables, implicit_flush=_BOOLEANS[value])
+            words.fail(f"{name} is true or false")
+        wanted = _BOOLEANS[value]
+        made = (
+            replace(session.variables, ansi=wanted)
+            if name == ANSI
+            else replace(session.variables, implicit_flush=wanted)
+        )
         session.set_variables(made, local=local)
     else:
         _change(session, name, None if is_default else texts, local=local)
@@ -93,6 +106,8 @@ def run_reset(session: SqlSession, words: Words) -> Result:
         _change(session, "search_path", None, local=False)
     if "implicit_flush" in names:
         session.set_variables(replace(session.variables, implicit_flush=False))
+    if ANSI in names:
+        session.set_variables(replace(session.variables, ansi=True))
     return Result.said("RESET")
 
 
@@ -111,7 +126,12 @@ def run_show(session: SqlSession, words: Words) -> Result:
 
 def is_shown(fragment: SqlFragment) -> bool:
     """Does SHOW name a variable of the session?"""
-    return fragment.word(1) == "ALL" or fragment.word(1).lower() in NAMES or fragment.has(1, "TIME", "ZONE")
+    return (
+        fragment.word(1) == "ALL"
+        or fragment.has(1, "SPARK", ".")
+        or fragment.word(1).lower() in NAMES
+        or fragment.has(1, "TIME", "ZONE")
+    )
 
 
 def _title(name: str) -> str:
@@ -120,7 +140,7 @@ def _title(name: str) -> str:
 
 def _name(words: Words) -> str:
     at = words.at
-    name = words.name("name of the setting")
+    name = _of_spark(words) or words.name("name of the setting")
     if name.lower() not in NAMES:
         words.at = at
         near = closest_name(name, list(NAMES))
@@ -129,6 +149,18 @@ def _name(words: Words) -> str:
             near or f"a session has {', '.join(NAMES)}; other settings are given to millpond.open(…)",
         )
     return name.lower()
+
+
+def _of_spark(words: Words) -> str:
+    """A name with dots, as Spark's settings have; "" if the name is none."""
+    fragment, start = words.fragment, words.at
+    if not fragment.has(start, "SPARK", "."):
+        return ""
+    while fragment.word(words.at + 1) == ".":
+        words.at += 2
+    words.at += 1
+    name = "".join(token.text for token in fragment.tokens[start : words.at])
+    return "timezone" if name.lower() == "spark.sql.session.timezone" else name
 
 
 def _change(session: SqlSession, name: str, values: list[str] | None, *, local: bool) -> None:

@@ -20,7 +20,7 @@ from sqlglot.errors import UnsupportedError
 from millpond.errors import InvalidError
 from millpond.sql.binding.function_body import built_in
 from millpond.sql.refusal import pointing
-from millpond.sql.text.parse import SqlFragment, tokens_of
+from millpond.sql.text.parse import LAX_SPARK, SPARK, SqlFragment, tokens_of
 from millpond.sql.text.with_ties import without_ties
 
 # Expressions with the same meaning in every dialect, as sqlglot reads and writes them.
@@ -101,7 +101,7 @@ _SAME = frozenset(
 )
 # Expressions with the same meaning only in Spark (4, ANSI) and its relatives.
 _SPARK = frozenset(["Greatest", "Least", "Round", "Ceil", "Floor", "Struct", "Array", "ArrayAgg"])
-_SPARKS = ("spark", "databricks")
+_SPARKS = (SPARK, LAX_SPARK, "databricks")
 _OUR_CALLS = frozenset(
     {"tumble", "hop", "cumulate", "calendar", "session", "proctime", "now"}
 )  # Millpond's, in any dialect
@@ -130,11 +130,11 @@ _LENIENT_CAST = (
     "clickhouse",
 )  # cast an invalid value to some other value
 # DECIMAL without digits, in dialects where that has a fixed meaning
-_DECIMAL = {"spark": (10, 0), "databricks": (10, 0), "hive": (10, 0), "mysql": (10, 0), "tsql": (18, 0),
+_DECIMAL = {**dict.fromkeys(_SPARKS, (10, 0)), "hive": (10, 0), "mysql": (10, 0), "tsql": (18, 0),
             "presto": (38, 0), "trino": (38, 0), "snowflake": (38, 0)}  # fmt: skip
 # The names of the columns of VALUES, by their position from 0.
 _VALUES: dict[str, Callable[[int], str]] = {
-    **dict.fromkeys(("spark", "databricks", "hive"), lambda n: f"col{n + 1}"),
+    **dict.fromkeys((*_SPARKS, "hive"), lambda n: f"col{n + 1}"),
     **dict.fromkeys(
         ("postgres", "redshift", "materialize", "risingwave", "sqlite"), lambda n: f"column{n + 1}"
     ),

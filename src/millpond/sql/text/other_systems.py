@@ -5,7 +5,7 @@ They say how another system stores its rows.  None of them is ignored, so nothin
 
 from __future__ import annotations
 
-from millpond.sql.text.parse import SqlFragment, Words
+from millpond.sql.text.parse import LAX_SPARK, SPARK, SqlFragment, Words
 
 _STORAGE = "a pond stores its rows by key and compacts them by itself: leave it out"
 _PARTITIONS = "rows are spread over tasks by key, and parallelism can change at any time: leave it out"
@@ -61,7 +61,7 @@ _FORMATS = ("PARQUET", "DELTA", "ORC", "AVRO", "JSON", "CSV", "ICEBERG")
 
 def skip_storage(words: Words) -> None:
     """Skip how Spark stores a table, in its dialect: here that means nothing."""
-    if words.fragment.dialect != "spark":
+    if words.fragment.dialect not in (SPARK, LAX_SPARK):
         return
     while not words.over:
         if words.fragment.word(words.at) == "USING" and words.fragment.word(words.at + 1) in _FORMATS:

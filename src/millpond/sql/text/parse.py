@@ -36,6 +36,7 @@ from millpond.sql.text.with_ties import without_ties
 from millpond.valid_text import require_text
 
 OWN = ("postgres", "duckdb")  # dialects whose text DuckDB tries unchanged
+SPARK, LAX_SPARK = "spark", "sparkwithoutansi"  # with and without ANSI mode
 SYSTEM_SCHEMAS = ("millpond", "state")  # relations that the system provides; see `sql.reads.system_names`
 DEFAULT_SCHEMAS = ("main", "public", "pond")  # what may stand before a name, and means nothing
 MAKE_SCHEMA = "CREATE SCHEMA makes one; information_schema.schemata lists them"
@@ -378,8 +379,8 @@ def readable_expression(sql: str, dialect: str) -> str:
     from millpond.sql.dialects.postgres.translate import translated_expression  # imports this module
     from millpond.sql.dialects.spark.translate import translated_expression as from_spark
 
-    if dialect == "spark":
-        return from_spark(sql)
+    if dialect in (SPARK, LAX_SPARK):
+        return from_spark(sql, ansi=dialect == SPARK)
     if dialect == "postgres":
         sql = rewritten_syntax(sql)
     found = _readable_text(f"select {sql}", dialect)[len("select ") :]
@@ -440,8 +441,8 @@ def _readable_text(sql: str, dialect: str) -> str:
     else:
         without_angles(sql, dialect, type_of)  # refuses types that sqlglot would misread
     try:
-        if dialect == "spark":
-            made = from_spark(sql)
+        if dialect in (SPARK, LAX_SPARK):
+            made = from_spark(sql, ansi=dialect == SPARK)
         else:
             made = _from_own(parsed, dialect) if dialect in OWN else translated(sql, dialect)
     except InvalidError:

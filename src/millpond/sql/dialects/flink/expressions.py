@@ -51,7 +51,7 @@ class FlinkExpressions(Expressions):
 
     def _div(self, node: exp.Div) -> str:
         digits = f"{digits_shown(node.this)}, {digits_shown(node.expression)}"
-        return f'__flink."/"({self._term(node.this)}, {self._term(node.expression)}, {digits})'
+        return f'__flink."/"({self.term(node.this)}, {self.term(node.expression)}, {digits})'
 
     def cast(self, value: str, to: exp.Expr, node: exp.Expr, *, lenient: bool, depth: int = 0) -> str:
         if isinstance(to, exp.DataType) and to.this == _T.TEXT:

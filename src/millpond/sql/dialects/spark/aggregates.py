@@ -90,6 +90,15 @@ AGGREGATES: dict[str, SparkAggregate] = {
     "collect_set": SparkAggregate(
         "list(DISTINCT {0})", rows="{0} IS NOT NULL", result="list_sort(coalesce({}, []))"
     ),
+    "collect_union": SparkAggregate(
+        "list({0})", rows="{0} IS NOT NULL", result="list_sort(list_distinct(flatten(coalesce({}, []))))"
+    ),
+    "vector_sum": SparkAggregate(
+        "list({0})", rows="{0} IS NOT NULL", result='"spark.vector_sum.1"({}, false)'
+    ),
+    "vector_avg": SparkAggregate(
+        "list({0})", rows="{0} IS NOT NULL", result='"spark.vector_sum.1"({}, true)'
+    ),
     "bitmap_construct_agg": SparkAggregate(
         "list(DISTINCT {0}::bigint)",
         rows="{0} IS NOT NULL",
@@ -162,6 +171,18 @@ def written(
         texts, order = [writer.text(item.this), fraction][: known.arity], None
     if name in ("string_agg", "listagg") and len(texts) == 1:
         texts.append("''")
+    if name == "mode" and len(parts) == 2:
+        if writer.text(parts[1]) != "true" or distinct or over:
+            return None
+        kept = f"({texts[0]} IS NOT NULL)" + ("" if where is None else f" AND {writer.text(where)}")
+        # of the most frequent values the least
+        return f"list_aggregate(list_sort(list({texts[0]}) FILTER (WHERE {kept})), 'mode')"
+    if name in ("max_by", "min_by") and len(texts) == 3:
+        if distinct or order is not None:
+            return None
+        core = f"arg_{name[:3]}(struct_pack(v := {texts[0]}), {texts[1]}, {texts[2]})"
+        filtered = "" if where is None else f" FILTER (WHERE {writer.text(where)})"
+        return f"list_transform({core}{filtered}{over}, lambda e: e.v)"
     if name == "grouping_id":
         return None if not texts else f"grouping({', '.join(texts)})"
     if len(texts) != known.arity and not (

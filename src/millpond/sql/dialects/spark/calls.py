@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from millpond.kernels.duck import quoted
+from millpond.kernels.spark.number_formats import number_format
 from millpond.sql.binding.types import text_literal
 
 if TYPE_CHECKING:
@@ -63,15 +64,55 @@ SYNTAX = frozenset(
         "session_window",
     ]
 )
+_CHANCE = "a view cannot depend on chance"
+_WHO = "rows do not depend on who reads them"
+_FILES = "sources have columns of their own for it: see docs/sql.md"
+_VARIANT = "VARIANT is no type here: keep the text, and use get_json_object, from_json or json_tuple"
+_TIME = "TIME is not enabled in Spark 4.3 by default: use a TIMESTAMP, or a text"
+_XML = "XML is not read here: pond.function adds a function in Python"
+_MESSAGES = "a source reads this format: FORMAT … ENCODE … of CREATE SOURCE"
+_COLLATION = "texts are compared by their bytes (UTF8_BINARY): use lower() where case does not count"
+_JAVA = "pond.function adds a function in Python"
 INSTEAD = {
-    "rand": "a view cannot depend on chance",
-    "randn": "a view cannot depend on chance",
-    "random": "a view cannot depend on chance",
-    "uuid": "a view cannot depend on chance",
-    "shuffle": "a view cannot depend on chance",
-    "parse_json": "use get_json_object over a text",
-    "variant_get": "use get_json_object over a text",
+    **dict.fromkeys(("rand", "randn", "random", "randstr", "uniform", "uuid", "shuffle"), _CHANCE),
+    **dict.fromkeys(("current_user", "session_user", "user", "version", "current_path"), _WHO),
+    **dict.fromkeys(("input_file_name", "input_file_block_start", "input_file_block_length"), _FILES),
+    **dict.fromkeys(
+        ("monotonically_increasing_id", "spark_partition_id"), "use row_number() OVER (ORDER BY …)"
+    ),
+    **dict.fromkeys(("parse_json", "try_parse_json", "to_variant_object"), _VARIANT),
+    **dict.fromkeys(("time", "make_time", "to_time", "try_to_time", "current_time", "localtime"), _TIME),
+    **dict.fromkeys(("from_xml", "to_xml", "schema_of_xml"), _XML),
+    **dict.fromkeys(("collate", "collation", "collations"), _COLLATION),
+    **dict.fromkeys(("java_method", "reflect", "try_reflect"), _JAVA),
+    **dict.fromkeys(("aes_encrypt", "aes_decrypt", "try_aes_decrypt"), _JAVA),
+    "is_valid_variant": _VARIANT,
+    "histogram_numeric": "group by width_bucket(…), and count",
+    "counter_diff": "subtract lag(…) OVER (…)",
+    "count_min_sketch": "count(*) of each value is exact here",
+    "sentences": "use split()",
+    "sql_keywords": "any word in quotes `…` can be a name",
 }
+_INSTEAD_BY_PART = {  # for names that begin with this, or have it inside
+    "variant": _VARIANT,
+    "time_": _TIME,
+    "xpath": _XML,
+    "_avro": _MESSAGES,
+    "_protobuf": _MESSAGES,
+    "st_": "pond.function adds functions of places in Python",
+    "kll_": "percentile_approx is exact here",
+    "approx_top_k": "count, order and limit: a top-n view keeps no more",
+    "hll_": "count(DISTINCT …) and approx_count_distinct are exact here",
+    "theta_": "count(DISTINCT …) is exact here",
+    "tuple_": "group by the key, and sum or count",
+}
+
+
+def instead_of(name: str) -> str | None:
+    """What a message advises for a function that is not here."""
+    if name in INSTEAD:
+        return INSTEAD[name]
+    return next((said for part, said in _INSTEAD_BY_PART.items() if part in name), None)
 
 
 def handler(*names: str) -> Callable[[Handler], Handler]:
@@ -228,14 +269,46 @@ def _try_divide(given: Given, writer: Expressions) -> str | None:
 
 def _hash(name: str) -> Handler:
     def code(given: Given, writer: Expressions) -> str | None:
-        listed = ", ".join(f"__spark.hashed({writer.operand(g)})" for g in given)
-        return f'"spark.{name}.1"([{listed}]::varchar[])' if given else None
+        listed = " || ".join(f"__spark.hash_parts({writer.term(g)})" for g in given)
+        return f'"spark.{name}.1"(({listed})::varchar[])' if given else None
 
     return code
 
 
 HANDLERS["hash"] = _hash("hash")
 HANDLERS["xxhash64"] = _hash("xxhash64")
+
+
+def _to_number(strict: bool) -> Handler:
+    """The format is a constant, which says how many digits the DECIMAL has."""
+
+    def code(given: Given, writer: Expressions) -> str | None:
+        if len(given) != 2 or not isinstance(given[1], exp.Literal) or not given[1].is_string:
+            return None
+        form = number_format(given[1].name)
+        if form is None:
+            return None
+        width, scale = form.digits
+        said = "true" if strict else "false"
+        text = f"__spark.cast_string({writer.text(given[0])})"
+        made = f'"spark.to_number.1"({text}, {writer.text(given[1])}, {said})'
+        return f"{made}::decimal({width}, {scale})" if width <= 38 else None
+
+    return code
+
+
+HANDLERS["to_number"] = _to_number(True)
+HANDLERS["try_to_number"] = _to_number(False)
+
+
+@handler("instr")
+def _instr(given: Given, writer: Expressions) -> str | None:
+    if len(given) == 2:
+        return f"__spark.instr({writer.texts(given)})"
+    if len(given) not in (3, 4):
+        return None
+    places = [writer.operand(g) for g in given[2:]]
+    return f"__spark.instr_from({writer.texts(given[:2])}, {', '.join([*places, '1'][:2])})"
 
 
 @handler("map_zip_with")

@@ -9,8 +9,8 @@ create macro __spark.cast_string
     (x timestamp) as x::varchar,
     (x timestamptz) as x::timestamp::varchar,
     (x) as case when typeof(x) in ('DOUBLE', 'FLOAT') then "spark.java_number.1"(x::varchar)
-        when typeof(x) like '%]' or typeof(x) like 'MAP(%' or typeof(x) like 'STRUCT(%' or typeof(x) = 'INTERVAL'
-        then error('CAST of ' || typeof(x) || ' to STRING is not supported: use to_json, or array_join')
+        when typeof(x) like '%]' or typeof(x) like 'MAP(%' or typeof(x) like 'STRUCT(%' then "spark.nested_text.1"(to_json(x)::varchar, typeof(x))
+        when typeof(x) = 'INTERVAL' then error('CAST of INTERVAL to STRING is not supported: use extract()')
         when typeof(x) like 'DECIMAL%' then regexp_replace(x::varchar, '^(-?)\.', '\10.')
         else x::varchar end;
 

@@ -58,6 +58,8 @@ create macro __spark.sort_array
     (l, up) as case when up then list_sort(l, 'ASC', 'NULLS FIRST') else list_sort(l, 'DESC', 'NULLS LAST') end;
 create macro __spark.flatten(l) as case when list_count(l) = len(l) then flatten(l) end;
 create macro __spark.sequence
+    (a integer, b integer) as (case when a <= b then generate_series(a, b) else generate_series(a, b, -1) end)::integer[],
+    (a integer, b integer, s integer) as generate_series(a, b, s)::integer[],
     (a bigint, b bigint) as case when a <= b then generate_series(a, b) else generate_series(a, b, -1) end,
     (a bigint, b bigint, s bigint) as generate_series(a, b, s),
     (a date, b date) as list_transform(generate_series(a::timestamp, b::timestamp, interval 1 day), lambda e: e::date),
@@ -84,3 +86,14 @@ create macro __spark.json_field(j, n) as "spark.json_field.1"(j, n);
 create macro __spark.json_array_length(j) as "spark.json_array_length.1"(j);
 create macro __spark.json_object_keys(j) as "spark.json_object_keys.1"(j);
 create macro __spark.to_json_with(x, d, t) as "spark.to_json.1"(to_json(x)::varchar, typeof(x), d, t);
+create macro __spark.compared(a, b) as /* inline */ "spark.compared.1"(to_json(a)::varchar, typeof(a), to_json(b)::varchar, typeof(b));
+create macro __spark.to_csv_with(x, b, d, t) as "spark.to_csv.1"(to_json(x)::varchar, typeof(x), b, d, t);
+create macro __spark.vector_inner_product(a, b) as "spark.vector_inner_product.1"(a, b);
+create macro __spark.vector_l2_distance(a, b) as "spark.vector_l2_distance.1"(a, b);
+create macro __spark.vector_cosine_similarity(a, b) as "spark.vector_cosine_similarity.1"(a, b);
+create macro __spark.vector_norm
+    (v) as "spark.vector_norm.1"(v, 2::double),
+    (v, d) as "spark.vector_norm.1"(v, d::double);
+create macro __spark.vector_normalize
+    (v) as "spark.vector_normalize.1"(v, 2::double),
+    (v, d) as "spark.vector_normalize.1"(v, d::double);

@@ -144,6 +144,15 @@ create macro __spark.convert_timezone
     (source, target, t) as "spark.zoned.1"(__spark.as_ntz(t), source, target);
 create macro __spark.window_time(w) as struct_extract(w, 'end') - interval 1 microsecond;
 
+create macro __spark.try_make_interval
+    () as __spark.make_interval(),
+    (y) as try(__spark.make_interval(y)),
+    (y, mo) as try(__spark.make_interval(y, mo)),
+    (y, mo, w) as try(__spark.make_interval(y, mo, w)),
+    (y, mo, w, d) as try(__spark.make_interval(y, mo, w, d)),
+    (y, mo, w, d, h) as try(__spark.make_interval(y, mo, w, d, h)),
+    (y, mo, w, d, h, m) as try(__spark.make_interval(y, mo, w, d, h, m)),
+    (y, mo, w, d, h, m, s) as try(__spark.make_interval(y, mo, w, d, h, m, s));
 create macro __spark.time_bucket
     (w, t) as __spark.time_bucket_of(w, t, timestamp '1970-01-01'),
     (w, t, o) as __spark.time_bucket_of(w, t, __spark.as_ntz(o));

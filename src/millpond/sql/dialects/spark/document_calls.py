@@ -36,8 +36,16 @@ def schema_of(text: str) -> exp.DataType | None:
 
 
 def patterns(given: Given, writer: Expressions, call: str) -> str | None:
-    """The patterns of dates and times in the options; None if there are other options."""
-    found = {"dateformat": "", "timestampformat": "", "mode": "permissive"}
+    """The patterns of dates and times in the options; None if they are no constants."""
+    found = _options(given, writer, call, {"dateformat": "", "timestampformat": "", "mode": "permissive"})
+    if found is None:
+        return None
+    return f"{text_literal(found['dateformat'])}, {text_literal(found['timestampformat'])}"
+
+
+def _options(given: Given, writer: Expressions, call: str, known: dict[str, str]) -> dict[str, str] | None:
+    """The options of a call, `map('name', 'value', …)`; one that is not known is refused."""
+    found = dict(known)
     for options in given:
         if not isinstance(options, exp.Anonymous) or str(options.name).lower() != "map":
             return None
@@ -48,9 +56,9 @@ def patterns(given: Given, writer: Expressions, call: str) -> str | None:
             if name.name.lower() not in found:
                 writer.refuse(exp.Var(this=call), f"does not know the option {name.name!r} here")
             found[name.name.lower()] = value.name
-    if found["mode"].lower() != "permissive":
+    if found.get("mode", "permissive").lower() != "permissive":
         writer.refuse(exp.Var(this=call), f"does not know the mode {found['mode']!r} here")
-    return f"{text_literal(found['dateformat'])}, {text_literal(found['timestampformat'])}"
+    return found
 
 
 @handler("from_json")
@@ -87,3 +95,53 @@ def _to_json(given: Given, writer: Expressions) -> str | None:
     if len(given) not in (1, 2) or options is None:
         return None
     return f"__spark.to_json_with({writer.text(given[0])}, {options})"
+
+
+_CSV = {"dateformat": "", "timestampformat": "", "sep": "", "delimiter": "", "mode": "permissive"}
+
+
+def _csv_options(given: Given, writer: Expressions, call: str) -> str | None:
+    """The separator and the patterns."""
+    found = _options(given, writer, call, _CSV)
+    if found is None:
+        return None
+    between = found["sep"] or found["delimiter"] or ","
+    return ", ".join(map(text_literal, (between, found["dateformat"], found["timestampformat"])))
+
+
+@handler("to_csv")
+def _to_csv(given: Given, writer: Expressions) -> str | None:
+    options = _csv_options(given[1:], writer, "to_csv")
+    if len(given) not in (1, 2) or options is None:
+        return None
+    return f"__spark.to_csv_with({writer.text(given[0])}, {options})"
+
+
+@handler("from_csv")
+def _from_csv(given: Given, writer: Expressions) -> str | None:
+    if len(given) not in (2, 3) or not isinstance(given[1], exp.Literal) or not given[1].is_string:
+        return None
+    kind = schema_of(given[1].name)
+    options = _csv_options(given[2:], writer, "from_csv")
+    if kind is None or options is None or kind.this != exp.DataType.Type.STRUCT:
+        return None
+    try:
+        text = duckdb_type(kind)
+    except UnknownType as error:
+        writer.refuse(exp.Var(this="from_csv"), f"to {error} is not supported")
+    made = f'"spark.from_csv.1"({writer.text(given[0])}, {text_literal(text)}, {options})'
+    return f"from_json({made}, {text_literal(json.dumps(duckdb_type(_as_texts(kind))))})::{text}"
+
+
+@handler("schema_of_json")
+def _schema_of_json(given: Given, writer: Expressions) -> str | None:
+    return f'"spark.schema_of_json.1"({writer.text(given[0])})' if len(given) == 1 else None
+
+
+@handler("schema_of_csv")
+def _schema_of_csv(given: Given, writer: Expressions) -> str | None:
+    options = _options(given[1:], writer, "schema_of_csv", {"sep": "", "delimiter": ""})
+    if len(given) not in (1, 2) or options is None:
+        return None
+    between = text_literal(options["sep"] or options["delimiter"] or ",")
+    return f'"spark.schema_of_csv.1"({writer.text(given[0])}, {between})'

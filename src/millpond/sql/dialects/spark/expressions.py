@@ -35,6 +35,7 @@ _INFIX = {
     exp.BitwiseAnd: "&",
     exp.BitwiseOr: "|",
 }
+_OF_STRUCTS = {k: _INFIX[k] for k in (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)}
 _MEASURED = {
     exp.Add: '"+"',
     exp.Sub: '"-"',
@@ -90,15 +91,18 @@ class Expressions:
     def text(self, node: exp.Expr) -> str:
         """The text of an expression."""
         kind = type(node)
+        if kind in _OF_STRUCTS and (is_struct(node.this) or is_struct(node.expression)):
+            left, right = self.operand(node.this), self.operand(node.expression)
+            return f"(__spark.compared({left}, {right}) {_OF_STRUCTS[kind]} 0)"
         if kind in _INFIX:
             return f"({self.text(node.this)} {_INFIX[kind]} {self.text(node.expression)})"
         if kind in _MEASURED:
             digits = f"{digits_shown(node.this)}, {digits_shown(node.expression)}"
             return (
-                f"__spark.{_MEASURED[kind]}({self._term(node.this)}, {self._term(node.expression)}, {digits})"
+                f"__spark.{_MEASURED[kind]}({self.term(node.this)}, {self.term(node.expression)}, {digits})"
             )
         if kind in _CALLED:
-            write_side = self.text if kind in (exp.DPipe, exp.RegexpLike) else self._term
+            write_side = self.text if kind in (exp.DPipe, exp.RegexpLike) else self.term
             left, right = write_side(node.this), write_side(node.expression)
             return f"__spark.{_CALLED[kind]}({left}, {right})"
         write = getattr(self, f"_{kind.__name__.lower()}", None)
@@ -113,7 +117,7 @@ class Expressions:
         """An argument of an operator: an integer literal is an INT, where DuckDB takes its smallest type."""
         return f"{self.text(node)}::integer" if _small(node) else self.text(node)
 
-    def _term(self, node: exp.Expr) -> str:
+    def term(self, node: exp.Expr) -> str:
         """An operand of arithmetic, where NULL is a number."""
         return "NULL::integer" if isinstance(node.unnest(), exp.Null) else self.operand(node)
 
@@ -127,7 +131,7 @@ class Expressions:
     def quotient(self, left: exp.Expr, right: exp.Expr, *, lenient: bool = False) -> str:
         """a / b: of decimals a decimal, whose digits depend on those of the operands."""
         digits = (digits_shown(left), digits_shown(right))
-        given = f"{self._term(left)}, {self._term(right)}, {digits[0]}, {digits[1]}"
+        given = f"{self.term(left)}, {self.term(right)}, {digits[0]}, {digits[1]}"
         return f"__spark.divided({given}, {'true' if lenient else 'false'})"
 
     def _div(self, node: exp.Div) -> str:
@@ -299,14 +303,15 @@ class Expressions:
         try:
             kind = duckdb_type(to)
             assert isinstance(to, exp.DataType)
-            tried = "try_" if lenient else ""
             if to.this == _T.DECIMAL:
                 width, scale = decimal_digits(to)
-                word = "TRY_CAST" if lenient else "CAST"
+                tried = self.cast_prefix("decimal", lenient)
+                word = "TRY_CAST" if tried else "CAST"
                 return f"{word}(__spark.{tried}decimal_source({value}) AS DECIMAL({width}, {scale}))"
             if to.this in _CASTS:
                 name = _CASTS[to.this]
-                return f"__spark.{'' if name in _NEVER_FAIL else tried}cast_{name}({value})"
+                prefix = "" if name in _NEVER_FAIL else self.cast_prefix(name, lenient)
+                return f"__spark.{prefix}cast_{name}({value})"
             each = f"e{depth}"
             if to.this == _T.ARRAY:
                 inner = self.cast(each, to.expressions[0], node, lenient=lenient, depth=depth + 1)
@@ -314,7 +319,9 @@ class Expressions:
             if to.this == _T.STRUCT:
                 parts = [
                     f"{quoted(name)} := "
-                    + self.cast(f"({value})[{n}]", part, node, lenient=lenient, depth=depth + 1)
+                    + self.cast(
+                        f"struct_extract_at({value}, {n})", part, node, lenient=lenient, depth=depth + 1
+                    )
                     for n, (name, part) in enumerate(fields(to), 1)
                 ]
                 return f"CASE WHEN {value} IS NOT NULL THEN struct_pack({', '.join(parts)}) END"
@@ -326,6 +333,10 @@ class Expressions:
         except UnknownType as error:
             self.refuse(node, f"to {error} is not supported")
         self.refuse(node, f"to {to.sql('spark')} is not supported")
+
+    def cast_prefix(self, kind: str, lenient: bool) -> str:
+        """Which of the functions that cast to a type is called."""
+        return "try_" if lenient else ""
 
     # -- calls ---------------------------------------------------------------------------
 
@@ -413,6 +424,12 @@ def digits_shown(node: exp.Expr) -> int:
     """The digits of an integer literal; 0 for all else."""
     bare = node.this if isinstance(node, exp.Neg) else node
     return len(bare.name.lstrip("0")) or 1 if isinstance(bare, exp.Literal) and bare.is_int else 0
+
+
+def is_struct(node: exp.Expr) -> bool:
+    """Is this the constructor of a struct?  Its names do not count in comparisons."""
+    bare = node.unnest()
+    return isinstance(bare, exp.Anonymous) and functions.name_of(bare) in ("struct", "named_struct")
 
 
 def _small(node: exp.Expr) -> bool:

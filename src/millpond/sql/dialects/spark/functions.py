@@ -114,7 +114,7 @@ def call(name: str, given: Sequence[exp.Expr], node: exp.Expr, writer: Expressio
         return f"{CATALOG}.{quoted(name)}({', '.join(writer.operand(g) for g in given)})"
     if name in OURS or name not in registry():
         return f"{quoted(name) if name not in OURS else name}({writer.texts(list(given))})"
-    near = calls.INSTEAD.get(name) or closest_name(name, [n for n in registry() if supported(n)])
+    near = calls.instead_of(name) or closest_name(name, [n for n in registry() if supported(n)])
     writer.refuse(node, hint=near or "write this query in the dialect 'duckdb', whose functions Millpond has")
 
 

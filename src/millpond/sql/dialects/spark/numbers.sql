@@ -1,7 +1,9 @@
 -- Mathematics: arguments are cast to DOUBLE where Spark casts them; outside of its domain log() is NULL.
 
 create macro __spark.is_exact(a) as /* inline */ (typeof(a) like 'DECIMAL%' or typeof(a) in ('TINYINT', 'SMALLINT', 'INTEGER', 'BIGINT'));
-create macro __spark.signum(x) as case when __spark.cast_double(x) > 0 then 1.0::double when __spark.cast_double(x) < 0 then -1.0::double
+create macro __spark.signum
+    (x interval) as case when x > interval 0 seconds then 1.0::double when x < interval 0 seconds then -1.0::double when x is not null then 0.0::double end,
+    (x) as case when __spark.cast_double(x) > 0 then 1.0::double when __spark.cast_double(x) < 0 then -1.0::double
     when isnan(__spark.cast_double(x)) then 'NaN'::double when x is not null then 0.0::double end;
 create macro __spark.sqrt(x) as case when __spark.cast_double(x) < 0 then 'NaN'::double else sqrt(__spark.cast_double(x)) end;
 create macro __spark.ln(x) as case when __spark.cast_double(x) > 0 then ln(__spark.cast_double(x)) end;

@@ -58,6 +58,7 @@ create macro __spark.locate(sub, s, p) as case when sub is null or s is null or 
     when instr(substr(__spark.cast_string(s), p), __spark.cast_string(sub)) = 0 then 0
     else (instr(substr(__spark.cast_string(s), p), __spark.cast_string(sub)) + p - 1)::integer end;
 create macro __spark.instr(s, sub) as instr(__spark.cast_string(s), __spark.cast_string(sub))::integer;
+create macro __spark.instr_from(s, sub, p, n) as "spark.instr.1"(__spark.cast_string(s), __spark.cast_string(sub), p::integer, n::integer);
 create macro __spark.overlay
     (s blob, r blob, p integer) as "spark.binary_overlay.1"(s, r, p, -1),
     (s blob, r blob, p integer, n integer) as "spark.binary_overlay.1"(s, r, p, n),
@@ -199,8 +200,14 @@ create macro __spark.hashed(x) as case
     when typeof(x) = 'FLOAT' then 'f:' || x::varchar
     when typeof(x) = 'DOUBLE' then 'd:' || x::varchar
     when typeof(x) = 'VARCHAR' then 's:' || x::varchar
+    when typeof(x) = 'BLOB' then 'b:' || hex(try_cast(x::varchar as blob))
+    when __spark.is_decimal(x) and __spark.digits(x) > 18 then 'n:' || replace(x::varchar, '.', '')
     when __spark.is_decimal(x) and __spark.digits(x) <= 18 then 'l:' || replace(x::varchar, '.', '')
     else error('hash of ' || typeof(x) || ' is not supported') end;
+create macro __spark.hash_parts(x) as /* inline */ __spark.hash_parts_by(x, __spark.by_type(x, 1 + (typeof(x) like '%]' or typeof(x) like 'STRUCT(%')::integer));
+create macro __spark.hash_parts_by
+    (x, way date) as /* inline */ [__spark.hashed(x)],
+    (x, way time) as /* inline */ "spark.hash_parts.1"(to_json([x])::varchar, typeof(x));
 create macro __spark.is_valid_utf8
     (x blob) as "spark.valid_text.1"(x, 'null') is not null,
     (x varchar) as case when x is not null then true end;
@@ -231,12 +238,19 @@ create macro __spark.to_binary
         when 'utf-8' then encode(x) when 'utf8' then encode(x) else error('to_binary has the formats hex, utf-8 and base64')::blob end;
 create macro __spark.try_to_binary
     (x) as case when regexp_full_match(x, '[0-9a-fA-F]*') then unhex(case when length(x) % 2 = 0 then x else '0' || x end) end,
-    (x, f) as case when lower(f) <> 'hex' or regexp_full_match(x, '[0-9a-fA-F]*') then __spark.to_binary(x, f) end;
+    (x, f) as case lower(f) when 'hex' then __spark.try_to_binary(x) when 'base64' then try(from_base64(x))
+        when 'utf-8' then encode(x) when 'utf8' then encode(x) end;
+create macro __spark.binary_to_char(x, f) as case lower(f) when 'base64' then to_base64(x) when 'hex' then hex(x)
+    when 'utf-8' then decode(x) else error('to_char of BINARY has the formats base64, hex and utf-8') end;
 create macro __spark.to_char
+    (x blob, f varchar) as __spark.binary_to_char(x, f),
     (x date, f varchar) as __spark.date_format(x, f),
     (x timestamp, f varchar) as __spark.date_format(x, f),
-    (x timestamptz, f varchar) as __spark.date_format(x, f);
+    (x timestamptz, f varchar) as __spark.date_format(x, f),
+    (x, f) as "spark.number_to_char.1"(x::varchar, f);
 create macro __spark.to_varchar
+    (x blob, f varchar) as __spark.binary_to_char(x, f),
     (x date, f varchar) as __spark.date_format(x, f),
     (x timestamp, f varchar) as __spark.date_format(x, f),
-    (x timestamptz, f varchar) as __spark.date_format(x, f);
+    (x timestamptz, f varchar) as __spark.date_format(x, f),
+    (x, f) as "spark.number_to_char.1"(x::varchar, f);

@@ -48,6 +48,10 @@ class RawSpark(Spark):
         return [one for one in tokens if one.token_type != TokenType.UNKNOWN]
 
 
+class SparkWithoutAnsi(Spark):
+    """Spark's dialect as `SET spark.sql.ansi.enabled = false` makes it: sqlglot knows it by this name."""
+
+
 def parsed(sql: str) -> list[exp.Expr]:
     """The statements of a text."""
     return [tree for tree in sqlglot.parse(sql, read=RawSpark) if tree is not None]

@@ -1,4 +1,4 @@
-"""Translates statements of Spark's SQL (4.3, ANSI mode) to DuckDB's SQL and calls of `__spark`."""
+"""Translates statements of Spark's SQL (4.3, in either mode) to DuckDB's SQL and calls of `__spark`."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ from millpond.sql.dialects.parse_tree import parsed as parsed_by_duckdb
 from millpond.sql.dialects.parse_tree import printed
 from millpond.sql.dialects.spark.queries import Queries
 from millpond.sql.dialects.spark.syntax import parsed
+from millpond.sql.dialects.spark.without_ansi import LaxQueries
 from millpond.sql.dialects.typed_arguments import hoist_arguments
 
 
-def translated(sql: str) -> list[str]:
+def translated(sql: str, *, ansi: bool = True) -> list[str]:
     """The statements of a text in DuckDB's SQL; InvalidError if one has no meaning here."""
-    return [_hoisted(Queries(sql).text(tree)) for tree in parsed(sql)]
+    writer = Queries if ansi else LaxQueries
+    return [_hoisted(writer(sql).text(tree)) for tree in parsed(sql)]
 
 
-def translated_expression(sql: str) -> str:
+def translated_expression(sql: str, *, ansi: bool = True) -> str:
     """The same expression, outside of a query, in DuckDB's SQL."""
     query = f"select {sql}"
     (tree,) = parsed(query)
     (expression,) = tree.expressions
-    return Queries(query).expressions.text(expression)
+    return (Queries if ansi else LaxQueries)(query).expressions.text(expression)
 
 
 def _hoisted(text: str) -> str:
