@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,9 +15,7 @@ import millpond
 from millpond.errors import InvalidError
 from millpond.flow.stream import Stream
 from millpond.pond import Pond
-from millpond.sources.files import FileSource
 from millpond.sources.memory import MemorySource
-from millpond.windows import sessions
 
 SCHEMA = pa.schema([("auction", pa.int64()), ("price", pa.int64()), ("bidder", pa.string())])
 
@@ -163,9 +160,7 @@ class NoSpark:
 sys.meta_path.insert(0, NoSpark())
 sys.path[:0] = [sys.argv[2]]
 import pyarrow as pa, millpond
-from millpond.sources.files import FileSource
 from millpond.sources.memory import MemorySource
-from millpond.windows import sessions
 source = MemorySource(pa.schema([("k", pa.int64())]))
 source.push([{"k": 1}, {"k": 1}])
 with millpond.open(sys.argv[1], engine="inline") as pond:
@@ -195,37 +190,3 @@ def test_rows_without_a_value_that_sql_requires(pond: Pond) -> None:
     pond.insert("t", {"k": 1, "v": 1})
     pond.flush()
     assert pond.read("t").to_pylist() == [{"k": 1, "v": 1, "w": None}]
-
-
-@pytest.mark.parametrize("gap", ["nothing + 1", "user", "at", "sum(n)"])
-def test_gaps_of_sessions_that_are_none(pond: Pond, gap: str) -> None:
-    """The error has the expression as it was written, and not the one that is computed from it."""
-    source = MemorySource({"user": str, "at": datetime.datetime, "n": int})
-    keyed = pond.stream("in", source, event_time="at").key_by("user")
-    with pytest.raises(InvalidError) as caught:
-        keyed.window(sessions(gap))
-    assert gap in (caught.value.detail or "") and "CAST" not in str(caught.value)
-
-
-@pytest.mark.parametrize("call", ["insert", "delete"])
-def test_a_row_without_its_key(pond: Pond, call: str) -> None:
-    """A row that lacks the key is not the row whose key is NULL."""
-    pond.table("t", {"k": int, "v": str}, key="k").view("v")
-    with pytest.raises(InvalidError, match="a row lacks column 'k', which is in the key of table 't'"):
-        getattr(pond, call)("t", [{"k": 1, "v": "x"}, {"v": "y"}])
-    pond.insert("t", [{"k": None, "v": "x"}])
-    pond.drain()
-    assert pond.read("v").to_pylist() == [{"k": None, "v": "x"}]
-
-
-def test_the_hint_for_a_view_that_is_there_names_how_to_change_it(pond: Pond) -> None:
-    pond.sql("CREATE TABLE t (k int); CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM t")
-    with pytest.raises(InvalidError, match="there is a materialized view named 'v' already") as caught:
-        pond.sql("CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n, sum(k) AS s FROM t")
-    assert "CREATE OR REPLACE MATERIALIZED VIEW changes it" in (caught.value.hint or "")
-
-
-def test_the_hint_for_a_wrong_call_names_no_private_parameters() -> None:
-    with pytest.raises(InvalidError, match="cannot be called like this") as caught:
-        FileSource("folder", {"a": int}, format="json")  # type: ignore[misc, arg-type]
-    assert ", _" not in (caught.value.hint or "")

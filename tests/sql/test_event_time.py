@@ -77,6 +77,11 @@ FINAL = {
     "sums": """select k, ts, v, sum(v) over (partition by k order by ts, v rows between 2 preceding and current row) s,
       count(*) over (partition by k order by ts) n, lag(v) over (partition by k order by ts, v) l, max(v) over (order by ts) m from Rb""",
     "firsts": "select k, v, ts from (select *, row_number() over (partition by k order by ts, v) n from Ra) where n <= 2",
+    "ahead": """select k, ts, v, m, l from (select *, lead(true, 2) over (partition by k order by ts, v) c,
+      max(v) over (partition by k order by ts, v rows between 1 preceding and 2 following) m, lead(v) over (partition by k order by ts, v) l
+      from Rb) where c""",
+    "next": "select ts, v, n from (select *, lag(v, -1) over (order by ts, k, v) n, lead(true) over (order by ts, k, v) c from Ra) where c",
+    "elements": "select k, ts, unnest([v, v + 1]) e from Ra where v > 1",
     "again": "with r as (select k, ts, v * 2 as d from Ra) select k, d, rank() over (partition by k order by ts) n from r where d > 2",
 }  # fmt: skip
 
@@ -362,9 +367,10 @@ def test_rows_come_out_in_the_order_of_their_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("query", "why"),
     [
-        ("select k, lead(v) over (partition by k order by ts) from a", "cannot read rows after the current one"),
-        ("select k, lag(v, -1) over (partition by k order by ts) from a", "cannot read rows after the current one"),
-        ("select sum(v) over (order by ts rows between current row and 1 following) from a", "rows after the current one"),
+        ("select k, lead(v, v) over (partition by k order by ts) from a", "cannot read all rows after the current one"),
+        ("select k, lag(v, null) over (partition by k order by ts) from a", "cannot read all rows after the current one"),
+        ("select sum(v) over (order by ts rows between current row and unbounded following) from a", "rows after the current one"),
+        ("select sum(v) over (order by ts range between current row and interval 1 second following) from a", "rows after the current one"),
         ("select sum(v) over (order by ts rows between 3 preceding and (-1) preceding) from a", "rows after the current one"),
         ("select ntile(2) over (order by ts) from a", "rows after the current one"),
         ("select sum(v) over (partition by k order by v) from a", "OVER needs ORDER BY the time column"),

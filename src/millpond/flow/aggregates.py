@@ -26,7 +26,6 @@ from millpond.kernels.synopses.sketch_accumulators import (
 )
 from millpond.kernels.synopses.sql_functions import item_hash
 from millpond.operators.aggregate import Agg
-from millpond.valid_text import require_text
 
 _NAMES = {
     "Count": "count",
@@ -78,7 +77,6 @@ def parse_aggregates(
 
 
 def _parse(name: str, text: str, step: str) -> tuple[str, str | None, bool, str | None]:
-    require_text(text, f"aggregate {name!r}")
     try:
         tree = sqlglot.parse_one(text, read="duckdb")
     except sqlglot.errors.ParseError as error:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from millpond.errors import InvalidError, nearest
-from millpond.valid_text import require_text
 
 T = TypeVar("T")
 
@@ -50,7 +49,6 @@ def need_text(what: str, text: Any, hint: str | None = None) -> None:
 def check_expressions(computed: Mapping[str, Any]) -> None:
     """Every computed column is SQL text."""
     for name, text in computed.items():
-        require_text(name, "the name of a column")
         need_text(f"the expression of column {name!r}", text, f'SQL in quotes: {name}="..."')
 
 

@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-import pyarrow as pa
-
 from millpond.errors import InvalidError
 from millpond.flow.aggregates import parse_aggregates
 from millpond.flow.builder import Builder
@@ -39,7 +37,6 @@ from millpond.kernels.bounds import Bound
 from millpond.kernels.custom_windows import CustomWindows
 from millpond.kernels.duck import quoted
 from millpond.kernels.event_time import check_time
-from millpond.kernels.expressions import bind
 from millpond.kernels.python_rows import Row
 from millpond.kernels.slices import check_windows_per_row
 from millpond.kernels.triggers import WATERMARK, AfterWatermark, Trigger
@@ -568,17 +565,8 @@ def with_gap(builder: Builder, step: str, expression: str) -> str:
     pairs = [(name, quoted(name)) for name in schema.names]
     by_seconds = Map((*pairs, (GAP, f"CAST(round(CAST(({expression}) AS DOUBLE) * 1000000) AS BIGINT)")))
     by_interval = Map((*pairs, (GAP, f"CAST(epoch_us({expression}) AS BIGINT)")))
-    if _binds(builder, step, by_interval):
-        return builder.add(None, by_interval, (step,), f"{step}.gap")
-    kind = bind(schema, expression, name="the gap of sessions", step=step).type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-        raise InvalidError(
-            "the gap of sessions must be an interval or a number of seconds",
-            detail=f"{expression!r} is {kind}",
-            hint="for example sessions(\"minutes * INTERVAL '1 minute'\")",
-            step=step,
-        )
-    return builder.add(None, by_seconds, (step,), f"{step}.gap")
+    operator = by_interval if _binds(builder, step, by_interval) else by_seconds
+    return builder.add(None, operator, (step,), f"{step}.gap")
 
 
 def _binds(builder: Builder, step: str, operator: Map) -> bool:

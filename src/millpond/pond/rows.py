@@ -13,7 +13,6 @@ from millpond.errors import InvalidError, nearest
 from millpond.flow.call_errors import need_text
 from millpond.integer_casts import require_integers
 from millpond.operators.scan import Scan
-from millpond.operators.upsert import Upsert
 from millpond.plan.nodes import Node, Plan
 from millpond.sources.inbox_table import ROWS_MAX, InboxTable
 from millpond.valid_text import require_texts
@@ -67,7 +66,7 @@ def entry(plan: Plan, name: str, rows: Rows, weight: int) -> tuple[dict[str, Any
             detail=f"tables are {', '.join(tables) or 'none'}",
             hint=nearest(name, tables, "define it with pond.table(name, schema, key=...)"),
         )
-    table = _as_declared(name, rows, source, _key(plan, name, weight))
+    table = _as_declared(name, rows, source)
     if weight > 0:
         _check_required(plan, name, table)
     if table.num_rows > ROWS_MAX:
@@ -83,15 +82,7 @@ def _source(node: Node | None) -> Any:
     return node.operator.source if node is not None and isinstance(node.operator, Scan) else None
 
 
-def _key(plan: Plan, name: str, weight: int) -> tuple[str, ...]:
-    """The key columns that every row must give; SQL may fill those of an inserted row."""
-    if weight > 0 and any(o.kind == "table" and o.scan == name for o in plan.objects.values()):
-        return ()
-    upserts = (n.operator for n in plan.nodes.values() if n.inputs == (name,))
-    return next((operator.key for operator in upserts if isinstance(operator, Upsert)), ())
-
-
-def _as_declared(name: str, rows: Rows, source: InboxTable, key: tuple[str, ...]) -> pa.Table:
+def _as_declared(name: str, rows: Rows, source: InboxTable) -> pa.Table:
     """Rows as the table declares them, or an error that says what differs."""
     schema = source.columns
     items: list[dict[str, Any]] = []
@@ -111,12 +102,6 @@ def _as_declared(name: str, rows: Rows, source: InboxTable, key: tuple[str, ...]
             raise TypeError(f"got {type(rows).__name__} {rows!r}"[:200])
         items = [dict(r) if isinstance(r, Mapping) else _no_row(r) for r in rows]
         _match_columns(name, (k for r in items for k in r), schema)
-        if lacking := [column for column in key if any(column not in row for row in items)]:
-            raise InvalidError(
-                f"a row lacks column {lacking[0]!r}, which is in the key of table {name!r}",
-                detail=f"the key is {', '.join(key)}",
-                hint="give it in every row, None where the key is NULL",
-            )
         require_integers(items, schema)
         return pa.Table.from_pylist(items, schema=schema)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:

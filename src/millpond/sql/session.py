@@ -38,7 +38,6 @@ from millpond.sql.text.time_windows import MARK
 from millpond.sql.text.user_errors import in_user_words
 from millpond.sql.transaction import SqlTransaction
 from millpond.state.secret_files import SecretFiles
-from millpond.valid_text import require_text
 
 Stdin = str | bytes | IO[str] | IO[bytes] | None
 TRIES = 10  # to change a plan that others change as well
@@ -172,7 +171,7 @@ class SqlSession:
         given: Stdin = getattr(self._asked, "stdin", None)
         self._asked.stdin = None
         found = given.read() if given is not None and not isinstance(given, str | bytes) else given
-        return require_text(found, "the rows of COPY").encode() if isinstance(found, str) else found
+        return found.encode() if isinstance(found, str) else found
 
     def define_all(self, text: str, dialect: str = "postgres") -> None:
         """Run a text that has only definitions; those that the plan has with the same text are skipped."""

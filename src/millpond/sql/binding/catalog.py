@@ -98,8 +98,7 @@ class Catalog:
         if found is not None:
             raise InvalidError(
                 f"there is a {found.kind} named {found.name!r} already",
-                hint="choose another name, or say IF NOT EXISTS"
-                + (f"; CREATE OR REPLACE {found.kind.upper()} changes it" if "view" in found.kind else ""),
+                hint="choose another name, or say IF NOT EXISTS",
             )
 
     # -- rows in the plan -----------------------------------------------------------

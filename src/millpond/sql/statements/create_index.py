@@ -29,7 +29,7 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
         on = words.name("name of the table or view")
         if words.take("USING") and not words.take("BTREE"):
             words.fail("an index finds rows by key, as BTREE does", "leave out USING")
-        named = words.names()
+        named = words.names(ordered=True)  # an index finds rows by key, and keeps no order
         included = words.names() if words.take("INCLUDE") else []  # an index has all columns
         refuse_options(words, "an index")
         no_options(words, "an index")

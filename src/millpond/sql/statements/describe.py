@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from millpond.plan.objects import SqlColumn
-from millpond.sql.binding.functions import inlined
+from millpond.plan.objects import SqlColumn, SqlObject
+from millpond.sql.binding.functions import KIND, inlined, returns, signature
 from millpond.sql.reads.system_names import SystemRead
 from millpond.sql.reads.system_rows import system_columns
 from millpond.sql.result import Result
-from millpond.sql.statements.show import described_functions
 from millpond.sql.text.parse import Words, readable
 from millpond.sql.text.time_windows import as_plain_sql
 
@@ -63,3 +62,15 @@ def described(columns: list[SqlColumn], key: tuple[str, ...]) -> Result:
     )
     types = ["VARCHAR", "VARCHAR", "BOOLEAN", "BOOLEAN", "VARCHAR"]
     return Result.of_rows(schema.names, types, pa.Table.from_pylist(rows, schema=schema))
+
+
+def described_functions(found: list[SqlObject]) -> Result:
+    """List functions with their signatures and return types."""
+    rows = [[f.name, f.options[KIND], f.options["language"], signature(f), returns(f)] for f in found]
+    return texts(["name", "kind", "language", "call", "returns"], sorted(rows))
+
+
+def texts(names: list[str], rows: list[list[str]]) -> Result:
+    """Rows of texts."""
+    columns = [pa.array([row[n] for row in rows], pa.string()) for n in range(len(names))]
+    return Result.of_rows(names, ["VARCHAR"] * len(names), pa.table(columns, names=names))

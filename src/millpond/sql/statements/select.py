@@ -27,10 +27,11 @@ from millpond.sql.reads.limits import ReadLimits
 from millpond.sql.reads.scratch import SMALL, Relations, Scratch
 from millpond.sql.reads.system_names import SystemRead, is_system, system_reads
 from millpond.sql.reads.system_rows import system_rows, without_epoch
+from millpond.sql.reads.window_rows import with_windows
 from millpond.sql.result import Result
 from millpond.sql.text.parameters import Params, canonical, for_duckdb
 from millpond.sql.text.parse import SqlFragment, closest_name, readable, reads_only
-from millpond.sql.text.time_windows import MARK, as_plain_sql
+from millpond.sql.text.time_windows import as_plain_sql
 from millpond.state.manifest.snapshot import Snapshot
 from millpond.state.tables.repeat_by_weight import repeat_by_weight, repeat_in_batches
 from millpond.state.tables.table_spec import TableSpec
@@ -57,21 +58,22 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
         fragment.fail(
             "only a query can begin like this", 0, "begin with INSERT, UPDATE or DELETE to change rows"
         )
-    if MARK in as_plain_sql(sql):
-        raise InvalidError(
-            "TUMBLE, HOP, CUMULATE, CALENDAR and SESSION are for materialized views",
-            hint="read such a view, or use time_bucket(INTERVAL '10 minutes', ts)",
-        )
+    written = sql
+    sql = with_windows(as_plain_sql(sql))
+    windowed = written != sql
     if not begun:  # the pond has no epoch yet: a query of constants
         catalog = session.catalog
         sql = inlined(sql, catalog.objects).sql
         nothing = [without_epoch(session, one) for one in system]
         with session.scratch.for_statement() as scratch:
+            bound = not system and not windowed
             names, table = answer(
-                scratch, catalog, nothing, sql, values, limits=session.read_limits, bound=not system
+                scratch, catalog, nothing, sql, values, limits=session.read_limits, bound=bound
             )
         return Result.of_rows([n for n, _ in names], [t for _, t in names], table)
     plain = readable(for_duckdb(read.plain, params)[0]) if read.reads and not system else None
+    if windowed:
+        plain = written
     host = session.host
     with ExitStack() as pins:
         block = session.transaction if read.when is None else None
@@ -100,9 +102,8 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
             shown += rows_then(known, then, sql, values or {}, reads, len(shown))
             epochs.add(then.epoch)
         with session.scratch_for(sql, shown).for_statement() as scratch:
-            names, table = answer(
-                scratch, now, shown, sql, values, plain, session.read_limits, bound=not system
-            )
+            bound = not system and not windowed
+            names, table = answer(scratch, now, shown, sql, values, plain, session.read_limits, bound)
     epoch = epochs.pop() if len(epochs) == 1 else snapshot.epoch
     return Result.of_rows([n for n, _ in names], [t for _, t in names], table, epoch)
 
@@ -111,7 +112,7 @@ def _in_transaction(
     session: SqlSession, block: SqlTransaction, fragment: SqlFragment, params: Params, now: Catalog
 ) -> Result:
     """Answer a query from the epoch of a transaction and its own changes."""
-    sql = inlined(canonical(fragment, params).sql, now.objects).sql
+    sql = with_windows(as_plain_sql(inlined(canonical(fragment, params).sql, now.objects).sql))
     snapshot = block.snapshot
     if block.sees_own_changes(sql):
         names, table = block.read(sql)
@@ -202,7 +203,7 @@ def answer(
     """
     for found, rows in shown:
         if rows is None:
-            scratch.view(found.name, found.text)
+            scratch.view(found.name, with_windows(found.text))
         else:
             scratch.relation(found, rows)
     said = sql if plain is None else plain
@@ -223,11 +224,6 @@ def _rows(
 ) -> pa.Table | LazyRows | None:
     """Return the rows of a relation that a query can need; None for a plain view."""
     if found.kind == "view":
-        if MARK in found.text:
-            raise InvalidError(
-                f"view {found.name!r} has windows of time, which only materialized views have",
-                hint=f"CREATE MATERIALIZED VIEW … AS SELECT * FROM {found.name}",
-            )
         return None
     spec = catalog.stored(found)
     if spec is None:

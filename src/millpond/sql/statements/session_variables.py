@@ -35,6 +35,7 @@ NAMES = {
     "timezone": "the time zone in which times with a zone are shown",
 }
 _BOOLEANS = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
+_ALSO = {"rw_implicit_flush": "implicit_flush"}  # as RisingWave's scripts say it
 _TITLES = {"timezone": "TimeZone"}  # as PostgreSQL spells it
 _UTC = ("utc", "gmt", "etc/utc", "zulu", "universal", "local")
 
@@ -129,7 +130,7 @@ def is_shown(fragment: SqlFragment) -> bool:
     return (
         fragment.word(1) == "ALL"
         or fragment.has(1, "SPARK", ".")
-        or fragment.word(1).lower() in NAMES
+        or fragment.word(1).lower() in (*NAMES, *_ALSO)
         or fragment.has(1, "TIME", "ZONE")
     )
 
@@ -141,6 +142,7 @@ def _title(name: str) -> str:
 def _name(words: Words) -> str:
     at = words.at
     name = _of_spark(words) or words.name("name of the setting")
+    name = _ALSO.get(name.lower(), name)
     if name.lower() not in NAMES:
         words.at = at
         near = closest_name(name, list(NAMES))

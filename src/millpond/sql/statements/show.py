@@ -1,19 +1,24 @@
-"""SHOW: lists objects, epochs, savepoints, watermarks, lag, scaling and late rows, or shows a definition."""
+"""SHOW: lists objects, epochs, savepoints, watermarks, lag, scaling and late rows, or shows a definition.
+
+SHOW { TABLES | SOURCES | VIEWS | … } [FROM schema] [LIKE 'pattern']     SHOW INDEXES [FROM table]
+SHOW COLUMNS FROM name     SHOW SCHEMAS     SHOW CREATE [kind] name
+"""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from millpond.masking import masked_options
 from millpond.plan.objects import SEQUENCE_OF, SqlObject
-from millpond.sql.binding.functions import KIND, returns, signature
 from millpond.sql.result import Result
 from millpond.sql.statements.comment import comment_statements
+from millpond.sql.statements.describe import described, described_functions, texts
 from millpond.sql.statements.objects import all_objects_with_uses
 from millpond.sql.text.parse import Words, closest_name
-from millpond.sql.text.schema_names import as_written
+from millpond.sql.text.schema_names import PUBLIC, as_written, schema_of, without_schema
 
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession
@@ -67,15 +72,25 @@ def run(session: SqlSession, words: Words) -> Result:
     words.at += 1
     if what == "CREATE":
         words.take("MATERIALIZED", "VIEW") or words.take("VIEW") or words.take("TABLE") or words.take("SINK")
+        _ = len(words.rest) > 1 and words.take("INDEX")
         _ = len(words.rest) > 1 and words.take("FUNCTION")
         found = session.catalog.get(words.name())
         words.end()
         said = [found.said or f"{found.kind} of the flow API", *found.options.get("altered", ())]
         said += comment_statements(found)
-        return _texts(
+        return texts(
             ["definition"], [[masked_options(as_written(";\n".join(said), session.catalog.schemas))]]
         )
+    if what == "COLUMNS":
+        words.need("FROM")
+        found = session.catalog.get(words.name())
+        words.end()
+        return described(list(found.columns), found.key)
+    within, pattern = _limits(words, what) if what in (*_KINDS, "SCHEMAS") else (None, None)
     words.end()
+    if what == "SCHEMAS":
+        names = sorted({PUBLIC, "information_schema", "pg_catalog", *session.catalog.schemas})
+        return texts(["name"], [[name] for name in names if _like(name, pattern)])
     if what == "EPOCHS":
         return _epochs(session)
     if what in ("WATERMARKS", "LAG"):
@@ -89,10 +104,12 @@ def run(session: SqlSession, words: Words) -> Result:
     if what == "SAVEPOINTS":
         savepoints = session.host.savepoints() if session.has_epoch() else {}
         rows = [[n, str(e)] for n, e in sorted(savepoints.items())]
-        return _texts(["name", "epoch"], rows)
+        return texts(["name", "epoch"], rows)
     if what not in _KINDS:
         names = [
             *_KINDS,
+            "COLUMNS",
+            "SCHEMAS",
             "EPOCHS",
             "SAVEPOINTS",
             "WATERMARKS",
@@ -120,12 +137,14 @@ def run(session: SqlSession, words: Words) -> Result:
         for o in found_all.values()
         if o.kind in (("materialized view",) if only_kept else _KINDS[what])
         and (what != "TABLES" or SEQUENCE_OF not in o.options)
+        and _is_within(session, o, within)
+        and _like(without_schema(o.name, session.catalog.schemas), pattern)
     ]
     if what == "SINKS":
         return _sinks(session)
     if what == "LATE":
         return _late(session, [o for o in found_all.values() if o.kind in _KINDS[what]])
-    return _texts(["name", "kind", "columns"], sorted(listed))
+    return texts(["name", "kind", "columns"], sorted(listed))
 
 
 def _sinks(session: SqlSession) -> Result:
@@ -160,15 +179,31 @@ def _late(session: SqlSession, found: list[SqlObject]) -> Result:
     return Result.of_rows(list(rows), ["VARCHAR", "BIGINT", "TIMESTAMP"], pa.table(rows).sort_by("name"))
 
 
-def described_functions(found: list[SqlObject]) -> Result:
-    """List functions with their signatures and return types."""
-    rows = [[f.name, f.options[KIND], f.options["language"], signature(f), returns(f)] for f in found]
-    return _texts(["name", "kind", "language", "call", "returns"], sorted(rows))
+def _limits(words: Words, what: str) -> tuple[str | None, str | None]:
+    """Read `FROM schema`, of indexes `FROM table`, and `LIKE 'pattern'`: what SHOW is limited to."""
+    within = (
+        words.name("name of a table" if what == "INDEXES" else "name of a schema")
+        if words.take("FROM")
+        else None
+    )
+    return within, words.text() if words.take("LIKE") else None
 
 
-def _texts(names: list[str], rows: list[list[str]]) -> Result:
-    columns = [pa.array([row[n] for row in rows], pa.string()) for n in range(len(names))]
-    return Result.of_rows(names, ["VARCHAR"] * len(names), pa.table(columns, names=names))
+def _like(name: str, pattern: str | None) -> bool:
+    """Does a name match a pattern of LIKE?"""
+    if pattern is None:
+        return True
+    parts = ({"%": ".*", "_": "."}.get(c, re.escape(c)) for c in pattern)
+    return re.fullmatch("".join(parts), name, re.IGNORECASE) is not None
+
+
+def _is_within(session: SqlSession, found: SqlObject, within: str | None) -> bool:
+    """Is an object in a schema, or an index on a table?"""
+    if within is None:
+        return True
+    if found.kind == "index":
+        return session.catalog.get(within).name in found.uses
+    return (schema_of(found.name, session.catalog.schemas) or PUBLIC).lower() == within.lower()
 
 
 def _epochs(session: SqlSession) -> Result:

@@ -33,6 +33,9 @@ _AFTER_TYPE = (
     *("COLLATE", "CONSTRAINT"),
 )
 _AFTER_DEFAULT = tuple(word for word in _AFTER_TYPE if word not in ("AS", "COLLATE"))
+_AFTER_SHORT = (
+    *("STORED", "VIRTUAL", "PRIMARY", "UNIQUE", "CHECK", "CONSTRAINT", "GENERATED", "REFERENCES", "DEFAULT"),
+)
 _REFUSED = {
     "REFERENCES": "MERGE or INSERT … SELECT … JOIN can leave out rows without a partner",
     "FOREIGN": "MERGE or INSERT … SELECT … JOIN can leave out rows without a partner",
@@ -227,9 +230,14 @@ def read_column(words: Words, rules: list[SqlConstraint] | None = None) -> tuple
             words.at = end
         elif rules is not None and _at_identity(fragment, words.at):
             identity = _read_identity(words, kind)
-        elif words.take("GENERATED", "ALWAYS", "AS") or words.take("AS"):
+        elif (long := words.take("GENERATED", "ALWAYS", "AS")) or words.take("AS"):
             if by_clock:
                 inner, words.at = fragment.part(words.at, words.at + 3), words.at + 3
+            elif not long:
+                end = next((n for n in fragment.outside(words.at) if _ends_short(fragment, n)), len(fragment))
+                if end == words.at:
+                    words.fail(f"the expression of column {name!r} is missing")
+                inner, words.at = fragment.part(words.at, end), end
             else:
                 inner, words.at = fragment.bracket(words.at)
             generated = readable_expression(inner.sql, fragment.dialect)
@@ -247,6 +255,23 @@ def read_column(words: Words, rules: list[SqlConstraint] | None = None) -> tuple
     if identity is not None and (default is not None or generated is not None):
         fragment.fail(f"column {name!r} cannot have both a default and an identity")
     return SqlColumn(name, kind, default, generated, required or identity is not None, None, identity), is_key
+
+
+def _ends_short(fragment: SqlFragment, at: int) -> bool:
+    """Does the expression of `name type AS expression` end before this word?"""
+    word = fragment.word(at)
+    if word in ("NOT", "NULL"):
+        return at > 0 and fragment.word(at - 1) not in (
+            "IS",
+            "NOT",
+            "AND",
+            "OR",
+            "THEN",
+            "ELSE",
+            "WHEN",
+            "AS",
+        )
+    return word in _AFTER_SHORT
 
 
 def _at_identity(fragment: SqlFragment, at: int) -> bool:

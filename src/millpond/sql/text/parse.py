@@ -248,6 +248,16 @@ def _single(token: Token, text: str) -> Iterator[Token]:
         yield Token(TokenType.VAR, match[0], token.line, token.col, start, start + len(match[0]) - 1)
 
 
+def _undirected(part: SqlFragment) -> SqlFragment:
+    """A name in an index without its direction."""
+    end = len(part)
+    if end > 2 and part.has(end - 2, "NULLS") and part.word(end - 1) in ("FIRST", "LAST"):
+        end -= 2
+    if end > 1 and part.word(end - 1) in ("ASC", "DESC"):
+        end -= 1
+    return part.part(0, end)
+
+
 class Words:
     """A cursor that reads a fragment from left to right."""
 
@@ -316,8 +326,8 @@ class Words:
             return "-" + self.text()
         return str(token.text)
 
-    def names(self) -> list[str]:
-        """Read `(a, b, …)`; each name may occur once."""
+    def names(self, *, ordered: bool = False) -> list[str]:
+        """Read `(a, b, …)`, each name once; with `ordered`, ASC, DESC, NULLS FIRST or LAST may follow it."""
         inner, self.at = self.fragment.bracket(self.at)
         found: list[str] = []
         for number, part in enumerate(inner.split()):
@@ -327,7 +337,7 @@ class Words:
                 inner.fail(
                     f"no name {side} this comma", commas[min(number, len(commas) - 1)] if commas else 0
                 )
-            name = Words(part).only_name()
+            name = Words(_undirected(part) if ordered else part).only_name()
             if name.lower() in (other.lower() for other in found):
                 part.fail(f"column {name!r} is there twice")
             found.append(name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from millpond.sql.dialects.parse_tree import Tree
+from millpond.sql.dialects.parse_tree import Tree, nodes
 from millpond.sql.dialects.postgres.tree_parts import become, builtin, called
 
 Rewrite = Callable[[list[Tree]], list[Tree]]
@@ -50,8 +50,11 @@ def aggregated(name: str, node: Tree) -> bool:
     if name in _NUMBERS and len(arguments) == 1:
         over, parts = _NUMBERS[name]
         made = [{**node, "alias": ""} for _ in parts]
+        # `summed` writes its argument many times; DuckDB would plan a subquery in it as often, and not end.
+        plain = any(part.get("class") == "SUBQUERY" for part in nodes(arguments))
         for part, run in zip(made, parts, strict=True):
-            _renamed(part, run, [called("summed", *arguments)] if run == "sum" else arguments, own=True)
+            wrapped = run == "sum" and not plain
+            _renamed(part, run, [called("summed", *arguments)] if wrapped else arguments, own=True)
         become(node, called(over, *made, _witness(node, arguments[0])))
         return True
     if name not in _OVER_LISTS:

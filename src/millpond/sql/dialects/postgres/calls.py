@@ -12,7 +12,7 @@ from millpond.sql.dialects.parse_tree import Tree
 from millpond.sql.dialects.postgres.aggregates import aggregated
 from millpond.sql.dialects.postgres.input_casts import rewritten_cast
 from millpond.sql.dialects.postgres.set_functions import in_from, in_select, is_set
-from millpond.sql.dialects.postgres.tree_parts import become, called, expression
+from millpond.sql.dialects.postgres.tree_parts import become, builtin, called, expression
 from millpond.sql.dialects.postgres.variadic import pack
 from millpond.sql.refusal import pointing
 
@@ -35,6 +35,12 @@ _REFUSED = {
     "set_config": "settings are arguments of millpond.open",
 }
 _REFUSED_FAMILIES = ("pg_advisory", "pg_try_advisory", "lo_", "txid_", "xml", "inet_")
+_LIKES = {
+    "~~": "like_escape",
+    "!~~": "not_like_escape",
+    "~~*": "ilike_escape",
+    "!~~*": "not_ilike_escape",
+}
 _SYNTAX = ("regexp_matches", "regexp_full_match", "date_part")
 
 
@@ -50,6 +56,8 @@ def rewritten_call(node: Tree, text: bytes) -> bool:
     if node.get("class") not in ("FUNCTION", "WINDOW") or len(node["qualified_name"]["path"]) != 1:
         return False
     name = node["function_name"].lower()
+    if name in _LIKES:
+        return _escaped(name, node)
     if aggregated(name, node):
         return True
     if node["class"] == "WINDOW" or node.pop(_IN_FROM, False):
@@ -77,6 +85,17 @@ def rewritten_call(node: Tree, text: bytes) -> bool:
             form["expression"] = expression(f"'{form['expression']['column_names'][-1]}'")
     pack(name, node)
     return False
+
+
+def _escaped(name: str, node: Tree) -> bool:
+    """In a pattern of LIKE without ESCAPE, a backslash escapes; in DuckDB nothing does."""
+    text, pattern = (a["expression"] for a in node["arguments"])
+    literal = pattern.get("literal") if pattern.get("class") == "CONSTANT" else None
+    if literal is not None and "\\" not in str(literal.get("text", "")):
+        return False
+    escape = expression("'\\'")
+    become(node, builtin(_LIKES[name], text, pattern, escape))
+    return True
 
 
 def _to_number(node: Tree) -> bool:

@@ -27,7 +27,8 @@ def lower(low: Lowering, node: BoundMarkJoin) -> Relation:
     left = low.narrowed(left, node.sides_read[0])
     width = len(left.columns)
     shown = node.left_shown or range(width)
-    mark = fresh_names(["mark"], left.names)[0]
+    # columns that are not read share a name, and get others below
+    mark = fresh_names(["mark"], fresh_names(left.names))[0]
     parts = []
     if node.decided is not False:
         yes = joined(low, left, right, node.pairs, (), "semi")

@@ -24,13 +24,10 @@ from millpond.kernels.window_assigners import (
 from millpond.operators.assign_windows import AssignWindows
 from millpond.operators.filter import Filter
 from millpond.operators.map import Map
-from millpond.operators.operator import Operator
 from millpond.operators.per_key import PerKey
 from millpond.operators.session import SessionWindow
 from millpond.operators.stamp import Stamp
-from millpond.operators.upsert import Upsert
 from millpond.operators.valid_interval import ValidInterval
-from millpond.operators.watermark import Watermark
 from millpond.operators.window import END as WINDOW_END
 from millpond.operators.window import START as WINDOW_START
 from millpond.operators.window import Hop, Tumble
@@ -217,14 +214,9 @@ def is_arrival(plan: Plan, step: str, column: str) -> bool:
             if given is None:
                 return False
             column = given
-        elif len(node.inputs) != 1 or (node.binding.tables and not _passes_rows_on(operator)):
+        elif len(node.inputs) != 1 or node.binding.tables:
             return False
         node = plan.nodes[node.inputs[0]]
-
-
-def _passes_rows_on(operator: Operator) -> bool:
-    """Does a step with state pass rows on as they are, or leave them out?"""
-    return isinstance(operator, Watermark) or (isinstance(operator, Upsert) and operator.keeps_first)
 
 
 def _closed_by_clock(low: Lowering, step: str, kind: str) -> str:

@@ -1,11 +1,16 @@
-"""OVER: recomputes the rows of a partition when one of them changes; see `steps/window_query.py`."""
+"""OVER: recomputes the rows of a partition when one of them changes; see `steps/window_query.py`.
+
+With EMIT ON WINDOW CLOSE, rows whose frames read rows that have not come out yet are left out
+(`steps/final_rows.py`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from millpond.operators.filter import Filter
 from millpond.operators.per_key import PerKey
-from millpond.sql.binding.types import as_stored
+from millpond.sql.binding.types import as_stored, quoted
 from millpond.sql.bound.expressions import WindowCall
 from millpond.sql.bound.relations import BoundWindow
 from millpond.sql.lowering.expressions import StepColumn, render
@@ -20,19 +25,24 @@ def lower(low: Lowering, node: BoundWindow) -> Relation:
     calls, width = node.calls, node.input.width
     read = [n for n in range(len(calls)) if node.read is None or width + n in node.read]
     source = low.lower(node.input)
-    for call in calls if low.final_rows else ():
-        final_rows.check_over(low, source, call)
+    ahead = [final_rows.rows_ahead(low, source, call) if low.final_rows else 0 for call in calls]
     if not read:  # the same rows; other columns take the positions of unread ones
         return Relation(source.step, (*source.columns, *(source.columns[0] for _ in calls)))
+    waits = [final_rows.call_of_row_ahead(calls[n], ahead[n]) for n in read if ahead[n]]
+    calls = (*calls, *dict.fromkeys(waits))
     found: list[StepColumn | None] = [None] * len(calls)
     held = low.exact(source) if node.read is None else low.narrowed(source, node.input.read)
     by_partition: dict[str, list[int]] = {}
-    for n in read:
+    for n in (*read, *range(len(node.calls), len(calls))):
         key = repr([render(p, source.columns) for p in calls[n].partitions])
         by_partition.setdefault(key, []).append(n)
     for numbers in by_partition.values():
         held = _one_partition(low, held, width, calls, numbers, found)
-    return Relation(held.step, (*held.columns[:width], *(c or held.columns[0] for c in found)))
+    step = held.step
+    if complete := [quoted(c.name) for c in found[len(node.calls) :] if c is not None]:
+        step = low.add(Filter(" AND ".join(f"{name} IS NOT NULL" for name in complete)), (step,), "complete")
+    shown = found[: len(node.calls)]
+    return Relation(step, (*held.columns[:width], *(c or held.columns[0] for c in shown)))
 
 
 def _one_partition(

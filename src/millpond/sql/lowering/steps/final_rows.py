@@ -2,7 +2,9 @@
 
 Law 1: such a view shows the query over the rows whose time is before the watermark, and never changes a row.
 So the rows of a relation are held back where they are read (`EmitOnClose`), and the query may only do what
-later rows cannot change: select, filter, and OVER in the order of that time, up to the current row.
+later rows cannot change: select, filter, unnest, and OVER in the order of that time, up to the current row or
+a fixed number of rows after it.  A row whose frame reads n rows ahead is shown when n rows of its partition
+follow it: every row that comes out later is behind those.
 """
 
 from __future__ import annotations
@@ -11,7 +13,14 @@ from typing import NoReturn
 
 from millpond.operators.emit_on_close import EmitOnClose
 from millpond.sql.bound.clock import reads_clock
-from millpond.sql.bound.expressions import BoundExpression, Reference, WindowCall, references
+from millpond.sql.bound.expressions import (
+    BoundExpression,
+    Constant,
+    FrameEdge,
+    Reference,
+    WindowCall,
+    references,
+)
 from millpond.sql.bound.relations import (
     BoundCte,
     BoundCteReference,
@@ -24,6 +33,7 @@ from millpond.sql.bound.relations import (
     BoundRelation,
     BoundTableFunction,
     BoundTimeWindow,
+    BoundUnnest,
     BoundWindow,
     nodes_of,
 )
@@ -35,10 +45,12 @@ from millpond.sql.refusal import NotSupported
 
 _NODES = (
     *(BoundGet, BoundTableFunction, BoundListFunction, BoundTimeWindow),
-    *(BoundProject, BoundPick, BoundFilter, BoundWindow, BoundFirstRanks, BoundCte, BoundCteReference),
+    *(BoundProject, BoundPick, BoundFilter, BoundUnnest, BoundWindow, BoundFirstRanks),
+    *(BoundCte, BoundCteReference),
 )
-_LATER = ("WINDOW_LEAD", "WINDOW_NTILE", "WINDOW_PERCENT_RANK", "WINDOW_CUME_DIST", "WINDOW_FILL")
-_HINT = "write OVER (… ORDER BY the time of WATERMARK FOR … ROWS BETWEEN n PRECEDING AND CURRENT ROW)"
+_LATER = ("WINDOW_NTILE", "WINDOW_PERCENT_RANK", "WINDOW_CUME_DIST", "WINDOW_FILL")
+_COUNTED = {"EXPR_PRECEDING_ROWS": 0, "EXPR_FOLLOWING_ROWS": 1}  # the end of a frame -> of its offset
+_HINT = "write OVER (… ORDER BY the time of WATERMARK FOR … ROWS BETWEEN n PRECEDING AND m FOLLOWING)"
 
 
 def is_final(query: BoundRelation) -> bool:
@@ -60,30 +72,58 @@ def held(low: Lowering, source: Relation) -> Relation:
     return Relation(step, source.columns)
 
 
-def check_over(low: Lowering, source: Relation, call: WindowCall) -> None:
-    """Refuse a call of OVER whose value for a row later rows can change."""
+def rows_ahead(low: Lowering, source: Relation, call: WindowCall) -> int:
+    """Return how many rows after the current one a call of OVER reads; refuse it if that has no limit."""
     first = call.orders[0].expression if call.orders else None
     times = {b.column for b in low.shape(source).bounds if b.window == "closed"}
     if not isinstance(first, Reference):
         _refuse(low, "OVER needs ORDER BY the time column")
     if source.columns[first.index].name not in times or call.orders[0].descending:
         _refuse(low, "OVER needs ORDER BY the time column")
-    offsets = list(call.arguments[1:2]) if call.kind == "WINDOW_LAG" else []
-    later = call.kind in _LATER or bool(call.own_orders and call.kind != "WINDOW_AGGREGATE")
-    if call.end.word == "EXPR_PRECEDING_ROWS" and call.end.offset is not None:
-        offsets.append(call.end.offset)
-    elif not call.end.word.startswith("CURRENT_ROW"):
-        later = True
-    if later or not all(_not_negative(low, offset) for offset in offsets):
-        _refuse(low, "OVER cannot read rows after the current one")
+    ahead: int | None = None
+    end = call.end
+    if call.kind in ("WINDOW_LAG", "WINDOW_LEAD"):
+        ahead = _constant(low, call.arguments[1]) if len(call.arguments) > 1 else 1
+        ahead = -ahead if ahead is not None and call.kind == "WINDOW_LAG" else ahead
+    elif call.kind in _LATER:
+        pass
+    elif end.word in _COUNTED and end.offset is not None:
+        offset = _constant(low, end.offset)
+        ahead = None if offset is None or offset < 0 else offset * _COUNTED[end.word]
+    elif end.word.startswith("CURRENT_ROW"):
+        ahead = 0
+    if ahead is None or (call.own_orders and call.kind != "WINDOW_AGGREGATE"):
+        _refuse(low, "OVER cannot read all rows after the current one")
+    return max(ahead, 0)
 
 
-def _not_negative(low: Lowering, node: BoundExpression) -> bool:
-    """Is an expression a constant of at least 0?"""
+def call_of_row_ahead(call: WindowCall, ahead: int) -> WindowCall:
+    """Return a call that is NULL where fewer than `ahead` rows follow the current one."""
+    return WindowCall(
+        kind="WINDOW_LEAD",
+        name="",
+        arguments=(
+            Constant("BOOLEAN", True, type="BOOLEAN"),
+            Constant("BIGINT", ahead, type="BIGINT"),
+        ),
+        partitions=call.partitions,
+        orders=call.orders,
+        own_orders=(),
+        filter=None,
+        start=FrameEdge("UNBOUNDED_PRECEDING"),
+        end=FrameEdge("CURRENT_ROW_RANGE"),
+        exclude="NO_OTHER",
+        type="BOOLEAN",
+        alias="complete",
+    )
+
+
+def _constant(low: Lowering, node: BoundExpression) -> int | None:
+    """Return the value of a constant; None of one that is NULL, and of an expression over columns."""
     if list(references(node)):
-        return False
+        return None
     (found,) = low.binder.constant(f"select {render(node, ())}").columns[0].to_pylist()
-    return found is not None and found >= 0
+    return None if found is None else int(found)
 
 
 def _refuse(low: Lowering, why: str) -> NoReturn:
