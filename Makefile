@@ -37,9 +37,9 @@ sim: $(STAMP) ## the seeded crash simulator over 2000 seeds
 	MILLPOND_SIM_SEEDS=2000 $(PY) -m pytest -q tests/sim
 
 chaos: $(STAMP) ## workers, executors and the driver killed on a small real cluster, 20 times in a row
-	MILLPOND_CHAOS_ROUNDS=20 $(PY) -m pytest -q -s tests/chaos
+	MILLPOND_CHAOS_ROUNDS=$${MILLPOND_CHAOS_ROUNDS:-20} $(PY) -m pytest -q -s tests/chaos
 
-cluster: $(STAMP) ## a Spark standalone cluster with an S3 server: run a pipeline, break things, compare with batch
+cluster: $(STAMP) ## a Spark standalone cluster with an S3 server: run a pipeline, break things, compare views and sinks with batch
 	$(PY) -m tests.chaos.standalone
 
 fuzz: $(STAMP) ## random tests with fresh seeds: properties against oracles, thousands of queries (FIRST=seed repeats a run)
