@@ -19,8 +19,6 @@ from benchmarks.peers import spark_structured
 
 FILES_PER_TRIGGER = 4  # of the backlog: the best of those that the headline benchmark tries
 S3A = "spark.hadoop.fs.s3a"
-# Commits of a checkpoint with the store's own put-if-absent instead of a rename, which S3 does not have.
-COMMITS = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
 
 
 def settings(task: Task) -> dict[str, str]:
@@ -33,7 +31,6 @@ def settings(task: Task) -> dict[str, str]:
             f"{S3A}.connection.ssl.enabled": "false",
             f"{S3A}.aws.credentials.provider": "software.amazon.awssdk.auth.credentials."
             "EnvironmentVariableCredentialsProvider",
-            "spark.sql.streaming.checkpointFileManagerClass": COMMITS,
         }
     return found
 

@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from benchmarks.data import Input
 
-SMALL = Input(rows=60_000, keys=1_000, rows_per_file=1_000)
-WARM = 15  # epochs of the floor that are not counted
+SMALL = Input(rows=40_000, keys=1_000, rows_per_file=1_000)
+WARM = 10  # epochs of the floor that are not counted
 Answer = Mapping[int, tuple[int, int]]  # by auction: how many bids, and the sum of their prices
 
 
