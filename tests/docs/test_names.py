@@ -68,6 +68,8 @@ OPAQUE = frozenset(
         "door",
         "parts",
         "places",
+        "user_places",
+        "read_elsewhere",
         "utils",
         "helpers",
         "common",

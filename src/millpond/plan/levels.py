@@ -19,7 +19,7 @@ from millpond.operators.traits import FiresByTime, PreparesInput
 from millpond.plan.local_lookup import NO_LOCAL_LOOKUPS, LocalLookups
 from millpond.plan.nodes import Node, Plan, upstream
 from millpond.plan.prune import needs
-from millpond.plan.read_elsewhere import read_elsewhere
+from millpond.plan.skipped_steps import skipped_steps
 from millpond.plan.watermark_steps import WatermarkSteps, watermark_steps
 
 EdgeKind = Literal["hash", "broadcast", "forward"]
@@ -43,7 +43,7 @@ class Edge:
 @dataclass(frozen=True)
 class Levels:
     level_of: dict[str, int]
-    steps: tuple[tuple[str, ...], ...]  # by level, inputs first, without those that are `read_elsewhere`
+    steps: tuple[tuple[str, ...], ...]  # by level, inputs first, without those that are `skipped_steps`
     edges: tuple[Edge, ...]
     columns: dict[str, tuple[str, ...]]  # the output columns that each step must produce
     with_origin: frozenset[str] = frozenset()  # the steps whose rows carry their origin
@@ -94,7 +94,7 @@ def cut(plan: Plan, full_rows: bool = False, local_lookups: LocalLookups = NO_LO
     }
     # Consumers that need the same rows partitioned in the same way share one edge.
     merged: dict[_Way, list[tuple[str, int]]] = {}
-    skipped = read_elsewhere(plan)
+    skipped = skipped_steps(plan)
     for node in (node for node in plan.topological() if node.step not in skipped):
         for index, (source, placement) in enumerate(
             zip(node.inputs, placements(node, local_lookups), strict=True)

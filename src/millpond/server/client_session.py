@@ -141,7 +141,7 @@ class ClientSession:
     def place(self) -> contextlib.AbstractContextManager[None]:
         """Take one of the connections that the user may have."""
         limit = self._user_limits.get(CONNECTIONS)
-        return self.pool.places.one(self.user.name, limit)
+        return self.pool.connections.counted(self.user.name, limit)
 
     def statement_limit_ms(self) -> int:
         """The time that a statement may take: what the client asked for, within the limit of its user."""

@@ -20,12 +20,12 @@ from millpond.server.audit import Audit
 from millpond.server.authentication import ServedUser
 from millpond.server.authorization import Authorizer
 from millpond.server.client_session import ClientSession
+from millpond.server.connection_limits import ConnectionLimits
 from millpond.server.metrics.activity import ServerActivity
 from millpond.server.pipeline_starter import PipelineStarter
 from millpond.server.point_reads import PlannedRead, PointReads
 from millpond.server.settings import ServeSettings
 from millpond.server.telemetry.traces import configured_traces
-from millpond.server.user_places import UserPlaces
 from millpond.sql.session import SqlSession
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ class StatementPool:
         self.settings = settings
         self.authorizer = authorizer
         self.audit = audit
-        self.places = UserPlaces()
+        self.connections = ConnectionLimits()
         self.pipeline = PipelineStarter(pond)
         self.activity = ServerActivity()
         self.traces = configured_traces()

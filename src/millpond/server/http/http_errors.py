@@ -16,7 +16,7 @@ from millpond.cancellation import StatementCancelledError
 from millpond.errors import ConflictError, InternalError, InvalidError, MillpondError, UnavailableError
 from millpond.server.authentication import LoginError
 from millpond.server.authorization import NotAllowedError
-from millpond.server.user_places import TooManyConnectionsError
+from millpond.server.connection_limits import TooManyConnectionsError
 from millpond.sinks.json_rows import json_text
 
 RETRY_S = 1  # what Retry-After says when it is not known better

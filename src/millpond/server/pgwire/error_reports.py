@@ -15,10 +15,10 @@ from millpond.errors import (
 )
 from millpond.server.authentication import LoginError
 from millpond.server.authorization import NotAllowedError
+from millpond.server.connection_limits import TooManyConnectionsError
 from millpond.server.pgwire.messages import ProtocolError, report
 from millpond.server.pgwire.parameter_values import InvalidValueError
 from millpond.server.statements import STOPPED
-from millpond.server.user_places import TooManyConnectionsError
 from millpond.sql.copy.pg_error import PgError as PgError
 
 TERMINATED = "terminating connection due to administrator command"
@@ -70,7 +70,8 @@ PATTERNS: tuple[tuple[str, str], ...] = (
     (r"non-DEFAULT value into column", "428C9"),
     (r"reached (maximum|minimum) value of sequence", "2200H"),
     (r"division by zero|divide by zero", "22012"),
-    (r"out of range|overflow", "22003"),
+    (r"out of range|overflow|could not cast value .* to decimal", "22003"),
+    (r"cannot be dropped, others use it|because other objects depend on it", "2BP01"),
     (r"could not convert|conversion error|invalid input|unable to cast|malformed", "22P02"),
     (r"cannot compare|type mismatch|cannot cast|no operator matches|cannot mix", "42804"),
     (r"schema with name|no schema", "3F000"),

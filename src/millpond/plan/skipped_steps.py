@@ -11,7 +11,7 @@ from millpond.operators.scan import Scan
 from millpond.plan.nodes import Node, Plan, upstream
 
 
-def read_elsewhere(plan: Plan) -> frozenset[str]:
+def skipped_steps(plan: Plan) -> frozenset[str]:
     """The linear steps without readers of which there is a copy over the same sources that is read."""
     readers = {step: {reader for reader, _ in found} for step, found in plan.consumers().items()}
     shown = {view.step for view in plan.views.values()}

@@ -1,4 +1,4 @@
-"""How many connections each user has, and the limit of that.
+"""Counts the connections of each user, and refuses those above its limit.
 
 Law: a user beyond its limit is refused; nobody else is.
 """
@@ -19,7 +19,7 @@ class TooManyConnectionsError(UnavailableError):
     retry_s = 1
 
 
-class UserPlaces:
+class ConnectionLimits:
     """Counts connections of PostgreSQL clients, and requests of others while they run; thread-safe."""
 
     def __init__(self) -> None:
@@ -27,8 +27,8 @@ class UserPlaces:
         self._taken: Counter[str] = Counter()
 
     @contextlib.contextmanager
-    def one(self, user: str, limit: int | None) -> Iterator[None]:
-        """Take a place of a user for the block."""
+    def counted(self, user: str, limit: int | None) -> Iterator[None]:
+        """Count one connection of a user for the block; refused if that is one too many."""
         with self._lock:
             if limit is not None and self._taken[user] >= limit:
                 raise TooManyConnectionsError(
