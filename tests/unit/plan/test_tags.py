@@ -43,6 +43,7 @@ NEVER = {
         "row_encoding:Unencodable",
         "source_traits:PartitionLag",
         "type_text:Kind",
+        "number_formats:DecimalFormat",
     ),
     *(
         "pgoutput:LoggedColumn",
