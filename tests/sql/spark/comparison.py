@@ -18,10 +18,10 @@ CHANGING = re.compile(
 )
 
 
-def answered(pond: Pond, sql: str) -> Answer:
+def answered(pond: Pond, sql: str, *, ansi: bool | None = None) -> Answer:
     """The answer of Millpond; `error` is its message."""
     try:
-        result = pond.sql(sql, dialect="spark")
+        result = pond.sql(sql, dialect="spark", ansi=ansi)
         return {
             "columns": list(result.columns),
             "rows": [[encoded(v) for v in row] for row in result.fetchall()],

@@ -39,21 +39,26 @@ def pond(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pond]:
         yield made
 
 
-def each(ask: Callable[[str], Answer], expressions: list[str]) -> list[Any]:
+FROM = "FROM t ORDER BY id"
+
+
+def each(ask: Callable[[str], Answer], expressions: list[str], source: str = FROM) -> list[Any]:
     """The values of each expression; an error divides the query, so that it is found by halves."""
     listed = ", ".join(f"{e} AS e{n}" for n, e in enumerate(expressions))
-    answer = ask(f"SELECT {listed} FROM t ORDER BY id")
+    answer = ask(f"SELECT {listed} {source}")
     if "error" not in answer:
         return [[row[n] for row in answer["rows"]] for n in range(len(expressions))]
     if len(expressions) == 1:
         return [None]
     half = len(expressions) // 2
-    return each(ask, expressions[:half]) + each(ask, expressions[half:])
+    return each(ask, expressions[:half], source) + each(ask, expressions[half:], source)
 
 
-def compared(pond: Pond, expressions: list[str], theirs: list[Any]) -> list[str]:
+def compared(
+    pond: Pond, expressions: list[str], theirs: list[Any], source: str = FROM, *, ansi: bool = True
+) -> list[str]:
     """The expressions with the values of Spark; those that are refused here are left out."""
-    ours = each(lambda sql: answered(pond, sql), expressions)
+    ours = each(lambda sql: answered(pond, sql, ansi=ansi), expressions, source)
     right = []
     for expression, there, here in zip(expressions, theirs, ours, strict=True):
         if here is None:
@@ -68,9 +73,9 @@ def compared(pond: Pond, expressions: list[str], theirs: list[Any]) -> list[str]
     return right
 
 
-def in_a_view(pond: Pond, expressions: list[str], theirs: dict[str, Any]) -> None:
+def in_a_view(pond: Pond, expressions: list[str], theirs: dict[str, Any], *, ansi: bool = True) -> None:
     listed = ", ".join(f"{e} AS e{n}" for n, e in enumerate(expressions))
-    pond.sql(f"CREATE MATERIALIZED VIEW v AS SELECT id, {listed} FROM t", dialect="spark")
+    pond.sql(f"CREATE MATERIALIZED VIEW v AS SELECT id, {listed} FROM t", dialect="spark", ansi=ansi)
     try:
         pond.drain()
         rows = [[encoded(v) for v in row] for row in pond.sql("SELECT * FROM v ORDER BY id").fetchall()]
@@ -100,14 +105,31 @@ def oracle() -> Oracle:
     return made
 
 
-@pytest.mark.slow
-def test_fresh_expressions(pond: Pond, oracle: Oracle) -> None:
+def _seeds() -> range:
     start, count = (
         int(os.environ.get(f"MILLPOND_SPARK_{n}", d)) for n, d in (("FIRST", "0"), ("BATCHES", "60"))
     )
-    for seed in range(start, start + count):
-        maker = Maker(seed)
+    return range(start, start + count)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ansi", [True, False])
+def test_fresh_expressions(pond: Pond, oracle: Oracle, ansi: bool) -> None:
+    oracle.spark.conf.set("spark.sql.ansi.enabled", str(ansi).lower())
+    for seed in _seeds():
+        maker = Maker(seed, ansi=ansi)
         expressions = [maker.expression() for _ in range(SIZE)]
         theirs = each(oracle.answer, expressions)
-        right = compared(pond, expressions, theirs)
-        in_a_view(pond, right, dict(zip(expressions, theirs, strict=True)))
+        right = compared(pond, expressions, theirs, ansi=ansi)
+        in_a_view(pond, right, dict(zip(expressions, theirs, strict=True)), ansi=ansi)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", ["", "GROUP BY b ORDER BY b", "WHERE id > 100"])
+def test_fresh_aggregates(pond: Pond, oracle: Oracle, rows: str) -> None:
+    oracle.spark.conf.set("spark.sql.ansi.enabled", "true")
+    for seed in _seeds()[:20]:
+        maker = Maker(seed)
+        aggregates = [maker.aggregate() for _ in range(SIZE)]
+        source = f"FROM t {rows}"
+        compared(pond, aggregates, each(oracle.answer, aggregates, source), source)

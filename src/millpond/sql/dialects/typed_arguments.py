@@ -221,7 +221,9 @@ class _Outer:
 
         def settled(expression: Tree) -> Tree:
             names = expression.get("column_names")
-            if expression["class"] == "CONSTANT" or (names and len(names) == 1 and names[0].lower() in given):
+            if expression["class"] in ("CONSTANT", "STAR"):  # ORDER BY ALL is a star: all that is listed
+                return expression
+            if names and len(names) == 1 and names[0].lower() in given:
                 return expression
             return self.rewritten(expression)
 

@@ -224,7 +224,7 @@ def _counted(
         return None
     if len(parts) == 1:
         if isinstance(parts[0], exp.Star):
-            return f"count(*){tail}"
+            return None if distinct else f"count(*){tail}"
         return f"count({'DISTINCT ' if distinct else ''}{writer.text(parts[0])}){tail}"
     texts = [writer.text(p) for p in parts]
     known = " AND ".join(f"{t} IS NOT NULL" for t in texts)

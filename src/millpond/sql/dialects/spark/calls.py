@@ -130,6 +130,9 @@ def handler(*names: str) -> Callable[[Handler], Handler]:
 def _concat(given: Given, writer: Expressions) -> str | None:
     if not given:
         return "''"
+    if any(isinstance(one, exp.Null) for one in given):
+        known = [one for one in given if not isinstance(one, exp.Null)]
+        return f"CASE WHEN false THEN {_concat(known, writer)} END"  # a NULL of the type
     made = writer.text(given[0])
     if len(given) == 1:
         return made

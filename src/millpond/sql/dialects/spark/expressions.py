@@ -218,7 +218,8 @@ class Expressions:
         return f"(~{self.operand(node.this)})"
 
     def _is(self, node: exp.Expr) -> str:
-        return f"({self.text(node.this)} IS {self.text(node.expression)})"
+        sign = "IS NOT" if node.args.get("negate") else "IS"
+        return f"({self.text(node.this)} {sign} {self.text(node.expression)})"
 
     def _between(self, node: exp.Between) -> str:
         low, high = self.text(node.args["low"]), self.text(node.args["high"])
@@ -258,12 +259,17 @@ class Expressions:
 
     def _like(self, node: exp.Expr, escape: str = "\\", word: str = "LIKE") -> str:
         value, pattern = self.text(node.this), node.expression
+        if isinstance(pattern, exp.Anonymous) and functions.name_of(pattern) in ("any", "some", "all"):
+            self.refuse(pattern, "is not supported behind LIKE", "use LIKE ANY or LIKE ALL")
         if isinstance(pattern, exp.Any | exp.All):
             listed = (
                 pattern.this.expressions if isinstance(pattern.this, exp.Tuple) else [pattern.this.unnest()]
             )
             glue = " OR " if isinstance(pattern, exp.Any) else " AND "
-            return f"({glue.join(self._one_like(value, p, escape, word) for p in listed)})"
+            sign = "NOT " if node.args.get("negate") else ""  # NOT LIKE ANY: one of them does not fit
+            return f"({glue.join(sign + self._one_like(value, p, escape, word) for p in listed)})"
+        if node.args.get("negate"):
+            return f"(NOT {self._one_like(value, pattern, escape, word)})"
         return self._one_like(value, pattern, escape, word)
 
     def _one_like(self, value: str, pattern: exp.Expr, escape: str, word: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -64,6 +65,20 @@ def expand(select: exp.Select, writer: Expressions) -> None:
         key = "from_" if "from_" in exp.Select.arg_types else "from"
         select.set(key, exp.From(this=raw('(SELECT 1) AS "one_row"')))
     select.set("joins", [*(select.args.get("joins") or []), *joins])
+
+
+def lateral(node: exp.Lateral, writer: Expressions, query: Callable[[exp.Expr], str]) -> str:
+    """LATERAL of a query or of a function that makes rows."""
+    alias, inner = node.args.get("alias"), node.this
+    columns = [c.name for c in alias.columns] if alias is not None else []
+    name = alias.this.name if alias is not None and alias.this is not None else f"lateral_{id(node)}"
+    listed = f"({', '.join(map(quoted, columns))})" if columns else ""
+    if isinstance(inner, exp.Subquery):
+        return f"LATERAL ({query(inner.this)}) AS {quoted(name)}{listed}"
+    call = _call(inner)
+    if call is None or _kind(call)[1]:
+        writer.refuse(inner, "is not supported behind LATERAL", "use LATERAL VIEW [OUTER]")
+    return f"LATERAL ({_query(call, columns, writer)}) AS {quoted(name)}{listed}"
 
 
 def table_function(node: exp.Table, writer: Expressions) -> None:

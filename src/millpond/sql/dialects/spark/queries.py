@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from sqlglot import ErrorLevel, exp
 
 from millpond.sql.dialects.spark import functions, generators, time_windows
@@ -39,6 +41,9 @@ _CLAUSES = (
 )
 _REFUSED = ("sort", "cluster", "distribute", "sample", "connect", "match", "kind", "into", "locks")
 _REFUSED_TABLE = ("sample", "version", "changes", "hints", "when", "only", "partition")
+
+
+_SETS = re.compile(r"(\S)\s+GROUPING\s+SETS\b", re.IGNORECASE)
 
 
 class Queries:
@@ -81,6 +86,8 @@ class Queries:
             parent, exp.From | exp.Join | exp.SetOperation | exp.CTE
         ):
             return raw(self.expressions.text(node))
+        if isinstance(node, exp.Lateral):
+            return raw(generators.lateral(node, self.expressions, self.text))
         if isinstance(node, _CLAUSES):
             return self._clause(node)
         if isinstance(node, exp.Identifier) or isinstance(parent, exp.TableAlias):
@@ -130,6 +137,7 @@ class Queries:
                 }
                 self.expressions.refuse(exp.Var(this=words.get(name, name.upper())), hint="use ORDER BY")
         node.set("hint", None)
+        _gather_group(node, self.sql, self.expressions)
         _fill_grouping_id(node)
         time_windows.expand(node, self.expressions)
         generators.expand(node, self.expressions)
@@ -180,6 +188,31 @@ class Queries:
         )
         node.set("alias", exp.TableAlias(this=table.copy(), columns=names))
         return node if node.parent is not None else exp.select("*").from_(node)
+
+
+def _gather_group(select: exp.Select, sql: str, writer: Expressions) -> None:
+    """`GROUP BY a, b WITH CUBE` is `GROUP BY CUBE(a, b)`; before GROUPING SETS columns are only listed."""
+    group = select.args.get("group")
+    if group is None:
+        return
+    for name in ("cube", "rollup"):
+        for clause in group.args.get(name) or []:
+            if not clause.expressions:
+                clause.set("expressions", group.expressions)
+                group.set("expressions", [])
+    sets = group.args.get("grouping_sets") or []
+    if not sets or not group.expressions:
+        return
+    commas = {found[1] for found in _SETS.finditer(sql)}
+    if len(commas) != 1 or len(sets) != 1:
+        writer.refuse(exp.Var(this="GROUPING"), "SETS stand in several places", "use CUBE, or UNION ALL")
+    if commas == {","}:  # each set has the columns in front
+        for place, one in enumerate(sets[0].expressions):
+            parts = one.expressions if isinstance(one, exp.Tuple) else [one.unnest()]
+            listed = [column.copy() for column in (*group.expressions, *parts)]
+            sets[0].expressions[place] = exp.Tuple(expressions=listed)
+        sets[0].set("expressions", sets[0].expressions)
+    group.set("expressions", [])
 
 
 def _fill_grouping_id(select: exp.Select) -> None:
