@@ -25,6 +25,7 @@ from millpond.flow.schemas import Like, check_parameters
 from millpond.flow.stream_watermarks import heartbeat_bound, inherited_bound, without_punctuations
 from millpond.flow.windowed import JoinKind
 from millpond.kernels.duck import quoted
+from millpond.kernels.expressions import compile_predicate
 from millpond.kernels.python_rows import Row
 from millpond.kernels.slices import check_windows_per_row
 from millpond.kernels.watermark_strategies import Bounded, Custom, Inherited, Strategy
@@ -482,6 +483,8 @@ class Stream:
     ) -> Stream:
         """Join with another stream on equal columns; its columns whose names are taken get a suffix.
 
+        `where` can name the columns of both, also of joins that show the left ones only.
+
         >>> cities = pond.table("cities", {"who": str, "city": str}, key="who")
         >>> _ = orders.join(cities, on="who").view("orders_with_city")
         >>> _ = pond.insert("cities", {"who": "ann", "city": "Oslo"})
@@ -498,7 +501,7 @@ class Stream:
         self._known([p[0] for p in pairs])
         other._known([p[1] for p in pairs])
         columns = [(c, 0, c) for c in self.columns]
-        if kind not in ("semi", "anti"):
+        if kind not in ("semi", "anti") or (where is not None and not self._has(where)):
             shared = {right for left, right in pairs if left == right} if kind in ("inner", "left") else set()
             taken = set(self.columns)
             for c in other.columns:
@@ -519,6 +522,14 @@ class Stream:
         ended = self._builder.ended(operator, inputs, spans)
         step = self._builder.add(id, ended, inputs, f"join-{self.step}-{other.step}")
         return Stream(self._builder, step)
+
+    def _has(self, condition: str) -> bool:
+        """Does a condition read columns of this stream only?"""
+        try:
+            compile_predicate(self.schema, condition, append_only=True)
+        except InvalidError:
+            return False
+        return True
 
     # -- views ------------------------------------------------------------------------
 

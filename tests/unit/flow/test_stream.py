@@ -444,3 +444,19 @@ def test_a_view_keeps_what_its_step_would_let_go(tmp_path: Path) -> None:
         pond.drain()
         assert pond.read("named").num_rows == 11
         assert rows(pond, "named") == rows(pond, "filtered")
+
+
+@pytest.mark.parametrize(("kind", "kept"), [("semi", [1]), ("anti", [2, 3])])
+def test_a_condition_of_a_join_that_shows_one_side(kind: Any, kept: list[int], pond: Pond) -> None:
+    left = pond.table("left", {"k": int, "v": int})
+    right = pond.table("right", {"k": int, "v": int, "w": int})
+    left.join(right, "k", kind, where="w > 5 AND v_right < v + 10").view("found")
+    assert pond.stream_of("found").columns == ["k", "v"]
+    pond.insert("left", [{"k": 1, "v": 1}, {"k": 2, "v": 2}, {"k": 3, "v": 3}])
+    pond.insert("right", [{"k": 1, "v": 1, "w": 6}, {"k": 2, "v": 99, "w": 6}, {"k": 3, "v": 3, "w": 1}])
+    pond.drain()
+    assert [row[0] for row in rows(pond, "found")] == kept
+    pond.insert("right", [{"k": 2, "v": 2, "w": 6}])
+    pond.delete("right", [{"k": 1, "v": 1, "w": 6}])
+    pond.drain()
+    assert [row[0] for row in rows(pond, "found")] == ([2] if kind == "semi" else [1, 3])
