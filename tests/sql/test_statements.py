@@ -499,7 +499,7 @@ def test_parameters_are_values_and_never_text(pond: Pond) -> None:
         ("FLUSH NOW", "nothing more should stand here"),
         ("INSERT INTO t VALUES ({: 1})", "syntax error"),
         ("WITH a AS (SELECT 1) INSERT INTO t SELECT 1, 2", "only a query can begin like this"),
-        ("SELECT * FROM TUMBLE(t, id, INTERVAL '1 day')", "for materialized views"),
+        ("SELECT * FROM TUMBLE(t, id, INTERVAL '1 day')", "the time of a window must be a timestamp"),
         ("SELECT " + "(" * 3000 + "1" + ")" * 3000, "depth limit"),
     ],
 )

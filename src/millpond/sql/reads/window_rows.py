@@ -9,6 +9,10 @@ is in no window.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from millpond.errors import InvalidError
 from millpond.sql.binding.types import quoted
 from millpond.sql.dialects.parse_tree import Tree, nodes, parsed, printed
 from millpond.sql.text.time_windows import END, KEY, KIND, MARK, OFFSET, SIZE, SLIDE, START, UNIT, ZONE
@@ -40,6 +44,17 @@ def with_windows(sql: str) -> str:
     return printed(tree)
 
 
+@contextmanager
+def errors_of_windows(sql: str) -> Iterator[None]:
+    """In a query that computes windows, say that a column is no time."""
+    try:
+        yield
+    except InvalidError as error:
+        if MARK not in sql or "epoch_us(" not in error.message:
+            raise
+        raise InvalidError("the time of a window must be a timestamp", hint="cast it") from error
+
+
 def _aliases(node: Tree) -> dict[str, Tree]:
     return {e["alias"]: e for e in node["select_list"]}
 
@@ -66,7 +81,7 @@ def _computed(kind: str, given: list[str]) -> str:
         zone = quoted(ZONE) if ZONE in given else "'UTC'"
         local = f"date_trunc({quoted(UNIT)}, CAST({_S} AS TIMESTAMPTZ) AT TIME ZONE {zone})"
         after = f"{local} + CAST('1 ' || {quoted(UNIT)} AS INTERVAL)"
-        at = f"epoch_us(CAST({_S} AS TIMESTAMPTZ))"
+        at = f"epoch_us({_S})"
         start, end = (
             f"{_S} + to_microseconds(epoch_us(({t}) AT TIME ZONE {zone}) - {at})" for t in (local, after)
         )

@@ -27,7 +27,7 @@ from millpond.sql.reads.limits import ReadLimits
 from millpond.sql.reads.scratch import SMALL, Relations, Scratch
 from millpond.sql.reads.system_names import SystemRead, is_system, system_reads
 from millpond.sql.reads.system_rows import system_rows, without_epoch
-from millpond.sql.reads.window_rows import with_windows
+from millpond.sql.reads.window_rows import errors_of_windows, with_windows
 from millpond.sql.result import Result
 from millpond.sql.text.parameters import Params, canonical, for_duckdb
 from millpond.sql.text.parse import SqlFragment, closest_name, readable, reads_only
@@ -208,7 +208,8 @@ def answer(
             scratch.relation(found, rows)
     said = sql if plain is None else plain
     try:
-        return scratch.query(sql, values, shown=said, limits=limits)
+        with errors_of_windows(sql):
+            return scratch.query(sql, values, shown=said, limits=limits)
     except InvalidError:
         if not bound:
             raise
