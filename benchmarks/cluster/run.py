@@ -134,7 +134,16 @@ def hadoop_jars() -> Path:
 def _table(best: Mapping[tuple[str, str], Answered], load: float) -> Table:
     title = f"a standalone cluster of two workers with one core each; load before: {load:.1f}"
     table = Table(title=title)
-    for column in ("", "storage", "floor p50", "p90", "CPU an epoch", "rows/s", "commits", "CPU s"):
+    for column in (
+        "",
+        "storage",
+        "floor p50",
+        "p90",
+        "machine's CPU an epoch",
+        "rows/s",
+        "commits",
+        "machine's CPU s",
+    ):
         table.add_column(column, justify="left" if column in ("", "storage") else "right")
     for (contender, storage), one in sorted(best.items(), key=lambda each: (each[0][1], each[0][0])):
         mine = best.get(("millpond", storage), one)
