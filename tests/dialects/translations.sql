@@ -57,3 +57,13 @@ merge into t using (select a / 2 as a from u) as s on t.a = s.a / 2 when matched
 -- Literals and casts.
 select 1e3 as a, 1.5e-3 as b, '12'::int as c, '1.50'::numeric as d, 5::numeric as e, x::int as f, x::text as g, x::char(3) as h, x::varchar(2) as i, $1::text as j from t
 => SELECT 1000. AS a, 0.0015 AS b, CAST('12' AS INTEGER) AS c, 1.50 AS d, 5. AS e, __pg.main.int4(x) AS f, __pg.main.text_of(x) AS g, __pg.main.bpchar(x, 3) AS h, __pg.main."varchar"(x, 2) AS i, CAST($1 AS text) AS j FROM t
+
+-- Columns that joins merge.
+select * from a join b using (k) left join c on c.k = a.x
+=> SELECT k, a.* EXCLUDE (k), b.* EXCLUDE (k), c.* FROM ((a INNER JOIN b USING (k)) LEFT JOIN c ON ((c.k = a.x)))
+select * from a join b using (k) join c using (y)
+=> SELECT y, k, (NOT regexp_full_match(a.*, '(?i)(k|y)')), (NOT regexp_full_match(b.*, '(?i)(k|y)')), c.* EXCLUDE (y) FROM ((a INNER JOIN b USING (k)) INNER JOIN c USING (y))
+select * from a join b using (k), c join d using (k)
+=> select * from a join b using (k), c join d using (k)
+select * from a semi join b using (k)
+=> select * from a semi join b using (k)

@@ -8,6 +8,7 @@ without a name has PostgreSQL's.
 from __future__ import annotations
 
 from millpond.sql.dialects.library import has
+from millpond.sql.dialects.merged_columns import order_merged_columns
 from millpond.sql.dialects.parse_tree import Tree, nodes, parsed, printed
 from millpond.sql.dialects.postgres.calls import rewritten_call
 from millpond.sql.dialects.postgres.casts import rewrite_cast, rewrite_literal
@@ -31,6 +32,7 @@ def translated(sql: str) -> str:
     named = [name_columns(node, text) for node in found if node.get("type") == "SELECT_NODE"]
     changes = [typed_literals(node) for node in found]
     changes += [_rewritten(node, text) for node in found]
+    changes += [order_merged_columns(node) for node in found if node.get("type") == "SELECT_NODE"]
     if not any(named) and not any(changes):
         return sql
     hoist_arguments(tree)

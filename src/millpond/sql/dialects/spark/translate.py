@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
+from millpond.sql.dialects.merged_columns import order_merged_columns
+from millpond.sql.dialects.parse_tree import nodes, printed
 from millpond.sql.dialects.parse_tree import parsed as parsed_by_duckdb
-from millpond.sql.dialects.parse_tree import printed
 from millpond.sql.dialects.spark.queries import Queries
 from millpond.sql.dialects.spark.syntax import parsed
 from millpond.sql.dialects.spark.without_ansi import LaxQueries
@@ -30,7 +31,7 @@ def translated(sql: str, *, ansi: bool = True) -> list[str]:
     """The statements of a text in DuckDB's SQL; InvalidError if one has no meaning here."""
     _refuse_casts_of_literals(sql)
     writer = Queries if ansi else LaxQueries
-    return [_hoisted(writer(sql).text(tree)) for tree in parsed(sql)]
+    return [_finished(writer(sql).text(tree)) for tree in parsed(sql)]
 
 
 def translated_expression(sql: str, *, ansi: bool = True) -> str:
@@ -42,7 +43,12 @@ def translated_expression(sql: str, *, ansi: bool = True) -> str:
     return (Queries if ansi else LaxQueries)(query).expressions.text(expression)
 
 
-def _hoisted(text: str) -> str:
-    """The same text with aggregates computed before functions whose overloads need their types."""
-    tree = parsed_by_duckdb(text) if "__spark" in text else None
-    return printed(tree) if tree is not None and hoist_arguments(tree) else text
+def _finished(text: str) -> str:
+    """The same text with merged columns first, and aggregates computed before calls that need their types."""
+    if "__spark" not in text and "USING" not in text:
+        return text
+    tree = parsed_by_duckdb(text)
+    if tree is None:
+        return text
+    ordered = [order_merged_columns(node) for node in list(nodes(tree)) if node.get("type") == "SELECT_NODE"]
+    return printed(tree) if hoist_arguments(tree) or any(ordered) else text
