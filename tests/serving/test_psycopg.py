@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import psycopg
 import pytest
@@ -274,3 +275,28 @@ def test_named_cursors_of_psycopg(server: ServedPond) -> None:
         assert [c.name for c in cursor.description or ()] == ["i", "t"]
         assert cursor.fetchmany(3) == [(0, "x0"), (1, "x1"), (2, "x2")]
         assert len(cursor.fetchall()) == 7 and cursor.fetchone() is None
+
+
+def test_the_time_zone_of_a_connection(server: ServedPond) -> None:
+    with psycopg.connect(server.address(), autocommit=True, options="-c timezone=Europe/Berlin") as con:
+        assert con.info.timezone == ZoneInfo("Europe/Berlin")
+        con.execute("CREATE TABLE zoned (id int PRIMARY KEY, tz timestamptz)")
+        con.execute("INSERT INTO zoned VALUES (1, '2024-07-01 00:30'), (2, '2024-10-27 02:30')")
+        assert con.execute("SELECT tz::text FROM zoned ORDER BY id").fetchall() == [
+            ("2024-07-01 00:30:00+02",),
+            ("2024-10-27 02:30:00+01",),
+        ]
+        raw = con.execute("SELECT tz FROM zoned WHERE id = 1").pgresult
+        assert raw is not None and raw.get_value(0, 0) == b"2024-07-01 00:30:00+02"
+        with con.transaction():
+            con.execute("SET LOCAL TimeZone = 'Asia/Tokyo'")
+            assert con.execute("SELECT (min(tz))::text FROM zoned").fetchone() == ("2024-07-01 07:30:00+09",)
+        assert con.info.timezone == ZoneInfo("Europe/Berlin")
+        found = con.execute("SELECT id FROM zoned WHERE tz = %s::timestamptz", ["2024-07-01 00:30"])
+        assert found.fetchall() == [(1,)]
+        con.execute("RESET TimeZone")
+        assert con.info.timezone == ZoneInfo("Europe/Berlin")
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="invalid value for parameter"):
+            con.execute("SET TimeZone = 'Mars/Base'")
+    with pytest.raises(psycopg.OperationalError, match="invalid value for parameter"):
+        psycopg.connect(server.address(), options="-c timezone=Mars/Base")

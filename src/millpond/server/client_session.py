@@ -10,7 +10,7 @@ import contextlib
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from millpond.cancellation import Cancellation, cancelled_by
@@ -18,6 +18,7 @@ from millpond.errors import InvalidError
 from millpond.server.authentication import ServedUser
 from millpond.server.metrics.activity import outcome_of, verb_of
 from millpond.server.point_reads import PlannedRead, PointRow
+from millpond.sql.binding.types import UTC
 from millpond.sql.result import Result
 from millpond.sql.session import SqlSession
 from millpond.sql.text.parameters import Params
@@ -60,6 +61,7 @@ class ClientSession:
         self.read_your_writes = pool.settings.read_your_writes
         self.statement_ms_max = pool.settings.statement_ms_max
         self.search_path: tuple[str, ...] = (PUBLIC,)
+        self.time_zone = UTC
         self.backend_pid = 0  # the number of the connection, where the protocol has one
         self.limits: dict[str, int] = {}  # settings of reads (`select_…`) for this client
         if pool.settings.result_rows_max:
@@ -201,6 +203,7 @@ class ClientSession:
         if (
             self.in_transaction
             or self.search_path != (PUBLIC,)
+            or (self.time_zone != UTC and any("TIME ZONE" in kind for kind in read.planned.plan_types))
             or (self._written is not None and self.read_your_writes)
         ):
             return None
@@ -274,6 +277,8 @@ class ClientSession:
         session = self.pool.lend() if self._held is None else self._held
         if on_notice is not None:
             session.on_progress = lambda progress: on_notice(_progress_text(progress))
+        if session.time_zone != self.time_zone:
+            session.set_variables(replace(session.variables, time_zone=self.time_zone))
         try:
             yield session
         finally:

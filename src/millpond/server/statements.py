@@ -12,6 +12,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from millpond.cancellation import Cancellation, StatementCancelledError, cancelled_by
@@ -26,6 +27,7 @@ from millpond.server.pipeline_starter import PipelineStarter
 from millpond.server.point_reads import PlannedRead, PointReads
 from millpond.server.settings import ServeSettings
 from millpond.server.telemetry.traces import configured_traces
+from millpond.sql.binding.types import UTC
 from millpond.sql.session import SqlSession
 
 T = TypeVar("T")
@@ -129,6 +131,8 @@ class StatementPool:
         if session.in_transaction:
             session.rollback()  # nobody can end it any more, and the next client must not be part of it
         session.prepared.clear()  # they are of this client
+        if session.time_zone != UTC:
+            session.set_variables(replace(session.variables, time_zone=UTC))
         with self._lock:
             keep = not self._stopped and len(self._idle) < self.settings.statements_max
             if keep:

@@ -310,8 +310,13 @@ def converter(kind: str) -> Convert | None:
     if base == "BIT":
         return _bits
     if base.startswith("TIMESTAMP WITH TIME ZONE") or base == "TIMESTAMPTZ":
-        return lambda at: at.astimezone(datetime.UTC)
+        return _instant
     return None
+
+
+def _instant(at: datetime.datetime) -> datetime.datetime:
+    """In the zone of the session; UTC is always the same object."""
+    return at.astimezone(datetime.UTC) if str(at.tzinfo) == "UTC" else at
 
 
 def _bits(value: bytes) -> str:

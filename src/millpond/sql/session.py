@@ -35,6 +35,7 @@ from millpond.sql.text.parameters import Params
 from millpond.sql.text.parse import LAX_SPARK, SPARK, SqlFragment
 from millpond.sql.text.schema_names import PUBLIC, resolved
 from millpond.sql.text.time_windows import MARK
+from millpond.sql.text.time_zones import check_zone
 from millpond.sql.text.user_errors import in_user_words
 from millpond.sql.transaction import SqlTransaction
 from millpond.state.secret_files import SecretFiles
@@ -195,6 +196,11 @@ class SqlSession:
         if not local:
             self._kept_variables = variables
 
+    @property
+    def time_zone(self) -> str:
+        """The zone of times that name none, in the statements of this session."""
+        return self.variables.time_zone
+
     def resolved(self, fragment: SqlFragment, path: tuple[str, ...]) -> SqlFragment:
         """A statement with the stored names of what it names, over a search path."""
         has_dots = any(token.text == "." for token in fragment.tokens)
@@ -243,6 +249,7 @@ class SqlSession:
 
     def _run_one(self, fragment: SqlFragment, params: Params) -> Result:
         statement = find(fragment)
+        check_zone(fragment, self.time_zone)
         if statement.independent:
             return statement.run(self, fragment, params)
         with self.lock:
@@ -365,6 +372,7 @@ class SqlSession:
         if found is None:
             found = Catalog(plan, self._shown)
             self._catalogs = [found, *self._catalogs[:3]]
+        self._shown.binder.in_zone(self.time_zone)
         return found
 
     def define(self, edit: Callable[[Builder], None]) -> None:
@@ -444,7 +452,7 @@ class SqlSession:
         if self._scratch is None:
             threads = max(1, min(4, os.cpu_count() or 1))
             self._scratch = Scratch(threads, self.host.clock, self.read_limits)
-        return self._scratch
+        return self._scratch.in_zone(self.time_zone)
 
     def _match_limits(self) -> None:
         """Close the databases if the limits of memory or disk changed: each keeps those it was made with."""
@@ -471,7 +479,7 @@ class SqlSession:
         self._match_limits()
         if self._cached_scratch is None:
             self._cached_scratch = CachedScratch(1, self.host.clock, self.read_limits)
-        return self._cached_scratch
+        return self._cached_scratch.in_zone(self.time_zone)
 
     def has_epoch(self) -> bool:
         """Is there an epoch to read?  Commits what is defined first."""

@@ -15,14 +15,14 @@ import pyarrow as pa
 
 from millpond.errors import InvalidError
 from millpond.sql.binding.catalog import Catalog
-from millpond.sql.binding.types import quoted
+from millpond.sql.binding.types import UTC, quoted
 from millpond.sql.dml.change_outcome import wait_for_outcome
 from millpond.sql.dml.changeable_tables import Applied, ChangeableTables
 from millpond.sql.dml.text_changes import SessionChange, entry_items
 from millpond.sql.dml.transaction_entry import READ, REQUIRE, answer_digest, encoded, versions
 from millpond.sql.dml.transaction_rows import require_condition
 from millpond.sql.dml.volatile import calls_chance
-from millpond.sql.reads.scratch import Scratch
+from millpond.sql.reads.scratch import ZONED, Scratch
 from millpond.state.inbox import TRANSACTION
 from millpond.state.manifest.snapshot import Snapshot
 
@@ -76,8 +76,8 @@ class SqlTransaction:
     def read(self, sql: str) -> tuple[list[tuple[str, str]], pa.Table]:
         """Run a query over the pinned epoch and the transaction's own changes."""
         tables = self._changeable()
-        with tables.all_or_nothing():
-            return tables.read(sql, self.now_us, self._session.read_limits)
+        with tables.all_or_nothing([sql]):
+            return tables.read(sql, self.now_us, self._session.read_limits, self._session.time_zone)
 
     def note_read(self, sql: str, names: Sequence[tuple[str, str]], rows: pa.Table) -> None:
         """Remember what the client has read: it must be the same when the transaction is executed."""
@@ -95,19 +95,24 @@ class SqlTransaction:
         self._note(catalog, sql, answer_digest(names, rows))
 
     def _note(self, catalog: Catalog, sql: str, digest: str | None) -> None:
-        args: dict[str, Any] = {"verb": READ, "sql": sql, "now_us": self.now_us}
+        args = self._asking(READ, sql)
         args["versions"] = versions(catalog, self.snapshot, sql)
         if digest is not None:
             args["digest"] = digest
         self._items.append(SessionChange(args, reads_views=_reads_views(catalog, sql)))
 
+    def _asking(self, verb: str, sql: str) -> dict[str, Any]:
+        zone = self._session.time_zone
+        shown = {} if zone == UTC else {"time_zone": zone}
+        return {"verb": verb, "sql": sql, "now_us": self.now_us, **shown}
+
     def require(self, sql: str, message: str | None = None) -> None:
         """Abort unless the only value of a query is true: now, and again when the transaction is executed."""
-        args: dict[str, Any] = {"verb": REQUIRE, "sql": sql, "now_us": self.now_us}
+        args = self._asking(REQUIRE, sql)
         if message is not None:
             args["message"] = message
         tables = self._changeable()
-        with tables.all_or_nothing():
+        with tables.all_or_nothing([sql]):
             require_condition(tables, args)
         self._items.append(SessionChange(args, reads_views=_reads_views(self.catalog, sql)))
 
@@ -118,7 +123,7 @@ class SqlTransaction:
         if self.read_only:
             raise InvalidError("cannot change rows in a read-only transaction")
         tables = self._changeable()
-        with tables.all_or_nothing():
+        with tables.all_or_nothing(_texts(change)):
             applied = tables.apply(change.args, change.rows)
         args = dict(change.args)
         if change.rows is None and not args.get("untold"):
@@ -139,7 +144,7 @@ class SqlTransaction:
             self._tables = ChangeableTables(self.catalog, self.snapshot, scratch)
             for item in self._items:
                 if item.args["verb"] not in (READ, REQUIRE):
-                    with self._tables.all_or_nothing():
+                    with self._tables.all_or_nothing(_texts(item)):
                         self._tables.apply(item.args, item.rows)
         return self._tables
 
@@ -201,6 +206,11 @@ class SqlTransaction:
         """Read a newer epoch with the next statement: definitions of this block were committed."""
         if not self._items:
             self.close()
+
+
+def _texts(change: SessionChange) -> list[str]:
+    zoned = [ZONED] if "time_zone" in change.args else []
+    return [*zoned, *([change.args["sql"]] if "sql" in change.args else [])]
 
 
 def _without_digest(read: SessionChange) -> SessionChange:

@@ -43,15 +43,15 @@ class _Moment(NamedTuple):
 
 @row_function("pg.to_char_timestamp.1", ("TIMESTAMP", "VARCHAR"), "VARCHAR")
 def to_char_timestamp(us: int, pattern: str) -> str | None:
-    return _written(us, pattern, "", 0)
+    return written_in_zone(us, pattern, "", 0)
 
 
 @row_function("pg.to_char_timestamptz.1", ("TIMESTAMP", "VARCHAR", "VARCHAR", "BIGINT"), "VARCHAR")
 def to_char_timestamptz(us: int, pattern: str, zone: str, offset_s: int) -> str | None:
-    return _written(us, pattern, zone, offset_s)
+    return written_in_zone(us, pattern, zone, offset_s)
 
 
-def _written(us: int, pattern: str, zone: str, offset_s: int) -> str | None:
+def written_in_zone(us: int, pattern: str, zone: str, offset_s: int) -> str | None:
     if abs(us) == FOREVER_US or not pattern:
         return None
     days, rest = divmod(us, DAY_US)

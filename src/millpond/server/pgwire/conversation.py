@@ -245,8 +245,10 @@ class Conversation:
                 f'but prepared statement "{message.statement}" requires {len(types)}',
             )
         formats = expanded(message.formats, len(message.values))
+        zone = self.runner.client.time_zone
         params = [
-            value_of(data, oid, form) for data, oid, form in zip(message.values, types, formats, strict=True)
+            value_of(data, oid, form, zone)
+            for data, oid, form in zip(message.values, types, formats, strict=True)
         ]
         self._portals[message.portal] = PgPortal(prepared, params, message.result_formats)
         self.transport.put(m.BIND_COMPLETE)

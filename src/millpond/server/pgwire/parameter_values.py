@@ -10,6 +10,7 @@ import json
 import re
 import struct
 import uuid
+import zoneinfo
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 from millpond.errors import InvalidError
 from millpond.server.pgwire.binary_format import EPOCH_US
 from millpond.server.pgwire.messages import Fields, ProtocolError
+from millpond.sql.binding.types import UTC
 from millpond.sql.pg_catalog import pg_types as pg
 
 _DAY_ZERO = datetime.date(2000, 1, 1)
@@ -27,8 +29,8 @@ class InvalidValueError(InvalidError):
     """A parameter or a field of COPY is not a value of its type."""
 
 
-def value_of(data: bytes | None, oid: int, form: int) -> Any:
-    """Decode a parameter of a type.
+def value_of(data: bytes | None, oid: int, form: int, zone: str = UTC) -> Any:
+    """Decode a parameter of a type; an instant without an offset is a time of the zone.
 
     >>> value_of(b"42", 23, 0), value_of(bytes([0, 0, 0, 42]), 23, 1), value_of(b"{1,NULL}", 1007, 0)
     (42, 42, [1, None])
@@ -39,8 +41,8 @@ def value_of(data: bytes | None, oid: int, form: int) -> Any:
     found = element or pg.BY_OID.get(oid) or pg.TEXT
     try:
         if element is not None:
-            return _binary_array(data) if form else array_of(_text(data), element)
-        return _from_binary(data, found) if form else from_text(_text(data), found)
+            return _binary_array(data) if form else array_of(_text(data), element, zone)
+        return _from_binary(data, found) if form else from_text(_text(data), found, zone)
     except InvalidError:
         raise
     except (ValueError, ArithmeticError, struct.error, OverflowError) as error:
@@ -60,7 +62,9 @@ def _text(data: bytes) -> str:
 # -- text --------------------------------------------------------------------------
 
 
-def from_text(text: str, kind: pg.PgType) -> Any:
+def from_text(text: str, kind: pg.PgType, zone: str = UTC) -> Any:
+    if kind == pg.TIMESTAMPTZ:
+        return _moment_in_zone(text, zone)
     read = _READ.get(kind)
     return text if read is None else read(text)
 
@@ -107,9 +111,24 @@ def _moment(text: str) -> datetime.datetime:
     return found.replace(tzinfo=None)
 
 
-def _moment_in_zone(text: str) -> datetime.datetime:
+def _moment_in_zone(text: str, zone: str) -> datetime.datetime:
     found = datetime.datetime.fromisoformat(_iso(text))
-    return found.replace(tzinfo=datetime.UTC) if found.tzinfo is None else found.astimezone(datetime.UTC)
+    if found.tzinfo is not None or zone == UTC:
+        return found.replace(tzinfo=found.tzinfo or datetime.UTC).astimezone(datetime.UTC)
+    return _instant(found, zoneinfo.ZoneInfo(zone))
+
+
+def _instant(local: datetime.datetime, zone: datetime.tzinfo) -> datetime.datetime:
+    """The instant of a local time: the later one of two, and a skipped one by the offset before.
+
+    >>> berlin = zoneinfo.ZoneInfo("Europe/Berlin")
+    >>> [_instant(datetime.datetime(2024, *at), berlin).hour for at in ((10, 27, 2, 30), (3, 31, 2, 30))]
+    [1, 1]
+    """
+    early, late = (local.replace(tzinfo=zone, fold=fold) for fold in (0, 1))
+    before, after = early.utcoffset(), late.utcoffset()
+    assert before is not None and after is not None
+    return (early if after > before else late).astimezone(datetime.UTC)
 
 
 def _iso(text: str) -> str:
@@ -152,19 +171,18 @@ _READ: dict[pg.PgType, Callable[[str], Any]] = {
     pg.DATE: lambda text: datetime.date.fromisoformat(text.strip()),
     pg.TIME: lambda text: datetime.time.fromisoformat(text.strip()),
     pg.TIMESTAMP: _moment,
-    pg.TIMESTAMPTZ: _moment_in_zone,
     pg.INTERVAL: _interval,
     pg.UUID: lambda text: uuid.UUID(text.strip()),
 }
 
 
-def array_of(text: str, element: pg.PgType) -> list[Any]:
+def array_of(text: str, element: pg.PgType, zone: str = UTC) -> list[Any]:
     """Read `{a,"b c",NULL}`, also nested.
 
     >>> array_of('{a,"b,c",NULL,"NULL"}', pg.TEXT)
     ['a', 'b,c', None, 'NULL']
     """
-    found, at = _array(text.strip(), 0, element, 0)
+    found, at = _array(text.strip(), 0, element, 0, zone)
     if at != len(text.strip()):
         raise ValueError("there is more after the array")
     return found
@@ -173,7 +191,7 @@ def array_of(text: str, element: pg.PgType) -> list[Any]:
 DEPTH_MAX = 6
 
 
-def _array(text: str, at: int, element: pg.PgType, depth: int) -> tuple[list[Any], int]:
+def _array(text: str, at: int, element: pg.PgType, depth: int, zone: str) -> tuple[list[Any], int]:
     if text[at : at + 1] != "{" or depth > DEPTH_MAX:
         raise ValueError("an array begins with {, and has at most six dimensions")
     at += 1
@@ -182,13 +200,13 @@ def _array(text: str, at: int, element: pg.PgType, depth: int) -> tuple[list[Any
         return found, at + 1
     while True:
         if text[at : at + 1] == "{":
-            inner, at = _array(text, at, element, depth + 1)
+            inner, at = _array(text, at, element, depth + 1, zone)
             found.append(inner)
         elif text[at : at + 1] == '"':
             word = re.compile(r'"((?:[^"\\]|\\.)*)"', re.S).match(text, at)
             if word is None:
                 raise ValueError("a quote is never closed")
-            found.append(from_text(re.sub(r"\\(.)", r"\1", word[1], flags=re.S), element))
+            found.append(from_text(re.sub(r"\\(.)", r"\1", word[1], flags=re.S), element, zone))
             at = word.end()
         else:
             plain = re.compile(r"[^,{}\"]*").match(text, at)
@@ -196,7 +214,7 @@ def _array(text: str, at: int, element: pg.PgType, depth: int) -> tuple[list[Any
             bare = plain[0].strip()
             if not bare:
                 raise ValueError("a value is missing in the array")
-            found.append(None if bare.upper() == "NULL" else from_text(bare, element))
+            found.append(None if bare.upper() == "NULL" else from_text(bare, element, zone))
             at = plain.end()
         sign, at = text[at : at + 1], at + 1
         if sign == "}":

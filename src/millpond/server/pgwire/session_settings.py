@@ -5,12 +5,15 @@ A setting is applied, accepted because it changes nothing here, or accepted with
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
+from millpond.errors import InvalidError
 from millpond.server.client_session import ClientSession
 from millpond.server.pgwire.error_reports import PgError
 from millpond.sql.pg_catalog.server_version import SERVER_VERSION
 from millpond.sql.text.schema_names import search_path
+from millpond.sql.text.time_zones import zone_named
 from millpond.version import __version__
 
 REPORTED = (
@@ -96,7 +99,6 @@ QUIET = ("application_name", "bytea_output", "client_min_messages", "enable_seqs
          "escape_string_warning", "quote_all_identifiers", "xmloption", "xmlbinary",
          "default_text_search_config", "temp_tablespaces")  # fmt: skip
 _UTF8 = ("utf8", "utf-8", "unicode")
-_UTC = ("utc", "etc/utc", "gmt", "etc/gmt", "z", "0", "+00", "+00:00", "uct", "zulu", "default")
 
 
 class SessionSettings:
@@ -112,7 +114,10 @@ class SessionSettings:
         self._first: dict[str, str] = {}
         self.notices: list[str] = []
         for name, value in started_with.items():
-            if name not in ("user", "database", "options", "replication"):
+            if name == "options":
+                for own, given in startup_options(value):
+                    self.set(own, given)
+            elif name not in ("user", "database", "replication"):
                 self.set(name, value)
         self._first = dict(self._values)
 
@@ -168,9 +173,11 @@ class SessionSettings:
                     raise PgError("22023", f"the encoding {value!r} is not supported", hint="use UTF8")
                 return "UTF8"
             case "TimeZone":
-                if value.lower() not in _UTC:
-                    self.notices.append(f"times are shown in UTC; TimeZone {value!r} has no effect")
-                return "UTC"
+                try:
+                    self._client.time_zone = zone_named(value.strip().strip("'"))
+                except InvalidError as error:
+                    raise PgError("22023", error.message, hint=error.hint) from None
+                return self._client.time_zone
             case "search_path":
                 self._client.search_path = search_path(value.split(","))
                 return value
@@ -197,6 +204,19 @@ class SessionSettings:
     @property
     def idle_in_transaction_ms_max(self) -> int:
         return int(self._values["idle_in_transaction_session_timeout"])
+
+
+_OPTION = re.compile(r"(?:-c\s*|--)([\w.-]+)=((?:\\.|\S)*)")
+
+
+def startup_options(text: str) -> list[tuple[str, str]]:
+    r"""The settings among the options of a startup message.
+
+    >>> startup_options(r"-c timezone=Europe/Berlin --search_path=a,\ b")
+    [('timezone', 'Europe/Berlin'), ('search_path', 'a, b')]
+    """
+    found = _OPTION.findall(text)
+    return [(name.replace("-", "_"), re.sub(r"\\(.)", r"\1", value)) for name, value in found]
 
 
 _UNITS = {"us": 0.001, "ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}

@@ -18,6 +18,7 @@ from millpond.server.pgwire.outcome import Outcome, PgStatement, StatementShape,
 from millpond.server.pgwire.session_settings import SessionSettings
 from millpond.server.pgwire.shape_cache import ShapeCache
 from millpond.server.point_reads import NotOpenError, PointRow
+from millpond.sql.binding.types import UTC
 from millpond.sql.result import Result
 from millpond.sql.session import SqlSession
 from millpond.sql.text.parse import SqlFragment, statements
@@ -38,6 +39,7 @@ class StatementRunner:
         self.catalog = catalog
         self.cursors = Cursors(client)
         self.prepared: dict[str, PgStatement] = {}  # by PREPARE and by Parse
+        self._zones = (UTC, UTC)  # at the beginning of the transaction, and what COMMIT leaves
         self.said = ""  # the statement that runs, or the last one
         self._shapes = shapes
 
@@ -112,7 +114,10 @@ class StatementRunner:
                 return self._set(fragment)
             case "RESET":
                 name = None if fragment.word(1) == "ALL" else _setting_name(fragment, 1)
-                return Outcome("RESET", reports=self.settings.reset(name))
+                name = "TimeZone" if fragment.has(1, "TIME", "ZONE") else name
+                reports = self.settings.reset(name)
+                self._zones = (self._zones[0], self.client.time_zone)
+                return Outcome("RESET", reports=reports)
             case "SHOW" if (found := self._shown(fragment)) is not None:
                 return found
             case "DISCARD":
@@ -157,9 +162,13 @@ class StatementRunner:
         if verb in ("COMMIT", "END") and failed:
             (fragment,), verb = statements("ROLLBACK", "postgres"), "ROLLBACK"
         result = await self.client.run(fragment)
+        reports: list[tuple[str, str]] = []
+        if verb in BEGINS:
+            self._zones = (self.client.time_zone, self.client.time_zone)
         if verb in ENDS and not self.client.in_transaction:
             await self.cursors.end_transaction()
-        return Outcome(_tag(verb), notices=list(result.warnings))
+            reports = self.settings.set("TimeZone", self._zones[verb in ("COMMIT", "END")])
+        return Outcome(_tag(verb), notices=list(result.warnings), reports=reports)
 
     # -- settings -----------------------------------------------------------------------
 
@@ -184,7 +193,12 @@ class StatementRunner:
             fragment.fail("a value should stand here", at)
         value = "".join(t.text + (" " if t.text == "," else "") for t in fragment.tokens[at:])
         self.settings.notices.clear()
+        is_zone, is_local = name.lower() == "timezone", fragment.word(1) == "LOCAL"
+        if is_zone and is_local and not self.client.in_transaction:
+            return Outcome("SET", notices=["SET LOCAL can only be used in transaction blocks"])
         reports = self.settings.set(name, value)
+        if is_zone and not is_local:
+            self._zones = (self._zones[0], self.client.time_zone)
         return Outcome("SET", reports=reports, notices=list(self.settings.notices))
 
     def _shown(self, fragment: SqlFragment) -> Outcome | None:

@@ -20,7 +20,7 @@ from millpond.kernels import spare_databases
 from millpond.kernels.duck import connect, stop_if_asked, without_wrapping
 from millpond.kernels.value_errors import in_postgres_words
 from millpond.sql.binding.now import macros
-from millpond.sql.binding.types import CLOSED, Json, quoted
+from millpond.sql.binding.types import CLOSED, UTC, Json, quoted, text_literal
 from millpond.sql.bound.clock import CLOCK, CLOCK_HINT, STAMP
 from millpond.sql.dialects.library import equip
 from millpond.sql.lowering.expressions import StepColumn
@@ -33,8 +33,9 @@ _NO_NUMBER = re.compile(
 
 def _connect() -> duckdb.DuckDBPyConnection:
     con = connect(CLOSED)
-    for setting in ("set errors_as_json = true", "pragma disable_optimizer", "set timezone = 'UTC'"):
+    for setting in ("set errors_as_json = true", "pragma disable_optimizer", f"set timezone = '{UTC}'"):
         con.execute(setting)
+    con.execute("set allowed_configs = ['TimeZone']")  # the only setting that can change once they are locked
     con.execute("set lock_configuration = true")
     return con
 
@@ -46,8 +47,17 @@ class Binder:
         database = spare_databases.take("binder", _connect)
         weakref.finalize(self, database.give_back).atexit = False
         self._con, self._equipment = database.con, database.equipment
+        self.zone = UTC
+        self._con.execute(f"set timezone = '{UTC}'")
         for statement in macros():  # DuckDB's own clock must not get into a plan
             self._con.execute(statement)
+
+    def in_zone(self, zone: str) -> Binder:
+        """Let times without a zone be in this one, until another is set."""
+        if zone != self.zone:
+            self._con.execute(f"set timezone = {text_literal(zone)}")
+            self.zone = zone
+        return self
 
     def _equip(self, sql: str) -> None:
         equip(self._con, self._equipment, sql)

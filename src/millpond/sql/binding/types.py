@@ -7,6 +7,7 @@ from typing import Any
 from millpond.kernels.duck import quoted as quoted
 
 Json = dict[str, Any]
+UTC = "UTC"  # the time zone of every computation that no session has given another one
 
 # Arrow and our state store another type than the logical type: a reference is cast back to it.
 _RESTORED = (

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.kernels.time_zones import local_times
 from millpond.sql.pg_catalog import pg_types as pg
 from millpond.sql.pg_catalog.pg_types import ColumnType
 from millpond.sql.result import converter
@@ -55,6 +56,9 @@ def _text(values: pa.Array, kind: str, shown: ColumnType) -> pa.Array:
             return _without_zeros(_micros(values))
         case pg.TIMETZ:
             return pc.binary_join_element_wise(_without_zeros(_micros(values)), "+00", "")
+        case pg.TIMESTAMPTZ if values.type.tz != "UTC":
+            local, offsets = local_times(pc.cast(values, pa.timestamp("us", values.type.tz), safe=False))
+            return pc.binary_join_element_wise(_without_zeros(pc.cast(local, pa.string())), offsets, "")
         case pg.TIMESTAMPTZ:
             naive = pa.Array.from_buffers(
                 pa.timestamp(values.type.unit), len(values), values.buffers(), offset=values.offset

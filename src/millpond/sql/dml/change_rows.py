@@ -25,7 +25,7 @@ from millpond.plan.nodes import Plan
 from millpond.plan.objects import SqlObject
 from millpond.sql.binding.catalog import Catalog
 from millpond.sql.binding.functions import check_known
-from millpond.sql.binding.types import quoted
+from millpond.sql.binding.types import UTC, quoted
 from millpond.sql.dml.conflicts import check_given, same_key, shared_key
 from millpond.sql.reads.scratch import PLACE, Scratch, returned, thread_scratch
 from millpond.state.manifest.snapshot import Snapshot
@@ -51,7 +51,12 @@ class ChangedRows:
 def goes_with(first: Args, other: Args) -> bool:
     """Can two changes be executed in one batch?"""
     same = first["table"] == other["table"] and first.get("columns") == other.get("columns")
-    return same and _alone(first) and _alone(other)
+    return same and zone_of(first) == zone_of(other) and _alone(first) and _alone(other)
+
+
+def zone_of(args: Args) -> str:
+    """The time zone of the session that made a change."""
+    return str(args.get("time_zone", UTC))
 
 
 def _alone(args: Args) -> bool:
@@ -66,7 +71,7 @@ def changed_rows(plan: Plan, snapshot: Snapshot, batch: Sequence[Args]) -> Chang
     target = _target(catalog, batch[0])
     spec = catalog.stored(target)
     assert spec is not None
-    with thread_scratch().for_statement(batch[0].get("now_us")) as scratch:
+    with thread_scratch(zone_of(batch[0])).for_statement(batch[0].get("now_us")) as scratch:
         if batch[0]["verb"] == "insert":
             return _inserted(scratch, catalog, snapshot, target, spec, batch[0])
         return _touched(scratch, catalog, snapshot, target, spec, batch)

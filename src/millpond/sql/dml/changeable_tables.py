@@ -22,7 +22,7 @@ import pyarrow as pa
 from millpond.errors import ConflictError, InvalidError
 from millpond.plan.objects import SqlIdentity, SqlObject
 from millpond.sql.binding.catalog import Catalog
-from millpond.sql.binding.types import quoted
+from millpond.sql.binding.types import UTC, quoted
 from millpond.sql.dml.assigned_numbers import (
     LAST,
     identity_columns,
@@ -30,7 +30,7 @@ from millpond.sql.dml.assigned_numbers import (
     sequence_row,
     with_numbers,
 )
-from millpond.sql.dml.change_rows import Args, answer
+from millpond.sql.dml.change_rows import Args, answer, zone_of
 from millpond.sql.dml.conflicts import given_rows, same_key, shared_key, shown_key, updates_on_conflict
 from millpond.sql.dml.merged_rows import MERGE_ACTION, twice_affected, with_action
 from millpond.sql.dml.pushed_rows import push
@@ -152,7 +152,7 @@ class ChangeableTables:
         """Execute one change; `given` are the rows of a change that has no text."""
         target = self._target(args)
         with self.scratch.registered_for_now():
-            self.scratch.at(int(args.get("now_us", 0)))
+            self.scratch.in_zone(zone_of(args)).at(int(args.get("now_us", 0)))
             if given is not None:
                 return self._put(target, given, args)
             if args["verb"] == "insert":
@@ -166,6 +166,7 @@ class ChangeableTables:
         target = self._target(args)
         spec = self.catalog.stored(target)
         assert spec is not None
+        self.scratch.in_zone(UTC)
         names = [n for n in given.column_names if n != "_w"]
         schema = pa.schema([*(spec.schema.field(n) for n in names), pa.field("_w", pa.int64())])
         with self.scratch.registered_for_now():
@@ -474,11 +475,11 @@ class ChangeableTables:
     # -- reads ----------------------------------------------------------------------------
 
     def read(
-        self, sql: str, now_us: int, limits: ReadLimits | None = None
+        self, sql: str, now_us: int, limits: ReadLimits | None = None, zone: str = UTC
     ) -> tuple[list[tuple[str, str]], pa.Table]:
         """Run a query over the tables as they are now."""
         with self.scratch.registered_for_now():
-            self.scratch.at(now_us)
+            self.scratch.in_zone(zone).at(now_us)
             named = self.catalog.expanded(self.catalog.read_by(sql))
             for found, rows in needed_rows(
                 self.catalog, self.snapshot, sql, {}, [o for o in named if not self._has_own_rows(o)]

@@ -25,7 +25,7 @@ def insert_texts(session: SqlSession, table: str, given: pa.Table) -> Result:
     names = [f"c{n}" for n in range(given.num_columns)]
     casts = ", ".join(_cast(n, columns[c]) for n, c in zip(names, given.column_names, strict=True))
     into = ", ".join(quoted(c) for c in given.column_names)
-    with thread_scratch().for_statement(session.now_us()) as scratch:
+    with thread_scratch(session.time_zone).for_statement(session.now_us()) as scratch:
         scratch.table(found)
         rows_name = scratch.rows(given.rename_columns(names))
         sql = f"insert into {quoted(found.name)} ({into}) select {casts} from {rows_name}"

@@ -13,7 +13,7 @@ from millpond.errors import InvalidError
 from millpond.plan.objects import SqlObject
 from millpond.sql.binding.catalog import Catalog
 from millpond.sql.binding.functions import inlined_fragment
-from millpond.sql.binding.types import quoted
+from millpond.sql.binding.types import UTC, quoted
 from millpond.sql.dml.change_rows import answer
 from millpond.sql.dml.merged_rows import MERGE_ACTION, with_action
 from millpond.sql.dml.text_changes import SessionChange
@@ -21,7 +21,7 @@ from millpond.sql.dml.volatile import CHANCE
 from millpond.sql.reads.key_lookup import constant_keys
 from millpond.sql.reads.scratch import PLACE, Scratch, returned, thread_scratch
 from millpond.sql.result import Result
-from millpond.sql.text.column_definitions import stored_schema
+from millpond.sql.text.column_definitions import PROCTIME, stored_schema
 from millpond.sql.text.parameters import Params, canonical, literal_of
 from millpond.sql.text.parse import SqlFragment
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _NOW = ("NOW", "PROCTIME", "CURRENT_TIMESTAMP", "TRANSACTION_TIMESTAMP", "GET_CURRENT_TIMESTAMP")
 _TODAY = ("CURRENT_DATE", "TODAY")
+_INSTANT = "TIMESTAMP WITH TIME ZONE"
 _CLOCKS = ("LOCALTIME", "LOCALTIMESTAMP", "CURRENT_TIME", "CLOCK_TIMESTAMP")
 
 
@@ -45,12 +46,26 @@ def target(session: SqlSession, name: str, verb: str) -> SqlObject:
             f"table {found.name!r} is a copy: it follows the changes of its original",
             hint="change the original, or make a table of your own",
         )
+    if session.time_zone != UTC:
+        _check_columns(found, session.time_zone)
     if found.append_only and verb != "insert":
         raise InvalidError(
             f"table {found.name!r} is APPEND ONLY: no row of it can be changed or deleted",
             hint="make a table without APPEND ONLY; it has no watermark then",
         )
     return found
+
+
+def _check_columns(found: SqlObject, zone: str) -> None:
+    """Refuse a table whose rows would depend on the time zone in a way that is not PostgreSQL's."""
+    for column in found.columns:
+        computed = column.generated is not None and any(_INSTANT in c.type for c in found.columns)
+        if "TIME WITH TIME ZONE" in column.type or (computed and column.generated != PROCTIME):
+            raise InvalidError(
+                f"rows of table {found.name!r} cannot be changed in the time zone {zone!r}",
+                detail=f"column {column.name!r} could depend on it",
+                hint="SET TimeZone = 'UTC'",
+            )
 
 
 def change_to_run(session: SqlSession, fragment: SqlFragment, params: Params) -> SqlFragment:
@@ -123,7 +138,7 @@ def dry_run(
     if session.transaction is not None and returning is None:
         return []
     catalog = session.catalog
-    with thread_scratch().for_statement() as scratch:
+    with thread_scratch(session.time_zone).for_statement() as scratch:
         scratch.table(found, places=verb != "insert", key=verb == "insert")
         show_empty(scratch, catalog, [o for o in reads if o.name != found.name])
         listed = [] if verb == "delete" else [returned(found.columns)]
@@ -186,6 +201,8 @@ def change_of(
         "now_us": session.now_us(),  # for defaults
         "columns": [[c.name, c.held] for c in found.columns],
     }
+    if session.time_zone != UTC:
+        args["time_zone"] = session.time_zone
     if found.is_checked:
         args["checked"] = True
     if keys is not None:

@@ -73,14 +73,14 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
         sql = fragment.sql
         names = dry_run(session, found, reads, "insert", sql, returning)
         if not reads:  # all rows are known now; those of a query only when the change is executed
-            with thread_scratch().for_statement(session.now_us()) as scratch:
+            with thread_scratch(session.time_zone).for_statement(session.now_us()) as scratch:
                 check_given(scratch, found, sql)
         return defer_change(
             session, found, "insert", sql, reads, conflict=conflict, returning=returning, names=names
         )
     fragment, returning = cut_returning(fragment, alias)
     sql = fragment.sql
-    with thread_scratch().for_statement(session.now_us()) as scratch:
+    with thread_scratch(session.time_zone).for_statement(session.now_us()) as scratch:
         scratch.table(found)
         rows = scratch.arrow(f"{sql} RETURNING {returned(found.columns)}", shown=sql)
         rows = rows.cast(stored_schema(found.columns))

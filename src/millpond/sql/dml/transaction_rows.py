@@ -20,6 +20,7 @@ from millpond.kernels.value_errors import without_libraries
 from millpond.plan.nodes import Plan
 from millpond.sql.binding.catalog import Catalog
 from millpond.sql.binding.functions import check_known
+from millpond.sql.dml.change_rows import zone_of
 from millpond.sql.dml.changeable_tables import Applied, ChangeableTables
 from millpond.sql.dml.transaction_entry import (
     CHANGES,
@@ -31,7 +32,7 @@ from millpond.sql.dml.transaction_entry import (
     rows_of_item,
     versions,
 )
-from millpond.sql.reads.scratch import thread_scratch
+from millpond.sql.reads.scratch import ZONED, thread_scratch
 from millpond.state.inbox import LOGIC, ROW_ENTRY, TRANSACTION, Entry
 from millpond.state.manifest.snapshot import Snapshot
 from millpond.state.request_ids import request_of
@@ -110,7 +111,8 @@ def _texts(entry: Entry) -> list[str]:
     """The statements of a transaction."""
     if entry.kind == ROW_ENTRY:
         return []
-    return [str(item["sql"]) for item in _items(entry) if "sql" in item]
+    zoned = [ZONED] if any("time_zone" in item for item in _items(entry)) else []
+    return [*zoned, *(str(item["sql"]) for item in _items(entry) if "sql" in item)]
 
 
 def _items(entry: Entry) -> Sequence[Item]:
@@ -182,13 +184,15 @@ def _require_same_answer(tables: ChangeableTables, item: Item) -> None:
     if isinstance(told, Mapping) and told == now and not tables.has_changed(list(now)):
         return
     digest = item.get("digest")
-    if digest is None or digest != answer_digest(*tables.read(sql, int(item.get("now_us", 0)))):
+    if digest is None or digest != answer_digest(
+        *tables.read(sql, int(item.get("now_us", 0)), zone=zone_of(item))
+    ):
         raise ConflictError(f"rows that it read have changed since: {' '.join(sql.split())[:200]}")
 
 
 def require_condition(tables: ChangeableTables, item: Item) -> None:
     """Abort if a condition does not hold: the only value of its query must be true."""
-    _, rows = tables.read(item["sql"], int(item.get("now_us", 0)))
+    _, rows = tables.read(item["sql"], int(item.get("now_us", 0)), zone=zone_of(item))
     if rows.num_columns != 1:
         raise InvalidError("a condition is a query of one column", detail=item["sql"])
     if rows.num_rows != 1 or rows.column(0)[0].as_py() is not True:

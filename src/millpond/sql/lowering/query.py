@@ -68,7 +68,7 @@ def lower_query(
         return low, low.exact(found, fresh_names(column for column, _ in binder.describe(text)))
 
     try:
-        query = rewritten(read_plan(binder.plan(text)), partial(_value, binder))
+        query = rewritten(read_plan(binder.plan(text)), partial(_value, binder), binder.zone)
         final = (
             emission.on_close and final_rows.is_final(query) and not _has_windows(builder, relations, query)
         )

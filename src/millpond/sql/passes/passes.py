@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from millpond.sql.binding.types import UTC
 from millpond.sql.bound.relations import BoundRelation
 from millpond.sql.passes.bound_ranks import Value, bound_ranks
 from millpond.sql.passes.compute_lateral_rows import compute_lateral_rows
 from millpond.sql.passes.decide_marks import decide_marks
 from millpond.sql.passes.drop_orders import drop_orders
 from millpond.sql.passes.factor_conditions import factor_conditions
+from millpond.sql.passes.fix_time_zone import fix_time_zone, name_time_zone
 from millpond.sql.passes.lift_list_aggregates import lift_list_aggregates
 from millpond.sql.passes.normalize_intervals import normalize_intervals
 from millpond.sql.passes.order_joins import order_joins
@@ -29,12 +31,14 @@ from millpond.sql.passes.type_aggregates import type_aggregates
 Pass = Callable[[BoundRelation], BoundRelation]
 
 
-def passes(value: Value) -> tuple[Pass, ...]:
-    """Return the passes; `value` computes expressions that read no column."""
+def passes(value: Value, zone: str = UTC) -> tuple[Pass, ...]:
+    """Return the passes; `value` computes expressions that read no column, `zone` is the session's."""
     return (
         recognize_time_windows,
         recognize_as_of_now,
+        partial(name_time_zone, zone=zone),
         settle_types,
+        *(() if zone == UTC else (partial(fix_time_zone, zone=zone),)),
         lift_list_aggregates,
         type_aggregates,
         normalize_intervals,
@@ -49,7 +53,7 @@ def passes(value: Value) -> tuple[Pass, ...]:
     )
 
 
-def rewritten(relation: BoundRelation, value: Value) -> BoundRelation:
-    for one in passes(value):
+def rewritten(relation: BoundRelation, value: Value, zone: str = UTC) -> BoundRelation:
+    for one in passes(value, zone):
         relation = one(relation)
     return relation

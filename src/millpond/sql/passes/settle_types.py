@@ -91,6 +91,8 @@ def truth(node: BoundExpression) -> bool | None:
         case BoundOperator(kind="COMPARE_IN", arguments=(one, *others)):
             equal = [_compared(one, other, lambda a, b: a == b) for other in others]
             return None if None in equal else any(equal)
+        case BoundFunction(name="contains", arguments=(one, part)):
+            return _compared(one, part, str.__contains__)
         case BoundFunction(name="suffix", arguments=(one, end)):
             return _compared(one, end, str.endswith)
         case BoundFunction(name="~~", arguments=(one, pattern)):

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from millpond.errors import InvalidError
-from millpond.sql.binding.types import quoted
+from millpond.sql.binding.types import UTC, quoted
 from millpond.sql.pg_catalog.catalog_database import SCHEMAS, CatalogDatabase, relations
 from millpond.sql.pg_catalog.catalog_rewrite import parse_query, rewritten, used_params
 from millpond.sql.pg_catalog.catalog_rows import catalog_rows
@@ -38,6 +38,7 @@ class CatalogReads:
     def __init__(self) -> None:
         self._database: CatalogDatabase | None = None
         self._filled_for: object = self
+        self._filled_zone = UTC
         self._filled_path: tuple[str, ...] | None = None
 
     def answer(self, session: SqlSession, fragment: SqlFragment, params: Params) -> Result | None:
@@ -61,9 +62,9 @@ class CatalogReads:
         if self._database is None:
             self._database = CatalogDatabase()
         plan = session.plan
-        if plan is not self._filled_for:
+        if plan is not self._filled_for or session.time_zone != self._filled_zone:
             self._database.fill(catalog_rows(session.catalog, DATABASE, [USER], _settings(session)))
-            self._filled_for = plan
+            self._filled_for, self._filled_zone = plan, session.time_zone
         path = tuple(session.catalog.names(session.variables.search_path).searched())
         if path != self._filled_path:
             self._database.replace("millpond_path", [{"name": name} for name in (*path, "pg_catalog")])
@@ -101,7 +102,7 @@ def _settings(session: SqlSession) -> dict[str, str]:
         "server_version": SERVER_VERSION,
         "server_version_num": "150008",
         "server_encoding": "UTF8",
-        "TimeZone": "UTC",
+        "TimeZone": session.time_zone,
     }
 
 

@@ -6,6 +6,7 @@ A statement can name only what was registered for it.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,19 +17,25 @@ import duckdb
 import pyarrow as pa
 
 from millpond.clock import Clock, SystemClock
+from millpond.errors import InvalidError
 from millpond.kernels import spare_databases
 from millpond.kernels.duck import connect, handed, stop_if_asked
 from millpond.kernels.expressions import storable_text
 from millpond.plan.objects import SqlColumn, SqlObject
 from millpond.sql.binding.bind import as_user_error
 from millpond.sql.binding.now import macros, may_read_clock
-from millpond.sql.binding.types import CLOSED, quoted, restored
+from millpond.sql.binding.types import CLOSED, UTC, quoted, restored, text_literal
 from millpond.sql.dialects.library import equip
 from millpond.sql.lowering.expressions import StepColumn
 from millpond.sql.reads.lazy_columns import LazyRows
 from millpond.sql.reads.limits import BATCH_ROWS, ReadLimits, limited, out_of_memory, taken
 from millpond.sql.text.column_definitions import PROCTIME
 
+INSTANT = "TIMESTAMP WITH TIME ZONE"
+# In a time zone other than UTC, + and - are macros where a statement may move instants.  They bind slowly.
+ZONED = "__pg.plus() __pg.minus()"
+ZONED_SIGN = re.compile(r"[+-]")
+ABOUT_TIME = re.compile(r"time|date|day|now|interval|age\b|trunc|bin\b", re.IGNORECASE)
 PLACE = "__place"  # the number of a row in the table that a statement changes
 
 
@@ -63,7 +70,8 @@ class ReplaceableRows:
 def _connect(threads: int, limits: ReadLimits | None) -> duckdb.DuckDBPyConnection:
     con = connect({**CLOSED, "threads": threads})
     con.execute("set errors_as_json = true")
-    con.execute("set timezone = 'UTC'")
+    con.execute(f"set timezone = '{UTC}'")
+    con.execute("set allowed_configs = ['TimeZone']")  # the only setting that can change once they are locked
     if limits is not None:
         limits.set_for(con)
     con.execute("set lock_configuration = true")
@@ -86,12 +94,39 @@ class Scratch:
         self._lasting: list[tuple[str, str]] = []  # what `registered_for_now` does not drop
         self._named = 0
         self._lazy: list[LazyRows] = []
+        self._zone = UTC
+        self._zoned = False  # do + and - of instants heed the zone?
+        self._has_instants = False  # does a relation of this statement have times with a zone?
+
+    def in_zone(self, zone: str) -> Scratch:
+        """Let times without a zone be in this one, until another is set."""
+        with self._lock:
+            if zone != self._zone:
+                self._con.execute(f"set timezone = {text_literal(zone)}")
+                self._zone = zone
+        return self
+
+    def _prepare(self, sql: str) -> None:
+        """Create what a statement calls."""
+        self._set_clock(sql)
+        wanted = self._zone != UTC and ZONED_SIGN.search(sql) is not None
+        wanted = wanted and (self._has_instants or ABOUT_TIME.search(sql) is not None)
+        equip(self._con, self._equipment, f"{sql} {ZONED}" if wanted else sql)
+        if wanted and not self._zoned:
+            for sign, name in (("+", "plus"), ("-", "minus")):
+                own = f'(a) as system.main."{sign}"(a)'
+                self._con.execute(f'create or replace macro "{sign}"(a, b) as __pg.{name}(a, b), {own}')
+        if self._zoned and not wanted:
+            for sign in ("+", "-"):
+                self._con.execute(f'drop macro if exists "{sign}"')
+        self._zoned = wanted
 
     @contextmanager
     def for_statement(self, now_us: int | None = None) -> Iterator[Scratch]:
         """Use the database for one statement with the time `now_us`; then drop what was registered."""
         with self._lock:
             self._now_us, self._clock_set = now_us, False
+            self._has_instants = False
             self._equipment.refresh()
             try:
                 yield self
@@ -115,6 +150,7 @@ class Scratch:
         with self._lock:
             try:
                 self._drop_all()
+                self.in_zone(UTC)
             except duckdb.Error:  # it was interrupted, or has failed
                 self._database.close()
             else:
@@ -137,7 +173,7 @@ class Scratch:
     def run(self, sql: str, params: Any = None, shown: str | None = None, before: int = 0) -> Any:
         """Run a statement on the connection; an error points into `shown`, the text that the user wrote."""
         try:
-            equip(self._con, self._equipment, sql)
+            self._prepare(sql)
             return self._con.execute(sql, params) if params else self._con.execute(sql)
         except duckdb.Error as error:
             stop_if_asked(error)
@@ -150,8 +186,7 @@ class Scratch:
         self, sql: str, params: Any = None, shown: str | None = None, limits: ReadLimits | None = None
     ) -> tuple[list[tuple[str, str]], pa.Table]:
         """Return the names and logical types of the columns, and the rows; enforce `limits` if passed."""
-        self._set_clock(sql)
-        equip(self._con, self._equipment, sql)
+        self._prepare(sql)
 
         def answered() -> tuple[list[tuple[str, str]], pa.Table]:
             if limits is None:
@@ -185,13 +220,15 @@ class Scratch:
 
         The functions that `texts` call are created before: a transaction writes to one database only.
         """
-        for text in texts:
+        for text in (*texts, ZONED if self._zone != UTC else ""):
             equip(self._con, self._equipment, text)
         self._con.execute("begin")
+        before = self._zoned
         try:
             yield
         except BaseException:
             self._con.execute("rollback")
+            self._zoned = before
             raise
         self._con.execute("commit")
 
@@ -216,6 +253,7 @@ class Scratch:
 
     def _relation(self, found: SqlObject, rows: pa.Table | LazyRows | ReplaceableRows) -> None:
         """Do the same for rows that have exactly the columns of the relation."""
+        self._note_instants(found)
         if not any(restored(c.type) or c.held != c.name for c in found.columns):
             self.rows(rows, found.name)
             return
@@ -231,8 +269,18 @@ class Scratch:
             self._con.execute(statement)
         self._clock_set = True
 
+    def _note_instants(self, found: SqlObject) -> None:
+        self._has_instants = self._has_instants or any(INSTANT in c.type for c in found.columns)
+
     def view(self, name: str, sql: str) -> None:
         self._set_clock(sql)
+        if self._zone != UTC:
+            if "__spark" in sql or '"spark.' in sql:
+                raise InvalidError(
+                    f"view {name!r} of the dialect 'spark' cannot be read in the time zone {self._zone!r}",
+                    hint="SET TimeZone = 'UTC'",
+                )
+            self._has_instants = self._has_instants or ABOUT_TIME.search(sql) is not None
         self.run(f"create view {quoted(name)} as {sql}")
         self._made.append(("view", name))
 
@@ -247,6 +295,7 @@ class Scratch:
         lasting: bool = False,
     ) -> None:
         """Create a table that can be changed; with `places` each row has its position in `rows`."""
+        self._note_instants(found)
         listed = [_defined(c, defaults) for c in found.columns if c.generated != PROCTIME]
         if places:
             listed.append(f"{quoted(PLACE)} BIGINT DEFAULT -1")
@@ -294,6 +343,7 @@ class CachedScratch(Scratch):
 
     def relation(self, found: SqlObject, rows: pa.Table | LazyRows) -> None:
         assert isinstance(rows, pa.Table)
+        self._note_instants(found)
         name, rows = found.name.lower(), rows.select(_held(found))
         kept = self._kept.get(name)
         if kept is not None and (kept.columns != found.columns or kept.feed.schema != rows.schema):
@@ -382,9 +432,9 @@ def returned(columns: Sequence[SqlColumn]) -> str:
 _OWN = threading.local()
 
 
-def thread_scratch() -> Scratch:
-    """The database of the current thread."""
+def thread_scratch(zone: str = UTC) -> Scratch:
+    """The database of the current thread, in a time zone."""
     found: Scratch | None = getattr(_OWN, "scratch", None)
     if found is None:
         found = _OWN.scratch = Scratch()
-    return found
+    return found.in_zone(zone)

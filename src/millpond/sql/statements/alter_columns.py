@@ -301,7 +301,7 @@ def _default_now(session: SqlSession, fragment: SqlFragment, column: SqlColumn) 
     (asked,) = statements(f"select {column.default}", fragment.dialect)
     value = with_current_time(session, asked).sql[len("select ") :]
     inner = f"select cast(({value}) as {column.type}) as {quoted(column.name)}"
-    with thread_scratch().for_statement() as scratch:
+    with thread_scratch(session.time_zone).for_statement() as scratch:
         rows = scratch.arrow(f"select {returned([column])} from ({inner})", shown=inner)
     found: pa.Table = rows.cast(stored_schema([column]))
     return found.column(0)[0].as_py()

@@ -12,11 +12,12 @@ from millpond.flow.builder import Builder
 from millpond.plan.objects import SqlObject
 from millpond.plan.sink_check import checked_sink
 from millpond.sql.binding.output_columns import check_unique
+from millpond.sql.binding.types import UTC
 from millpond.sql.result import Result
 from millpond.sql.statements.connector_options import check_connector
 from millpond.sql.statements.create_object import create
 from millpond.sql.statements.kafka_sink_options import sink_format_clause
-from millpond.sql.statements.materialize import materialize
+from millpond.sql.statements.materialize import TIME_ZONE, materialize
 from millpond.sql.statements.sink_connectors import SETTINGS, SINK_CONNECTORS, make_sink
 from millpond.sql.text.emit_clause import BEFORE_THEY_CLOSE, take_emission
 from millpond.sql.text.options import read_options
@@ -61,6 +62,7 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
                 assert view is not None
                 found = session.catalog.get(view, "table", "materialized view")
                 read, uses, step = found.name, (found.name,), None
+            zone = {} if text is None or session.time_zone == UTC else {TIME_ZONE: session.time_zone}
             node = checked_sink(builder.plan, name, read, sink, settings)
             builder.change(lambda plan: plan.with_sink(node))
             return SqlObject(
@@ -68,7 +70,7 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
                 name,
                 step=step,
                 uses=uses,
-                options=dict(options),
+                options={**options, **zone},
                 text=text or "",
                 said=words.fragment.sql,
             )

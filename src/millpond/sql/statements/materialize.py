@@ -17,10 +17,13 @@ from millpond.plan.nodes import Node, View
 from millpond.plan.objects import SqlColumn, SqlObject
 from millpond.sql.binding.catalog import Catalog
 from millpond.sql.binding.functions import inlined
+from millpond.sql.binding.types import UTC
 from millpond.sql.lowering.query import lower_query
 from millpond.sql.lowering.steps.panes import every_pane
 from millpond.sql.text.emit_clause import Emission
 from millpond.sql.text.time_windows import as_plain_sql
+
+TIME_ZONE = "time_zone"  # an option of a view: the zone of the session that created it
 
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession
@@ -57,6 +60,7 @@ def materialize(
         made_view = replace(view, columns=tuple((c.name, c.held) for c in columns))
         builder.change(lambda plan: replace(plan, views={**plan.views, name: made_view}))
     uses = (*(o.name for o in catalog.read_by(as_plain_sql(text))), *made.uses)
+    zone = catalog.binder.zone
     return SqlObject(
         "materialized view",
         name,
@@ -64,7 +68,7 @@ def materialize(
         text=text,
         step=view.step,
         uses=uses,
-        options=made.options,
+        options=made.options if zone == UTC else {**made.options, TIME_ZONE: zone},
         said=said,
     )
 

@@ -70,10 +70,10 @@ def execute(session: SqlSession, fragment: SqlFragment, params: Params) -> Resul
             f'wrong number of parameters for prepared statement "{name}"',
             detail=f"expected {known.count} parameters but got {len(given)}",
         )
-    return session.run_one(known.fragment, _values(given, known.types))
+    return session.run_one(known.fragment, _values(session, given, known.types))
 
 
-def _values(given: list[SqlFragment], types: tuple[str, ...]) -> list[Any] | None:
+def _values(session: SqlSession, given: list[SqlFragment], types: tuple[str, ...]) -> list[Any] | None:
     """The values of constant expressions."""
     if not given:
         return None
@@ -83,7 +83,7 @@ def _values(given: list[SqlFragment], types: tuple[str, ...]) -> list[Any] | Non
         for part, kind in zip(given, typed, strict=True)
     )
     sql = readable_text(f"select {listed}", given[0].dialect)
-    with thread_scratch().for_statement() as scratch:
+    with thread_scratch(session.time_zone).for_statement() as scratch:
         (row,) = scratch.run(sql, shown=sql).fetchall()  # all of it, so that the connection is free again
     return list(row)
 

@@ -18,8 +18,9 @@ from millpond.flow.stream import Stream
 from millpond.plan.nodes import Plan
 from millpond.plan.objects import SqlObject, dependants, in_order
 from millpond.sql.binding.catalog import all_objects
+from millpond.sql.binding.types import UTC
 from millpond.sql.lowering.renamed_columns import knowing, known_text, reread
-from millpond.sql.statements.materialize import materialize
+from millpond.sql.statements.materialize import TIME_ZONE, materialize
 from millpond.sql.statements.objects import all_objects_with_uses, aside, aside_name, without
 from millpond.sql.text.emit_clause import take_emission
 from millpond.sql.text.parse import statements
@@ -117,6 +118,7 @@ def _anew(session: SqlSession, builder: Builder, one: SqlObject, old: SqlObject)
         one = knowing(one, old, objects[old.name])
     text = known_text(one, objects)
     catalog = session.catalog_of(builder.plan)
+    catalog.binder.in_zone(str(one.options.get(TIME_ZONE, UTC)))
     said = statements(one.said, "postgres")[-1]
     if one.kind == "sink":  # its options follow the query
         said = said.part(0, said.find("WITH", "("))

@@ -1,14 +1,17 @@
 """SET, SHOW and RESET of what a session has.
 
-These are the search path, the time zone, which is always UTC, whether changes wait for the views, and the
-mode of the dialect `spark`.
+These are the search path, the time zone, whether changes wait for the views, and the mode of the dialect
+`spark`.
 
     SET [SESSION | LOCAL] search_path { TO | = } schema, … | DEFAULT
-    SET [SESSION | LOCAL] { TimeZone { TO | = } | TIME ZONE } { 'UTC' | DEFAULT }
+    SET [SESSION | LOCAL] { TimeZone { TO | = } | TIME ZONE } { 'Europe/Berlin' | DEFAULT }
     SET [SESSION | LOCAL] implicit_flush { TO | = } { true | false | DEFAULT }
     SET spark.sql.ansi.enabled = { true | false }
     SHOW { search_path | TimeZone | TIME ZONE | implicit_flush | spark.sql.ansi.enabled | ALL }
     RESET { search_path | … | ALL }
+
+The time zone says what a time without a zone means, and how one with a zone is shown.
+A materialized view keeps that of the session which creates it.
 
 As in PostgreSQL, a rollback undoes SET, and the end of a transaction undoes SET LOCAL.
 """
@@ -20,9 +23,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from millpond.sql.binding.types import UTC
 from millpond.sql.result import Result
 from millpond.sql.text.parse import SqlFragment, Words, closest_name
 from millpond.sql.text.schema_names import PUBLIC, search_path
+from millpond.sql.text.time_zones import zone_named
 
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession
@@ -32,12 +37,11 @@ NAMES = {
     "implicit_flush": "a change of rows returns when all views show it",
     ANSI: "in the dialect spark, what fails is an error, and not NULL",
     "search_path": "where names without a schema are looked for",
-    "timezone": "the time zone in which times with a zone are shown",
+    "timezone": "the time zone of times that name none",
 }
 _BOOLEANS = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
 _ALSO = {"rw_implicit_flush": "implicit_flush"}  # as RisingWave's scripts say it
 _TITLES = {"timezone": "TimeZone"}  # as PostgreSQL spells it
-_UTC = ("utc", "gmt", "etc/utc", "zulu", "universal", "local")
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,7 @@ class SessionVariables:
     shown_path: str = '"$user", public'
     implicit_flush: bool = False
     ansi: bool = True  # of the dialect `spark`
+    time_zone: str = UTC
 
     def shown(self, name: str) -> str:
         assert name in NAMES
@@ -55,7 +60,7 @@ class SessionVariables:
             return "on" if self.implicit_flush else "off"
         if name == ANSI:
             return "true" if self.ansi else "false"
-        return "UTC" if name == "timezone" else self.shown_path
+        return self.time_zone if name == "timezone" else self.shown_path
 
 
 def run_set(session: SqlSession, words: Words) -> Result:
@@ -76,10 +81,11 @@ def run_set(session: SqlSession, words: Words) -> Result:
         words.fail("names or texts should stand here, with commas between them")
     is_default = len(values) == 1 and values[0].word(0) == "DEFAULT"
     if name == "timezone":
-        if not is_default and [t.lower() in _UTC for t in texts] != [True]:
+        if len(texts) > 1:
             words.at = at
-            hint = "write at AT TIME ZONE 'Europe/Berlin' where another zone is needed"
-            words.fail(f"times are shown in UTC, and not in {texts[0]!r}", hint)
+            words.fail("a session has one time zone")
+        made = replace(session.variables, time_zone=UTC if is_default else zone_named(texts[0]))
+        session.set_variables(made, local=local)
     elif name in ("implicit_flush", ANSI):
         value = str(name == ANSI).lower() if is_default else texts[0].lower()
         if value not in _BOOLEANS or len(texts) > 1:
@@ -101,10 +107,15 @@ def run_set(session: SqlSession, words: Words) -> Result:
 
 
 def run_reset(session: SqlSession, words: Words) -> Result:
-    names = list(NAMES) if words.take("ALL") else [_name(words)]
+    if words.take("ALL"):
+        names = list(NAMES)
+    else:
+        names = ["timezone"] if words.take("TIME", "ZONE") else [_name(words)]
     words.end()
     if "search_path" in names:
         _change(session, "search_path", None, local=False)
+    if "timezone" in names:
+        session.set_variables(replace(session.variables, time_zone=UTC))
     if "implicit_flush" in names:
         session.set_variables(replace(session.variables, implicit_flush=False))
     if ANSI in names:

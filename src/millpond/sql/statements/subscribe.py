@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.errors import InvalidError
+from millpond.kernels.time_zones import shown_in
 from millpond.sql.result import Result
 from millpond.sql.text.parse import Words
 
@@ -29,7 +30,7 @@ def run(session: SqlSession, words: Words) -> Result:
     words.end()
     session.require_epoch()
     found = session.catalog.get(name, "table", "materialized view")
-    host = session.host
+    host, zone = session.host, session.time_zone
 
     def more(follow: bool) -> Iterator[pa.Table]:
         for delta in host.changes(found.name, since, follow=follow and until is None):
@@ -44,7 +45,7 @@ def run(session: SqlSession, words: Words) -> Result:
                     epoch=delta.epoch,
                 )
             epoch = pa.array(np.full(rows.num_rows, delta.epoch, np.int64))
-            columns = [rows.column(c.name) for c in found.columns]
+            columns = [shown_in(rows.column(c.name), zone) for c in found.columns]
             names = ["epoch", "weight", *(c.name for c in found.columns)]
             yield pa.table([epoch, rows.column("_w"), *columns], names=names)
 

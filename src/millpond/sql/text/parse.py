@@ -437,6 +437,9 @@ def _readable_text(sql: str, dialect: str) -> str:
         failed = _syntax_error(sql)
         if failed is None:
             return sql
+        named = _with_quoted_names(sql, dialect)
+        if named != sql and _syntax_error(named) is None:
+            return named
         sql = without_angles(sql, dialect, type_of)
         if sql != parsed and (failed := _syntax_error(sql)) is None:
             return sql
@@ -467,6 +470,21 @@ def _readable_text(sql: str, dialect: str) -> str:
     if again is not None:
         raise as_user_error(failed or again, sql if failed else made[0])
     return str(made[0])
+
+
+def _with_quoted_names(sql: str, dialect: str) -> str:
+    """Put names in quotes that DuckDB reserves, and PostgreSQL does not.
+
+    >>> print(_with_quoted_names("select at, at at time zone 'UTC' from t", "postgres"))
+    select "at", "at" at time zone 'UTC' from t
+    """
+    fragment = SqlFragment(sql, tokens_of(sql, dialect), dialect)
+    edits = []
+    for n, token in enumerate(fragment.tokens):
+        is_operator = fragment.has(n + 1, "TIME", "ZONE")
+        if fragment.word(n) == "AT" and not is_operator and fragment.word(n + 1) != "(":
+            edits.append((token.start, token.end + 1, f'"{token.text.lower()}"'))
+    return fragment.rewritten(edits).sql if edits else sql
 
 
 def _lacks_a_value(sql: str, dialect: str) -> bool:

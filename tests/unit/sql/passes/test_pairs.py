@@ -24,7 +24,9 @@ TABLES = {
     "t": {"id": "INTEGER", "a": "INTEGER", "b": "VARCHAR", "ts": "TIMESTAMP", "l": "INTEGER[]"},
     "u": {"id": "INTEGER", "a": "INTEGER", "c": "DOUBLE"},
     "v": {"id": "INTEGER", "u": "INTEGER"},
+    "w": {"tz": "TIMESTAMP WITH TIME ZONE", "ts": "TIMESTAMP", "s": "VARCHAR", "i": "INTERVAL"},
 }
+ZONES = {"fix_time_zone": "Asia/Tokyo"}  # of the session, where a pass is about it
 
 
 def pairs() -> list[tuple[str, str, str]]:
@@ -44,7 +46,8 @@ def called(one: Callable[..., Any]) -> str:
 
 def after(name: str, query: str) -> str:
     """Return the relation of a query after this pass and all before it."""
-    binder = Binder()
+    zone = ZONES.get(name, "UTC")
+    binder = Binder().in_zone(zone)
     for table, columns in TABLES.items():
         binder.table(table, [StepColumn(c, k) for c, k in columns.items()])
 
@@ -52,7 +55,7 @@ def after(name: str, query: str) -> str:
         return binder.constant(f"select {render(node, ())} as v").column(0)[0].as_py()
 
     relation = read_plan(binder.plan(as_plain_sql(query)))
-    for one in passes(value):
+    for one in passes(value, zone):
         relation = one(relation)
         if called(one) == name:
             return relation_text(relation)
@@ -65,4 +68,6 @@ def test_pass(name: str, query: str, expected: str) -> None:
 
 
 def test_every_pass_has_pairs() -> None:
-    assert {path.stem for path in PAIRS.glob("*.sql")} == {called(one) for one in passes(lambda _: None)}
+    assert {path.stem for path in PAIRS.glob("*.sql")} == {
+        called(one) for one in passes(lambda _: None, "Asia/Tokyo")
+    }

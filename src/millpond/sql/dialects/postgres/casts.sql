@@ -35,7 +35,9 @@ create macro __pg.numeric
 
 create macro __pg.text_of(x) as case
     when typeof(x) in ('DOUBLE', 'FLOAT', 'INTERVAL', 'BLOB') then "pg.text.1"(cast(x as varchar), typeof(x))
-    when suffix(typeof(x), ']') then "pg.composite_out.1"(cast(to_json(x) as varchar), typeof(x))
+    when typeof(x) = 'TIMESTAMP WITH TIME ZONE' and current_setting('TimeZone') <> 'UTC'
+        then "pg.timestamptz_seconds.1"(cast(x as varchar), current_setting('TimeZone'))
+    when suffix(typeof(x), ']') then __pg.composite_text(x)
     else cast(x as varchar)
 end;
 

@@ -29,9 +29,11 @@ def concatenated(node: Tree) -> bool:
     node.pop(_STAYS, False)
     texts = [_quoted(part) for part in parts]
     if any(text is not None and not text.lstrip().startswith(("{", "[")) for text in texts):
-        for part in parts:
-            if part.get("class") != "CONSTANT":
-                become(part, called("text_of", {**part, "alias": ""}))
+        for inner in _chain(node):
+            for place in inner["arguments"]:
+                part = place["expression"]
+                if part.get("class") != "CONSTANT" and not _is_chain(part):
+                    place["expression"] = called("text_of", part)  # itself, for it is rewritten in its turn
         return True
     if len(parts) > 3 or any(_is_null(part) for part in parts):
         return False

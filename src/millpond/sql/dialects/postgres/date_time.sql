@@ -42,10 +42,19 @@ create macro __pg.extract_whole
     (a varchar, b timetz) as "pg.extract_timetz.1"(a, b::varchar)::decimal(18, 0);
 create macro __pg.date_trunc
     (a varchar, b timestamp) as __pg.truncated(a, b),
-    (a varchar, b timestamptz) as timezone(current_setting('TimeZone'), __pg.truncated(a, b::timestamp)),
+    (a varchar, b timestamptz) as
+        case when current_setting('TimeZone') = 'UTC' then timezone('UTC', __pg.truncated(a, b::timestamp))
+            else __pg.truncated_in_zone(a, b, current_setting('TimeZone')) end,
     (a varchar, b date) as timezone(current_setting('TimeZone'), __pg.truncated(a, b::timestamp)),
-    (a, b, c) as timezone(c, __pg.truncated(a, timezone(c, b))),
+    (a, b, c) as __pg.truncated_in_zone(a, b, c),
     (a varchar, b interval) as "pg.trunc_interval.1"(a, b);
+-- Parts of an hour are cut from the instant: the local time stands for two of them when clocks are set back.
+create macro __pg.truncated_in_zone(a, b, c) as
+    case when isfinite(b) and lower(a) in ('hour', 'hours', 'h', 'hr', 'hrs', 'minute', 'minutes', 'm', 'min', 'mins',
+            'second', 'seconds', 's', 'sec', 'secs', 'millisecond', 'milliseconds', 'ms', 'msec', 'msecs', 'mseconds', 'msecond',
+            'microsecond', 'microseconds', 'us', 'usec', 'usecs', 'useconds', 'usecond')
+        then make_timestamptz(epoch_us(b) - (epoch_us(timezone(c, b)) - epoch_us(__pg.truncated(a, timezone(c, b)))))
+        else timezone(c, __pg.truncated(a, timezone(c, b))) end;
 create macro __pg.truncated(a, b) as
     case when not isfinite(b) then b
         when lower(a) in ('century', 'centuries', 'c', 'cent')

@@ -1,21 +1,30 @@
 -- JSON.  A `json` keeps its text and a `jsonb` is normalised; both are DuckDB's JSON, a text.
 
 -- The JSON of any value; NULL is null.  Before an array or a record in an aggregate stands a line break.
+create macro __pg.written_json(a) as
+    case when __pg.shows_zone(a) then "pg.to_json.2"(to_json(a)::varchar, typeof(a), current_setting('TimeZone'))
+        else "pg.to_json.1"(to_json(a)::varchar, typeof(a)) end;
+create macro __pg.written_json_lines(a) as
+    case when __pg.shows_zone(a) then "pg.to_json_lines.2"(to_json(a)::varchar, typeof(a), current_setting('TimeZone'))
+        else "pg.to_json_lines.1"(to_json(a)::varchar, typeof(a)) end;
+-- Has a value instants whose texts depend on the time zone of the session?
+create macro __pg.shows_zone(a) as
+    current_setting('TimeZone') <> 'UTC' and contains(typeof(a), 'TIMESTAMP WITH TIME ZONE');
 create macro __pg.json_text(a) as
     case when a is null then 'null' when typeof(a) = 'JSON' then a::varchar
-        else "pg.to_json.1"(to_json(a)::varchar, typeof(a)) end;
+        else __pg.written_json(a) end;
 create macro __pg.json_row(a) as
     case when a is null then 'null' when typeof(a) = 'JSON' then a::varchar
         when suffix(typeof(a), ']') or starts_with(typeof(a), 'STRUCT') or starts_with(typeof(a), 'TUPLE')
-            then chr(10) || ' ' || "pg.to_json.1"(to_json(a)::varchar, typeof(a))
-        else "pg.to_json.1"(to_json(a)::varchar, typeof(a)) end;
+            then chr(10) || ' ' || __pg.written_json(a)
+        else __pg.written_json(a) end;
 create macro __pg.to_json(a) as (case when a is not null then __pg.json_text(a) end)::json;
 create macro __pg.to_jsonb(a) as (case when a is not null then "pg.jsonb.1"(__pg.json_text(a)) end)::json;
 create macro __pg.row_to_json(a, b := false) as
-    (case when a is null or b is null then null when b then "pg.to_json_lines.1"(to_json(a)::varchar, typeof(a))
+    (case when a is null or b is null then null when b then __pg.written_json_lines(a)
         else __pg.json_text(a) end)::json;
 create macro __pg.array_to_json(a, b := false) as
-    (case when a is null or b is null then null when b then "pg.to_json_lines.1"(to_json(a)::varchar, typeof(a))
+    (case when a is null or b is null then null when b then __pg.written_json_lines(a)
         else __pg.json_text(a) end)::json;
 create macro __pg.json_build_array(a) as "pg.json_array.1"(a)::json;
 create macro __pg.jsonb_build_array(a) as "pg.jsonb.1"("pg.json_array.1"(a))::json;

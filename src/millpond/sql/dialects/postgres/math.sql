@@ -103,7 +103,12 @@ create macro __pg.generate_series_rows
         case when c = 0 and a is not null and b is not null then error('step size cannot equal zero')::bigint[]
             else system.main.generate_series(a, b, case when c <> 0 then c end) end,
     (a timestamp, b timestamp, c interval) as system.main.generate_series(a, b, c),
-    (a timestamptz, b timestamptz, c interval) as system.main.generate_series(a, b, c),
+    (a timestamptz, b timestamptz, c interval) as
+        case when current_setting('TimeZone') = 'UTC' then system.main.generate_series(a, b, c)
+            else system.main.generate_series(a, b, case
+                when datepart('year', c) <> 0 or datepart('month', c) <> 0 or datepart('day', c) <> 0
+                    then error('a series of days or months is not supported over times with a zone: SET TimeZone = ''UTC''')::interval
+                else c end) end,
     (a decimal(38, 16), b decimal(38, 16)) as __pg.numeric_series(a, b, 1::decimal(38, 16)),
     (a decimal(38, 16), b decimal(38, 16), c decimal(38, 16)) as __pg.numeric_series(a, b, c);
 create macro __pg.numeric_series(a, b, c) as
