@@ -89,7 +89,7 @@ def code(column: Column, order: Order) -> U64:
 
 def ranks(column: Column, order: Order) -> U64:
     """Codes that are exact within this batch: equal only for equal values."""
-    array = _decoded(_whole(column))
+    array = _decoded(_one_array(column))
     if not _is_exact(array.type):
         return _dense_ranks(array, order)
     values = _codes(array)
@@ -116,7 +116,7 @@ def sort_indices(columns: Sequence[Column], orders: Sequence[Order]) -> I64:
             detail=f"{len(columns)} columns, {len(orders)} orders",
             hint="pass at least one column, and one order per column",
         )
-    arrays = [_decoded(_whole(column)) for column in columns]
+    arrays = [_decoded(_one_array(column)) for column in columns]
     length = len(arrays[0])
     for place, array in enumerate(arrays):
         if len(array) != length:
@@ -134,7 +134,7 @@ def sort_indices(columns: Sequence[Column], orders: Sequence[Order]) -> I64:
 # ---------------------------------------------------------------- codes
 
 
-def _whole(column: Column) -> pa.Array:
+def _one_array(column: Column) -> pa.Array:
     """The column as one array; strings become large strings, so that offsets cannot overflow."""
     if not isinstance(column, pa.ChunkedArray):
         return column

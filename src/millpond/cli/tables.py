@@ -48,7 +48,7 @@ def named(plan: Plan, words: Sequence[str]) -> tuple[Named, list[str]]:
         return _table(specs[f"{first}/{rest[0]}"]), rest[1:]
     view = plan.views.get(first)
     if view is not None:
-        columns = tuple(view.held(plan.shape(view.step).schema.names))
+        columns = tuple(view.stored_columns(plan.shape(view.step).schema.names))
         return Named(first, specs[view.table], columns, view), rest
     wanted = first if "/" in first or not rest else f"{first}/{rest[0]}"
     known = [*specs, *plan.views]

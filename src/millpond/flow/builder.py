@@ -42,7 +42,11 @@ class Builder:
             check_name("a step", step)
         operator = carrying(operator)
         require_text(default if step is None else step, "the id of a step")
-        name = self._fresh(default, operator, inputs) if step is None else self._free(step, operator, inputs)
+        name = (
+            self._default_id(default, operator, inputs)
+            if step is None
+            else self._free(step, operator, inputs)
+        )
         self.plan, found = self.plan.with_node(name, operator, inputs)
         return found
 
@@ -108,7 +112,7 @@ class Builder:
     def shape(self, step: str) -> Shape:
         return self.plan.shape(step)
 
-    def _fresh(self, base: str, operator: Operator, inputs: tuple[str, ...]) -> str:
+    def _default_id(self, base: str, operator: Operator, inputs: tuple[str, ...]) -> str:
         """A default id that says what the step does and on what; numbered when another step has it.
 
         A dropped step of the running program keeps its id: the new step is its next version.

@@ -188,14 +188,14 @@ class KeyedStream:
             keep = [c for c in stream.columns if c in self.key or c in used]
             pairs = [(c, quoted(c)) for c in keep] + list(parsed.computed)
             arguments = builder.add(None, Map(tuple(pairs)), (stream.step,), f"{base}.arguments")
-            source = self._over(arguments)
+            source = self._stream_of(arguments)
         if slices is not None:
-            return self._over(builder.add(id, slices.aggregate(parsed.aggs), (source.step,), base))
+            return self._stream_of(builder.add(id, slices.aggregate(parsed.aggs), (source.step,), base))
         if not source.shape.append_only:
             query = query_of_rows(self.key, parsed.aggs, source.schema, base)
             if query is not None:
                 per_key = builder.ended(PerKey(self.key, sql=query, passes=self.key), (source.step,))
-                return self._over(builder.add(id, per_key, (source.step,), base))
+                return self._stream_of(builder.add(id, per_key, (source.step,), base))
         spread = buckets or (None if self.key else GLOBAL_BUCKETS)
         feeds = feeds_for(parsed.aggs, source.shape.append_only, staged=spread is not None)
         inputs = []
@@ -225,7 +225,7 @@ class KeyedStream:
             feeds = (*feeds, AggregateFeed("always", ()))
             inputs.append(builder.constant("one-row", Scan(OneRow(), OneRow().schema, True)))
         operator = builder.ended(Aggregate(self.key, parsed.aggs, feeds, closes), tuple(inputs))
-        return self._over(builder.add(id, operator, tuple(inputs), base))
+        return self._stream_of(builder.add(id, operator, tuple(inputs), base))
 
     def _candidates(self, source: Stream, feed: AggregateFeed, function: str, buckets: int, base: str) -> str:
         """The first half of the hierarchy (key, bucket) -> key: the best value of each bucket."""
@@ -269,7 +269,7 @@ class KeyedStream:
         if spread is not None and not with_ties:
             first, operator = operator.split(spread)
             source = builder.add(None, builder.ended(first, (source,)), (source,), f"{base}.buckets")
-        return self._over(builder.add(id, builder.ended(operator, (source,)), (source,), base))
+        return self._stream_of(builder.add(id, builder.ended(operator, (source,)), (source,), base))
 
     def first(self, by: str | Sequence[str], *, id: str | None = None) -> Stream:
         """The first row of each key by an order, for example ``first("date_time desc")`` for the latest.
@@ -358,7 +358,7 @@ class KeyedStream:
         """
         builder = self.stream._builder
         step = process_batch_step(builder, self.stream.step, self.key, function, schema, id=id)
-        return self._over(step)
+        return self._stream_of(step)
 
     def apply(
         self,
@@ -405,19 +405,19 @@ class KeyedStream:
             )
         return Close("window_end", shape.watermark, _slide(self.stream))
 
-    def _over(self, step: str) -> Stream:
+    def _stream_of(self, step: str) -> Stream:
         """Another step of the same pipeline as a stream."""
         return self.stream._at(step)
 
     def _keyed_over(
         self, step: str, key: tuple[str, ...], closes: Close | SharedSlices | None
     ) -> KeyedStream:
-        return KeyedStream(self._over(step), key, closes)
+        return KeyedStream(self._stream_of(step), key, closes)
 
     def _then(self, id: str | None, operator: Any, verb: str) -> Stream:
         builder, inputs = self.stream._builder, (self.stream.step,)
         ended = builder.ended(operator, inputs)
-        return self._over(builder.add(id, ended, inputs, f"{self.stream.step}.{verb}"))
+        return self._stream_of(builder.add(id, ended, inputs, f"{self.stream.step}.{verb}"))
 
 
 def parsed_orders(by: str | Sequence[str], stream: Stream) -> tuple[Order, ...]:

@@ -407,7 +407,7 @@ class WindowedStream:
         else:
             steps = self._rows(), other._rows()
         left, right = (
-            side._keyed_stream._over(step) for side, step in zip((self, other), steps, strict=True)
+            side._keyed_stream._stream_of(step) for side, step in zip((self, other), steps, strict=True)
         )
         return left.join(right, list(self._window_key), kind, where=where, suffix=suffix, id=id)
 
@@ -444,9 +444,9 @@ class WindowedStream:
         if finishes:
             steps.append(self._steps.finished())
         if len(steps) == 1:
-            return self._keyed_stream._over(steps[0])
+            return self._keyed_stream._stream_of(steps[0])
         step = builder.add(id, Union(), tuple(steps), f"{self._base}.all_late")
-        return self._keyed_stream._over(step)
+        return self._keyed_stream._stream_of(step)
 
     # -- steps ---------------------------------------------------------------------
 
@@ -512,7 +512,7 @@ class WindowedStream:
         if isinstance(spec.windows, Counting):  # all rows of a window come when it closes
             builder, key = self._builder, self._window_key
             step = within_epoch(builder, key, lambda: build(self._keyed(self._step), id).step)
-            return self._keyed_stream._over(step)
+            return self._keyed_stream._stream_of(step)
         if spec.closes:
             until = self._until(self._step)
             if single and empty is not None and until is not None and until.grid:
@@ -537,7 +537,7 @@ class WindowedStream:
             single=single,
             empty=empty,
         )
-        return self._keyed_stream._over(step)
+        return self._keyed_stream._stream_of(step)
 
     if not TYPE_CHECKING:
 

@@ -205,7 +205,7 @@ class PreparedQuery:
     def _run(self, *tables: pa.Table) -> pa.Table:
         try:
             for feed, table in zip(self._feeds, tables, strict=True):
-                feed.table = handed(_whole(table))
+                feed.table = handed(_one_chunk(table))
             # Does what a relation's to_arrow_table does, for a prepared statement.  The public method of a
             # connection copies the rows once more: twice the time, for tiny and for large tables.
             result = self._con._submit(f"execute {self._name}", None, "arrow", BATCH_ROWS)
@@ -226,7 +226,7 @@ class PreparedQuery:
             self._con.unregister(view)
 
 
-def _whole(table: pa.Table) -> pa.Table:
+def _one_chunk(table: pa.Table) -> pa.Table:
     """One chunk: for several, DuckDB 2.0 returns the rows of some queries (IN in a CASE) in another order."""
     return table.combine_chunks() if any(c.num_chunks > 1 for c in table.columns) else table
 

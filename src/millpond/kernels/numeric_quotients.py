@@ -33,11 +33,11 @@ def quotients(words: Sequence[Ints], counts: Ints, scale: int) -> pa.Array:
     *high, lo = words
     simple = not any(word.any() for word in high) and 0 <= scale <= NUMERIC_SCALE
     if simple and (not len(lo) or (lo.min() > -(2**63) and counts.max() <= _COUNT_MAX)):
-        return _together(lo, counts, NUMERIC_SCALE - scale)
+        return _long_division(lo, counts, NUMERIC_SCALE - scale)
     return _one_by_one(words, counts, scale)
 
 
-def _together(totals: Ints, counts: Ints, digits: int) -> pa.Array:
+def _long_division(totals: Ints, counts: Ints, digits: int) -> pa.Array:
     """Long division by halves of the digits that are still to come."""
     none = counts <= 0
     divisor = np.where(none, 1, counts)

@@ -118,7 +118,7 @@ class PythonFunction:
 
     def _run(self, columns: Sequence[pa.ChunkedArray]) -> pa.Array:
         if self.vectorised:
-            return self._whole(columns)
+            return self._called_by_column(columns)
         rows = len(columns[0])
         given = [python_values(c) for c in columns] if self.parameters else []
         if self.kind == "scalar" and given and (self.nulls or not any(c.null_count for c in columns)):
@@ -130,7 +130,7 @@ class PythonFunction:
     def _value(self, row: tuple[Any, ...]) -> Any:
         return None if not self.nulls and _has_null(row) else self.code(*row)
 
-    def _whole(self, columns: Sequence[pa.ChunkedArray]) -> pa.Array:
+    def _called_by_column(self, columns: Sequence[pa.ChunkedArray]) -> pa.Array:
         rows = len(columns[0])
         found = self.code(*(one_chunk(c) for c in columns[: len(self.parameters)]))
         if isinstance(found, pa.ChunkedArray):

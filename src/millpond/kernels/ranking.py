@@ -40,10 +40,10 @@ class Unread(Mapping[str, pa.Array]):
     def __getitem__(self, name: str) -> pa.Array:
         found = self._made.get(name)
         if found is None:
-            found = self._made[name] = self._whole(name)
+            found = self._made[name] = self._one_array(name)
         return found
 
-    def _whole(self, name: str) -> pa.Array:
+    def _one_array(self, name: str) -> pa.Array:
         chunks: list[pa.Array] = []
         for table in self._tables:
             column = table[name]

@@ -162,11 +162,11 @@ class Accumulate(ExpiresBehindBound):
         for number, call in enumerate(self.calls):
             function = call.function.code
             try:
-                state = _fresh(function) if states is None else _restored(function, states[number])
+                state = _initial_state(function) if states is None else _restored(function, states[number])
                 mine = list(rows.of(number, key, nulls=call.function.nulls))
                 for weight, row in sorted(mine, key=_comes_first):
                     for _ in range(abs(weight)):
-                        state = _told(function, state, row, weight > 0)
+                        state = _with_row(function, state, row, weight > 0)
                 made.append(_plain(function, state))
                 values.append(_finished(function, state))
                 arrow_values([values[-1]], call.function.gives)
@@ -287,11 +287,11 @@ def _name(keys: KeySet, number: int) -> Any:
 # -- states ------------------------------------------------------------------------------
 
 
-def _fresh(function: Any) -> Any:
+def _initial_state(function: Any) -> Any:
     return function.init() if isinstance(function, Steps) else function()
 
 
-def _told(function: Any, state: Any, row: tuple[Any, ...], comes: bool) -> Any:
+def _with_row(function: Any, state: Any, row: tuple[Any, ...], comes: bool) -> Any:
     if isinstance(function, Steps):
         step = function.accumulate if comes else function.retract
         assert step is not None

@@ -328,7 +328,7 @@ class _Closing:
         )
         extremes = self._extremes(found, parts[2:], places[2:])
         out, errors = self._output(found, keys, extremes)
-        changes = [*self._without_consumed(moving, changes), *self._kept(found, keys)]
+        changes = [*self._without_consumed(moving, changes), *self._last_totals(found, keys)]
         drops = [
             (slices.name, self._first_needed(slices)),
             (totals.name, self.until // step._slicing.step_us),
@@ -450,7 +450,7 @@ class _Closing:
 
     # -- writing -----------------------------------------------------------------------
 
-    def _kept(self, found: ClosedWindows, keys: KeySet) -> list[Change]:
+    def _last_totals(self, found: ClosedWindows, keys: KeySet) -> list[Change]:
         """The totals of the last window, of all keys that have rows in it."""
         totals = self.binding.tables[1]
         which = found.key[found.still]

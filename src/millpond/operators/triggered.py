@@ -126,7 +126,7 @@ class Triggered(HoldsForTrigger):
         changes, released = self._release(ctx, binding, windows, keys, delta, of_row, accepted, waited)
         live = found | got  # a hint may name a window that is gone
         changes += self._write(ctx, binding, windows, keys, stored_states, found, live, after, hints.moved)
-        out = [*released, *self._told(binding, windows, keys)]
+        out = [*released, *self._fired_rows(binding, windows, keys)]
         if not accepted.all():
             assert delta is not None
             late = delta.filter(pa.array(~accepted))
@@ -189,7 +189,7 @@ class Triggered(HoldsForTrigger):
             kept = kept.append_column(PANE, pa.array(pane))
         return of_kind(spec.schema, kept, ROWS, weights(rows))
 
-    def _told(self, binding: Binding, windows: OpenWindows, keys: KeySet) -> Iterator[pa.Table]:
+    def _fired_rows(self, binding: Binding, windows: OpenWindows, keys: KeySet) -> Iterator[pa.Table]:
         for firing in windows.firings:
             yield firing_rows(binding.tables[1].schema, keys.columns, firing)
 

@@ -43,7 +43,7 @@ class View:
     exact: bool = False  # no row that it reads may be shed
     error_bound: float | None = None  # the relative error that shedding may cause in a group of average size
 
-    def held(self, names: Iterable[str]) -> list[str]:
+    def stored_columns(self, names: Iterable[str]) -> list[str]:
         """The columns of the table that the view shows."""
         return [held for _, held in self.columns] if self.columns else list(names)
 

@@ -44,7 +44,7 @@ class SqlColumn:
     identity: SqlIdentity | None = None
 
     @property
-    def held(self) -> str:
+    def stored_name(self) -> str:
         """The column in the stored rows: a name that is never reused for another column."""
         return self.name if self.stored is None else self.stored
 

@@ -53,7 +53,7 @@ def shown_schema(plan: Plan, name: str) -> pa.Schema:
     """The columns that a view shows."""
     view = plan.views[name]
     schema = plan.shape(view.step).schema
-    return view.shown(schema.empty_table().select(view.held(schema.names))).schema.remove_metadata()
+    return view.shown(schema.empty_table().select(view.stored_columns(schema.names))).schema.remove_metadata()
 
 
 def view_facts(plan: Plan, name: str) -> tuple[tuple[str, ...] | None, bool]:

@@ -83,7 +83,7 @@ def view_table(plan: Plan, view: str) -> ViewTable | None:
     if found is None:
         return None
     specs = table_specs(plan)
-    columns = found.held(plan.shape(found.step).schema.names)
+    columns = found.stored_columns(plan.shape(found.step).schema.names)
     feed = None if found.feed is None else specs[found.feed]
     return ViewTable(found, specs[found.table], columns, feed, emission_order(plan, found.step, columns))
 

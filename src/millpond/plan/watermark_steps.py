@@ -92,7 +92,7 @@ def watermark_steps(plan: Plan) -> WatermarkSteps:
             apart = node.operator.learns or rule.learns or isinstance(rule, Custom)  # split by split
             numbered |= set(scans) if apart or len(scans) > 1 else set()
     least = _least(plan)
-    together = tuple(sorted(_together(plan, least)))
+    together = tuple(sorted(_joint_watermarks(plan, least)))
     traced = frozenset(plan.nodes[step].inputs[index] for step, index in inputs)
     return WatermarkSteps(
         tuple(steps),
@@ -151,7 +151,7 @@ def _least(plan: Plan) -> dict[str, Marks]:
     return found
 
 
-def _together(plan: Plan, least: Mapping[str, Marks]) -> set[tuple[str, ...]]:
+def _joint_watermarks(plan: Plan, least: Mapping[str, Marks]) -> set[tuple[str, ...]]:
     """The watermarks of the inputs of every step with several inputs."""
     found = set()
     for node in plan.nodes.values():

@@ -96,7 +96,7 @@ class Autoscaler:
         if found is not None:
             self._decided_us = load.at_us
             self._name(symptoms, load.at_us)
-            told = {**self._told(found), "symptoms": "; ".join(str(s) for s in symptoms)}
+            told = {**self._recorded(found), "symptoms": "; ".join(str(s) for s in symptoms)}
             told |= self._executors_for(found.tasks, load.at_us, found.reason)
             self._sender.append("rescale", {"parallelism": found.tasks, "scaling": told})
         elif more := self._executors_for(manifest.parallelism, load.at_us):
@@ -168,7 +168,7 @@ class Autoscaler:
             return self._engine().default_parallelism
         return self._settings.executors_max * executors.cores_each
 
-    def _told(self, found: ScalingDecision) -> dict[str, object]:
+    def _recorded(self, found: ScalingDecision) -> dict[str, object]:
         return {
             "mode": self._settings.autoscale,
             "before": found.before,

@@ -149,7 +149,7 @@ def stream_of(builder: Builder, plan: Plan, name: str) -> Stream:
     found = Catalog(plan).get(name, "table", "source", "materialized view")
     assert found.step is not None
     stream = Stream(builder, found.step)
-    called = [(c.name, c.held) for c in found.columns]
+    called = [(c.name, c.stored_name) for c in found.columns]
     if all(shown == held for shown, held in called):
         return stream
     return stream.select(**{shown: quoted(held) for shown, held in called})

@@ -41,7 +41,7 @@ def held(plan: Plan, table: str, rows: Rows) -> Rows:
     elif not isinstance(rows, pa.Table) and hasattr(rows, "__arrow_c_stream__"):
         rows = pa.table(rows)  # a pandas, Polars or Arrow table
     found = (o for o in plan.objects.values() if o.kind == "table" and o.scan == table)
-    names = {c.name: c.held for o in found for c in o.columns}
+    names = {c.name: c.stored_name for o in found for c in o.columns}
     if all(name == held for name, held in names.items()):
         return rows
     if isinstance(rows, pa.Table):
@@ -123,7 +123,11 @@ def _check_required(plan: Plan, name: str, rows: pa.Table) -> None:
         for column in found.columns:
             if column.identity is not None:
                 continue  # the pond numbers the row
-            if column.required and column.held in rows.column_names and rows.column(column.held).null_count:
+            if (
+                column.required
+                and column.stored_name in rows.column_names
+                and rows.column(column.stored_name).null_count
+            ):
                 raise InvalidError(
                     f"column {column.name!r} of table {found.name!r} cannot be NULL",
                     detail="a row lacks it"

@@ -178,7 +178,7 @@ class ListHandle(Handle):
         ends = micros(rows, EXPIRES) if home.spec.ttl is not None else []
         return decode(home.spec, rows, home.step), ends
 
-    def _held(self) -> _List:
+    def _open_list(self) -> _List:
         cell = self._cells.get(self.at)
         if cell is None:
             cell = self._cells[self.at] = self._open()
@@ -186,7 +186,7 @@ class ListHandle(Handle):
 
     def _cell(self) -> _List:
         """The list at the time of the current row, without expired items."""
-        cell = self._held()
+        cell = self._open_list()
         if cell.ends and cell.ends[0] <= self._now():
             self._expire(cell)
         return cell
@@ -247,7 +247,7 @@ class ListHandle(Handle):
         # The list is fetched even if user code has not read it yet: decoded values may be modified in place.
         # Items that have expired for this row are saved, too: the call may never read the list, or fail, and
         # a row with an earlier time may follow.
-        return copy.deepcopy(self._held())
+        return copy.deepcopy(self._open_list())
 
     def restore(self, saved: Any) -> None:
         self._cells[self.at] = saved

@@ -94,7 +94,7 @@ class ValueHandle(NotItsValue, Handle):
     def add(self, item: Any) -> None:
         """Add one item to a reducing or aggregating state."""
         adds = self._adds()
-        held = self._values[self.at] if self._home.spec.ttl is None else self._held()
+        held = self._values[self.at] if self._home.spec.ttl is None else self._value_now()
         if held is None:
             if adds.create is None:
                 self.value = item
@@ -110,7 +110,7 @@ class ValueHandle(NotItsValue, Handle):
             )
         return adds
 
-    def _held(self) -> Any:
+    def _value_now(self) -> Any:
         return self._values[self.at]
 
     def _absent(self) -> Any:
@@ -168,7 +168,7 @@ def with_result(kind: type[ValueHandle]) -> type[ValueHandle]:
 
         @property
         def value(self) -> Any:
-            held = self._held()
+            held = self._value_now()
             if held is None:
                 return self._default
             return self._adds().result(super().value)
@@ -193,7 +193,7 @@ class LivingValueHandle(ValueHandle):
 
     @property
     def value(self) -> Any:
-        if self._held() is None:
+        if self._value_now() is None:
             return self._absent()
         if self._on_read:
             self._ends_at[self.at] = self._until()
@@ -208,7 +208,7 @@ class LivingValueHandle(ValueHandle):
         self._ends_at[self.at] = self._until()
         self._touched[self.at] = 1
 
-    def _held(self) -> Any:
+    def _value_now(self) -> Any:
         found = self._values[self.at]
         if found is None:
             return None

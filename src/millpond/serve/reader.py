@@ -205,7 +205,7 @@ class Reader:
                 detail=f"views are {', '.join(sorted(plan.views)) or 'none'}",
                 hint=nearest(name, plan.views),
             )
-        columns = view.held(plan.shape(view.step).schema.names)
+        columns = view.stored_columns(plan.shape(view.step).schema.names)
         return view, self._specs_of(manifest)[view.table], columns
 
     def _specs_of(self, manifest: Manifest) -> dict[str, TableSpec]:
@@ -238,7 +238,9 @@ class Reader:
         with self.pinned(epoch) as snapshot:
             found, spec, columns = self._view(snapshot.manifest, view)
             held = {shown: name for shown, name in found.columns}
-            return found.shown(snapshot.lookup(spec, keys_table(spec, _held(key, held)), columns))
+            return found.shown(
+                snapshot.lookup(spec, keys_table(spec, _with_stored_names(key, held)), columns)
+            )
 
     def diff(self, view: str, e1: int | str, e2: int | str) -> pa.Table:
         """What changed from epoch e1 to epoch e2, consolidated; backwards when e2 is before e1."""
@@ -441,12 +443,12 @@ def keys_table(spec: TableSpec, key: Any) -> pa.Table:
         raise InvalidError("the key is of another type", detail=f"the key is ({shown}): {error}") from error
 
 
-def _held(key: Any, names: Mapping[str, str]) -> Any:
+def _with_stored_names(key: Any, names: Mapping[str, str]) -> Any:
     """Keys under the stored names of their columns."""
     if isinstance(key, pa.Table):
         return key.rename_columns([names.get(n, n) for n in key.column_names])
     if isinstance(key, list):
-        return [_held(one, names) for one in key]
+        return [_with_stored_names(one, names) for one in key]
     return {names.get(n, n): v for n, v in key.items()} if isinstance(key, Mapping) else key
 
 

@@ -99,7 +99,7 @@ def state_batches(snapshot: Snapshot, plan: Plan, spec: TableSpec) -> Iterator[p
     """The live rows in the columns that users see, in bounded batches; at least one table."""
     refs = snapshot.runs(spec.name)
     names = [name for name in spec.schema.names if name != EXPIRES]
-    over = _over(snapshot, plan, spec)
+    over = _expired_until(snapshot, plan, spec)
     for h_min, h_max in cut_units(max(1, math.ceil(sum(r.bytes for r in refs) / UNIT_BYTES))):
         rows = Table(spec, refs, snapshot._open_file, h_min, h_max).scan()
         yield repeat_by_weight(_alive(rows, over), names)
@@ -109,7 +109,7 @@ def rows_of_keys(snapshot: Snapshot, plan: Plan, spec: TableSpec, keys: pa.Table
     """The live rows of some keys, in the columns that users see; the cost follows the keys."""
     names = [name for name in spec.schema.names if name != EXPIRES]
     rows = snapshot.table(spec).lookup(KeySet.of(keys, spec.key)).table
-    return repeat_by_weight(_alive(rows, _over(snapshot, plan, spec)), names)
+    return repeat_by_weight(_alive(rows, _expired_until(snapshot, plan, spec)), names)
 
 
 def _alive(rows: pa.Table, over: int | None) -> pa.Table:
@@ -119,7 +119,7 @@ def _alive(rows: pa.Table, over: int | None) -> pa.Table:
     return rows.filter(pa.compute.invert(pa.compute.fill_null(ended, False)))
 
 
-def _over(snapshot: Snapshot, plan: Plan, spec: TableSpec) -> int | None:
+def _expired_until(snapshot: Snapshot, plan: Plan, spec: TableSpec) -> int | None:
     """The time at or before which rows have expired for the step, although they may still be stored."""
     step, _, name = spec.name.rpartition("/")
     node = plan.nodes[step]

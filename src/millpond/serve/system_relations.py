@@ -377,7 +377,7 @@ def _lookup_key(plan: Plan, name: str) -> tuple[str, ...]:
         return ()
     spec = next(t for t in plan.nodes[view.step].binding.tables if t.name == view.table)
     shown = {held: shown for shown, held in view.columns}
-    names = view.held(plan.shape(view.step).schema.names)
+    names = view.stored_columns(plan.shape(view.step).schema.names)
     return tuple(shown.get(k, k) for k in spec.key) if set(spec.key) <= set(names) else ()
 
 

@@ -40,7 +40,7 @@ def key_columns(catalog: Catalog, found: SqlObject) -> list[tuple[str, pa.DataTy
     spec = None if found.kind == "view" else catalog.stored(found)
     if spec is None or spec.rule != "latest":
         return []
-    shown = {c.held: c.name for c in found.columns}
+    shown = {c.stored_name: c.name for c in found.columns}
     if any(k not in shown for k in spec.key):
         return []
     return [(shown[k], spec.schema.field(k).type) for k in spec.key]

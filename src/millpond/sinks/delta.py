@@ -168,7 +168,7 @@ class DeltaTarget:
                         storage_options=self._sink.storage_options(),
                     )
                     self._sync(table)
-                missing = [f for f in self.schema if f.name not in self._held(table)]
+                missing = [f for f in self.schema if f.name not in self._fields_of(table)]
                 if not missing:
                     return table
                 fields = [f for f in self._lake.Schema.from_arrow(pa.schema(missing)).fields]
@@ -189,12 +189,12 @@ class DeltaTarget:
         except self._lake.exceptions.TableNotFoundError:
             return None
 
-    def _held(self, table: Any) -> dict[str, pa.Field]:
+    def _fields_of(self, table: Any) -> dict[str, pa.Field]:
         return {f.name: f for f in pa.schema(table.schema().to_arrow())}
 
     def _check(self) -> None:
         """Refuse a table whose columns or rules are others than those of the files that are added."""
-        held = self._held(self.table)
+        held = self._fields_of(self.table)
         where = f"table {str(self._sink.path)!r}"
         for wanted in self.schema:
             found = held[wanted.name]

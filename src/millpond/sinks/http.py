@@ -135,7 +135,7 @@ class HttpWriter:
             if len(refused) >= self._sink.refused_max:
                 raise InvalidError(
                     f"the receiver refuses more than {self._sink.refused_max} rows of one delivery",
-                    detail=f"{self._place} answered {answer.status}: {answer.reason}",
+                    detail=f"{self._address_shown} answered {answer.status}: {answer.reason}",
                     hint="does it expect another format? nothing of the delivery counts as delivered",
                 )
             refused.append(delivery.refused(first, f"HTTP status {answer.status}: {answer.reason}"))
@@ -182,7 +182,7 @@ class HttpWriter:
                 if answer.wait_s > WAIT_S_MAX:
                     break
                 wait_s = max(wait_s, answer.wait_s)
-        raise UnavailableError("the receiver is unavailable", detail=f"{last} ({self._place})")
+        raise UnavailableError("the receiver is unavailable", detail=f"{last} ({self._address_shown})")
 
     def _ask(self, body: bytes, headers: Mapping[str, str]) -> _Answer:
         connection = self._connection
@@ -207,7 +207,7 @@ class HttpWriter:
         return http.client.HTTPConnection(host, port, timeout=timeout_s)
 
     @property
-    def _place(self) -> str:
+    def _address_shown(self) -> str:
         """The address without the query, which may be secret."""
         port = f":{self._address.port}" if self._address.port else ""
         return f"{self._address.scheme}://{self._address.hostname}{port}"
@@ -216,7 +216,7 @@ class HttpWriter:
         hint = "redirects are not followed: give the final address" if answer.status < 400 else None
         return InvalidError(
             f"the receiver answered with HTTP status {answer.status}",
-            detail=f"{answer.reason} ({self._place})",
+            detail=f"{answer.reason} ({self._address_shown})",
             hint=hint or "check the address and the headers; the delivery is repeated",
         )
 

@@ -28,7 +28,7 @@ _HEAD_BYTES = 1 << 20
 class AvroFormat:
     def infer(self, folder: Folder, file: Found) -> pa.Schema:
         """The columns of a flat schema; others must be declared."""
-        text, data = _whole(folder, file)
+        text, data = _schema_and_data(folder, file)
         found = avro_messages.read_file(data) if avro_messages.is_flat(text) else None
         if found is None:
             raise BadFileError("its schema has nested types: declare the columns")
@@ -59,7 +59,7 @@ class AvroFormat:
         columns: Sequence[str],
         texts: Collection[str] = (),
     ) -> Iterator[pa.Table]:
-        text, data = _whole(folder, file)
+        text, data = _schema_and_data(folder, file)
         if avro_messages.is_flat(text):
             found = avro_messages.read_file(data)
             fast = None if found is None else avro_messages.fitted(found, schema)
@@ -107,7 +107,7 @@ def _schema(data: bytes) -> str:
     return json.dumps(_reader(data).writer_schema)
 
 
-def _whole(folder: Folder, file: Found) -> tuple[str, bytes]:
+def _schema_and_data(folder: Folder, file: Found) -> tuple[str, bytes]:
     data = _bytes(folder, file, None)
     return _schema(data), data
 

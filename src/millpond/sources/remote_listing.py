@@ -61,11 +61,11 @@ class RemoteListing:
         """All files, unordered; the same list object as before if nothing seems new."""
         began_s = self._now()
         if len(self._files) < LARGE or began_s >= self._all_at_s:
-            return self._whole(list_all, began_s)
+            return self._full_listing(list_all, began_s)
         try:
             more = list(self._after(hidden))
         except (raised.PermissionDeniedError, raised.UnauthenticatedError):
-            return self._whole(list_all, began_s)  # Arrow may have other credentials
+            return self._full_listing(list_all, began_s)  # Arrow may have other credentials
         except raised.BaseError as error:
             raise OSError(str(error).splitlines()[0]) from error
         if more:
@@ -73,7 +73,7 @@ class RemoteListing:
             self._last = max(file.path for file in more)
         return self._files
 
-    def _whole(self, list_all: Callable[[], list[Found]], began_s: float) -> list[Found]:
+    def _full_listing(self, list_all: Callable[[], list[Found]], began_s: float) -> list[Found]:
         found = list_all()
         ended_s = self._now()
         self._all_at_s = ended_s + min(REST_S_MAX, REST * (ended_s - began_s))

@@ -45,7 +45,9 @@ def views(pond: PondArgument, epoch: EpochOption = None, output: OutputOption = 
                 {
                     "view": view.name,
                     "key": [called.get(k, k) for k in specs[view.table].key],
-                    "columns": {called.get(n, n): str(schema.field(n).type) for n in view.held(schema.names)},
+                    "columns": {
+                        called.get(n, n): str(schema.field(n).type) for n in view.stored_columns(schema.names)
+                    },
                     "rows": sum(r.rows for r in runs),
                     "runs": len(runs),
                     "bytes": sum(r.bytes for r in runs),

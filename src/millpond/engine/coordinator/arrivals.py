@@ -50,7 +50,7 @@ def arrivals(
     found: dict[str, dict[str, Any]] = {}
     for scan in sorted({scan for each in steps.steps for scan in each.scans}.difference(unpolled)):
         mine = taken.get(scan, [])
-        told = _told(mine, _without(offered.get(scan, []), mine), is_held(marks, scan))
+        told = _recorded_read(mine, _without(offered.get(scan, []), mine), is_held(marks, scan))
         reach = []
         if scan not in polls or scan in read:
             reach += [promised[scan]] if scan in promised else []
@@ -113,7 +113,7 @@ def still_promised(
     }
 
 
-def _told(mine: Sequence[Split], rest: Sequence[Split], was_held: bool) -> dict[str, Any]:
+def _recorded_read(mine: Sequence[Split], rest: Sequence[Split], was_held: bool) -> dict[str, Any]:
     told: dict[str, Any] = {
         "read": sorted({s.partition for s in mine if s.rows}),
         "ended": sorted({s.partition for s in mine if s.ends}),

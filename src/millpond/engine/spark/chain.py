@@ -323,7 +323,7 @@ class SparkChain:
                 rdd.cleanShuffleDependencies(False)
             except _spark_errors() as error:
                 raise _translate(error, self._ends) from None
-            return _whole(frames, parallelism[-1])
+            return _checked_frames(frames, parallelism[-1])
         finally:
             if depot is not None:
                 # After a failure a late task may still write; the session's folder is deleted later anyway.
@@ -415,7 +415,7 @@ def _command(level: LevelFn, number: int, parallelism: Sequence[int], depot: str
     return command
 
 
-def _whole(frames: Sequence[bytes], tasks: int) -> list[bytes]:
+def _checked_frames(frames: Sequence[bytes], tasks: int) -> list[bytes]:
     """Check and remove the counts: each task's frames are followed by their number."""
     found: list[bytes] = []
     end = len(frames)

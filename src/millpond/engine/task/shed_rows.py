@@ -45,7 +45,7 @@ def without_shed_rows(
     `before` rows of the split were read already.
     """
     assert split.sample is not None
-    kept, divisors = _kept(table, split, split.sample, before)
+    kept, divisors = _sampled(table, split, split.sample, before)
     counts = np.where(kept, divisors if split.sample.scales else 1, 0)
     if split.recovers:
         counts = 1 - counts
@@ -63,7 +63,7 @@ def without_shed_rows(
     return rows, -left_out if split.recovers else left_out
 
 
-def _kept(table: pa.Table, split: Split, sample: Sample, before: int) -> tuple[Bools, Ints | int]:
+def _sampled(table: pa.Table, split: Split, sample: Sample, before: int) -> tuple[Bools, Ints | int]:
     """Which rows are kept, and for how many rows each of them stands."""
     if sample.window is not None:
         at, usable = micros(table.column(sample.columns[0]))

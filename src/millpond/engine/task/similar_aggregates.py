@@ -102,7 +102,7 @@ def apply(
 ) -> Stack | None:
     """Add the rows of an epoch, as the sender receives them, to the groups of each; None: see the law."""
     operator, kinds, groups = members[0].operator, members[0].kinds, members[0].table
-    rows = _together([member.operator for member in members], inputs)
+    rows = _joined_inputs([member.operator for member in members], inputs)
     fresh_rows = rows.hashes[1:] != rows.hashes[:-1]
     fresh_rows[rows.firsts[1:-1] - 1] = True
     starts = np.flatnonzero(np.concatenate(([True], fresh_rows)))
@@ -157,7 +157,7 @@ def _typed(values: Any, kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind) if isinstance(values, np.ndarray) else one_chunk(values)
 
 
-def _together(operators: Sequence[Aggregate], inputs: Sequence[pa.Table | Picked]) -> _MemberRows:
+def _joined_inputs(operators: Sequence[Aggregate], inputs: Sequence[pa.Table | Picked]) -> _MemberRows:
     firsts = np.cumsum([0, *(rows.num_rows for rows in inputs)])
     key = [
         canonical(_gathered(inputs, [o.key[place] for o in operators]))

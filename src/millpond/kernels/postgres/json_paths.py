@@ -129,14 +129,14 @@ class _Path:
                 made += value
                 continue
             for low, high in node[2]:
-                start = self._place(low, value)
-                end = start if high is None else self._place(high, value)
+                start = self._array_index(low, value)
+                end = start if high is None else self._array_index(high, value)
                 if self.strict and (start < 0 or end >= len(value) or start > end):
                     raise PathError("jsonpath array subscript is out of bounds")
                 made += value[max(start, 0) : max(end + 1, 0)]
         return made
 
-    def _place(self, node: Node, value: list[Any]) -> int:
+    def _array_index(self, node: Node, value: list[Any]) -> int:
         found = self._items(node, self.document, len(value) - 1)
         if len(found) != 1 or not _is_number(found[0]):
             raise PathError("jsonpath array subscript is not a single numeric value")

@@ -113,7 +113,7 @@ def numeric_trunc(text: str, places: int) -> str:
     return f"{value.quantize(unit, rounding=ROUND_DOWN, context=_WIDE):f}"
 
 
-def _whole(a: str, b: str) -> tuple[int, int, int]:
+def _as_integers(a: str, b: str) -> tuple[int, int, int]:
     """Two numerics as integers, and the places that were shifted."""
     x, y = Decimal(a), Decimal(b)
     places = max(_places_of(x), _places_of(y))
@@ -122,13 +122,13 @@ def _whole(a: str, b: str) -> tuple[int, int, int]:
 
 @row_function("pg.numeric_gcd.1", ("VARCHAR", "VARCHAR"), "VARCHAR")
 def numeric_gcd(a: str, b: str) -> str:
-    x, y, places = _whole(a, b)
+    x, y, places = _as_integers(a, b)
     return f"{Decimal(math.gcd(x, y)).scaleb(-places, _WIDE):f}"
 
 
 @row_function("pg.numeric_lcm.1", ("VARCHAR", "VARCHAR"), "VARCHAR")
 def numeric_lcm(a: str, b: str) -> str:
-    x, y, places = _whole(a, b)
+    x, y, places = _as_integers(a, b)
     return f"{Decimal(math.lcm(x, y)).scaleb(-places, _WIDE):f}"
 
 

@@ -110,16 +110,16 @@ class Lane:
         return _whole_or_float(np.multiply, _product, other, self)
 
     def __floordiv__(self, other: Any) -> Lane:
-        return _whole(np.floor_divide, _quotient, self, other)
+        return _integer_division(np.floor_divide, _quotient, self, other)
 
     def __rfloordiv__(self, other: Any) -> Lane:
-        return _whole(np.floor_divide, _quotient, other, self)
+        return _integer_division(np.floor_divide, _quotient, other, self)
 
     def __mod__(self, other: Any) -> Lane:
-        return _whole(np.remainder, _remainder, self, other)
+        return _integer_division(np.remainder, _remainder, self, other)
 
     def __rmod__(self, other: Any) -> Lane:
-        return _whole(np.remainder, _remainder, other, self)
+        return _integer_division(np.remainder, _remainder, other, self)
 
     def __truediv__(self, other: Any) -> Lane:
         return _divided(self, other)
@@ -246,7 +246,7 @@ def _whole_or_float(do: Any, bounds: Bounds, left: Any, right: Any) -> Lane:
     return _bounded(do, bounds, one, two)
 
 
-def _whole(do: Any, bounds: Bounds, left: Any, right: Any) -> Lane:
+def _integer_division(do: Any, bounds: Bounds, left: Any, right: Any) -> Lane:
     one, two = _number(left), _number(right)
     if one.is_float or two.is_float:
         raise Unfit("whole division of floats")

@@ -114,8 +114,8 @@ def _insert(
 def table_schema(plan: Plan, found: SqlObject) -> pa.Schema:
     """The columns that rows of a table may have, under the names that users see."""
     columns = plan.nodes[found.scan or ""].binding.shape.schema
-    shown = [c for c in found.columns if c.generated is None and c.held in columns.names]
-    return pa.schema([columns.field(c.held).with_name(c.name) for c in shown])
+    shown = [c for c in found.columns if c.generated is None and c.stored_name in columns.names]
+    return pa.schema([columns.field(c.stored_name).with_name(c.name) for c in shown])
 
 
 def with_defaults(session: SqlSession, found: SqlObject, rows: pa.Table) -> pa.Table:

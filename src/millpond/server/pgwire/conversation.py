@@ -124,7 +124,7 @@ class Conversation:
                     await self._copy(parse_copy(await self._resolved(own)))
                     continue
                 outcome = await self.runner.run(own, (), self._notice)
-                self._told(outcome)
+                self._send_notices(outcome)
                 if outcome.columns is not None:
                     self.transport.put(m.row_description(fields_of(outcome.columns, ())))
                 await self._all_rows(outcome, ())
@@ -147,7 +147,7 @@ class Conversation:
         client = self.runner.client
         return await client.in_thread(lambda: client.resolved(fragment))
 
-    def _told(self, outcome: Outcome) -> None:
+    def _send_notices(self, outcome: Outcome) -> None:
         for text in outcome.notices:
             self.transport.put(notice(text))
         for name, value in outcome.reports:
@@ -311,7 +311,7 @@ class Conversation:
             if shape is not None and shape.columns is not None and made.columns is not None:
                 made = as_described(made, shape.columns)
             portal.outcome = made
-            self._told(made)
+            self._send_notices(made)
         return portal.outcome
 
     async def _execute(self, message: m.ExecutePortal) -> None:

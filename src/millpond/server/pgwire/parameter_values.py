@@ -89,7 +89,7 @@ def _octal(match: re.Match[bytes]) -> bytes:
     return b"\\" if match[1] == b"\\" else bytes([int(match[1], 8)])
 
 
-def _whole(bits: int) -> Callable[[str], int]:
+def _integer(bits: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         found = int(text)
         if not -(1 << bits - 1) <= found < 1 << bits - 1:
@@ -161,10 +161,10 @@ def _interval(text: str) -> datetime.timedelta:
 _READ: dict[pg.PgType, Callable[[str], Any]] = {
     pg.BOOL: _bool,
     pg.BYTEA: _bytea,
-    pg.INT2: _whole(16),
-    pg.INT4: _whole(32),
-    pg.INT8: _whole(64),
-    pg.OID: _whole(64),
+    pg.INT2: _integer(16),
+    pg.INT4: _integer(32),
+    pg.INT8: _integer(64),
+    pg.OID: _integer(64),
     pg.FLOAT4: float,
     pg.FLOAT8: float,
     pg.NUMERIC: _number,

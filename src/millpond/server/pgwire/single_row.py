@@ -119,7 +119,7 @@ def _instant(suffix: str) -> Callable[[Any], bytes | None]:
     return write
 
 
-def _whole(layout: str) -> Callable[[Any], bytes]:
+def _integer(layout: str) -> Callable[[Any], bytes]:
     return struct.Struct(layout).pack
 
 
@@ -137,11 +137,11 @@ _TEXT: dict[pg.PgType, Callable[[Any], bytes | None]] = {
 }
 _BINARY: dict[pg.PgType, Callable[[Any], bytes | None]] = {
     pg.BOOL: lambda cell: b"\1" if cell else b"\0",
-    pg.INT2: _whole("!h"),
-    pg.INT4: _whole("!i"),
-    pg.INT8: _whole("!q"),
-    pg.FLOAT4: _whole("!f"),
-    pg.FLOAT8: _whole("!d"),
+    pg.INT2: _integer("!h"),
+    pg.INT4: _integer("!i"),
+    pg.INT8: _integer("!q"),
+    pg.FLOAT4: _integer("!f"),
+    pg.FLOAT8: _integer("!d"),
     pg.TEXT: _same,
     pg.BYTEA: _same,
     pg.UUID: lambda cell: bytes.fromhex(cell.decode().replace("-", "")),

@@ -105,7 +105,7 @@ class Catalog:
 
     def relations(self) -> dict[str, Relation]:
         return {
-            o.name: Relation(o.step, tuple(StepColumn(c.held, c.type) for c in o.columns), _stamped(o))
+            o.name: Relation(o.step, tuple(StepColumn(c.stored_name, c.type) for c in o.columns), _stamped(o))
             for o in self.objects.values()
             if o.step is not None and o.kind not in ("sink", "index")
         }

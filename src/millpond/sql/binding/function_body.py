@@ -46,7 +46,7 @@ def read_scalar(name: str, columns: Sequence[SqlColumn], sql: str) -> Body:
     nodes = list(_walk(select["select_list"][0]))
     if query or any(n["class"] in ("SUBQUERY", "LAMBDA") for n in nodes):
         return Body(f"(\n{expression or sql}\n)", True)
-    _place(name, columns, nodes, sql)
+    _mark_parameters(name, columns, nodes, sql)
     text = ask("select json_deserialize_sql(?::json)", [json.dumps(tree)])
     return Body(f"({str(text).removeprefix('SELECT ')})", False)
 
@@ -100,7 +100,7 @@ def _only_expression(sql: str) -> str | None:
     return str(text).removeprefix("SELECT ")
 
 
-def _place(name: str, columns: Sequence[SqlColumn], nodes: Sequence[Node], sql: str) -> None:
+def _mark_parameters(name: str, columns: Sequence[SqlColumn], nodes: Sequence[Node], sql: str) -> None:
     """Replace parameter names in the body with the marks of the arguments."""
     known = {c.name.lower(): n for n, c in enumerate(columns)}
     for node in nodes:

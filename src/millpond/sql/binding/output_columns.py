@@ -23,7 +23,7 @@ def check_unique(catalog: Catalog, sql: str) -> None:
         twice = names[second].rpartition("_")[0]
     else:
         twice = names[second]
-    at, star = _place(tree_of(sql), twice, second)
+    at, star = _duplicate_position(tree_of(sql), twice, second)
     hint = _STAR if star else "give one of them another name with AS"
     raise pointing(f"column {twice!r} is there twice", sql, at, hint)
 
@@ -41,7 +41,7 @@ def _was_numbered(catalog: Catalog, sql: str, name: str, names: Sequence[str]) -
     return not any(column.name.lower() == name for one in read for column in one.columns)
 
 
-def _place(tree: Any, name: str, second: int) -> tuple[tuple[int, int] | None, bool]:
+def _duplicate_position(tree: Any, name: str, second: int) -> tuple[tuple[int, int] | None, bool]:
     """Return the position of the duplicate column in the text, and whether a star produces it."""
     node = tree["statements"][0]["node"] if tree.get("statements") else {}
     while node.get("type") == "SET_OPERATION_NODE":

@@ -59,7 +59,7 @@ def applied(call: BoundFunction) -> BoundExpression:
             found = [lazy for index, lazy in used if index == place]
             if found not in ([], [False]):
                 return call
-    return replace(_over(code.body, inside), alias=call.alias, at=call.at)
+    return replace(_substituted(code.body, inside), alias=call.alias, at=call.at)
 
 
 def _references(node: BoundExpression, *, lazy: bool) -> Iterator[tuple[int, bool]]:
@@ -76,10 +76,10 @@ def _references(node: BoundExpression, *, lazy: bool) -> Iterator[tuple[int, boo
         yield from _references(child, lazy=lazy)
 
 
-def _over(node: BoundExpression, values: Sequence[BoundExpression]) -> BoundExpression:
+def _substituted(node: BoundExpression, values: Sequence[BoundExpression]) -> BoundExpression:
     """An expression with values in place of its references; the body of a lambda in it has its own."""
     if isinstance(node, Reference):
         return values[node.index]
     if not node.children:
         return node
-    return node.with_children([_over(child, values) for child in node.children])
+    return node.with_children([_substituted(child, values) for child in node.children])

@@ -25,7 +25,7 @@ def identity_columns(target: SqlObject) -> list[tuple[SqlColumn, SqlIdentity]]:
 def refuse_given(target: SqlObject, rows: pa.Table) -> None:
     """Refuse rows that give a number for a column GENERATED ALWAYS."""
     for column, identity in identity_columns(target):
-        if identity.always and rows.column(column.held).null_count < rows.num_rows:
+        if identity.always and rows.column(column.stored_name).null_count < rows.num_rows:
             raise InvalidError(
                 f'cannot insert a non-DEFAULT value into column "{column.name}"',
                 detail=f'column "{column.name}" is an identity column defined as GENERATED ALWAYS',
@@ -37,7 +37,7 @@ def with_numbers(
     rows: pa.Table, column: SqlColumn, identity: SqlIdentity, last: int | None
 ) -> tuple[pa.Table, int | None]:
     """Number the rows that have NULL in an identity column; returns the last number that was assigned."""
-    held = rows.column(column.held)
+    held = rows.column(column.stored_name)
     lacking = np.asarray(pc.is_null(held).to_numpy(zero_copy_only=False), dtype=bool)
     count = int(lacking.sum())
     if not count:
@@ -52,7 +52,7 @@ def with_numbers(
     numbers = np.zeros(rows.num_rows, np.int64)
     numbers[lacking] = first + np.arange(count, dtype=np.int64) * identity.increment
     made = pc.if_else(pa.array(lacking), pa.array(numbers), held.combine_chunks().cast(pa.int64()))
-    at = rows.column_names.index(column.held)
+    at = rows.column_names.index(column.stored_name)
     return rows.set_column(at, rows.schema.field(at), made.cast(rows.schema.field(at).type)), final
 
 

@@ -51,7 +51,12 @@ class ChangedRows:
 def goes_with(first: Args, other: Args) -> bool:
     """Can two changes be executed in one batch?"""
     same = first["table"] == other["table"] and first.get("columns") == other.get("columns")
-    return same and zone_of(first) == zone_of(other) and _alone(first) and _alone(other)
+    return (
+        same
+        and zone_of(first) == zone_of(other)
+        and _reads_only_its_row(first)
+        and _reads_only_its_row(other)
+    )
 
 
 def zone_of(args: Args) -> str:
@@ -59,7 +64,7 @@ def zone_of(args: Args) -> str:
     return str(args.get("time_zone", UTC))
 
 
-def _alone(args: Args) -> bool:
+def _reads_only_its_row(args: Args) -> bool:
     return args["verb"] != "insert" and not args["reads"] and not args.get("moves")
 
 
@@ -91,17 +96,17 @@ def _as_it_was(found: SqlObject, args: Args) -> SqlObject:
     pairs = args.get("columns")
     if pairs is None or args.get("conflict") or any(c.generated for c in found.columns):
         return found
-    now = {c.held: c for c in found.columns}
+    now = {c.stored_name: c for c in found.columns}
     then = {held: name for name, held in pairs}
     columns = tuple(replace(now[held], name=name) for held, name in then.items() if held in now)
-    held_by = {c.name: c.held for c in found.columns}
+    held_by = {c.name: c.stored_name for c in found.columns}
     return replace(found, columns=columns, key=tuple(then.get(held_by[k], k) for k in found.key))
 
 
 def _inserted(
     scratch: Scratch, catalog: Catalog, snapshot: Snapshot, target: SqlObject, spec: TableSpec, args: Args
 ) -> ChangedRows:
-    names, reads = [c.held for c in target.columns], _reads(catalog, args)
+    names, reads = [c.stored_name for c in target.columns], _reads(catalog, args)
     looks = args.get("conflict") or any(o.name == target.name for o in reads)
     before = snapshot.scan(spec, names) if looks else spec.schema.empty_table().select(names)
     scratch.table(target, before, key=bool(args.get("conflict")))
@@ -135,9 +140,9 @@ def _touched(
     spec: TableSpec,
     batch: Sequence[Args],
 ) -> ChangedRows:
-    names = [c.held for c in target.columns]
+    names = [c.stored_name for c in target.columns]
     unseen = [n for n in spec.schema.names if n not in names]  # dropped columns: their values stay unchanged
-    before = _held(snapshot, spec, [*names, *unseen], batch)
+    before = _stored_rows(snapshot, spec, [*names, *unseen], batch)
     scratch.table(target, before, places=True)
     _show(scratch, catalog, snapshot, target, _reads(catalog, batch[0]))
     found = ChangedRows(before)
@@ -172,7 +177,7 @@ def _returning(target: SqlObject, args: Args) -> str:
     return f"{args['sql']} RETURNING {whole}{quoted(PLACE)}"
 
 
-def _held(snapshot: Snapshot, spec: TableSpec, names: list[str], batch: Sequence[Args]) -> pa.Table:
+def _stored_rows(snapshot: Snapshot, spec: TableSpec, names: list[str], batch: Sequence[Args]) -> pa.Table:
     """Return the rows that these changes may touch."""
     keys: dict[tuple[Any, ...], None] = {}
     for args in batch:
@@ -200,7 +205,7 @@ def _show(
         spec = catalog.stored(found)
         if spec is None:
             raise InvalidError(f"the rows of {found.kind} {found.name!r} are not kept")
-        scratch.relation(found, snapshot.scan(spec, [c.held for c in found.columns]))
+        scratch.relation(found, snapshot.scan(spec, [c.stored_name for c in found.columns]))
 
 
 def _weighted(gone: pa.Table, come: pa.Table) -> pa.Table:
@@ -214,7 +219,7 @@ def _check_keys(
     """Refuse an UPDATE after which two rows would have the same key: the second would replace the first."""
     if not target.key:
         return
-    held = {c.name: c.held for c in target.columns}
+    held = {c.name: c.stored_name for c in target.columns}
     names = [held[k] for k in target.key]
     keys = rows.select(names).cast(pa.schema([spec.schema.field(k) for k in names]))
     twice = shared_key(keys)

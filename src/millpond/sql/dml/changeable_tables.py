@@ -186,7 +186,7 @@ class ChangeableTables:
     def _target(self, args: Args) -> SqlObject:
         for found in self.catalog.objects.values():
             if found.kind == "table" and found.scan == args["table"]:
-                columns = [[c.name, c.held] for c in found.columns]
+                columns = [[c.name, c.stored_name] for c in found.columns]
                 if found.name != args["name"] or args.get("columns", columns) != columns:
                     raise ConflictError(f"table {args['name']!r} was altered after the change was written")
                 return found
@@ -261,7 +261,7 @@ class ChangeableTables:
             self._tables[target.name] = table
         if fresh.num_rows:
             self.scratch.run(f"delete from {quoted(table.loaded_name)} where {quoted(PLACE)} = -1")
-            names = [c.held for c in target.columns]
+            names = [c.stored_name for c in target.columns]
             schema = pa.schema([table.spec.schema.field(n) for n in names])
             refuse_given(target, fresh)
             numbered = self.numbered(target, fresh.select(names).cast(schema))
@@ -326,7 +326,9 @@ class ChangeableTables:
         """Insert rows into a table with constraints or identity columns."""
         if not (args.get("overriding") or args.get("conflict")):
             refuse_given(target, rows)
-        lacking = {c.held for c, _ in identity_columns(target) if rows.column(c.held).null_count}
+        lacking = {
+            c.stored_name for c, _ in identity_columns(target) if rows.column(c.stored_name).null_count
+        }
         numbered = self.numbered(target, rows)
         if lacking & set(_held_key(target)) and not target.append_only:
             self._refuse_taken(target, rows, numbered, lacking)
@@ -340,7 +342,7 @@ class ChangeableTables:
     def numbered(self, target: SqlObject, rows: pa.Table) -> pa.Table:
         """Assign numbers to the rows that have NULL in an identity column."""
         for column, identity in identity_columns(target):
-            if not rows.column(column.held).null_count:
+            if not rows.column(column.stored_name).null_count:
                 continue
             sequence = self.catalog.get(identity.sequence, "table")
             table = self.load(sequence, [(identity.sequence,)])
@@ -420,7 +422,7 @@ class ChangeableTables:
     def _applied(self, target: SqlObject, rows: pa.Table, args: Args) -> Applied:
         if not args.get("returning"):
             return Applied(rows.num_rows)
-        names = [c.held for c in target.columns]
+        names = [c.stored_name for c in target.columns]
         spec = self.catalog.stored(target)
         assert spec is not None
         whole = rows.select(names).cast(pa.schema([spec.schema.field(n) for n in names]))
@@ -436,7 +438,7 @@ class ChangeableTables:
         if found is None:
             spec = self.catalog.stored(target)
             assert spec is not None
-            names = [c.held for c in target.columns]
+            names = [c.stored_name for c in target.columns]
             dropped = [n for n in spec.schema.names if n not in names]
             found = Changeable(target, spec, (*names, *dropped))
         return found
@@ -544,7 +546,7 @@ class ChangeableTables:
             spec = self.catalog.stored(found)
             if spec is None:
                 raise InvalidError(f"the rows of {found.kind} {found.name!r} are not kept")
-            self._scans[found.name] = self.snapshot.scan(spec, [c.held for c in found.columns])
+            self._scans[found.name] = self.snapshot.scan(spec, [c.stored_name for c in found.columns])
         return self._scans[found.name]
 
     # -- the result -------------------------------------------------------------------------
@@ -604,7 +606,7 @@ def _retargeted(sql: str, skip: int, fresh: str, called: str) -> str:
 
 
 def _held_key(target: SqlObject) -> list[str]:
-    held_by = {c.name: c.held for c in target.columns}
+    held_by = {c.name: c.stored_name for c in target.columns}
     return [held_by.get(k, k) for k in target.key]
 
 
@@ -637,11 +639,11 @@ def _without(rows: pa.Table, names: Sequence[str], keys: frozenset[Key]) -> pa.T
 def _filled(rows: pa.Table, target: SqlObject, spec: TableSpec) -> pa.Table:
     """Add the columns that rows lack because they were added to the table later."""
     for column in target.columns:
-        if column.held not in rows.column_names:
-            field = spec.schema.field(column.held)
-            values = filled(rows, column.held, spec.fill[column.held])
+        if column.stored_name not in rows.column_names:
+            field = spec.schema.field(column.stored_name)
+            values = filled(rows, column.stored_name, spec.fill[column.stored_name])
             rows = rows.add_column(rows.num_columns - 1, field, values)
-    return rows.select([*(c.held for c in target.columns), "_w"])
+    return rows.select([*(c.stored_name for c in target.columns), "_w"])
 
 
 def _with_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -52,7 +52,7 @@ def given_rows(scratch: Scratch, target: SqlObject, sql: str) -> pa.Table:
 
 
 def _held_key(target: SqlObject) -> list[str]:
-    held_by = {c.name: c.held for c in target.columns}
+    held_by = {c.name: c.stored_name for c in target.columns}
     return [held_by[k] for k in target.key]
 
 

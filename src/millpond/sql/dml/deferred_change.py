@@ -199,7 +199,7 @@ def change_of(
         "sql": sql,
         "reads": [o.name for o in reads],
         "now_us": session.now_us(),  # for defaults
-        "columns": [[c.name, c.held] for c in found.columns],
+        "columns": [[c.name, c.stored_name] for c in found.columns],
     }
     if session.time_zone != UTC:
         args["time_zone"] = session.time_zone
@@ -226,7 +226,7 @@ def rows_change(
 ) -> SessionChange:
     """Rows of an INSERT or COPY for a table."""
     args: dict[str, Any] = {"verb": "rows", "table": found.scan, "name": found.name}
-    args["columns"] = [[c.name, c.held] for c in found.columns]
+    args["columns"] = [[c.name, c.stored_name] for c in found.columns]
     if found.is_checked:
         args["checked"] = True  # its rows are written in order, and RETURNING shows them as they are then
         if returning is not None:

@@ -59,7 +59,7 @@ def _keeping_rules(tables: ChangeableTables, target: SqlObject, rows: pa.Table) 
     for rule, names in uniques(target):
         left = [n for n in range(rows.num_rows) if n not in broken]
         owners = _owners(tables, target, rule, names, rows)
-        keys = _listed(rows, [_held(target, k) for k in target.key])
+        keys = _listed(rows, [_stored_name(target, k) for k in target.key])
         values = _listed(rows, names)
         mine = {owner: value for value, owner in owners.items()}
         for n in left:
@@ -80,9 +80,9 @@ def _owners(
     tables: ChangeableTables, target: SqlObject, rule: str, names: tuple[str, ...], rows: pa.Table
 ) -> dict[Key, Key]:
     """By unique values: the key of the row that has them now, or a mark if the table has no key."""
-    held_key = [_held(target, k) for k in target.key]
+    held_key = [_stored_name(target, k) for k in target.key]
     table = tables.load(target, _listed(rows, held_key) if target.key else [])
-    by_held = {c.held: c.name for c in target.columns}
+    by_held = {c.stored_name: c.name for c in target.columns}
     listed = ", ".join(f"{quoted(by_held[n])} AS {quoted(n)}" for n in (*names, *held_key))
     loaded = tables.scratch.arrow(f"select {listed} from {quoted(table.loaded_name)}")
     found = dict(zip(_listed(loaded, names), _owned_by(loaded, held_key), strict=True))
@@ -103,15 +103,15 @@ def _listed(rows: pa.Table, names: tuple[str, ...] | list[str]) -> list[Key]:
     return list(zip(*(rows.column(n).to_pylist() for n in names), strict=True))
 
 
-def _held(target: SqlObject, name: str) -> str:
-    return next(c.held for c in target.columns if c.name == name)
+def _stored_name(target: SqlObject, name: str) -> str:
+    return next(c.stored_name for c in target.columns if c.name == name)
 
 
 def _deleted(tables: ChangeableTables, target: SqlObject, rows: pa.Table) -> tuple[pa.Table, list[str]]:
     """Delete rows: by their key, or equal ones of a table without a key, each once."""
-    names = [_held(target, k) for k in target.key] or [c.held for c in target.columns]
+    names = [_stored_name(target, k) for k in target.key] or [c.stored_name for c in target.columns]
     table = tables.load(target, _listed(rows, names) if target.key else None)
-    by_held = {c.held: c.name for c in target.columns}
+    by_held = {c.stored_name: c.name for c in target.columns}
     listed = tables.scratch.rows(
         rows.select(names).append_column("__n", pa.array(np.arange(rows.num_rows, dtype=np.int64)))
     )

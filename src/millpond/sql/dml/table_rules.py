@@ -46,12 +46,12 @@ def broken_rules(scratch: Scratch, target: SqlObject, rows: pa.Table) -> dict[in
     if not rows.num_rows:
         return found
     for column in target.columns:
-        if column.required and column.generated is None and rows.column(column.held).null_count:
+        if column.required and column.generated is None and rows.column(column.stored_name).null_count:
             reason = (
                 f'null value in column "{column.name}" of relation "{target.name}" '
                 "violates not-null constraint"
             )
-            for place in pc.indices_nonzero(pc.is_null(rows.column(column.held))).to_pylist():
+            for place in pc.indices_nonzero(pc.is_null(rows.column(column.stored_name))).to_pylist():
                 found.setdefault(place, reason)
     checks = [c for c in target.constraints if c.check is not None]
     if not checks:
@@ -70,13 +70,13 @@ def broken_rules(scratch: Scratch, target: SqlObject, rows: pa.Table) -> dict[in
 
 def shown_row(target: SqlObject, rows: pa.Table, place: int) -> str:
     """A row as PostgreSQL shows it: (1, null, x)."""
-    values = (rows.column(c.held)[place].as_py() for c in target.columns)
+    values = (rows.column(c.stored_name)[place].as_py() for c in target.columns)
     return f"({', '.join('null' if v is None else str(v) for v in values)})"
 
 
 def uniques(target: SqlObject) -> list[tuple[str, tuple[str, ...]]]:
     """The name of each UNIQUE constraint, and the stored names of its columns."""
-    held = {c.name: c.held for c in target.columns}
+    held = {c.name: c.stored_name for c in target.columns}
     return [(c.name, tuple(held[n] for n in c.unique)) for c in target.constraints if c.unique]
 
 
@@ -97,7 +97,7 @@ def stored_partners(
     """The rows of the epoch that have one of these values in the columns of a UNIQUE constraint."""
     spec = catalog.stored(catalog.get(rule, "index"))
     assert spec is not None
-    held = {c.name: c.held for c in target.columns}
+    held = {c.name: c.stored_name for c in target.columns}
     wanted = dict.fromkeys([*names, *(held[k] for k in target.key)])
     schema = pa.schema([spec.schema.field(k) for k in spec.key])
     by = [list(names).index(k) for k in spec.key]
@@ -118,8 +118,8 @@ def require_unique(
 
     Rows of the epoch whose keys are not loaded are found by the index of the constraint.
     """
-    by_held = {c.held: c.name for c in target.columns}
-    held_key = [{c.name: c.held for c in target.columns}[k] for k in target.key]
+    by_held = {c.stored_name: c.name for c in target.columns}
+    held_key = [{c.name: c.stored_name for c in target.columns}[k] for k in target.key]
     for rule, names in uniques(target):
         values = given_values(rows, names)
         if not values:
@@ -144,7 +144,7 @@ def require_unique(
 
 
 def not_unique(target: SqlObject, rule: str, names: Sequence[str], value: Sequence[Any]) -> InvalidError:
-    by_held = {c.held: c.name for c in target.columns}
+    by_held = {c.stored_name: c.name for c in target.columns}
     listed = ", ".join(by_held[n] for n in names)
     return InvalidError(
         f'duplicate key value violates unique constraint "{rule}"',

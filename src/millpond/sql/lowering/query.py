@@ -80,7 +80,7 @@ def lower_query(
         if len(low.waited) > 1:  # a window closes when all watermarks have passed it
             low, found = lowered(query, final_rows=final, together=low.waited)
         if emission.mode != "accumulating":
-            found = _kept(low, found, before)
+            found = _with_kept_state(low, found, before)
         made = upstream(builder.plan, [found.step]) - before.nodes.keys()
         check_used(low, [builder.plan.nodes[step] for step in made])
     except NotSupported as error:
@@ -109,7 +109,7 @@ def _has_windows(builder: Builder, relations: Mapping[str, Relation], query: Bou
     return makes or any(open_window(builder.shape(step)) is not None for step in read)
 
 
-def _kept(low: Lowering, found: Relation, before: Plan) -> Relation:
+def _with_kept_state(low: Lowering, found: Relation, before: Plan) -> Relation:
     """Let the last step keep its state if the view is its table, so that rows do not expire in the view.
 
     A trigger decides itself how long the panes of a window are kept.

@@ -22,10 +22,10 @@ _WITH_TEXT = ("view", "materialized view", "sink")
 
 def knowing(view: SqlObject, before: SqlObject, after: SqlObject) -> SqlObject:
     """Return the view with the names that its text uses for the columns of a changed table."""
-    now = {c.held: c.held for c in after.columns}
+    now = {c.stored_name: c.stored_name for c in after.columns}
     if after.kind != "table":  # another view has replaced it: columns are matched by name
-        lower = {c.name.lower(): c.held for c in after.columns}
-        now = {c.held: lower[c.name.lower()] for c in before.columns if c.name.lower() in lower}
+        lower = {c.name.lower(): c.stored_name for c in after.columns}
+        now = {c.stored_name: lower[c.name.lower()] for c in before.columns if c.name.lower() in lower}
     pairs = [(name, now[held]) for name, held in known_columns(view, before) if held in now]
     return _keeping_text(view, {KNEW: {**view.options.get(KNEW, {}), before.name: pairs}})
 
@@ -33,7 +33,7 @@ def knowing(view: SqlObject, before: SqlObject, after: SqlObject) -> SqlObject:
 def known_columns(view: SqlObject, table: SqlObject) -> list[tuple[str, str]]:
     """Return (name in the view's text, stored name) for the columns of a table."""
     found = view.options.get(KNEW, {}).get(table.name)
-    pairs = [(c.name, c.held) for c in table.columns] if found is None else found
+    pairs = [(c.name, c.stored_name) for c in table.columns] if found is None else found
     return [(name, held) for name, held in pairs]
 
 
@@ -63,8 +63,8 @@ def known_text(view: SqlObject, objects: Mapping[str, SqlObject]) -> str:
     for name in dict.fromkeys([*view.options.get(KNEW, {}), *view.options.get(NAMED, {}).values()]):
         now, said = objects[name], said_name(view, name)
         pairs = known_columns(view, now)
-        if said != name or pairs != [(c.name, c.held) for c in now.columns]:
-            called = {c.held: c.name for c in now.columns}
+        if said != name or pairs != [(c.name, c.stored_name) for c in now.columns]:
+            called = {c.stored_name: c.name for c in now.columns}
             listed = ", ".join(f"{quoted(called[held])} as {quoted(n)}" for n, held in pairs)
             tables.append(f"{quoted(said)} as (select {listed} from main.{quoted(name)})")
     return f"with {', '.join(tables)} select * from (\n{text}\n)" if tables else text

@@ -39,7 +39,7 @@ def fitted(
 ) -> tuple[Operator, tuple[str, ...]]:
     """Prepare a step to be added: read only closed windows if the query says so, and bound its state."""
     if low.emit_on_close and not early:
-        inputs = _held(low, operator, inputs)
+        inputs = _held_back(low, operator, inputs)
     return expiring(operator, [low.builder.shape(i) for i in inputs], spans), inputs
 
 
@@ -73,7 +73,7 @@ def hold_windows_of(low: Lowering, step: str, key: tuple[str, ...]) -> str:
     return low.builder.add(None, EmitOnClose(key, _until(low, found)), (step,), f"{low.name}.hold")
 
 
-def _held(low: Lowering, operator: Operator, inputs: tuple[str, ...]) -> tuple[str, ...]:
+def _held_back(low: Lowering, operator: Operator, inputs: tuple[str, ...]) -> tuple[str, ...]:
     shapes = tuple(low.builder.shape(i) for i in inputs)
     if all(open_window(s) is None for s in shapes):
         return inputs

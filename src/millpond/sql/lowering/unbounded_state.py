@@ -30,11 +30,11 @@ _TABLE = (
 
 def warnings(plan: Plan, steps: Collection[str]) -> tuple[str, ...]:
     """Return the warnings about new steps of a plan, each one once."""
-    found = [text for step in steps if step in plan.nodes for text in _told(plan, plan.nodes[step])]
+    found = [text for step in steps if step in plan.nodes for text in _warnings(plan, plan.nodes[step])]
     return tuple(dict.fromkeys(found))
 
 
-def _told(plan: Plan, node: Node) -> Iterator[str]:
+def _warnings(plan: Plan, node: Node) -> Iterator[str]:
     operator = node.operator
     if isinstance(operator, Join):
         kept = [s for n, s in enumerate(node.inputs) if node.binding.extra[n].bound is None]

@@ -23,7 +23,7 @@ def _decided(node: BoundRelation) -> BoundRelation:
     decided = join.decided
     rest: list[BoundExpression] = []
     for condition in node.conditions:
-        kept = _kept(condition, place)
+        kept = _decided_mark(condition, place)
         if kept is not None and decided is None:
             decided = kept
         else:
@@ -32,7 +32,7 @@ def _decided(node: BoundRelation) -> BoundRelation:
     return replace(node, input=made, conditions=tuple(rest)) if rest else made
 
 
-def _kept(condition: BoundExpression, place: int) -> bool | None:
+def _decided_mark(condition: BoundExpression, place: int) -> bool | None:
     """Return the mark that a condition keeps, if it tests only the mark."""
     match condition:
         case Reference(index=index) if index == place:

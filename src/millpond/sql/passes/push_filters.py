@@ -61,10 +61,10 @@ def _filtered(node: BoundRelation, conditions: _Conditions) -> BoundRelation:
             return _below_mark(node, conditions)
         case BoundJoin() if type(node) is BoundJoin:
             return _below_join(node, conditions)
-    return _kept(push_filters(node), conditions)
+    return _with_conditions(push_filters(node), conditions)
 
 
-def _kept(node: BoundRelation, conditions: _Conditions) -> BoundRelation:
+def _with_conditions(node: BoundRelation, conditions: _Conditions) -> BoundRelation:
     return BoundFilter(input=node, conditions=tuple(conditions)) if conditions else node
 
 
@@ -77,7 +77,7 @@ def _below_projection(node: BoundProject, conditions: _Conditions) -> BoundRelat
     below = [c for c in conditions if places.keys() >= set(references(c))]
     rest = [c for c in conditions if not any(c is b for b in below)]
     made = replace(node, input=_filtered(node.input, [moved(c, places) for c in below]))
-    return _kept(made, rest)
+    return _with_conditions(made, rest)
 
 
 def _below_mark(node: BoundMarkJoin, conditions: _Conditions) -> BoundRelation:
@@ -86,13 +86,13 @@ def _below_mark(node: BoundMarkJoin, conditions: _Conditions) -> BoundRelation:
     below = [moved(c, places) for c in conditions if len(places) not in set(references(c))]
     rest = [c for c in conditions if len(places) in set(references(c))]
     made = replace(node, left=_filtered(node.left, below), right=push_filters(node.right))
-    return _kept(made, rest)
+    return _with_conditions(made, rest)
 
 
 def _below_join(node: BoundJoin, conditions: _Conditions) -> BoundRelation:
     """Move conditions to the preserved side of an outer join, and to the left of a semi or anti join."""
     if node.left_shown or (node.right_shown and node.kind != "SINGLE"):
-        return _kept(push_filters(node), conditions)
+        return _with_conditions(push_filters(node), conditions)
     by_row = _is_as_of_now(node.right)
     width = node.left.width
     left: list[BoundExpression] = []
@@ -108,7 +108,7 @@ def _below_join(node: BoundJoin, conditions: _Conditions) -> BoundRelation:
             right.append(shifted(condition, width))
         else:
             rest.append(condition)
-    return _kept(_with_sides(node, left, right), rest)
+    return _with_conditions(_with_sides(node, left, right), rest)
 
 
 def _with_sides(node: BoundJoin, left: _Conditions, right: _Conditions) -> BoundRelation:

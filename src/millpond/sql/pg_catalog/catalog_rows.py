@@ -108,7 +108,7 @@ def catalog_rows(
     for index in indexes:
         base = by_name.get(index.uses[0])
         if base is not None and index.key:
-            held = {c.held: c.name for c in base.columns}
+            held = {c.stored_name: c.name for c in base.columns}
             columns = [held.get(k, k) for k in index.key]
             known = {c.name for c in base.columns}
             unique = any(rule.name == index.name and rule.unique for rule in base.constraints)
@@ -124,7 +124,7 @@ def _key(catalog: Catalog, found: SqlObject) -> list[str]:
     if found.kind != "materialized view":
         return []
     spec = catalog.stored(found)
-    held = {c.held: c.name for c in found.columns}
+    held = {c.stored_name: c.name for c in found.columns}
     if spec is None or spec.rule != "latest" or not spec.key or any(k not in held for k in spec.key):
         return []
     return [held[k] for k in spec.key]

@@ -81,7 +81,7 @@ def _keys(
     params: Mapping[str, Any],
 ) -> Keys | None:
     types = {c.name.lower(): c.type for c in made.columns}
-    held = {c.name.lower(): c.held.lower() for c in made.columns}
+    held = {c.name.lower(): c.stored_name.lower() for c in made.columns}
     called = str(table.get("alias") or table["table_name"]).lower()
     values: dict[str, list[Any]] = {}
     for part in _conjuncts(where):
@@ -133,7 +133,7 @@ def _value(node: Json, kind: str, params: Mapping[str, Any]) -> tuple[Any] | Non
         return (value,) if type(value) is datetime.date else None
     if kind == "UUID":
         return (str(value),) if isinstance(value, uuid.UUID) else None
-    return _whole(value, kind) if isinstance(value, int) and not isinstance(value, bool) else None
+    return _integer_key(value, kind) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def type_bounds(kind: str) -> tuple[int, int] | None:
@@ -154,14 +154,14 @@ def key_constant(node: Json, kind: str) -> tuple[Any] | None:
         return (literal["text"],) if literal["kind"] == "STRING" else None
     text = str(literal["text"])
     if kind in _BOUNDS and literal["kind"] in ("INTEGER", "STRING"):
-        return _whole(int(text), kind) if text.removeprefix("-").isdecimal() else None
+        return _integer_key(int(text), kind) if text.removeprefix("-").isdecimal() else None
     if kind in ("DATE", "UUID") and literal["kind"] == "STRING":
         cast = _cast(text, kind)
         return None if cast is None else ((str(cast) if kind == "UUID" else cast),)
     return None
 
 
-def _whole(value: int, kind: str) -> tuple[int] | None:
+def _integer_key(value: int, kind: str) -> tuple[int] | None:
     low, high = _BOUNDS.get(kind, (1, 0))
     return (value,) if low <= value <= high else None
 

@@ -107,7 +107,7 @@ def point_plan(catalog: Catalog, sql: str) -> PointPlan | None:
         found.name,
         spec,
         key,
-        tuple(c.held for _, c in shown),
+        tuple(c.stored_name for _, c in shown),
         tuple(name for name, _ in shown),
         tuple(c.type for _, c in shown),
     )
@@ -182,8 +182,8 @@ def _key(
         for one, other in ((part["left"], part["right"]), (part["right"], part["left"])):
             column = _column(one, called, columns)
             value = None if column is None else _value(other, column.type)
-            if column is not None and value is not None and column.held not in values:
-                values[column.held] = value
+            if column is not None and value is not None and column.stored_name not in values:
+                values[column.stored_name] = value
                 break
         else:
             return None

@@ -249,12 +249,12 @@ class Scratch:
 
     def relation(self, found: SqlObject, rows: pa.Table | LazyRows) -> None:
         """Register stored rows under the name of their relation, with their logical types."""
-        self._relation(found, rows if isinstance(rows, LazyRows) else rows.select(_held(found)))
+        self._relation(found, rows if isinstance(rows, LazyRows) else rows.select(_stored_names(found)))
 
     def _relation(self, found: SqlObject, rows: pa.Table | LazyRows | ReplaceableRows) -> None:
         """Do the same for rows that have exactly the columns of the relation."""
         self._note_instants(found)
-        if not any(restored(c.type) or c.held != c.name for c in found.columns):
+        if not any(restored(c.type) or c.stored_name != c.name for c in found.columns):
             self.rows(rows, found.name)
             return
         listed = ", ".join(f"{_as_shown(c)} AS {quoted(c.name)}" for c in found.columns)
@@ -311,7 +311,7 @@ class Scratch:
     def insert_rows(self, found: SqlObject, rows: pa.Table, places: pa.Array | None = None) -> None:
         """Insert stored rows into a table that can be changed, in their logical types."""
         held = [c for c in found.columns if c.generated is None]
-        wanted = ", ".join(StepColumn(c.held, c.type).sql for c in held)
+        wanted = ", ".join(StepColumn(c.stored_name, c.type).sql for c in held)
         place = ""
         if places is not None:
             rows = rows.append_column(PLACE, places)
@@ -344,7 +344,7 @@ class CachedScratch(Scratch):
     def relation(self, found: SqlObject, rows: pa.Table | LazyRows) -> None:
         assert isinstance(rows, pa.Table)
         self._note_instants(found)
-        name, rows = found.name.lower(), rows.select(_held(found))
+        name, rows = found.name.lower(), rows.select(_stored_names(found))
         kept = self._kept.get(name)
         if kept is not None and (kept.columns != found.columns or kept.feed.schema != rows.schema):
             self._let_go(name)
@@ -392,8 +392,8 @@ def may_cache(named: frozenset[str], shown: Relations) -> bool:
     )
 
 
-def _held(found: SqlObject) -> list[str]:
-    return [c.held for c in found.columns]
+def _stored_names(found: SqlObject) -> list[str]:
+    return [c.stored_name for c in found.columns]
 
 
 def _as_shown(column: SqlColumn) -> str:
@@ -402,8 +402,8 @@ def _as_shown(column: SqlColumn) -> str:
     DuckDB converts a decimal to a wide integer with a 128-bit division, eight times slower than this way.
     """
     if column.type != "HUGEINT":
-        return StepColumn(column.held, column.type).sql
-    name = quoted(column.held)
+        return StepColumn(column.stored_name, column.type).sql
+    name = quoted(column.stored_name)
     return f"coalesce(TRY_CAST({name} AS DECIMAL(18,0))::BIGINT::HUGEINT, CAST({name} AS HUGEINT))"
 
 
@@ -425,7 +425,7 @@ def returned(columns: Sequence[SqlColumn]) -> str:
         value = quoted(c.name) if c.generated is None else f"CAST(({c.generated}) AS {c.type})"
         if restored(c.type):
             value = f"CAST({value} AS {storable_text(c.type.replace('INTERVAL', 'VARCHAR'))})"
-        parts.append(f"{value} AS {quoted(c.held)}")
+        parts.append(f"{value} AS {quoted(c.stored_name)}")
     return ", ".join(parts)
 
 

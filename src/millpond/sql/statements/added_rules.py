@@ -132,7 +132,7 @@ def _restored(plan: Plan, before: SqlObject, added: AddedRule) -> Plan:
 def _add_unique(session: SqlSession, found: SqlObject, rule: SqlConstraint) -> None:
     check_name("a constraint", rule.name)
     session.catalog.free(rule.name)
-    held = {c.name: c.held for c in found.columns}
+    held = {c.name: c.stored_name for c in found.columns}
 
     def edit(builder: Builder) -> None:
         step = builder.plan.views[found.name].step

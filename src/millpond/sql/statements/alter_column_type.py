@@ -81,16 +81,16 @@ def with_wider_column(plan: Plan, name: str, called: str, kind: str) -> Plan:
     }
     (field,) = stored_schema([wider])
     source: Any = plan.nodes[scan].operator
-    older = CopyOf(column.held, dict(source.source.fill).get(column.held))
+    older = CopyOf(column.stored_name, dict(source.source.fill).get(column.stored_name))
     plan = with_column(replace(plan, views=views), own, field, older)
-    return with_columns(may_lack(plan, scan, column.held), found, columns, found.key)
+    return with_columns(may_lack(plan, scan, column.stored_name), found, columns, found.key)
 
 
 def _check(plan: Plan, found: SqlObject, column: SqlColumn, wider: SqlColumn) -> None:
     what = f"the type of column {column.name!r} of table {found.name!r} cannot be changed"
     if column.name in found.key:
         raise InvalidError(f"{what}, it is part of the primary key", hint=_ANEW)
-    if plan.shape(found.step or "").time == column.held:
+    if plan.shape(found.step or "").time == column.stored_name:
         raise InvalidError(f"{what}, the watermark goes by it", hint=_ANEW)
     if column.generated is not None:
         raise InvalidError(f"{what}, it is computed", hint="drop it, and compute it in a view")

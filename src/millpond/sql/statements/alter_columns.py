@@ -177,7 +177,7 @@ def _drop(plan: Plan, name: str, column: str, exists: bool, cascade: bool) -> Pl
             hint="drop these first, or say CASCADE",
         )
     plan = without(plan, [*users, *indexes])
-    plan = may_lack(plan, found.scan or "", gone.held)
+    plan = may_lack(plan, found.scan or "", gone.stored_name)
     return with_columns(plan, found, left, found.key)
 
 
@@ -194,7 +194,7 @@ def _check_droppable(plan: Plan, found: SqlObject, gone: SqlColumn, left: Sequen
             hint=f"ALTER TABLE {found.name} DROP CONSTRAINT {rule.name}",
         )
     time = plan.shape(found.step or "").time
-    if time == gone.held:
+    if time == gone.stored_name:
         raise InvalidError(f"{what}, the watermark goes by it", hint="make a new table, and INSERT … SELECT")
     if not left:
         raise InvalidError(f"{what}, it is the only one", hint="DROP TABLE")
@@ -213,7 +213,7 @@ def _rename(plan: Plan, name: str, old: str, new: str) -> Plan:
         raise InvalidError(f"table {name!r} has a column {new!r} already")
     plan = _renamed_for_sinks(plan, name, column.name, new)
     columns = tuple(
-        replace(c, name=new, stored=c.held)
+        replace(c, name=new, stored=c.stored_name)
         if c is column
         else replace(c, generated=_with_name(c.generated, column.name, new))
         for c in found.columns

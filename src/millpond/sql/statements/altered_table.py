@@ -54,17 +54,17 @@ def unused_name(name: str, taken: Sequence[str]) -> str:
 
 def with_columns(plan: Plan, found: SqlObject, columns: tuple[SqlColumn, ...], key: tuple[str, ...]) -> Plan:
     """Change the columns that a table shows; plain views of it show the same as before."""
-    names = {c.held: c.name for c in columns}
+    names = {c.stored_name: c.name for c in columns}
     made = replace(found, columns=columns, key=key)
     objects = {**plan.objects, found.name: made}
     for one in plan.objects.values():
         if one.kind == "index" and found.name in one.uses:
-            held = {c.name: c.held for c in one.columns}
+            held = {c.name: c.stored_name for c in one.columns}
             objects[one.name] = replace(one, columns=columns, key=tuple(names[held[k]] for k in one.key))
         elif one.kind in ("view", "materialized view", "sink") and found.name in one.uses:
             objects[one.name] = reread(knowing(one, found, made), objects)
     rows = plan.shape(plan.views[found.name].step).schema.names
-    shown = tuple((c.name, c.held) for c in columns)
+    shown = tuple((c.name, c.stored_name) for c in columns)
     view = replace(plan.views[found.name], columns=() if [(n, n) for n in rows] == list(shown) else shown)
     return replace(plan, objects=objects, views={**plan.views, found.name: view})
 
@@ -75,15 +75,19 @@ def with_columns(plan: Plan, found: SqlObject, columns: tuple[SqlColumn, ...], k
 def users_of(plan: Plan, found: SqlObject, column: SqlColumn, indexes: set[str]) -> list[str]:
     """Return the views and sinks that show or read a column of a table."""
     own = own_steps(plan, found)
-    users = [n for n in views_reading(plan, own, column.held) if n not in indexes]
+    users = [n for n in views_reading(plan, own, column.stored_name) if n not in indexes]
     for view in plan.views.values():
         if view.step in own and view.name != found.name and view.name not in indexes:
-            users += [view.name] if column.held in view.held(plan.shape(view.step).schema.names) else []
+            users += (
+                [view.name]
+                if column.stored_name in view.stored_columns(plan.shape(view.step).schema.names)
+                else []
+            )
     users += [s.name for s in plan.sinks.values() if s.view == found.name]
     objects = all_objects(plan)
     for one in plan.objects.values():
         if one.kind == "view" and found.name in one.uses:
-            users += [one.name] if column.held in _read(one, found, objects) else []
+            users += [one.name] if column.stored_name in _read(one, found, objects) else []
     return list(dict.fromkeys(users))
 
 
@@ -94,7 +98,7 @@ def _read(view: SqlObject, table: SqlObject, objects: Mapping[str, SqlObject]) -
     for name in view.uses:
         if name not in objects:
             continue
-        types = {c.held: c.type for c in objects[name].columns}
+        types = {c.stored_name: c.type for c in objects[name].columns}
         known = known_columns(view, objects[name])
         binder.table(said_name(view, name), [StepColumn(n, types[held]) for n, held in known])
     try:

@@ -39,7 +39,7 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
         def make(builder: Builder) -> SqlObject:
             found = session.catalog.get(on, "table", "materialized view")
             known = {c.name.lower(): c.name for c in found.columns}
-            held = {c.name.lower(): c.held for c in found.columns}
+            held = {c.name.lower(): c.stored_name for c in found.columns}
             odd = [n for n in (*named, *included) if n.lower() not in known]
             if odd:
                 raise InvalidError(

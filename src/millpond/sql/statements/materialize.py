@@ -57,7 +57,7 @@ def materialize(
         for seen, c in zip(shown, relation.columns, strict=True)
     )
     if shown != [c.name for c in relation.columns]:
-        made_view = replace(view, columns=tuple((c.name, c.held) for c in columns))
+        made_view = replace(view, columns=tuple((c.name, c.stored_name) for c in columns))
         builder.change(lambda plan: replace(plan, views={**plan.views, name: made_view}))
     uses = (*(o.name for o in catalog.read_by(as_plain_sql(text))), *made.uses)
     zone = catalog.binder.zone

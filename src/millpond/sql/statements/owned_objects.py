@@ -71,7 +71,7 @@ def _unused(name: str, taken: Iterable[str]) -> str:
 
 def add_owned(session: SqlSession, builder: Builder, table: SqlObject) -> None:
     """Create the indexes and sequences of a new table."""
-    held = {c.name: c.held for c in table.columns}
+    held = {c.name: c.stored_name for c in table.columns}
     for rule in table.constraints:
         if not rule.unique:
             continue

@@ -110,7 +110,7 @@ def _anew(session: SqlSession, builder: Builder, one: SqlObject, old: SqlObject)
     objects = all_objects(builder.plan)
     if one.kind == "index":
         over = objects[one.uses[0]]
-        held = {c.name.lower(): c.held for c in over.columns}
+        held = {c.name.lower(): c.stored_name for c in over.columns}
         step = builder.plan.views[over.name].step
         view = Stream(builder, step).view(one.name, key=[held[k.lower()] for k in one.key])
         return replace(one, columns=over.columns, step=view.step)

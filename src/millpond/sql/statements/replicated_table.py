@@ -156,7 +156,7 @@ def add_source(builder: Builder, name: str, options: Options, said: str) -> SqlO
     """CREATE SOURCE … WITH (connector = 'postgres-cdc', tables = …): a log, and a copy of each table."""
     listed = [text.strip() for text in need(dict(options), "tables").split(",")]
     with named(name):
-        found = [_described(options, *_place(text)) for text in listed]
+        found = [_described(options, *_schema_and_name(text)) for text in listed]
         source = _source(options, name, tuple(table for table, _ in found))
     scan = builder.add(None, Scan(source, source.schema, source.append_only), (), name)
     shown = {"connector": options["connector"], "source": name}
@@ -183,7 +183,7 @@ def add_source(builder: Builder, name: str, options: Options, said: str) -> SqlO
 def _table(
     options: Mapping[str, str], found: Definition | None, name: str
 ) -> tuple[PostgresTable, tuple[SqlColumn, ...]]:
-    place = _place(options.get("table.name", name), options.get("schema.name", "public"))
+    place = _schema_and_name(options.get("table.name", name), options.get("schema.name", "public"))
     if found is None:
         return _described(options, *place)
     table = PostgresTable(*place, found.schema, found.key)
@@ -225,7 +225,7 @@ def _source(options: Mapping[str, str], name: str, tables: Sequence[PostgresTabl
     return PostgresSource(address, tuple(tables), slot, publication, lost)
 
 
-def _place(text: str, namespace: str = "public") -> tuple[str, str]:
+def _schema_and_name(text: str, namespace: str = "public") -> tuple[str, str]:
     before, dot, name = text.rpartition(".")
     return (before if dot else namespace), name
 

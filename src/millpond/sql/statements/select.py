@@ -27,7 +27,7 @@ from millpond.sql.reads.limits import ReadLimits
 from millpond.sql.reads.scratch import SMALL, Relations, Scratch
 from millpond.sql.reads.system_names import SystemRead, is_system, system_reads
 from millpond.sql.reads.system_rows import system_rows, without_epoch
-from millpond.sql.reads.window_rows import errors_of_windows, with_windows
+from millpond.sql.reads.window_rows import computes_windows, errors_of_windows, with_windows
 from millpond.sql.result import Result
 from millpond.sql.text.parameters import Params, canonical, for_duckdb
 from millpond.sql.text.parse import SqlFragment, closest_name, readable, reads_only
@@ -206,7 +206,7 @@ def answer(
             scratch.view(found.name, with_windows(found.text))
         else:
             scratch.relation(found, rows)
-    said = sql if plain is None else plain
+    said = sql if plain is None or computes_windows(sql) else plain  # positions are of the text that runs
     try:
         with errors_of_windows(sql):
             return scratch.query(sql, values, shown=said, limits=limits)
@@ -232,7 +232,7 @@ def _rows(
             f"the rows of {found.kind} {found.name!r} are not kept",
             hint=f"CREATE MATERIALIZED VIEW … AS SELECT * FROM {found.name}",
         )
-    columns = [c.held for c in found.columns]
+    columns = [c.stored_name for c in found.columns]
     for _, table in [(found, spec), *_indexes(catalog, [(found, spec)])]:
         if table.name in keys:
             schema = pa.schema([table.schema.field(k) for k in table.key])

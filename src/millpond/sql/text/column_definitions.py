@@ -357,12 +357,12 @@ def _spellings(said: str, dialect: str) -> list[str]:
 
 def stored_schema(columns: Sequence[SqlColumn]) -> pa.Schema:
     """Return the Arrow schema in which rows of these columns are stored."""
-    listed = ", ".join(f"cast(null as {_held(c.type)}) as {quoted(c.held)}" for c in columns)
+    listed = ", ".join(f"cast(null as {_stored_type(c.type)}) as {quoted(c.stored_name)}" for c in columns)
     schema = parser().sql(f"select {listed} limit 0").to_arrow_table().schema
     return pa.schema([pa.field(f.name, _utc(f.type)) for f in schema])
 
 
-def _held(kind: str) -> str:
+def _stored_type(kind: str) -> str:
     # The state stores intervals as text: equal intervals can be written in several ways.
     return storable_text(kind.replace("INTERVAL", "VARCHAR")) if restored(kind) else kind
 

@@ -463,7 +463,7 @@ def _readable_text(sql: str, dialect: str) -> str:
     except Exception as error:  # on invalid text sqlglot can also fail with unexpected exceptions
         if failed is not None:
             raise as_user_error(failed, sql) from error
-        raise InvalidError("this is not SQL", detail=_place(error, sql)) from error
+        raise InvalidError("this is not SQL", detail=_position(error, sql)) from error
     if len(made) != 1:
         raise InvalidError("one statement is needed", detail=f"there are {len(made)}")
     again = _syntax_error(made[0])
@@ -563,7 +563,7 @@ def ask(sql: str, params: list[Any] | None = None) -> Any:
     return row[0]
 
 
-def _place(error: Exception, sql: str) -> str:
+def _position(error: Exception, sql: str) -> str:
     for found in getattr(error, "errors", ()):
         line, column = found.get("line"), found.get("col")
         if line and column:

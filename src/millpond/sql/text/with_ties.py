@@ -49,9 +49,11 @@ def _ranked(query: exp.Query, fetch: exp.Fetch) -> exp.Expr:
     if not inside:  # ORDER BY can only name output columns here, and these have the same names outside
         found = exp.select("*").from_(exp.Subquery(this=found, alias=exp.to_identifier("fetched")))
     skipped = None if offset is None else offset.expression
-    asked: exp.Expr = exp.LTE(this=_over(exp.Anonymous(this="RANK"), keys), expression=_sum(count, skipped))
+    asked: exp.Expr = exp.LTE(
+        this=_windowed(exp.Anonymous(this="RANK"), keys), expression=_sum(count, skipped)
+    )
     if skipped is not None:
-        asked = exp.and_(asked, exp.GT(this=_over(exp.RowNumber(), keys), expression=skipped.copy()))
+        asked = exp.and_(asked, exp.GT(this=_windowed(exp.RowNumber(), keys), expression=skipped.copy()))
     found.set("qualify", exp.Qualify(this=asked))
     return found
 
@@ -79,5 +81,5 @@ def _meant(key: exp.Expr, query: exp.Query, inside: bool) -> exp.Expr:
     return key
 
 
-def _over(call: exp.Expr, keys: list[exp.Expr]) -> exp.Window:
+def _windowed(call: exp.Expr, keys: list[exp.Expr]) -> exp.Window:
     return exp.Window(this=call, order=exp.Order(expressions=[key.copy() for key in keys]))

@@ -30,7 +30,7 @@ def read_manifest(store: Store, epoch: int) -> Manifest:
     except MissingError as missing:
         raise InvalidError(
             f"epoch {epoch} is not in this pond",
-            detail=_kept(store),
+            detail=_retained_epochs(store),
             hint="ask for a retained epoch, or keep more of them with retain_epochs",
             epoch=epoch,
         ) from missing
@@ -116,6 +116,6 @@ def require_not_older(store: Store, found: Manifest, seen: Manifest | None) -> N
         )
 
 
-def _kept(store: Store) -> str:
+def _retained_epochs(store: Store) -> str:
     found = epochs(store)
     return f"epochs {found[0]} to {found[-1]} are retained" if found else "the pond has no epochs"

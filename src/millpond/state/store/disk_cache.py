@@ -163,10 +163,10 @@ class DiskCache:
                 path.unlink(missing_ok=True)
 
     def map(self, name: str) -> pa.Buffer:
-        found = self._held(name)
+        found = self._mapped(name)
         if found is None:
             with self._locked(self._digest(name)[:2], wait=True):
-                found = self._held(name)  # another process or thread may have fetched it meanwhile
+                found = self._mapped(name)  # another process or thread may have fetched it meanwhile
                 if found is None:
                     return self._fetch(name)
         self._count(hits=1)
@@ -177,10 +177,10 @@ class DiskCache:
         store = self._store
         if not (isinstance(store, ReadsParts) and store.reads_parts):
             return self.map(name), None
-        found = self._held(name)
+        found = self._mapped(name)
         if found is None:
             with self._locked(self._digest(name)[:2], wait=True):
-                found = self._held(name)
+                found = self._mapped(name)
                 if found is None:
                     return self._begin(name, store)
         self._count(hits=1)
@@ -252,7 +252,7 @@ class DiskCache:
             while True:
                 self.map(absent.get(block=False))
 
-    def _held(self, name: str) -> pa.Buffer | None:
+    def _mapped(self, name: str) -> pa.Buffer | None:
         path = self._path(name)
         now = time.time_ns()
         try:

@@ -216,8 +216,8 @@ def open_store(uri: str, **options: object) -> Store:
                 raise InvalidError("a file uri needs an absolute path", detail=f"got {uri!r}")
     merged = with_values(merged)
     cache = merged.pop("cache", None)
-    cache_bytes = _whole(merged.pop("cache_bytes", CACHE_BYTES), "cache_bytes")
-    wait_ms = _whole(merged.pop("wait_ms"), "wait_ms") if "wait_ms" in merged else 0
+    cache_bytes = _positive_integer(merged.pop("cache_bytes", CACHE_BYTES), "cache_bytes")
+    wait_ms = _positive_integer(merged.pop("wait_ms"), "wait_ms") if "wait_ms" in merged else 0
 
     store: Store
     if scheme == "file":
@@ -286,7 +286,7 @@ def _refuse(options: dict[str, object], scheme: str) -> None:
         raise InvalidError(f"{scheme} stores know no option {', '.join(sorted(options))}")
 
 
-def _whole(value: object, name: str) -> int:
+def _positive_integer(value: object, name: str) -> int:
     text = str(value)
     if not text.isdecimal() or int(text) < 1:
         unit = "milliseconds" if name.endswith("_ms") else "bytes"

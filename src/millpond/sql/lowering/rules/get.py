@@ -18,7 +18,7 @@ def lower(low: Lowering, node: BoundGet) -> Relation:
     if any(c.name.startswith("_") for c in source.columns):
         source = low.exact(source)  # steps treat such names as hidden columns
     if low.final_rows:
-        source = final_rows.held(low, source)
+        source = final_rows.held_back(low, source)
     nothing = StepColumn(source.columns[0].name, source.columns[0].type)  # only counted, never read
     return Relation(
         source.step, tuple(nothing if n >= len(source.columns) else source.columns[n] for n in node.columns)

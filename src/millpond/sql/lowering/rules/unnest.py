@@ -11,7 +11,7 @@ from millpond.sql.lowering.relation import Relation, fresh_names
 
 
 def lower(low: Lowering, node: BoundUnnest) -> Relation:
-    held = _held(low, node.input)
+    held = _source_rows(low, node.input)
     taken = low.builder.shape(held.step).schema.names
     names = fresh_names(["element"] * len(node.lists), taken)
     parts = tuple(
@@ -24,7 +24,7 @@ def lower(low: Lowering, node: BoundUnnest) -> Relation:
 
 
 def lower_function(low: Lowering, node: BoundListFunction) -> Relation:
-    held = _held(low, node.input)
+    held = _source_rows(low, node.input)
     given = [
         c.sql if c.type == kind else f"CAST({c.sql} AS {kind})"
         for c, kind in zip(held.columns[: len(node.argument_types)], node.argument_types, strict=True)
@@ -39,7 +39,7 @@ def lower_function(low: Lowering, node: BoundListFunction) -> Relation:
     return Relation(step, (*(made[n] for n in node.columns), *(held.columns[n] for n in node.passed)))
 
 
-def _held(low: Lowering, node: BoundRelation) -> Relation:
+def _source_rows(low: Lowering, node: BoundRelation) -> Relation:
     """Return the rows whose lists are unnested, with only the columns that are read if that is known."""
     source = low.lower(node)
     if node.read is not None:

@@ -60,7 +60,7 @@ def is_final(query: BoundRelation) -> bool:
     )
 
 
-def held(low: Lowering, source: Relation) -> Relation:
+def held_back(low: Lowering, source: Relation) -> Relation:
     """Hold back the rows of a relation until the watermark has passed their time."""
     shape = low.shape(source)
     bound = next((b for b in shape.bounds if not b.window), None)
