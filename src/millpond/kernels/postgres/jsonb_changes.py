@@ -35,6 +35,14 @@ def jsonb_delete_path(text: str, path: Path) -> str:
     return jsonb_text(_deleted(document, path, 0)) if path else jsonb_text(document)
 
 
+@row_function("pg.jsonb_delete_path.2", ("VARCHAR", "VARCHAR[]"), "VARCHAR")
+def jsonb_delete_path_2(text: str, path: Path) -> str:
+    """The same as version 1, and nothing can be deleted from an empty array or object."""
+    document = _container(text, "cannot delete path in scalar")
+    _no_nulls(path)
+    return jsonb_text(_deleted(document, path, 0)) if path and document else jsonb_text(document)
+
+
 @row_function("pg.jsonb_delete_key.1", ("VARCHAR", "VARCHAR[]"), "VARCHAR")
 def jsonb_delete_key(text: str, keys: Path) -> str:
     document = _container(text, "cannot delete from scalar")

@@ -31,6 +31,8 @@ def marks(tokens: Sequence[Token], params: Params) -> list[Mark]:
     for n, token in enumerate(tokens):
         after = tokens[n + 1] if n + 1 < len(tokens) else None
         if token.token_type is TokenType.PLACEHOLDER and token.text == "?":
+            if _is_operator(tokens, n):
+                continue
             questions += 1
             found.append((token.start, token.end + 1, questions))
         elif token.token_type is TokenType.PARAMETER and after is not None and after.start == token.end + 1:
@@ -39,6 +41,17 @@ def marks(tokens: Sequence[Token], params: Params) -> list[Mark]:
         elif token.token_type is TokenType.COLON and after is not None and after.start == token.end + 1:
             found += [(token.start, after.end + 1, after.text)] if _has(params, after.text) else []
     return found
+
+
+_OPERANDS = (TokenType.VAR, TokenType.IDENTIFIER, TokenType.STRING, TokenType.R_PAREN, TokenType.R_BRACKET,
+             TokenType.JSONB, TokenType.PARAMETER)  # fmt: skip
+
+
+def _is_operator(tokens: Sequence[Token], at: int) -> bool:
+    """Is this `?` PostgreSQL's question whether a jsonb has a key: an operand before it, a text behind it?"""
+    if not 0 < at < len(tokens) - 1:
+        return False
+    return tokens[at - 1].token_type in _OPERANDS and tokens[at + 1].token_type is TokenType.STRING
 
 
 def _has(params: Params, name: str) -> bool:

@@ -13,6 +13,7 @@ from millpond.sql.dialects.postgres.aggregates import aggregated
 from millpond.sql.dialects.postgres.input_casts import rewritten_cast
 from millpond.sql.dialects.postgres.set_functions import in_from, in_select, is_set
 from millpond.sql.dialects.postgres.tree_parts import become, builtin, called, expression
+from millpond.sql.dialects.postgres.unknown_literals import is_array, is_jsonb, may_be_key
 from millpond.sql.dialects.postgres.variadic import pack
 from millpond.sql.refusal import pointing
 
@@ -79,6 +80,8 @@ def rewritten_call(node: Tree, text: bytes) -> bool:
         raise pointing(f"{name}() of PostgreSQL is not supported", text.decode(), at, hint)
     if name == "to_number" and len(node["arguments"]) == 2:
         return _to_number(node)
+    if name == "-" and len(node["arguments"]) == 2:
+        return _without(node)
     if name in ("normalize", "is_normalized") and len(node["arguments"]) == 2:
         form = node["arguments"][1]
         if form["expression"].get("class") == "COLUMN_REF":  # normalize(x, NFC)
@@ -96,6 +99,18 @@ def _escaped(name: str, node: Tree) -> bool:
     escape = expression("'\\'")
     become(node, builtin(_LIKES[name], text, pattern, escape))
     return True
+
+
+def _without(node: Tree) -> bool:
+    """`-` of a jsonb: its keys, or elements, but for some."""
+    left, right = (a["expression"] for a in node["arguments"])
+    if is_jsonb(left) or is_array(right):
+        become(node, called("jsonb_delete", left, right))
+        return True
+    if may_be_key(left, right):
+        become(node, called("without_key", left, right))
+        return True
+    return False
 
 
 def _to_number(node: Tree) -> bool:

@@ -33,7 +33,7 @@ def concatenated(node: Tree) -> bool:
             for place in inner["arguments"]:
                 part = place["expression"]
                 if part.get("class") != "CONSTANT" and not _is_chain(part):
-                    place["expression"] = called("text_of", part)  # itself, for it is rewritten in its turn
+                    place["expression"] = called("text_part", part)  # itself, for it is rewritten in its turn
         return True
     if len(parts) > 3 or any(_is_null(part) for part in parts):
         return False

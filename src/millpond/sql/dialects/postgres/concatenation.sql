@@ -2,18 +2,25 @@
 
 create macro __pg.joined(a, b) as invoke(lambda a_, b_: case
     when typeof([a_]) is null or typeof([b_]) is null then null
-    else struct_extract(row(system.main."||"(
-        struct_extract(row(a_, case when suffix(typeof(b_), ']') and not suffix(typeof(a_), ']') then [a_] end,
-            case when typeof(b_) = 'VARCHAR' and not suffix(typeof(a_), ']') then __pg.text_of(a_) end),
-            case when suffix(typeof(b_), ']') and not suffix(typeof(a_), ']') then 2
-                when typeof(b_) = 'VARCHAR' and typeof(a_) <> 'VARCHAR' and not suffix(typeof(a_), ']') then 3 else 1 end),
-        struct_extract(row(b_, case when suffix(typeof(a_), ']') and not suffix(typeof(b_), ']') then [b_] end,
-            case when typeof(a_) = 'VARCHAR' and not suffix(typeof(b_), ']') then __pg.text_of(b_) end),
-            case when suffix(typeof(a_), ']') and not suffix(typeof(b_), ']') then 2
-                when typeof(a_) = 'VARCHAR' and typeof(b_) <> 'VARCHAR' and not suffix(typeof(b_), ']') then 3 else 1 end)),
+    else struct_extract(row(__pg.joined_alike(__pg.beside(a_, b_), __pg.beside(b_, a_)),
         case when typeof(a_) = 'JSON' and typeof(b_) = 'JSON' then cast("pg.jsonb_concat.1"(cast(a_ as varchar), cast(b_ as varchar)) as json) end),
         case when typeof(a_) = 'JSON' and typeof(b_) = 'JSON' then 2 else 1 end)
     end, a, b);
+
+-- An operand in the type that the other one asks for: an array of one element, or a text.
+create macro __pg.beside(x, y) as case when typeof([x]) is null or typeof([y]) is null then null else
+    struct_extract(row(x, case when suffix(typeof(y), ']') and not suffix(typeof(x), ']') then [x] end,
+        case when typeof(y) = 'VARCHAR' and not suffix(typeof(x), ']') then __pg.text_of(x) end),
+        case when suffix(typeof(y), ']') and not suffix(typeof(x), ']') then 2
+            when typeof(y) = 'VARCHAR' and typeof(x) <> 'VARCHAR' and not suffix(typeof(x), ']') then 3 else 1 end) end;
+
+-- A NULL is an array without elements, and makes a text NULL.
+create macro __pg.joined_alike(a, b) as invoke(lambda c_, d_: case when typeof([c_]) is null or typeof([d_]) is null then null else
+    coalesce(case when typeof(c_) <> 'JSON' then system.main."||"(c_, d_) end, case when suffix(typeof(c_), ']') then coalesce(c_, d_) end) end, a, b);
+
+-- A part of a text.  Beside an array PostgreSQL takes a literal in quotes for one, too.
+create macro __pg.text_part(x) as
+    case when suffix(typeof(x), ']') then error('malformed array literal')::varchar else __pg.text_of(x) end;
 
 create macro __pg.element(a, i) as case when suffix(typeof(a), ']') and cast(i as bigint) < 1 then null else i end;
 

@@ -54,21 +54,27 @@ create macro __pg."#>>"
     (a varchar, b varchar[]) as "pg.json_as_text.1"("pg.json_path.1"(a, b)),
     (a varchar, b varchar) as "pg.json_as_text.1"("pg.json_path.1"(a, __pg.text_array(b)));
 create macro __pg."#-"
-    (a varchar, b varchar[]) as "pg.jsonb_delete_path.1"(a, b)::json,
-    (a varchar, b varchar) as "pg.jsonb_delete_path.1"(a, __pg.text_array(b))::json;
+    (a varchar, b varchar[]) as "pg.jsonb_delete_path.2"(a, b)::json,
+    (a varchar, b varchar) as "pg.jsonb_delete_path.2"(a, __pg.text_array(b))::json;
 create macro __pg.text_array(a) as "pg.text_array.1"(a);
 create macro __pg."?"(a, b) as "pg.jsonb_exists.1"(a, [b], true);
 create macro __pg."?|"(a, b) as "pg.jsonb_exists.1"(a, b, false);
 create macro __pg."?&"(a, b) as "pg.jsonb_exists.1"(a, b, true);
 -- Lists have these operators, too.
-create macro __pg."@>"(a varchar, b varchar) as "pg.jsonb_contains.1"(a, b), (a, b) as system.main."@>"(a, b);
-create macro __pg."<@"(a varchar, b varchar) as "pg.jsonb_contains.1"(b, a), (a, b) as system.main."<@"(a, b);
+create macro __pg."@>"(a varchar, b varchar) as "pg.jsonb_contains.1"(a, b), (a, b) as __pg.list_contains_all(a, b);
+create macro __pg."<@"(a varchar, b varchar) as "pg.jsonb_contains.1"(b, a), (a, b) as __pg.list_contains_all(b, a);
+-- No array contains a NULL.
+create macro __pg.list_contains_all(a, b) as system.main."@>"(a, b) and len(b) = system.main.list_count(b);
 create macro __pg.jsonb_contains(a, b) as "pg.jsonb_contains.1"(a, b);
 create macro __pg.jsonb_concat(a, b) as "pg.jsonb_concat.1"(a, b)::json;
 create macro __pg.jsonb_delete
     (a varchar, b bigint) as "pg.jsonb_delete_at.1"(a, b)::json,
     (a varchar, b varchar) as "pg.jsonb_delete_key.1"(a, [b])::json,
     (a varchar, b varchar[]) as "pg.jsonb_delete_key.1"(a, b)::json;
+-- A column without a key: whether the left side is a jsonb is known only here.
+create macro __pg.without_key(a, b) as case when typeof([a]) is null then null
+    when typeof(a) = 'JSON' then "pg.jsonb_delete_key.1"(a::varchar, [b])::json
+    else error('operator - does not exist between ' || lower(typeof(a)) || ' and a text')::json end;
 create macro __pg."@?"(a, b) as "pg.jsonb_path_exists.1"(a, b, '{}', true);
 create macro __pg."@@"(a, b) as "pg.jsonb_path_match.1"(a, b, '{}', true);
 
@@ -93,7 +99,7 @@ create macro __pg.jsonb_set_lax(jsonb_in, path, replacement, create_if_missing :
         when replacement is not null then "pg.jsonb_set.1"(jsonb_in, __pg.path_of(path), replacement, create_if_missing)
         when null_value_treatment = 'use_json_null'
             then "pg.jsonb_set.1"(jsonb_in, __pg.path_of(path), 'null', create_if_missing)
-        when null_value_treatment = 'delete_key' then "pg.jsonb_delete_path.1"(jsonb_in, __pg.path_of(path))
+        when null_value_treatment = 'delete_key' then "pg.jsonb_delete_path.2"(jsonb_in, __pg.path_of(path))
         when null_value_treatment = 'return_target' then jsonb_in
         when null_value_treatment = 'raise_exception' then error('JSON value must not be null')::varchar
         else error('null_value_treatment must be "delete_key", "return_target", "use_json_null", or "raise_exception"')::varchar

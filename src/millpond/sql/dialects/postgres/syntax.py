@@ -1,7 +1,7 @@
 """Rewrites syntax of PostgreSQL that DuckDB cannot parse, or would parse in another way, on its tokens.
 
-- `->`, `->>`, `#>`, `#>>`, `#-`, `#`, `@?`, `@@`, `?|`, `?&` become calls (`"->"(a, b)`), from left to right:
-  they bind less than `+` and more than LIKE and comparisons, like every operator without a rank of its own.
+- `->`, `->>`, `#>`, `#>>`, `#-`, `#`, `@?`, `@@`, `?`, `?|`, `?&` become calls (`"->"(a, b)`), from left
+  to right: they bind less than `+` and more than LIKE and comparisons, as every operator without a rank does.
 - Literals: `'a' 'b'` on two lines, `U&'…'`, `\\u` in `E'…'`, `0x1F`, `0b1`, `0o7`.
 - `BETWEEN SYMMETRIC`, `LIKE ANY (…)`, `FOR UPDATE` and similar; calls with a syntax of their own.
 
@@ -27,9 +27,9 @@ _TOKEN = re.compile(
     |(?P<sign>.)""",
     re.VERBOSE | re.DOTALL,
 )
-_CALLED = frozenset(["->", "->>", "#>", "#>>", "#-", "#", "@?", "@@", "?|", "?&"])
+_CALLED = frozenset(["->", "->>", "#>", "#>>", "#-", "#", "@?", "@@", "?", "?|", "?&"])
 _SUSPECT = re.compile(
-    r"->|#|@\?|@@|\?[|&]|'\s*\n\s*'|\b[uU]&'|\\[uU]|\b0[xXbBoO]\w"
+    r"->|#|@\?|@@|\?|'\s*\n\s*'|\b[uU]&'|\\[uU]|\b0[xXbBoO]\w"
     r"|\bsymmetric\b|\b(?:like|ilike)\s+(?:any|all|some)\b|\bfor\s+(?:no\s+key\s+|key\s+)?(?:update|share)\b|\bonly\b"
     + SUSPECT,
     re.IGNORECASE,

@@ -21,6 +21,7 @@ _WHOLE = re.compile(r"\s*[+-]?\d{1,18}\s*")
 _INTEGER = re.compile(r"\s*[+-]?\d+\s*")
 _NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*")
 _ARRAY = re.compile(r"\s*\{.*\}\s*", re.DOTALL)
+_TIME_OR_NUMBER = re.compile(r"\s*([-+.\d]|$|(now|today|infinity|epoch|nan)\b)", re.IGNORECASE)
 _ARITHMETIC = {
     "+": "added_to", "-": "number_beside",
     "*": "factor_of", "/": "factor_of", "%": "factor_of", "^": "factor_of",
@@ -37,6 +38,10 @@ def typed_literals(node: Tree) -> bool:
     if node.get("class") == "FUNCTION" and len(node["qualified_name"]["path"]) != 1:
         return False
     name = node["function_name"].lower() if node.get("class") == "FUNCTION" else ""
+    if name == "-" and len(node["arguments"]) == 2:
+        left, right = (a["expression"] for a in node["arguments"])
+        if is_jsonb(left) or may_be_key(left, right):
+            return False
     places = list(_operands(node, name))
     beside = next((one for one, _ in places if not _is_text(one) and not _is_null(one)), None)
     if beside is None or any(n.get("class") in ("SUBQUERY", "WINDOW") for n in nodes(beside)):
@@ -57,6 +62,28 @@ def typed_literals(node: Tree) -> bool:
             put({**made, "alias": one["alias"]})
             changed = True
     return changed
+
+
+def is_jsonb(node: Tree) -> bool:
+    """Is this a jsonb by what is written: a cast to it, perhaps without some of its keys?"""
+    if node.get("class") == "CAST":
+        return str(node["type_expr"].get("type_name", "")).lower() == "jsonb"
+    if node.get("function_name") != "-" or len(node["arguments"]) != 2:
+        return False
+    left, right = (a["expression"] for a in node["arguments"])
+    return is_jsonb(left) or may_be_key(left, right) or is_array(right)
+
+
+def is_array(node: Tree) -> bool:
+    """Is this ARRAY[…]?"""
+    return node.get("type") == "ARRAY_CONSTRUCTOR"
+
+
+def may_be_key(left: Tree, right: Tree) -> bool:
+    """May `left - right` be a jsonb without a key: a column, and no number and no time?"""
+    if left.get("class") != "COLUMN_REF" or not _is_text(right):
+        return False
+    return _TIME_OR_NUMBER.match(str(right["literal"]["text"])) is None
 
 
 def _operands(node: Tree, name: str) -> Iterator[Place]:
