@@ -156,6 +156,7 @@ def test_functions_survive_and_are_told(tmp_path: Path) -> None:
         ("CREATE FUNCTION t(a int) RETURNS int RETURN a", ["there is a table named 't' already"]),
         ("CREATE TABLE f (a int)", ["there is a function named 'f' already"]),
         ("CREATE FUNCTION lower(a text) RETURNS text RETURN a", ["lower() is built in"]),
+        ("CREATE FUNCTION summed(a int) RETURNS int RETURN a", ["summed() is built in"]),
         ("CREATE FUNCTION g(a foo) RETURNS int RETURN a", ["no type named foo", "^^^"]),
         ("CREATE FUNCTION g(a int) RETURNS nope RETURN a", ["no type named nope", "^^^^"]),
         ("CREATE FUNCTION g(a int, a text) RETURNS int RETURN a", ["'a' is there twice"]),

@@ -538,6 +538,7 @@ def test_mistakes_are_told(given: Any, options: dict[str, Any], told: str, empty
 def test_names_that_are_taken(pond: Pond) -> None:
     for name, told in (
         ("lower", "is built in"),
+        ("to_char", "is built in"),
         ("t", "there is a table named 't'"),
         ('a"b', "needs a name"),
     ):

@@ -33,7 +33,7 @@ from millpond.sql.text.column_definitions import PROCTIME
 
 INSTANT = "TIMESTAMP WITH TIME ZONE"
 # In a time zone other than UTC, + and - are macros where a statement may move instants.  They bind slowly.
-ZONED = "__pg.plus() __pg.minus()"
+ZONED = "__pg.plus_in_zone() __pg.minus_in_zone()"
 ZONED_SIGN = re.compile(r"[+-]")
 ABOUT_TIME = re.compile(r"time|date|day|now|interval|age\b|trunc|bin\b", re.IGNORECASE)
 PLACE = "__place"  # the number of a row in the table that a statement changes
@@ -113,7 +113,7 @@ class Scratch:
         wanted = wanted and (self._has_instants or ABOUT_TIME.search(sql) is not None)
         equip(self._con, self._equipment, f"{sql} {ZONED}" if wanted else sql)
         if wanted and not self._zoned:
-            for sign, name in (("+", "plus"), ("-", "minus")):
+            for sign, name in (("+", "plus_in_zone"), ("-", "minus_in_zone")):
                 own = f'(a) as system.main."{sign}"(a)'
                 self._con.execute(f'create or replace macro "{sign}"(a, b) as __pg.{name}(a, b), {own}')
         if self._zoned and not wanted:

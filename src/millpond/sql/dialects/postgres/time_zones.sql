@@ -1,7 +1,7 @@
 -- + and - of instants in a session whose time zone is not UTC.  There they take the place of the operators, so this file
 -- names those of DuckDB in full: `+` would be the macro itself.
 
-create macro __pg.plus(a, b) as invoke(lambda a_, b_: case when typeof([a_]) is null or typeof([b_]) is null then null else
+create macro __pg.plus_in_zone(a, b) as invoke(lambda a_, b_: case when typeof([a_]) is null or typeof([b_]) is null then null else
     struct_extract(row(
         case when typeof(a_) = 'TIMESTAMP WITH TIME ZONE' and typeof(b_) = 'INTERVAL'
                 then __pg.added_in_zone(__pg.as_instant(a_), __pg.as_interval(b_), current_setting('TimeZone'))
@@ -10,7 +10,7 @@ create macro __pg.plus(a, b) as invoke(lambda a_, b_: case when typeof([a_]) is 
         system.main."+"(a_, b_)),
     case when typeof(a_) = 'TIMESTAMP WITH TIME ZONE' and typeof(b_) = 'INTERVAL' then 1
         when typeof(b_) = 'TIMESTAMP WITH TIME ZONE' and typeof(a_) = 'INTERVAL' then 1 else 2 end) end, a, b);
-create macro __pg.minus
+create macro __pg.minus_in_zone
     (a) as system.main."-"(a),
     (a, b) as invoke(lambda a_, b_: case when typeof([a_]) is null or typeof([b_]) is null then null else
         struct_extract(row(
