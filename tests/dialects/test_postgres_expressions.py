@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 from collections.abc import Callable, Iterator
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.sql.fuzz.postgres import Missing, Server
 COUNT = int(os.environ.get("MILLPOND_EXPRESSIONS", "120"))
 FIRST = int(os.environ.get("MILLPOND_EXPRESSIONS_SEED", "1"))
 ERROR = "an error"
+_LEAST = re.compile(r"@ \(-2147483647 - 1\)|-2147483647 - 1.*%")
 
 
 @pytest.fixture(scope="module")
@@ -85,11 +87,12 @@ def _same(theirs: str | None, ours: str | None) -> bool:
 
 def _is_explained(one: Expression, theirs: str | None, ours: str | None) -> bool:
     """docs/sql.md, "Where it differs": more than 38 digits, errors that are hidden or not needed, and others."""
-    if ours == ERROR and (("NaN" in one.text and "/" in one.text) or "@ (-2147483647 - 1)" in one.text):
+    if ours == ERROR and (("NaN" in one.text and "/" in one.text) or _LEAST.search(one.text)):
         return True
     if ours == ERROR:
         return "<<" in one.text or "1e3" in one.text or "12345678901234567.5" in one.text
     if theirs == ERROR:
         wider = "-2147483647 - 1" in one.text or "- (~ 2147483647)" in one.text or "date '" in one.text
+        wider = wider or ("nullif" in one.text and "2147483647 + 1" in one.text)
         return ours is None or "NULL" in one.text or wider
     return one.text.count("/") > 1

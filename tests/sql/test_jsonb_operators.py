@@ -25,6 +25,8 @@ EXPRESSIONS = {
     "n || NULL::int[]": "{1}",
     "ARRAY[n] @> ARRAY[n, NULL]": "false",
     "(7 / 2) || 'x'": "3x",
+    "((n BETWEEN SYMMETRIC 3 AND 1)::text) LIKE ANY (ARRAY['t%', ''])": "true",
+    "((n::text LIKE ANY (ARRAY['a%', '']))::text) LIKE ANY (ARRAY['f%', ''])": "true",
     "interval '-1 month'::text || 'x'": "-1 monsx",
 }
 

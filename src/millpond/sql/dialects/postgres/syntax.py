@@ -282,7 +282,7 @@ def _clauses(tokens: list[_Token], sql: str) -> list[tuple[int, int, str]]:
         if word == "symmetric" and before == "between":
             edits += _symmetric(tokens, words, n, sql)
         elif word in ("any", "all", "some") and before in ("like", "ilike"):
-            edits += _like_any(tokens, words, n, sql)
+            edits += _like_any(tokens, words, n)
         elif word == "for" and n + 1 < len(words) and words[n + 1] in ("update", "share", "no", "key"):
             last = n + 1
             more = ["update", "share", "no", "key", "of", "nowait", "skip", "locked"]
@@ -323,7 +323,7 @@ def _symmetric(tokens: list[_Token], words: list[str], n: int, sql: str) -> list
     return [(tokens[n].start, tokens[end].end, f"{least} and {most}")]
 
 
-def _like_any(tokens: list[_Token], words: list[str], n: int, sql: str) -> list[tuple[int, int, str]]:
+def _like_any(tokens: list[_Token], words: list[str], n: int) -> list[tuple[int, int, str]]:
     """`x LIKE ANY (patterns)` is a call with the patterns as an array."""
     like = n - 1
     negated = words[like - 1] == "not"
@@ -335,11 +335,12 @@ def _like_any(tokens: list[_Token], words: list[str], n: int, sql: str) -> list[
         if not depth:
             break
         end += 1
-    inner = sql[tokens[n + 1].start : tokens[end].end] if end < len(tokens) else ""
+    if end == len(tokens):
+        return []
     kind = "all" if words[n] == "all" else "any"
     name = f"{'not_' if negated else ''}{words[like]}_{kind}"
-    value = sql[tokens[first].start : tokens[last].end]
-    return [(tokens[first].start, tokens[end].end, f"{name}({value}, {inner})")]
+    start, stop = tokens[first].start, tokens[end].end  # what is inside may be edited as well
+    return [(start, start, f"{name}("), (tokens[last].end, tokens[n + 1].start, ", "), (stop, stop, ")")]
 
 
 # -- operators --------------------------------------------------------------------------------
