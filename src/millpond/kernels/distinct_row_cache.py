@@ -7,7 +7,7 @@ every row is computed.
 
 It pays off where a value is expensive and there are few distinct rows: functions that
 read or return texts, over columns whose values repeat.  For a time, the quantity that
-is read may repeat even if the time does not: its day, its minute (`grain`).
+is read may repeat even if the time does not: its day, its minute (`time_granularity`).
 """
 
 from __future__ import annotations

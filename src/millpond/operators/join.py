@@ -34,7 +34,7 @@ other, which no single task sees here, so the small side cannot emit them.
 
 Time: where watermarks bound both sides and the condition compares times, a row
 that no later row can match leaves its side's table (`bounds`, see
-`sql.time_bounds`); it needs no partner any more, and is never retracted.
+`sql.lowering.join_time_bounds`); it needs no partner any more, and is never retracted.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ output.  `apply` runs one step of one epoch for one hash range:
     deltas in + state at epoch e-1  ->  delta out + state changes
 
 It reads no clock, logs nothing, catches nothing and does not check its
-neighbours: the wrappers in `engine.checks` do.  An operator is *canonical*
+neighbours: the wrappers in `engine.task.checks` do.  An operator is *canonical*
 if its output is a function of the input multiset, bit for bit.  Otherwise it
 *remembers*: it retracts the rows that its own output table contains (law 3).
 """

@@ -195,7 +195,7 @@ def _weights(rows: pa.Table | Picked) -> Ints:
 
 
 def _hashes(rows: pa.Table | Picked) -> Hashes | None:
-    """The hashes of rows that are sorted by the hashes of their key; see `engine.in_order`."""
+    """The hashes of rows that are sorted by the hashes of their key; see `engine.task.hash_order`."""
     if isinstance(rows, Picked):
         return rows.hashes
     return one_chunk(rows.column(HASH)).to_numpy() if HASH in rows.column_names else None

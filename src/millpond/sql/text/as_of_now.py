@@ -3,7 +3,7 @@
     orders JOIN rates FOR SYSTEM_TIME AS OF PROCTIME() AS r ON …
 
 The table becomes a projection with a marked column; the join rules recognize the mark
-(`rules/as_of_now.py`).
+(`passes/recognize_as_of_now.py`).
 """
 
 from __future__ import annotations

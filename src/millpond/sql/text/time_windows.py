@@ -9,7 +9,7 @@
 `rows` is a table, a view, a common table expression or a query in parentheses.
 Each returns the columns of its rows and `window_start` and `window_end`.  They become
 a projection whose columns are marked by their names; the projection rule recognizes
-the marks and adds the operator (`rules/time_window.py`).  Where the rows have a name and the call
+the marks and adds the operator (`lowering/rules/time_window.py`).  Where the rows have a name and the call
 has none, the name stays usable: `SELECT bid.price FROM TUMBLE(bid, …)`.  Flink's forms mean the same:
 `TABLE(TUMBLE(TABLE bid, DESCRIPTOR(time), …))`.
 """

@@ -1,7 +1,7 @@
 """Rewrites FETCH FIRST n ROWS WITH TIES, which DuckDB cannot parse, to a condition on ranks.
 
 The rows whose rank by ORDER BY is at most n are the first n rows and all ties of the last one.  Lowering
-turns such a condition into a maintained top-N (`rules/bounded_rank.py`).
+turns such a condition into a maintained top-N (`passes/bound_ranks.py`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""TUMBLE, HOP, CUMULATE, CALENDAR, SESSION: turns the projection that `time_windows.py` marks into a step.
+"""TUMBLE, HOP, CUMULATE, CALENDAR, SESSION: turns projections that `text/time_windows.py` marks into steps.
 
 When rows of a key change, its sessions are recomputed from its rows in time order, with
 a new session after every gap.  Where a watermark bounds the time, closed sessions leave
