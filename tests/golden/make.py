@@ -1,8 +1,9 @@
 """Makes a golden pond: a small pond as this code writes it, and what it must contain.
 
-Run it once for each version of the catalog's format, with the code of that version::
+Run it once for each version of the catalog's format and of run files, with the code of that version::
 
     python tests/golden/make.py v2
+    python tests/golden/make.py v2-runs-3
 
 The pond is checked in as an archive, and `test_golden.py` opens, reads, continues and rolls back a copy with
 today's code.  It runs as a script, so the user code in it is stored by value.  A golden pond is never made again.
