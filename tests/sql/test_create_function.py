@@ -138,6 +138,22 @@ def test_functions_survive_and_are_told(tmp_path: Path) -> None:
         assert rows(pond, "SHOW FUNCTIONS") == []
 
 
+def test_functions_may_be_called_like_internal_macros(tmp_path: Path) -> None:
+    with millpond.open(tmp_path / "pond", engine="inline") as pond:
+        for name in ("summed", "beside", "output", "joined"):
+            pond.sql(f"CREATE FUNCTION {name}(a int) RETURNS int RETURN a + 1")
+        pond.sql("CREATE TABLE n (x int); INSERT INTO n VALUES (1), (2)")
+        pond.sql(
+            "CREATE MATERIALIZED VIEW v AS SELECT sum(summed(x)) AS a, sum(beside(x)) AS b FROM n; FLUSH"
+        )
+        assert pond.sql("SELECT * FROM v").fetchall() == [(5, 5)]
+        assert pond.sql("SELECT output(1), joined(2), 'a' || 1, [1] || 2").fetchall() == [
+            (2, 3, "a1", [1, 2])
+        ]
+        with pytest.raises(InvalidError, match="like_any does not exist"):
+            pond.sql("SELECT like_any(1)")
+
+
 # -- what is refused -----------------------------------------------------------------------
 
 
@@ -156,7 +172,7 @@ def test_functions_survive_and_are_told(tmp_path: Path) -> None:
         ("CREATE FUNCTION t(a int) RETURNS int RETURN a", ["there is a table named 't' already"]),
         ("CREATE TABLE f (a int)", ["there is a function named 'f' already"]),
         ("CREATE FUNCTION lower(a text) RETURNS text RETURN a", ["lower() is built in"]),
-        ("CREATE FUNCTION summed(a int) RETURNS int RETURN a", ["summed() is built in"]),
+        ("CREATE FUNCTION to_char(a int) RETURNS int RETURN a", ["to_char() is built in"]),
         ("CREATE FUNCTION g(a foo) RETURNS int RETURN a", ["no type named foo", "^^^"]),
         ("CREATE FUNCTION g(a int) RETURNS nope RETURN a", ["no type named nope", "^^^^"]),
         ("CREATE FUNCTION g(a int, a text) RETURNS int RETURN a", ["'a' is there twice"]),

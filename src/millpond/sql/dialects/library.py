@@ -5,6 +5,7 @@ texts of all dialects run in the same database, and a stored text keeps its mean
 DuckDB chooses among the overloads of a macro by the types of its arguments; an overload without types comes
 last and takes the rest.  Each dialect is an attached database, which lasts while others are emptied, and a
 macro is created when the first text names it: creating all would cost half a millisecond each.
+Some macros are parts of others or of translated texts; their files list them as `-- internal`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ _SIGN_OR_NAME = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|(?<![.\w])[A-Za-
 _INLINE = re.compile(r"/\* inline((?: \w+)*) \*/")
 _DEFINED = re.compile(r'create macro (__\w+)\.("[^"]+"|\w+)\s*\(', re.IGNORECASE)
 
+_INTERNAL = re.compile(r"^-- internal: (.*)$", re.MULTILINE)
 _TYPED = re.compile(r"^\([^()]*\b\w+ +[a-z]\w*")  # a parameter with a type
 
 
@@ -53,6 +55,19 @@ def definitions(catalog: str) -> dict[str, str]:
 def has(catalog: str, name: str) -> bool:
     """Does a dialect define this function or operator?"""
     return name in definitions(catalog)
+
+
+def is_public(catalog: str, name: str) -> bool:
+    """Does a dialect define this function for its users, not only for translated texts?"""
+    return has(catalog, name) and name not in _internal(catalog)
+
+
+@cache
+def _internal(catalog: str) -> frozenset[str]:
+    """The macros that the files list as `-- internal: name …`: a user's function may have such a name."""
+    folder = resources.files("millpond.sql.dialects").joinpath(CATALOGS[catalog])
+    texts = (file.read_text("utf-8") for file in folder.iterdir() if file.name.endswith(".sql"))
+    return frozenset(name for text in texts for names in _INTERNAL.findall(text) for name in names.split())
 
 
 @cache

@@ -33,7 +33,7 @@ from millpond.sql.binding.functions import (
     inlined,
 )
 from millpond.sql.binding.types import quoted
-from millpond.sql.dialects.library import has
+from millpond.sql.dialects.library import is_public
 from millpond.sql.result import Result
 from millpond.sql.text.column_definitions import type_of
 from millpond.sql.text.parse import SqlFragment, Words, closest_name, readable_expression, readable_text
@@ -91,7 +91,7 @@ def check_name(catalog: Catalog, name: str, replaces: bool) -> None:
             f"there is a function named {old.name!r} already", hint="say OR REPLACE, or IF NOT EXISTS"
         )
     catalog.free(name)
-    if name.lower() in built_in() or has("__pg", name.lower()):
+    if name.lower() in built_in() or is_public("__pg", name.lower()):
         raise InvalidError(f"{name}() is built in, and stays what it is", hint="choose another name")
 
 

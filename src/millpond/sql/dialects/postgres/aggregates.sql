@@ -1,5 +1,6 @@
 -- Sums and means of PostgreSQL's types.  `w` has the type of the values; only its type is read.
 -- The months, days and microseconds of an interval are summed as the digits of one number: 9 digits, 9, and 20.
+-- internal: is_float interval_number lowest interval_of_parts interval_of summed sum_of avg_of
 
 create macro __pg.is_float(w) as typeof(w) in ('DOUBLE', 'FLOAT');
 create macro __pg.interval_number(i) as

@@ -1,4 +1,6 @@
 -- Arithmetic: integers divide without a remainder, a division by zero is an error, numerics stay exact.
+-- internal: least_of_two greatest_of_two like_any like_all not_like_any not_like_all ilike_any ilike_all
+-- internal: not_ilike_any not_ilike_all
 
 create macro __pg."/"
     (a tinyint, b tinyint) as a // b,

@@ -1,4 +1,5 @@
 -- Arrays: lists of DuckDB.  An array of two dimensions is a list of lists; the first element has number 1.
+-- internal: array_shape generate_subscripts_rows
 
 create macro __pg.array_append(a, b) as system.main.list_append(coalesce(a, []), b);
 create macro __pg.array_prepend(a, b) as system.main.list_prepend(a, coalesce(b, []));

@@ -1,4 +1,5 @@
 -- Casts: from text as PostgreSQL reads a value, to text as it writes one.
+-- internal: text_of
 
 create macro __pg.int2
     (x varchar) as case when regexp_full_match(x, '\s*[+-]?\d+\s*') then cast(x as smallint) when x is not null then error('invalid input syntax for type smallint: "' || x || '"') end,

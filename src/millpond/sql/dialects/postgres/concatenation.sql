@@ -1,4 +1,5 @@
 -- `||`, and numbers of elements.
+-- internal: joined beside joined_alike text_part element slice_start slice_end
 
 create macro __pg.joined(a, b) as invoke(lambda a_, b_: case
     when typeof([a_]) is null or typeof([b_]) is null then null

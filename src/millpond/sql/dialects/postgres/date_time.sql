@@ -1,4 +1,6 @@
 -- Dates and times.
+-- internal: zone_offset extract_epoch seconds_of extract_julian extract_whole truncated_in_zone truncated
+-- internal: stride_us binned overlapping
 
 create macro __pg.zone_offset(a) as
     case when isfinite(a) then epoch(a::timestamp - timezone('UTC', a))::bigint else 0 end;

@@ -1,4 +1,9 @@
 -- JSON.  A `json` keeps its text and a `jsonb` is normalised; both are DuckDB's JSON, a text.
+-- internal: written_json written_json_lines shows_zone json_text json_row text_array list_contains_all
+-- internal: without_key path_of json_array_elements_rows jsonb_array_elements_rows
+-- internal: json_array_elements_text_rows jsonb_array_elements_text_rows json_object_keys_rows
+-- internal: jsonb_object_keys_rows json_each_rows jsonb_each_rows json_each_text_rows jsonb_each_text_rows
+-- internal: jsonb_path_query_rows jsonb_path_query_tz_rows
 
 -- The JSON of any value; NULL is null.  Before an array or a record in an aggregate stands a line break.
 create macro __pg.written_json(a) as

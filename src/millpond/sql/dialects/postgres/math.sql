@@ -1,4 +1,5 @@
 -- Mathematics.  A numeric is a DECIMAL of DuckDB, and an overload with decimal(38, 16) takes it before one with double.
+-- internal: logarithm_of angle generate_series_rows numeric_series null_for_nan
 
 create macro __pg.ceil(a bigint) as a::double, (a) as system.main.ceil(a);
 create macro __pg.ceiling(a bigint) as a::double, (a) as system.main.ceil(a);

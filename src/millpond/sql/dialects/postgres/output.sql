@@ -1,5 +1,6 @@
 -- The text of a value as PostgreSQL writes it: the output functions of types.  A boolean is `t`, cast it is `true`.
 -- One body for all types, so that macros without types can call it: the cast to text and back only satisfies the binder.
+-- internal: output composite_text
 
 create macro __pg.output(a) as
     case typeof(a)

@@ -1,4 +1,5 @@
 -- Regular expressions as PostgreSQL reads them.
+-- internal: similar_to regexp_matches_rows regexp_split_to_table_rows string_to_table_rows
 
 create macro __pg."~"(a, b) as "pg.regexp_like.1"(a, b, '');
 create macro __pg."~*"(a, b) as "pg.regexp_like.1"(a, b, 'i');

@@ -1,4 +1,5 @@
 -- Functions over text and bytea.  Positions count characters from 1; those before 1 exist and are empty.
+-- internal: overlaid
 
 create macro __pg.length(a blob) as system.main.octet_length(a)::integer, (a varchar) as system.main.length(a)::integer;
 create macro __pg.char_length(a) as system.main.length(a)::integer;

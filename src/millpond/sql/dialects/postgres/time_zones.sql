@@ -1,5 +1,6 @@
 -- + and - of instants in a session whose time zone is not UTC.  There they take the place of the operators, so this file
 -- names those of DuckDB in full: `+` would be the macro itself.
+-- internal: plus_in_zone minus_in_zone as_instant as_interval added_in_zone moved_months moved_days micros_of
 
 create macro __pg.plus_in_zone(a, b) as invoke(lambda a_, b_: case when typeof([a_]) is null or typeof([b_]) is null then null else
     struct_extract(row(

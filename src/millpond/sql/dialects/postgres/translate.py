@@ -7,7 +7,7 @@ without a name has PostgreSQL's.
 
 from __future__ import annotations
 
-from millpond.sql.dialects.library import has
+from millpond.sql.dialects.library import is_public
 from millpond.sql.dialects.merged_columns import order_merged_columns
 from millpond.sql.dialects.parse_tree import Tree, nodes, parsed, printed
 from millpond.sql.dialects.postgres.calls import rewritten_call
@@ -76,7 +76,7 @@ def _called_there(node: Tree) -> bool:
     name = node["function_name"].lower()
     if name == "count_star":  # DuckDB's parser writes count(*) so; with the word of the user, errors find it
         node.update(function_name="count", qualified_name={"path": ["count"]})
-    if not has(CATALOG, name) or (name == "~" and len(node["arguments"]) == 1):  # ~ 5 inverts bits
+    if not is_public(CATALOG, name) or (name == "~" and len(node["arguments"]) == 1):  # ~ 5 inverts bits
         return False
     if name == "date_trunc" and any(map(_is_clock, nodes(node["arguments"]))):
         return False  # conditions of views understand DuckDB's own, which means the same for an instant

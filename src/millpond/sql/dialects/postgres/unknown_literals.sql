@@ -1,5 +1,6 @@
 -- Literals in quotes beside something with a type.  `t` is the literal, `m` a NULL of the numeric with its digits,
 -- `whole` whether it is an integer, and `o` what stands beside it: only its type is read.
+-- internal: number_beside added_to factor_of array_beside
 
 create macro __pg.number_beside(t, m, whole, o) as case
     when typeof([o]) is null then null
