@@ -95,6 +95,13 @@ def test_what_a_page_names_exists(page: Path) -> None:
         assert len(set(named(text))) > 20, "the names were found"
 
 
+def test_the_table_of_suites_names_every_folder_of_tests_once() -> None:
+    listed = re.findall(r"^\| `tests/(\w+)` \|", (ROOT / "ARCHITECTURE.md").read_text(), re.M)
+    assert sorted(listed) == sorted(
+        {path.relative_to(ROOT / "tests").parts[0] for path in (ROOT / "tests").glob("*/**/test_*.py")}
+    )
+
+
 def ranks() -> dict[str, int]:
     """Each package with the number of its row in the table "Where things are"."""
     rows = re.findall(r"^\| (`[^|]+) \|", (ROOT / "ARCHITECTURE.md").read_text(), re.M)
