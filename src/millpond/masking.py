@@ -36,6 +36,7 @@ _PLAIN_OPTIONS = frozenset(
             "null",
             "schema.location",
         ),
+        *("decimal.handling.mode", "time.precision.mode"),
         *("scan.startup.mode", "properties.bootstrap.server", "properties.bootstrap.servers"),
         *("envelope", "key.fields", "key.format", "primary_key", "transaction.timeout", "partitions"),
         *("replicas", "progress.topic", "topic.pattern"),

@@ -9,10 +9,6 @@ before and after; a message without a value (a tombstone, for compaction) says n
 
 from __future__ import annotations
 
-import base64
-import datetime
-import decimal
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -26,17 +22,41 @@ from millpond.sources import avro_messages, schema_registry
 from millpond.sources.file_format import bad_rows
 from millpond.sources.kafka import METADATA, KafkaSource
 from millpond.sources.kafka_reader import reader
+from millpond.sources.message_values import (
+    Decimals,
+    Form,
+    Times,
+    Unnamed,
+    avro_forms,
+    is_unavailable,
+    json_forms,
+    read_json,
+    typed,
+)
 from millpond.sources.python_values import table_of
 from millpond.sources.source import Advance, Poll, Split
 from millpond.state.tables.table_spec import TableSpec
 
-UNAVAILABLE = "__debezium_unavailable_value"  # of a large value that the update did not touch
-_EPOCH = datetime.date(1970, 1, 1)
 Row = dict[str, Any]
+Forms = Mapping[str, Form]
+_UNAVAILABLE = object()  # of a large value that the update did not touch
 
 
 class BadMessageError(Exception):
     """Why a message says nothing that can be applied."""
+
+
+@dataclass(frozen=True)
+class _Decoded:
+    """A value of a message, and the schema that describes it."""
+
+    value: Any
+    schema: Any = None  # of JSON: beside the value; of Avro: its text
+
+    def forms(self, inside: str = "") -> Forms:
+        if isinstance(self.schema, str):
+            return avro_forms(self.schema, inside)
+        return json_forms(self.schema, inside)
 
 
 @dataclass(frozen=True)
@@ -46,6 +66,8 @@ class KafkaChanges:
     source: KafkaSource
     key: tuple[str, ...]
     form: Literal["upsert", "debezium"]
+    decimals: Decimals = ""  # how they are written in messages without a schema
+    times: Times = "adaptive"
 
     append_only: ClassVar[bool] = True
 
@@ -103,7 +125,7 @@ class KafkaChanges:
                 bad[number] = str(error)
                 continue
             for second, (put, row) in enumerate(found):
-                kept = [n for n, f in enumerate(self.source.schema) if row.get(f.name) == UNAVAILABLE]
+                kept = [n for n, f in enumerate(self.source.schema) if row.get(f.name) is _UNAVAILABLE]
                 for place in kept:
                     row[self.source.schema.field(place).name] = None
                 rows.append({**row, SEQUENCE: message.offset() * 2 + second, PUT: put})
@@ -130,25 +152,22 @@ class KafkaChanges:
 
     # -- values -----------------------------------------------------------------
 
-    def _values(self, messages: Sequence[Any]) -> tuple[dict[int, Any], dict[int, str]]:
-        """The values of messages as Python dicts (None: no value), and why others are bad."""
-        found: dict[int, Any] = {}
+    def _values(self, messages: Sequence[Any]) -> tuple[dict[int, _Decoded], dict[int, str]]:
+        """The values of messages as Python values (None: no value), and why others are bad."""
+        found: dict[int, _Decoded] = {}
         bad: dict[int, str] = {}
         for number, message in enumerate(messages):
             value = message.value()
-            if value is None:
-                found[number] = None
-                continue
             try:
-                found[number] = self._decoded(value)
+                found[number] = _Decoded(None) if value is None else self._decoded(value)
             except BadMessageError as error:
                 bad[number] = str(error)
         return found, bad
 
-    def _decoded(self, data: bytes) -> Any:
+    def _decoded(self, data: bytes) -> _Decoded:
         if self.source.format == "json":
             try:
-                return json.loads(data)
+                return self._unwrapped(read_json(data))
             except (ValueError, RecursionError) as error:
                 raise BadMessageError(f"not JSON: {error}") from error
         try:
@@ -159,64 +178,88 @@ class KafkaChanges:
         rows, bad = avro_messages.read_each(text, [datum])
         if bad:
             raise BadMessageError(bad[0])
-        return {**rows[0], "schema": {"avro": text}}
+        return _Decoded(rows[0], text)
 
-    def _key_of(self, message: Any) -> Row:
+    def _unwrapped(self, value: Any) -> _Decoded:
+        """The value without the schema that Kafka Connect writes beside it, if it is told to."""
+        names = {"schema", "payload"}
+        if not isinstance(value, dict):
+            return _Decoded(value)
+        if self.form == "debezium" and "op" not in value and "payload" in value:
+            return _Decoded(value["payload"], value.get("schema"))
+        if value.keys() == names and not names & set(self.source.schema.names):
+            return _Decoded(value["payload"], value["schema"])
+        return _Decoded(value)
+
+    def _key_of(self, message: Any) -> tuple[Row, Forms]:
         """The key columns from the key of a message: an object, or the value of the only key column."""
         data = message.key()
         if data is None:
-            return {}
+            return {}, {}
         if self.source.format == "avro" and data[:1] == b"\0":
             found = self._decoded(data)
-            found.pop("schema", None)
         else:
-            try:
-                found = json.loads(data)
-            except (ValueError, RecursionError):
-                found = data.decode("utf-8", "backslashreplace")
-        if isinstance(found, dict) and isinstance(found.get("payload"), dict):
-            found = found["payload"]
-        if not isinstance(found, dict):
-            found = {self.key[0]: found} if len(self.key) == 1 else {}
-        return {k: found[k] for k in self.key if k in found}
+            found = self._plain_key(data)
+        row, forms = found.value, found.forms()
+        if not isinstance(row, dict):
+            row = {self.key[0]: row} if len(self.key) == 1 else {}
+        return {k: row[k] for k in self.key if k in row}, forms
 
-    def _changes(self, value: Any, message: Any) -> Iterator[tuple[bool, Row]]:
+    def _plain_key(self, data: bytes) -> _Decoded:
+        """JSON, or text as it is."""
+        try:
+            found = self._unwrapped(read_json(data))
+        except (ValueError, RecursionError):
+            found = _Decoded(None)
+        is_text = len(self.key) == 1 and pa.types.is_string(self.source.schema.field(self.key[0]).type)
+        if isinstance(found.value, dict) or (found.value is not None and not is_text):
+            return found
+        if isinstance(found.value, str):
+            return found
+        try:
+            return _Decoded(data.decode())
+        except UnicodeDecodeError as error:
+            raise BadMessageError(f"the key is neither JSON nor text: {error}") from error
+
+    def _changes(self, found: _Decoded, message: Any) -> Iterator[tuple[bool, Row]]:
         if self.form == "upsert":
-            yield from self._upsert(value, message)
-        elif value is not None:
-            yield from self._event(value, message)
+            yield from self._upsert(found, message)
+        elif found.value is not None:
+            yield from self._event(found, message)
 
-    def _upsert(self, value: Any, message: Any) -> Iterator[tuple[bool, Row]]:
-        key = self._key_of(message)
+    def _upsert(self, found: _Decoded, message: Any) -> Iterator[tuple[bool, Row]]:
+        key, forms = self._key_of(message)
+        value = found.value
         if value is None:
             if len(key) < len(self.key):
                 raise BadMessageError(f"a deletion needs the key ({', '.join(self.key)}) as a JSON object")
-            yield False, self._typed(key, {})
+            yield False, self._keyed(self._typed(key, forms))
             return
         if not isinstance(value, dict):
             raise BadMessageError("not an object")
-        yield True, self._keyed(self._typed({**key, **value}, _meanings(value, "")))
+        forms = {**forms, **{name: form for name, form in found.forms().items() if name in value}}
+        yield True, self._keyed(self._typed({**key, **value}, forms))
 
-    def _event(self, value: Any, message: Any) -> Iterator[tuple[bool, Row]]:
-        if not isinstance(value, dict):
+    def _event(self, found: _Decoded, message: Any) -> Iterator[tuple[bool, Row]]:
+        event = found.value
+        if not isinstance(event, dict):
             raise BadMessageError("not an event of Debezium: not an object")
-        meanings = _meanings(value, "after")
-        event = value["payload"] if isinstance(value.get("payload"), dict) and "op" not in value else value
         op, before, after = event.get("op"), event.get("before"), event.get("after")
         if op in ("c", "r", "u"):
             if not isinstance(after, dict):
                 raise BadMessageError(f"an event with op {op!r} has no row after it")
-            row = self._keyed(self._typed(after, meanings))
+            forms = found.forms("after")
+            row = self._keyed(self._typed(after, forms))
             if isinstance(before, dict) and all(before.get(k) is not None for k in self.key):
-                old = self._typed({k: before[k] for k in self.key}, meanings)
+                old = self._typed({k: before[k] for k in self.key}, forms)
                 if any(old[k] != row[k] for k in self.key):
                     yield False, old
             yield True, row
         elif op == "d":
-            given = before if isinstance(before, dict) else {}
+            given, forms = before if isinstance(before, dict) else {}, found.forms("after")
             if any(given.get(k) is None for k in self.key):
-                given = {**given, **self._key_of(message)}
-            yield False, self._keyed(self._typed({k: given.get(k) for k in self.key}, meanings))
+                given, forms = self._key_of(message)
+            yield False, self._keyed(self._typed({k: given.get(k) for k in self.key}, forms))
         elif op == "m":
             return  # a message of the log, not a change
         else:
@@ -227,103 +270,19 @@ class KafkaChanges:
             raise BadMessageError(f"key column {missing[0]!r} has no value")
         return row
 
-    def _typed(self, row: Mapping[str, Any], meanings: Mapping[str, str]) -> Row:
+    def _typed(self, row: Mapping[str, Any], forms: Forms) -> Row:
         """The declared columns of a row, as values of their types."""
+        # Debezium writes decimals as bytes if it is not told otherwise; others write texts that are numbers.
+        unnamed = Unnamed(self.decimals or ("string" if self.form == "upsert" else ""), self.times)
         found: Row = {}
         for field in self.source.schema:
             value = row.get(field.name)
+            if is_unavailable(value):
+                found[field.name] = _UNAVAILABLE
+                continue
             try:
-                found[field.name] = _value(value, field.type, meanings.get(field.name, ""))
-            except (ValueError, TypeError, ArithmeticError) as error:
-                raise BadMessageError(f"column {field.name!r}: {value!r} is not {field.type}") from error
+                found[field.name] = typed(value, field.type, forms.get(field.name, Form()), unnamed)
+            except (ValueError, TypeError, ArithmeticError, KeyError) as error:
+                why = f": {error}" if isinstance(error, ValueError | TypeError) else ""
+                raise BadMessageError(f"column {field.name!r}: {value!r} is not {field.type}{why}") from error
         return found
-
-
-def _value(value: Any, kind: pa.DataType, meaning: str) -> Any:
-    """A value of JSON or Avro as a value of a type; `meaning` is the name that Debezium gives to its form.
-
-    >>> _value(1, pa.date32(), ""), _value("AN4=", pa.decimal128(10, 2), "")
-    (datetime.date(1970, 1, 2), Decimal('2.22'))
-    """
-    if value is None or value == UNAVAILABLE:
-        return value
-    t = pa.types
-    if t.is_date(kind) and isinstance(value, int):
-        return _EPOCH + datetime.timedelta(days=value)
-    if t.is_date(kind) and isinstance(value, str):
-        return datetime.date.fromisoformat(value[:10])
-    if t.is_timestamp(kind):
-        return _instant(value, kind, meaning)
-    if t.is_time(kind) and isinstance(value, int):
-        micros = value * 1000 if meaning.endswith(".Time") else value
-        return (datetime.datetime.min + datetime.timedelta(microseconds=micros)).time()
-    if t.is_time(kind) and isinstance(value, str):
-        return datetime.time.fromisoformat(value)
-    if t.is_decimal(kind):
-        return _decimal(value, kind)
-    if t.is_floating(kind) and isinstance(value, int | str):
-        return float(value)
-    if t.is_binary(kind) and isinstance(value, str):
-        return base64.b64decode(value, validate=True)
-    if t.is_string(kind) and isinstance(value, dict | list):
-        return json.dumps(value)
-    return value
-
-
-def _instant(value: Any, kind: pa.DataType, meaning: str) -> Any:
-    if isinstance(value, str):
-        found = datetime.datetime.fromisoformat(value)
-    elif isinstance(value, datetime.datetime):
-        found = value
-    else:
-        factor = 1000 if meaning.endswith(".Timestamp") else 1
-        micros = int(value) * factor // (1000 if meaning.endswith("NanoTimestamp") else 1)
-        found = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=micros)
-    if found.tzinfo is not None:
-        found = found.astimezone(datetime.UTC)
-    return found if kind.tz is not None and found.tzinfo is not None else found.replace(tzinfo=None)
-
-
-def _decimal(value: Any, kind: pa.DataType) -> decimal.Decimal:
-    if isinstance(value, decimal.Decimal):
-        return value
-    if isinstance(value, int | float):
-        return decimal.Decimal(str(value))
-    if isinstance(value, str):
-        try:
-            return decimal.Decimal(value)
-        except decimal.InvalidOperation:
-            value = base64.b64decode(value, validate=True)
-    return decimal.Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-kind.scale)
-
-
-def _meanings(value: Mapping[str, Any], inside: str) -> dict[str, str]:
-    """By column: the name that the schema in a message gives to the form of its values."""
-    schema = value.get("schema")
-    if not isinstance(schema, dict):
-        return {}
-    if "avro" in schema:
-        return _avro_meanings(json.loads(schema["avro"]), inside)
-    fields = schema.get("fields") or []
-    if inside:
-        fields = next((f.get("fields") or [] for f in fields if f.get("field") == inside), [])
-    return {f["field"]: f.get("name") or "" for f in fields if "field" in f}
-
-
-def _avro_meanings(schema: Any, inside: str) -> dict[str, str]:
-    fields = schema.get("fields", [])
-    if inside:
-        # The row is described where it first stands: `before`.
-        rows = [_record(f["type"]) for f in fields if f["name"] in ("before", inside)]
-        fields = next((row["fields"] for row in rows if row), [])
-    found = {}
-    for field in fields:
-        for kind in field["type"] if isinstance(field["type"], list) else [field["type"]]:
-            if isinstance(kind, dict) and "connect.name" in kind:
-                found[field["name"]] = str(kind["connect.name"])
-    return found
-
-
-def _record(kind: Any) -> Any:
-    kinds = kind if isinstance(kind, list) else [kind]
-    return next((k for k in kinds if isinstance(k, dict) and k.get("type") == "record"), None)

@@ -36,6 +36,9 @@ NEVER = {
     *(
         "cell_sketch:CellSketch",
         "kafka:UnreadOffsets",
+        "kafka_changes:_Decoded",
+        "message_values:Form",
+        "message_values:Unnamed",
         "kafka_messages:MessageMaker",
         "kafka_producer:ProducerSettings",
         "kafka_progress:SinkProgress",

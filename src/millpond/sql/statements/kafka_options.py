@@ -7,13 +7,15 @@ Names that users of RisingWave and Flink know mean the same here: `properties.bo
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from millpond.errors import InvalidError
 from millpond.sources.kafka import KafkaSource
+from millpond.sources.kafka_changes import KafkaChanges
 from millpond.sources.kafka_topics import KafkaTopicsSource
 from millpond.sources.message_formats import FORMATS
+from millpond.sources.message_values import Times
 from millpond.sql.statements.connector_options import need
 from millpond.sql.text.column_definitions import Definition
 from millpond.sql.text.options import Options, only, read_options
@@ -23,7 +25,11 @@ KAFKA_OPTIONS = (
     *("brokers", "topic", "topic.pattern", "format", "start", "client.…"),
     *("schema.registry", "schema.location", "message", "delimiter", "scan.startup.mode", "properties.…"),
 )
-_ENCODE_OPTIONS = ("schema.registry", "schema.location", "message", "delimiter")
+VALUE_OPTIONS: dict[str, tuple[str, ...]] = {  # of tables: how values are written that have no schema
+    "decimal.handling.mode": ("precise", "string", "double"),
+    "time.precision.mode": get_args(Times),
+}
+_ENCODE_OPTIONS = ("schema.registry", "schema.location", "message", "delimiter", *VALUE_OPTIONS)
 _FORMS = ("PLAIN", "UPSERT", "DEBEZIUM")
 BROKERS = ("properties.bootstrap.server", "properties.bootstrap.servers")
 _STARTS = {"earliest-offset": "earliest", "latest-offset": "latest"}
@@ -69,6 +75,19 @@ def kafka_source(options: dict[str, str], found: Definition | None) -> KafkaSour
     source = _unchecked(options, found)
     source.check()
     return source
+
+
+def kafka_changes(options: dict[str, str], found: Definition, form: Any) -> KafkaChanges:
+    """The changes of a table."""
+    modes: dict[str, Any] = {}
+    for name, known in VALUE_OPTIONS.items():
+        modes[name] = options.pop(name, "").lower()
+        if modes[name] and modes[name] not in known:
+            raise InvalidError(
+                f"option {name!r} cannot be {modes[name]!r}", hint=f"one of {', '.join(known)}"
+            )
+    decimals, times = modes["decimal.handling.mode"], modes["time.precision.mode"] or "adaptive"
+    return KafkaChanges(kafka_source(options, found), found.key, form, decimals, times)
 
 
 def _unchecked(options: dict[str, str], found: Definition | None) -> KafkaSource:

@@ -23,7 +23,6 @@ from millpond.operators.replicated_table import ReplicatedTable
 from millpond.operators.scan import Scan
 from millpond.plan.objects import SqlColumn, SqlObject
 from millpond.sources import postgres_connection
-from millpond.sources.kafka_changes import KafkaChanges
 from millpond.sources.postgres_cdc import PostgresSource
 from millpond.sources.postgres_schema import PostgresTable, check_definition, describe
 from millpond.sources.unavailable import named
@@ -32,7 +31,12 @@ from millpond.sql.binding.types import text_literal
 from millpond.sql.result import Result
 from millpond.sql.statements.connector_options import check_connector, need
 from millpond.sql.statements.create_object import create
-from millpond.sql.statements.kafka_options import KAFKA_OPTIONS, format_clause, kafka_source
+from millpond.sql.statements.kafka_options import (
+    KAFKA_OPTIONS,
+    VALUE_OPTIONS,
+    format_clause,
+    kafka_changes,
+)
 from millpond.sql.text.column_definitions import Definition, read_columns, refuse_rules, stored_schema
 from millpond.sql.text.options import Options, read_options
 from millpond.sql.text.parse import Words
@@ -43,7 +47,10 @@ if TYPE_CHECKING:
 _SERVER = ("connection", "hostname", "port", "username", "password", "database.name")
 _SLOT = ("slot.name", "publication.name", "if_lost")
 POSTGRES_OPTIONS = (*_SERVER, "tables", *_SLOT)  # of CREATE SOURCE
-_OPTIONS = {"postgres-cdc": (*_SERVER, "schema.name", "table.name", *_SLOT), "kafka": KAFKA_OPTIONS}
+_OPTIONS = {
+    "postgres-cdc": (*_SERVER, "schema.name", "table.name", *_SLOT),
+    "kafka": (*KAFKA_OPTIONS, *VALUE_OPTIONS),
+}
 
 
 def is_replicated(words: Words) -> bool:
@@ -104,11 +111,10 @@ def _from_kafka(
             "CREATE SOURCE reads messages that only add rows",
         )
     assert found is not None
-    kind: Any = form.lower()
 
     def make(builder: Builder) -> SqlObject:
         with named(name):
-            source = KafkaChanges(kafka_source(_without_connector(options), found), found.key, kind)
+            source = kafka_changes(_without_connector(options), found, form.lower())
         scan = builder.add(None, Scan(source, source.schema, source.append_only), (), name)
         step = builder.add(None, ReplicatedTable(found.key, repeats=True), (scan,), f"{name}.rows")
         Stream(builder, step).view(name)
