@@ -86,8 +86,8 @@ def kafka_changes(options: dict[str, str], found: Definition, form: Any) -> Kafk
             raise InvalidError(
                 f"option {name!r} cannot be {modes[name]!r}", hint=f"one of {', '.join(known)}"
             )
-    decimals, times = modes["decimal.handling.mode"], modes["time.precision.mode"] or "adaptive"
-    return KafkaChanges(kafka_source(options, found), found.key, form, decimals, times)
+    times: Times = modes["time.precision.mode"] or "adaptive"
+    return KafkaChanges(kafka_source(options, found), found.key, form, modes["decimal.handling.mode"], times)
 
 
 def _unchecked(options: dict[str, str], found: Definition | None) -> KafkaSource:
