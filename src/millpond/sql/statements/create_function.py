@@ -36,7 +36,15 @@ from millpond.sql.binding.types import quoted
 from millpond.sql.dialects.library import is_public
 from millpond.sql.result import Result
 from millpond.sql.text.column_definitions import type_of
-from millpond.sql.text.parse import SqlFragment, Words, closest_name, readable_expression, readable_text
+from millpond.sql.text.parameters import marks
+from millpond.sql.text.parse import (
+    SqlFragment,
+    Words,
+    closest_name,
+    readable_expression,
+    readable_text,
+    tokens_of,
+)
 
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession
@@ -102,27 +110,38 @@ def _read(words: Words) -> _Read:
     name = words.name("name of the function")
     fragment = words.fragment
     inner, words.at = fragment.bracket(words.at)
-    found = _Read(name, _parameters(inner))
+    typed = fragment.find("RETURNS", start=words.at) is not None
+    found = _Read(name, _parameters(inner, typed=typed))
+    _refuse_language(name, words.rest)
     while not words.over:
         _clause(words, found)
-    if found.language not in (None, "sql"):
-        raise InvalidError(
-            f"functions in {found.language} cannot be created here",
-            hint=f'LANGUAGE SQL; for Python register it with pond.function("{name}", function)',
-        )
     if found.body is None:
         words.fail("the body of the function is missing", "AS 'SELECT …', AS $$ SELECT … $$ or RETURN …")
     return found
 
 
-def _parameters(inner: SqlFragment, what: str = "parameter") -> tuple[SqlColumn, ...]:
+def _refuse_language(name: str, clauses: SqlFragment) -> None:
+    """Refuse another language before its body is read."""
+    at = clauses.find("LANGUAGE")
+    language = "sql" if at is None or at + 1 >= len(clauses) else str(clauses.tokens[at + 1].text).lower()
+    if language == "sql":
+        return
+    raise InvalidError(
+        f"functions in {language} cannot be created here",
+        hint=f'LANGUAGE SQL; for Python register it with pond.function("{name}", function)',
+    )
+
+
+def _parameters(inner: SqlFragment, what: str = "parameter", typed: bool = False) -> tuple[SqlColumn, ...]:
+    """The parameters in brackets; those of a `typed` function may have no name."""
     found: list[SqlColumn] = []
     for part in inner.split(types=True) if inner.tokens else []:
         words = Words(part)
         words.take("IN")
         if part.word(words.at) in ("OUT", "INOUT", "VARIADIC"):
             words.fail(f"{part.word(words.at)} is not supported", "RETURNS TABLE (…) gives several columns")
-        name = words.name(f"name of a {what}")
+        unnamed = typed and _is_type(part.part(words.at))
+        name = f"${len(found) + 1}" if unnamed else words.name(f"name of a {what}")
         ends = (n for n in part.outside(words.at, types=True) if part.word(n) in ("DEFAULT", "=", ":="))
         end = next(ends, len(part))
         kind = type_of(part.part(words.at, end)) if end > words.at else ""
@@ -135,6 +154,15 @@ def _parameters(inner: SqlFragment, what: str = "parameter") -> tuple[SqlColumn,
             part.fail(f"{what} {name!r} is there twice")
         found.append(SqlColumn(name, kind, default))
     return tuple(found)
+
+
+def _is_type(part: SqlFragment) -> bool:
+    """Is a parameter only a type, so that the body calls it by its place: `f(int, double precision)`?"""
+    try:
+        type_of(part)
+    except InvalidError:
+        return False
+    return True
 
 
 def _clause(words: Words, found: _Read) -> None:
@@ -179,11 +207,25 @@ def _as(words: Words, found: _Read) -> None:
     quoted_one = token is not None and token.token_type in _TEXTS
     if quoted_one and (said or words.at + 1 < len(fragment)):
         assert token is not None
-        found.body = _text_of(str(token.text), fragment.dialect)
+        body = _with_names(str(token.text), found.columns)
+        found.body = _text_of(body, fragment.dialect)
         words.at += 1
         return
     found.table = words.take("TABLE")
     found.body, words.at = _text(words.rest), len(fragment)
+
+
+def _with_names(body: str, columns: tuple[SqlColumn, ...]) -> str:
+    """A body with the names of its parameters instead of their places, `$1`."""
+    fragment = SqlFragment(body, tokens_of(body, "postgres"))
+    places = [mark for mark in marks(fragment.tokens, None) if isinstance(mark[2], int)]
+    text, at = "", 0
+    for start, end, which in places:
+        if body[start] == "$" and isinstance(which, int):
+            if not 1 <= which <= len(columns):
+                raise InvalidError(f"there is no parameter ${which}")
+            text, at = text + body[at:start] + quoted(columns[which - 1].name), end
+    return text + body[at:]
 
 
 def _text(fragment: SqlFragment) -> str:

@@ -342,11 +342,14 @@ def _known(fragment: SqlFragment, spellings: Sequence[str]) -> str:
 # PostgreSQL's numeric without bounds: 29 digits before the point and 9 after it, so that the product of three
 # columns still has digits before the point (decision 37).  DuckDB's own default has three after it.
 _UNBOUNDED = re.compile(r"\b(numeric|decimal|dec)\b(?!\s*\()", re.IGNORECASE)
+_FLOAT = re.compile(r"\bfloat\b(?:\s*\(\s*(\d+)\s*\))?", re.IGNORECASE)  # of so many bits; DuckDB's is real
+_NAME = re.compile(r"^name\b", re.IGNORECASE)  # the type of names in PostgreSQL's catalog
 
 
 def _spellings(said: str, dialect: str) -> list[str]:
     if dialect == "postgres":
-        said = _UNBOUNDED.sub("DECIMAL(38,9)", said)
+        said = _UNBOUNDED.sub("DECIMAL(38,9)", _NAME.sub("VARCHAR", said))
+        said = _FLOAT.sub(lambda found: "float4" if int(found[1] or 53) < 25 else "float8", said)
     found = [said] if dialect in ("postgres", "duckdb") else []
     try:
         found.append(type_text(said, dialect))

@@ -11,6 +11,7 @@ from decimal import Decimal
 
 from millpond.errors import InvalidError
 from millpond.sql.dialects.parse_tree import Tree
+from millpond.sql.dialects.postgres.tree_parts import become, expression
 
 CATALOG = "__pg"
 _WHOLE = re.compile(r"\s*[+-]?\d+\s*")
@@ -22,6 +23,13 @@ _TO = {
     "bigint": "int8", "int8": "int8", "boolean": "bool", "bool": "bool", "text": "text_of",
     "varchar": "text_of", "decimal": "numeric", "numeric": "numeric",
 }  # fmt: skip
+# Types that are called like functions.
+_CALLED = frozenset(
+    [
+        *("int2", "int4", "int8", "float4", "float8", "bool", "text", "varchar", "bpchar", "name", "bytea"),
+        *("timestamptz", "timetz", "json", "jsonb", "uuid"),
+    ]
+)
 _INTEGERS = ("int2", "int4", "int8")
 _OWN = {"pg_catalog"}
 
@@ -58,6 +66,19 @@ def rewrite_literal(node: Tree) -> bool:
     return True
 
 
+def rewrite_float(node: Tree, sql: bytes) -> bool:
+    """Write `float`, which has 53 bits here and 24 in DuckDB, and `real` so that both mean what they mean."""
+    if node["qualified_name"]["path"] != ["FLOAT"]:
+        return False
+    at = int(node["query_location"])
+    bits = int(node["children"][0]["literal"]["text"]) if node["children"] else 53
+    wide = sql[at : at + 5].lower() == b"float" and bits > 24
+    name = "float8" if wide else "float4"
+    node.update(type_name=name, children=[])
+    node["qualified_name"]["path"] = [name]
+    return True
+
+
 def rewrite_cast(node: Tree, sql: bytes) -> bool:
     """Replace a cast by a call of the macro that reads or writes the value as PostgreSQL does."""
     kind, child = node["type_expr"], node["child"]
@@ -69,6 +90,9 @@ def rewrite_cast(node: Tree, sql: bytes) -> bool:
     name = str(path[-1]).lower()
     literal = child.get("literal") or {}
     to, sized = _TO.get(name), kind["children"]
+    if name == "name" and not sized:  # the type of names in the catalog: a text of at most 63 bytes
+        _call(node, "name", [child])
+        return True
     if to is None:
         return False
     if to == "text_of" and (sized or name == "varchar"):
@@ -82,6 +106,19 @@ def rewrite_cast(node: Tree, sql: bytes) -> bool:
     if to in _INTEGERS and _is_arithmetic(child):
         return False
     _call(node, to, [child])
+    return True
+
+
+def called_as_type(node: Tree) -> bool:
+    """Make a call of the name of a type, `float8(x)`, the cast that it is in PostgreSQL."""
+    if node.get("class") != "FUNCTION" or len(node["arguments"]) != 1 or node["order_bys"]["orders"]:
+        return False
+    name = node["function_name"].lower()
+    if name not in _CALLED or len(node["qualified_name"]["path"]) != 1:
+        return False
+    cast = expression(f"CAST(x AS {name})")
+    cast["child"] = node["arguments"][0]["expression"]
+    become(node, cast)
     return True
 
 

@@ -44,4 +44,6 @@ end;
 
 create macro __pg.varchar(x, n) as left(__pg.text_of(x), n);
 
+create macro __pg.name(x) as left(__pg.text_of(x), 63);
+
 create macro __pg.bpchar(x, n) as rtrim(left(__pg.text_of(x), n), ' ');

@@ -16,6 +16,7 @@ from millpond.sql.text.parse import SqlFragment, tokens_of
 Edit = tuple[int, int, str]
 Translate = Callable[[str], str]
 
+_ONE = "SELECT 1 AS n FROM "  # makes a query of relations, and nothing in it is rewritten
 _LITERALS = frozenset(
     TokenType[name]
     for name in (
@@ -159,7 +160,7 @@ def _whens(fragment: SqlFragment) -> list[int]:
 
 def _relations(part: SqlFragment, query: Translate) -> Iterator[Edit]:
     if any(word in ("SELECT", "VALUES", "ON") or word == "(" for word in part.words):
-        yield from _edit(part, query, "SELECT * FROM ", len("SELECT * FROM "))
+        yield from _edit(part, query, _ONE, len(_ONE))
 
 
 def _assignments(part: SqlFragment, query: Translate, expression: Translate) -> Iterator[Edit]:

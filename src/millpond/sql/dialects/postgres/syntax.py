@@ -3,7 +3,8 @@
 - `->`, `->>`, `#>`, `#>>`, `#-`, `#`, `@?`, `@@`, `?`, `?|`, `?&` become calls (`"->"(a, b)`), from left
   to right: they bind less than `+` and more than LIKE and comparisons, as every operator without a rank does.
 - Literals: `'a' 'b'` on two lines, `U&'…'`, `\\u` in `E'…'`, `0x1F`, `0b1`, `0o7`.
-- `BETWEEN SYMMETRIC`, `LIKE ANY (…)`, `FOR UPDATE` and similar; calls with a syntax of their own.
+- `BETWEEN SYMMETRIC`, `LIKE ANY (…)`, `ORDER BY … USING <`, `FOR UPDATE` and similar.
+- Calls with a syntax of their own.
 
 Law: a text without them is returned as it is, and so is a rewritten one.
 """
@@ -30,7 +31,7 @@ _TOKEN = re.compile(
 _CALLED = frozenset(["->", "->>", "#>", "#>>", "#-", "#", "@?", "@@", "?", "?|", "?&"])
 _SUSPECT = re.compile(
     r"->|#|@\?|@@|\?|'\s*\n\s*'|\b[uU]&'|\\[uU]|\b0[xXbBoO]\w"
-    r"|\bsymmetric\b|\b(?:like|ilike)\s+(?:any|all|some)\b|\bfor\s+(?:no\s+key\s+|key\s+)?(?:update|share)\b|\bonly\b"
+    r"|\busing\s*[<>]|\bsymmetric\b|\b(?:like|ilike)\s+(?:any|all|some)\b|\bfor\s+(?:no\s+key\s+|key\s+)?(?:update|share)\b|\bonly\b"
     + SUSPECT,
     re.IGNORECASE,
 )
@@ -281,6 +282,9 @@ def _clauses(tokens: list[_Token], sql: str) -> list[tuple[int, int, str]]:
         before = words[n - 1] if n else ""
         if word == "symmetric" and before == "between":
             edits += _symmetric(tokens, words, n, sql)
+        elif word == "using" and n + 1 < len(words) and tokens[n + 1].text in ("<", ">"):
+            order = "asc" if tokens[n + 1].text == "<" else "desc"
+            edits.append((tokens[n].start, tokens[n + 1].end, order))
         elif word in ("any", "all", "some") and before in ("like", "ilike"):
             edits += _like_any(tokens, words, n)
         elif word == "for" and n + 1 < len(words) and words[n + 1] in ("update", "share", "no", "key"):

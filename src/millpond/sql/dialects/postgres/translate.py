@@ -11,7 +11,7 @@ from millpond.sql.dialects.library import is_public
 from millpond.sql.dialects.merged_columns import order_merged_columns
 from millpond.sql.dialects.parse_tree import Tree, nodes, parsed, printed
 from millpond.sql.dialects.postgres.calls import rewritten_call
-from millpond.sql.dialects.postgres.casts import rewrite_cast, rewrite_literal
+from millpond.sql.dialects.postgres.casts import called_as_type, rewrite_cast, rewrite_float, rewrite_literal
 from millpond.sql.dialects.postgres.changes import translated_change
 from millpond.sql.dialects.postgres.column_names import name_columns
 from millpond.sql.dialects.postgres.concatenation import concatenated
@@ -56,6 +56,8 @@ def translated_expression(sql: str) -> str:
 
 def _rewritten(node: Tree, sql: bytes) -> bool:
     """Change one node in place; was there something to change?"""
+    if called_as_type(node):
+        return rewritten_call(node, sql) or rewrite_cast(node, sql) or True
     if rewritten_call(node, sql) or concatenated(node) or rewritten_comparison(node):
         return True
     kind = node.get("class")
@@ -63,6 +65,8 @@ def _rewritten(node: Tree, sql: bytes) -> bool:
         return _called_there(node)
     if kind == "CAST":
         return rewrite_cast(node, sql)
+    if kind == "TYPE":
+        return rewrite_float(node, sql)
     if kind == "CONSTANT":
         return rewrite_literal(node)
     if node.get("null_order") == "ORDER_DEFAULT":
