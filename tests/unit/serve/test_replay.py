@@ -368,7 +368,7 @@ def test_a_breakpoint_may_take_its_time(tmp_path: Path) -> None:
 
     def slow(row: Any, n: Any = ValueState(int, default=0)) -> Any:
         if sitting:
-            time.sleep(1.5)
+            time.sleep(0.6)
         n.value += 1
         return {"n": n.value}
 
@@ -377,7 +377,7 @@ def test_a_breakpoint_may_take_its_time(tmp_path: Path) -> None:
     source.push([{"k": "a", "v": 1}])
     with opened(tmp_path / "pond") as pond:
         keyed = pond.stream("s", source).key_by("k")
-        keyed.process(slow, schema=pa.schema([("n", pa.int64())]), id="slow", timeout="1s").view("rows")
+        keyed.process(slow, schema=pa.schema([("n", pa.int64())]), id="slow", timeout="300ms").view("rows")
         epoch = pond.drain()
         sitting.append(True)
         assert pond.replay(epoch, plan=pond.plan).same
