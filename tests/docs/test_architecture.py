@@ -61,14 +61,6 @@ KNOWN_UPWARD = {
     "flow/keyed_stream.py -> sources.constant": "flow",
 }
 
-# To be removed: uses of an attribute that is private to another package.
-KNOWN_PRIVATE = {
-    "pond/api.py: _resolve": "serve",
-    "serve/state_inspection.py: _open_file": "state",
-    "testing/harness.py: _driver": "testing",
-    "testing/harness.py: _runner": "testing",
-    "testing/state_inspection.py: _reader": "testing",
-}
 NOT_OURS = {"_submit", "_getframe", "_replace"}  # of duckdb, of sys, of named tuples
 
 
@@ -201,7 +193,7 @@ def test_packages_do_not_use_private_attributes_of_others() -> None:
         if isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr not in NOT_OURS
         if node.attr in owners and file.package not in owners[node.attr]
     }
-    assert used == set(KNOWN_PRIVATE)
+    assert not used
 
 
 def private_attributes() -> dict[str, set[str]]:

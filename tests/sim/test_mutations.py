@@ -270,7 +270,7 @@ def a_transaction_sees_the_epoch_before(monkeypatch: pytest.MonkeyPatch) -> None
 
     def stale(plan: Any, before: Snapshot, entries: Any) -> Any:
         older = history.find_manifest(before.store, before.epoch - 1)
-        was = before if older is None else Snapshot(before.store, older, before._pages, before._open_file)
+        was = before if older is None else Snapshot(before.store, older, before._pages, before.open_file)
         return made(plan, was, entries)
 
     monkeypatch.setattr(inbox_changes, "made_splits", stale)

@@ -994,7 +994,7 @@ class Pond:
         [{'who': 'ann', 'total': 5}]
         """
         head = self._reader.head()
-        wanted = self._reader._resolve(head, _need_epoch("rollback", epoch))
+        wanted = self._reader.resolve(head, _need_epoch("rollback", epoch))
         if wanted < head.floor and wanted not in head.savepoints.values():
             raise InvalidError(f"epoch {wanted} is no longer kept", detail=f"the floor is {head.floor}")
         self._program.require_return(head, wanted)

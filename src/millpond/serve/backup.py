@@ -162,7 +162,7 @@ class _Pinned:
         """Pin an epoch and those that belong to it; None if one of them was collected meanwhile."""
         reader = self._reader
         head = reader.head()
-        wanted = reader._resolve(head, epoch)
+        wanted = reader.resolve(head, epoch)
         if not is_retained(head, wanted):
             raise reader._gone(wanted)
         manifest = history.read_manifest(reader.store, wanted)

@@ -109,7 +109,7 @@ class Reader:
         `by` is a pin of another process: an epoch that it protects can be read even if it is below the floor.
         """
         for _ in range(PIN_TRIES):
-            wanted = self._resolve(self.head(), epoch)
+            wanted = self.resolve(self.head(), epoch)
             snapshot = self._pinned.take(wanted, lambda wanted: self._open_kept(wanted, by))
             if snapshot is not None:
                 try:
@@ -166,7 +166,8 @@ class Reader:
         """Remove the pins of this reader."""
         self._pinned.close()
 
-    def _resolve(self, head: Manifest, epoch: int | str | None) -> int:
+    def resolve(self, head: Manifest, epoch: int | str | None) -> int:
+        """The number of an epoch that a user names by its number or a savepoint; None is the newest."""
         if epoch is None:
             return head.epoch
         if isinstance(epoch, str):
@@ -245,7 +246,7 @@ class Reader:
     def diff(self, view: str, e1: int | str, e2: int | str) -> pa.Table:
         """What changed from epoch e1 to epoch e2, consolidated; backwards when e2 is before e1."""
         head = self.head()
-        first, last = self._resolve(head, e1), self._resolve(head, e2)
+        first, last = self.resolve(head, e1), self.resolve(head, e2)
         if first > last:
             return deltas.negate(self.diff(view, last, first))
         with self.pinned_range(first, last) as (before, after):
@@ -285,7 +286,7 @@ class Reader:
                 at = snapshot.epoch
             yield Delta(at, rows)
         else:
-            at = self._resolve(self.head(), since)
+            at = self.resolve(self.head(), since)
         while True:
             head = self.head()
             if at >= head.epoch:

@@ -101,7 +101,7 @@ def state_batches(snapshot: Snapshot, plan: Plan, spec: TableSpec) -> Iterator[p
     names = [name for name in spec.schema.names if name != EXPIRES]
     over = _expired_until(snapshot, plan, spec)
     for h_min, h_max in cut_units(max(1, math.ceil(sum(r.bytes for r in refs) / UNIT_BYTES))):
-        rows = Table(spec, refs, snapshot._open_file, h_min, h_max).scan()
+        rows = Table(spec, refs, snapshot.open_file, h_min, h_max).scan()
         yield repeat_by_weight(_alive(rows, over), names)
 
 

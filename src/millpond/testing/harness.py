@@ -27,7 +27,7 @@ from millpond.flow.durations import Duration, microseconds
 from millpond.flow.schemas import Like, schema_of
 from millpond.operators.scan import Scan
 from millpond.operators.traits import SetsWatermark
-from millpond.pond import Pond
+from millpond.pond import Pond, harness_access
 from millpond.process.context import Timer
 from millpond.settings import make_settings
 from millpond.sources.inbox_table import InboxTable
@@ -260,15 +260,11 @@ class Harness:
         """
         if midway:
             self._die()
-        pond = self.pond
-        if pond._runner is not None:
-            pond._runner.close()
-        if pond._driver.keeper is not None:
-            pond._driver.keeper.stop()  # a killed process does not release its lease
+        harness_access.kill(self.pond)
         self.pond = self._open()
 
     def _die(self) -> None:
-        self.pond._driver.boot()
+        harness_access.take_over(self.pond)
         self._give()
         self._store.armed = True
         with contextlib.suppress(Died):

@@ -16,6 +16,7 @@ from millpond.errors import InvalidError
 from millpond.kernels.python_values import python_values
 from millpond.plan.nodes import Node
 from millpond.pond import Pond
+from millpond.pond.harness_access import pinned
 from millpond.process.batch_process import BatchProcess
 from millpond.process.context import Timer
 from millpond.process.keyed_process import KeyedProcess
@@ -199,7 +200,7 @@ def _when(timer: Timer) -> tuple[Any, ...]:
 
 def scan(pond: Pond, spec: TableSpec) -> pa.Table:
     """All rows of a table at the head."""
-    with pond._reader.pinned() as snapshot:
+    with pinned(pond) as snapshot:
         return snapshot.scan(spec, spec.schema.names)
 
 

@@ -35,7 +35,7 @@ class Snapshot:
         self.store = store
         self.manifest = manifest
         self._pages = pages
-        self._open_file = open_file
+        self.open_file = open_file
         self._listing: Listing | None = None
 
     @property
@@ -58,14 +58,14 @@ class Snapshot:
                 hint="keep more history with retain_epochs, or make a savepoint before it is needed",
                 epoch=epoch,
             )
-        return Snapshot(self.store, read_manifest(self.store, epoch), self._pages, self._open_file)
+        return Snapshot(self.store, read_manifest(self.store, epoch), self._pages, self.open_file)
 
     def following(self, manifest: Manifest) -> Snapshot:
         """The same pond at a newer epoch, whose manifest is at hand."""
-        return Snapshot(self.store, manifest, self._pages, self._open_file)
+        return Snapshot(self.store, manifest, self._pages, self.open_file)
 
     def table(self, spec: TableSpec) -> Table:
-        return Table(spec, self.runs(spec.name), self._open_file)
+        return Table(spec, self.runs(spec.name), self.open_file)
 
     def runs(self, table: str) -> Sequence[RunRef]:
         """The live runs of a table, except those of cleared buckets."""
@@ -107,7 +107,7 @@ class Snapshot:
         return pa.concat_tables(found) if found else empty_rows(spec, columns)
 
     def _scan(self, spec: TableSpec, columns: Sequence[str]) -> TableScan:
-        return TableScan(spec, self.table(spec).runs, self._open_file, columns)
+        return TableScan(spec, self.table(spec).runs, self.open_file, columns)
 
     def lookup(self, spec: TableSpec, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
         return repeat_by_weight(self.lookup_counted(spec, keys, columns), columns)
@@ -118,7 +118,7 @@ class Snapshot:
 
     def key_rows(self, spec: TableSpec) -> KeyRows:
         """The rows of a table with a unique key, for lookups of one key at a time; this opens its files."""
-        return KeyRows(spec, self.runs(spec.name), self._open_file)
+        return KeyRows(spec, self.runs(spec.name), self.open_file)
 
     def changes(self, spec: TableSpec, columns: Sequence[str]) -> pa.Table:
         """The changes of this epoch in a table: a consolidated delta of these columns."""
@@ -127,7 +127,7 @@ class Snapshot:
         runs = [r for r in self.manifest.added if r.table == spec.name and r.kind == "delta"]
         if not runs:
             return empty_delta(spec, columns)
-        added = concat_runs(spec, runs, self._open_file)
+        added = concat_runs(spec, runs, self.open_file)
         if spec.rule == "weights":
             return deltas.consolidate(visible(added, columns))
         hashes = hashing.hash_columns([added.column(k) for k in spec.key], added.num_rows)
@@ -166,7 +166,7 @@ def difference(
     odd = clipped(odd, h_min, h_max)
     if not odd:
         return empty_delta(spec, columns)
-    touched = concat_runs(spec, odd, after._open_file)
+    touched = concat_runs(spec, odd, after.open_file)
     keys = KeySet.of(touched.select(list(spec.key)), spec.key)
     old = before.table(spec).lookup(keys).table
     new = after.table(spec).lookup(keys).table
